@@ -1,0 +1,82 @@
+# Two commands set the project up: `make sweep` and `make test`. `make check` is the one definition
+# of green.
+
+PYTHON ?= python3
+VENV := .venv
+# Another interpreter may stand in for the virtual environment: make test-gpu PY=python3
+PY ?= $(VENV)/bin/python
+PIP_INSTALL := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+	--constraint constraints.txt
+SOURCES := bt_bench kernels tests benchmarks
+
+ifeq ($(PY),$(VENV)/bin/python)
+RUN_READY := $(VENV)/.ready-run
+DEV_READY := $(VENV)/.ready-dev
+endif
+
+# Without a GPU kernels are interpreted; tests that need a GPU are skipped with a reason.
+TEST := TRITON_INTERPRET=1 $(PY) -m pytest
+
+.PHONY: help sweep test test-slow test-gpu check format format-check lint types contracts bench \
+	clean
+
+help:
+	@echo "make sweep      set up, run configs/quick.yaml, print the comparison"
+	@echo "make test       set up, run all tests that need no GPU"
+	@echo "make check      format, lint, types, import contracts, tests"
+	@echo "make test-gpu   tests on a CUDA device (PY=python3 for an interpreter of your own)"
+	@echo "make test-slow  tests that take minutes"
+	@echo "make bench      time what the project promises about its own speed"
+	@echo "make format     rewrite the sources in the project's format"
+
+sweep: $(RUN_READY)
+	$(PY) -m bt_bench sweep configs/quick.yaml
+
+test: $(DEV_READY)
+	$(TEST) -m "not gpu and not slow"
+
+test-slow: $(DEV_READY)
+	$(TEST) -m "slow and not gpu"
+
+test-gpu: $(DEV_READY)
+	BT_BENCH_TEST_GPU=1 $(PY) -m pytest -m gpu
+
+check: format-check lint types contracts test
+
+format: $(DEV_READY)
+	$(PY) -m ruff format $(SOURCES)
+	$(PY) -m ruff check --fix $(SOURCES)
+
+format-check: $(DEV_READY)
+	$(PY) -m ruff format --check $(SOURCES)
+
+lint: $(DEV_READY)
+	$(PY) -m ruff check $(SOURCES)
+
+types: $(DEV_READY)
+	$(PY) -m mypy
+
+contracts: $(DEV_READY)
+	$(PY) -c "from importlinter.cli import lint_imports_command as c; c(['--no-cache'])"
+
+bench: $(DEV_READY)
+	$(PY) benchmarks/bench.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/bin/python:
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and \
+	'bt-bench needs Python 3.11 or later, this is ' + sys.version.split()[0] + \
+	'; pass another with: make sweep PYTHON=python3.12')"
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.ready-run: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing into $(VENV) (about a minute) …"
+	$(PIP_INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.ready-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing into $(VENV) what tests and linters need …"
+	$(PIP_INSTALL) --editable '.[dev]'
+	@touch $@ $(VENV)/.ready-run
