@@ -1,0 +1,165 @@
+"""What every variant offers: the operations on block tables, and their state.
+
+The symbols in shapes: G groups, R requests in the batch, T tokens in the step. The semantics of
+each operation are those of `docs/block-tables.md`; `bt_kernels.variants.reference` is their plain
+statement in code.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from bt_kernels.layout import TableLayout
+
+
+@dataclass
+class TableState:
+    """Everything that the operations read and write, as a snapshot of one moment.
+
+    Args:
+        block_tables: per group, the source table `[max_num_reqs, width]`; row = request row.
+        input_block_tables: per group, the batch-ordered table of the same shape.
+        slot_mappings: `[G, max_num_batched_tokens]` int64.
+        num_blocks: `[G, max_num_reqs]`, blocks that each row owns (host truth).
+        num_dirty_rows: input rows `[0, num_dirty_rows)` that the last gather filled.
+
+    Tables are int32 in device variants and int64 in the reference; equality is by value.
+    """
+
+    block_tables: list[torch.Tensor]
+    input_block_tables: list[torch.Tensor]
+    slot_mappings: torch.Tensor
+    num_blocks: np.ndarray
+    num_dirty_rows: int
+
+
+class BlockTableOperations(ABC):
+    """The six operations, and the state that they work on.
+
+    A variant file defines one subclass with the name `Variant`.
+
+    Args:
+        layout: the sizes.
+        device: where the tables live.
+    """
+
+    supports_device: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
+    """Device types that the variant runs on."""
+
+    layout: TableLayout
+    device: torch.device
+    block_tables: list[torch.Tensor]
+    input_block_tables: list[torch.Tensor]
+    slot_mappings: torch.Tensor
+    num_blocks: np.ndarray
+    num_dirty_rows: int
+
+    @abstractmethod
+    def __init__(self, layout: TableLayout, device: torch.device | str) -> None: ...
+
+    @abstractmethod
+    def append_block_ids(
+        self, req_index: int, new_block_ids: Sequence[Sequence[int]], overwrite: bool
+    ) -> None:
+        """Stages new block ids of one request row (operation 1, host only).
+
+        Args:
+            req_index: the row, `0 <= req_index < max_num_reqs`.
+            new_block_ids: one list of block ids per group; an empty list stages nothing.
+            overwrite: start at column 0 and forget what was staged for the row before; else
+                append after the row's last block.
+
+        Raises:
+            ValueError: when the row does not exist, the number of lists is not G, or a row would
+                become wider than its table. Nothing has been changed then.
+        """
+
+    @abstractmethod
+    def apply_staged_writes(self) -> None:
+        """Writes what was staged into the source tables (operation 2). No launch if nothing is."""
+
+    @abstractmethod
+    def gather_block_tables(
+        self, idx_mapping: torch.Tensor, num_reqs_padded: int
+    ) -> tuple[torch.Tensor, ...]:
+        """Copies source rows into batch order (operation 3).
+
+        Args:
+            idx_mapping: `[R]` int32 or int64, batch index → request row, on the device.
+            num_reqs_padded: rows that the caller will read, `R <= num_reqs_padded`; rows from R on
+                are zeroed whole, and so are rows that an earlier, larger batch filled. Columns of
+                a live row from its number of blocks on keep what they held.
+
+        Returns:
+            Per group, a view `[num_reqs_padded, width]` of the input table.
+        """
+
+    @abstractmethod
+    def compute_slot_mappings(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_tokens_padded: int,
+    ) -> torch.Tensor:
+        """Turns positions into cache slots, from the source tables (operation 4).
+
+        Args:
+            idx_mapping: as in `gather_block_tables`.
+            query_start_loc: `[R + 1]` int32, first token of each request; the last is T.
+            positions: `[T]` or longer, int64, the position of each token in its sequence.
+            num_tokens_padded: length of the returned view, `T <= num_tokens_padded`.
+
+        Returns:
+            A view `[G, num_tokens_padded]` of `slot_mappings`, which is `PAD_SLOT_ID` from T to
+            the end of the buffer. A position outside its row's table has `PAD_SLOT_ID` too.
+        """
+
+    def gather_and_compute_slot_mappings(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_reqs_padded: int,
+        num_tokens_padded: int,
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        """Operations 3 and 4 together (operation 5); arguments and results are theirs."""
+        block_tables = self.gather_block_tables(idx_mapping, num_reqs_padded)
+        slot_mappings = self.compute_slot_mappings(
+            idx_mapping, query_start_loc, positions, num_tokens_padded
+        )
+        return block_tables, slot_mappings
+
+    def prepare_step(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_reqs_padded: int,
+        num_tokens_padded: int,
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        """The whole step: operations 2, 3 and 4 (operation 6); arguments as in operation 5."""
+        self.apply_staged_writes()
+        return self.gather_and_compute_slot_mappings(
+            idx_mapping, query_start_loc, positions, num_reqs_padded, num_tokens_padded
+        )
+
+    def snapshot(self) -> TableState:
+        """A copy of the state, on the device of the tables. Writes still staged are not in it."""
+        return TableState(
+            [table.clone() for table in self.block_tables],
+            [table.clone() for table in self.input_block_tables],
+            self.slot_mappings.clone(),
+            np.array(self.num_blocks),
+            self.num_dirty_rows,
+        )
+
+    @abstractmethod
+    def restore(self, state: TableState) -> None:
+        """Puts back a snapshot, in place (addresses stay), and forgets what is staged."""

@@ -1,0 +1,1 @@
+"""One variant a file: each defines a subclass of `BlockTableOperations` called `Variant`."""

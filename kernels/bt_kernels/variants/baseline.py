@@ -1,0 +1,7 @@
+"""Separate launches, as in vLLM 0.16.0: one per written group, gather, slots (G + 2 a step)."""
+
+from bt_kernels.device_tables import DeviceBlockTables
+
+
+class Variant(DeviceBlockTables):
+    """What `DeviceBlockTables` does as it stands."""

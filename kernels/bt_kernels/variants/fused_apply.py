@@ -1,0 +1,7 @@
+"""All groups' staged writes in one launch; gather and slots apart (3 launches a step)."""
+
+from bt_kernels.fusions import FusedApply
+
+
+class Variant(FusedApply):
+    """The first fusion alone."""
