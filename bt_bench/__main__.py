@@ -1,0 +1,6 @@
+"""`python -m bt_bench`."""
+
+from bt_bench.cli import main
+
+if __name__ == "__main__":
+    main()

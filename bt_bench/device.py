@@ -1,0 +1,52 @@
+"""Which device a command runs on, decided before anything imports Triton."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Literal
+
+from bt_bench.errors import UsageError
+
+DeviceChoice = Literal["auto", "cuda", "cpu"]
+DeviceKind = Literal["cuda", "cpu"]
+
+
+def choose_device(choice: DeviceChoice) -> DeviceKind:
+    """Resolves `auto`, and switches Triton's interpreter on for the CPU.
+
+    Triton reads `TRITON_INTERPRET` when its functions are declared, so this must run before
+    anything that imports triton.
+
+    Raises:
+        UsageError: when CUDA is asked for and cannot be used, saying what is missing.
+    """
+    missing = _what_cuda_lacks() if choice in ("auto", "cuda") else "not asked for"
+    if missing is None:
+        if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
+            raise UsageError(
+                "TRITON_INTERPRET is set, which makes Triton interpret kernels on the CPU; "
+                "unset it, or pass --device cpu"
+            )
+        return "cuda"
+    if choice == "cuda":
+        raise UsageError(f"--device cuda: {missing}; expected a CUDA device, or use --device cpu")
+    _interpret()
+    return "cpu"
+
+
+def _what_cuda_lacks() -> str | None:
+    """Why CUDA cannot be used here, or `None` if it can."""
+    import torch
+
+    if torch.version.cuda is None:
+        return f"torch {torch.__version__} is built without CUDA"
+    if not torch.cuda.is_available():
+        return "torch sees no CUDA device (is there a GPU, and a driver that is new enough?)"
+    return None
+
+
+def _interpret() -> None:
+    if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
+        raise UsageError("triton was imported before the device was chosen; set TRITON_INTERPRET=1")
+    os.environ["TRITON_INTERPRET"] = "1"

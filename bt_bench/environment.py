@@ -1,0 +1,179 @@
+"""Reads the machine and the software that a run is measured with; changes nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bt_bench import __version__
+from bt_bench.device import DeviceKind
+from bt_bench.model import Environment, Gpu
+
+ValueT = TypeVar("ValueT")
+
+THROTTLE_REASONS = {
+    # NVML's nvmlClocksEventReasons bits; "gpu_idle" is no throttling but explains low clocks.
+    0x1: "gpu_idle",
+    0x2: "applications_clocks",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal",
+    0x40: "hw_thermal",
+    0x80: "hw_power_brake",
+    0x100: "display_clocks",
+}
+
+
+def read_environment(device: DeviceKind) -> Environment:
+    """Everything that a reader of a result needs to know about where it came from."""
+    import torch
+
+    with _nvml() as nvml:
+        driver = _quietly(lambda: _text(nvml.nvmlSystemGetDriverVersion())) if nvml else None
+        gpus = [_gpu(torch, nvml, index) for index in range(_gpu_count(torch))]
+    return Environment(
+        device=device,
+        python=platform.python_version(),
+        platform=f"{platform.system()}-{platform.machine()}",
+        cpu=_cpu_name(),
+        cpu_count=os.cpu_count(),
+        cpu_governor=_read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        cpu_affinity=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        torch=torch.__version__,
+        cuda=torch.version.cuda,
+        triton=_version("triton"),
+        interpreted=device == "cpu",
+        driver=driver,
+        gpu_count=len(gpus),
+        gpus=gpus,
+        bt_bench=__version__,
+        commit=_git("rev-parse", "HEAD"),
+        dirty=_is_dirty(),
+    )
+
+
+def available_bytes(device: DeviceKind) -> int | None:
+    """Memory that tables could take on a device, or `None` where it cannot be told."""
+    if device == "cuda":
+        import torch
+
+        free, _total = torch.cuda.mem_get_info()
+        return int(free)
+    for line in (_read("/proc/meminfo") or "").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+class _nvml:  # noqa: N801 - used like a function
+    """NVML for the length of a `with`, or `None` where there is none."""
+
+    def __enter__(self) -> Any:
+        try:
+            import pynvml
+
+            pynvml.nvmlInit()
+        except Exception:  # no driver, no library: there is nothing to read
+            self._module = None
+        else:
+            self._module = pynvml
+        return self._module
+
+    def __exit__(self, *error: object) -> None:
+        if self._module is not None:
+            self._module.nvmlShutdown()
+
+
+def _gpu_count(torch: Any) -> int:
+    return int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
+
+
+def _gpu(torch: Any, nvml: Any, index: int) -> Gpu:
+    properties = torch.cuda.get_device_properties(index)
+    uuid = f"GPU-{properties.uuid}"
+    handle = _quietly(lambda: nvml.nvmlDeviceGetHandleByUUID(uuid)) if nvml else None
+
+    def read(call: Callable[[Any], ValueT]) -> ValueT | None:
+        return _quietly(lambda: call(handle)) if handle is not None else None
+
+    return Gpu(
+        index=index,
+        name=properties.name,
+        capability=f"{properties.major}.{properties.minor}",
+        memory_bytes=properties.total_memory,
+        multiprocessors=properties.multi_processor_count,
+        l2_bytes=getattr(properties, "L2_cache_size", None),
+        sm_clock_mhz=read(lambda h: int(nvml.nvmlDeviceGetClockInfo(h, nvml.NVML_CLOCK_SM))),
+        memory_clock_mhz=read(lambda h: int(nvml.nvmlDeviceGetClockInfo(h, nvml.NVML_CLOCK_MEM))),
+        temperature_c=read(
+            lambda h: int(nvml.nvmlDeviceGetTemperature(h, nvml.NVML_TEMPERATURE_GPU))
+        ),
+        power_w=read(lambda h: nvml.nvmlDeviceGetPowerUsage(h) / 1e3),
+        throttle_reasons=read(lambda h: _reasons(nvml.nvmlDeviceGetCurrentClocksEventReasons(h))),
+    )
+
+
+def _reasons(bits: int) -> list[str]:
+    return [name for bit, name in THROTTLE_REASONS.items() if bits & bit]
+
+
+def _quietly(call: Callable[[], ValueT]) -> ValueT | None:
+    """The call's value, or `None` where this machine does not offer the reading."""
+    try:
+        return call()
+    except Exception:
+        return None
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _cpu_name() -> str | None:
+    for line in (_read("/proc/cpuinfo") or "").splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor() or None
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _is_dirty() -> bool | None:
+    status = _git("status", "--porcelain", "--untracked-files=no")
+    return None if status is None else bool(status)
+
+
+def _git(*arguments: str) -> str | None:
+    """Output of git on the checkout that this package runs from, or `None` if there is none."""
+    root = Path(__file__).resolve().parent.parent
+    if not (root / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
