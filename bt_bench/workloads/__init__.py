@@ -1,0 +1,1 @@
+"""Workloads: the exact calls of an engine, made up or from a trace."""

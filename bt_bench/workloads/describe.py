@@ -1,0 +1,286 @@
+"""What a workload is like, before anything is timed.
+
+Every figure of a trace is over all its steps, and again over those of the window. Nothing is kept
+of a step but a few small integers, so that the whole sequence is never in memory.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from bt_bench.model import Noun
+from bt_bench.workloads.build import (
+    AnyParameters,
+    build_workload,
+    estimate_bytes,
+    first_step,
+    layout_of,
+)
+from bt_bench.workloads.parameters import BatchParameters, TraceParameters, UniformParameters
+from bt_bench.workloads.scheduler import ScheduledBatch, Scheduler
+from bt_bench.workloads.steps import Int64Array, Workload
+
+
+class Distribution(Noun):
+    """A figure over steps, or over steps and rows. Percentiles are values that occur."""
+
+    min: int
+    p50: int
+    p90: int
+    p99: int
+    max: int
+    mean: float
+
+
+class RowBlocks(Noun):
+    """Blocks that a scheduled row holds, over steps and rows, in groups of one block size."""
+
+    block_size: int
+    num_groups: int
+    blocks: Distribution
+
+
+class StepFigures(Noun):
+    """A sequence of steps. The shares are of its steps, from 0 to 1.
+
+    `share_with_prefill` is `None` where requests in prefill and in decode are not told apart.
+    """
+
+    num_steps: int
+    num_reqs: Distribution
+    num_tokens: Distribution
+    rows_written: Distribution
+    block_ids_written: Distribution
+    row_blocks: list[RowBlocks]
+    share_without_write: float
+    share_with_every_group_written: float
+    share_with_prefill: float | None
+
+
+class TraceFigures(Noun):
+    """What only a trace has: how it was served, and the steps of the window."""
+
+    simulated_s: float
+    requests_truncated: int
+    preemptions: int
+    pool_blocks: int
+    window_name: str
+    window_start: int
+    window: StepFigures
+
+
+class Description(Noun):
+    """A workload: its sizes, its steps, and its blocks.
+
+    Args:
+        kind: uniform, batch or trace.
+        block_sizes: tokens per block, per group.
+        widths: columns of a row, per group.
+        max_num_reqs: rows of a table.
+        max_num_batched_tokens: slots per group.
+        bytes_per_variant: device memory that a variant needs for it.
+        requests_served: requests of the whole sequence.
+        steps: the whole sequence of a trace, or the single step.
+        block_allocations: block ids handed out, over all groups.
+        block_reuse: that number by the number of distinct ids: 1 means that none was used twice.
+        peak_blocks_in_use: most block ids owned by rows at a time, over all groups.
+        trace: further figures, for a trace only.
+    """
+
+    kind: Literal["uniform", "batch", "trace"]
+    block_sizes: list[int]
+    widths: list[int]
+    max_num_reqs: int
+    max_num_batched_tokens: int
+    bytes_per_variant: int
+    requests_served: int
+    steps: StepFigures
+    block_allocations: int
+    block_reuse: float
+    peak_blocks_in_use: int
+    trace: TraceFigures | None = None
+
+
+def describe(parameters: AnyParameters) -> Description:
+    """Describes a workload; for a trace, this runs the scheduler over all of it.
+
+    Raises:
+        UsageError: as `build_workload`.
+    """
+    if isinstance(parameters, TraceParameters):
+        return _describe_trace(parameters)
+    workload = build_workload(parameters)
+    tally = _Tally(parameters)
+    tally.add(_batch_of(workload, parameters))
+    ids = sum(
+        len(ids)
+        for append in workload.setup + workload.steps[0].appends
+        for ids in append.block_ids
+    )
+    return Description(
+        kind=parameters.workload,
+        **_sizes(parameters),
+        requests_served=workload.steps[0].num_reqs,
+        steps=tally.figures(prefills_known=isinstance(parameters, BatchParameters)),
+        block_allocations=ids,
+        block_reuse=1.0,
+        peak_blocks_in_use=ids,
+    )
+
+
+def _describe_trace(parameters: TraceParameters) -> Description:
+    scheduler = Scheduler(parameters)
+    tally = _Tally(parameters)
+    while scheduler.advance():
+        tally.add(scheduler.batch)
+    start = first_step(parameters.window, tally.tokens())
+    pool = scheduler.pool
+    return Description(
+        kind=parameters.workload,
+        **_sizes(parameters),
+        requests_served=scheduler.num_finished,
+        steps=tally.figures(),
+        block_allocations=pool.num_allocations,
+        block_reuse=pool.num_allocations / pool.num_distinct,
+        peak_blocks_in_use=pool.peak_in_use,
+        trace=TraceFigures(
+            simulated_s=scheduler.clock_s,
+            requests_truncated=scheduler.num_truncated,
+            preemptions=scheduler.num_preempted,
+            pool_blocks=pool.num_blocks,
+            window_name=parameters.window.name,
+            window_start=start,
+            window=_window_figures(parameters, start),
+        ),
+    )
+
+
+def _window_figures(parameters: TraceParameters, start: int) -> StepFigures:
+    """A second pass, since the window may be known only after the first."""
+    scheduler = Scheduler(parameters)
+    tally = _Tally(parameters)
+    while scheduler.num_steps < start + parameters.window.steps and scheduler.advance():
+        if scheduler.num_steps > start:
+            tally.add(scheduler.batch)
+    return tally.figures()
+
+
+def _sizes(parameters: AnyParameters) -> dict[str, Any]:
+    layout = layout_of(parameters)
+    return {
+        "block_sizes": list(layout.block_sizes),
+        "widths": list(layout.widths),
+        "max_num_reqs": layout.max_num_reqs,
+        "max_num_batched_tokens": layout.max_num_batched_tokens,
+        "bytes_per_variant": estimate_bytes(layout),
+    }
+
+
+def _batch_of(
+    workload: Workload, parameters: UniformParameters | BatchParameters
+) -> ScheduledBatch:
+    """The single step, in the form that a scheduler gives."""
+    step = workload.steps[0]
+    layout = workload.layout
+    held = np.zeros((layout.num_groups, layout.max_num_reqs), dtype=np.int64)
+    for append in workload.setup + step.appends:
+        held[:, append.row] += [len(ids) for ids in append.block_ids]
+    first_groups = [layout.block_sizes.index(size) for size in dict.fromkeys(layout.block_sizes)]
+    first_tokens = step.query_start_loc[:-1]
+    return ScheduledBatch(
+        requests=np.arange(step.num_reqs, dtype=np.int64),
+        rows=step.idx_mapping,
+        starts=step.positions[first_tokens],
+        counts=np.diff(step.query_start_loc).astype(np.int64),
+        num_tokens=step.num_tokens,
+        num_prefills=parameters.prefills if isinstance(parameters, BatchParameters) else 0,
+        row_blocks=held[first_groups][:, step.idx_mapping],
+        appends=step.appends,
+    )
+
+
+class _Tally:
+    """Adds up steps: a few integers for each, and a histogram of row lengths."""
+
+    def __init__(self, parameters: AnyParameters) -> None:
+        layout = layout_of(parameters)
+        self._groups_of_size = Counter(layout.block_sizes)
+        widths = dict(zip(layout.block_sizes, layout.widths, strict=True))
+        self._row_blocks = [
+            np.zeros(widths[size] + 1, dtype=np.int64) for size in self._groups_of_size
+        ]
+        self._num_reqs = array("q")
+        self._num_tokens = array("q")
+        self._rows_written = array("q")
+        self._ids_written = array("q")
+        self._every_group_written = 0
+        self._with_prefill = 0
+
+    def add(self, batch: ScheduledBatch) -> None:
+        """Adds one step."""
+        lengths = [[len(ids) for ids in append.block_ids] for append in batch.appends]
+        self._num_reqs.append(len(batch.rows))
+        self._num_tokens.append(batch.num_tokens)
+        self._rows_written.append(len(lengths))
+        self._ids_written.append(sum(map(sum, lengths)))
+        self._every_group_written += bool(lengths) and all(map(any, zip(*lengths, strict=True)))
+        self._with_prefill += batch.num_prefills > 0
+        for histogram, row_blocks in zip(self._row_blocks, batch.row_blocks, strict=True):
+            np.add.at(histogram, row_blocks, 1)
+
+    def tokens(self) -> Int64Array:
+        """Tokens of each step."""
+        return np.array(self._num_tokens, dtype=np.int64)
+
+    def figures(self, prefills_known: bool = True) -> StepFigures:
+        """The figures of all steps added."""
+        num_steps = len(self._num_reqs)
+        row_blocks = [
+            RowBlocks(
+                block_size=block_size,
+                num_groups=num_groups,
+                blocks=_distribution(histogram.nonzero()[0], histogram[histogram.nonzero()]),
+            )
+            for (block_size, num_groups), histogram in zip(
+                self._groups_of_size.items(), self._row_blocks, strict=True
+            )
+        ]
+        return StepFigures(
+            num_steps=num_steps,
+            num_reqs=_distribution_of(self._num_reqs),
+            num_tokens=_distribution_of(self._num_tokens),
+            rows_written=_distribution_of(self._rows_written),
+            block_ids_written=_distribution_of(self._ids_written),
+            row_blocks=row_blocks,
+            share_without_write=self._rows_written.count(0) / num_steps,
+            share_with_every_group_written=self._every_group_written / num_steps,
+            share_with_prefill=self._with_prefill / num_steps if prefills_known else None,
+        )
+
+
+def _distribution_of(values: array[int]) -> Distribution:
+    return _distribution(*np.unique(np.array(values, dtype=np.int64), return_counts=True))
+
+
+def _distribution(values: Int64Array, counts: npt.NDArray[np.intp]) -> Distribution:
+    """Of distinct rising values and how often each occurs."""
+    up_to = np.cumsum(counts)
+    total = int(up_to[-1])
+
+    def percentile(percent: int) -> int:
+        rank = -(-total * percent // 100)  # the nearest rank, from 1
+        return int(values[np.searchsorted(up_to, rank)])
+
+    return Distribution(
+        min=int(values[0]),
+        p50=percentile(50),
+        p90=percentile(90),
+        p99=percentile(99),
+        max=int(values[-1]),
+        mean=float(values @ counts) / total,
+    )

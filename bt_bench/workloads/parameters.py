@@ -1,0 +1,189 @@
+"""Parameters of the kinds of workload, validated: what builds a workload reads nothing else."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from bt_bench.model import Noun
+from bt_bench.wording import names_hint
+
+MAX_GROUPS = 64
+MAX_REQS = 65_536
+MAX_TOKENS = 4_194_304
+MAX_MODEL_LEN = 16_777_216
+MAX_BLOCK_SIZE = 4_194_304
+
+BlockSize = Annotated[int, Field(ge=1, le=MAX_BLOCK_SIZE)]
+BlockSizes = Annotated[list[BlockSize], Field(min_length=1, max_length=MAX_GROUPS)]
+
+MODEL_PRESETS: dict[str, list[int]] = {
+    # Block size per KV cache group, in tokens. The number of groups is what vLLM's planning rule
+    # gives for the model (docs/block-tables.md). Where vLLM's default is known, the size is that:
+    # 16 for dense attention, 64 for latent attention (DeepSeek-V3), 544 and 262144 for the
+    # attention and the state groups of a hybrid (Qwen3-Next).
+    # DeepSeek-V4: six groups are vLLM's plan, and its blog speaks of a unified logical block of
+    # 256 tokens; that three groups have 64 here is a stand-in, to have unequal widths. Measured
+    # block sizes of that model are not known to this project.
+    "llama-3.1-70b": [16],
+    "qwen3-32b": [16],
+    "deepseek-v3": [64],
+    "gpt-oss-120b": [16, 16],
+    "llama-4-maverick": [16, 16, 16, 16],
+    "qwen3-next-80b": [544, 262_144, 262_144, 262_144],
+    "deepseek-v4": [256, 256, 256, 64, 64, 64],
+    "gemma-3-27b": [16, 16, 16, 16, 16, 16, 16],
+}
+
+
+class TableParameters(Noun):
+    """Parameters of the tables, which every kind of workload has."""
+
+    model: str | None = Field(default=None, description="preset of groups and block sizes")
+    groups: int | None = Field(default=None, ge=1, le=MAX_GROUPS, description="KV cache groups")
+    block_size: BlockSize | BlockSizes | None = Field(
+        default=None, description="tokens per block: one for all groups, or a list of one per group"
+    )
+    max_num_reqs: int = Field(default=1024, ge=1, le=MAX_REQS, description="rows of a table")
+    max_num_batched_tokens: int = Field(
+        default=8192, ge=1, le=MAX_TOKENS, description="slots per group; the token budget"
+    )
+    max_model_len: int = Field(default=8192, ge=1, le=MAX_MODEL_LEN, description="tokens of a row")
+    idx_mapping_dtype: Literal["int32", "int64"] = "int64"
+    pad_requests: bool = Field(
+        default=False, description="pad batch and tokens to the next CUDA graph size"
+    )
+    seed: int = Field(default=0, ge=0)
+
+    def block_sizes(self) -> tuple[int, ...]:
+        """Tokens per block of each group; default is one group with block size 16."""
+        if self.model is not None:
+            return tuple(MODEL_PRESETS[self.model])
+        if isinstance(self.block_size, list):
+            return tuple(self.block_size)
+        return (self.block_size or 16,) * (self.groups or 1)
+
+    @model_validator(mode="after")
+    def _groups_agree(self) -> TableParameters:
+        if self.model is not None:
+            self._check_model(self.model)
+        elif isinstance(self.block_size, list) and self.groups is not None:
+            sizes = len(self.block_size)
+            if sizes != self.groups:
+                raise _wrong(
+                    "block_size",
+                    f"block_size lists {sizes} sizes for {self.groups} groups; expected one per "
+                    "group, one size for all, or no 'groups'",
+                )
+        return self
+
+    def _check_model(self, model: str) -> None:
+        if model not in MODEL_PRESETS:
+            raise _wrong("model", f"unknown model {model!r}; {names_hint(model, MODEL_PRESETS)}")
+        for name in ("groups", "block_size"):
+            if getattr(self, name) is not None:
+                raise _wrong(
+                    name,
+                    f"{name} is given beside model {model!r}, which sets groups and block sizes; "
+                    "remove one of the two",
+                )
+
+
+def _wrong(field: str, message: str) -> PydanticCustomError:
+    """An error of the whole model that the loader locates at the field that caused it."""
+    return PydanticCustomError(
+        "wrong_parameters", "{message}", {"field": field, "message": message}
+    )
+
+
+class UniformParameters(TableParameters):
+    """The origin's workload: one step, equal token counts, lengths rising with the batch index.
+
+    Request i has length `max((i + 1) * (max_model_len // R), T // R)`, the blocks for it, and its
+    last `T // R` positions in the step; the first `staged_writes` rows receive their last block
+    in the step. Remaining tokens (`T % R`) go one each to the first requests.
+    """
+
+    workload: Literal["uniform"] = "uniform"
+    requests: int = Field(ge=1, le=MAX_REQS, description="R")
+    tokens: int = Field(ge=1, le=MAX_TOKENS, description="T")
+    staged_writes: int | None = Field(
+        default=None, ge=0, le=MAX_REQS, description="rows written; default min(R, 32)"
+    )
+    mapping: Literal["identity", "shuffled"] = "identity"
+
+
+class BatchParameters(TableParameters):
+    """One step of a serving engine: decodes, speculative tokens, prefill chunks, or a mixture.
+
+    Each request has a random length; the blocks that its tokens of this step begin are staged in
+    the step, as an engine does, so that about R / block_size rows of a decode batch are written.
+    """
+
+    workload: Literal["batch"]
+    requests: int = Field(default=0, ge=0, le=MAX_REQS, description="decoding requests")
+    tokens_per_request: int = Field(
+        default=1, ge=1, le=1024, description="tokens of each decoding request: 1 + speculative"
+    )
+    prefills: int = Field(default=0, ge=0, le=MAX_REQS, description="requests in prefill")
+    prefill_tokens: int = Field(
+        default=2048, ge=1, le=MAX_TOKENS, description="chunk of each request in prefill"
+    )
+    min_length: int = Field(
+        default=1, ge=1, le=MAX_MODEL_LEN, description="fewest tokens computed before the step"
+    )
+    staged_writes: int | None = Field(
+        default=None,
+        ge=0,
+        le=MAX_REQS,
+        description="decoding rows moved to a block boundary so that exactly so many are written",
+    )
+    mapping: Literal["identity", "shuffled"] = "shuffled"
+
+
+class Window(Noun):
+    """Which steps of a trace's sequence are replayed."""
+
+    name: str = Field(default="start", min_length=1, description="in tables; default: `at`")
+    at: Literal["start", "middle", "busiest"] | Annotated[int, Field(ge=0)] = Field(
+        default="start",
+        description="first step: its number, or `start` (0), `middle`, or `busiest`: the window "
+        "of this many steps in which the most tokens are computed",
+    )
+    steps: int = Field(default=64, ge=1, le=100_000, description="consecutive steps replayed")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_after_place(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "name" not in data and "at" in data:
+            at = data["at"]
+            return {"name": at if isinstance(at, str) else f"step{at}", **data}
+        return data
+
+
+class TraceParameters(TableParameters):
+    """Steps of a continuous-batching scheduler that serves the requests of a trace."""
+
+    workload: Literal["trace"]
+    trace: str = Field(
+        min_length=1, description="azure_conv, azure_code, or the path of a CSV of that form"
+    )
+    rate: float = Field(default=1.0, gt=0, le=10_000, description="factor on the arrival rate")
+    base_ms: float = Field(default=20.0, gt=0, le=10_000, description="a step lasts base_ms …")
+    per_token_us: float = Field(
+        default=5.0, ge=0, le=1_000_000, description="… plus this for each of its tokens"
+    )
+    num_blocks: int | None = Field(
+        default=None,
+        ge=1,
+        le=2_147_483_647,
+        description="blocks per group in the free list; default: enough for every row",
+    )
+    window: Window = Window()
+
+
+WorkloadParameters = Annotated[
+    UniformParameters | BatchParameters | TraceParameters, Field(discriminator="workload")
+]

@@ -1,0 +1,32 @@
+"""What a result file says of the workload that it was measured on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from bt_bench.model import ParameterValue, WorkloadRecord
+from bt_bench.workloads.parameters import WorkloadParameters
+from bt_bench.workloads.steps import Workload
+
+
+def record(parameters: WorkloadParameters, workload: Workload) -> WorkloadRecord:
+    """Parameters, sizes per step, and the digest by which equal workloads are recognised."""
+    given = parameters.model_dump()
+    kind = given.pop("workload")
+    return WorkloadRecord(
+        kind=kind,
+        parameters=dict(_flat(given)),
+        digest=workload.digest(),
+        num_steps=len(workload.steps),
+        num_reqs=[step.num_reqs for step in workload.steps],
+        num_tokens=[step.num_tokens for step in workload.steps],
+        num_rows_written=[step.num_rows_written for step in workload.steps],
+    )
+
+
+def _flat(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, ParameterValue]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value  # type: ignore[misc]  # the schema admits no other

@@ -1,0 +1,82 @@
+"""The origin's workload: one step, equal token counts, lengths rising with the batch index."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bt_bench.errors import UsageError
+from bt_bench.workloads.assemble import (
+    assemble_step,
+    blocks_for,
+    choose_rows,
+    layout_of,
+    stage_rows,
+)
+from bt_bench.workloads.parameters import UniformParameters
+from bt_bench.workloads.steps import Workload
+
+DEFAULT_STAGED_WRITES = 32
+
+
+def build_uniform(parameters: UniformParameters) -> Workload:
+    """Builds the step that `UniformParameters` describes.
+
+    A request is never shorter than its tokens in the step, also where `tokens % requests` gives it
+    one more. A row that is written and has a single block holds nothing before the step.
+    """
+    validate_uniform(parameters)
+    generator = np.random.default_rng(parameters.seed)
+    requests = parameters.requests
+    index = np.arange(requests, dtype=np.int64)
+    counts = parameters.tokens // requests + (index < parameters.tokens % requests)
+    lengths = np.maximum((index + 1) * (parameters.max_model_len // requests), counts)
+    rows = choose_rows(requests, parameters, parameters.mapping == "shuffled", generator)
+    blocks = blocks_for(lengths, parameters.block_sizes())
+    new = np.broadcast_to(index < staged_writes(parameters), blocks.shape).astype(np.int64)
+    setup, appends = stage_rows(rows, blocks - new, new, generator)
+    return Workload(
+        layout=layout_of(parameters),
+        idx_mapping_dtype=parameters.idx_mapping_dtype,
+        setup=setup,
+        steps=(assemble_step(parameters, appends, rows, lengths - counts, counts),),
+    )
+
+
+def staged_writes(parameters: UniformParameters) -> int:
+    """Rows written in the step."""
+    if parameters.staged_writes is None:
+        return min(parameters.requests, DEFAULT_STAGED_WRITES)
+    return parameters.staged_writes
+
+
+def validate_uniform(parameters: UniformParameters) -> None:
+    """Refuses parameters that do not go together, without building anything.
+
+    Raises:
+        UsageError: naming parameter, value and limit.
+    """
+    requests, tokens = parameters.requests, parameters.tokens
+    if requests > parameters.max_num_reqs:
+        raise UsageError(
+            f"'requests' is {requests}; expected at most 'max_num_reqs', {parameters.max_num_reqs}"
+        )
+    if tokens > parameters.max_num_batched_tokens:
+        raise UsageError(
+            f"'tokens' is {tokens}; expected at most 'max_num_batched_tokens', "
+            f"{parameters.max_num_batched_tokens}"
+        )
+    if tokens < requests:
+        raise UsageError(
+            f"'tokens' is {tokens}; expected at least 'requests', {requests}: one token each"
+        )
+    most = -(-tokens // requests)
+    if most > parameters.max_model_len:
+        raise UsageError(
+            f"'tokens' is {tokens}, which is {most} for one of {requests} requests; expected at "
+            f"most 'max_model_len' for each, {parameters.max_model_len}"
+        )
+    if staged_writes(parameters) > requests:
+        raise UsageError(
+            f"'staged_writes' is {parameters.staged_writes}; expected at most 'requests', "
+            f"{requests}: a row is written once"
+        )
