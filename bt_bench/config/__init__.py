@@ -1,0 +1,1 @@
+"""Sweep configs: from YAML to validated cases."""

@@ -1,0 +1,41 @@
+"""Writes a `SweepSpec` as a config that loads again to an equal one."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedSeq
+
+from bt_bench.config.schema import CaseSpec, SweepSpec
+
+
+def dump_config(spec: SweepSpec) -> str:
+    """The expanded config as YAML, every parameter spelled out; what is unset is left out."""
+    document = {
+        "name": spec.name,
+        "description": spec.description,
+        "variants": _on_one_line(spec.variants),
+        "operations": _on_one_line([operation.value for operation in spec.operations]),
+        "plan": spec.plan.model_dump(),
+        "cases": [_case(case) for case in spec.cases],
+    }
+    yaml: Any = YAML()
+    yaml.width = 100
+    text = io.StringIO()
+    yaml.dump(document, text)
+    return text.getvalue()
+
+
+def _case(case: CaseSpec) -> dict[str, Any]:
+    parameters = case.parameters.model_dump(exclude_none=True)
+    if isinstance(parameters.get("block_size"), list):
+        parameters["block_size"] = _on_one_line(parameters["block_size"])
+    return {"name": case.name, "workload": parameters.pop("workload"), **parameters}
+
+
+def _on_one_line(items: list[Any]) -> CommentedSeq:
+    line = CommentedSeq(items)
+    line.fa.set_flow_style()
+    return line

@@ -1,0 +1,155 @@
+"""Expands a case with axes into cases with fixed parameters."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bt_bench.config.document import Axis, CaseTemplate, Document, Entries
+from bt_bench.config.parameters import (
+    DEFAULT_KIND,
+    KINDS,
+    flatten,
+    kinds_with,
+    leaves,
+    parts_of,
+    replaced_by,
+)
+from bt_bench.config.problems import Problems
+from bt_bench.config.yaml_source import Entry
+from bt_bench.wording import names_hint, shown
+
+MAX_CASES = 100_000
+
+
+@dataclass(frozen=True)
+class ExpandedCase:
+    """One combination of the axes of a case."""
+
+    template: CaseTemplate
+    kind: str
+    entries: Entries
+
+
+def kinds_of(case: CaseTemplate, document: Document) -> set[str]:
+    """The kinds of workload of a case; more than one where `workload` is an axis."""
+    axis = case.product.get("workload") or case.zipped.get("workload")
+    if "workload" in document.overrides:
+        values = [document.overrides["workload"].located]
+    elif axis is not None:
+        values = axis.values
+    elif "workload" in case.fixed or "workload" in document.defaults:
+        values = [(document.defaults | case.fixed)["workload"].located]
+    else:
+        return {DEFAULT_KIND}
+    return {value.value for value in values if isinstance(value.value, str)}
+
+
+def count_cases(case: CaseTemplate) -> int:
+    """How many cases a case expands to."""
+    lengths = [len(axis.values) for axis in case.product.values()]
+    lengths += [len(axis.values) for axis in list(case.zipped.values())[:1]]
+    return math.prod(lengths)
+
+
+def expand(document: Document, problems: Problems) -> Iterator[ExpandedCase]:
+    """All cases of a document, in its order; of the axes the last varies fastest."""
+    total = 0
+    for case in document.cases:
+        total += count_cases(case)
+        if total > MAX_CASES:
+            problems.add(
+                case.place,
+                f"the config has {total:,} cases up to here; expected at most {MAX_CASES:,} in "
+                "all; shorten the axes",
+            )
+            return
+    _check_defaults(document, problems)
+    for case in document.cases:
+        for combination in _combinations(case):
+            expanded = _with_layers(document, case, combination, problems)
+            if expanded is not None:
+                yield expanded
+
+
+def _check_defaults(document: Document, problems: Problems) -> None:
+    """A default may concern some of the cases only, but not none of them."""
+    kinds = set().union(*(kinds_of(case, document) for case in document.cases))
+    if not document.all_cases or not kinds <= set(KINDS):
+        return
+    for key, entry in document.defaults.items():
+        having = kinds_with(key)
+        if kinds and kinds.isdisjoint(having):
+            problems.add(
+                entry.key_place,
+                f"{key!r} is a parameter of {' and '.join(having)} workloads, and no case is one; "
+                "remove it",
+            )
+
+
+def _combinations(case: CaseTemplate) -> Iterator[list[tuple[str, Entry]]]:
+    product = [_values(key, axis) for key, axis in case.product.items()]
+    zipped = [_values(key, axis) for key, axis in case.zipped.items()]
+    rows = list(zip(*zipped, strict=True)) or [()]
+    for chosen in itertools.product(*product):
+        for row in rows:
+            yield [*chosen, *row]
+
+
+def _values(key: str, axis: Axis) -> list[tuple[str, Entry]]:
+    return [(key, Entry(value, axis.key_place)) for value in axis.values]
+
+
+def _with_layers(
+    document: Document,
+    case: CaseTemplate,
+    combination: list[tuple[str, Entry]],
+    problems: Problems,
+) -> ExpandedCase | None:
+    entries = dict(document.defaults)
+    _lay(entries, case.fixed | _flat(combination, problems))
+    _lay(entries, document.overrides)
+    kind = _kind(entries, problems)
+    if kind is None:
+        return None
+    optional = document.defaults | document.overrides
+    for key in [key for key in entries if key not in leaves(KINDS[kind])]:
+        # Defaults and overrides concern those kinds that have them.
+        if entries[key] is not optional.get(key):
+            having = " and ".join(kinds_with(key))
+            problems.add(
+                entries[key].key_place,
+                f"{key!r} is a parameter of {having} workloads, and this case is {kind}; remove it",
+            )
+        del entries[key]
+    return ExpandedCase(case, kind, entries)
+
+
+def _flat(combination: list[tuple[str, Entry]], problems: Problems) -> Entries:
+    """The leaves of the axes' values; an axis over a part wins over one over the whole."""
+    flat: Entries = {}
+    for key, entry in sorted(combination, key=lambda pair: not parts_of(pair[0])):
+        flat |= dict(flatten(key, entry, problems))
+    return flat
+
+
+def _lay(entries: Entries, nearer: Entries) -> None:
+    """Lays a nearer layer over a farther one."""
+    for key, entry in nearer.items():
+        for replaced in replaced_by(key, entry.located):
+            entries.pop(replaced, None)
+    entries |= nearer
+
+
+def _kind(entries: Entries, problems: Problems) -> str | None:
+    if "workload" not in entries:
+        return DEFAULT_KIND
+    located = entries["workload"].located
+    if isinstance(located.value, str) and located.value in KINDS:
+        return located.value
+    value = located.plain()
+    hint = names_hint(value if isinstance(value, str) else "", KINDS)
+    problems.add(located.place, f"workload is {shown(value)}; {hint}")
+    return None

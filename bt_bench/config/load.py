@@ -1,0 +1,151 @@
+"""From a config file and the options of the command line to a validated `SweepSpec`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from bt_bench.config.document import Document, read_document, validate_plan
+from bt_bench.config.dump import dump_config
+from bt_bench.config.expand import ExpandedCase, expand
+from bt_bench.config.naming import case_name, check_name_template
+from bt_bench.config.overrides import apply_overrides
+from bt_bench.config.parameters import KINDS, validate
+from bt_bench.config.problems import Place, Problems
+from bt_bench.config.schema import CaseSpec, SweepSpec
+from bt_bench.config.select import select_cases
+from bt_bench.config.sources import read_config
+from bt_bench.config.yaml_source import parse_yaml
+from bt_bench.errors import UsageError
+from bt_bench.operation import Operation
+from bt_bench.workloads.parameters import WorkloadParameters
+
+__all__ = ["dump_config", "load_config"]
+
+ItemT = TypeVar("ItemT")
+
+MAX_TABLE_BYTES = 256 * 2**30
+"""More than this for one case's tables is taken for a mistake."""
+
+
+def load_config(
+    source: str | Path,
+    *,
+    overrides: Sequence[str] = (),
+    variants: Sequence[str] | None = None,
+    operations: Sequence[Operation] | None = None,
+    select: str | None = None,
+) -> SweepSpec:
+    """Reads, overrides, expands and validates a sweep config.
+
+    Args:
+        source: a path, the bare name of a stock config, or `-` for stdin.
+        overrides: `axis=value` or `axis=value,value,…`, as given to `--set`.
+        variants: in place of those of the config. That they exist is not checked here.
+        operations: in place of those of the config.
+        select: patterns of case names to keep, as given to `-k`; see `select_cases`.
+
+    Raises:
+        UsageError: with a line per error, each naming file, line and column or the option.
+    """
+    config = read_config(source)
+    problems = Problems()
+    root = parse_yaml(config.text, config.label, problems)
+    if root is None:
+        raise UsageError(
+            f"{Place(config.label, 1, 1)}: the config is empty; expected at least 'cases', a list "
+            "of named workloads"
+        )
+    document = read_document(root, config.default_name, problems)
+    apply_overrides(document, overrides, problems)
+    spec = _build(document, problems)
+    changes = {
+        "variants": _replacement("--variants", variants),
+        "operations": _replacement("--operations", operations),
+        "cases": None if select is None else select_cases(spec.cases, select),
+    }
+    return spec.model_copy(update={key: new for key, new in changes.items() if new is not None})
+
+
+def _replacement(option: str, given: Sequence[ItemT] | None) -> list[ItemT] | None:
+    if given is None:
+        return None
+    if not given:
+        raise UsageError(f"{option}: no names; expected one or more")
+    return list(dict.fromkeys(given))
+
+
+def _build(document: Document, problems: Problems) -> SweepSpec:
+    plan = validate_plan(document.plan, document.place, problems)
+    for template in document.cases:
+        check_name_template(template, problems)
+    named: dict[str, Place] = {}
+    expanded = (_case(case, named, problems) for case in expand(document, problems))
+    cases = [case for case in expanded if case is not None]
+    problems.raise_if_any()
+    return SweepSpec(
+        name=document.name,
+        description=document.description,
+        variants=document.variants,
+        operations=document.operations,
+        plan=plan,
+        cases=cases,
+    )
+
+
+def _case(expanded: ExpandedCase, named: dict[str, Place], problems: Problems) -> CaseSpec | None:
+    template = expanded.template
+    parameters = validate(KINDS[expanded.kind], expanded.entries, template.place, problems)
+    if parameters is None:
+        return None
+    name = case_name(template, parameters, problems)
+    if name is None:
+        return None
+    _check_unique(name, template.name.place, named, problems)
+    _check_buildable(name, parameters, template.place, problems)
+    return CaseSpec(name=name, parameters=parameters)
+
+
+def _check_unique(name: str, place: Place, named: dict[str, Place], problems: Problems) -> None:
+    if name not in named:
+        named[name] = place
+    elif named[name] == place:
+        problems.add(
+            place, f"the axes give the case name {name!r} twice; remove the repeated value"
+        )
+    else:
+        problems.add(
+            place, f"case name {name!r} is given twice; the first is at {named[name]}; rename one"
+        )
+
+
+def _check_buildable(
+    name: str, parameters: WorkloadParameters, place: Place, problems: Problems
+) -> None:
+    """What only those who build workloads know: sizes that do not fit each other, and memory."""
+    from bt_bench.workloads.build import estimate_bytes, layout_of, validate_parameters
+
+    try:
+        validate_parameters(parameters)
+        needed = estimate_bytes(layout_of(parameters))
+    except UsageError as error:
+        problems.add(place, f"case {name!r}: {error}")
+        return
+    except (OSError, RuntimeError) as error:
+        # Whether a path is one shows only when it is asked for.
+        reason = getattr(error, "strerror", None) or error
+        problems.add(place, f"case {name!r}: 'trace' is no usable path: {reason}")
+        return
+    if needed > MAX_TABLE_BYTES:
+        problems.add(
+            place,
+            f"case {name!r}: the tables need {_binary_size(needed)} of memory; expected at most "
+            f"{_binary_size(MAX_TABLE_BYTES)}; lower max_num_reqs, max_model_len or groups, or "
+            "raise block_size",
+        )
+
+
+def _binary_size(num_bytes: int) -> str:
+    gib = num_bytes / 2**30
+    return f"{gib:.0f} GiB" if gib < 1024 else f"{gib / 1024:.1f} TiB"

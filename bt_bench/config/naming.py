@@ -1,0 +1,120 @@
+"""Names of expanded cases: placeholders filled in, and missing axes appended."""
+
+from __future__ import annotations
+
+import re
+
+from bt_bench.config.document import MAX_NAME, NAME_RULE, Axis, CaseTemplate
+from bt_bench.config.parameters import KINDS, is_parameter, kinds_with, parameter_names
+from bt_bench.config.problems import Problems
+from bt_bench.wording import names_hint, shown
+from bt_bench.workloads.parameters import TableParameters, TraceParameters
+
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+
+
+def check_name_template(case: CaseTemplate, problems: Problems) -> None:
+    """Notes placeholders that name no parameter, and text that no name may have."""
+    text = str(case.name.value)
+    for placeholder in _PLACEHOLDER.findall(text):
+        if not is_parameter(placeholder):
+            hint = names_hint(placeholder, parameter_names())
+            problems.add(
+                case.name.place,
+                f"name {shown(text)} has an unknown placeholder {shown(placeholder)}; {hint}",
+            )
+    if not text or re.search(r"[^A-Za-z0-9_.=-]", _PLACEHOLDER.sub("", text)):
+        problems.add(
+            case.name.place,
+            f"name is {shown(text)}; expected {NAME_RULE}, or parameters in braces: {{groups}}",
+        )
+
+
+def case_name(case: CaseTemplate, parameters: TableParameters, problems: Problems) -> str | None:
+    """The name of one combination, from its validated parameters; `None` where it has none."""
+    text = str(case.name.value)
+    for key in _PLACEHOLDER.findall(text):
+        having = kinds_with(key)
+        if not having:
+            return None  # noted by check_name_template
+        if kind_of(parameters) not in having:
+            problems.add(
+                case.name.place,
+                f"name {shown(text)} has the placeholder {key!r}, a parameter of "
+                f"{' and '.join(having)} workloads; remove it",
+            )
+            return None
+    name = _PLACEHOLDER.sub(lambda match: _value_text(parameters, match[1]), text)
+    for key in _axes_to_append(case):
+        if kind_of(parameters) in kinds_with(key):  # else noted where it was expanded
+            name += f"-{key}={_value_text(parameters, key)}"
+    if len(name) > MAX_NAME:
+        problems.add(
+            case.name.place,
+            f"name {shown(name)} has {len(name)} characters; expected at most {MAX_NAME}",
+        )
+    return name
+
+
+def kind_of(parameters: TableParameters) -> str:
+    """The kind of workload of validated parameters."""
+    return next(kind for kind, model in KINDS.items() if type(parameters) is model)
+
+
+def _axes_to_append(case: CaseTemplate) -> list[str]:
+    """Axes that vary and are not in the name; of zipped ones as few as tell the rows apart."""
+    named = set(_PLACEHOLDER.findall(str(case.name.value)))
+    missing = [
+        key
+        for key, axis in case.product.items()
+        if len(axis.values) > 1 and not _is_told(key, axis, named)
+    ]
+    telling = [key for key in case.zipped if key in named]
+    for key, axis in case.zipped.items():
+        if not _rows_differ(case, telling) and key not in telling:
+            telling.append(key)
+            if not _is_told(key, axis, named):
+                missing.append(key)
+    return missing
+
+
+def _is_told(key: str, axis: Axis, named: set[str]) -> bool:
+    """Whether the name tells the values of an axis apart: `{groups}` does so for most lists."""
+    if key in named:
+        return True
+    lists = [value.value for value in axis.values if isinstance(value.value, list)]
+    different_lengths = len({len(sizes) for sizes in lists}) == len(axis.values)
+    return key == "block_size" and "groups" in named and different_lengths
+
+
+def _rows_differ(case: CaseTemplate, keys: list[str]) -> bool:
+    rows = [
+        tuple(str(case.zipped[key].values[row].plain()) for key in keys)
+        for row in range(min(len(axis.values) for axis in case.zipped.values()))
+    ]
+    return len(set(rows)) == len(rows)
+
+
+def _value_text(parameters: TableParameters, key: str) -> str:
+    if key == "groups":
+        return str(len(parameters.block_sizes()))
+    if key == "block_size":
+        sizes = parameters.block_sizes()
+        return "x".join(map(str, sizes if len(set(sizes)) > 1 else sizes[:1]))
+    if key == "window" and isinstance(parameters, TraceParameters):
+        return parameters.window.name
+    value: object = parameters
+    for part in key.split("."):
+        value = getattr(value, part)
+    return _text_of(value)
+
+
+def _text_of(value: object) -> str:
+    if value is None:
+        return "default"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(value).removesuffix(".0").replace("e+", "e")
+    # The path of a trace, for one, has characters that a name must not have.
+    return re.sub(r"[^A-Za-z0-9_.=-]+", "_", str(value))

@@ -1,0 +1,141 @@
+"""`--set axis=value`: values from the command line in place of those of the config."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bt_bench.config.document import Axis, CaseTemplate, Document
+from bt_bench.config.expand import kinds_of
+from bt_bench.config.parameters import (
+    flatten,
+    is_parameter,
+    kinds_with,
+    leaves,
+    parameter_names,
+    parts_of,
+    replaced_by,
+)
+from bt_bench.config.problems import Place, Problems
+from bt_bench.config.yaml_source import Entry, Located, parse_yaml
+from bt_bench.errors import UsageError
+from bt_bench.model import Plan
+from bt_bench.wording import names_hint, shown
+
+_PLAN = "plan."
+
+
+def apply_overrides(document: Document, overrides: Sequence[str], problems: Problems) -> None:
+    """Puts values of `--set` into a document; of two for the same parameter the last holds."""
+    values: dict[str, Axis] = {}
+    for text in overrides:
+        parsed = _parse(text, problems)
+        if parsed is not None:
+            values[parsed[0]] = parsed[1]
+    _drop_conflicts(values, problems)
+    # The kind of workload decides to which cases the others apply.
+    for key in sorted(values, key=lambda key: key != "workload"):
+        axis = values[key]
+        if key.startswith(_PLAN):
+            _set_plan(document, key, axis, problems)
+        elif is_parameter(key):
+            _set_parameter(document, key, axis, problems)
+        else:
+            plan_keys = [_PLAN + name for name in leaves(Plan)]
+            hint = names_hint(key, (*parameter_names(), *plan_keys))
+            problems.add(axis.key_place, f"unknown axis {shown(key)}; {hint}")
+
+
+def _drop_conflicts(values: dict[str, Axis], problems: Problems) -> None:
+    """An option must not undo another one in silence."""
+    for key, axis in list(values.items()):
+        included = ("groups", "block_size") if key == "model" else _parts(key)
+        for other in included:
+            if other in values:
+                del values[other]
+                problems.add(
+                    axis.key_place, f"{key!r} is set beside {other!r}, which it includes; give one"
+                )
+
+
+def _parse(text: str, problems: Problems) -> tuple[str, Axis] | None:
+    place = Place(f"--set {text}")
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    if not equals or not key or not value.strip():
+        problems.add(place, "expected axis=value or axis=value,value,…")
+        return None
+    values = _values(value)
+    if not values:
+        problems.add(
+            place,
+            f"{shown(value)} is no YAML value; check quotes, brackets, tags and repeated keys",
+        )
+        return None
+    return key, Axis([_at(item, place) for item in values], place)
+
+
+def _values(text: str) -> list[Located]:
+    """The values of a comma-separated text; none where it is no YAML."""
+    problems = Problems()
+    try:
+        located = parse_yaml(f"[{text}\n]", "", problems)
+    except UsageError:
+        return []
+    if located is None or not isinstance(located.value, list) or problems:
+        return []
+    return located.value
+
+
+def _at(located: Located, place: Place) -> Located:
+    """The same value, written at the option and not at a line of a file."""
+    value = located.value
+    if isinstance(value, list):
+        return Located([_at(item, place) for item in value], place)
+    if isinstance(value, dict):
+        entries = {key: Entry(_at(entry.located, place), place) for key, entry in value.items()}
+        return Located(entries, place)
+    return Located(value, place)
+
+
+def _set_plan(document: Document, key: str, axis: Axis, problems: Problems) -> None:
+    if len(axis.values) > 1:
+        problems.add(
+            axis.key_place, f"{key} has {len(axis.values)} values; a sweep has one plan, give one"
+        )
+        return
+    document.plan = document.plan | {key.removeprefix(_PLAN): Entry(axis.values[0], axis.key_place)}
+
+
+def _set_parameter(document: Document, key: str, axis: Axis, problems: Problems) -> None:
+    having = kinds_with(key)
+    concerned = [case for case in document.cases if not kinds_of(case, document).isdisjoint(having)]
+    if document.cases and document.all_cases and not concerned:
+        problems.add(
+            axis.key_place,
+            f"{key!r} is a parameter of {' and '.join(having)} workloads, and no case is one",
+        )
+        return
+    several = len(axis.values) > 1
+    replaced = [name for value in axis.values for name in replaced_by(key, value)]
+    for case in concerned:
+        _drop(case, [*_parts(key), *replaced])
+        case.fixed.pop(key, None)
+        case.zipped.pop(key, None)
+        if several:
+            case.product[key] = axis  # where the axis was, if it was one
+        else:
+            case.product.pop(key, None)
+    if not several:
+        for leaf, entry in flatten(key, Entry(axis.values[0], axis.key_place), problems):
+            document.overrides[leaf] = entry
+
+
+def _parts(key: str) -> tuple[str, ...]:
+    return tuple(f"{key}.{part}" for part in parts_of(key))
+
+
+def _drop(case: CaseTemplate, keys: Sequence[str]) -> None:
+    for key in keys:
+        case.fixed.pop(key, None)
+        case.zipped.pop(key, None)
+        case.product.pop(key, None)

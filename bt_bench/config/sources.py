@@ -1,0 +1,84 @@
+"""Where a config comes from: a path, the name of a stock config, or stdin."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from bt_bench.config.problems import Place
+from bt_bench.errors import UsageError
+from bt_bench.resources import stock_config_names, stock_config_path
+
+MAX_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True)
+class ConfigText:
+    """The text of a config, what errors call it, and its name where it gives none itself."""
+
+    text: str
+    label: str
+    default_name: str
+
+
+def read_config(source: str | Path) -> ConfigText:
+    """Reads a config.
+
+    Args:
+        source: a path, the bare name of a stock config, or `-` for stdin. A file that is named
+            like a stock config can be given as `./quick`.
+
+    Raises:
+        UsageError: when there is nothing to read, or it is no text.
+    """
+    if source == "-":
+        return ConfigText(
+            _decoded(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>"), "<stdin>", "stdin"
+        )
+    path, label = _find(source)
+    return ConfigText(_decoded(_read_bytes(path, label), label), label, path.stem)
+
+
+def _find(source: str | Path) -> tuple[Path, str]:
+    if isinstance(source, str) and source in stock_config_names():
+        return stock_config_path(source), f"{source}.yaml"
+    return Path(source), str(source)
+
+
+def _read_bytes(path: Path, label: str) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise UsageError(f"{label}: no such file; {_stock_hint(path)}") from None
+    except IsADirectoryError:
+        raise UsageError(f"{label}: is a directory; expected a YAML file") from None
+    except PermissionError:
+        raise UsageError(f"{label}: not readable; check its permissions") from None
+    except OSError as error:
+        raise UsageError(f"{label}: not readable: {error.strerror or error}") from None
+    except ValueError:
+        raise UsageError(f"{label!r}: not a path of a file; {_stock_hint(path)}") from None
+
+
+def _stock_hint(path: Path) -> str:
+    names = stock_config_names()
+    if path.stem in names:
+        return f"{path.stem!r} is a stock config: write {path.stem!r} in place of the path"
+    return f"expected a YAML file, '-' for stdin, or a stock config: {', '.join(names)}"
+
+
+def _decoded(data: bytes, label: str) -> str:
+    if len(data) > MAX_BYTES:
+        raise UsageError(f"{label}: is larger than {MAX_BYTES // 2**20} MiB; expected a config")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        line = before.count(b"\n") + 1
+        column = len(before[before.rfind(b"\n") + 1 :].decode("utf-8", "replace")) + 1
+        place = Place(label, line, column)
+        raise UsageError(
+            f"{place}: byte 0x{data[error.start]:02x} is not UTF-8; expected a text file in UTF-8"
+        ) from None

@@ -1,0 +1,114 @@
+"""Whatever a config holds, it is either refused with a message or a valid sweep."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bt_bench.config.dump import dump_config
+from bt_bench.config.load import load_config
+from bt_bench.config.parameters import parameter_names
+from bt_bench.config.schema import SweepSpec
+from bt_bench.errors import UsageError
+
+quick = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+YAML_PIECES = [
+    *["- ", ": ", "\n", "  ", "{", "}", "[", "]", "&a ", "*a", "<<", "!x ", "%YAML 1.1\n", "---"],
+    *["? ", "|", ">", "'", '"', "#", "\t", "~", "cases", "name", "1e5", "\\x", "0b", "=", "..."],
+    *["%TAG ! x\n", "\\U99999999", "!!int ", "!!float ", "!<", "+-_", "%YAML 1.9\n"],
+]
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 70),
+    st.sampled_from([10**6, 10**12, 10**400, 16.0, 0.5, 1e300, float("nan"), float("inf")]),
+    st.sampled_from(["uniform", "batch", "trace", "azure_conv", "identity", "busiest", "{groups}"]),
+    st.sampled_from(["~no.such.user/x", "x" * 5000]),
+    st.text(max_size=5),
+)
+values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3), max_leaves=4)
+names = st.one_of(st.sampled_from(parameter_names()), st.text(max_size=4))
+parameters = st.dictionaries(names, values, max_size=4)
+axes = st.dictionaries(names, st.lists(scalars, max_size=3), max_size=3)
+good_case = {"name": "a", "requests": 2, "tokens": 4}
+cases = st.one_of(
+    values,
+    st.builds(
+        lambda own, product, zipped: {**good_case, **own, "product": product, "zip": zipped},
+        parameters,
+        axes,
+        axes,
+    ),
+    parameters.map(lambda own: {**good_case, **own}),
+    parameters.map(lambda own: {"name": "t", "workload": "trace", "trace": "azure_conv"} | own),
+    st.sampled_from([1, 2, 16]).map(lambda groups: {"name": "b", "groups": groups} | good_case),
+)
+documents = st.fixed_dictionaries(
+    {"cases": st.lists(cases, max_size=3)},
+    optional={
+        "name": scalars,
+        "description": scalars,
+        "variants": values,
+        "operations": values,
+        "plan": st.one_of(values, st.dictionaries(st.sampled_from(["rounds", "seed"]), scalars)),
+        "defaults": st.one_of(values, parameters),
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return tmp_path_factory.mktemp("any") / "any.yaml"
+
+
+def accept_or_refuse(path, data: bytes, overrides=()) -> None:
+    path.write_bytes(data)
+    try:
+        spec = load_config(path, overrides=overrides)
+    except UsageError as error:
+        located = str(error).encode().startswith((str(path).encode(), b"--set "))
+        assert located, str(error)  # noqa: PT017 - a config may as well be accepted
+    else:
+        path.write_text(dump_config(spec), encoding="utf-8")
+        assert load_config(path) == spec
+        assert SweepSpec.model_validate_json(spec.model_dump_json()) == spec
+
+
+@quick
+@given(data=st.binary(max_size=60))
+def test_bytes(path, data):
+    accept_or_refuse(path, data)
+
+
+@quick
+@given(pieces=st.lists(st.one_of(st.sampled_from(YAML_PIECES), st.text(max_size=3)), max_size=20))
+def test_text(path, pieces):
+    accept_or_refuse(path, "".join(pieces).encode("utf-8", "replace"))
+
+
+@settings(quick, max_examples=300)
+@given(document=documents)
+def test_structures(path, document):
+    accept_or_refuse(path, json.dumps(document).encode())
+
+
+@quick
+@given(
+    key=st.one_of(names, st.just("plan.rounds")),
+    value=st.one_of(values.map(json.dumps), st.text(max_size=8)),
+)
+def test_overrides(path, key, value):
+    accept_or_refuse(path, json.dumps({"cases": [good_case]}).encode(), [f"{key}={value}"])
+
+
+@quick
+@given(description=st.text(max_size=20))
+def test_description_survives_the_dump(path, description):
+    accept_or_refuse(path, json.dumps({"description": description, "cases": [good_case]}).encode())

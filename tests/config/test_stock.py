@@ -1,0 +1,197 @@
+"""The stock configs, the documentation, and the round trip of a dump."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bt_bench.config.dump import dump_config
+from bt_bench.config.load import load_config
+from bt_bench.config.parameters import KINDS, leaves
+from bt_bench.config.schema import MODEL_PRESETS
+from bt_bench.config.settings import read_settings
+from bt_bench.errors import UsageError
+from bt_bench.model import Plan
+from bt_bench.operation import Operation
+from bt_bench.resources import stock_config_dir, stock_config_names, trace_names, trace_path
+from bt_bench.workloads.parameters import BatchParameters, TraceParameters
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "configs.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", stock_config_names())
+def test_stock_config_loads_and_survives_the_dump(name, tmp_path):
+    spec = load_config(name)
+    assert spec.name == name
+    assert spec.variants == ["baseline", "fused_apply", "fused_gather_slots", "fused"]
+    assert spec.operations == [Operation.GATHER_SLOTS, Operation.STEP]
+    names = [case.name for case in spec.cases]
+    assert len(set(names)) == len(names)
+    (tmp_path / "dump.yaml").write_text(dump_config(spec), encoding="utf-8")
+    assert load_config(tmp_path / "dump.yaml") == spec
+    assert load_config(stock_config_dir() / f"{name}.yaml") == spec
+
+
+def test_origin_has_the_five():
+    spec = load_config("origin")
+    assert spec.plan.rounds == 200
+    figures = [
+        (case.name, len(case.parameters.block_sizes()), case.parameters.requests,
+         case.parameters.tokens)
+        for case in spec.cases
+    ]  # fmt: skip
+    assert figures == [
+        ("small_batch_1grp", 1, 32, 512),
+        ("medium_batch_1grp", 1, 128, 2048),
+        ("large_batch_1grp", 1, 256, 8192),
+        ("medium_batch_2grp", 2, 128, 2048),
+        ("medium_batch_4grp", 4, 128, 2048),
+    ]
+    for case in spec.cases:
+        assert set(case.parameters.block_sizes()) == {16}
+        assert case.parameters.max_num_reqs == 256
+        assert case.parameters.max_num_batched_tokens == 8192
+        assert case.parameters.max_model_len == 4096
+        assert case.parameters.staged_writes is None
+        assert case.parameters.mapping == "identity"
+
+
+def test_quick_is_tiny():
+    spec = load_config("quick")
+    programs = 0
+    for case in spec.cases:
+        parameters = case.parameters
+        groups = len(parameters.block_sizes())
+        if isinstance(parameters, TraceParameters):
+            requests, steps = parameters.max_num_reqs, parameters.window.steps
+        else:
+            requests, steps = parameters.requests, 1
+        if isinstance(parameters, BatchParameters):
+            requests += parameters.prefills
+        programs += steps * 2 * groups * (requests + 1)
+    plan = spec.plan
+    replays = plan.rounds + plan.warmup_rounds + plan.profile_rounds + plan.check_rounds
+    arms = len(spec.variants) * len(spec.operations)
+    assert programs * replays * arms < 15_000  # at 1 ms each, a quarter of the minute
+
+
+def test_production_covers_the_range():
+    spec = load_config("production")
+    assert 40 <= len(spec.cases) <= 60
+    requests = {case.parameters.requests for case in spec.cases}
+    assert {1, 1024} <= requests
+    groups = {len(case.parameters.block_sizes()) for case in spec.cases}
+    assert {1, 2, 4, 7} <= groups
+    lengths = {case.parameters.max_model_len for case in spec.cases}
+    assert (min(lengths), max(lengths)) == (8192, 131072)
+    models = {case.parameters.model for case in spec.cases} - {None}
+    assert models == set(MODEL_PRESETS)
+    assert {case.name for case in spec.cases} >= models
+
+
+def test_dump_spells_everything_out(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("my.yaml").write_text(
+        "cases: [{name: '{window}', workload: trace, trace: azure_code, block_size: [16, 64]}]"
+    )
+    assert dump_config(load_config("my.yaml")) == (
+        """\
+name: my
+description: ''
+variants: [baseline, fused_apply, fused_gather_slots, fused]
+operations: [gather_slots, step]
+plan:
+  rounds: 50
+  warmup_rounds: 5
+  profile_rounds: 5
+  check_rounds: 1
+  seed: 0
+cases:
+- name: start
+  workload: trace
+  block_size: [16, 64]
+  max_num_reqs: 1024
+  max_num_batched_tokens: 8192
+  max_model_len: 8192
+  idx_mapping_dtype: int64
+  pad_requests: false
+  seed: 0
+  trace: azure_code
+  rate: 1.0
+  base_ms: 20.0
+  per_token_us: 5.0
+  window:
+    name: start
+    at: start
+    steps: 64
+"""
+    )
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", DOCUMENT, re.DOTALL)
+
+
+@pytest.mark.parametrize("text", blocks("yaml"))
+def test_yaml_of_the_documentation_loads(text, tmp_path):
+    (tmp_path / "my.yaml").write_text(text, encoding="utf-8")
+    spec = load_config(tmp_path / "my.yaml")
+    for name in (case.name for case in spec.cases if "prefill_1x" in case.name):
+        assert f"`{name}`" in DOCUMENT
+
+
+def test_settings_of_the_documentation_load(tmp_path):
+    (text,) = blocks("toml")
+    (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
+    assert read_settings(tmp_path).device == "auto"
+
+
+def test_errors_of_the_documentation_are_real(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("my.yaml").write_text(
+        "cases:\n  - name: a\n    groups: 1\n    requests: many\n    tokns: 2\n    tokens: 2\n"
+    )
+    with pytest.raises(UsageError) as caught:
+        load_config("my.yaml")
+    assert f"{caught.value}\n" in blocks("text")
+
+
+@pytest.mark.parametrize("model", [Plan, *KINDS.values()])
+def test_documentation_has_the_limits(model):
+    for name, field in leaves(model).items():
+        rows = re.findall(rf"^\| `{re.escape(name)}` \|(.*)\|$", DOCUMENT, re.MULTILINE)
+        cells = [[cell.strip() for cell in row.split("|")] for row in rows]
+        limits = limits_of(field)
+        assert any(all(limit in row for limit in limits) for row in cells), (name, limits)
+
+
+def limits_of(field) -> list[str]:
+    spelled = {"ge": "{}", "gt": "above {}", "le": "{:.0f}"}
+    return [
+        text.format(getattr(item, key))
+        for item in field.metadata
+        for key, text in spelled.items()
+        if hasattr(item, key)
+    ]
+
+
+def test_documentation_has_the_models():
+    for model, sizes in MODEL_PRESETS.items():
+        assert f"| `{model}` | {', '.join(map(str, sizes))} |" in DOCUMENT
+
+
+def test_traces_are_found():
+    assert trace_names() == ["azure_code", "azure_conv"]
+    assert trace_path("azure_conv").name == "azure_conv.csv"
+    with pytest.raises(UsageError) as caught:
+        trace_path("azure")
+    assert str(caught.value) == "no trace 'azure'; expected one of azure_code, azure_conv"
+
+
+def test_stock_configs_inside_the_package_win(tmp_path, monkeypatch):
+    package = tmp_path / "bt_bench"
+    (package / "configs").mkdir(parents=True)
+    monkeypatch.setattr("bt_bench.resources._PACKAGE", package)
+    assert stock_config_dir() == package / "configs"
