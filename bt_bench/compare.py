@@ -1,0 +1,347 @@
+"""Pairs the cases of results and sets their figures side by side; no verdicts, no formats.
+
+Cases are the same where operation and digest of the workload are; their names and the variants
+that the files hold may differ.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from bt_bench.comparability import Labelled, refuse_differences
+from bt_bench.errors import NotComparableError, UsageError
+from bt_bench.model import (
+    BASELINE,
+    CaseResult,
+    LaunchCensus,
+    Quantity,
+    Reason,
+    Status,
+    VariantResult,
+)
+from bt_bench.operation import Operation
+from bt_bench.stats import typical
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the results that are compared."""
+
+    label: str
+    variant: str
+    run_id: str
+    complete: bool
+
+
+@dataclass(frozen=True)
+class QuantityPair:
+    """Medians of one quantity; `None` on the side that has no such measurement."""
+
+    quantity: Quantity
+    base_us: float | None
+    other_us: float | None
+
+    @property
+    def savings_us(self) -> float | None:
+        """Base less other: positive where the other is faster."""
+        if self.base_us is None or self.other_us is None:
+            return None
+        return self.base_us - self.other_us
+
+    @property
+    def savings_percent(self) -> float | None:
+        """Savings in percent of the base."""
+        if self.savings_us is None or not self.base_us:
+            return None
+        return 100 * self.savings_us / self.base_us
+
+
+@dataclass(frozen=True)
+class LaunchPair:
+    """Launches per step of the window; `None` on the side that did not count them.
+
+    `same` says whether both made the same launches: kind, name and count, in every step.
+    """
+
+    base: tuple[int, ...] | None
+    other: tuple[int, ...] | None
+    same: bool | None
+
+
+@dataclass(frozen=True)
+class CasePair:
+    """A case that is `ok` on both sides. `base` and `other` are labels."""
+
+    operation: Operation
+    case: str
+    digest: str
+    base: str
+    other: str
+    quantities: tuple[QuantityPair, ...]
+    launches: LaunchPair
+
+
+@dataclass(frozen=True)
+class MissingCase:
+    """A case that one side lacks; it is compared with nothing."""
+
+    operation: Operation
+    case: str
+    present: str
+    absent: str
+    why: str
+
+
+@dataclass(frozen=True)
+class FailedCase:
+    """A case that is not `ok` for the side `label`; it is compared with nothing."""
+
+    operation: Operation
+    case: str
+    label: str
+    status: Status
+    reason: Reason | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All sides against the base. `warnings` are texts about the comparison as a whole."""
+
+    base: str
+    sides: tuple[Side, ...]
+    quantities: tuple[Quantity, ...]
+    pairs: tuple[CasePair, ...]
+    missing: tuple[MissingCase, ...]
+    failed: tuple[FailedCase, ...]
+    warnings: tuple[str, ...]
+
+
+def compare(
+    results: Sequence[VariantResult],
+    labels: Sequence[str] | None = None,
+    *,
+    base: int | None = None,
+    ignore_device: bool = False,
+    ignore_plan: bool = False,
+) -> Comparison:
+    """Sets two or more results against one of them.
+
+    Args:
+        results: of any variants and runs.
+        labels: names to print, one per result; default: the variants' names.
+        base: index of the result that the others are compared with; default: `baseline_index`.
+        ignore_device: accept another device or other versions of torch, CUDA or Triton.
+        ignore_plan: accept another measurement plan.
+
+    Raises:
+        NotComparableError: if they differ in a way that is not ignored, or share no `ok` case.
+    """
+    if len(results) < 2:
+        raise UsageError(f"compare needs two results or more, got {len(results)}")
+    names = unique_labels(results, labels)
+    sides = [Labelled(name, result) for name, result in zip(names, results, strict=True)]
+    base_side = sides[baseline_index(results) if base is None else base]
+    warnings = [f"{side.label} is a partial result" for side in sides if not side.result.complete]
+    quantities = _measured_quantities(results)
+    parts: list[_Part] = []
+    for other in sides:
+        if other is not base_side:
+            warnings += refuse_differences(
+                base_side, other, ignore_device=ignore_device, ignore_plan=ignore_plan
+            )
+            parts.append(_compare_two(base_side, other, quantities))
+    return Comparison(
+        base=base_side.label,
+        sides=tuple(_describe_side(side) for side in sides),
+        quantities=quantities,
+        pairs=tuple(pair for part in parts for pair in part.pairs),
+        missing=tuple(missing for part in parts for missing in part.missing),
+        # The base's own failures come up once per other side.
+        failed=tuple(dict.fromkeys(failure for part in parts for failure in part.failed)),
+        warnings=tuple(warnings),
+    )
+
+
+def baseline_index(results: Sequence[VariantResult]) -> int:
+    """The arm that others are compared with: the variant `baseline`, else the first result."""
+    names = [result.variant.name for result in results]
+    return names.index(BASELINE) if BASELINE in names else 0
+
+
+def unique_labels(
+    results: Sequence[VariantResult], labels: Sequence[str] | None = None
+) -> list[str]:
+    """A label per result: as given, else the variant, with its run where that is not enough."""
+    if labels is None:
+        names = [result.variant.name for result in results]
+        labels = [
+            name if names.count(name) == 1 else f"{name} ({result.run_id})"
+            for name, result in zip(names, results, strict=True)
+        ]
+    if len(labels) != len(results):
+        raise UsageError(f"got {len(labels)} labels for {len(results)} results")
+    unique: list[str] = []
+    for label in labels:
+        candidate, number = label, 2
+        while candidate in unique:
+            candidate, number = f"{label} #{number}", number + 1
+        unique.append(candidate)
+    return unique
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What the base and one other side have in common, and what not."""
+
+    pairs: list[CasePair]
+    missing: list[MissingCase]
+    failed: list[FailedCase]
+
+
+def _measured_quantities(results: Sequence[VariantResult]) -> tuple[Quantity, ...]:
+    found = {
+        measurement.quantity
+        for result in results
+        for case in result.cases
+        for measurement in case.measurements
+    }
+    return tuple(quantity for quantity in Quantity if quantity in found)
+
+
+def _describe_side(side: Labelled) -> Side:
+    result = side.result
+    return Side(side.label, result.variant.name, result.run_id, result.complete)
+
+
+def _compare_two(base: Labelled, other: Labelled, quantities: Sequence[Quantity]) -> _Part:
+    matches, only_base, only_other = _match(base.result.cases, other.result.cases)
+    part = _Part(
+        pairs=[],
+        missing=[
+            *_missing(only_base, present=base, absent=other),
+            *_missing(only_other, present=other, absent=base),
+        ],
+        failed=[],
+    )
+    for left, right in matches:
+        failed = [
+            FailedCase(case.operation, case.case, side.label, case.status, case.reason)
+            for side, case in ((base, left), (other, right))
+            if case.status is not Status.OK
+        ]
+        part.failed.extend(failed)
+        if not failed:
+            part.pairs.append(_pair(left, right, base.label, other.label, quantities))
+    if not part.pairs:
+        raise NotComparableError(_nothing_in_common(base.label, other.label, part))
+    return part
+
+
+def _match(
+    base: Sequence[CaseResult], other: Sequence[CaseResult]
+) -> tuple[list[tuple[CaseResult, CaseResult]], list[CaseResult], list[CaseResult]]:
+    """Pairs cases in the order of the base; and those that are left over on either side."""
+    unclaimed: dict[tuple[Operation, str], list[CaseResult]] = defaultdict(list)
+    for case in other:
+        unclaimed[_identity(case)].append(case)
+    partners: dict[int, CaseResult] = {}
+    # Two cases of one file may have equal workloads; then those of one name belong together.
+    for by_name in (True, False):
+        for index, case in enumerate(base):
+            if index in partners:
+                continue
+            found = _take(unclaimed[_identity(case)], case.case if by_name else None)
+            if found is not None:
+                partners[index] = found
+    matches = [(base[index], partners[index]) for index in sorted(partners)]
+    only_base = [case for index, case in enumerate(base) if index not in partners]
+    return matches, only_base, [case for cases in unclaimed.values() for case in cases]
+
+
+def _identity(case: CaseResult) -> tuple[Operation, str]:
+    return case.operation, case.workload.digest
+
+
+def _take(candidates: list[CaseResult], name: str | None) -> CaseResult | None:
+    """Removes and returns the first candidate of that name, or of any where it is `None`."""
+    for index, candidate in enumerate(candidates):
+        if name is None or candidate.case == name:
+            return candidates.pop(index)
+    return None
+
+
+def _missing(
+    cases: Sequence[CaseResult], *, present: Labelled, absent: Labelled
+) -> Iterator[MissingCase]:
+    keys = {case.key for case in absent.result.cases}
+    for case in cases:
+        if case.key in keys:
+            why = "has another workload under this name"
+        elif not absent.result.complete:
+            why = "is partial and has not reached it"
+        else:
+            why = "has no such workload"
+        why = f"{absent.label} {why}"
+        yield MissingCase(case.operation, case.case, present.label, absent.label, why)
+
+
+def _pair(
+    left: CaseResult,
+    right: CaseResult,
+    base_label: str,
+    other_label: str,
+    quantities: Sequence[Quantity],
+) -> CasePair:
+    return CasePair(
+        operation=left.operation,
+        case=left.case,
+        digest=left.workload.digest,
+        base=base_label,
+        other=other_label,
+        quantities=tuple(
+            QuantityPair(quantity, typical_us(left, quantity), typical_us(right, quantity))
+            for quantity in quantities
+        ),
+        launches=_pair_launches(left.launches, right.launches),
+    )
+
+
+def typical_us(case: CaseResult, quantity: Quantity) -> float | None:
+    """Median over the steps of a case of each step's median over rounds."""
+    samples = case.samples(quantity)
+    return None if samples is None else typical(samples)
+
+
+def _pair_launches(base: LaunchCensus | None, other: LaunchCensus | None) -> LaunchPair:
+    same = None
+    if base is not None and other is not None:
+        same = _multisets(base) == _multisets(other)
+    return LaunchPair(
+        base=None if base is None else tuple(base.totals()),
+        other=None if other is None else tuple(other.totals()),
+        same=same,
+    )
+
+
+def _multisets(census: LaunchCensus) -> list[list[tuple[str, str, int]]]:
+    return [
+        sorted((launch.kind, launch.name, launch.count) for launch in step) for step in census.steps
+    ]
+
+
+def _nothing_in_common(base_label: str, other_label: str, part: _Part) -> str:
+    sides = f"{base_label} and {other_label}"
+    if part.failed:
+        first = part.failed[0]
+        reason = f": {first.reason.message}" if first.reason else ""
+        return (
+            f"{sides} have no case that both completed; the first is "
+            f"{first.operation}/{first.case}, {first.status} for {first.label}{reason}"
+        )
+    if part.missing:
+        first_missing = part.missing[0]
+        case = f"{first_missing.operation}/{first_missing.case}"
+        return f"{sides} have no case in common; for {case}, {first_missing.why}"
+    return f"{sides} have no case in common: both are empty"

@@ -1,0 +1,78 @@
+"""Why a text is no result file, in one message for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails, from_json
+
+from bt_bench.model import SCHEMA_VERSION, VariantResult
+
+_SHOWN_VALUE_LENGTH = 60
+
+
+def describe_invalid(text: str, error: ValidationError) -> str:
+    """Continues a sentence that begins with the name of the file: `is not JSON: …`."""
+    details = error.errors(include_url=False)
+    if details[0]["type"] == "json_invalid":
+        return _describe_syntax(str(details[0]["ctx"]["error"]))
+    data = from_json(text)
+    if not isinstance(data, dict):
+        return f"is JSON, but no result of bt-bench: expected an object, got {_shown(data)}"
+    if "schema_version" not in data:
+        return "is JSON, but no result of bt-bench: it has no schema_version"
+    version = data["schema_version"]
+    if version != SCHEMA_VERSION:
+        return (
+            f"has schema version {_shown(version)}; expected {SCHEMA_VERSION}. "
+            "Read it with the version of bt-bench that wrote it, or measure again"
+        )
+    missing = [key for key in VariantResult.model_fields if _is_missing(key, details)]
+    if missing:
+        return f"is no complete result of bt-bench: missing {', '.join(missing)}"
+    more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
+    return f"is no valid result: {_describe_detail(details[0], data)}{more}"
+
+
+def _describe_syntax(problem: str) -> str:
+    if problem.startswith("EOF"):
+        return f"is not JSON: it seems truncated, {problem}"
+    return f"is not JSON: {problem}"
+
+
+def _is_missing(key: str, details: Sequence[ErrorDetails]) -> bool:
+    return any(detail["type"] == "missing" and detail["loc"] == (key,) for detail in details)
+
+
+def _describe_detail(detail: ErrorDetails, data: object) -> str:
+    if detail["type"] == "missing":
+        *parent, key = detail["loc"]
+        return f"{_json_path(parent, data)}.{key} is missing"
+    message = detail["msg"][:1].lower() + detail["msg"][1:]
+    return f"{_json_path(detail['loc'], data)}: {message}, got {_shown(detail['input'])}"
+
+
+def _json_path(location: Sequence[int | str], data: Any) -> str:
+    """`$.cases[3].status`; names that pydantic adds for the members of a union are left out."""
+    path = "$"
+    for part in location:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif isinstance(data, dict) and part in data:
+            path += f".{part}"
+        else:
+            break
+        data = data[part]
+    return path
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    text = json.dumps(value, ensure_ascii=False)
+    if len(text) > _SHOWN_VALUE_LENGTH:
+        return text[:_SHOWN_VALUE_LENGTH] + "…"
+    return text

@@ -1,0 +1,256 @@
+"""Pairing of cases, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from factories import (
+    make_case,
+    make_environment,
+    make_failed_case,
+    make_gpu,
+    make_launches,
+    make_result,
+    make_workload,
+)
+
+from bt_bench.compare import baseline_index, compare, unique_labels
+from bt_bench.errors import ExitCode, NotComparableError, UsageError
+from bt_bench.model import CaseResult, Plan, Quantity, Status
+from bt_bench.operation import Operation
+
+
+def _timed(name: str = "small", event_us: float = 50.0) -> CaseResult:
+    return make_case(name, samples={Quantity.EVENT_US: [[event_us]]})
+
+
+def test_medians_and_savings() -> None:
+    base = make_case(samples={Quantity.EVENT_US: [[60.0], [50.0], [90.0]]})
+    other = make_case(samples={Quantity.EVENT_US: [[20.0], [15.0]]})
+    comparison = compare([make_result("baseline", [base]), make_result("fused", [other])])
+    (pair,) = comparison.pairs
+    (event,) = pair.quantities
+    assert (pair.base, pair.other, pair.case) == ("baseline", "fused", "small")
+    assert (event.base_us, event.other_us) == (60.0, 17.5)
+    assert event.savings_us == 42.5
+    assert event.savings_percent == pytest.approx(70.833, abs=1e-3)
+    assert comparison.missing == comparison.failed == comparison.warnings == ()
+
+
+def test_a_slower_side_has_negative_savings() -> None:
+    results = [make_result("baseline", [_timed()]), make_result("fused", [_timed(event_us=75.0)])]
+    event = compare(results).pairs[0].quantities[0]
+    assert (event.savings_us, event.savings_percent) == (-25.0, -50.0)
+
+
+def test_a_quantity_of_one_side_has_no_savings() -> None:
+    base = make_case(samples={Quantity.EVENT_US: [[60.0]], Quantity.GPU_US: [[0.0]]})
+    other = make_case(samples={Quantity.STEP_US: [[9.0]], Quantity.GPU_US: [[2.0]]})
+    comparison = compare([make_result("baseline", [base]), make_result("fused", [other])])
+    gpu, step, event = comparison.pairs[0].quantities
+    assert (gpu.savings_us, gpu.savings_percent) == (-2.0, None)
+    assert (step.base_us, step.other_us, step.savings_us) == (None, 9.0, None)
+    assert (event.base_us, event.other_us, event.savings_percent) == (60.0, None, None)
+
+
+def test_windows_are_compared_by_the_median_of_their_steps() -> None:
+    samples = {Quantity.EVENT_US: [[1.0, 10.0, 3.0], [3.0, 30.0, 5.0]]}
+    case = make_case(samples=samples, num_steps=3)
+    event = compare([make_result("a", [case]), make_result("b", [case])]).pairs[0].quantities[0]
+    assert event.base_us == 4.0
+
+
+def test_cases_pair_by_operation_and_digest_whatever_their_names() -> None:
+    workload = make_workload("shared")
+    base = [make_case("old name", workload=workload), make_case("old name", Operation.STEP)]
+    other = [make_case("other step", Operation.STEP), make_case("new name", workload=workload)]
+    comparison = compare([make_result("a", base), make_result("b", other)])
+    assert [(pair.operation, pair.case) for pair in comparison.pairs] == [
+        (Operation.GATHER_SLOTS, "old name")
+    ]
+    assert {(case.case, case.absent) for case in comparison.missing} == {
+        ("old name", "b"),
+        ("other step", "a"),
+    }
+
+
+def test_equal_workloads_of_one_file_pair_by_name_first() -> None:
+    workload = make_workload("shared")
+
+    def timed(name: str, event_us: float) -> CaseResult:
+        return make_case(name, samples={Quantity.EVENT_US: [[event_us]]}, workload=workload)
+
+    base = [timed("x", 1.0), timed("y", 2.0), timed("z", 3.0)]
+    other = [timed("renamed", 30.0), timed("y", 20.0), timed("x", 10.0)]
+    comparison = compare([make_result("a", base), make_result("b", other)])
+    pairs = [(p.quantities[0].base_us, p.quantities[0].other_us) for p in comparison.pairs]
+    assert pairs == [(1.0, 10.0), (2.0, 20.0), (3.0, 30.0)]
+    assert comparison.missing == ()
+
+
+def test_missing_cases_say_why() -> None:
+    base = [_timed("both"), _timed("changed"), _timed("dropped")]
+    other = [_timed("both"), make_case("changed", workload=make_workload("else"))]
+    comparison = compare([make_result("a", base), make_result("b", other, complete=False)])
+    assert [(case.case, case.absent, case.why) for case in comparison.missing] == [
+        ("changed", "b", "b has another workload under this name"),
+        ("dropped", "b", "b is partial and has not reached it"),
+        ("changed", "a", "a has another workload under this name"),
+    ]
+    assert comparison.warnings == ("b is a partial result",)
+
+
+def test_failed_cases_are_listed_and_not_compared() -> None:
+    base = [_timed("good"), _timed("bad"), make_failed_case("worse", message="raised")]
+    skipped = make_failed_case("worse", status=Status.SKIPPED)
+    other = [_timed("good"), make_failed_case("bad", message="slot 3"), skipped]
+    comparison = compare([make_result("a", base), make_result("b", other)])
+    assert [pair.case for pair in comparison.pairs] == ["good"]
+    assert [(f.case, f.label, f.status.value) for f in comparison.failed] == [
+        ("bad", "b", "failed"),
+        ("worse", "a", "failed"),
+        ("worse", "b", "skipped"),
+    ]
+    assert comparison.failed[0].reason is not None
+    assert comparison.failed[0].reason.message == "slot 3"
+
+
+def test_launches_are_compared_exactly() -> None:
+    def result(name: str, *launches: str) -> object:
+        return make_result(name, [make_case(launches=make_launches(launches))])
+
+    def pair(*launches: str) -> tuple[object, object, object]:
+        found = compare([result("a", "gather", "slots"), result("b", *launches)])  # type: ignore[list-item]
+        return dataclasses.astuple(found.pairs[0].launches)
+
+    assert pair("slots", "gather") == ((2,), (2,), True)
+    assert pair("gather", "gather") == ((2,), (2,), False)
+    assert pair("copy:gather", "slots") == ((2,), (2,), False)
+    assert pair("gather_slots") == ((2,), (1,), False)
+
+
+def test_launches_that_were_not_counted_are_none() -> None:
+    counted = make_case(launches=make_launches(["a"], []))
+    comparison = compare([make_result("a", [counted]), make_result("b", [make_case()])])
+    launches = comparison.pairs[0].launches
+    assert (launches.base, launches.other, launches.same) == ((1, 0), None, None)
+
+
+def test_three_results_are_each_set_against_the_base_wherever_it_stands() -> None:
+    results = [make_result(name, [_timed()]) for name in ("fused", "baseline", "other")]
+    comparison = compare(results)
+    assert comparison.base == "baseline"
+    assert [(pair.base, pair.other) for pair in comparison.pairs] == [
+        ("baseline", "fused"),
+        ("baseline", "other"),
+    ]
+    assert compare(results, base=0).base == "fused"
+
+
+def test_a_failure_of_the_base_is_listed_once() -> None:
+    base = make_result("baseline", [_timed("good"), make_failed_case("bad")])
+    others = [make_result(name, [_timed("good"), _timed("bad")]) for name in ("x", "y")]
+    assert [failure.label for failure in compare([base, *others]).failed] == ["baseline"]
+
+
+def test_the_base_is_the_first_where_no_variant_is_named_baseline() -> None:
+    assert baseline_index([make_result("b"), make_result("a")]) == 0
+
+
+def test_labels() -> None:
+    results = [
+        make_result("fused", run_id="monday"),
+        make_result("fused", run_id="tuesday"),
+        make_result("fused", run_id="tuesday"),
+        make_result("baseline"),
+    ]
+    assert unique_labels(results) == [
+        "fused (monday)",
+        "fused (tuesday)",
+        "fused (tuesday) #2",
+        "baseline",
+    ]
+    assert unique_labels(results, ["x", "x", "x #2", "y"]) == ["x", "x #2", "x #2 #2", "y"]
+    with pytest.raises(UsageError, match="got 1 labels for 4 results"):
+        unique_labels(results, ["x"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"gpus": [make_gpu("NVIDIA H100")]}, "device name NVIDIA H200 against NVIDIA H100"),
+        ({"torch": "2.13.0"}, "torch 2.11.0 against 2.13.0"),
+        ({"triton": None}, "Triton 3.6.0 against unknown"),
+        ({"cuda": "13.0"}, "CUDA 12.8 against 13.0"),
+        ({"device": "cpu"}, "device cuda against cpu"),
+        ({"interpreted": True}, "interpreted False against True"),
+    ],
+)
+def test_another_device_is_refused(changes: dict[str, object], message: str) -> None:
+    results = [
+        make_result("baseline", [_timed()]),
+        make_result("fused", [_timed()], environment=make_environment(**changes)),  # type: ignore[arg-type]
+    ]
+    with pytest.raises(NotComparableError, match="baseline and fused are not comparable") as error:
+        compare(results, ignore_plan=True)
+    assert message in str(error.value)
+    assert error.value.exit_code is ExitCode.NOT_COMPARABLE
+    (warning, *_) = compare(results, ignore_device=True).warnings
+    assert warning.startswith("baseline and fused differ, as allowed: ")
+
+
+def test_another_cpu_is_another_device() -> None:
+    results = [
+        make_result(name, [_timed()], environment=make_environment("cpu", cpu=name))
+        for name in ("one", "two")
+    ]
+    with pytest.raises(NotComparableError, match="device name one against two"):
+        compare(results)
+
+
+def test_driver_and_commit_may_differ() -> None:
+    environment = make_environment(driver="1", commit="2", dirty=True, python="3.11")
+    results = [make_result("a", [_timed()]), make_result("b", [_timed()], environment=environment)]
+    assert compare(results).warnings == ()
+
+
+def test_another_plan_is_refused() -> None:
+    results = [
+        make_result("a", [_timed()]),
+        make_result("b", [_timed()], plan=Plan(rounds=4, warmup_rounds=1, seed=7)),
+    ]
+    with pytest.raises(NotComparableError, match=r"plan.rounds 3 against 4; plan.seed 0 against 7"):
+        compare(results, ignore_device=True)
+    assert len(compare(results, ignore_plan=True).warnings) == 2
+
+
+def test_another_schema_is_refused_whatever_is_ignored() -> None:
+    newer = make_result("b", [_timed()]).model_copy(update={"schema_version": 2})
+    with pytest.raises(NotComparableError, match="schema version 1 against 2"):
+        compare([make_result("a", [_timed()]), newer], ignore_device=True, ignore_plan=True)
+
+
+def test_no_case_in_common_is_refused() -> None:
+    results = [make_result("a", [_timed("x")]), make_result("b", [_timed("y")])]
+    with pytest.raises(
+        NotComparableError,
+        match="a and b have no case in common; for gather_slots/x, b has no such workload",
+    ):
+        compare(results)
+    with pytest.raises(NotComparableError, match="both are empty"):
+        compare([make_result("a"), make_result("b")])
+
+
+def test_only_failed_cases_in_common_are_refused_with_the_reason() -> None:
+    results = [
+        make_result("a", [_timed()]),
+        make_result("b", [make_failed_case(message="slot 3 is wrong")]),
+    ]
+    with pytest.raises(NotComparableError, match=r"no case that both completed.*slot 3 is wrong"):
+        compare(results)
+
+
+def test_one_result_cannot_be_compared() -> None:
+    with pytest.raises(UsageError, match="two results or more, got 1"):
+        compare([make_result()])

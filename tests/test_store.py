@@ -1,0 +1,229 @@
+"""Run folders, and result files as they are written and read."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import scenarios
+from factories import make_case, make_result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+import bt_bench.atomic
+from bt_bench.errors import UsageError
+from bt_bench.model import Quantity
+from bt_bench.store import (
+    RunFolder,
+    read_result,
+    read_run,
+    result_schema,
+    write_result,
+    write_text,
+)
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder.create_exact(tmp_path / "run")
+
+
+# Run folders
+
+
+def test_create_names_the_folder_after_config_and_utc_time(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "new" / "reports", "quick", NOW)
+    assert folder.path == tmp_path / "new" / "reports" / "quick-20260102T030405Z"
+    assert folder.path.is_dir()
+    assert folder.run_id == "quick-20260102T030405Z"
+    assert folder.comparison_path == folder.path / "comparison.md"
+
+
+def test_two_runs_of_one_second_get_two_folders(tmp_path: Path) -> None:
+    names = [RunFolder.create(tmp_path, "quick", NOW).path.name for _ in range(3)]
+    assert names == [f"quick-20260102T030405Z{suffix}" for suffix in ("", "-2", "-3")]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("../../etc", "etc"), ("a b/c", "a-b-c"), ("", "run"), ("...", "run"), ("x" * 500, "x" * 100)],
+)
+def test_config_names_become_folder_names(tmp_path: Path, name: str, expected: str) -> None:
+    folder = RunFolder.create(tmp_path, name, NOW)
+    assert folder.path == tmp_path / f"{expected}-20260102T030405Z"
+
+
+def test_create_in_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "reports").write_text("")
+    with pytest.raises(UsageError, match=r"cannot make .*reports"):
+        RunFolder.create(tmp_path / "reports", "quick")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_create_without_permission_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(UsageError, match="Permission denied"):
+        RunFolder.create(tmp_path, "quick")
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, Path.touch])
+def test_an_existing_folder_is_never_overwritten(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    make(tmp_path / "run")
+    with pytest.raises(UsageError, match=r"run exists, .* pass --resume .*or choose another"):
+        RunFolder.create_exact(tmp_path / "run")
+
+
+def test_open_refuses_what_is_no_run_folder(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="gone does not exist; expected the folder of a run"):
+        RunFolder.open(tmp_path / "gone")
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="file is no folder"):
+        RunFolder.open(tmp_path / "file")
+    with pytest.raises(UsageError, match="is no run folder: it holds no result file"):
+        RunFolder.open(tmp_path)
+
+
+def test_open_takes_a_run_that_was_killed_before_its_first_result(folder: RunFolder) -> None:
+    assert RunFolder.open(folder.path) == folder
+    (folder.path / ".baseline.json.1.abcd.tmp").write_text('{"schema_ver')
+    assert RunFolder.open(folder.path) == folder
+    assert read_run(folder) == []
+
+
+@pytest.mark.parametrize("variant", ["../evil", "a/b", "", ".hidden", "x" * 101, "a\nb"])
+def test_a_variant_that_cannot_be_a_file_name_is_refused(folder: RunFolder, variant: str) -> None:
+    with pytest.raises(UsageError, match="cannot be a file name"):
+        write_result(folder, make_result(variant))
+    assert list(folder.path.iterdir()) == []
+
+
+# Writing
+
+
+def test_written_and_read_again(folder: RunFolder) -> None:
+    path = write_result(folder, scenarios.three_cases())
+    assert path == folder.path / "baseline.json"
+    assert read_result(path) == scenarios.three_cases()
+    assert read_result(str(path)) == scenarios.three_cases()
+
+
+def test_a_file_has_a_line_per_case_and_ends_with_a_newline(folder: RunFolder) -> None:
+    text = write_result(folder, scenarios.three_cases()).read_text()
+    lines = text.splitlines()
+    assert text.endswith("}\n")
+    assert lines[0] == "{"
+    assert lines[1] == '  "schema_version": 1,'
+    cases = lines[lines.index('  "cases": [') + 1 : -2]
+    assert [json.loads(line.rstrip(","))["case"] for line in cases] == ["one", "two", "three"]
+    assert '"samples":[[1.5],[2.25],[1e-07]]' in cases[0]
+    assert write_result(folder, make_result()).read_text().endswith('  "cases": []\n}\n')
+
+
+def test_the_scenarios_of_all_reports_can_be_stored(folder: RunFolder) -> None:
+    for run in (scenarios.gpu_run, scenarios.cpu_run, scenarios.partial_run, scenarios.trace_run):
+        for result in run():
+            assert read_result(write_result(folder, result)) == result
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.lists(st.floats(0, allow_infinity=False), min_size=2, max_size=2), min_size=1),
+    st.text(st.characters(exclude_categories=["Cs"])),
+    st.one_of(st.booleans(), st.integers(-(2**53), 2**53), st.floats(-1e300, 1e300), st.none()),
+)
+def test_any_result_survives_writing(
+    tmp_path_factory: pytest.TempPathFactory, samples: list[list[float]], text: str, value: object
+) -> None:
+    case = make_case(text, samples={Quantity.HOST_US: samples}, num_steps=2)
+    workload = case.workload.model_copy(update={"parameters": {text: value}})
+    result = make_result(cases=[case.model_copy(update={"workload": workload})], config=text)
+    folder = RunFolder(tmp_path_factory.mktemp("run"))
+    again = read_result(write_result(folder, result))
+    assert again == result
+    assert again.cases[0].samples(Quantity.HOST_US) == samples
+    assert type(again.cases[0].workload.parameters[text]) is type(value)
+
+
+def test_every_written_file_validates(folder: RunFolder) -> None:
+    schema = result_schema()
+    Draft202012Validator.check_schema(schema)
+    validator = Draft202012Validator(schema)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["$id"] == "urn:bt-bench:result:1"
+    for result in (
+        scenarios.three_cases(),
+        make_result(),
+        *scenarios.cpu_run(),
+        *scenarios.hostile_run()[:1],
+    ):
+        validator.validate(json.loads(write_result(folder, result).read_text()))
+
+
+def test_a_result_that_could_not_be_read_again_is_not_written(folder: RunFolder) -> None:
+    path = write_result(folder, scenarios.three_cases())
+    twice = make_result(cases=[make_case(), make_case()])
+    with pytest.raises(ValueError, match="'gather_slots/small' 2 times"):
+        write_result(folder, twice)
+    assert read_result(path) == scenarios.three_cases()
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_result(folder, scenarios.three_cases())
+
+    def interrupt(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bt_bench.atomic.os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_result(folder, make_result())
+    assert list(folder.path.iterdir()) == [path]
+    assert read_result(path) == scenarios.three_cases()
+
+
+def test_a_written_file_has_the_permissions_of_any_file(tmp_path: Path) -> None:
+    write_text(tmp_path / "ours", "text\n")
+    (tmp_path / "plain").write_text("text\n")
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("ours", "plain")]
+    assert modes[0] == modes[1]
+
+
+# Reading a run
+
+
+def test_a_run_has_the_baseline_first(folder: RunFolder) -> None:
+    for name in ("zeta", "fused", "baseline", "alpha"):
+        write_result(folder, make_result(name))
+    folder.comparison_path.write_text("# Comparison\n")
+    (folder.path / "config.yaml").write_text("name: quick\n")
+    (folder.path / ".fused.json.77.abcd.tmp").write_text("{")
+    names = [result.variant.name for result in read_run(folder.path)]
+    assert names == ["baseline", "alpha", "fused", "zeta"]
+    ordered = read_run(folder, order=["zeta", "unknown", "fused"])
+    assert [result.variant.name for result in ordered] == ["baseline", "zeta", "fused", "alpha"]
+
+
+def test_a_run_with_a_damaged_file_names_it(folder: RunFolder) -> None:
+    write_result(folder, make_result())
+    (folder.path / "fused.json").write_text('{"schema_version": 1,')
+    with pytest.raises(UsageError, match=r"fused\.json is not JSON: it seems truncated"):
+        read_run(folder)
+
+
+def test_a_run_with_a_renamed_file_is_refused(folder: RunFolder) -> None:
+    write_result(folder, make_result()).rename(folder.path / "copy.json")
+    with pytest.raises(
+        UsageError, match=r"copy\.json holds .* 'baseline'; expected that in baseline\.json"
+    ):
+        read_run(folder)
