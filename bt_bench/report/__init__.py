@@ -1,0 +1,1 @@
+"""Reports: from results to tables, Markdown and the terminal."""

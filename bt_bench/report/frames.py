@@ -1,0 +1,72 @@
+"""Results as a pandas table, for notebooks and spreadsheets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bt_bench.model import CaseResult, Measurement, VariantResult
+from bt_bench.stats import interquartile_range, median, median_interval, percentile, step_medians
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SUMMARY_COLUMNS = (
+    "run_id",
+    "variant",
+    "operation",
+    "case",
+    "digest",
+    "quantity",
+    "rounds",
+    "steps",
+    "median_us",
+    "median_low_us",
+    "median_high_us",
+    "iqr_us",
+    "p99_us",
+)
+
+
+def summary_frame(results: Sequence[VariantResult]) -> pd.DataFrame:
+    """A row per variant, case and quantity that was measured.
+
+    For a window of one step the figures are over the rounds, for a longer one over the medians
+    of its steps. The interval of the median is at 95 %, and absent below six samples; for a
+    longer window it is absent, since its steps are no samples of one thing.
+    """
+    import pandas as pd
+
+    rows = [
+        _summarize(result, case, measurement)
+        for result in results
+        for case in result.cases
+        for measurement in case.measurements
+        if any(measurement.samples)
+    ]
+    return pd.DataFrame(rows, columns=list(SUMMARY_COLUMNS))
+
+
+def _summarize(result: VariantResult, case: CaseResult, measurement: Measurement) -> dict[str, Any]:
+    one_step = case.workload.num_steps == 1
+    values = list(_first_step(measurement)) if one_step else step_medians(measurement.samples)
+    interval = median_interval(values) if one_step else None
+    return {
+        "run_id": result.run_id,
+        "variant": result.variant.name,
+        "operation": case.operation.value,
+        "case": case.case,
+        "digest": case.workload.digest,
+        "quantity": measurement.quantity.value,
+        "rounds": len(measurement.samples),
+        "steps": case.workload.num_steps,
+        "median_us": median(values),
+        "median_low_us": interval.low if interval else None,
+        "median_high_us": interval.high if interval else None,
+        "iqr_us": interquartile_range(values),
+        "p99_us": percentile(values, 99),
+    }
+
+
+def _first_step(measurement: Measurement) -> Iterator[float]:
+    return (samples[0] for samples in measurement.samples if samples)

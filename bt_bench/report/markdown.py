@@ -1,0 +1,92 @@
+"""Reports as Markdown that is also nice to read raw."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from rich.cells import cell_len
+
+from bt_bench.model import VariantResult
+from bt_bench.report.document import Block, Bullets, Document, Table, numbered_notes, one_line
+from bt_bench.report.run_report import run_document
+
+LINE_WIDTH = 100
+
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_MARKUP = re.compile(r"[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])")
+_LINE_START = re.compile(r"^(?:[-+#](?=[#\s]|$)|[-=](?=[-=]*$)|\d+(?=[.)](?:\s|$)))")
+
+
+def render_comparison(results: Sequence[VariantResult], planned_cases: int | None = None) -> str:
+    """The text of `comparison.md` for the results of a run.
+
+    Args:
+        results: of the run's variants.
+        planned_cases: cases that a variant has when the sweep is done, to say how far it is.
+    """
+    return render_document(run_document(results, planned_cases))
+
+
+def render_document(document: Document) -> str:
+    """Any report as Markdown."""
+    blocks = [f"# {escape(document.title)}"]
+    blocks += map(_render_block, document.lead)
+    for section in document.sections:
+        blocks.append(f"## {escape(section.title)}")
+        blocks += map(_render_block, section.blocks)
+    return "\n\n".join(blocks) + "\n"
+
+
+def escape(text: str) -> str:
+    """The text on one line, with nothing in it that Markdown or HTML would interpret."""
+    escaped = _MARKUP.sub(r"\\\g<0>", one_line(text))
+    return re.sub("[&<>]", lambda match: _ENTITIES[match[0]], escaped)
+
+
+def _render_block(block: Block) -> str:
+    if isinstance(block, Table):
+        return "\n".join(_render_table(block))
+    if isinstance(block, Bullets):
+        return "\n".join("- " + _wrap(item, indent="  ") for item in block.items)
+    return _wrap(block)
+
+
+def _wrap(text: str, indent: str = "") -> str:
+    lines = textwrap.wrap(
+        escape(text),
+        LINE_WIDTH - len(indent),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    # A word that lands at the start of a line must not begin a list or a heading there.
+    safe = (_LINE_START.sub(_escape_start, line) for line in lines)
+    return f"\n{indent}".join(safe)
+
+
+def _escape_start(match: re.Match[str]) -> str:
+    return match[0] + "\\" if match[0].isdigit() else "\\" + match[0]
+
+
+def _render_table(table: Table) -> Iterator[str]:
+    texts, notes = numbered_notes(table)
+    rows = [[escape(text) for text in row] for row in (table.columns, *texts)]
+    widths = [max(3, *map(cell_len, column)) for column in zip(*rows, strict=True)]
+    left = [index < table.num_text_columns for index in range(len(widths))]
+    rule = [
+        "-" * (width - 1) + ("-" if is_left else ":")
+        for width, is_left in zip(widths, left, strict=True)
+    ]
+    padded = [list(map(_pad, row, widths, left)) for row in rows]
+    for cells in (padded[0], rule, *padded[1:]):
+        yield f"| {' | '.join(cells)} |"
+    if notes:
+        yield ""
+    # As a list, because a paragraph would join the lines.
+    yield from (f"- {_wrap(note, indent='  ')}" for note in notes)
+
+
+def _pad(text: str, width: int, left: bool) -> str:
+    blanks = " " * (width - cell_len(text))
+    return text + blanks if left else blanks + text

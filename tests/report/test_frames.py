@@ -1,0 +1,41 @@
+"""The pandas table of a run."""
+
+from __future__ import annotations
+
+import pytest
+import scenarios
+from factories import make_case, make_result
+
+from bt_bench.model import Quantity
+from bt_bench.report.frames import SUMMARY_COLUMNS, summary_frame
+
+
+def test_a_row_per_variant_case_and_quantity() -> None:
+    frame = summary_frame(scenarios.gpu_run())
+    assert tuple(frame.columns) == SUMMARY_COLUMNS
+    assert len(frame) == 3 * 6 * 5  # variants, cases, quantities
+    events = frame[(frame["quantity"] == "event_us") & (frame["operation"] == "step")]
+    medians = events.pivot_table(index="case", columns="variant", values="median_us")
+    assert medians.loc["large_4grp", "fused"] == 40.5
+
+
+def test_one_step_is_summarized_over_rounds() -> None:
+    samples = {Quantity.HOST_US: [[float(value)] for value in (4, 1, 3, 2, 6, 5)]}
+    row = summary_frame([make_result(cases=[make_case(samples=samples)])]).iloc[0]
+    assert (row["rounds"], row["steps"], row["median_us"]) == (6, 1, 3.5)
+    assert (row["median_low_us"], row["median_high_us"]) == (1.0, 6.0)
+    assert row["iqr_us"] == 2.5
+    assert row["p99_us"] == pytest.approx(5.95)
+
+
+def test_a_window_is_summarized_over_its_steps_and_has_no_interval() -> None:
+    samples = {Quantity.HOST_US: [[1.0, 9.0], [3.0, 11.0]]}
+    frame = summary_frame([make_result(cases=[make_case(samples=samples, num_steps=2)])])
+    assert frame["median_us"].tolist() == [6.0]
+    assert frame["median_low_us"].isna().all()
+
+
+def test_nothing_measured_is_an_empty_frame_with_columns() -> None:
+    frame = summary_frame([make_result(cases=[make_case()])])
+    assert frame.empty
+    assert tuple(frame.columns) == SUMMARY_COLUMNS

@@ -1,0 +1,162 @@
+"""The whole text of `comparison.md`, and that no name can become markup."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import scenarios
+from factories import make_case, make_environment, make_gpu, make_result
+from goldens import assert_golden
+from markdown_it import MarkdownIt
+
+from bt_bench.errors import UsageError
+from bt_bench.model import Quantity, VariantResult
+from bt_bench.operation import Operation
+from bt_bench.report.document import Document
+from bt_bench.report.markdown import LINE_WIDTH, escape, render_comparison, render_document
+
+GOLDEN = Path(__file__).parent / "golden"
+RUNS = {
+    "gpu_run": scenarios.gpu_run,
+    "cpu_run": scenarios.cpu_run,
+    "partial_run": scenarios.partial_run,
+    "failed_run": scenarios.failed_run,
+    "trace_run": scenarios.trace_run,
+    "hostile_run": scenarios.hostile_run,
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_whole_text(name: str) -> None:
+    planned_cases = 6 if name == "partial_run" else None
+    text = render_comparison(RUNS[name](), planned_cases)
+    assert_golden(text, GOLDEN / f"{name}.md")
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_lines_are_narrow_and_tables_are_aligned(run: Callable[[], list[VariantResult]]) -> None:
+    lines = render_comparison(run()).splitlines()
+    assert all(len(line) <= LINE_WIDTH for line in lines if not line.startswith(("|", "#")))
+    assert not [line for line in lines if line != line.rstrip()]
+    for above, below in pairwise(lines):
+        if above.startswith("|") and below.startswith("|"):
+            assert len(above) == len(below)
+
+
+def test_first_table_has_the_columns_of_the_origin_and_gather_slots_comes_first() -> None:
+    lines = render_comparison(scenarios.gpu_run()).splitlines()
+    headings = [line for line in lines if line.startswith("## ")]
+    header = next(line for line in lines if line.startswith("|"))
+    columns = [cell.strip() for cell in header.strip("|").split("|")]
+    assert columns == ["Config", "Baseline (ms)", "Fused (ms)", "Savings (us)", "Savings (%)"]
+    assert headings[:3] == ["## Gather + slots", "## Whole step", "## Apply staged writes"]
+
+
+def test_the_first_line_says_what_was_measured_on() -> None:
+    first_line = render_comparison(scenarios.gpu_run()).splitlines()[2]
+    assert first_line.startswith("Measured on NVIDIA H200, torch 2.11.0, Triton 3.6.0, CUDA 12.8,")
+    first_line = render_comparison(scenarios.cpu_run()).splitlines()[2]
+    assert first_line.startswith("No GPU: correctness and launch counts are real")
+
+
+def test_a_gpu_that_was_not_used_is_not_denied() -> None:
+    environment = make_environment("cpu", gpus=[make_gpu()], gpu_count=1)
+    text = render_comparison([make_result(cases=[make_case()], environment=environment)])
+    assert "No GPU was used: correctness" in text
+
+
+def test_environments_that_differ_are_told_apart() -> None:
+    text = render_comparison(
+        [
+            make_result("baseline", [make_case()]),
+            make_result("fused", [make_case()], environment=make_environment("cpu")),
+        ]
+    )
+    assert "baseline: Measured on NVIDIA H200" in text
+    assert "fused: No GPU:" in text
+
+
+def test_the_first_result_is_the_baseline_where_none_is_named_so() -> None:
+    text = render_comparison([make_result("mine"), make_result("fused")])
+    assert "Savings are those of fused against mine." in text
+
+
+def test_one_variant_has_no_savings() -> None:
+    case = make_case(samples={Quantity.EVENT_US: [[50.0]]})
+    text = render_comparison([make_result(cases=[case])])
+    assert "Only baseline was measured" in text
+    assert "Savings (us)" not in text
+
+
+def test_a_base_of_zero_has_no_percentage() -> None:
+    cases = [make_case(samples={Quantity.EVENT_US: [[value]]}) for value in (0.0, 2.0)]
+    text = render_comparison([make_result("baseline", cases[:1]), make_result("fused", cases[1:])])
+    row = next(line for line in text.splitlines() if line.startswith("| small"))
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells == ["small", "0", "0.002000", "-2.000", "–"]
+
+
+def test_cases_of_one_name_and_another_workload_are_not_set_against_each_other() -> None:
+    samples = {Quantity.EVENT_US: [[50.0]]}
+    cases = [
+        make_case(operation=Operation.STEP, samples=samples),
+        make_case(operation=Operation.STEP, samples={Quantity.EVENT_US: [[1.0, 1.0]]}, num_steps=2),
+    ]
+    text = render_comparison([make_result("baseline", cases[:1]), make_result("fused", cases[1:])])
+    rows = [line for line in text.splitlines() if line.startswith("| small")][:2]
+    assert all("–¹" in row or "–²" in row for row in rows)
+
+
+def test_no_results_is_an_error() -> None:
+    with pytest.raises(UsageError, match="at least one result"):
+        render_comparison([])
+
+
+def test_hostile_names_stay_text() -> None:
+    text = render_comparison(scenarios.hostile_run())
+    tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(text)
+    inline = [child for token in tokens for child in token.children or []]
+    assert {token.type for token in tokens} <= {
+        *("heading_open", "heading_close", "paragraph_open", "paragraph_close", "inline"),
+        *("bullet_list_open", "bullet_list_close", "list_item_open", "list_item_close"),
+        *("table_open", "table_close", "thead_open", "thead_close", "tbody_open", "tbody_close"),
+        *("tr_open", "tr_close", "th_open", "th_close", "td_open", "td_close"),
+    }
+    assert {child.type for child in inline} <= {"text", "softbreak", "text_special"}
+    plain = ["".join(c.content for c in t.children or []) for t in tokens if t.type == "inline"]
+    assert "a|b <img src=x> & `tick` *bold* [red] # title" in plain
+    num_headings = sum(token.type == "heading_open" for token in tokens)
+    assert num_headings == 4  # the title, one operation, failures, how to read this
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    "start", ["- no list", "+ no", "# no", "1. no", "12) no", "=== no", "--- no"]
+)
+def test_a_wrapped_word_begins_no_list_or_heading(start: str) -> None:
+    paragraph = "x" * (LINE_WIDTH - 4) + " " + start
+    text = render_document(Document("title", (paragraph,), ()))
+    html = MarkdownIt().render(text)
+    assert html.count("<p>") == 1
+    assert html.count("<h") == 1
+    assert "<li>" not in html
+
+
+def test_underscores_inside_words_are_left_alone() -> None:
+    assert escape("medium_batch_4grp") == "medium_batch_4grp"
+    assert escape("_x_") == "\\_x\\_"
+
+
+def test_rendering_imports_neither_torch_nor_triton_nor_pandas() -> None:
+    code = (
+        "import sys, bt_bench.report.markdown, bt_bench.report.console, bt_bench.store, "
+        "bt_bench.report.compare_report, bt_bench.report.frames;"
+        "print({'torch', 'triton', 'pandas', 'bt_kernels'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
