@@ -1,0 +1,186 @@
+"""Finds variants: one Python file each, shipped ones and a user's own folders of them."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from bt_bench.errors import UsageError
+from bt_bench.wording import names_hint
+
+REFERENCE = "reference"
+
+REQUIRED_METHODS = (
+    "append_block_ids",
+    "apply_staged_writes",
+    "gather_block_tables",
+    "compute_slot_mappings",
+    "gather_and_compute_slot_mappings",
+    "prepare_step",
+    "snapshot",
+    "restore",
+)
+
+
+@dataclass(frozen=True)
+class VariantEntry:
+    """A variant file that was found; its code has not run yet.
+
+    Args:
+        name: the file's stem.
+        summary: first line of the module's docstring.
+        path: the file.
+        shipped: part of `bt_kernels`, rather than of a user's folder.
+    """
+
+    name: str
+    summary: str
+    path: Path
+    shipped: bool
+
+    def source_sha256(self) -> str:
+        """Digest of the variant's file and of all of `bt_kernels`, which it may build on."""
+        digest = hashlib.sha256(self.path.read_bytes())
+        for path in sorted(_shipped_folder().parent.rglob("*.py")):
+            digest.update(path.read_bytes())
+        return digest.hexdigest()
+
+
+def find_variants(folders: Iterable[Path] = ()) -> dict[str, VariantEntry]:
+    """All variants by name: the shipped ones, then those of `folders`; runs none of them.
+
+    Raises:
+        UsageError: for a folder that is none or is empty, and for a name that occurs twice.
+    """
+    found = {entry.name: entry for entry in _entries(_shipped_folder(), shipped=True)}
+    for folder in folders:
+        if not folder.is_dir():
+            raise UsageError(f"--kernels {folder}: no such folder; expected one of variant files")
+        entries = _entries(folder, shipped=False)
+        if not entries:
+            raise UsageError(f"--kernels {folder}: holds no variant file (a .py file)")
+        for entry in entries:
+            if entry.name in found:
+                raise UsageError(
+                    f"{entry.path}: variant {entry.name!r} exists already in "
+                    f"{_shown(found[entry.name])}; rename the file"
+                )
+            found[entry.name] = entry
+    return found
+
+
+def choose(names: Sequence[str], found: dict[str, VariantEntry]) -> list[VariantEntry]:
+    """The named variants, in that order.
+
+    Raises:
+        UsageError: for an unknown name, or the reference, which is not timed.
+    """
+    for name in names:
+        if name not in found:
+            raise UsageError(
+                f"unknown variant {name!r}; {names_hint(name, sorted(found))} "
+                "A folder of your own variants is added with --kernels DIR"
+            )
+        if name == REFERENCE:
+            raise UsageError(
+                f"variant {REFERENCE!r} is what the others are checked against and is not run as "
+                "an arm; leave it out"
+            )
+    return [found[name] for name in names]
+
+
+def load(entry: VariantEntry) -> type[Any]:
+    """Imports a variant's file and returns its class.
+
+    Raises:
+        UsageError: when the file does not import or lacks something, naming file and line.
+    """
+    try:
+        module = _import(entry)
+    except (KeyboardInterrupt, MemoryError):
+        raise
+    except BaseException as error:
+        line = _line_in(entry.path, error)
+        raise UsageError(
+            f"{entry.path}{line}: the variant file does not import: {type(error).__name__}: {error}"
+        ) from error
+    variant = getattr(module, "Variant", None)
+    if not isinstance(variant, type):
+        raise UsageError(f"{entry.path}: lacks a class 'Variant' (see docs/variants.md)")
+    missing = [name for name in REQUIRED_METHODS if not callable(getattr(variant, name, None))]
+    missing += sorted(set(getattr(variant, "__abstractmethods__", ())) - set(missing))
+    if missing:
+        raise UsageError(f"{entry.path}: class 'Variant' lacks {', '.join(missing)}")
+    return variant
+
+
+def load_reference() -> type[Any]:
+    """The class of the reference."""
+    return load(find_variants()[REFERENCE])
+
+
+def _shipped_folder() -> Path:
+    spec = importlib.util.find_spec("bt_kernels.variants")
+    if spec is None or spec.origin is None:
+        raise UsageError("the package bt_kernels is not installed; install bt-bench again")
+    return Path(spec.origin).parent
+
+
+def _entries(folder: Path, shipped: bool) -> list[VariantEntry]:
+    paths = sorted(path for path in folder.glob("*.py") if not path.name.startswith("_"))
+    return [VariantEntry(path.stem, _summary(path), path, shipped) for path in paths]
+
+
+def _summary(path: Path) -> str:
+    """First line of a module's docstring, read without running it; empty if it does not parse."""
+    try:
+        docstring = ast.get_docstring(ast.parse(path.read_bytes()))
+    except (SyntaxError, ValueError):
+        return ""  # `load` says what is wrong when the variant is asked for
+    return docstring.splitlines()[0] if docstring else ""
+
+
+def _import(entry: VariantEntry) -> ModuleType:
+    if entry.shipped:
+        return importlib.import_module(f"bt_kernels.variants.{entry.name}")
+    # The path is part of the name, so that two folders may be used in one process.
+    digest = hashlib.sha256(str(entry.path.resolve()).encode()).hexdigest()[:12]
+    name = f"bt_bench_variants_{digest}_{entry.name}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, entry.path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot load {entry.path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _line_in(path: Path, error: BaseException) -> str:
+    """`:LINE` of the last frame of an error that lies in `path`, or nothing."""
+    if isinstance(error, SyntaxError) and error.lineno is not None:
+        return f":{error.lineno}"
+    line = ""
+    frame = error.__traceback__
+    while frame is not None:
+        if frame.tb_frame.f_code.co_filename == str(path):
+            line = f":{frame.tb_lineno}"
+        frame = frame.tb_next
+    return line
+
+
+def _shown(entry: VariantEntry) -> str:
+    return "the shipped variants" if entry.shipped else str(entry.path)

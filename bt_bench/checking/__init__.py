@@ -1,0 +1,1 @@
+"""Correctness: variants against the reference."""

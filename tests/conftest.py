@@ -1,0 +1,43 @@
+"""Where tests run: on the CPU under Triton's interpreter, or those marked `gpu` on a CUDA device.
+
+Both in one process is impossible: Triton reads TRITON_INTERPRET when it is imported.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+ON_GPU = os.environ.get("BT_BENCH_TEST_GPU") == "1"
+
+if ON_GPU:
+    os.environ.pop("TRITON_INTERPRET", None)
+else:
+    os.environ["TRITON_INTERPRET"] = "1"
+
+# Settings of the shell that runs the tests must not change what commands do.
+for _name in [name for name in os.environ if name.startswith("BT_BENCH_")]:
+    if _name != "BT_BENCH_TEST_GPU":
+        del os.environ[_name]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips what the process cannot run, with the reason."""
+    for item in items:
+        if item.get_closest_marker("gpu") and not ON_GPU:
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device: make test-gpu"))
+        if not item.get_closest_marker("gpu") and ON_GPU:
+            item.add_marker(pytest.mark.skip(reason="runs under the interpreter: make test"))
+
+
+@pytest.fixture(scope="session")
+def device():
+    """The device that kernels run on in this process."""
+    import torch
+
+    if not ON_GPU:
+        return torch.device("cpu")
+    # No skip: who asks for the GPU tests must not get a green run without a GPU.
+    assert torch.cuda.is_available(), "BT_BENCH_TEST_GPU=1, but torch sees no CUDA device"
+    return torch.device("cuda", 0)

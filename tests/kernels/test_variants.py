@@ -1,0 +1,115 @@
+"""Every variant equals the reference, bit for bit, in whole buffers.
+
+Tests of the GPU and of the interpreter are the same; those of the interpreter are smaller, since
+it needs about 1 ms per program.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from variants import SHIPPED, classes, failures
+
+from bt_bench.config.load import load_config
+from bt_bench.model import Operation
+from bt_bench.workloads.build import build_workload
+from bt_bench.workloads.conformance import CORNERS, LONG, conformance_workloads, random_workload
+from bt_bench.workloads.parameters import TraceParameters, UniformParameters, Window
+from bt_kernels import TableLayout
+
+BOTH = [pytest.param("cpu"), pytest.param("cuda", marks=pytest.mark.gpu)]
+ALL = list(Operation)
+
+
+@pytest.mark.parametrize("where", BOTH)
+@pytest.mark.parametrize("case", load_config("origin").cases, ids=lambda case: case.name)
+def test_origin_cases(case, where, device):
+    workload = build_workload(case.parameters)
+    operations = [Operation.STEP] if where == "cpu" else ALL
+    assert failures(classes(SHIPPED), workload, operations, device) == {}
+
+
+# The origin's tests: groups × requests × mappings; on the CPU the largest is of 4 × 64.
+@pytest.mark.parametrize("where", BOTH)
+@pytest.mark.parametrize("mapping", ["identity", "shuffled"])
+@pytest.mark.parametrize("requests", [1, 16, 64])
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_groups_requests_and_mappings(groups, requests, mapping, where, device):
+    workload = build_workload(
+        UniformParameters(
+            groups=groups,
+            requests=requests,
+            tokens=2 * requests,
+            mapping=mapping,
+            max_num_reqs=80,
+            max_num_batched_tokens=256,
+            max_model_len=1024,
+            seed=groups * 100 + requests,
+        )
+    )
+    operations = [Operation.STEP] if where == "cpu" else ALL
+    assert failures(classes(SHIPPED), workload, operations, device) == {}
+
+
+@pytest.mark.parametrize("where", BOTH)
+def test_corners_through_every_operation(where, device):
+    for title, workload in conformance_workloads(seed=7).items():
+        found = failures(classes(SHIPPED), workload, ALL, device, title=title)
+        assert found == {}
+
+
+layouts = st.integers(1, 4).flatmap(
+    lambda groups: st.builds(
+        TableLayout,
+        block_sizes=st.tuples(*[st.sampled_from([1, 3, 16, 544, 262_144])] * groups),
+        widths=st.tuples(*[st.integers(1, 40)] * groups),
+        max_num_reqs=st.integers(1, 5),
+        max_num_batched_tokens=st.integers(1, 64),
+    )
+)
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(layout=layouts, seed=st.integers(0, 2**32), dtype=st.sampled_from(["int32", "int64"]))
+def test_random_workloads(layout, seed, dtype, device):
+    workload = random_workload(seed, layout, num_steps=2, dtype=dtype)
+    found = failures(classes(SHIPPED), workload, [Operation.STEP, Operation.APPLY], device)
+    assert found == {}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("seed", range(100))
+def test_random_workloads_on_gpu(seed, device):
+    layout = (CORNERS, LONG)[seed % 2]
+    workload = random_workload(seed, layout, num_steps=20, dtype=("int32", "int64")[seed % 2])
+    assert failures(classes(SHIPPED), workload, ALL, device) == {}
+
+
+def trace_window(steps, **changes):
+    parameters = {
+        "workload": "trace",
+        "trace": "azure_conv",
+        "window": Window(at=40, steps=steps),
+    } | changes
+    return build_workload(TraceParameters(**parameters))
+
+
+def test_consecutive_trace_steps(device):
+    workload = trace_window(
+        100, groups=1, max_num_reqs=8, max_num_batched_tokens=512, max_model_len=4096, rate=4.0
+    )
+    assert failures(classes(SHIPPED), workload, [Operation.STEP], device) == {}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("trace", ["azure_conv", "azure_code"])
+@pytest.mark.parametrize("model", ["llama-3.1-70b", "qwen3-next-80b", "gemma-3-27b"])
+def test_consecutive_trace_steps_on_gpu(trace, model, device):
+    workload = trace_window(
+        500, trace=trace, model=model, max_num_reqs=256, max_model_len=16_384, rate=8.0
+    )
+    operations = [Operation.STEP, Operation.GATHER_SLOTS, Operation.APPLY]
+    assert failures(classes(SHIPPED), workload, operations, device) == {}
