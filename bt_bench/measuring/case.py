@@ -1,0 +1,137 @@
+"""Everything that is measured of one case: times with all arms side by side, then launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from bt_bench.arms import Arm, ArmFailedError, inputs_on
+from bt_bench.measuring.cupti_census import ProfilerIncompleteError, profile_arm
+from bt_bench.measuring.interpreter_census import count_launches
+from bt_bench.measuring.ports import Clock, CudaPort, SystemClock
+from bt_bench.measuring.probes import EventProbe, HostProbe, Probe, StageProbe
+from bt_bench.measuring.timing import Window, measure
+from bt_bench.model import LaunchCensus, Measurement, Operation, Plan, Reason, ReasonCode
+from bt_bench.workloads.steps import Workload
+
+PROFILER_ATTEMPTS = 3
+
+
+@dataclass
+class Measured:
+    """What was measured of one arm, or why nothing was."""
+
+    measurements: list[Measurement] = field(default_factory=list)
+    launches: LaunchCensus | None = None
+    reason: Reason | None = None
+
+
+class Bench(Protocol):
+    """How a kind of device is measured."""
+
+    device: torch.device
+
+    def probes(self, operation: Operation) -> Sequence[Probe]:
+        """The ways to time a step on this device."""
+        ...
+
+    def census(self, window: Window, arm: Arm, plan: Plan) -> Measured:
+        """Launches of an arm, and what is measured along with counting them."""
+        ...
+
+
+class CpuBench:
+    """No GPU: staging is timed, launches are those that the interpreter was asked for."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.device = torch.device("cpu")
+        self._clock = clock or SystemClock()
+
+    def probes(self, operation: Operation) -> Sequence[Probe]:
+        """Staging; an operation that is not preceded by staging has nothing to time."""
+        return (StageProbe(self._clock),)
+
+    def census(self, window: Window, arm: Arm, plan: Plan) -> Measured:
+        """Launches, counted in one replay."""
+        return Measured(launches=count_launches(arm, window.steps, window.operation))
+
+
+class CudaBench:
+    """A CUDA device: host clock and events on an idle device, CUPTI for device time."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.device = torch.device("cuda", torch.cuda.current_device())
+        self._clock = clock or SystemClock()
+        self._port = CudaPort()
+
+    def probes(self, operation: Operation) -> Sequence[Probe]:
+        """Staging alone for the operation that is host only; else host clock and events."""
+        if operation is Operation.STAGE:
+            return (StageProbe(self._clock),)
+        return (HostProbe(self._clock, self._port), EventProbe(self._port))
+
+    def census(self, window: Window, arm: Arm, plan: Plan) -> Measured:
+        """Launches and device time; tried again when the profiler has dropped records."""
+        for attempt in range(PROFILER_ATTEMPTS):
+            try:
+                launches, gpu_us = profile_arm(
+                    arm, window.steps, window.operation, plan.profile_rounds
+                )
+            except ProfilerIncompleteError as error:
+                if attempt == PROFILER_ATTEMPTS - 1:
+                    reason = Reason(code=ReasonCode.PROFILER_INCOMPLETE, message=str(error))
+                    return Measured(reason=reason)
+            else:
+                return Measured([gpu_us], launches)
+        raise AssertionError("unreachable: the last attempt returns")
+
+
+def measure_case(
+    case: str,
+    variants: dict[str, type[Any]],
+    workload: Workload,
+    operation: Operation,
+    plan: Plan,
+    bench: Bench,
+    on_round: Callable[[int], None],
+) -> dict[str, Measured]:
+    """Measures one operation on one workload for all variants.
+
+    A variant that raises is left out and reported; the others are measured again without it,
+    so that their samples come from rounds in which the same arms took part.
+    """
+    results: dict[str, Measured] = {}
+    while True:
+        remaining = {name: v for name, v in variants.items() if name not in results}
+        if not remaining:
+            return results
+        try:
+            measured = _measure_all(case, remaining, workload, operation, plan, bench, on_round)
+        except ArmFailedError as error:
+            results[error.arm] = Measured(reason=error.reason())
+        else:
+            return {name: results.get(name) or measured[name] for name in variants}
+
+
+def _measure_all(
+    case: str,
+    variants: dict[str, type[Any]],
+    workload: Workload,
+    operation: Operation,
+    plan: Plan,
+    bench: Bench,
+    on_round: Callable[[int], None],
+) -> dict[str, Measured]:
+    arms = [Arm(name, variant, workload, bench.device) for name, variant in variants.items()]
+    window = Window(case, arms, inputs_on(bench.device, workload), operation)
+    times = measure(window, bench.probes(operation), plan, on_round)
+    results = {}
+    for arm in arms:
+        with arm.guarded():
+            measured = bench.census(window, arm, plan)
+        measured.measurements = times[arm.name] + measured.measurements
+        results[arm.name] = measured
+    return results
