@@ -1,0 +1,16 @@
+"""The command line: thin commands that import what they need when they run."""
+
+from __future__ import annotations
+
+import os
+
+
+def main() -> None:
+    """Entry point of `bt-bench`."""
+    # Typer takes GITHUB_ACTIONS for a terminal and would colour what goes into logs and files.
+    if os.environ.get("GITHUB_ACTIONS"):
+        os.environ.setdefault("_TYPER_FORCE_DISABLE_TERMINAL", "1")
+
+    from bt_bench.cli.app import app
+
+    app(prog_name="bt-bench")

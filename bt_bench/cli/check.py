@@ -1,0 +1,103 @@
+"""`bt-bench check`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bt_bench.cli.options import (
+    DeviceOption,
+    JsonOption,
+    KernelsOption,
+    OperationsOption,
+    SelectOption,
+    SetOption,
+    VariantsOption,
+    kernel_folders,
+    load_spec,
+    load_variants,
+    resolve_device,
+)
+from bt_bench.errors import ExitCode
+
+if TYPE_CHECKING:
+    from bt_bench.checking.spec import Outcome
+
+
+def check(
+    config: Annotated[
+        str,
+        typer.Argument(
+            metavar="[CONFIG]", help="A YAML file, the name of a stock config, or - for stdin."
+        ),
+    ] = "quick",
+    variants: VariantsOption = None,
+    operations: OperationsOption = None,
+    select: SelectOption = None,
+    overrides: SetOption = None,
+    device: DeviceOption = None,
+    kernels: KernelsOption = None,
+    as_json: JsonOption = False,
+) -> ExitCode:
+    """Compare variants with the reference, and time nothing.
+
+    Every variant runs through small random workloads that reach the corners, then through the
+    workloads of the config. Whole buffers are compared, exactly. Exit code 5 means that one
+    differs or raised.
+
+    Examples:
+    - `bt-bench check`
+    - `bt-bench check origin --variants fused`
+    - `bt-bench check quick --kernels ./my_kernels --variants mine`
+    """
+    spec = load_spec(
+        config, variants=variants, operations=operations, select=select, overrides=overrides
+    )
+    kind = resolve_device(device)
+    _entries, classes = load_variants(spec.variants, kernel_folders(kernels))
+
+    import torch
+
+    from bt_bench.checking.spec import check_spec
+    from bt_bench.environment import available_bytes
+    from bt_bench.sweep import check_memory
+
+    check_memory(spec, len(classes), available_bytes(kind))
+    outcomes: list[Outcome] = []
+    for outcome in check_spec(spec, classes, torch.device(kind)):
+        outcomes.append(outcome)
+        if not as_json:
+            print(_line(outcome), flush=True)
+    failed = [outcome for outcome in outcomes if outcome.reason is not None]
+    if as_json:
+        print(json.dumps(_document(kind, outcomes), indent=2))
+    else:
+        print(f"{len(outcomes) - len(failed)} passed, {len(failed)} failed, on {kind}")
+    return ExitCode.CHECK_FAILED if failed else ExitCode.OK
+
+
+def _line(outcome: Outcome) -> str:
+    what = f"{outcome.variant} · {outcome.workload} · {outcome.operation}"
+    if outcome.reason is None:
+        return f"ok      {what}"
+    return f"FAILED  {what}\n        {outcome.reason.code}: {outcome.reason.message}"
+
+
+def _document(device: str, outcomes: list[Outcome]) -> dict[str, object]:
+    return {
+        "schema_version": 1,
+        "device": device,
+        "checks": [
+            {
+                "variant": outcome.variant,
+                "workload": outcome.workload,
+                "operation": outcome.operation,
+                "status": "ok" if outcome.reason is None else "failed",
+                "reason": outcome.reason.model_dump() if outcome.reason else None,
+                "steps": outcome.steps,
+            }
+            for outcome in outcomes
+        ],
+    }

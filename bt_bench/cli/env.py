@@ -1,0 +1,31 @@
+"""`bt-bench env`."""
+
+from __future__ import annotations
+
+from bt_bench.cli.options import DeviceOption, JsonOption, resolve_device
+from bt_bench.errors import ExitCode
+
+
+def env(device: DeviceOption = None, as_json: JsonOption = False) -> ExitCode:
+    """Show the machine and the versions that a result would be labelled with.
+
+    Examples:
+    - `bt-bench env`
+    - `bt-bench env --json`
+    """
+    import json
+
+    from bt_bench.environment import read_environment
+
+    values = read_environment(resolve_device(device)).model_dump(mode="json")
+    if as_json:
+        print(json.dumps({"schema_version": 1} | values, indent=2))
+        return ExitCode.OK
+    gpus = values.pop("gpus")
+    for name, value in values.items():
+        print(f"{name:<16}{'–' if value is None else value}")
+    for gpu in gpus:
+        print(f"gpu {gpu.pop('index')}")
+        for name, value in gpu.items():
+            print(f"  {name:<18}{'–' if value is None else value}")
+    return ExitCode.OK

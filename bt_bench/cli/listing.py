@@ -1,0 +1,53 @@
+"""`bt-bench list`."""
+
+from __future__ import annotations
+
+import json
+
+from bt_bench.cli.options import JsonOption, KernelsOption, kernel_folders
+from bt_bench.errors import ExitCode
+
+
+def list_(kernels: KernelsOption = None, as_json: JsonOption = False) -> ExitCode:
+    """List variants, operations and stock configs.
+
+    Examples:
+    - `bt-bench list`
+    - `bt-bench list --kernels ./my_kernels --json`
+    """
+    from bt_bench.catalogue import find_variants
+    from bt_bench.config.load import load_config
+    from bt_bench.model import OPERATION_TITLES
+    from bt_bench.resources import stock_config_names
+
+    variants = find_variants(kernel_folders(kernels)).values()
+    configs = {name: load_config(name) for name in stock_config_names()}
+    if as_json:
+        document = {
+            "schema_version": 1,
+            "variants": [
+                {"name": v.name, "summary": v.summary, "shipped": v.shipped} for v in variants
+            ],
+            "operations": [{"name": o, "title": title} for o, title in OPERATION_TITLES.items()],
+            "configs": [
+                {"name": name, "description": spec.description, "cases": len(spec.cases)}
+                for name, spec in configs.items()
+            ],
+        }
+        print(json.dumps(document, indent=2))
+        return ExitCode.OK
+    _section("Variants", {variant.name: variant.summary for variant in variants})
+    _section("Operations", {o.value: title for o, title in OPERATION_TITLES.items()})
+    _section(
+        "Configs",
+        {name: f"{spec.description} ({len(spec.cases)} cases)" for name, spec in configs.items()},
+    )
+    return ExitCode.OK
+
+
+def _section(title: str, rows: dict[str, str]) -> None:
+    width = max(map(len, rows))
+    print(title)
+    for name, text in rows.items():
+        print(f"  {name:<{width}}  {' '.join(text.split())}")
+    print()

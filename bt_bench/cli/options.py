@@ -1,0 +1,139 @@
+"""Options that several commands share, and what they resolve to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bt_bench.device import DeviceChoice, DeviceKind
+from bt_bench.operation import Operation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bt_bench.catalogue import VariantEntry
+    from bt_bench.config.schema import SweepSpec
+
+ConfigArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="CONFIG", help="A YAML file, the name of a stock config, or - for stdin."
+    ),
+]
+VariantsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--variants",
+        envvar="BT_BENCH_VARIANTS",
+        metavar="A,B,…",
+        help="Variants in place of those of the config.",
+    ),
+]
+OperationsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--operations",
+        envvar="BT_BENCH_OPERATIONS",
+        metavar="A,B,…",
+        help=f"Operations in place of those of the config: {', '.join(Operation)}.",
+    ),
+]
+SelectOption = Annotated[
+    str | None,
+    typer.Option("-k", metavar="PATTERNS", help="Only cases whose name matches one of `a,b*`."),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="AXIS=VALUE", help="Set a parameter in every case; `a,b,c` sweeps it."
+    ),
+]
+KernelsOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--kernels",
+        envvar="BT_BENCH_KERNELS",
+        metavar="DIR",
+        help="A folder of your own variant files; may be repeated.",
+    ),
+]
+DeviceOption = Annotated[
+    DeviceChoice | None,
+    typer.Option(
+        "--device",
+        envvar="BT_BENCH_DEVICE",
+        help="`auto` takes a GPU if there is one; `cpu` interprets the kernels.",
+        show_default="auto",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+
+
+def split(names: str | None) -> list[str] | None:
+    """`a,b` as a list; `None` where the option was not given."""
+    if names is None:
+        return None
+    return [name.strip() for name in names.split(",") if name.strip()]
+
+
+def resolve_device(choice: DeviceChoice | None) -> DeviceKind:
+    """The device by flag or environment, then `[tool.bt-bench]`, then `auto`."""
+    from bt_bench.config.settings import read_settings
+    from bt_bench.device import choose_device
+
+    return choose_device(choice or read_settings(Path.cwd()).device or "auto")
+
+
+def kernel_folders(folders: Sequence[Path] | None) -> list[Path]:
+    """Folders of variant files by flag or environment, else of `[tool.bt-bench]`."""
+    from bt_bench.config.settings import read_settings
+
+    return list(folders) if folders else list(read_settings(Path.cwd()).kernels)
+
+
+def load_spec(
+    config: str,
+    *,
+    variants: str | None = None,
+    operations: str | None = None,
+    select: str | None = None,
+    overrides: Sequence[str] | None = None,
+) -> SweepSpec:
+    """The config with the options of the command line."""
+    from bt_bench.config.load import load_config
+    from bt_bench.errors import UsageError
+
+    chosen = None
+    if operations is not None:
+        names = split(operations) or []
+        for name in names:
+            if name not in list(Operation):
+                raise UsageError(
+                    f"--operations: unknown operation {name!r}; expected some of "
+                    f"{', '.join(Operation)}"
+                )
+        chosen = [Operation(name) for name in dict.fromkeys(names)]
+        if not chosen:
+            raise UsageError("--operations names none; expected one or more")
+    names_of_variants = split(variants)
+    if names_of_variants == []:
+        raise UsageError("--variants names none; expected one or more")
+    return load_config(
+        config,
+        overrides=overrides or (),
+        variants=names_of_variants,
+        operations=chosen,
+        select=select,
+    )
+
+
+def load_variants(
+    names: Sequence[str], folders: Sequence[Path]
+) -> tuple[list[VariantEntry], dict[str, type[Any]]]:
+    """The named variants and their classes; imports their files."""
+    from bt_bench.catalogue import choose, find_variants, load
+
+    entries = choose(names, find_variants(folders))
+    return entries, {entry.name: load(entry) for entry in entries}

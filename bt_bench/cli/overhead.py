@@ -1,0 +1,89 @@
+"""`bt-bench overhead`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bt_bench.cli.options import JsonOption
+from bt_bench.errors import ExitCode
+
+if TYPE_CHECKING:
+    from bt_bench.measuring.overhead import Route
+    from bt_bench.model import Environment
+
+GROUPS = (1, 2, 4, 8)
+
+
+def overhead(
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=1, max=100_000, help="Rounds over all routes.")
+    ] = 50,
+    as_json: JsonOption = False,
+) -> ExitCode:
+    """Measure what launching an empty kernel costs the host, by each route.
+
+    And what going from G + 2 launches to 2 would save by it. Needs a GPU.
+
+    Examples:
+    - `bt-bench overhead`
+    - `bt-bench overhead --rounds 200 --json`
+    """
+    from bt_bench.device import choose_device
+    from bt_bench.environment import read_environment
+
+    choose_device("cuda")
+
+    from bt_bench.measuring.overhead import BATCH, measure_overhead, saved_us
+
+    routes = measure_overhead(rounds)
+    environment = read_environment("cuda")
+    if as_json:
+        document = {
+            "schema_version": 1,
+            "environment": environment.model_dump(mode="json"),
+            "launches_per_sample": BATCH,
+            "routes": [
+                {
+                    "name": route.name,
+                    "what": route.what,
+                    "median_us": route.median_us,
+                    "samples_us": route.samples_us,
+                    "saved_us_by_groups": {str(g): saved_us(route, g) for g in GROUPS},
+                }
+                for route in routes
+            ],
+        }
+        print(json.dumps(document, indent=2))
+        return ExitCode.OK
+    _print(environment, routes)
+    return ExitCode.OK
+
+
+def _print(environment: Environment, routes: list[Route]) -> None:
+    from rich.console import Console
+
+    from bt_bench.measuring.overhead import saved_us
+    from bt_bench.report.console import print_document
+    from bt_bench.report.document import Cell, Document, Section, Table
+    from bt_bench.units import format_number
+
+    columns = ("Route", "Per launch (us)", *(f"G = {groups}" for groups in GROUPS))
+    rows = [
+        (
+            Cell(route.what),
+            Cell(format_number(route.median_us)),
+            *(Cell(format_number(saved_us(route, groups))) for groups in GROUPS),
+        )
+        for route in routes
+    ]
+    lead = (
+        f"{environment.gpus[0].name}, torch {environment.torch}, Triton {environment.triton}; "
+        "medians of host time.",
+        "The columns G = … say what going from G + 2 launches to 2 saves the host, in us.",
+    )
+    table = Table(columns, tuple(rows), num_text_columns=1)
+    document = Document("Launch overhead", lead, (Section("Per launch", (table,)),))
+    print_document(document, Console())

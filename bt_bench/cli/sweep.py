@@ -1,0 +1,270 @@
+"""`bt-bench sweep`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bt_bench.cli.options import (
+    DeviceOption,
+    JsonOption,
+    KernelsOption,
+    OperationsOption,
+    SelectOption,
+    SetOption,
+    VariantsOption,
+    kernel_folders,
+    load_spec,
+    load_variants,
+    resolve_device,
+)
+from bt_bench.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from bt_bench.config.schema import SweepSpec
+    from bt_bench.device import DeviceKind
+    from bt_bench.model import VariantResult
+    from bt_bench.store import RunFolder
+    from bt_bench.sweep import SweepRequest
+
+
+def sweep(
+    config: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[CONFIG]",
+            help="A YAML file, the name of a stock config, or - for stdin. "
+            "May be left out with --resume.",
+        ),
+    ] = None,
+    variants: VariantsOption = None,
+    operations: OperationsOption = None,
+    select: SelectOption = None,
+    overrides: SetOption = None,
+    device: DeviceOption = None,
+    kernels: KernelsOption = None,
+    reports: Annotated[
+        Path | None,
+        typer.Option(
+            "--reports",
+            envvar="BT_BENCH_REPORTS",
+            metavar="DIR",
+            help="Where the run's folder is made.",
+            show_default="reports",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="The run's folder itself; new.")
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", metavar="DIR", help="Continue the interrupted run in DIR."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what would be run, and its memory; run nothing.")
+    ] = False,
+    dump_config: Annotated[
+        bool, typer.Option("--dump-config", help="Print the expanded config; run nothing.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> ExitCode:
+    """Check and measure variants on the workloads of a config, and compare them.
+
+    Results go into a new folder, one JSON file per variant and `comparison.md`; the tables go to
+    stdout, progress to stderr. Exit code 5 means that a variant failed a case.
+
+    Examples:
+    - `bt-bench sweep quick`
+    - `bt-bench sweep origin --variants baseline,fused -k 'medium*'`
+    - `bt-bench sweep production --set max_num_reqs=256 --set seed=1,2,3`
+    - `bt-bench sweep my.yaml --kernels ./my_kernels --variants baseline,mine`
+    - `bt-bench sweep --resume reports/origin-20260102T030405Z`
+    """
+    spec = _spec(config, resume, variants, operations, select, overrides)
+    if dump_config:
+        from bt_bench.config.load import dump_config as dump
+
+        sys.stdout.write(dump(spec))
+        return ExitCode.OK
+    kind = resolve_device(device)
+    if dry_run:
+        return _dry_run(spec, kind, kernel_folders(kernels), as_json)
+    request = _request(spec, kind, kernel_folders(kernels), reports, out, resume)
+    return _run(request, as_json)
+
+
+def _spec(
+    config: str | None,
+    resume: Path | None,
+    variants: str | None,
+    operations: str | None,
+    select: str | None,
+    overrides: list[str] | None,
+) -> SweepSpec:
+    changes = (variants, operations, select, overrides)
+    if resume is not None:
+        return _resumed_spec(resume, config, any(changes))
+    if config is None:
+        raise UsageError(
+            "CONFIG is missing; expected a file or a stock config, such as: bt-bench sweep quick"
+        )
+    return load_spec(
+        config, variants=variants, operations=operations, select=select, overrides=overrides
+    )
+
+
+def _resumed_spec(resume: Path, config: str | None, changed: bool) -> SweepSpec:
+    """The config that an interrupted run was started with; it is in the run's folder."""
+    from bt_bench.config.load import load_config
+    from bt_bench.store import RunFolder
+    from bt_bench.sweep import CONFIG_NAME
+
+    if changed:
+        raise UsageError(
+            "--resume continues a run as it was started; leave --variants, --operations, -k and "
+            "--set out"
+        )
+    saved = RunFolder.open(resume).path / CONFIG_NAME
+    if not saved.is_file():
+        raise UsageError(f"{saved} does not exist; expected the config that the run was made with")
+    spec = load_config(saved)
+    if config is not None:
+        given = load_config(config)
+        same = {"variants": spec.variants, "operations": spec.operations, "cases": spec.cases}
+        if given.model_copy(update=same) != spec or not set(map(_name, spec.cases)) <= set(
+            map(_name, given.cases)
+        ):
+            raise UsageError(
+                f"{config} is not the config that {resume} was made with ({saved}); leave CONFIG "
+                "out, or start a new run"
+            )
+    return spec
+
+
+def _name(case: object) -> str:
+    return str(getattr(case, "name", ""))
+
+
+def _dry_run(spec: SweepSpec, kind: DeviceKind, folders: list[Path], as_json: bool) -> ExitCode:
+    from bt_bench.catalogue import choose, find_variants
+    from bt_bench.units import format_bytes
+    from bt_bench.workloads.build import estimate_bytes, layout_of
+
+    entries = choose(spec.variants, find_variants(folders))
+    cases = [(case, estimate_bytes(layout_of(case.parameters))) for case in spec.cases]
+    if as_json:
+        plan = {
+            "schema_version": 1,
+            "device": kind,
+            "variants": [entry.name for entry in entries],
+            "operations": spec.operations,
+            "plan": spec.plan.model_dump(),
+            "cases": [
+                case.model_dump(exclude_none=True) | {"table_bytes_per_variant": size}
+                for case, size in cases
+            ],
+        }
+        print(json.dumps(plan, indent=2))
+        return ExitCode.OK
+    print(
+        f"{spec.name} on {kind}: {len(cases)} cases × {len(spec.operations)} operations × "
+        f"{len(entries)} variants"
+    )
+    print(f"  operations: {', '.join(spec.operations)}")
+    print(f"  variants: {', '.join(entry.name for entry in entries)}")
+    for case, size in cases:
+        print(f"  {case.name}: tables {format_bytes(size)} per variant")
+    return ExitCode.OK
+
+
+def _request(
+    spec: SweepSpec,
+    kind: DeviceKind,
+    folders: list[Path],
+    reports: Path | None,
+    out: Path | None,
+    resume: Path | None,
+) -> SweepRequest:
+    """Everything that can be wrong is found here, before a folder is made."""
+    from bt_bench.config.settings import read_settings
+    from bt_bench.environment import available_bytes, read_environment
+    from bt_bench.measuring.case import CpuBench, CudaBench
+    from bt_bench.store import RunFolder
+    from bt_bench.sweep import SweepRequest, check_memory, check_resumable
+
+    if out is not None and (resume is not None or reports is not None):
+        raise UsageError("--out names a new folder; leave --resume and --reports out")
+    entries, classes = load_variants(spec.variants, folders)
+    check_memory(spec, len(entries), available_bytes(kind))
+    environment = read_environment(kind)
+    if resume is not None:
+        folder = RunFolder.open(resume)
+        check_resumable(folder, spec, entries, environment)
+    elif out is not None:
+        folder = RunFolder.create_exact(out)
+    else:
+        parent = reports or read_settings(Path.cwd()).reports or Path("reports")
+        folder = RunFolder.create(parent, spec.name)
+    bench = CudaBench() if kind == "cuda" else CpuBench()
+    return SweepRequest(spec, entries, classes, bench, environment, folder, _command())
+
+
+def _command() -> list[str]:
+    """The command line as it was typed, with the program by name alone."""
+    return ["bt-bench", *sys.argv[1:]]
+
+
+def _run(request: SweepRequest, as_json: bool) -> ExitCode:
+    from bt_bench.cli.progress import progress_on_stderr
+    from bt_bench.sweep import run_sweep
+
+    try:
+        with progress_on_stderr(request.spec.plan.rounds) as progress:
+            results = run_sweep(request, progress)
+    except KeyboardInterrupt:
+        path = request.folder.path
+        print(
+            f"bt-bench: stopped; what was measured so far is in {path} and marked as partial.\n"
+            f"bt-bench: continue with: bt-bench sweep --resume {shlex.quote(str(path))}",
+            file=sys.stderr,
+        )
+        raise
+    failed = sum(case.status == "failed" for result in results for case in result.cases)
+    if as_json:
+        print(json.dumps(_summary(request.folder, results, failed), indent=2))
+    else:
+        _print_tables(request, results)
+    return ExitCode.CHECK_FAILED if failed else ExitCode.OK
+
+
+def _summary(folder: RunFolder, results: list[VariantResult], failed: int) -> dict[str, object]:
+    return {
+        "schema_version": 1,
+        "run_id": folder.run_id,
+        "folder": str(folder.path),
+        "comparison": str(folder.comparison_path),
+        "results": {
+            result.variant.name: str(folder.result_path(result.variant.name)) for result in results
+        },
+        "complete": all(result.complete for result in results),
+        "cases": sum(len(result.cases) for result in results),
+        "failed": failed,
+    }
+
+
+def _print_tables(request: SweepRequest, results: list[VariantResult]) -> None:
+    from rich.console import Console
+
+    from bt_bench.report.console import print_comparison
+
+    print_comparison(results, Console())
+    folder = request.folder
+    print(f"\nResults: {folder.path}/ ({folder.comparison_path.name} and one JSON per variant)")
+    if len(results) > 1:
+        first, last = (folder.result_path(results[i].variant.name) for i in (0, -1))
+        print(f"Next:    bt-bench compare {first} {last}")

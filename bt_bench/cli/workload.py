@@ -1,0 +1,52 @@
+"""`bt-bench workload`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from bt_bench.cli.options import ConfigArgument, JsonOption, SelectOption, SetOption, load_spec
+from bt_bench.errors import ExitCode
+
+if TYPE_CHECKING:
+    from bt_bench.workloads.describe import Description
+
+
+def workload(
+    config: ConfigArgument,
+    select: SelectOption = None,
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
+) -> ExitCode:
+    """Show what the workloads of a config are like, before anything is timed.
+
+    Requests, tokens and writes per step, row lengths, block reuse. A trace is described as a
+    whole and for the window that a sweep replays. Needs no GPU.
+
+    Examples:
+    - `bt-bench workload azure_conv`
+    - `bt-bench workload production -k 'decode*' --json`
+    """
+    from bt_bench.workloads.describe import describe
+
+    spec = load_spec(config, select=select, overrides=overrides)
+    documents = []
+    for case in spec.cases:
+        description = describe(case.parameters)
+        if as_json:
+            documents.append({"case": case.name} | description.model_dump(mode="json"))
+        else:
+            _print(case.name, description)
+    if as_json:
+        print(json.dumps({"schema_version": 1, "cases": documents}, indent=2))
+    return ExitCode.OK
+
+
+def _print(name: str, description: Description) -> None:
+    from rich.console import Console
+
+    from bt_bench.report.console import print_document
+    from bt_bench.report.workload_report import workload_document
+
+    print_document(workload_document(name, description), Console())
+    print()

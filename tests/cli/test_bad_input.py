@@ -1,0 +1,189 @@
+"""Bad input: one clear message on stderr, exit code 2, no traceback. Configs: tests/config."""
+
+from __future__ import annotations
+
+import pytest
+from commands import TINY, run, run_apart
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "tiny.yaml"
+    path.write_text(TINY)
+    return path
+
+
+def refused(*arguments, code=2, stdin=None):
+    """The message of a command that must be refused."""
+    outcome = run(*arguments, stdin=stdin)
+    assert outcome.code == code, outcome
+    assert "Traceback" not in outcome.err
+    assert outcome.out == ""
+    return outcome.err
+
+
+def test_no_config():
+    assert "CONFIG is missing" in refused("sweep")
+
+
+def test_missing_config():
+    assert "nowhere.yaml" in refused("sweep", "nowhere.yaml")
+
+
+def test_config_errors_name_file_line_and_column(tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_text("cases:\n  - name: a\n    requests: many\n    tokens: 4\n")
+    assert f"bt-bench: error: {path}:3:15: " in refused("sweep", path)
+
+
+def test_config_from_stdin():
+    assert "<stdin>:" in refused("sweep", "-", stdin="cases: []\n")
+
+
+def test_unknown_variant(config):
+    message = refused("sweep", config, "--variants", "baseline,fuse")
+    assert "unknown variant 'fuse'; did you mean 'fused'?" in message
+    assert "--kernels DIR" in message
+
+
+def test_reference_is_not_an_arm(config):
+    assert "is what the others are checked against" in refused(
+        "check", config, "--variants", "reference"
+    )
+
+
+def test_unknown_operation(config):
+    assert "unknown operation 'steps'" in refused("sweep", config, "--operations", "steps")
+
+
+def test_unknown_axis(config):
+    assert "--set group=2" in refused("sweep", config, "--set", "group=2")
+
+
+def test_nothing_selected(config):
+    message = refused("sweep", config, "-k", "three")
+    assert "-k 'three': no case matches; the cases are:" in message
+
+
+def test_cuda_without_a_gpu(config):
+    message = refused("sweep", config, "--device", "cuda")
+    assert "--device cuda: torch" in message
+    assert "is built without CUDA" in message or "sees no CUDA device" in message
+
+
+def test_overhead_without_a_gpu():
+    assert "--device cuda: torch" in refused("overhead")
+
+
+def test_more_memory_than_there_is(config, tmp_path):
+    message = refused(
+        "sweep",
+        config,
+        *("--set", "max_num_reqs=60000", "--set", "max_model_len=1000000", "-k", "one"),
+        *("--set", "block_size=16", "--out", tmp_path / "run"),
+    )
+    assert "case 'one' would need" in message
+    assert not (tmp_path / "run").exists()
+
+
+VARIANT_FILES = {
+    "syntax": ("def f(:\n", ":1: the variant file does not import: SyntaxError"),
+    "import": ("\nimport nowhere_at_all\n", ":2: the variant file does not import: ModuleNotFound"),
+    "exits": ("raise SystemExit(0)\n", ":1: the variant file does not import: SystemExit: 0"),
+    "raises": ("x = 1\ny = 1 / 0\n", ":2: the variant file does not import: ZeroDivisionError"),
+    "empty": ("", "lacks a class 'Variant'"),
+    "no_class": ("Variant = 3\n", "lacks a class 'Variant'"),
+    "lacks": (
+        "class Variant:\n    def restore(self): ...\n",
+        "class 'Variant' lacks append_block_ids, apply_staged_writes, gather_block_tables, "
+        "compute_slot_mappings, gather_and_compute_slot_mappings, prepare_step, snapshot",
+    ),
+    "abstract": (
+        "from bt_kernels.interface import BlockTableOperations as Variant\n",
+        "class 'Variant' lacks __init__, append_block_ids",
+    ),
+    "not_utf8": (b"x = '\xff'\n", "the variant file does not import: SyntaxError"),
+}
+
+
+@pytest.mark.parametrize("name", VARIANT_FILES)
+def test_variant_file(name, config, tmp_path):
+    source, expected = VARIANT_FILES[name]
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    path = folder / f"{name}.py"
+    path.write_bytes(source if isinstance(source, bytes) else source.encode())
+    message = refused(
+        "sweep", config, "--kernels", folder, "--variants", name, "--out", tmp_path / "run"
+    )
+    assert message.startswith(f"bt-bench: error: {path}")
+    assert expected in message
+    assert not (tmp_path / "run").exists()
+
+
+def test_variant_of_a_shipped_name(config, tmp_path):
+    (tmp_path / "fused.py").write_text("")
+    message = refused("sweep", config, "--kernels", tmp_path)
+    assert "variant 'fused' exists already in the shipped variants; rename the file" in message
+
+
+def test_kernels_folder(config, tmp_path):
+    assert "no such folder" in refused("sweep", config, "--kernels", tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    assert "holds no variant file" in refused("sweep", config, "--kernels", tmp_path / "empty")
+
+
+def test_resume_of_no_run(tmp_path):
+    assert "does not exist" in refused("sweep", "--resume", tmp_path / "none")
+
+
+def test_out_and_resume(config, tmp_path):
+    (tmp_path / "x").mkdir()
+    assert "out names" in refused(
+        "sweep", config, "--out", tmp_path / "run", "--reports", tmp_path
+    ).replace("--out", "out")
+
+
+def test_compare_of_no_result(tmp_path):
+    path = tmp_path / "baseline.json"
+    assert str(path) in refused("compare", path, path)
+    path.write_text('{"schema_version": 1')
+    assert "truncated" in refused("compare", path, path)
+    path.write_text("[]")
+    assert str(path) in refused("compare", path, path)
+    path.write_text('{"schema_version": 99}')
+    assert "99" in refused("compare", path, path)
+
+
+def test_compare_of_one(tmp_path, config):
+    run("sweep", config, "-k", "one", "--operations", "apply", "--out", tmp_path / "run")
+    assert "two or more" in refused("compare", tmp_path / "run" / "fused.json")
+
+
+def test_compare_of_nothing_in_common(tmp_path, config):
+    for name in ("one", "two"):
+        run("sweep", config, "-k", name, "--operations", "apply", "--out", tmp_path / name)
+    refused("compare", tmp_path / "one/baseline.json", tmp_path / "two/fused.json", code=4)
+
+
+def test_wrong_option_is_exit_2():
+    outcome = run_apart("sweep", "--no-such-option")
+    assert outcome.code == 2
+    assert "No such option" in outcome.err
+
+
+def test_internal_errors_are_not_taken_for_a_regression():
+    outcome = run_apart(
+        "schema",
+        prologue="import bt_bench.store\nbt_bench.store.result_schema = lambda: 1 / 0",
+    )
+    assert outcome.code == 70
+    assert "internal error" in outcome.err
+
+
+def test_closed_pipe_is_no_error():
+    outcome = run_apart(
+        "schema", prologue="import os\nr, w = os.pipe()\nos.close(r)\nos.dup2(w, 1)"
+    )
+    assert outcome.code == 0
+    assert "Traceback" not in outcome.err

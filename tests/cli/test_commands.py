@@ -1,0 +1,140 @@
+"""The commands other than `sweep`, and what all of them promise."""
+
+from __future__ import annotations
+
+import jsonschema
+import pytest
+from commands import TINY, run, run_apart
+
+COMMANDS = ("sweep", "check", "overhead", "compare", "workload", "list", "env", "schema")
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "tiny.yaml"
+    path.write_text(TINY)
+    return path
+
+
+def test_version():
+    assert run("--version").out.startswith("bt-bench 0.")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_examples(command):
+    for flag in ("-h", "--help"):
+        outcome = run(command, flag)
+        assert outcome.code == 0
+        assert f"bt-bench {command}" in outcome.out
+        assert "Example" in outcome.out
+
+
+def imported_by(*arguments):
+    """Modules that a command has imported when it ends."""
+    outcome = run_apart(
+        *arguments,
+        prologue="import atexit, sys\n"
+        "atexit.register(lambda: print('MODULES', *sys.modules, file=sys.stderr))",
+    )
+    assert outcome.code == 0, outcome.err
+    return set(outcome.err.rpartition("MODULES")[2].split())
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("sweep", "--help"), ("--version",)])
+def test_help_imports_nothing_heavy(arguments):
+    heavy = {"torch", "triton", "pandas", "numpy", "ruamel.yaml", "nvtx"}
+    assert imported_by(*arguments) & heavy == set()
+
+
+def test_list_and_schema_import_no_torch():
+    assert imported_by("list") & {"torch", "triton", "pandas"} == set()
+    assert imported_by("schema") & {"torch", "triton", "pandas"} == set()
+
+
+def test_compare_without_torch_or_triton(config, tmp_path):
+    run("sweep", config, "--operations", "step", "--out", tmp_path / "run")
+    blocked = "import sys\nsys.modules['torch'] = None\nsys.modules['triton'] = None"
+    outcome = run_apart("compare", tmp_path / "run", prologue=blocked)
+    assert outcome.code == 0, outcome.err
+    assert "Whole step" in outcome.out
+
+
+def test_compare_formats(config, tmp_path):
+    run("sweep", config, "--operations", "step", "--out", tmp_path / "run")
+    files = (tmp_path / "run" / "baseline.json", tmp_path / "run" / "fused.json")
+    assert run("compare", *files, "--format", "md").out.startswith("# ")
+    assert run("compare", *files, "--json").json()["base"] == "baseline"
+    from_stdin = run("compare", files[0], "-", stdin=files[1].read_text())
+    assert from_stdin.code == 0
+    assert "fused" in from_stdin.out
+
+
+def test_check(config):
+    outcome = run("check", config, "--variants", "fused", "--operations", "step")
+    assert outcome.code == 0
+    assert "ok      fused · conformance:corners · step" in outcome.out
+    assert outcome.out.rstrip().endswith("5 passed, 0 failed, on cpu")
+
+
+def test_check_json(config):
+    document = run("check", config, "--variants", "fused", "--operations", "step", "--json").json()
+    assert [check["workload"] for check in document["checks"]][-2:] == ["one", "two"]
+    assert {check["status"] for check in document["checks"]} == {"ok"}
+
+
+def test_list():
+    outcome = run("list")
+    for name in ("baseline", "fused_gather_slots", "gather_slots", "azure_conv"):
+        assert f"  {name} " in outcome.out
+    document = run("list", "--json").json()
+    assert {config["name"] for config in document["configs"]} == {
+        "azure_code",
+        "azure_conv",
+        "origin",
+        "production",
+        "quick",
+    }
+    assert all(variant["summary"] for variant in document["variants"])
+
+
+def test_list_shows_a_folder_of_variants(tmp_path):
+    (tmp_path / "mine.py").write_text('"""My own."""\nthis does not parse\n')
+    outcome = run("list", "--kernels", tmp_path)
+    assert outcome.code == 0
+    assert "  mine " in outcome.out
+
+
+def test_env():
+    assert "torch" in run("env").out
+    document = run("env", "--json").json()
+    assert document["device"] == "cpu"
+    assert document["interpreted"] is True
+
+
+def test_schema_is_a_schema():
+    document = run("schema").json()
+    jsonschema.Draft202012Validator.check_schema(document)
+
+
+def test_workload(config):
+    outcome = run("workload", config)
+    assert outcome.code == 0
+    assert "one (uniform)" in outcome.out
+    assert "block ids written" in outcome.out
+    document = run("workload", config, "-k", "two", "--json").json()
+    assert [case["case"] for case in document["cases"]] == ["two"]
+
+
+def test_workload_of_a_trace():
+    outcome = run("workload", "quick", "-k", "azure*")
+    assert outcome.code == 0
+    assert "Window " in outcome.out
+
+
+def test_environment_variables_are_below_flags(config, monkeypatch):
+    monkeypatch.setenv("BT_BENCH_DEVICE", "cuda")
+    assert run("check", config, "--variants", "fused").code == 2
+    monkeypatch.setenv("BT_BENCH_VARIANTS", "fused")
+    outcome = run("check", config, "--device", "cpu", "--operations", "apply")
+    assert outcome.code == 0
+    assert "baseline" not in outcome.out

@@ -1,0 +1,236 @@
+"""`bt-bench sweep`, as typed."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import jsonschema
+import pytest
+from commands import RAISING_VARIANT, TINY, run, start
+from mutants import write_mutant
+
+from bt_bench.model import Quantity
+from bt_bench.store import read_run, result_schema
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "tiny.yaml"
+    path.write_text(TINY)
+    return path
+
+
+def test_writes_results_and_prints_tables(config, tmp_path):
+    out = tmp_path / "run"
+    outcome = run("sweep", config, "--out", out)
+    assert outcome.code == 0, outcome.err
+    assert "Gather + slots" in outcome.out
+    assert f"bt-bench compare {out}/baseline.json {out}/fused.json" in outcome.out
+    assert sorted(path.name for path in out.iterdir()) == [
+        "baseline.json",
+        "comparison.md",
+        "config.yaml",
+        "fused.json",
+    ]
+    for result in read_run(out):
+        assert result.complete
+        assert [case.key for case in result.cases] == [
+            "gather_slots/one",
+            "step/one",
+            "gather_slots/two",
+            "step/two",
+        ]
+        document = json.loads((out / f"{result.variant.name}.json").read_text())
+        jsonschema.validate(document, result_schema())
+
+
+def test_without_a_gpu_nothing_stands_for_device_times(config, tmp_path):
+    run("sweep", config, "--out", tmp_path / "run")
+    baseline, fused = read_run(tmp_path / "run")
+    assert baseline.environment.device == "cpu"
+    for result in (baseline, fused):
+        for case in result.cases:
+            assert {m.quantity for m in case.measurements} == {"stage_us"}
+    text = (tmp_path / "run" / "comparison.md").read_text()
+    assert "no GPU" in text.splitlines()[0]
+    launches = {c.key: c.launches.totals() for r in (baseline, fused) for c in r.cases}
+    assert launches["step/two"] == [2]
+    assert [c.launches.totals() for c in baseline.cases] == [[2], [3], [2], [4]]
+
+
+def test_json_is_one_document(config, tmp_path):
+    outcome = run("sweep", config, "--out", tmp_path / "run", "--json")
+    document = outcome.json()
+    assert document["complete"] is True
+    assert (document["cases"], document["failed"]) == (8, 0)
+    assert set(document["results"]) == {"baseline", "fused"}
+
+
+def test_an_existing_folder_is_never_overwritten(config, tmp_path):
+    out = tmp_path / "run"
+    run("sweep", config, "--out", out)
+    before = (out / "baseline.json").read_bytes()
+    outcome = run("sweep", config, "--out", out)
+    assert outcome.code == 2
+    assert "is never overwritten" in outcome.err
+    assert (out / "baseline.json").read_bytes() == before
+
+
+def test_default_folders_are_new_each_time(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert run("sweep", config, "-k", "one", "--operations", "apply").code == 0
+    assert len(list((tmp_path / "reports").iterdir())) == 2
+
+
+def test_reports_folder_of_the_project(config, tmp_path, monkeypatch):
+    (tmp_path / "pyproject.toml").write_text('[tool.bt-bench]\nreports = "results"\n')
+    monkeypatch.chdir(tmp_path)
+    assert run("sweep", config, "-k", "one", "--operations", "apply").code == 0
+    assert len(list((tmp_path / "results").iterdir())) == 1
+
+
+def test_a_variant_that_raises_fails_its_cases_only(config, tmp_path):
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    (folder / "raising.py").write_text(RAISING_VARIANT)
+    out = tmp_path / "run"
+    outcome = run(
+        "sweep", config, "--kernels", folder, "--variants", "baseline,raising", "--out", out
+    )
+    assert outcome.code == 5
+    baseline, raising = read_run(out)
+    assert all(case.status == "ok" for case in baseline.cases)
+    assert all(case.status == "failed" for case in raising.cases)
+    assert raising.cases[0].reason.code == "raised"
+    assert "RuntimeError: no gather today (raising.py:8)" in raising.cases[0].reason.message
+    assert raising.complete
+    assert "RuntimeError: no gather today" in " ".join((out / "comparison.md").read_text().split())
+
+
+def test_a_variant_that_raises_only_when_timed(config, tmp_path):
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    (folder / "late.py").write_text(
+        RAISING_VARIANT.replace(
+            'raise RuntimeError("no gather today")',
+            "return super().gather_block_tables(idx_mapping, num_reqs_padded)\n\n"
+            "    def restore(self, state):\n"
+            "        self.restored = getattr(self, 'restored', 0) + 1\n"
+            "        if self.restored > 1:\n"
+            "            raise RuntimeError('only once')\n"
+            "        super().restore(state)",
+        )
+    )
+    out = tmp_path / "run"
+    outcome = run("sweep", config, "--kernels", folder, "--variants", "late,fused", "--out", out)
+    assert outcome.code == 5
+    by_name = {result.variant.name: result for result in read_run(out)}
+    assert all("only once" in case.reason.message for case in by_name["late"].cases)
+    assert all(len(case.samples(Quantity.STAGE_US)) == 2 for case in by_name["fused"].cases)
+
+
+def test_a_wrong_variant_is_not_timed(config, tmp_path):
+    folder = write_mutant(tmp_path / "kernels", "no_padding")
+    out = tmp_path / "run"
+    outcome = run(
+        "sweep", config, "--kernels", folder, "--variants", "baseline,no_padding", "--out", out
+    )
+    assert outcome.code == 5
+    _baseline, wrong = read_run(out)
+    assert {case.reason.code for case in wrong.cases} == {"wrong_result"}
+    assert all(not case.measurements and case.launches is None for case in wrong.cases)
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_runs_are_partial_and_can_be_resumed(stop, config, tmp_path):
+    out = tmp_path / "run"
+    process = start("sweep", config, "--out", out, "--set", "plan.rounds=20")
+    for line in process.stderr:
+        if line.startswith("[1/4]"):
+            process.send_signal(stop)
+            break
+    _out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"bt-bench sweep --resume {out}" in err
+    partial = read_run(out)
+    assert not any(result.complete for result in partial)
+    assert 1 <= len(partial[0].cases) < 4
+    assert "PARTIAL" in (out / "comparison.md").read_text()
+    samples = partial[0].cases[0].measurements
+
+    outcome = run("sweep", "--resume", out)
+    assert outcome.code == 0, outcome.err
+    resumed = read_run(out)
+    assert all(result.complete and len(result.cases) == 4 for result in resumed)
+    assert resumed[0].cases[0].measurements == samples
+    assert "PARTIAL" not in (out / "comparison.md").read_text()
+
+
+def test_killed_between_files_of_a_case(config, tmp_path):
+    """What SIGKILL can leave: one variant has a case more than the other, and no comparison."""
+    out = tmp_path / "run"
+    run("sweep", config, "--out", out)
+    text = (out / "fused.json").read_text()
+    cut = json.loads(text)
+    cut["cases"] = cut["cases"][:1]
+    cut["complete"] = False
+    (out / "fused.json").write_text(json.dumps(cut))
+    (out / ".fused.json.tmp123").write_text("half a fi")
+    (out / "comparison.md").unlink()
+    assert run("sweep", "--resume", out).code == 0
+    assert [len(result.cases) for result in read_run(out)] == [4, 4]
+    assert (out / "comparison.md").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--variants", "fused"], "leave --variants, --operations, -k and --set out"),
+        (["quick"], "quick is not the config that"),
+    ],
+)
+def test_resume_with_something_else(arguments, message, config, tmp_path):
+    out = tmp_path / "run"
+    run("sweep", config, "-k", "one", "--operations", "apply", "--out", out)
+    outcome = run("sweep", "--resume", out, *arguments)
+    assert outcome.code == 2
+    assert message in outcome.err
+
+
+def test_resume_accepts_the_same_config(config, tmp_path):
+    out = tmp_path / "run"
+    run("sweep", config, "-k", "one", "--operations", "apply", "--out", out)
+    assert run("sweep", config, "--resume", out).code == 0
+
+
+def test_resume_refuses_other_sources(config, tmp_path):
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    source = 'from bt_kernels.variants.fused import Variant\n"""{}"""\n'
+    (folder / "mine.py").write_text(source.format("one"))
+    out = tmp_path / "run"
+    run("sweep", config, "--kernels", folder, "--variants", "mine", "-k", "one", "--out", out)
+    (folder / "mine.py").write_text(source.format("two"))
+    outcome = run("sweep", "--resume", out, "--kernels", folder)
+    assert outcome.code == 2
+    assert "the source of variant 'mine'" in outcome.err
+
+
+def test_dry_run_runs_nothing(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    outcome = run("sweep", config, "--dry-run")
+    assert outcome.code == 0
+    assert "2 cases × 2 operations × 2 variants" in outcome.out
+    assert not (tmp_path / "reports").exists()
+    document = run("sweep", config, "--dry-run", "--json").json()
+    assert [case["name"] for case in document["cases"]] == ["one", "two"]
+
+
+def test_dump_config_loads_again(config, tmp_path):
+    dumped = run("sweep", config, "--set", "seed=5", "--dump-config").out
+    again = tmp_path / "again.yaml"
+    again.write_text(dumped)
+    assert run("sweep", again, "--dump-config").out == dumped
+    assert "seed: 5" in dumped

@@ -1,0 +1,228 @@
+"""One clear message for each way in which a result file can be bad."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from factories import make_case, make_result
+from jsonschema import Draft202012Validator
+from scenarios import three_cases
+
+from bt_bench.errors import ExitCode, UsageError
+from bt_bench.model import Quantity
+from bt_bench.store import RunFolder, read_result, result_schema, write_result
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder.create_exact(tmp_path / "run")
+
+
+def _reading(path: Path) -> str:
+    """The message with which a file is refused, without its name."""
+    with pytest.raises(UsageError) as error:
+        read_result(path)
+    message = str(error.value)
+    assert error.value.exit_code is ExitCode.USAGE
+    assert "\n" not in message
+    assert message.count(str(path)) >= 1
+    return message.replace(f"{path} ", "", 1)
+
+
+def test_missing(tmp_path: Path) -> None:
+    assert _reading(tmp_path / "gone.json") == "does not exist; expected a result file"
+
+
+def test_folder(tmp_path: Path) -> None:
+    message = f"is a folder; expected a result file, such as {tmp_path / 'baseline.json'}"
+    assert _reading(tmp_path) == message
+
+
+def test_a_path_through_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"cannot read .*: Not a directory"):
+        read_result(tmp_path / "file" / "baseline.json")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "is empty; expected a result of bt-bench"),
+        (b" \n", "is empty; expected a result of bt-bench"),
+        (b"# Report\n", "is not JSON: expected value at line 1 column 1"),
+        (b'{"a": 1,\n"b" 2}', "is not JSON: expected `:` at line 2 column 5"),
+        (b"\xff\xfe{", "is not JSON: byte 0 is not UTF-8"),
+        (b"[" * 100_000, "is not JSON: recursion limit exceeded at line 1 column 202"),
+        (b"[1, 2]", "is JSON, but no result of bt-bench: expected an object, got a list"),
+        (b"null", "is JSON, but no result of bt-bench: expected an object, got null"),
+        (b'{"a": 1}', "is JSON, but no result of bt-bench: it has no schema_version"),
+        (
+            b'{"schema_version": 1, "run_id": "x"}',
+            "is no complete result of bt-bench: missing created, complete, tool, environment, "
+            "config, plan, variant, cases",
+        ),
+    ],
+)
+def test_no_result(tmp_path: Path, data: bytes, message: str) -> None:
+    path = tmp_path / "fused.json"
+    path.write_bytes(data)
+    assert _reading(path) == message
+
+
+def test_truncated_anywhere(folder: RunFolder) -> None:
+    path = write_result(folder, three_cases())
+    text = path.read_text().rstrip()
+    for length in range(1, len(text), 7):
+        path.write_text(text[:length])
+        assert _reading(path).startswith("is not JSON: it seems truncated, EOF while parsing")
+    lines = text[: len(text) // 2].splitlines()
+    path.write_text("\n".join(lines))
+    assert _reading(path).endswith(f"at line {len(lines)} column {len(lines[-1])}")
+
+
+Damage = Callable[[dict[str, Any]], None]
+
+
+def _samples(data: dict[str, Any]) -> list[list[Any]]:
+    samples: list[list[Any]] = data["cases"][0]["measurements"][0]["samples"]
+    return samples
+
+
+SAMPLES = "$.cases[0].measurements[0].samples"
+DAMAGES: dict[str, tuple[Damage, str]] = {
+    "schema version": (
+        lambda data: data.update(schema_version=2, something_new=3),
+        "has schema version 2; expected 1. Read it with the version of bt-bench that wrote it, "
+        "or measure again",
+    ),
+    "schema version as text": (
+        lambda data: data.update(schema_version="1"),
+        'has schema version "1"; expected 1. Read it with the version of bt-bench that wrote it, '
+        "or measure again",
+    ),
+    "missing key": (
+        lambda data: data.pop("cases"),
+        "is no complete result of bt-bench: missing cases",
+    ),
+    "missing inner key": (
+        lambda data: data["cases"][1].pop("workload"),
+        "is no valid result: $.cases[1].workload is missing",
+    ),
+    "unknown key": (
+        lambda data: data["cases"][0].update(spead=1),
+        "is no valid result: $.cases[0].spead: extra inputs are not permitted, got 1",
+    ),
+    "wrong type": (
+        lambda data: data.update(complete="yes"),
+        'is no valid result: $.complete: input should be a valid boolean, got "yes"',
+    ),
+    "wrong type of a parameter": (
+        lambda data: data["cases"][0]["workload"]["parameters"].update(groups={}),
+        "is no valid result: $.cases[0].workload.parameters.groups: input should be a valid "
+        "boolean, got an object (and 4 more)",
+    ),
+    "unknown operation": (
+        lambda data: data["cases"][2].update(operation="scatter"),
+        "is no valid result: $.cases[2].operation: input should be 'stage', 'apply', 'gather', "
+        "'slots', 'gather_slots' or 'step', got \"scatter\"",
+    ),
+    "negative sample": (
+        lambda data: _samples(data)[2].__setitem__(0, -1.5),
+        f"is no valid result: {SAMPLES}[2][0]: input should be greater than or equal to 0, "
+        "got -1.5",
+    ),
+    "NaN sample": (
+        lambda data: _samples(data)[1].__setitem__(0, float("nan")),
+        f"is no valid result: {SAMPLES}[1][0]: input should be a finite number, got NaN",
+    ),
+    "infinite sample": (
+        lambda data: _samples(data)[1].__setitem__(0, float("inf")),
+        f"is no valid result: {SAMPLES}[1][0]: input should be a finite number, got Infinity",
+    ),
+    "sample as text": (
+        lambda data: _samples(data)[0].__setitem__(0, "1.5"),
+        f'is no valid result: {SAMPLES}[0][0]: input should be a valid number, got "1.5"',
+    ),
+    "absent sample": (
+        lambda data: _samples(data)[0].__setitem__(0, None),
+        f"is no valid result: {SAMPLES}[0][0]: input should be a valid number, got null",
+    ),
+    "another unit": (
+        lambda data: data["cases"][0]["measurements"][0].update(unit="ms"),
+        "is no valid result: $.cases[0].measurements[0].unit: input should be 'us', got \"ms\"",
+    ),
+    "short round": (
+        lambda data: _samples(data)[1].pop(),
+        f"is damaged: {SAMPLES}[1] has 0 samples; "
+        "expected one for each of the 1 steps of its window",
+    ),
+    "long round": (
+        lambda data: _samples(data)[1].append(1.0),
+        f"is damaged: {SAMPLES}[1] has 2 samples; "
+        "expected one for each of the 1 steps of its window",
+    ),
+    "no rounds": (
+        lambda data: _samples(data).clear(),
+        f"is damaged: {SAMPLES} has no rounds; expected at least one, or no such measurement",
+    ),
+    "two cases with one key": (
+        lambda data: data["cases"].append(data["cases"][0]),
+        "is damaged: $.cases has key 'gather_slots/one' 2 times; expected it once",
+    ),
+    "two measurements of one quantity": (
+        lambda data: data["cases"][0]["measurements"][1].update(quantity="event_us"),
+        "is damaged: $.cases[0].measurements has quantity 'event_us' 2 times; expected it once",
+    ),
+}
+
+
+def _damage(data: dict[str, Any], damage: Damage) -> dict[str, Any]:
+    damaged: dict[str, Any] = json.loads(json.dumps(data))
+    damage(damaged)
+    return damaged
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damaged(folder: RunFolder, name: str) -> None:
+    damage, message = DAMAGES[name]
+    path = write_result(folder, three_cases())
+    path.write_text(json.dumps(_damage(json.loads(path.read_text()), damage)))
+    assert _reading(path) == message
+
+
+def test_rounds_of_an_interrupted_run_may_be_short_and_not_long(folder: RunFolder) -> None:
+    case = make_case(samples={Quantity.STEP_US: [[1.0, 2.0], [3.0]]}, num_steps=2)
+    path = write_result(folder, make_result(cases=[case], complete=False))
+    assert read_result(path).cases[0].samples(Quantity.STEP_US) == [[1.0, 2.0], [3.0]]
+    path.write_text(path.read_text().replace("[3.0]", "[3.0,4.0,5.0]"))
+    assert _reading(path).startswith(f"is damaged: {SAMPLES}[1] has 3 samples")
+
+
+def test_a_byte_order_mark_is_accepted(folder: RunFolder) -> None:
+    path = write_result(folder, three_cases())
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    assert read_result(path) == three_cases()
+
+
+def test_standard_input(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = write_result(folder, three_cases()).read_bytes()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert read_result("-") == three_cases()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"{")))
+    with pytest.raises(UsageError, match=r"^standard input is not JSON: it seems truncated"):
+        read_result("-")
+
+
+def test_the_schema_refuses_what_reading_refuses(folder: RunFolder) -> None:
+    validator = Draft202012Validator(result_schema())
+    data = json.loads(write_result(folder, three_cases()).read_text())
+    for name in ("negative sample", "another unit", "unknown key", "missing key", "schema version"):
+        with pytest.raises(jsonschema.ValidationError):
+            validator.validate(_damage(data, DAMAGES[name][0]))
