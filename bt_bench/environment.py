@@ -53,7 +53,8 @@ def read_environment(device: DeviceKind) -> Environment:
         gpu_count=len(gpus),
         gpus=gpus,
         bt_bench=__version__,
-        commit=_git("rev-parse", "HEAD"),
+        # An exported tree has no .git; who exported it can say what it is.
+        commit=_git("rev-parse", "HEAD") or os.environ.get("BT_BENCH_COMMIT"),
         dirty=_is_dirty(),
     )
 

@@ -194,8 +194,18 @@ class Plan(Noun):
     """How a sweep checks and measures; the `plan:` of a config."""
 
     rounds: int = Field(default=50, ge=1, le=100_000, description="timed replays of the window")
-    warmup_rounds: int = Field(default=5, ge=0, le=10_000, description="untimed replays first")
-    profile_rounds: int = Field(default=5, ge=1, le=1_000, description="replays under the profiler")
+    warmup_rounds: int = Field(
+        default=5, ge=0, le=10_000, description="untimed replays of each instance first"
+    )
+    instances: int = Field(
+        default=3,
+        ge=1,
+        le=100,
+        description="copies of every variant's tables, which the rounds take in turn",
+    )
+    profile_rounds: int = Field(
+        default=12, ge=1, le=1_000, description="replays under the profiler"
+    )
     check_rounds: int = Field(
         default=1, ge=1, le=1_000, description="replays against the reference before timing"
     )

@@ -35,8 +35,8 @@ from bt_bench.workloads.record import record
 from bt_bench.workloads.steps import Workload
 
 CONFIG_NAME = "config.yaml"
-# What a case holds at once: tables and snapshot of every arm, and the check's copies.
-COPIES_PER_ARM = 3
+# What an instance of a variant holds: its tables, and a snapshot of them.
+COPIES_PER_INSTANCE = 2
 
 
 class Progress(Protocol):
@@ -156,12 +156,14 @@ def check_memory(spec: SweepSpec, num_arms: int, available: int | None) -> None:
         UsageError: naming the first such case, what it would need and what there is.
     """
     for case in spec.cases:
-        needed = estimate_bytes(layout_of(case.parameters)) * num_arms * COPIES_PER_ARM
+        copies = num_arms * spec.plan.instances * COPIES_PER_INSTANCE
+        needed = estimate_bytes(layout_of(case.parameters)) * copies
         if available is not None and needed > available:
             raise UsageError(
                 f"case {case.name!r} would need {format_bytes(needed)} of memory for "
-                f"{num_arms} variants; {format_bytes(available)} are available. Use smaller "
-                "max_num_reqs, max_model_len or groups, fewer variants, or leave it out with -k"
+                f"{spec.plan.instances} instances of {num_arms} variants; "
+                f"{format_bytes(available)} are available. Use smaller max_num_reqs, "
+                "max_model_len or groups, fewer variants or plan.instances, or leave it out with -k"
             )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 
 from bt_bench.arms import Arm, ArmFailedError, inputs_on
-from bt_bench.measuring.cupti_census import ProfilerIncompleteError, profile_arm
+from bt_bench.measuring.cupti_census import ProfilerIncompleteError, profile_window
 from bt_bench.measuring.interpreter_census import count_launches
 from bt_bench.measuring.ports import Clock, CudaPort, SystemClock
 from bt_bench.measuring.probes import EventProbe, HostProbe, Probe, StageProbe
@@ -38,8 +38,8 @@ class Bench(Protocol):
         """The ways to time a step on this device."""
         ...
 
-    def census(self, window: Window, arm: Arm, plan: Plan) -> Measured:
-        """Launches of an arm, and what is measured along with counting them."""
+    def census(self, window: Window, plan: Plan) -> dict[str, Measured]:
+        """Launches of each arm, and what is measured along with counting them."""
         ...
 
 
@@ -54,9 +54,14 @@ class CpuBench:
         """Staging; an operation that is not preceded by staging has nothing to time."""
         return (StageProbe(self._clock),)
 
-    def census(self, window: Window, arm: Arm, plan: Plan) -> Measured:
+    def census(self, window: Window, plan: Plan) -> dict[str, Measured]:
         """Launches, counted in one replay."""
-        return Measured(launches=count_launches(arm, window.steps, window.operation))
+        counted = {}
+        for arm in window.instances[0]:
+            with arm.guarded():
+                launches = count_launches(arm, window.steps, window.operation)
+            counted[arm.name] = Measured(launches=launches)
+        return counted
 
 
 class CudaBench:
@@ -73,19 +78,22 @@ class CudaBench:
             return (StageProbe(self._clock),)
         return (HostProbe(self._clock, self._port), EventProbe(self._port))
 
-    def census(self, window: Window, arm: Arm, plan: Plan) -> Measured:
+    def census(self, window: Window, plan: Plan) -> dict[str, Measured]:
         """Launches and device time; tried again when the profiler has dropped records."""
+        if window.operation is Operation.STAGE:
+            return {name: Measured() for name in window.names}
         for attempt in range(PROFILER_ATTEMPTS):
             try:
-                launches, gpu_us = profile_arm(
-                    arm, window.steps, window.operation, plan.profile_rounds
-                )
+                profiled = profile_window(window, plan.profile_rounds, plan.seed)
             except ProfilerIncompleteError as error:
                 if attempt == PROFILER_ATTEMPTS - 1:
                     reason = Reason(code=ReasonCode.PROFILER_INCOMPLETE, message=str(error))
-                    return Measured(reason=reason)
+                    return {name: Measured(reason=reason) for name in window.names}
             else:
-                return Measured([gpu_us], launches)
+                return {
+                    name: Measured([gpu_us], launches)
+                    for name, (launches, gpu_us) in profiled.items()
+                }
         raise AssertionError("unreachable: the last attempt returns")
 
 
@@ -125,13 +133,13 @@ def _measure_all(
     bench: Bench,
     on_round: Callable[[int], None],
 ) -> dict[str, Measured]:
-    arms = [Arm(name, variant, workload, bench.device) for name, variant in variants.items()]
-    window = Window(case, arms, inputs_on(bench.device, workload), operation)
+    instances = [
+        [Arm(name, variant, workload, bench.device) for name, variant in variants.items()]
+        for _ in range(plan.instances)
+    ]
+    window = Window(case, instances, inputs_on(bench.device, workload), operation)
     times = measure(window, bench.probes(operation), plan, on_round)
-    results = {}
-    for arm in arms:
-        with arm.guarded():
-            measured = bench.census(window, arm, plan)
-        measured.measurements = times[arm.name] + measured.measurements
-        results[arm.name] = measured
+    results = bench.census(window, plan)
+    for name, measured in results.items():
+        measured.measurements = times[name] + measured.measurements
     return results

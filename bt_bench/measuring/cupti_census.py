@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
@@ -13,9 +14,10 @@ from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from bt_bench.arms import Arm, StepInputs
+from bt_bench.measuring.timing import Window
 from bt_bench.model import LaunchCensus, LaunchCount, Measurement, Operation, Quantity
 
-RANGE = "bt_bench_step_"
+RANGE = "bt_bench_range_"
 
 
 class ProfilerIncompleteError(Exception):
@@ -32,32 +34,41 @@ class Activity:
     duration_ns: int
 
 
-def profile_arm(
-    arm: Arm, steps: Sequence[StepInputs], operation: Operation, rounds: int
-) -> tuple[LaunchCensus, Measurement]:
-    """Replays the window `rounds` times under the profiler.
+def profile_window(
+    window: Window, rounds: int, seed: int
+) -> dict[str, tuple[LaunchCensus, Measurement]]:
+    """Replays the window `rounds` times under the profiler, all arms side by side.
 
     Returns:
-        The census of the device operations of each step, and `gpu_us`: the time in which at
-        least one of the step's operations ran, per round and step.
+        Per variant, the census of the device operations of each step, and `gpu_us`: the time in
+        which at least one of the step's operations ran, per round and step.
 
     Raises:
         ProfilerIncompleteError: when rounds disagree about what a step launched.
+        ArmFailedError: when a variant raises.
     """
-    replays = [_profile_replay(arm, steps, operation) for _ in range(rounds)]
+    orders = window.orders(random.Random(seed))
+    replays: dict[str, list[list[list[Activity]]]] = {name: [] for name in window.names}
+    for _ in range(rounds):
+        for name, steps in _profile_replay(window, next(orders)).items():
+            replays[name].append(steps)
+    return {name: _summarize(name, arm_replays) for name, arm_replays in replays.items()}
+
+
+def _summarize(name: str, replays: list[list[list[Activity]]]) -> tuple[LaunchCensus, Measurement]:
     census = [_counts(step) for step in replays[0]]
     for replay in replays[1:]:
         for index, step in enumerate(replay):
             if _counts(step) != census[index]:
                 raise ProfilerIncompleteError(
-                    f"step {index} of {arm.name}: one pass recorded {dict(census[index])}, "
+                    f"step {index} of {name}: one pass recorded {dict(census[index])}, "
                     f"another {dict(_counts(step))}"
                 )
     samples = [[_busy_ns(step) / 1e3 for step in replay] for replay in replays]
     launches = [
         [
-            LaunchCount.model_validate({"kind": kind, "name": name, "count": count})
-            for (kind, name), count in sorted(step.items())
+            LaunchCount.model_validate({"kind": kind, "name": kernel, "count": count})
+            for (kind, kernel), count in sorted(step.items())
         ]
         for step in census
     ]
@@ -67,26 +78,32 @@ def profile_arm(
     )
 
 
-def _profile_replay(
-    arm: Arm, steps: Sequence[StepInputs], operation: Operation
-) -> list[list[Activity]]:
-    arm.rewind()
+def _profile_replay(window: Window, arms: Sequence[Arm]) -> dict[str, list[list[Activity]]]:
+    """Device activities of each arm and step of one pass."""
+    for arm in arms:
+        with arm.guarded():
+            arm.rewind()
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
-        for index, step in enumerate(steps):
-            arm.stage(step)
-            arm.prepare(operation)
-            call = arm.bind(operation, step)
-            torch.cuda.synchronize()
-            with record_function(f"{RANGE}{index}"):
-                call()
-                torch.cuda.synchronize()
-            if operation is Operation.STAGE:
-                arm.tables.apply_staged_writes()
-    return _activities_by_step(profiler, len(steps))
+        for index, step in enumerate(window.steps):
+            for place, arm in enumerate(arms):
+                with arm.guarded():
+                    _run_in_range(arm, window.operation, step, index * len(arms) + place)
+    found = _activities_by_range(profiler, len(window.steps) * len(arms))
+    return {arm.name: found[place :: len(arms)] for place, arm in enumerate(arms)}
 
 
-def _activities_by_step(profiler: Any, num_steps: int) -> list[list[Activity]]:
-    """Sorts device activities into the host ranges of the steps, by time.
+def _run_in_range(arm: Arm, operation: Operation, step: StepInputs, index: int) -> None:
+    arm.stage(step)
+    arm.prepare(operation)
+    call = arm.bind(operation, step)
+    torch.cuda.synchronize()
+    with record_function(f"{RANGE}{index}"):
+        call()
+        torch.cuda.synchronize()
+
+
+def _activities_by_range(profiler: Any, num_ranges: int) -> list[list[Activity]]:
+    """Sorts device activities into the host ranges that caused them, by time.
 
     The device is idle before and after each range, so every activity lies inside the range that
     caused it, or outside all of them.
@@ -103,16 +120,16 @@ def _activities_by_step(profiler: Any, num_steps: int) -> list[list[Activity]]:
         elif on_device:
             activity = Activity(_kind(name), name, event.start_ns(), event.duration_ns())
             activities.append(activity)
-    if len(ranges) != num_steps:
-        raise ProfilerIncompleteError(f"{len(ranges)} of {num_steps} steps were recorded")
+    if len(ranges) != num_ranges:
+        raise ProfilerIncompleteError(f"{len(ranges)} of {num_ranges} ranges were recorded")
     ranges.sort()
     starts = [start for start, _, _ in ranges]
-    by_step: list[list[Activity]] = [[] for _ in range(num_steps)]
+    by_range: list[list[Activity]] = [[] for _ in range(num_ranges)]
     for activity in sorted(activities, key=lambda activity: activity.start_ns):
         place = bisect_right(starts, activity.start_ns) - 1
         if place >= 0 and activity.start_ns <= ranges[place][1]:
-            by_step[ranges[place][2]].append(activity)
-    return by_step
+            by_range[ranges[place][2]].append(activity)
+    return by_range
 
 
 def _kind(name: str) -> str:

@@ -54,5 +54,5 @@ class CudaPort:
         self.record_end = self._end.record
 
     def elapsed_us(self) -> float:
-        """Time between the two events, in µs."""
-        return float(self._start.elapsed_time(self._end)) * 1e3
+        """Time between the two events, in µs; torch gives ms in single precision."""
+        return round(float(self._start.elapsed_time(self._end)) * 1e3, 3)

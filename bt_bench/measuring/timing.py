@@ -20,17 +20,34 @@ Samples = dict[Quantity, list[list[float]]]
 class Window:
     """What is replayed: the arms of a case, its steps, and the operation to time.
 
+    Each variant has several instances, with buffers of their own. Where a buffer happens to lie
+    in host memory moves the time of a kernel that reads it by microseconds, for as long as the
+    buffer lives; with one instance that luck would be taken for a property of the variant.
+
     Args:
         case: the case's name, for NVTX ranges.
-        arms: variants in the state before the first step.
+        instances: for each instance its arms, one per variant, in the state before the first step.
         steps: the steps, on the arms' device.
         operation: what is timed in each step.
     """
 
     case: str
-    arms: Sequence[Arm]
+    instances: Sequence[Sequence[Arm]]
     steps: Sequence[StepInputs]
     operation: Operation
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the variants."""
+        return [arm.name for arm in self.instances[0]]
+
+    def orders(self, rng: random.Random) -> Iterator[list[Arm]]:
+        """The arms of each round: instances in turn, in random order and then the reverse."""
+        while True:
+            for arms in self.instances:
+                order = rng.sample(list(arms), len(arms))
+                yield order
+                yield order[::-1]
 
 
 def measure(
@@ -39,7 +56,8 @@ def measure(
     """Times every arm with every probe.
 
     Within a step the arms follow each other, so that drift hits all of them; their order is
-    random per pair of rounds, and turned round within the pair (A B … B A).
+    random per pair of rounds, and turned round within the pair (A B … B A). Each pair takes the
+    next instance of all variants.
 
     Args:
         window: arms, steps and operation.
@@ -51,16 +69,15 @@ def measure(
         Per arm, a measurement per quantity.
     """
     samples: dict[str, Samples] = {
-        arm.name: {quantity: [] for probe in probes for quantity in probe.quantities}
-        for arm in window.arms
+        name: {quantity: [] for probe in probes for quantity in probe.quantities}
+        for name in window.names
     }
-    regions = {
-        arm.name: Range(arm.name, window.operation.value, window.case) for arm in window.arms
-    }
-    orders = _orders(window.arms, random.Random(plan.seed))
-    for _ in range(plan.warmup_rounds):
-        for probe in probes:
-            _replay(window, probe, window.arms, regions)
+    regions = {name: Range(name, window.operation.value, window.case) for name in window.names}
+    orders = window.orders(random.Random(plan.seed))
+    for arms in window.instances:
+        for _ in range(plan.warmup_rounds):
+            for probe in probes:
+                _replay(window, probe, arms, regions)
     with _no_collection():
         for done in range(plan.rounds):
             order = next(orders)
@@ -90,13 +107,6 @@ def _replay(
                 sample = probe.sample(arm, window.operation, step, regions[arm.name])
             rows[arm.name].append(sample)
     return rows
-
-
-def _orders(arms: Sequence[Arm], rng: random.Random) -> Iterator[list[Arm]]:
-    while True:
-        order = rng.sample(list(arms), len(arms))
-        yield order
-        yield order[::-1]
 
 
 @contextmanager

@@ -117,7 +117,7 @@ def test_aliases_of_aliases(error_of):
         ("operations: [scatter, slots]\ncases: [GOOD]",
          "my.yaml:1:14: unknown operation 'scatter'; did you mean 'gather'?"),
         ("plan: 5\ncases: [GOOD]", "my.yaml:1:7: plan is 5; expected a mapping of rounds, "
-         "warmup_rounds, profile_rounds, check_rounds, seed"),
+         "warmup_rounds, instances, profile_rounds, check_rounds, seed"),
         ("plan: {rounds: 0, warmups: 1}\ncases: [GOOD]",
          "my.yaml:1:16: rounds is 0; expected a whole number from 1 to 100000\n"
          "my.yaml:1:19: unknown key 'warmups' in plan; did you mean 'warmup_rounds'?"),

@@ -10,13 +10,12 @@ import pytest
 from bt_bench.config.dump import dump_config
 from bt_bench.config.load import load_config
 from bt_bench.config.parameters import KINDS, leaves
-from bt_bench.config.schema import MODEL_PRESETS
 from bt_bench.config.settings import read_settings
 from bt_bench.errors import UsageError
 from bt_bench.model import Plan
 from bt_bench.operation import Operation
 from bt_bench.resources import stock_config_dir, stock_config_names, trace_names, trace_path
-from bt_bench.workloads.parameters import BatchParameters, TraceParameters
+from bt_bench.workloads.parameters import MODEL_PRESETS, BatchParameters, TraceParameters
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "configs.md").read_text(encoding="utf-8")
 
@@ -36,7 +35,7 @@ def test_stock_config_loads_and_survives_the_dump(name, tmp_path):
 
 def test_origin_has_the_five():
     spec = load_config("origin")
-    assert spec.plan.rounds == 200
+    assert spec.plan.rounds == 240
     figures = [
         (case.name, len(case.parameters.block_sizes()), case.parameters.requests,
          case.parameters.tokens)
@@ -72,7 +71,8 @@ def test_quick_is_tiny():
             requests += parameters.prefills
         programs += steps * 2 * groups * (requests + 1)
     plan = spec.plan
-    replays = plan.rounds + plan.warmup_rounds + plan.profile_rounds + plan.check_rounds
+    # Without a GPU nothing is profiled; launches are counted in one replay.
+    replays = plan.rounds + plan.instances * plan.warmup_rounds + plan.check_rounds + 1
     arms = len(spec.variants) * len(spec.operations)
     assert programs * replays * arms < 15_000  # at 1 ms each, a quarter of the minute
 
@@ -105,7 +105,8 @@ operations: [gather_slots, step]
 plan:
   rounds: 50
   warmup_rounds: 5
-  profile_rounds: 5
+  instances: 3
+  profile_rounds: 12
   check_rounds: 1
   seed: 0
 cases:
