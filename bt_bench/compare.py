@@ -22,7 +22,7 @@ from bt_bench.model import (
     VariantResult,
 )
 from bt_bench.operation import Operation
-from bt_bench.stats import typical
+from bt_bench.stats import typical, typical_difference
 
 
 @dataclass(frozen=True)
@@ -37,18 +37,23 @@ class Side:
 
 @dataclass(frozen=True)
 class QuantityPair:
-    """Medians of one quantity; `None` on the side that has no such measurement."""
+    """One quantity of two sides.
+
+    Args:
+        quantity: what was measured.
+        base_us: median of the base; `None` where it has no such measurement.
+        other_us: median of the other side, likewise.
+        savings_us: base less other, positive where the other is faster. Sides of one interleaved
+            run are paired by round and step, and this is the median of their differences; else it
+            is the difference of the medians.
+        paired: which of the two it is.
+    """
 
     quantity: Quantity
     base_us: float | None
     other_us: float | None
-
-    @property
-    def savings_us(self) -> float | None:
-        """Base less other: positive where the other is faster."""
-        if self.base_us is None or self.other_us is None:
-            return None
-        return self.base_us - self.other_us
+    savings_us: float | None
+    paired: bool
 
     @property
     def savings_percent(self) -> float | None:
@@ -233,7 +238,8 @@ def _compare_two(base: Labelled, other: Labelled, quantities: Sequence[Quantity]
         ]
         part.failed.extend(failed)
         if not failed:
-            part.pairs.append(_pair(left, right, base.label, other.label, quantities))
+            one_run = base.result.run_id == other.result.run_id
+            part.pairs.append(_pair(left, right, base.label, other.label, quantities, one_run))
     if not part.pairs:
         raise NotComparableError(_nothing_in_common(base.label, other.label, part))
     return part
@@ -293,6 +299,7 @@ def _pair(
     base_label: str,
     other_label: str,
     quantities: Sequence[Quantity],
+    one_run: bool,
 ) -> CasePair:
     return CasePair(
         operation=left.operation,
@@ -301,11 +308,24 @@ def _pair(
         base=base_label,
         other=other_label,
         quantities=tuple(
-            QuantityPair(quantity, typical_us(left, quantity), typical_us(right, quantity))
-            for quantity in quantities
+            pair_quantity(left, right, quantity, one_run=one_run) for quantity in quantities
         ),
         launches=_pair_launches(left.launches, right.launches),
     )
+
+
+def pair_quantity(
+    base: CaseResult, other: CaseResult, quantity: Quantity, *, one_run: bool
+) -> QuantityPair:
+    """One quantity of two cases; `one_run` says that their rounds ran side by side."""
+    base_us, other_us = typical_us(base, quantity), typical_us(other, quantity)
+    base_samples, other_samples = base.samples(quantity), other.samples(quantity)
+    if base_us is None or other_us is None or base_samples is None or other_samples is None:
+        return QuantityPair(quantity, base_us, other_us, None, paired=False)
+    difference = typical_difference(base_samples, other_samples) if one_run else None
+    if difference is None:
+        return QuantityPair(quantity, base_us, other_us, base_us - other_us, paired=False)
+    return QuantityPair(quantity, base_us, other_us, difference, paired=True)
 
 
 def typical_us(case: CaseResult, quantity: Quantity) -> float | None:

@@ -224,7 +224,7 @@ class VariantResult(Noun):
     """One result file: all cases of one variant in one run."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    run_id: str
+    run_id: str  # equal ids: measured side by side, in interleaved rounds
     created: str  # ISO 8601, UTC
     complete: bool
     tool: Tool

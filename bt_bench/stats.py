@@ -95,6 +95,26 @@ def typical(samples: Sequence[Sequence[float]]) -> float | None:
     return median(medians) if len(medians) else None
 
 
+def typical_difference(
+    base: Sequence[Sequence[float]], other: Sequence[Sequence[float]]
+) -> float | None:
+    """`typical` of base less other, round by round and step by step; `None` if they do not pair.
+
+    Arms of one interleaved run meet the same drift in a round, so that it cancels in their
+    difference, but not in the difference of their medians. Source: the estimate of a location
+    shift from matched pairs, e.g. Hollander, Wolfe and Chicken, Nonparametric Statistical
+    Methods, chapter 3.
+    """
+    if [len(row) for row in base] != [len(row) for row in other]:
+        return None
+    return typical(
+        [
+            [before - after for before, after in zip(base_row, other_row, strict=True)]
+            for base_row, other_row in zip(base, other, strict=True)
+        ]
+    )
+
+
 def _as_array(samples: Samples) -> FloatArray:
     array = np.asarray(samples, dtype=np.float64)
     if array.ndim != 1 or array.size == 0:

@@ -71,11 +71,6 @@ class RunFolder:
         return folder
 
     @property
-    def run_id(self) -> str:
-        """Name of the folder, which is the run's id."""
-        return self.path.resolve().name
-
-    @property
     def comparison_path(self) -> Path:
         """Where the comparison of the run is written."""
         return self.path / COMPARISON_NAME

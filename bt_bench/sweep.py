@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -89,8 +90,9 @@ class Results:
         self._folder = request.folder
         self._total = len(request.spec.cases) * len(request.spec.operations)
         found = {result.variant.name: result for result in earlier}
+        run_id = earlier[0].run_id if earlier else _new_run_id(request.spec.name)
         self._by_variant = {
-            entry.name: found.get(entry.name) or _empty_result(request, entry)
+            entry.name: found.get(entry.name) or _empty_result(request, entry, run_id)
             for entry in request.entries
         }
         for result in self._by_variant.values():
@@ -318,9 +320,14 @@ def case_key(operation: Operation, case: str) -> str:
     return f"{operation.value}/{case}"
 
 
-def _empty_result(request: SweepRequest, entry: VariantEntry) -> VariantResult:
+def _new_run_id(config: str) -> str:
+    """An id that no other run has: results with one id were measured side by side."""
+    return f"{config}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
+
+
+def _empty_result(request: SweepRequest, entry: VariantEntry, run_id: str) -> VariantResult:
     return VariantResult(
-        run_id=request.folder.run_id,
+        run_id=run_id,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         complete=False,
         tool=Tool(version=__version__, command=request.command),

@@ -254,3 +254,16 @@ def test_only_failed_cases_in_common_are_refused_with_the_reason() -> None:
 def test_one_result_cannot_be_compared() -> None:
     with pytest.raises(UsageError, match="two results or more, got 1"):
         compare([make_result()])
+
+
+def test_sides_of_one_run_are_paired_by_round() -> None:
+    left = make_case("a", samples={Quantity.EVENT_US: [[10.0], [11.0], [50.0], [51.0]]})
+    right = make_case("a", samples={Quantity.EVENT_US: [[9.0], [10.0], [49.0], [50.0]]})
+    one_run = [make_result("baseline", [left]), make_result("fused", [right])]
+    (pair,) = compare(one_run).pairs
+    assert pair.quantities[0].paired
+    assert pair.quantities[0].savings_us == 1.0
+    two_runs = [make_result("baseline", [left]), make_result("fused", [right], run_id="another")]
+    (pair,) = compare(two_runs).pairs
+    assert not pair.quantities[0].paired
+    assert pair.quantities[0].savings_us == 1.0

@@ -18,6 +18,7 @@ from bt_bench.stats import (
     percentile,
     step_medians,
     typical,
+    typical_difference,
 )
 
 SAMPLES = st.lists(st.floats(0, 1e9), min_size=1, max_size=60)
@@ -131,3 +132,24 @@ def test_short_rounds() -> None:
 def test_nothing_measured_is_none() -> None:
     assert typical([]) is None
     assert typical([[]]) is None
+
+
+def test_typical_difference_pairs_rounds_and_steps():
+    base = [[10.0, 100.0], [20.0, 200.0], [90.0, 900.0]]
+    other = [[9.0, 97.0], [19.0, 195.0], [89.0, 896.0]]
+    # Per step the differences are 1, 1, 1 and 3, 5, 4; their medians 1 and 4.
+    assert typical_difference(base, other) == 2.5
+    assert typical_difference(other, base) == -2.5
+
+
+def test_drift_cancels_in_differences_but_not_between_medians():
+    base = [[10.0], [11.0], [50.0], [51.0]]
+    other = [[9.0], [49.0], [10.0], [50.0]]
+    assert typical(base) - typical(other) == 1.0
+    assert typical_difference([[b] for (b,) in base], [[b - 1] for (b,) in base]) == 1.0
+
+
+def test_samples_that_do_not_pair_have_no_typical_difference():
+    assert typical_difference([[1.0]], [[1.0], [2.0]]) is None
+    assert typical_difference([[1.0, 2.0]], [[1.0]]) is None
+    assert typical_difference([], []) is None

@@ -245,7 +245,7 @@ def _run(request: SweepRequest, as_json: bool) -> ExitCode:
 def _summary(folder: RunFolder, results: list[VariantResult], failed: int) -> dict[str, object]:
     return {
         "schema_version": 1,
-        "run_id": folder.run_id,
+        "run_id": results[0].run_id,
         "folder": str(folder.path),
         "comparison": str(folder.comparison_path),
         "results": {

@@ -37,7 +37,10 @@ def render_compare(comparison: Comparison, format: str = "table") -> str:  # noq
 def compare_document(comparison: Comparison) -> Document:
     """The report of a comparison: a table per operation, and what was not compared."""
     others = [side.label for side in comparison.sides if side.label != comparison.base]
-    lead = [f"Medians in us; savings are those of {', '.join(others)} against {comparison.base}."]
+    lead = [
+        f"Medians in us; savings are those of {', '.join(others)} against {comparison.base}.",
+        _how_paired(comparison),
+    ]
     operations = order_operations(pair.operation for pair in comparison.pairs)
     sections = [
         Section(OPERATION_TITLES[operation], (_pair_table(comparison, operation, others),))
@@ -82,6 +85,17 @@ def comparison_to_json(comparison: Comparison) -> dict[str, Any]:
     }
 
 
+def _how_paired(comparison: Comparison) -> str:
+    quantities = [quantity for pair in comparison.pairs for quantity in pair.quantities]
+    measured = [quantity for quantity in quantities if quantity.savings_us is not None]
+    if measured and all(quantity.paired for quantity in measured):
+        return "Of one interleaved run: savings are medians of differences, round by round."
+    return (
+        "Not all of one interleaved run: savings are differences of medians, and include what the "
+        "machine did between the runs."
+    )
+
+
 def _pair_to_json(pair: CasePair) -> dict[str, Any]:
     launches = pair.launches
     return {
@@ -97,6 +111,7 @@ def _pair_to_json(pair: CasePair) -> dict[str, Any]:
                 "base": quantity.base_us,
                 "other": quantity.other_us,
                 "savings": quantity.savings_us,
+                "paired": quantity.paired,
                 "savings_percent": quantity.savings_percent,
             }
             for quantity in pair.quantities

@@ -183,6 +183,10 @@ def _advice(arms: Arms) -> Section:
                     "hides launches, or to the replay of a CUDA graph, which has none of them.",
                     "Times are medians over rounds; of a window with several steps, the median "
                     "over its steps' medians. An absent value is – and never 0.",
+                    "Savings are medians of the differences round by round, in which drift of the "
+                    "machine cancels; the difference of the two medians beside them need not be "
+                    "the same. A variant that launches what the baseline launches shows how small "
+                    "a saving can be told from none.",
                     f"All raw samples are in {files} beside this file; bt-bench schema describes "
                     "them.",
                 )

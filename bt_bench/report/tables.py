@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from bt_bench.compare import QuantityPair, baseline_index, typical_us, unique_labels
+from bt_bench.compare import QuantityPair, baseline_index, pair_quantity, typical_us, unique_labels
 from bt_bench.model import (
     CaseResult,
     LaunchCensus,
@@ -91,11 +91,7 @@ def event_table(arms: Arms, operation: Operation) -> Table:
     for case_id in arms.cases_of(operation):
         for other in arms.others:
             config = f"{case_id.case} · {other.name}" if len(arms.others) > 1 else case_id.case
-            pair = QuantityPair(
-                Quantity.EVENT_US,
-                _value(arms.baseline, case_id, Quantity.EVENT_US),
-                _value(other, case_id, Quantity.EVENT_US),
-            )
+            pair = _pair(arms, other, case_id, Quantity.EVENT_US)
             rows.append(
                 (
                     Cell(config),
@@ -107,9 +103,10 @@ def event_table(arms: Arms, operation: Operation) -> Table:
     return Table(EVENT_COLUMNS, tuple(rows), num_text_columns=1)
 
 
-def savings_cells(pair: QuantityPair) -> tuple[Cell, Cell]:
+def savings_cells(pair: QuantityPair | None) -> tuple[Cell, Cell]:
     """Savings in µs and in percent; the cells of the two sides say why they are absent."""
-    savings_us, percent = pair.savings_us, pair.savings_percent
+    savings_us = pair.savings_us if pair else None
+    percent = pair.savings_percent if pair else None
     return (
         Cell(ABSENT if savings_us is None else format_number(savings_us)),
         Cell(ABSENT if percent is None else format_percent(percent)),
@@ -171,9 +168,13 @@ def _identify(case: CaseResult) -> CaseId:
     return CaseId(case.operation, case.case, case.workload.digest)
 
 
-def _value(arm: Arm, case_id: CaseId, quantity: Quantity) -> float | None:
-    case = arm.cases.get(case_id)
-    return typical_us(case, quantity) if case and case.status is Status.OK else None
+def _pair(arms: Arms, other: Arm, case_id: CaseId, quantity: Quantity) -> QuantityPair | None:
+    """A quantity of the baseline and another arm, or `None` where one lacks or failed the case."""
+    left, right = arms.baseline.cases.get(case_id), other.cases.get(case_id)
+    if left is None or right is None or {left.status, right.status} != {Status.OK}:
+        return None
+    one_run = arms.baseline.result.run_id == other.result.run_id
+    return pair_quantity(left, right, quantity, one_run=one_run)
 
 
 def _time_cell(
