@@ -5,11 +5,12 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from bt_bench.model import Operation, Reason, ReasonCode
@@ -35,17 +36,30 @@ class StepInputs:
 
 def inputs_on(device: torch.device, workload: Workload) -> list[StepInputs]:
     """The steps of a workload on a device; arms of one case share them."""
+    return [step_on(device, workload, step) for step in workload.steps]
+
+
+def step_on(device: torch.device, workload: Workload, step: Step, spare: int = 0) -> StepInputs:
+    """One step on a device: copies, so that a variant that writes to them harms nobody else.
+
+    Args:
+        device: where the tensors go.
+        workload: for the dtype of `idx_mapping`.
+        step: the step.
+        spare: elements of garbage after the positions, which may be longer than T.
+    """
+    positions = np.concatenate([step.positions, np.arange(spare, dtype=np.int64)])
     index_dtype = getattr(torch, workload.idx_mapping_dtype)
-    return [_step_on(device, step, index_dtype) for step in workload.steps]
-
-
-def _step_on(device: torch.device, step: Step, index_dtype: torch.dtype) -> StepInputs:
     tensors = (
-        torch.from_numpy(step.idx_mapping).to(device=device, dtype=index_dtype),
-        torch.from_numpy(step.query_start_loc).to(device),
-        torch.from_numpy(step.positions).to(device),
+        torch.tensor(step.idx_mapping, device=device, dtype=index_dtype),
+        torch.tensor(step.query_start_loc, device=device),
+        torch.tensor(positions, device=device),
     )
-    return StepInputs(step.appends, tensors, step.num_reqs_padded, step.num_tokens_padded)
+    appends = tuple(
+        replace(append, block_ids=tuple(list(ids) for ids in append.block_ids))
+        for append in step.appends
+    )
+    return StepInputs(appends, tensors, step.num_reqs_padded, step.num_tokens_padded)
 
 
 def stage(tables: Any, step: StepInputs) -> None:
@@ -93,7 +107,9 @@ def reason_of(error: Exception, where: str) -> Reason:
     if isinstance(error, torch.OutOfMemoryError):
         return Reason(code=ReasonCode.OUT_OF_MEMORY, message=f"{where}: {text}")
     frames = traceback.extract_tb(error.__traceback__)
-    at = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    # The frame that its author can do something about, not one inside of Triton or torch.
+    own = [frame for frame in frames if "site-packages" not in frame.filename] or frames
+    at = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
     return Reason(code=ReasonCode.RAISED, message=f"{where}: {type(error).__name__}: {text}{at}")
 
 

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from bt_bench.errors import UsageError
+from bt_bench.model import BASELINE
 from bt_bench.wording import names_hint
 
 REFERENCE = "reference"
@@ -75,6 +76,13 @@ def find_variants(folders: Iterable[Path] = ()) -> dict[str, VariantEntry]:
                 )
             found[entry.name] = entry
     return found
+
+
+def default_variants() -> list[str]:
+    """The shipped variants that can be arms: the baseline, then the others by name."""
+    names = [entry.name for entry in _entries(_shipped_folder(), shipped=True)]
+    others = [name for name in names if name not in (BASELINE, REFERENCE)]
+    return [BASELINE, *others]
 
 
 def choose(names: Sequence[str], found: dict[str, VariantEntry]) -> list[VariantEntry]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import metadata
 from typing import Literal
 
 from bt_bench.errors import UsageError
@@ -47,6 +48,16 @@ def _what_cuda_lacks() -> str | None:
 
 
 def _interpret() -> None:
+    if _release("triton") < (3, 7) and _release("numpy") >= (2, 4):
+        raise UsageError(
+            f"the interpreter of Triton {metadata.version('triton')} does not work with numpy "
+            f"{metadata.version('numpy')}; install 'numpy<2.4' or a newer Triton, or use a GPU"
+        )
     if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
         raise UsageError("triton was imported before the device was chosen; set TRITON_INTERPRET=1")
     os.environ["TRITON_INTERPRET"] = "1"
+
+
+def _release(distribution: str) -> tuple[int, ...]:
+    """Major and minor version of an installed package."""
+    return tuple(int(part) for part in metadata.version(distribution).split(".")[:2])

@@ -42,7 +42,6 @@ class Status(StrEnum):
 
     OK = "ok"
     FAILED = "failed"
-    SKIPPED = "skipped"
 
 
 class ReasonCode(StrEnum):
@@ -52,7 +51,6 @@ class ReasonCode(StrEnum):
     OUT_OF_BOUNDS = "out_of_bounds"
     RAISED = "raised"
     OUT_OF_MEMORY = "out_of_memory"
-    UNSUPPORTED_DEVICE = "unsupported_device"
     PROFILER_INCOMPLETE = "profiler_incomplete"
 
 

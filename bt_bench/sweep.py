@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from bt_bench import __version__
 from bt_bench.catalogue import VariantEntry
-from bt_bench.checking.buffers import Verdict, check
+from bt_bench.checking.check import PATHS, Verdict, check
 from bt_bench.checking.spec import check_conformance
 from bt_bench.config.load import dump_config
 from bt_bench.config.schema import CaseSpec, SweepSpec
@@ -38,6 +38,8 @@ from bt_bench.workloads.steps import Workload
 CONFIG_NAME = "config.yaml"
 # What an instance of a variant holds: its tables, and a snapshot of them.
 COPIES_PER_INSTANCE = 2
+# What a check holds beside the variants: the reference and what is expected, both in int64.
+COPIES_OF_REFERENCE = 4
 
 
 class Progress(Protocol):
@@ -158,7 +160,9 @@ def check_memory(spec: SweepSpec, num_arms: int, available: int | None) -> None:
         UsageError: naming the first such case, what it would need and what there is.
     """
     for case in spec.cases:
-        copies = num_arms * spec.plan.instances * COPIES_PER_INSTANCE
+        measuring = num_arms * spec.plan.instances * COPIES_PER_INSTANCE
+        paths = len({PATHS[operation] for operation in spec.operations})
+        copies = max(measuring, num_arms * paths) + COPIES_OF_REFERENCE
         needed = estimate_bytes(layout_of(case.parameters)) * copies
         if available is not None and needed > available:
             raise UsageError(
@@ -193,12 +197,19 @@ def check_resumable(
             )
         if result.plan != spec.plan:
             raise UsageError(f"{folder.result_path(name)}: has another plan; start a new run")
-        for what in ("device", "torch", "triton", "cuda", "driver"):
-            then, now = getattr(result.environment, what), getattr(environment, what)
+        for what in ("device", "bt_bench", "torch", "triton", "cuda", "driver", "gpus"):
+            then, now = _fact(result.environment, what), _fact(environment, what)
             if then != now:
                 raise UsageError(
                     f"{folder.path} was started with {what} {then}, this is {now}; start a new run"
                 )
+
+
+def _fact(environment: Environment, what: str) -> object:
+    """A fact about the environment that does not change while it is idle or busy."""
+    if what == "gpus":
+        return [f"{gpu.name} ({gpu.capability})" for gpu in environment.gpus]
+    return getattr(environment, what)
 
 
 def _failures(request: SweepRequest, progress: Progress) -> dict[str, Reason]:

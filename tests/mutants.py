@@ -96,6 +96,80 @@ MUTANTS = {
         "if overwrite:\n            intervals.pop(row, None)",
         "if False:\n            intervals.pop(row, None)",
     ),
+    "first_tokens_only": Mutant(
+        "tokens past the first block of tokens of a request get no slot",
+        "device_code.py",
+        "for first in range(first_token, end_token, BLOCK):",
+        "for first in range(first_token, min(first_token + BLOCK, end_token), BLOCK):",
+    ),
+    "first_ids_only": Mutant(
+        "block ids past the first block of a staged write are not written",
+        "device_code.py",
+        "for first in range(0, length, BLOCK):\n        offsets",
+        "for first in range(0, min(length, BLOCK), BLOCK):\n        offsets",
+    ),
+    "end_of_row_is_inside": Mutant(
+        "the first position past a row is taken for one of the row",
+        "device_code.py",
+        "(position < width * block_size)",
+        "(position <= width * block_size)",
+    ),
+    "negative_is_first": Mutant(
+        "a negative position is taken for the row's first",
+        "device_code.py",
+        "inside = (position >= 0) & ",
+        "position = tl.maximum(position, 0)\n        inside = ",
+    ),
+    "empty_batch_returns": Mutant(
+        "an empty batch leaves rows and slots as they are",
+        "fusions.py",
+        "num_rows = self._rows_to_gather(idx_mapping, num_reqs_padded)\n",
+        "num_rows = self._rows_to_gather(idx_mapping, num_reqs_padded)\n"
+        "        if idx_mapping.shape[0] == 0:\n"
+        "            return (\n"
+        "                tuple(table[:num_reqs_padded] for table in self.input_block_tables),\n"
+        "                self.slot_mappings[:, :num_tokens_padded],\n"
+        "            )\n",
+    ),
+    "pads_from_positions": Mutant(
+        "padding starts where the positions buffer ends, not where the tokens do",
+        "device_code.py",
+        "num_tokens = tl.load(query_start_loc + num_reqs)\n",
+        "num_tokens = tl.load(query_start_loc + num_reqs) + 5\n",
+    ),
+    "staging_extends_the_callers_list": Mutant(
+        "the caller's list of ids is kept and extended",
+        "staging.py",
+        "(start, list(ids))",
+        "(start, ids)",
+    ),
+    "row_may_overflow": Mutant(
+        "a row may become a column wider than its table",
+        "staging.py",
+        "if starts[group] + len(ids) > layout.widths[group]:",
+        "if starts[group] + len(ids) > layout.widths[group] + 1:",
+    ),
+    "restore_forgets_blocks": Mutant(
+        "restore does not put the number of blocks back",
+        "device_tables.py",
+        "self.num_blocks[:] = state.num_blocks\n",
+        "pass\n",
+    ),
+    "slots_move": Mutant(
+        "slots are in a new buffer at every step",
+        "fusions.py",
+        "num_rows = self._rows_to_gather(idx_mapping, num_reqs_padded)\n",
+        "num_rows = self._rows_to_gather(idx_mapping, num_reqs_padded)\n"
+        "        self.slot_mappings = self.slot_mappings.clone()\n",
+    ),
+    "slots_view_of_another_shape": Mutant(
+        "the returned slots are packed, not rows of the buffer",
+        "fusions.py",
+        "            self.slot_mappings[:, :num_tokens_padded],\n",
+        "            self.slot_mappings.view(-1).as_strided(\n"
+        "                (self.layout.num_groups, num_tokens_padded), (num_tokens_padded, 1)\n"
+        "            ),\n",
+    ),
     "separate_slots_keep_padding": Mutant(
         "the same as no_padding, seen through the separate launches",
         "device_code.py",

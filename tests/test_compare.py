@@ -17,7 +17,7 @@ from factories import (
 
 from bt_bench.compare import baseline_index, compare, unique_labels
 from bt_bench.errors import ExitCode, NotComparableError, UsageError
-from bt_bench.model import CaseResult, Plan, Quantity, Status
+from bt_bench.model import CaseResult, Plan, Quantity
 from bt_bench.operation import Operation
 
 
@@ -103,14 +103,14 @@ def test_missing_cases_say_why() -> None:
 
 def test_failed_cases_are_listed_and_not_compared() -> None:
     base = [_timed("good"), _timed("bad"), make_failed_case("worse", message="raised")]
-    skipped = make_failed_case("worse", status=Status.SKIPPED)
-    other = [_timed("good"), make_failed_case("bad", message="slot 3"), skipped]
+    failed_too = make_failed_case("worse")
+    other = [_timed("good"), make_failed_case("bad", message="slot 3"), failed_too]
     comparison = compare([make_result("a", base), make_result("b", other)])
     assert [pair.case for pair in comparison.pairs] == ["good"]
     assert [(f.case, f.label, f.status.value) for f in comparison.failed] == [
         ("bad", "b", "failed"),
         ("worse", "a", "failed"),
-        ("worse", "b", "skipped"),
+        ("worse", "b", "failed"),
     ]
     assert comparison.failed[0].reason is not None
     assert comparison.failed[0].reason.message == "slot 3"

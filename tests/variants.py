@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bt_bench.catalogue import find_variants, load
-from bt_bench.checking.buffers import check
+from bt_bench.catalogue import default_variants, find_variants, load
+from bt_bench.checking.check import check
 
-SHIPPED = ("baseline", "fused_apply", "fused_gather_slots", "fused")
+SHIPPED = tuple(default_variants())
 
 
 def classes(names, folders=()):

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from bt_bench.checking.buffers import Verdict, check
+from bt_bench.checking.check import Verdict, check
 from bt_bench.config.schema import SweepSpec
 from bt_bench.model import Operation, Reason
 from bt_bench.workloads.build import build_workload

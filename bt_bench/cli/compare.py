@@ -35,6 +35,9 @@ def compare(
     ignore_device: Annotated[
         bool, typer.Option("--ignore-device", help="Compare across devices and versions.")
     ] = False,
+    ignore_plan: Annotated[
+        bool, typer.Option("--ignore-plan", help="Compare results of different plans.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> ExitCode:
     """Compare result files, case by case, with the first (or the one called baseline).
@@ -55,7 +58,7 @@ def compare(
             f"{results[0]} holds one result; expected two or more to compare: result files, or a "
             "run folder"
         )
-    comparison = compare_results(read, ignore_device=ignore_device)
+    comparison = compare_results(read, ignore_device=ignore_device, ignore_plan=ignore_plan)
     sys.stdout.write(render_compare(comparison, "json" if as_json else output.value))
     return ExitCode.OK
 

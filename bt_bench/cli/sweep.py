@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 
 def sweep(
+    ctx: typer.Context,
     config: Annotated[
         str | None,
         typer.Argument(
@@ -85,7 +86,11 @@ def sweep(
     - `bt-bench sweep my.yaml --kernels ./my_kernels --variants baseline,mine`
     - `bt-bench sweep --resume reports/origin-20260102T030405Z`
     """
-    spec = _spec(config, resume, variants, operations, select, overrides)
+    if resume is not None:
+        _refuse_changes(ctx)
+        spec = _resumed_spec(resume, config)
+    else:
+        spec = _spec(config, variants, operations, select, overrides)
     if dump_config:
         from bt_bench.config.load import dump_config as dump
 
@@ -94,21 +99,18 @@ def sweep(
     kind = resolve_device(device)
     if dry_run:
         return _dry_run(spec, kind, kernel_folders(kernels), as_json)
-    request = _request(spec, kind, kernel_folders(kernels), reports, out, resume)
-    return _run(request, as_json)
+    folders = kernel_folders(kernels)
+    request = _request(spec, kind, folders, reports, out, resume)
+    return _run(request, as_json, folders)
 
 
 def _spec(
     config: str | None,
-    resume: Path | None,
     variants: str | None,
     operations: str | None,
     select: str | None,
     overrides: list[str] | None,
 ) -> SweepSpec:
-    changes = (variants, operations, select, overrides)
-    if resume is not None:
-        return _resumed_spec(resume, config, any(changes))
     if config is None:
         raise UsageError(
             "CONFIG is missing; expected a file or a stock config, such as: bt-bench sweep quick"
@@ -118,17 +120,28 @@ def _spec(
     )
 
 
-def _resumed_spec(resume: Path, config: str | None, changed: bool) -> SweepSpec:
+def _refuse_changes(ctx: typer.Context) -> None:
+    """A run is continued as it was started; what the environment says does not count."""
+    fixed = {
+        "variants": "--variants",
+        "operations": "--operations",
+        "select": "-k",
+        "overrides": "--set",
+        "out": "--out",
+        "reports": "--reports",
+    }
+    for name, flag in fixed.items():
+        source = ctx.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise UsageError(f"--resume continues a run as it was started; leave {flag} out")
+
+
+def _resumed_spec(resume: Path, config: str | None) -> SweepSpec:
     """The config that an interrupted run was started with; it is in the run's folder."""
     from bt_bench.config.load import load_config
     from bt_bench.store import RunFolder
     from bt_bench.sweep import CONFIG_NAME
 
-    if changed:
-        raise UsageError(
-            "--resume continues a run as it was started; leave --variants, --operations, -k and "
-            "--set out"
-        )
     saved = RunFolder.open(resume).path / CONFIG_NAME
     if not saved.is_file():
         raise UsageError(f"{saved} does not exist; expected the config that the run was made with")
@@ -197,8 +210,6 @@ def _request(
     from bt_bench.store import RunFolder
     from bt_bench.sweep import SweepRequest, check_memory, check_resumable
 
-    if out is not None and (resume is not None or reports is not None):
-        raise UsageError("--out names a new folder; leave --resume and --reports out")
     entries, classes = load_variants(spec.variants, folders)
     check_memory(spec, len(entries), available_bytes(kind))
     environment = read_environment(kind)
@@ -219,7 +230,7 @@ def _command() -> list[str]:
     return ["bt-bench", *sys.argv[1:]]
 
 
-def _run(request: SweepRequest, as_json: bool) -> ExitCode:
+def _run(request: SweepRequest, as_json: bool, folders: list[Path]) -> ExitCode:
     from bt_bench.cli.progress import progress_on_stderr
     from bt_bench.sweep import run_sweep
 
@@ -228,9 +239,12 @@ def _run(request: SweepRequest, as_json: bool) -> ExitCode:
             results = run_sweep(request, progress)
     except KeyboardInterrupt:
         path = request.folder.path
+        again = ["bt-bench", "sweep", "--resume", str(path), "--device", request.environment.device]
+        for folder in folders:
+            again += ["--kernels", str(folder)]
         print(
             f"bt-bench: stopped; what was measured so far is in {path} and marked as partial.\n"
-            f"bt-bench: continue with: bt-bench sweep --resume {shlex.quote(str(path))}",
+            f"bt-bench: continue with: {shlex.join(again)}",
             file=sys.stderr,
         )
         raise

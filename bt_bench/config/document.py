@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from bt_bench.catalogue import default_variants
 from bt_bench.config.parameters import (
     flatten,
     is_parameter,
@@ -21,7 +22,6 @@ from bt_bench.wording import names_hint, shown
 
 TOP_KEYS = ("name", "description", "variants", "operations", "plan", "defaults", "cases")
 CASE_KEYS = ("name", "product", "zip")
-DEFAULT_VARIANTS = ("baseline", "fused_apply", "fused_gather_slots", "fused")
 DEFAULT_OPERATIONS = (Operation.GATHER_SLOTS, Operation.STEP)
 
 MAX_NAME = 200
@@ -85,7 +85,7 @@ def read_document(root: Located, default_name: str, problems: Problems) -> Docum
         place=place,
         name=_name(top, default_name, problems),
         description=_text(top, "description", "", problems),
-        variants=_names(top, "variants", DEFAULT_VARIANTS, problems),
+        variants=_names(top, "variants", default_variants(), problems),
         operations=_operations(top, problems),
         plan=_plan(top, problems),
         defaults=_defaults(top, problems),

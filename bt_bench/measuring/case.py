@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import torch
 
 from bt_bench.arms import Arm, ArmFailedError, inputs_on
-from bt_bench.measuring.cupti_census import ProfilerIncompleteError, profile_window
+from bt_bench.checking.check import verify_after_timing
+from bt_bench.measuring.cupti_census import Profiled, profile_window
 from bt_bench.measuring.interpreter_census import count_launches
 from bt_bench.measuring.ports import Clock, CudaPort, SystemClock
 from bt_bench.measuring.probes import EventProbe, HostProbe, Probe, StageProbe
@@ -51,7 +52,7 @@ class CpuBench:
         self._clock = clock or SystemClock()
 
     def probes(self, operation: Operation) -> Sequence[Probe]:
-        """Staging; an operation that is not preceded by staging has nothing to time."""
+        """Staging, whatever the operation: nothing else can be timed."""
         return (StageProbe(self._clock),)
 
     def census(self, window: Window, plan: Plan) -> dict[str, Measured]:
@@ -83,18 +84,19 @@ class CudaBench:
         if window.operation is Operation.STAGE:
             return {name: Measured() for name in window.names}
         for attempt in range(PROFILER_ATTEMPTS):
-            try:
-                profiled = profile_window(window, plan.profile_rounds, plan.seed)
-            except ProfilerIncompleteError as error:
-                if attempt == PROFILER_ATTEMPTS - 1:
-                    reason = Reason(code=ReasonCode.PROFILER_INCOMPLETE, message=str(error))
-                    return {name: Measured(reason=reason) for name in window.names}
-            else:
-                return {
-                    name: Measured([gpu_us], launches)
-                    for name, (launches, gpu_us) in profiled.items()
-                }
-        raise AssertionError("unreachable: the last attempt returns")
+            last = attempt == PROFILER_ATTEMPTS - 1
+            profiled = profile_window(window, plan.profile_rounds, plan.seed)
+            if last or not any(isinstance(found, str) for found in profiled.values()):
+                break
+        return {name: _measured(found) for name, found in profiled.items()}
+
+
+def _measured(found: Profiled | str) -> Measured:
+    """What the profiler found, or why it found nothing that can be trusted."""
+    if isinstance(found, str):
+        return Measured(reason=Reason(code=ReasonCode.PROFILER_INCOMPLETE, message=found))
+    launches, gpu_us = found
+    return Measured([gpu_us], launches)
 
 
 def measure_case(
@@ -109,7 +111,8 @@ def measure_case(
     """Measures one operation on one workload for all variants.
 
     A variant that raises is left out and reported; the others are measured again without it,
-    so that their samples come from rounds in which the same arms took part.
+    so that their samples come from rounds in which the same arms took part. A variant that is
+    wrong after its rounds has no measurements, only the reason.
     """
     results: dict[str, Measured] = {}
     while True:
@@ -135,11 +138,16 @@ def _measure_all(
 ) -> dict[str, Measured]:
     instances = [
         [Arm(name, variant, workload, bench.device) for name, variant in variants.items()]
-        for _ in range(plan.instances)
+        # An instance takes pairs of rounds; one that would get none is not made.
+        for _ in range(min(plan.instances, max(1, plan.rounds // 2)))
     ]
     window = Window(case, instances, inputs_on(bench.device, workload), operation)
     times = measure(window, bench.probes(operation), plan, on_round)
     results = bench.census(window, plan)
     for name, measured in results.items():
         measured.measurements = times[name] + measured.measurements
+    for arms in instances:
+        found = verify_after_timing(arms, window.steps, workload, operation, bench.device)
+        for name, reason in found.items():
+            results[name] = Measured(reason=reason)
     return results

@@ -34,35 +34,43 @@ class Activity:
     duration_ns: int
 
 
-def profile_window(
-    window: Window, rounds: int, seed: int
-) -> dict[str, tuple[LaunchCensus, Measurement]]:
+Replay = list[list[Activity]]  # the activities of each step
+Profiled = tuple[LaunchCensus, Measurement]
+
+
+def profile_window(window: Window, rounds: int, seed: int) -> dict[str, Profiled | str]:
     """Replays the window `rounds` times under the profiler, all arms side by side.
 
     Returns:
         Per variant, the census of the device operations of each step, and `gpu_us`: the time in
-        which at least one of the step's operations ran, per round and step.
+        which at least one of the step's operations ran, per round and step. Or the reason why its
+        records cannot be right.
 
     Raises:
-        ProfilerIncompleteError: when rounds disagree about what a step launched.
         ArmFailedError: when a variant raises.
     """
     orders = window.orders(random.Random(seed))
-    replays: dict[str, list[list[list[Activity]]]] = {name: [] for name in window.names}
+    replays: dict[str, list[Replay]] = {name: [] for name in window.names}
     for _ in range(rounds):
-        for name, steps in _profile_replay(window, next(orders)).items():
+        try:
+            replay = _profile_replay(window, next(orders))
+        except ProfilerIncompleteError as error:
+            return dict.fromkeys(window.names, str(error))
+        for name, steps in replay.items():
             replays[name].append(steps)
-    return {name: _summarize(name, arm_replays) for name, arm_replays in replays.items()}
+    return {name: _summarize(window, name, found) for name, found in replays.items()}
 
 
-def _summarize(name: str, replays: list[list[list[Activity]]]) -> tuple[LaunchCensus, Measurement]:
+def _summarize(window: Window, name: str, replays: Sequence[Replay]) -> Profiled | str:
     census = [_counts(step) for step in replays[0]]
-    for replay in replays[1:]:
-        for index, step in enumerate(replay):
-            if _counts(step) != census[index]:
-                raise ProfilerIncompleteError(
-                    f"step {index} of {name}: one pass recorded {dict(census[index])}, "
-                    f"another {dict(_counts(step))}"
+    for index, counts in enumerate(census):
+        if not counts and not _may_be_empty(window, index):
+            return f"step {index} of {name}: no device operation was recorded"
+        for replay in replays[1:]:
+            if _counts(replay[index]) != counts:
+                return (
+                    f"step {index} of {name}: one pass recorded {dict(counts)}, "
+                    f"another {dict(_counts(replay[index]))}"
                 )
     samples = [[_busy_ns(step) / 1e3 for step in replay] for replay in replays]
     launches = [
@@ -78,7 +86,13 @@ def _summarize(name: str, replays: list[list[list[Activity]]]) -> tuple[LaunchCe
     )
 
 
-def _profile_replay(window: Window, arms: Sequence[Arm]) -> dict[str, list[list[Activity]]]:
+def _may_be_empty(window: Window, index: int) -> bool:
+    """Only applying nothing launches nothing; else a profiler that records nothing is at fault."""
+    staged = any(any(map(len, append.block_ids)) for append in window.steps[index].appends)
+    return window.operation is Operation.APPLY and not staged
+
+
+def _profile_replay(window: Window, arms: Sequence[Arm]) -> dict[str, Replay]:
     """Device activities of each arm and step of one pass."""
     for arm in arms:
         with arm.guarded():

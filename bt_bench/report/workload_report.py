@@ -64,12 +64,12 @@ def _section(title: str, figures: StepFigures) -> Section:
 def _shares(figures: StepFigures) -> str:
     parts = [
         f"{figures.num_steps} steps",
-        f"{format_percent(100 * figures.share_without_write)} without a write",
-        f"{format_percent(100 * figures.share_with_every_group_written)} with a write in every "
+        f"{format_percent(100 * figures.share_without_write)} % without a write",
+        f"{format_percent(100 * figures.share_with_every_group_written)} % with a write in every "
         "group",
     ]
     if figures.share_with_prefill is not None:
-        parts.append(f"{format_percent(100 * figures.share_with_prefill)} with prefill")
+        parts.append(f"{format_percent(100 * figures.share_with_prefill)} % with prefill")
     return "; ".join(parts) + "."
 
 

@@ -6,6 +6,7 @@ is the identity, a kernel that ignores the mapping passes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -19,15 +20,91 @@ from bt_kernels.layout import TableLayout
 CORNERS = TableLayout((16, 5, 262_144), (6, 40, 1), max_num_reqs=6, max_num_batched_tokens=48)
 # Rows, writes and token counts that take a kernel more than one pass over its block shape.
 LONG = TableLayout((4,), (2_500,), max_num_reqs=2, max_num_batched_tokens=2_500)
+EDGES = TableLayout((16, 5, 4, 2, 262_144), (6, 40, 3, 7, 1), 9, max_num_batched_tokens=64)
 
 
 def conformance_workloads(seed: int) -> dict[str, Workload]:
     """The workloads that every variant is checked on, by name; new inputs for each seed."""
     return {
-        "corners": random_workload(seed, CORNERS, num_steps=6, dtype="int64"),
-        "corners_int32": random_workload(seed + 1, CORNERS, num_steps=3, dtype="int32"),
-        "long": random_workload(seed + 2, LONG, num_steps=3, dtype="int64", full=True),
+        "corners": random_workload(seed, CORNERS, num_steps=5, dtype="int64"),
+        "corners_int32": random_workload(seed + 1, CORNERS, num_steps=2, dtype="int32"),
+        "long": random_workload(seed + 2, LONG, num_steps=2, dtype="int64", full=True),
+        "long_request": _long_request(),
+        "edges": _edges(),
     }
+
+
+def _long_request() -> Workload:
+    """One request that fills its row and takes all tokens, with a write of hundreds of blocks."""
+    blocks = list(range(1, 2_501))
+    return Workload(
+        LONG,
+        "int64",
+        setup=(Append(1, (blocks[:2_100],), overwrite=True),),
+        steps=(
+            _step([Append(1, (blocks[2_100:],), overwrite=False)], [1], [range(7_600, 10_000)]),
+            _step([Append(0, (blocks[:700],), overwrite=True)], [0, 1], [range(3), range(40)]),
+        ),
+    )
+
+
+def _edges() -> Workload:
+    """Sizes of zero and at the limits, each of which some step must have."""
+    groups = EDGES.num_groups
+    full = tuple(list(range(1, width + 1)) for width in EDGES.widths)
+    one = tuple([7] for _ in range(groups))
+    none: tuple[list[int], ...] = tuple([] for _ in range(groups))
+    # The last position of each group's row, the first outside of it, and one below 0.
+    ends = [w * b for w, b in zip(EDGES.widths, EDGES.block_sizes, strict=True)]
+    bounds = [position for end in ends for position in (end - 1, end)] + [-1, 0]
+    rows = [8, 3, 5, 0, 7, 1, 2, 6, 4]
+    appends = [Append(row, full, overwrite=True) for row in rows]
+    return Workload(
+        EDGES,
+        "int64",
+        setup=tuple(Append(row, one, overwrite=True) for row in rows[:4]),
+        steps=(
+            # All rows, every row full; the second and the last request have no token.
+            _step(appends, rows, [bounds, [], *([p] for p in range(6)), []]),
+            _step([], [], []),  # an empty batch: what the larger one left is zeroed
+            _step([], rows[:6], [[0]] * 6),
+            _step([], [], [], spare_rows=3),
+            _step([], rows[:3], [[], [], []], spare_rows=2, spare_tokens=9),  # no token at all
+            # One row is emptied, another written three times; some groups are not written.
+            _step(
+                [
+                    Append(5, none, overwrite=True),
+                    Append(3, (one[0], *none[1:]), overwrite=True),
+                    Append(3, one, overwrite=False),
+                    Append(0, one, overwrite=True),
+                    Append(0, none, overwrite=True),
+                    Append(0, (*none[:-1], one[-1]), overwrite=False),
+                ],
+                [3, 5, 0],
+                [[0, 1], [2], [3]],
+            ),
+        ),
+    )
+
+
+def _step(
+    appends: list[Append],
+    rows: list[int],
+    positions: Sequence[Iterable[int]],
+    spare_rows: int = 0,
+    spare_tokens: int = 0,
+) -> Step:
+    """A step by its requests: the row of each, and the positions of its tokens."""
+    tokens = [list(request) for request in positions]
+    num_tokens = sum(map(len, tokens))
+    return Step(
+        appends=tuple(appends),
+        idx_mapping=np.array(rows, dtype=np.int64),
+        query_start_loc=np.cumsum([0, *map(len, tokens)]).astype(np.int32),
+        positions=np.array([p for request in tokens for p in request], dtype=np.int64),
+        num_reqs_padded=len(rows) + spare_rows,
+        num_tokens_padded=num_tokens + spare_tokens,
+    )
 
 
 def random_workload(

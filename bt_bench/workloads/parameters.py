@@ -11,7 +11,7 @@ from bt_bench.model import Noun
 from bt_bench.wording import names_hint
 
 MAX_GROUPS = 64
-MAX_REQS = 65_536
+MAX_REQS = 16_384  # a fused launch has two programs per request on a grid axis of 65,535
 MAX_TOKENS = 4_194_304
 MAX_MODEL_LEN = 16_777_216
 MAX_BLOCK_SIZE = 4_194_304

@@ -89,6 +89,7 @@ class DeviceBlockTables(BlockTableOperations):
         positions: torch.Tensor,
         num_tokens_padded: int,
     ) -> torch.Tensor:
+        self._check_tokens(num_tokens_padded)
         launches.slots(self, idx_mapping, query_start_loc, positions)
         return self.slot_mappings[:, :num_tokens_padded]
 
@@ -128,12 +129,12 @@ class DeviceBlockTables(BlockTableOperations):
                 offset = contents_start + len(contents)
                 records += (group, row, start, len(ids), offset)
                 contents += ids
-        end = contents_start + len(contents)
-        buffer = self._ring.advance(end)
+        # Converted before the ring moves on: an id that does not fit int32 must not leave the
+        # kernels with a buffer that was never filled.
+        staged = np.array(records + contents, dtype=np.int32)
+        buffer = self._ring.advance(records_start + len(staged))
         buffer[:records_start] = self.num_blocks.reshape(-1)
-        if records:
-            buffer[records_start:contents_start] = records
-            buffer[contents_start:end] = contents
+        buffer[records_start : records_start + len(staged)] = staged
         self._staged.clear()
         return records_per_group
 
@@ -148,6 +149,13 @@ class DeviceBlockTables(BlockTableOperations):
         num_rows = max(num_reqs_padded, self.num_dirty_rows)
         self.num_dirty_rows = num_reqs
         return num_rows
+
+    def _check_tokens(self, num_tokens_padded: int) -> None:
+        if num_tokens_padded > self.layout.max_num_batched_tokens:
+            raise ValueError(
+                f"num_tokens_padded is {num_tokens_padded}; expected at most "
+                f"{self.layout.max_num_batched_tokens} (max_num_batched_tokens)"
+            )
 
     def _zeros(self, shape: tuple[int, int], dtype: torch.dtype) -> torch.Tensor:
         return torch.zeros(shape, dtype=dtype, device=self.device)

@@ -26,6 +26,7 @@ class FusedGatherSlots(DeviceBlockTables):
         num_reqs_padded: int,
         num_tokens_padded: int,
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        self._check_tokens(num_tokens_padded)
         num_rows = self._rows_to_gather(idx_mapping, num_reqs_padded)
         launches.gather_slots(
             self, self._ring.current, idx_mapping, query_start_loc, positions, num_rows

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -48,9 +47,6 @@ class BlockTableOperations(ABC):
         layout: the sizes.
         device: where the tables live.
     """
-
-    supports_device: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
-    """Device types that the variant runs on."""
 
     layout: TableLayout
     device: torch.device

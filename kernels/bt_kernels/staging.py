@@ -25,7 +25,7 @@ class StagedWrites:
         intervals = self.groups[group]
         if overwrite:
             intervals.pop(row, None)
-        if not ids:
+        if len(ids) == 0:
             return
         if row in intervals:
             intervals[row][1].extend(ids)

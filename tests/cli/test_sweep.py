@@ -187,7 +187,9 @@ def test_killed_between_files_of_a_case(config, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--variants", "fused"], "leave --variants, --operations, -k and --set out"),
+        (["--variants", "fused"], "leave --variants out"),
+        (["--set", "seed=3"], "leave --set out"),
+        (["--out", "elsewhere"], "leave --out out"),
         (["quick"], "quick is not the config that"),
     ],
 )

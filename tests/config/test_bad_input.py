@@ -105,10 +105,10 @@ def test_aliases_of_aliases(error_of):
         ("description: [a]\ncases: [GOOD]", "my.yaml:1:14: description is ['a']; expected text"),
         ("variants: []\ncases: [GOOD]",
          "my.yaml:1:11: variants is []; expected a list of one or more names, or leave 'variants' "
-         "out for baseline, fused_apply, fused_gather_slots, fused"),
+         "out for baseline, fused, fused_apply, fused_gather_slots"),
         ("variants: fused\ncases: [GOOD]",
          "my.yaml:1:11: variants is 'fused'; expected a list of one or more names, or leave "
-         "'variants' out for baseline, fused_apply, fused_gather_slots, fused"),
+         "'variants' out for baseline, fused, fused_apply, fused_gather_slots"),
         ("variants: [a, 1, a]\ncases: [GOOD]",
          "my.yaml:1:15: variants has 1; expected a name\n"
          "my.yaml:1:18: variants has 'a' twice; remove one"),
@@ -154,32 +154,32 @@ def test_top_level(error_of, text, expected):
          "1:16: name 'a{rate}' has the placeholder 'rate', a parameter of trace workloads; "
          "remove it"),
         ("name: a, tokens: 2",
-         "1:9: 'requests' is missing; expected a whole number from 1 to 65536"),
+         "1:9: 'requests' is missing; expected a whole number from 1 to 16384"),
         ("name: a, request: 1, tokens: 2, requests: 1",
          "1:19: unknown key 'request'; did you mean 'requests'?"),
         ("name: a, requests: many, tokens: 2",
-         "1:29: requests is 'many'; expected a whole number from 1 to 65536"),
+         "1:29: requests is 'many'; expected a whole number from 1 to 16384"),
         ("name: a, requests: '32', tokens: 32", "1:29: requests is '32'; expected a whole number "
-         "from 1 to 65536; remove the quotes"),
+         "from 1 to 16384; remove the quotes"),
         ("name: a, requests: true, tokens: 2",
-         "1:29: requests is true; expected a whole number from 1 to 65536"),
+         "1:29: requests is true; expected a whole number from 1 to 16384"),
         ("name: a, requests: 32.0, tokens: 32",
-         "1:29: requests is 32.0; expected a whole number from 1 to 65536; write 32"),
+         "1:29: requests is 32.0; expected a whole number from 1 to 16384; write 32"),
         ("name: a, requests: 1.5, tokens: 2",
-         "1:29: requests is 1.5; expected a whole number from 1 to 65536"),
+         "1:29: requests is 1.5; expected a whole number from 1 to 16384"),
         ("name: a, requests: null, tokens: 2",
-         "1:29: requests is null; expected a whole number from 1 to 65536"),
+         "1:29: requests is null; expected a whole number from 1 to 16384"),
         ("name: a, requests: 0, tokens: 2",
-         "1:29: requests is 0; expected a whole number from 1 to 65536"),
+         "1:29: requests is 0; expected a whole number from 1 to 16384"),
         ("name: a, requests: -4, tokens: 2",
-         "1:29: requests is -4; expected a whole number from 1 to 65536"),
+         "1:29: requests is -4; expected a whole number from 1 to 16384"),
         ("name: a, requests: .nan, tokens: 2",
-         "1:29: requests is .nan; expected a whole number from 1 to 65536"),
+         "1:29: requests is .nan; expected a whole number from 1 to 16384"),
         ("name: a, requests: [1, 2], tokens: 2",
-         "1:29: requests is [1, 2]; expected a whole number from 1 to 65536; several values to "
+         "1:29: requests is [1, 2]; expected a whole number from 1 to 16384; several values to "
          "sweep over belong under 'product' or 'zip'"),
         (f"name: a, requests: {10**50}, tokens: 2", "1:29: requests is a number of more than 40 "
-         "digits; expected a whole number from 1 to 65536"),
+         "digits; expected a whole number from 1 to 16384"),
         ("name: a, requests: 1, tokens: 99999999",
          "1:40: tokens is 99999999; expected a whole number from 1 to 4194304"),
         ("name: a, requests: 1, tokens: 2, pad_requests: 1",
@@ -244,7 +244,7 @@ def test_top_level(error_of, text, expected):
          "1:43: zipped axis 'tokens' has 3 values and 'requests' has 2; expected equally many, or "
          "put one under 'product'"),
         ("name: a, tokens: 4, product: {requests: [1, many]}",
-         "1:54: requests is 'many'; expected a whole number from 1 to 65536"),
+         "1:54: requests is 'many'; expected a whole number from 1 to 16384"),
         ("name: a, tokens: 4, product: {requests: [1, 1]}",
          "1:16: the axes give the case name 'a-requests=1' twice; remove the repeated value"),
     ],
@@ -300,9 +300,9 @@ def test_path_of_a_trace(error_of, trace, reason):
 
 
 def test_tables_that_no_machine_holds(error_of):
-    sizes = "groups: 64, block_size: 1, max_model_len: 16777216, max_num_reqs: 65536"
+    sizes = "groups: 64, block_size: 1, max_model_len: 16777216, max_num_reqs: 16384"
     assert error_of(f"cases: [{{name: a, requests: 1, tokens: 2, {sizes}}}]") == (
-        "my.yaml:1:9: case 'a': the tables need 512.0 TiB of memory; expected at most 256 GiB; "
+        "my.yaml:1:9: case 'a': the tables need 128.0 TiB of memory; expected at most 256 GiB; "
         "lower max_num_reqs, max_model_len or groups, or raise block_size"
     )
 

@@ -100,7 +100,7 @@ def test_dump_spells_everything_out(tmp_path, monkeypatch):
         """\
 name: my
 description: ''
-variants: [baseline, fused_apply, fused_gather_slots, fused]
+variants: [baseline, fused, fused_apply, fused_gather_slots]
 operations: [gather_slots, step]
 plan:
   rounds: 50

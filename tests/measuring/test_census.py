@@ -22,7 +22,7 @@ from bt_bench.measuring.cupti_census import (
     _summarize,
 )
 from bt_bench.measuring.interpreter_census import count_launches
-from bt_bench.model import Operation, Plan, Quantity, Status
+from bt_bench.model import LaunchCensus, Measurement, Operation, Plan, Quantity
 from bt_bench.workloads.build import build_workload
 from bt_bench.workloads.parameters import UniformParameters
 
@@ -180,12 +180,24 @@ def test_activities_go_to_the_range_that_they_lie_in():
     ]
 
 
+def profiled_window(operation=Operation.STEP, names=("fused",), ids=((1,),)):
+    step = SimpleNamespace(appends=[SimpleNamespace(block_ids=ids)])
+    return SimpleNamespace(operation=operation, names=list(names), steps=[step])
+
+
 def test_lost_ranges_and_lost_records_are_noticed():
     with pytest.raises(ProfilerIncompleteError, match="1 of 2 ranges"):
         _activities_by_range(profiler(Event(f"{RANGE}0", False, 0, 9)), 2)
     whole = [[Activity("kernel", "a", 0, 5)]]
-    with pytest.raises(ProfilerIncompleteError, match="step 0 of fused"):
-        _summarize("fused", [whole, [[]]])
+    assert _summarize(profiled_window(), "fused", [whole, [[]]]).startswith("step 0 of fused: one")
+    nothing = _summarize(profiled_window(), "fused", [[[]], [[]]])
+    assert nothing == "step 0 of fused: no device operation was recorded"
+
+
+def test_applying_nothing_may_launch_nothing():
+    window = profiled_window(Operation.APPLY, ids=((),))
+    census, gpu_us = _summarize(window, "fused", [[[]]])
+    assert (census.totals(), gpu_us.samples) == ([0], [[0.0]])
 
 
 def test_busy_time_is_that_of_the_union():
@@ -199,17 +211,52 @@ def test_busy_time_is_that_of_the_union():
 
 
 def test_the_profiler_is_tried_again_and_then_given_up(monkeypatch):
+    """Only the variant whose records are wrong loses its launches and device time."""
     bench = case_module.CudaBench.__new__(case_module.CudaBench)
-    window = SimpleNamespace(operation=Operation.STEP, names=["a"])
     attempts = []
+    good = (
+        LaunchCensus(counted_by="cupti", steps=[[]]),
+        Measurement(quantity=Quantity.GPU_US, samples=[[1.0]]),
+    )
 
-    def fails(*_arguments):
+    def profile(*_arguments):
         attempts.append(1)
-        raise ProfilerIncompleteError("dropped")
+        return {"bad": "dropped", "good": good}
 
-    monkeypatch.setattr(case_module, "profile_window", fails)
-    measured = bench.census(window, Plan())["a"]
+    monkeypatch.setattr(case_module, "profile_window", profile)
+    measured = bench.census(profiled_window(names=("bad", "good")), Plan())
     assert len(attempts) == case_module.PROFILER_ATTEMPTS
-    assert measured.launches is None
-    assert measured.reason.code == "profiler_incomplete"
-    assert Status.OK == "ok"
+    assert measured["bad"].launches is None
+    assert measured["bad"].reason.code == "profiler_incomplete"
+    assert measured["good"].reason is None
+    assert measured["good"].launches is not None
+
+
+class Remembers(classes(["fused"])["fused"]):
+    """Right once for each input, so that a check is passed, but not when it is timed."""
+
+    def prepare_step(self, idx_mapping, query_start_loc, positions, reqs, tokens):
+        key = (idx_mapping.data_ptr(), positions.data_ptr())
+        self.seen = getattr(self, "seen", set())
+        if key in self.seen:
+            self.apply_staged_writes()
+            return tuple(t[:reqs] for t in self.input_block_tables), self.slot_mappings[:, :tokens]
+        self.seen.add(key)
+        return super().prepare_step(idx_mapping, query_start_loc, positions, reqs, tokens)
+
+
+def test_a_variant_that_reuses_what_it_remembers_is_not_reported():
+    results = measure_case(
+        "case",
+        {"remembers": Remembers, **classes(["fused"])},
+        workload(1),
+        Operation.STEP,
+        Plan(rounds=1, warmup_rounds=0, instances=1),
+        CpuBench(),
+        lambda done: None,
+    )
+    assert results["remembers"].reason.code == "wrong_result"
+    assert results["remembers"].reason.message.startswith("after timing, step 0")
+    assert results["remembers"].measurements == []
+    assert results["fused"].reason is None
+    assert results["fused"].measurements

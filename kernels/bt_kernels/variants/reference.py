@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -14,8 +13,6 @@ from bt_kernels.layout import PAD_SLOT_ID, TableLayout
 
 class Variant(BlockTableOperations):
     """What every other variant is checked against. It shares no code with them."""
-
-    supports_device: ClassVar[tuple[str, ...]] = ("cpu",)
 
     def __init__(self, layout: TableLayout, device: torch.device | str = "cpu") -> None:
         self.layout = layout

@@ -1,0 +1,112 @@
+"""Times what the project promises about its own speed; run with `make bench`.
+
+Each figure is of a process of its own, as a user would start it, and is printed beside its limit.
+Exit code 1 if one is over. These are no tests: they depend on the machine and what else it does.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+BT_BENCH = (sys.executable, "-m", "bt_bench")
+BUILD_TRACE = """
+import sys
+from bt_bench.workloads.parameters import TraceParameters
+from bt_bench.workloads.scheduler import Scheduler, iterate_steps
+parameters = TraceParameters(workload="trace", trace=sys.argv[1])
+print(sum(1 for _ in iterate_steps(Scheduler(parameters))), "steps")
+"""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A command, and what it may take.
+
+    Args:
+        what: for people.
+        command: the process to run.
+        seconds: limit of the median wall time.
+        runs: how often it is timed, after one run to warm up where that is more than once.
+        mebibytes: limit of its peak memory, if there is one.
+    """
+
+    what: str
+    command: tuple[str, ...]
+    seconds: float
+    runs: int = 1
+    mebibytes: float | None = None
+
+
+def promises(folder: Path) -> list[Promise]:
+    """Everything that is promised on this machine."""
+    build = (sys.executable, "-c", BUILD_TRACE)
+    found = [
+        Promise("bt-bench --help", (*BT_BENCH, "--help"), 0.25, runs=9),
+        Promise("steps of the whole azure_conv trace", (*build, "azure_conv"), 30, mebibytes=1024),
+        Promise("steps of the whole azure_code trace", (*build, "azure_code"), 30, mebibytes=1024),
+    ]
+    if has_gpu():
+        command = (*BT_BENCH, "sweep", "origin", "--out", str(folder / "origin"))
+        return [*found, Promise("sweep origin, all variants, on the GPU", command, 60)]
+    command = (*BT_BENCH, "sweep", "quick", "--device", "cpu", "--out", str(folder / "quick"))
+    return [*found, Promise("sweep quick without a GPU", command, 60)]
+
+
+def has_gpu() -> bool:
+    """Whether torch sees a CUDA device, asked in another process."""
+    code = "import sys, torch; sys.exit(not torch.cuda.is_available())"
+    return subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def measure(promise: Promise) -> tuple[float, float]:
+    """Median wall seconds, and the peak memory in MiB of the largest process so far."""
+    if promise.runs > 1:
+        run(promise.command)
+    seconds = median(run(promise.command) for _ in range(promise.runs))
+    return seconds, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+
+
+def run(command: tuple[str, ...]) -> float:
+    """Wall seconds of a command, whose output is thrown away."""
+    start = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return time.perf_counter() - start
+
+
+def main() -> int:
+    """Measures and prints all promises; each in a child, so that its peak memory is its own."""
+    over = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for promise in promises(Path(folder)):
+            read_end, write_end = os.pipe()
+            if (child := os.fork()) == 0:
+                os.write(write_end, repr(measure(promise)).encode())
+                os._exit(0)
+            _pid, status = os.waitpid(child, 0)
+            os.close(write_end)
+            with os.fdopen(read_end) as pipe:
+                text = pipe.read()
+            if status != 0 or not text:
+                print(f"FAILED  {promise.what}: {' '.join(promise.command)}")
+                over += 1
+                continue
+            seconds, mebibytes = (float(part) for part in text.strip("()").split(","))
+            limit = promise.mebibytes or float("inf")
+            kept = seconds <= promise.seconds and mebibytes <= limit
+            over += not kept
+            memory = f", {mebibytes:.0f} of {limit:.0f} MiB" if promise.mebibytes else ""
+            verdict = "ok  " if kept else "OVER"
+            print(f"{verdict}  {promise.what}: {seconds:.2f} of {promise.seconds:g} s{memory}")
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,339 @@
+"""The documentation is true: its commands run, its examples work, its links lead somewhere.
+
+In a page, a `console` block is a session in an empty folder, continued by the next block:
+
+- A line `$ COMMAND` is run, and must end with exit code 0 unless `$ echo $?` asks for another.
+- The lines after it are its output; `…` stands for any text, and blanks are all alike.
+- `<!-- needs a GPU -->` on the line before a block keeps it from being run.
+- `<!-- file: NAME -->` before a block of another language writes that file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import json
+import os
+import re
+import runpy
+import shlex
+import subprocess
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from commands import run
+
+from bt_bench.config.load import load_config
+from bt_bench.measuring.nvtx_ranges import DOMAIN
+from bt_bench.model import Operation, Plan, Quantity, ReasonCode, Status
+
+ROOT = Path(__file__).parents[2]
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+NEEDS_GPU = "<!-- needs a GPU -->"
+ELLIPSIS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block, with the comment on the line before it (empty if there is none)."""
+
+    comment: str
+    language: str
+    text: str
+    line: int
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def blocks(page: Path) -> list[Block]:
+    """All fenced blocks of a page, in order."""
+    found = []
+    pattern = r"^(<!--[^\n]*-->\n)?```(\w*)\n(.*?)^```$"
+    text = text_of(page)
+    for match in re.finditer(pattern, text, re.DOTALL | re.MULTILINE):
+        line = text.count("\n", 0, match.start(2)) + 1
+        found.append(Block((match[1] or "").strip(), match[2], match[3], line))
+    return found
+
+
+def pages_with(language: str) -> list[Path]:
+    return [page for page in DOCS if any(b.language == language for b in blocks(page))]
+
+
+def page(name: str) -> str:
+    return text_of(ROOT / "docs" / name)
+
+
+# Sessions
+
+
+@dataclass(frozen=True)
+class Command:
+    """A line `$ COMMAND` and the output that the page gives for it."""
+
+    line: str
+    wanted: str
+
+
+def commands(block: Block) -> list[Command]:
+    text = re.sub(r"\\\n *", "", block.text)  # a command that goes on in the next line
+    parts = re.split(r"^\$ ", text, flags=re.MULTILINE)
+    assert parts[0] == "", f"line {block.line}: a console block begins with a command"
+    return [Command(*part.partition("\n")[::2]) for part in parts[1:]]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command of a session ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Session:
+    """Runs the commands of one page; the working directory is the session's folder."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+
+    def run(self, line: str) -> Ended:
+        line, _, target = line.partition(" > ")
+        words = shlex.split(line)
+        with self._monkeypatch.context() as patch:
+            while re.fullmatch(r"[A-Z_]+=.*", words[0]):
+                patch.setenv(*words.pop(0).split("=", 1))
+            ended = self._run(words)
+        if target:
+            Path(target.strip()).write_text(ended.out, encoding="utf-8")
+            ended = Ended(ended.code, "", ended.err)
+        return ended
+
+    def _run(self, words: list[str]) -> Ended:
+        program, *arguments = words
+        if program == "bt-bench":
+            outcome = run(*arguments)
+            return Ended(outcome.code, outcome.out, outcome.err)
+        if program == "python":
+            # In this process, which has torch imported.
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                runpy.run_path(arguments[0], run_name="__main__")
+            return Ended(0, out.getvalue(), "")
+        folder = ROOT if program == "make" else None
+        done = subprocess.run(
+            words, capture_output=True, text=True, timeout=60, cwd=folder, check=False
+        )
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def session(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Session(monkeypatch)
+
+
+@pytest.mark.parametrize("path", pages_with("console"), ids=lambda path: path.name)
+def test_sessions(path, session):
+    code = 0
+    for block in blocks(path):
+        if block.comment.startswith("<!-- file: "):
+            target = Path(block.comment.split()[2])
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(block.text, encoding="utf-8")
+        if block.language != "console" or block.comment == NEEDS_GPU:
+            continue
+        todo = commands(block)
+        for command, following in zip(todo, [*todo[1:], None], strict=True):
+            if command.line == "echo $?":
+                assert command.wanted.strip() == str(code)
+                continue
+            ended = session.run(command.line)
+            code = ended.code
+            asked = following is not None and following.line == "echo $?"
+            assert code == 0 or asked, (path.name, command.line, ended)
+            assert_output(command, ended.err if code == 2 else ended.out)
+
+
+def assert_output(command: Command, got: str) -> None:
+    """Fails unless the output is what the page says it is."""
+    wanted = command.wanted.replace("…", "...")
+    if wanted.strip():
+        matches = doctest.OutputChecker().check_output(wanted, got, ELLIPSIS)
+        assert matches, f"$ {command.line}\nexpected:\n{command.wanted}\ngot:\n{got}"
+
+
+def test_comments_of_blocks_have_one_form():
+    for path in DOCS:
+        known = [block.comment for block in blocks(path) if block.comment]
+        assert known == re.findall(r"<!--.*?-->", text_of(path), re.DOTALL), path.name
+        for block in blocks(path):
+            if block.language == "console":
+                assert block.comment in ("", NEEDS_GPU), (path.name, block.line)
+            elif block.comment:
+                assert re.fullmatch(r"<!-- file: [\w./]+ -->", block.comment), (path.name, block)
+            assert "$ bt-bench" not in block.text or block.language == "console", path.name
+
+
+def test_only_what_needs_a_gpu_is_marked():
+    marked = [
+        command.line
+        for path in DOCS
+        for block in blocks(path)
+        if block.comment == NEEDS_GPU
+        for command in commands(block)
+    ]
+    assert marked
+    assert all("overhead" in line or "--device cuda" in line for line in marked)
+
+
+# Examples
+
+
+def test_yaml_loads(tmp_path):
+    """Those of configs.md are loaded by tests/config/test_stock.py."""
+    for path in DOCS:
+        for block in blocks(path):
+            if block.language == "yaml" and path.name != "configs.md":
+                (tmp_path / "config.yaml").write_text(block.text, encoding="utf-8")
+                load_config(str(tmp_path / "config.yaml"))
+
+
+def test_variant_of_the_documentation_passes_through_every_operation(session):
+    """The page checks it through what `quick` has; it must hold for single operations too."""
+    (block,) = [
+        block
+        for block in blocks(ROOT / "docs" / "variants.md")
+        if block.comment == "<!-- file: my_kernels/gather_chunks.py -->"
+    ]
+    Path("my_kernels").mkdir()
+    Path("my_kernels/gather_chunks.py").write_text(block.text, encoding="utf-8")
+    ended = session.run(
+        "bt-bench check quick -k uniform_1grp --kernels my_kernels --variants gather_chunks "
+        f"--operations {','.join(Operation)}"
+    )
+    assert ended.code == 0, ended
+    assert "24 passed, 0 failed" in ended.out
+
+
+def test_result_of_the_documentation_is_a_trimmed_real_one(session):
+    (block,) = [b for b in blocks(ROOT / "docs" / "results.md") if b.language == "json"]
+    shown = json.loads(block.text)
+    session.run("bt-bench sweep quick -k uniform_1grp --variants fused --operations step --out r")
+    real = json.loads(Path("r/fused.json").read_text(encoding="utf-8"))
+    assert_trimmed(shown, real, "$")
+    (case,), (real_case,) = shown["cases"], real["cases"]
+    for key in ("key", "operation", "check", "launches"):
+        assert case[key] == real_case[key]
+    assert case["workload"]["digest"] == real_case["workload"]["digest"]
+    assert shown["plan"] == real["plan"]
+
+
+def assert_trimmed(shown: object, real: object, where: str) -> None:
+    """Fails where the example has a key or a type that the real result does not have."""
+    assert type(shown) is type(real), where
+    if isinstance(shown, dict) and isinstance(real, dict):
+        for key, value in shown.items():
+            assert key in real, f"{where}.{key}"
+            assert_trimmed(value, real[key], f"{where}.{key}")
+    elif isinstance(shown, list) and isinstance(real, list):
+        for index, value in enumerate(shown):
+            assert_trimmed(value, real[min(index, len(real) - 1)], f"{where}[{index}]")
+
+
+# Links
+
+
+@pytest.mark.parametrize("path", [*DOCS, ROOT / "README.md"], ids=lambda path: path.name)
+def test_relative_links_lead_somewhere(path):
+    text = re.sub(r"```.*?```", "", text_of(path), flags=re.DOTALL)
+    targets = re.findall(r"\]\(([^)\s]+)\)", text)
+    targets += re.findall(r"^\[[^]]+\]: (\S+)$", text, re.MULTILINE)
+    for target in targets:
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        linked = (path.parent / name).resolve() if name else path
+        assert linked.exists(), (path.name, target)
+        assert ROOT in (linked, *linked.parents), (path.name, target)
+        assert not anchor or anchor in anchors(linked), (path.name, target)
+
+
+def anchors(path: Path) -> set[str]:
+    """Anchors of the headings of a page, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", text_of(path), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_pages_that_messages_name_exist():
+    """The code refers readers to pages of the documentation."""
+    for path in [*(ROOT / "bt_bench").rglob("*.py"), *(ROOT / "kernels").rglob("*.py")]:
+        for name in re.findall(r"docs/[\w-]+\.md", text_of(path)):
+            assert (ROOT / name).is_file(), (path, name)
+
+
+# Completeness
+
+
+def test_every_command_and_variable_is_documented():
+    text = page("cli.md")
+    listed = run("--help").out
+    found = re.findall(r"^│ (\w+)  ", listed, re.MULTILINE)
+    assert "sweep" in found
+    for command in found:
+        assert f"### `{command}`" in text, command
+    sources = [text_of(path) for path in (ROOT / "bt_bench").rglob("*.py")]
+    for name in {name for source in sources for name in re.findall(r"\bBT_BENCH_[A-Z]+\b", source)}:
+        assert f"`{name}`" in text, name
+
+
+def test_every_name_of_a_result_is_documented():
+    for quantity in Quantity:
+        assert f"### `{quantity}`" in page("measurement.md"), quantity
+    for name in (*Status, *ReasonCode):
+        assert f"| `{name}` |" in page("results.md"), name
+    for name in Plan.model_fields:
+        assert f"| `{name}` |" in page("configs.md"), name
+    assert f"domain `{DOMAIN}`" in page("measurement.md")
+
+
+def test_every_part_of_the_package_is_on_the_map():
+    text = page("architecture.md")
+    for path in (ROOT / "bt_bench").iterdir():
+        if path.is_dir() and path.name != "__pycache__":
+            assert f"`bt_bench/{path.name}/`" in text, path
+        elif path.suffix == ".py" and not path.name.startswith("__"):
+            assert f"{path.name}`" in text, path
+    for path in (ROOT / "kernels" / "bt_kernels").glob("[!_]*.py"):
+        assert f"`{path.name}`" in text, path
+
+
+def test_layers_of_the_documentation_are_those_of_the_contract():
+    settings = tomllib.loads(text_of(ROOT / "pyproject.toml"))
+    (contract,) = [
+        contract
+        for contract in settings["tool"]["importlinter"]["contracts"]
+        if contract["type"] == "layers"
+    ]
+    layers = [layer.replace("bt_bench.", "") for layer in contract["layers"]]
+    (shown,) = [
+        block.text.splitlines()
+        for block in blocks(ROOT / "docs" / "architecture.md")
+        if block.language == "text"
+    ]
+    assert shown == layers
+
+
+def test_sessions_leave_the_repository_alone():
+    """A page's session runs in a folder of its own: nothing in it may name one outside."""
+    for path in DOCS:
+        for block in blocks(path):
+            if block.language == "console":
+                assert not re.search(r"(?<!\S)(/|~|\.\.)", block.text), (path.name, block.line)
+    assert os.environ["TRITON_INTERPRET"] == "1"
