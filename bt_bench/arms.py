@@ -91,7 +91,7 @@ def bind(tables: Any, operation: Operation, step: StepInputs) -> Callable[[], ob
 class ArmFailedError(Exception):
     """A variant raised while it was measured."""
 
-    def __init__(self, arm: str, error: Exception) -> None:
+    def __init__(self, arm: str, error: BaseException) -> None:
         super().__init__(f"{arm}: {error}")
         self.arm = arm
         self.error = error
@@ -101,7 +101,7 @@ class ArmFailedError(Exception):
         return reason_of(self.error, "while measured")
 
 
-def reason_of(error: Exception, where: str) -> Reason:
+def reason_of(error: BaseException, where: str) -> Reason:
     """The reason for a case in which a variant raised an exception."""
     text = (str(error).splitlines() or [""])[0]
     if isinstance(error, torch.OutOfMemoryError):
@@ -143,7 +143,9 @@ class Arm:
         """
         try:
             yield
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit too: a variant must not end the run
             raise ArmFailedError(self.name, error) from error
 
     def rewind(self) -> None:

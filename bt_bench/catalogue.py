@@ -94,8 +94,8 @@ def choose(names: Sequence[str], found: dict[str, VariantEntry]) -> list[Variant
     for name in names:
         if name not in found:
             raise UsageError(
-                f"unknown variant {name!r}; {names_hint(name, sorted(found))} "
-                "A folder of your own variants is added with --kernels DIR"
+                f"unknown variant {name!r}; {names_hint(name, sorted(set(found) - {REFERENCE}))} "
+                "(--kernels DIR adds a folder of your own)"
             )
         if name == REFERENCE:
             raise UsageError(
@@ -184,7 +184,7 @@ def _line_in(path: Path, error: BaseException) -> str:
     line = ""
     frame = error.__traceback__
     while frame is not None:
-        if frame.tb_frame.f_code.co_filename == str(path):
+        if Path(frame.tb_frame.f_code.co_filename).resolve() == path.resolve():
             line = f":{frame.tb_lineno}"
         frame = frame.tb_next
     return line

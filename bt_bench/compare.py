@@ -22,7 +22,7 @@ from bt_bench.model import (
     VariantResult,
 )
 from bt_bench.operation import Operation
-from bt_bench.stats import typical, typical_difference
+from bt_bench.stats import median_interval, round_differences, typical, typical_difference
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class QuantityPair:
             run are paired by round and step, and this is the median of their differences; else it
             is the difference of the medians.
         paired: which of the two it is.
+        resolved: whether the 95 % interval of the median over the rounds' differences leaves 0
+            out; `None` where there are too few rounds to say, or the sides are not paired.
     """
 
     quantity: Quantity
@@ -54,6 +56,7 @@ class QuantityPair:
     other_us: float | None
     savings_us: float | None
     paired: bool
+    resolved: bool | None = None
 
     @property
     def savings_percent(self) -> float | None:
@@ -325,7 +328,9 @@ def pair_quantity(
     difference = typical_difference(base_samples, other_samples) if one_run else None
     if difference is None:
         return QuantityPair(quantity, base_us, other_us, base_us - other_us, paired=False)
-    return QuantityPair(quantity, base_us, other_us, difference, paired=True)
+    interval = median_interval(round_differences(base_samples, other_samples))
+    resolved = None if interval is None else not interval.low <= 0.0 <= interval.high
+    return QuantityPair(quantity, base_us, other_us, difference, paired=True, resolved=resolved)
 
 
 def typical_us(case: CaseResult, quantity: Quantity) -> float | None:

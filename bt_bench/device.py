@@ -31,7 +31,7 @@ def choose_device(choice: DeviceChoice) -> DeviceKind:
             )
         return "cuda"
     if choice == "cuda":
-        raise UsageError(f"--device cuda: {missing}; expected a CUDA device, or use --device cpu")
+        raise UsageError(f"no GPU to run on: {missing}; expected a CUDA device")
     _interpret()
     return "cpu"
 

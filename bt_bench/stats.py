@@ -115,6 +115,16 @@ def typical_difference(
     )
 
 
+def round_differences(
+    base: Sequence[Sequence[float]], other: Sequence[Sequence[float]]
+) -> list[float]:
+    """Per round, the median over steps of base less other; the samples must pair."""
+    return [
+        median([before - after for before, after in zip(base_row, other_row, strict=True)])
+        for base_row, other_row in zip(base, other, strict=True)
+    ]
+
+
 def _as_array(samples: Samples) -> FloatArray:
     array = np.asarray(samples, dtype=np.float64)
     if array.ndim != 1 or array.size == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import json
 import re
@@ -25,6 +26,7 @@ __all__ = ["RunFolder", "read_result", "read_run", "result_schema", "write_resul
 
 RESULT_SUFFIX = ".json"
 COMPARISON_NAME = "comparison.md"
+CONFIG_NAME = "config.yaml"
 STDIN = "-"
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,99}")
@@ -66,9 +68,30 @@ class RunFolder:
         if not path.is_dir():
             raise UsageError(f"{path} is no folder; expected the folder of a run to resume")
         folder = cls(path)
-        if not folder.result_paths() and any(not _is_temporary(file) for file in path.iterdir()):
+        known = folder.result_paths() or (path / CONFIG_NAME).is_file()
+        if not known and any(not _is_temporary(file) for file in path.iterdir()):
             raise UsageError(f"{path} is no run folder: it holds no result file (<variant>.json)")
         return folder
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps other processes from writing into the folder.
+
+        Raises:
+            UsageError: when another process has it.
+        """
+        path = self.path / ".lock"
+        with path.open("w", encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(
+                    f"{self.path} is being written by another bt-bench process; wait for it"
+                ) from None
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
 
     @property
     def comparison_path(self) -> Path:

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Protocol
 
 from bt_bench import __version__
@@ -29,13 +30,13 @@ from bt_bench.model import (
     WorkloadRecord,
 )
 from bt_bench.report.markdown import render_comparison
-from bt_bench.store import RunFolder, read_run, write_result, write_text
+from bt_bench.store import CONFIG_NAME, RunFolder, read_run, write_result, write_text
 from bt_bench.units import format_bytes
 from bt_bench.workloads.build import build_workload, estimate_bytes, layout_of
-from bt_bench.workloads.record import record
+from bt_bench.workloads.parameters import TraceParameters
+from bt_bench.workloads.record import flat_parameters, record
 from bt_bench.workloads.steps import Workload
 
-CONFIG_NAME = "config.yaml"
 # What an instance of a variant holds: its tables, and a snapshot of them.
 COPIES_PER_INSTANCE = 2
 # What a check holds beside the variants: the reference and what is expected, both in int64.
@@ -139,8 +140,8 @@ def run_sweep(request: SweepRequest, progress: Progress) -> list[VariantResult]:
         UsageError: when a case would not fit into memory, before anything is run.
     """
     spec = request.spec
-    results = Results(request, read_run(request.folder))
     write_text(request.folder.path / CONFIG_NAME, dump_config(spec))
+    results = Results(request, read_run(request.folder))
     progress.start(len(spec.cases) * len(spec.operations))
     complete = False
     try:
@@ -197,12 +198,41 @@ def check_resumable(
             )
         if result.plan != spec.plan:
             raise UsageError(f"{folder.result_path(name)}: has another plan; start a new run")
+        _refuse_changed_cases(folder.result_path(name), result, spec)
         for what in ("device", "bt_bench", "torch", "triton", "cuda", "driver", "gpus"):
             then, now = _fact(result.environment, what), _fact(environment, what)
             if then != now:
                 raise UsageError(
                     f"{folder.path} was started with {what} {then}, this is {now}; start a new run"
                 )
+
+
+def _refuse_changed_cases(path: Path, result: VariantResult, spec: SweepSpec) -> None:
+    """Cases that are done must be those of the config."""
+    wanted = {case.name: flat_parameters(case.parameters) for case in spec.cases}
+    for case in result.cases:
+        if case.workload.parameters != wanted.get(case.case):
+            raise UsageError(
+                f"{path}: case {case.case!r} was measured with other parameters than {CONFIG_NAME} "
+                "has now; put the config back, or start a new run"
+            )
+
+
+def check_windows(spec: SweepSpec) -> None:
+    """Refuses windows of a trace that begin at a step that its sequence does not have.
+
+    Other windows are where they fit; how long a sequence is, only the scheduler can tell.
+
+    Raises:
+        UsageError: naming the first such case.
+    """
+    for case in spec.cases:
+        parameters = case.parameters
+        if isinstance(parameters, TraceParameters) and isinstance(parameters.window.at, int):
+            try:
+                build_workload(parameters)
+            except UsageError as error:
+                raise UsageError(f"case {case.name!r}: {error}") from error
 
 
 def _fact(environment: Environment, what: str) -> object:

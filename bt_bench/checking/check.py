@@ -155,7 +155,9 @@ class _Subject:
             )
         except OutOfBoundsError as error:
             self.reason = Reason(code=ReasonCode.OUT_OF_BOUNDS, message=f"{where}: {error}")
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit too: a variant must not end the run
             self.reason = reason_of(error, where)
         if self.reason is not None:
             self.tables = None

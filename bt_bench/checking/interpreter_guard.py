@@ -37,6 +37,7 @@ def guarded_memory(*owners: object) -> Iterator[None]:
     guard = _Guard(owners)
     builder: Any = InterpreterBuilder  # its methods are replaced, which types do not foresee
     load, store = builder.create_masked_load, builder.create_masked_store
+    rmw, cas = builder.create_atomic_rmw, builder.create_atomic_cas
     run = InterpretedFunction.run
 
     def guarded_load(self: Any, ptrs: Any, mask: Any, *args: Any, **kwargs: Any) -> Any:
@@ -47,6 +48,14 @@ def guarded_memory(*owners: object) -> Iterator[None]:
         guard.check("writes", ptrs, mask, self)
         return store(self, ptrs, value, mask, *args, **kw)
 
+    def guarded_rmw(self: Any, op: Any, ptr: Any, val: Any, mask: Any, *args: Any) -> Any:
+        guard.check("updates", ptr, mask, self)
+        return rmw(self, op, ptr, val, mask, *args)
+
+    def guarded_cas(self: Any, ptr: Any, *args: Any) -> Any:
+        guard.check("updates", ptr, None, self)
+        return cas(self, ptr, *args)
+
     def guarded_run(self: Any, *args: Any, **kwargs: Any) -> Any:
         guard.enter(self.fn.__name__, args)
         try:
@@ -56,11 +65,13 @@ def guarded_memory(*owners: object) -> Iterator[None]:
             raise
 
     builder.create_masked_load, builder.create_masked_store = guarded_load, guarded_store
+    builder.create_atomic_rmw, builder.create_atomic_cas = guarded_rmw, guarded_cas
     InterpretedFunction.run = guarded_run
     try:
         yield
     finally:
         builder.create_masked_load, builder.create_masked_store = load, store
+        builder.create_atomic_rmw, builder.create_atomic_cas = rmw, cas
         InterpretedFunction.run = run
 
 
@@ -88,7 +99,8 @@ class _Guard:
     def check(self, verb: str, pointers: Any, mask: Any, builder: Any) -> None:
         """Checks the addresses of one load or store that the mask lets through."""
         addresses = np.asarray(pointers.data).reshape(-1)
-        active = np.broadcast_to(np.asarray(mask.data), np.shape(pointers.data)).reshape(-1)
+        let_through = np.True_ if mask is None else np.asarray(mask.data)
+        active = np.broadcast_to(let_through, np.shape(pointers.data)).reshape(-1)
         addresses = addresses[active.astype(bool)].astype(np.int64)
         size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
         place = np.searchsorted(self._starts, addresses, side="right") - 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -66,10 +68,12 @@ def check(
 
     check_memory(spec, len(classes), available_bytes(kind))
     outcomes: list[Outcome] = []
-    for outcome in check_spec(spec, classes, torch.device(kind)):
-        outcomes.append(outcome)
-        if not as_json:
-            print(_line(outcome), flush=True)
+    stdout = sys.stdout
+    with redirect_stdout(sys.stderr):  # what a variant prints
+        for outcome in check_spec(spec, classes, torch.device(kind)):
+            outcomes.append(outcome)
+            if not as_json:
+                print(_line(outcome), flush=True, file=stdout)
     failed = [outcome for outcome in outcomes if outcome.reason is not None]
     if as_json:
         print(json.dumps(_document(kind, outcomes), indent=2))

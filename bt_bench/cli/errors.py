@@ -8,8 +8,9 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
-from typing import NoReturn, ParamSpec
+from typing import NoReturn, ParamSpec, TextIO
 
 import typer
 
@@ -24,7 +25,10 @@ def reporting_errors(command: Callable[Parameters, ExitCode]) -> Callable[Parame
     @functools.wraps(command)
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
         # A CI system cancels with SIGTERM: end as on Ctrl-C, with what there is on disk.
-        signal.signal(signal.SIGTERM, _interrupt)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _interrupt)
+        sys.stdout = _present(sys.stdout)
+        sys.stderr = _present(sys.stderr)
         try:
             code = command(*args, **kwargs)
             sys.stdout.flush()
@@ -35,13 +39,12 @@ def reporting_errors(command: Callable[Parameters, ExitCode]) -> Callable[Parame
         except KeyboardInterrupt:
             code = ExitCode.INTERRUPTED
             print("bt-bench: interrupted", file=sys.stderr)
-        except BrokenPipeError:
-            # The reader of stdout has gone, as in `| head`: nothing is left to say.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code = ExitCode.OK
         except typer.Exit:
             raise
-        except Exception:
+        except OSError as error:
+            code = ExitCode.USAGE
+            print(f"bt-bench: error: {error}", file=sys.stderr)
+        except BaseException:
             code = ExitCode.INTERNAL
             traceback.print_exc()
             print("bt-bench: internal error; please report it with the above", file=sys.stderr)
@@ -51,4 +54,31 @@ def reporting_errors(command: Callable[Parameters, ExitCode]) -> Callable[Parame
 
 
 def _interrupt(_signum: int, _frame: FrameType | None) -> NoReturn:
+    # A second signal must not cut off what the first one has begun to write.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+def _present(stream: TextIO | None) -> TextIO:
+    """A stream that is there, and that swallows what a closed pipe no longer takes.
+
+    The reader of stdout may go away, as in `| head`. The command goes on and ends with the exit
+    code that it has earned.
+    """
+    if stream is None:  # closed before the program began
+        return Path(os.devnull).open("w", encoding="utf-8")
+    stream.write = _swallowing(stream, stream.write)  # type: ignore[method-assign]
+    stream.flush = _swallowing(stream, stream.flush)  # type: ignore[method-assign, assignment]
+    return stream
+
+
+def _swallowing(stream: TextIO, method: Callable[..., int | None]) -> Callable[..., int]:
+    def call(*args: str) -> int:
+        try:
+            return method(*args) or 0
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            return len(args[0]) if args else 0
+
+    return call

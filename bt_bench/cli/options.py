@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,7 +43,7 @@ OperationsOption = Annotated[
     ),
 ]
 SelectOption = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option("-k", metavar="PATTERNS", help="Only cases whose name matches one of `a,b*`."),
 ]
 SetOption = Annotated[
@@ -98,7 +100,7 @@ def load_spec(
     *,
     variants: str | None = None,
     operations: str | None = None,
-    select: str | None = None,
+    select: Sequence[str] | None = None,
     overrides: Sequence[str] | None = None,
 ) -> SweepSpec:
     """The config with the options of the command line."""
@@ -125,7 +127,7 @@ def load_spec(
         overrides=overrides or (),
         variants=names_of_variants,
         operations=chosen,
-        select=select,
+        select=",".join(select) if select else None,
     )
 
 
@@ -136,4 +138,6 @@ def load_variants(
     from bt_bench.catalogue import choose, find_variants, load
 
     entries = choose(names, find_variants(folders))
-    return entries, {entry.name: load(entry) for entry in entries}
+    # What a variant's file prints must not get between the data on stdout.
+    with redirect_stdout(sys.stderr):
+        return entries, {entry.name: load(entry) for entry in entries}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -108,7 +109,7 @@ def _spec(
     config: str | None,
     variants: str | None,
     operations: str | None,
-    select: str | None,
+    select: list[str] | None,
     overrides: list[str] | None,
 ) -> SweepSpec:
     if config is None:
@@ -139,12 +140,11 @@ def _refuse_changes(ctx: typer.Context) -> None:
 def _resumed_spec(resume: Path, config: str | None) -> SweepSpec:
     """The config that an interrupted run was started with; it is in the run's folder."""
     from bt_bench.config.load import load_config
-    from bt_bench.store import RunFolder
-    from bt_bench.sweep import CONFIG_NAME
+    from bt_bench.store import CONFIG_NAME, RunFolder
 
     saved = RunFolder.open(resume).path / CONFIG_NAME
     if not saved.is_file():
-        raise UsageError(f"{saved} does not exist; expected the config that the run was made with")
+        raise UsageError(f"{resume} has no {CONFIG_NAME}: nothing was measured; start a new run")
     spec = load_config(saved)
     if config is not None:
         given = load_config(config)
@@ -208,9 +208,10 @@ def _request(
     from bt_bench.environment import available_bytes, read_environment
     from bt_bench.measuring.case import CpuBench, CudaBench
     from bt_bench.store import RunFolder
-    from bt_bench.sweep import SweepRequest, check_memory, check_resumable
+    from bt_bench.sweep import SweepRequest, check_memory, check_resumable, check_windows
 
     entries, classes = load_variants(spec.variants, folders)
+    check_windows(spec)
     check_memory(spec, len(entries), available_bytes(kind))
     environment = read_environment(kind)
     if resume is not None:
@@ -235,7 +236,12 @@ def _run(request: SweepRequest, as_json: bool, folders: list[Path]) -> ExitCode:
     from bt_bench.sweep import run_sweep
 
     try:
-        with progress_on_stderr(request.spec.plan.rounds) as progress:
+        # What a variant prints must not get between the data on stdout.
+        with (
+            request.folder.locked(),
+            progress_on_stderr(request.spec.plan.rounds) as progress,
+            redirect_stdout(sys.stderr),
+        ):
             results = run_sweep(request, progress)
     except KeyboardInterrupt:
         path = request.folder.path

@@ -25,6 +25,10 @@ def select_cases(cases: Sequence[CaseSpec], select: str) -> list[CaseSpec]:
         raise UsageError(f"-k {select!r}: expected text or a pattern; see the names in --dry-run")
     unwanted = [pattern.removeprefix("!") for pattern in patterns if pattern.startswith("!")]
     wanted = [pattern for pattern in patterns if not pattern.startswith("!")] or ["*"]
+    for pattern in wanted:
+        # A pattern that matches nothing is a misspelt one.
+        if not any(_matches(case.name, pattern) for case in cases):
+            raise UsageError(f"-k {pattern!r}: no case matches; the cases are:\n{_listed(cases)}")
     kept = [
         case
         for case in cases
@@ -32,7 +36,7 @@ def select_cases(cases: Sequence[CaseSpec], select: str) -> list[CaseSpec]:
         and not any(_matches(case.name, pattern) for pattern in unwanted)
     ]
     if not kept:
-        raise UsageError(f"-k {select!r}: no case matches; the cases are:\n{_listed(cases)}")
+        raise UsageError(f"-k {select!r}: no case is left; the cases are:\n{_listed(cases)}")
     return kept
 
 

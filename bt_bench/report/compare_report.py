@@ -112,6 +112,7 @@ def _pair_to_json(pair: CasePair) -> dict[str, Any]:
                 "other": quantity.other_us,
                 "savings": quantity.savings_us,
                 "paired": quantity.paired,
+                "resolved": quantity.resolved,
                 "savings_percent": quantity.savings_percent,
             }
             for quantity in pair.quantities

@@ -30,6 +30,11 @@ QUANTITY_TITLES: dict[Quantity, str] = {
 _TIME_QUANTITIES = (Quantity.HOST_US, Quantity.STAGE_US, Quantity.GPU_US, Quantity.STEP_US)
 _PERCENTILES = (10, 50, 90, 99, 100)
 
+_UNRESOLVED = {
+    False: "not told from 0: the 95 % interval of the median over rounds contains it",
+    None: "too few rounds to tell from 0",
+}
+
 _KIND_PLURALS = {
     "kernel": "kernels",
     "copy": "copies",
@@ -107,9 +112,10 @@ def savings_cells(pair: QuantityPair | None) -> tuple[Cell, Cell]:
     """Savings in µs and in percent; the cells of the two sides say why they are absent."""
     savings_us = pair.savings_us if pair else None
     percent = pair.savings_percent if pair else None
+    note = _UNRESOLVED.get(pair.resolved) if pair and pair.paired else None
     return (
-        Cell(ABSENT if savings_us is None else format_number(savings_us)),
-        Cell(ABSENT if percent is None else format_percent(percent)),
+        Cell(ABSENT) if savings_us is None else Cell(format_number(savings_us), note),
+        Cell(ABSENT) if percent is None else Cell(format_percent(percent), note),
     )
 
 

@@ -55,7 +55,7 @@ def _sections(description: Description) -> Iterator[Section]:
 
 def _section(title: str, figures: StepFigures) -> Section:
     rows = tuple(
-        (Cell(name), *(Cell(format_number(value)) for value in _values(distribution)))
+        (Cell(name), *(Cell(_count(value)) for value in _values(distribution)))
         for name, distribution in _distributions(figures)
     )
     return Section(title, (_shares(figures), Table(_COLUMNS, rows, num_text_columns=1)))
@@ -80,6 +80,10 @@ def _distributions(figures: StepFigures) -> Iterator[tuple[str, Distribution]]:
     yield "block ids written", figures.block_ids_written
     for rows in figures.row_blocks:
         yield f"blocks in a row (block size {rows.block_size})", rows.blocks
+
+
+def _count(value: float) -> str:
+    return str(int(value)) if value == int(value) else format_number(value)
 
 
 def _values(distribution: Distribution) -> tuple[float, ...]:

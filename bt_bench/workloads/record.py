@@ -11,17 +11,22 @@ from bt_bench.workloads.steps import Workload
 
 def record(parameters: WorkloadParameters, workload: Workload) -> WorkloadRecord:
     """Parameters, sizes per step, and the digest by which equal workloads are recognised."""
-    given = parameters.model_dump()
-    kind = given.pop("workload")
     return WorkloadRecord(
-        kind=kind,
-        parameters=dict(_flat(given)),
+        kind=parameters.workload,
+        parameters=flat_parameters(parameters),
         digest=workload.digest(),
         num_steps=len(workload.steps),
         num_reqs=[step.num_reqs for step in workload.steps],
         num_tokens=[step.num_tokens for step in workload.steps],
         num_rows_written=[step.num_rows_written for step in workload.steps],
     )
+
+
+def flat_parameters(parameters: WorkloadParameters) -> dict[str, ParameterValue]:
+    """Parameters by name, as a result file has them: those of a window as `window.steps`."""
+    given = parameters.model_dump()
+    del given["workload"]
+    return dict(_flat(given))
 
 
 def _flat(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, ParameterValue]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from commands import TINY, run, run_apart
 
@@ -67,12 +69,12 @@ def test_nothing_selected(config):
 
 def test_cuda_without_a_gpu(config):
     message = refused("sweep", config, "--device", "cuda")
-    assert "--device cuda: torch" in message
+    assert "no GPU to run on: torch" in message
     assert "is built without CUDA" in message or "sees no CUDA device" in message
 
 
 def test_overhead_without_a_gpu():
-    assert "--device cuda: torch" in refused("overhead")
+    assert "no GPU to run on: torch" in refused("overhead")
 
 
 def test_more_memory_than_there_is(config, tmp_path):
@@ -179,4 +181,45 @@ def test_closed_pipe_is_no_error():
         "schema", prologue="import os\nr, w = os.pipe()\nos.close(r)\nos.dup2(w, 1)"
     )
     assert outcome.code == 0
+    assert "Traceback" not in outcome.err
+
+
+def test_window_outside_the_trace(tmp_path):
+    path = tmp_path / "w.yaml"
+    path.write_text(
+        "defaults: {max_num_reqs: 64, max_model_len: 16384}\ncases:\n"
+        "  - {name: far, workload: trace, trace: azure_code, window: {at: 9999999, steps: 3}}\n"
+    )
+    message = refused("sweep", path, "--out", tmp_path / "run")
+    assert message.startswith("bt-bench: error: case 'far': ")
+    assert "9999999" in message
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_pattern_that_matches_nothing(config):
+    assert "-k 'nomatch'" in refused("sweep", config, "-k", "one,nomatch")
+
+
+def test_closed_pipe_keeps_the_exit_code(config, tmp_path):
+    (tmp_path / "empty.py").write_text(
+        "from bt_kernels.variants.fused import Variant as Fused\n\n\n"
+        "class Variant(Fused):\n    def restore(self, state): ...\n"
+    )
+    outcome = run_apart(
+        *("check", config, "--kernels", tmp_path, "--variants", "empty"),
+        prologue="import os\nr, w = os.pipe()\nos.close(r)\nos.dup2(w, 1)",
+    )
+    assert outcome.code == 5
+
+
+def test_closed_stdout(config):
+    outcome = run_apart("list", prologue="import sys\nsys.stdout = None")
+    assert outcome.code == 0, outcome.err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_full_disk_is_one_line(config):
+    outcome = run_apart("schema", prologue="import os\nos.dup2(os.open('/dev/full', 1), 1)")
+    assert outcome.code == 2
+    assert "No space left on device" in outcome.err
     assert "Traceback" not in outcome.err

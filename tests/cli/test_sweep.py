@@ -11,7 +11,7 @@ from commands import RAISING_VARIANT, TINY, run, start
 from mutants import write_mutant
 
 from bt_bench.model import Quantity
-from bt_bench.store import read_run, result_schema
+from bt_bench.store import RunFolder, read_run, result_schema
 
 
 @pytest.fixture
@@ -236,3 +236,78 @@ def test_dump_config_loads_again(config, tmp_path):
     again.write_text(dumped)
     assert run("sweep", again, "--dump-config").out == dumped
     assert "seed: 5" in dumped
+
+
+def test_a_variant_that_exits_or_prints_does_not_end_or_spoil_the_run(config, tmp_path):
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    (folder / "exits.py").write_text(
+        RAISING_VARIANT.replace('raise RuntimeError("no gather today")', "raise SystemExit(0)")
+    )
+    (folder / "prints.py").write_text(
+        'print("imported")\nfrom bt_kernels.variants.fused import Variant as Fused\n\n\n'
+        "class Variant(Fused):\n    def apply_staged_writes(self):\n"
+        '        print("applied")\n        super().apply_staged_writes()\n'
+    )
+    names = "exits,prints"
+    out = tmp_path / "run"
+    outcome = run("sweep", config, "--kernels", folder, "--variants", names, "--out", out, "--json")
+    assert outcome.code == 5
+    assert outcome.json()["failed"] == 4
+    by_name = {result.variant.name: result for result in read_run(out)}
+    assert "SystemExit" in by_name["exits"].cases[0].reason.message
+    assert all(case.status == "ok" for case in by_name["prints"].cases)
+
+
+def test_a_variant_that_clears_its_ids_is_blamed_and_harms_nobody(config, tmp_path):
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    (folder / "clears.py").write_text(
+        "from bt_kernels.variants.fused import Variant as Fused\n\n\n"
+        "class Variant(Fused):\n    def append_block_ids(self, row, ids, overwrite):\n"
+        "        super().append_block_ids(row, ids, overwrite)\n"
+        "        for group_ids in ids:\n            group_ids.clear()\n"
+    )
+    out = tmp_path / "run"
+    outcome = run(
+        "sweep", config, "--kernels", folder, "--variants", "clears,baseline", "--out", out
+    )
+    assert outcome.code == 5
+    by_name = {result.variant.name: result for result in read_run(out)}
+    assert {case.status for case in by_name["clears"].cases} == {"failed"}
+    assert "new_block_ids of row" in by_name["clears"].cases[0].reason.message
+    assert {case.status for case in by_name["baseline"].cases} == {"ok"}
+    assert [case.launches.totals() for case in by_name["baseline"].cases] == [[2], [3], [2], [4]]
+
+
+def test_a_folder_in_use_is_refused(config, tmp_path):
+    out = tmp_path / "run"
+    run("sweep", config, "-k", "one", "--operations", "apply", "--out", out)
+    with RunFolder.open(out).locked():
+        outcome = run("sweep", "--resume", out)
+    assert outcome.code == 2
+    assert "is being written by another bt-bench process" in outcome.err
+    assert run("sweep", "--resume", out).code == 0
+    assert not list(out.glob(".*"))
+
+
+def test_resume_refuses_an_edited_config(config, tmp_path):
+    out = tmp_path / "run"
+    run("sweep", config, "-k", "one", "--operations", "apply", "--out", out)
+    saved = out / "config.yaml"
+    saved.write_text(saved.read_text().replace("tokens: 4", "tokens: 6"))
+    outcome = run("sweep", "--resume", out)
+    assert outcome.code == 2
+    assert "case 'one' was measured with other parameters" in outcome.err
+
+
+def test_resume_of_a_run_that_was_killed_at_once(config, tmp_path):
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "config.yaml").write_text(run("sweep", config, "--dump-config").out)
+    assert run("sweep", "--resume", out).code == 0
+    assert all(result.complete for result in read_run(out))
+    (tmp_path / "empty").mkdir()
+    outcome = run("sweep", "--resume", tmp_path / "empty")
+    assert outcome.code == 2
+    assert "nothing was measured; start a new run" in outcome.err

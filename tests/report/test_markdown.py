@@ -98,7 +98,7 @@ def test_a_base_of_zero_has_no_percentage() -> None:
     text = render_comparison([make_result("baseline", cases[:1]), make_result("fused", cases[1:])])
     row = next(line for line in text.splitlines() if line.startswith("| small"))
     cells = [cell.strip() for cell in row.strip("|").split("|")]
-    assert cells == ["small", "0", "0.002000", "-2.000", "–"]
+    assert cells == ["small", "0", "0.002000", "-2.000¹", "–"]
 
 
 def test_cases_of_one_name_and_another_workload_are_not_set_against_each_other() -> None:

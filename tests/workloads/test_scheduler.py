@@ -179,7 +179,7 @@ def test_what_cannot_be_is_refused(changes, message):
 
 def test_the_default_pool_suffices_for_every_row_as_far_as_ids_reach():
     assert pool_size(parameters(block_size=[16, 64], max_model_len=100, max_num_reqs=3)) == 27
-    assert pool_size(parameters(max_model_len=2**24, max_num_reqs=2**16)) == 2**31 - 1
+    assert pool_size(parameters(max_model_len=2**24, max_num_reqs=2**14)) == 2**31 - 1
 
 
 class Replay:
