@@ -103,7 +103,15 @@ def test_restore_puts_the_snapshot_back_in_place(tables):
 
 
 def test_too_few_padded_rows_are_refused(tables):
-    if type(tables).__module__ == "bt_kernels.variants.reference":
-        pytest.skip("the reference takes any number of rows")
     with pytest.raises(ValueError, match="num_reqs_padded is 1; expected 2"):
         tables.gather_block_tables(mapping(0, 1), 1)
+    with pytest.raises(ValueError, match="num_reqs_padded is 5; expected 2"):
+        tables.gather_block_tables(mapping(0, 1), 5)
+
+
+def test_more_padded_tokens_than_slots_are_refused(tables):
+    start, positions = torch.tensor([0, 1], dtype=torch.int32), torch.tensor([0])
+    with pytest.raises(ValueError, match="num_tokens_padded is 9"):
+        tables.compute_slot_mappings(mapping(0), start, positions, 9)
+    with pytest.raises(ValueError, match="num_tokens_padded is 9"):
+        tables.prepare_step(mapping(0), start, positions, 1, 9)

@@ -64,6 +64,8 @@ class Variant(BlockTableOperations):
         self, idx_mapping: torch.Tensor, num_reqs_padded: int
     ) -> tuple[torch.Tensor, ...]:
         rows = idx_mapping.tolist()
+        if not len(rows) <= num_reqs_padded <= self.layout.max_num_reqs:
+            raise ValueError(f"num_reqs_padded is {num_reqs_padded}; expected {len(rows)} or more")
         for group in range(self.layout.num_groups):
             source = self.block_tables[group]
             target = self.input_block_tables[group]
@@ -81,6 +83,8 @@ class Variant(BlockTableOperations):
         positions: torch.Tensor,
         num_tokens_padded: int,
     ) -> torch.Tensor:
+        if num_tokens_padded > self.layout.max_num_batched_tokens:
+            raise ValueError(f"num_tokens_padded is {num_tokens_padded}, past the buffer")
         starts = query_start_loc.tolist()
         for group, block_size in enumerate(self.layout.block_sizes):
             slots = self.slot_mappings[group]
