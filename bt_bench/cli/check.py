@@ -32,7 +32,7 @@ def check(
     config: Annotated[
         str,
         typer.Argument(
-            metavar="[CONFIG]", help="A YAML file, the name of a stock config, or - for stdin."
+            metavar="CONFIG", help="A YAML file, the name of a stock config, or - for stdin."
         ),
     ] = "quick",
     variants: VariantsOption = None,

@@ -39,7 +39,7 @@ def sweep(
     config: Annotated[
         str | None,
         typer.Argument(
-            metavar="[CONFIG]",
+            metavar="CONFIG",
             help="A YAML file, the name of a stock config, or - for stdin. "
             "May be left out with --resume.",
         ),
