@@ -16,12 +16,30 @@ from pydantic.fields import FieldInfo
 
 from bt_bench.config.problems import Place, Problems
 from bt_bench.config.yaml_source import Entry, Located
+from bt_bench.units import format_bytes
 from bt_bench.wording import names_hint, shown
-from bt_bench.workloads.parameters import BatchParameters, TraceParameters, UniformParameters
+from bt_bench.workloads.parameters import (
+    MAX_REQS,
+    BatchParameters,
+    TraceParameters,
+    UniformParameters,
+)
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 AnyParameters = UniformParameters | BatchParameters | TraceParameters
+
+# Sizes that tables grow with, and what they are where a case does not say.
+_SIZES = {
+    "groups": 1,
+    "block_size": 16,
+    "requests": 1,
+    "prefills": 1,
+    "tokens": 1,
+    "max_num_reqs": 1024,
+    "max_num_batched_tokens": 8192,
+    "max_model_len": 8192,
+}
 
 KINDS: dict[str, type[AnyParameters]] = {
     "uniform": UniformParameters,
@@ -162,9 +180,8 @@ def _report(
         expected = expectation(leaves(model)[leaf])
         for name, located in _wrong_values(leaf, entries[leaf].located, positions):
             value = located.plain()
-            problems.add(
-                located.place, f"{name} is {shown(value)}; expected {expected}{_advice(value)}"
-            )
+            advice = _advice(value) or _memory_for(leaf, value, entries)
+            problems.add(located.place, f"{name} is {shown(value)}; expected {expected}{advice}")
 
 
 def _leaf_of(loc: tuple[int | str, ...], model: type[BaseModel]) -> str | None:
@@ -195,6 +212,23 @@ def _advice(value: object) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return f"; write {int(value)}"
     return ""
+
+
+def _memory_for(leaf: str, value: object, entries: Mapping[str, Entry]) -> str:
+    """What tables of an absurd size would need, with the case's other sizes as they stand."""
+    if leaf not in _SIZES or type(value) is not int or not MAX_REQS <= value < 10**18:
+        return ""
+    sizes = dict(_SIZES)
+    for name in sizes:
+        given = entries[name].located.plain() if name in entries else None
+        if type(given) is int and given > 0:
+            sizes[name] = given
+    rows = max(sizes["max_num_reqs"], sizes["requests"], sizes["prefills"])
+    slots = max(sizes["max_num_batched_tokens"], sizes["tokens"])
+    columns = -(-sizes["max_model_len"] // sizes["block_size"])
+    # Two int32 tables and the int64 slots of every group.
+    needed = sizes["groups"] * 8 * (rows * columns + slots)
+    return f"; its tables would need {format_bytes(needed)} per variant"
 
 
 def expectation(field: FieldInfo) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from bt_bench.config.load import load_config
+from bt_bench.errors import UsageError
+
 TOP_KEYS = "name, description, variants, operations, plan, defaults, cases"
 GOOD = "{name: a, requests: 1, tokens: 2}"
 
@@ -181,7 +184,8 @@ def test_top_level(error_of, text, expected):
         (f"name: a, requests: {10**50}, tokens: 2", "1:29: requests is a number of more than 40 "
          "digits; expected a whole number from 1 to 16384"),
         ("name: a, requests: 1, tokens: 99999999",
-         "1:40: tokens is 99999999; expected a whole number from 1 to 4194304"),
+         "1:40: tokens is 99999999; expected a whole number from 1 to 4194304; its tables "
+         "would need 766.9 MiB per variant"),
         ("name: a, requests: 1, tokens: 2, pad_requests: 1",
          "1:57: pad_requests is 1; expected true or false"),
         ("name: a, requests: 1, tokens: 2, mapping: random",
@@ -340,3 +344,14 @@ def test_twenty_errors_are_shown(error_of):
     lines = error_of("\n".join(f"x{i}: 1" for i in range(30))).splitlines()
     assert len(lines) == 21
     assert lines[20] == "… and 11 more errors"
+
+
+def test_absurd_sizes_say_what_they_would_need(tmp_path):
+    path = tmp_path / "my.yaml"
+    path.write_text("cases:\n  - {name: a, requests: 4000000, tokens: 8}\n")
+    with pytest.raises(UsageError) as caught:
+        load_config(path)
+    assert str(caught.value) == (
+        f"{path}:2:25: requests is 4000000; expected a whole number from 1 to 16384; "
+        "its tables would need 15.26 GiB per variant"
+    )
