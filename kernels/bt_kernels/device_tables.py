@@ -9,7 +9,7 @@ import torch
 
 from bt_kernels import launches
 from bt_kernels.device_code import RECORD_FIELDS as RECORD_FIELDS_CONSTEXPR
-from bt_kernels.interface import BlockTableOperations, TableState
+from bt_kernels.interface import COMPILED, JIT, BlockTableOperations, TableState
 from bt_kernels.layout import PAD_SLOT_ID, TableLayout
 from bt_kernels.staging import HostRing, StagedWrites, check_append
 
@@ -20,16 +20,24 @@ class DeviceBlockTables(BlockTableOperations):
     """Block tables on a device (or on the CPU, under Triton's interpreter).
 
     As it stands it makes the separate launches: one per written group, one to gather, one for
-    slots. Variants override `_launch_apply` and `gather_and_compute_slot_mappings`.
+    slots. Variants override `_launch_apply` and `gather_and_compute_slot_mappings`, and launch
+    through `self.launch`, whose arguments are those of `bt_kernels.launches.launch_jit`.
 
     Args:
         layout: the sizes.
         device: where the tables live.
     """
 
+    # Applying publishes: its host part fills a buffer of the ring, after waiting for an event.
+    capturable = frozenset(
+        {"gather_block_tables", "compute_slot_mappings", "gather_and_compute_slot_mappings"}
+    )
+
     def __init__(self, layout: TableLayout, device: torch.device | str) -> None:
         self.layout = layout
         self.device = torch.device(device)
+        self._launches = {JIT: launches.launch_jit, COMPILED: launches.CompiledLaunches()}
+        self.launch_path = JIT
         shapes = [(layout.max_num_reqs, width) for width in layout.widths]
         self.block_tables = [self._zeros(shape, torch.int32) for shape in shapes]
         self.input_block_tables = [self._zeros(shape, torch.int32) for shape in shapes]
@@ -59,6 +67,30 @@ class DeviceBlockTables(BlockTableOperations):
         # Room for a record and three block ids per row; a burst of longer writes grows it.
         room = self.num_blocks.size * (1 + RECORD_FIELDS + 3)
         self._ring = HostRing(room, self.device)
+
+    @property
+    def launch_paths(self) -> tuple[str, ...]:
+        """Launch paths that work here: only Triton's call where kernels are interpreted."""
+        on_gpu = self.device.type == "cuda" and launches.COMPILES
+        return (JIT, COMPILED) if on_gpu else (JIT,)
+
+    @property
+    def launch_path(self) -> str:
+        """How kernels are launched from now on, one of `launch_paths`.
+
+        Raises:
+            ValueError: when it is set to anything else.
+        """
+        return self._launch_path
+
+    @launch_path.setter
+    def launch_path(self, path: str) -> None:
+        if path not in self.launch_paths:
+            expected = " or ".join(repr(known) for known in self.launch_paths)
+            raise ValueError(f"launch_path is {path!r}; expected {expected} on {self.device}")
+        self._launch_path = path
+        # Kept as an attribute, so that no launch has to choose.
+        self.launch = self._launches[path]
 
     def append_block_ids(
         self, req_index: int, new_block_ids: Sequence[Sequence[int]], overwrite: bool

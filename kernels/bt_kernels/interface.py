@@ -16,6 +16,12 @@ import torch
 
 from bt_kernels.layout import TableLayout
 
+JIT = "jit"
+"""Launch path: Triton's call, `kernel[grid](...)`, which finds the binary anew each time."""
+
+COMPILED = "compiled"
+"""Launch path: the handle of the compiled kernel."""
+
 
 @dataclass
 class TableState:
@@ -43,10 +49,22 @@ class BlockTableOperations(ABC):
 
     A variant file defines one subclass with the name `Variant`.
 
+    `launch_paths` names the ways to launch that the tables offer where they live, and
+    `launch_path` is the one in use; it may be set before any call. `capturable` names the methods
+    whose calls may be captured into a CUDA graph. A replay runs the device part alone, with what
+    the host part came to at the capture: sizes, padding, and the addresses that the kernels read.
+    It is valid on the state that the call was captured on, and until the next
+    `apply_staged_writes` or `restore` publishes a new state to the device: what was captured still
+    reads the buffer before, which is filled again while later steps are published.
+
     Args:
         layout: the sizes.
         device: where the tables live.
     """
+
+    launch_path: str = JIT
+    launch_paths: tuple[str, ...] = (JIT,)
+    capturable: frozenset[str] = frozenset()
 
     layout: TableLayout
     device: torch.device

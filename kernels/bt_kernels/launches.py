@@ -1,4 +1,7 @@
-"""One function per kernel: grid and arguments of its launch.
+"""One function per kernel: grid and arguments of its launch; and the two ways to launch.
+
+Every launch goes through `tables.launch`, which `tables.launch_path` chooses: `launch_jit`, or a
+`CompiledLaunches`. Both take the same arguments, those of `launch_jit`.
 
 Block shapes are those of vLLM's kernels (1024 elements) for gather, slots and padding. A staged
 write is mostly a few block ids, and a chunk of 2048 tokens 128 of them: 128 elements for those.
@@ -6,7 +9,9 @@ write is mostly a few block ids, and a chunk of 2048 tokens 128 of them: 128 ele
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import triton
 
 from bt_kernels.device_code import (
     apply_writes_kernel,
@@ -23,14 +28,78 @@ if TYPE_CHECKING:
 
 WRITE_BLOCK = 128
 ROW_BLOCK = 1024
+_WRITE_CONSTANTS = (WRITE_BLOCK,)
+_ROW_CONSTANTS = (ROW_BLOCK,)
+_SLOT_CONSTANTS = (PAD_SLOT_ID, ROW_BLOCK)
+
+# What Triton takes for the alignment of a pointer when it compiles, in bytes.
+_ALIGNMENT = 16
+
+COMPILES: bool = isinstance(apply_writes_kernel, triton.JITFunction)
+"""Whether kernels are compiled in this process, rather than interpreted."""
+
+
+def launch_jit(
+    kernel: Any,
+    grid: tuple[int, int, int],
+    arguments: tuple[Any, ...],
+    constants: tuple[Any, ...],
+    _inputs: tuple[torch.Tensor, ...],
+) -> None:
+    """Launches through Triton's call, which finds the binary by all arguments.
+
+    Args:
+        kernel: a function under `triton.jit`.
+        grid: programs in each dimension.
+        arguments: values of the parameters that are not constants, in their order.
+        constants: values of the `tl.constexpr` parameters, which come last.
+        _inputs: those of `arguments` that a caller passed in; `CompiledLaunches` needs them.
+    """
+    kernel[grid](*arguments, *constants)
+
+
+class CompiledLaunches:
+    """Launches through handles of compiled kernels, kept by what selects a binary.
+
+    The first launch of each binary is Triton's call, which returns the handle. Later ones find it
+    by the kernel, the constants, and dtype and alignment of the inputs. Whatever else selects a
+    binary must be the same in all launches of a kernel: dtype and alignment of the tables' own
+    tensors, and integers, unless the kernel has them in `do_not_specialize`.
+    """
+
+    def __init__(self) -> None:
+        self._handles: dict[tuple[Any, ...], Any] = {}
+
+    def __call__(
+        self,
+        kernel: Any,
+        grid: tuple[int, int, int],
+        arguments: tuple[Any, ...],
+        constants: tuple[Any, ...],
+        inputs: tuple[torch.Tensor, ...],
+    ) -> None:
+        """Launches once; arguments as in `launch_jit`."""
+        # By identity, since the hash of a kernel takes a lock; its handle keeps it alive.
+        key: tuple[Any, ...] = (id(kernel), constants)
+        for tensor in inputs:
+            key = (key, tensor.dtype, tensor.data_ptr() % _ALIGNMENT == 0)
+        handle = self._handles.get(key)
+        if handle is None:
+            self._handles[key] = kernel[grid](*arguments, *constants)
+        else:
+            handle[grid](*arguments, *constants)
 
 
 def apply_writes(
     tables: DeviceBlockTables, staging: torch.Tensor, first_record: int, num_records: int
 ) -> None:
     """Writes `num_records` records of `staging` into the source tables."""
-    apply_writes_kernel[(num_records,)](
-        tables.descriptors, staging, tables.num_blocks.size, first_record, BLOCK=WRITE_BLOCK
+    tables.launch(
+        apply_writes_kernel,
+        (num_records, 1, 1),
+        (tables.descriptors, staging, tables.num_blocks.size, first_record),
+        _WRITE_CONSTANTS,
+        (),
     )
 
 
@@ -39,13 +108,12 @@ def gather(
 ) -> None:
     """Gathers the batch's rows and zeroes further ones up to `num_rows`."""
     layout = tables.layout
-    gather_kernel[(layout.num_groups, num_rows)](
-        tables.descriptors,
-        idx_mapping,
-        num_blocks,
-        layout.max_num_reqs,
-        idx_mapping.shape[0],
-        BLOCK=ROW_BLOCK,
+    tables.launch(
+        gather_kernel,
+        (layout.num_groups, num_rows, 1),
+        (tables.descriptors, idx_mapping, num_blocks, layout.max_num_reqs, idx_mapping.shape[0]),
+        _ROW_CONSTANTS,
+        (idx_mapping,),
     )
 
 
@@ -58,16 +126,20 @@ def slots(
     """Computes the slots of the batch's tokens and pads the rest of the buffer."""
     layout = tables.layout
     num_reqs = idx_mapping.shape[0]
-    slots_kernel[(layout.num_groups, num_reqs + 1)](
-        tables.descriptors,
-        idx_mapping,
-        query_start_loc,
-        positions,
-        tables.slot_mappings,
-        layout.max_num_batched_tokens,
-        num_reqs,
-        PAD=PAD_SLOT_ID,
-        BLOCK=ROW_BLOCK,
+    tables.launch(
+        slots_kernel,
+        (layout.num_groups, num_reqs + 1, 1),
+        (
+            tables.descriptors,
+            idx_mapping,
+            query_start_loc,
+            positions,
+            tables.slot_mappings,
+            layout.max_num_batched_tokens,
+            num_reqs,
+        ),
+        _SLOT_CONSTANTS,
+        (idx_mapping, query_start_loc, positions),
     )
 
 
@@ -82,17 +154,21 @@ def gather_slots(
     """Does what `gather` and `slots` do, in one launch."""
     layout = tables.layout
     num_reqs = idx_mapping.shape[0]
-    gather_slots_kernel[(layout.num_groups, num_rows + num_reqs + 1)](
-        tables.descriptors,
-        idx_mapping,
-        num_blocks,
-        layout.max_num_reqs,
-        query_start_loc,
-        positions,
-        tables.slot_mappings,
-        layout.max_num_batched_tokens,
-        num_reqs,
-        num_rows,
-        PAD=PAD_SLOT_ID,
-        BLOCK=ROW_BLOCK,
+    tables.launch(
+        gather_slots_kernel,
+        (layout.num_groups, num_rows + num_reqs + 1, 1),
+        (
+            tables.descriptors,
+            idx_mapping,
+            num_blocks,
+            layout.max_num_reqs,
+            query_start_loc,
+            positions,
+            tables.slot_mappings,
+            layout.max_num_batched_tokens,
+            num_reqs,
+            num_rows,
+        ),
+        _SLOT_CONSTANTS,
+        (idx_mapping, query_start_loc, positions),
     )
