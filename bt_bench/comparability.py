@@ -63,8 +63,10 @@ def _plan_differences(base: VariantResult, other: VariantResult) -> Iterator[str
     for name in type(base.plan).model_fields:
         values = getattr(base.plan, name), getattr(other.plan, name)
         if values[0] != values[1]:
-            yield f"plan.{name} {values[0]} against {values[1]}"
+            yield f"plan.{name} {_shown(values[0])} against {_shown(values[1])}"
 
 
 def _shown(fact: object) -> str:
+    if isinstance(fact, list):
+        return f"[{', '.join(map(str, fact))}]"
     return "unknown" if fact is None else str(fact)

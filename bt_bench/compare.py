@@ -1,4 +1,4 @@
-"""Pairs the cases of results and sets their figures side by side; no verdicts, no formats.
+"""Pairs the cases of results and sets their figures side by side; no formats.
 
 Cases are the same where operation and digest of the workload are; their names and the variants
 that the files hold may differ.
@@ -11,18 +11,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bt_bench.comparability import Labelled, refuse_differences
+from bt_bench.crosscheck import Crosscheck, crosschecks
 from bt_bench.errors import NotComparableError, UsageError
 from bt_bench.model import (
     BASELINE,
+    Calibration,
     CaseResult,
     LaunchCensus,
-    Quantity,
     Reason,
+    Series,
     Status,
     VariantResult,
 )
 from bt_bench.operation import Operation
-from bt_bench.stats import median_interval, round_differences, typical, typical_difference
+from bt_bench.resolution import Resolution, pair_rounds, resolve
+from bt_bench.series import place_of, typical_us
+from bt_bench.stats import typical
 
 
 @dataclass(frozen=True)
@@ -36,34 +40,41 @@ class Side:
 
 
 @dataclass(frozen=True)
-class QuantityPair:
-    """One quantity of two sides.
+class SeriesPair:
+    """One series of two sides.
 
     Args:
-        quantity: what was measured.
+        series: what was measured, and how.
         base_us: median of the base; `None` where it has no such measurement.
         other_us: median of the other side, likewise.
         savings_us: base less other, positive where the other is faster. Sides of one interleaved
             run are paired by round and step, and this is the median of their differences; else it
             is the difference of the medians.
         paired: which of the two it is.
-        resolved: whether the 95 % interval of the median over the rounds' differences leaves 0
-            out; `None` where there are too few rounds to say, or the sides are not paired.
+        resolution: the smallest difference that can be told from none; `None` where there are too
+            few instances to say, or the sides are not paired.
     """
 
-    quantity: Quantity
+    series: Series
     base_us: float | None
     other_us: float | None
     savings_us: float | None
     paired: bool
-    resolved: bool | None = None
+    resolution: Resolution | None = None
 
     @property
     def savings_percent(self) -> float | None:
-        """Savings in percent of the base."""
+        """Savings in percent of the base, resolved or not."""
         if self.savings_us is None or not self.base_us:
             return None
         return 100 * self.savings_us / self.base_us
+
+    @property
+    def resolved(self) -> bool | None:
+        """Whether the savings can be told from none; `None` where that is not known."""
+        if self.savings_us is None or self.resolution is None:
+            return None
+        return self.resolution.resolves(self.savings_us)
 
 
 @dataclass(frozen=True)
@@ -80,15 +91,21 @@ class LaunchPair:
 
 @dataclass(frozen=True)
 class CasePair:
-    """A case that is `ok` on both sides. `base` and `other` are labels."""
+    """A case that is `ok` on both sides. `base` and `other` are labels.
+
+    `series` has what either side measured; the checks say whether the device times of each side
+    can be trusted.
+    """
 
     operation: Operation
     case: str
     digest: str
     base: str
     other: str
-    quantities: tuple[QuantityPair, ...]
+    series: tuple[SeriesPair, ...]
     launches: LaunchPair
+    base_checks: tuple[Crosscheck, ...]
+    other_checks: tuple[Crosscheck, ...]
 
 
 @dataclass(frozen=True)
@@ -119,7 +136,6 @@ class Comparison:
 
     base: str
     sides: tuple[Side, ...]
-    quantities: tuple[Quantity, ...]
     pairs: tuple[CasePair, ...]
     missing: tuple[MissingCase, ...]
     failed: tuple[FailedCase, ...]
@@ -152,18 +168,16 @@ def compare(
     sides = [Labelled(name, result) for name, result in zip(names, results, strict=True)]
     base_side = sides[baseline_index(results) if base is None else base]
     warnings = [f"{side.label} is a partial result" for side in sides if not side.result.complete]
-    quantities = _measured_quantities(results)
     parts: list[_Part] = []
     for other in sides:
         if other is not base_side:
             warnings += refuse_differences(
                 base_side, other, ignore_device=ignore_device, ignore_plan=ignore_plan
             )
-            parts.append(_compare_two(base_side, other, quantities))
+            parts.append(_compare_two(base_side, other))
     return Comparison(
         base=base_side.label,
         sides=tuple(_describe_side(side) for side in sides),
-        quantities=quantities,
         pairs=tuple(pair for part in parts for pair in part.pairs),
         missing=tuple(missing for part in parts for missing in part.missing),
         # The base's own failures come up once per other side.
@@ -208,22 +222,12 @@ class _Part:
     failed: list[FailedCase]
 
 
-def _measured_quantities(results: Sequence[VariantResult]) -> tuple[Quantity, ...]:
-    found = {
-        measurement.quantity
-        for result in results
-        for case in result.cases
-        for measurement in case.measurements
-    }
-    return tuple(quantity for quantity in Quantity if quantity in found)
-
-
 def _describe_side(side: Labelled) -> Side:
     result = side.result
     return Side(side.label, result.variant.name, result.run_id, result.complete)
 
 
-def _compare_two(base: Labelled, other: Labelled, quantities: Sequence[Quantity]) -> _Part:
+def _compare_two(base: Labelled, other: Labelled) -> _Part:
     matches, only_base, only_other = _match(base.result.cases, other.result.cases)
     part = _Part(
         pairs=[],
@@ -241,8 +245,7 @@ def _compare_two(base: Labelled, other: Labelled, quantities: Sequence[Quantity]
         ]
         part.failed.extend(failed)
         if not failed:
-            one_run = base.result.run_id == other.result.run_id
-            part.pairs.append(_pair(left, right, base.label, other.label, quantities, one_run))
+            part.pairs.append(_pair(left, right, base, other))
     if not part.pairs:
         raise NotComparableError(_nothing_in_common(base.label, other.label, part))
     return part
@@ -296,47 +299,53 @@ def _missing(
         yield MissingCase(case.operation, case.case, present.label, absent.label, why)
 
 
-def _pair(
-    left: CaseResult,
-    right: CaseResult,
-    base_label: str,
-    other_label: str,
-    quantities: Sequence[Quantity],
-    one_run: bool,
-) -> CasePair:
+def _pair(left: CaseResult, right: CaseResult, base: Labelled, other: Labelled) -> CasePair:
+    one_run = base.result.run_id == other.result.run_id
+    calibration = base.result.calibration
+    measured = {taken.series for case in (left, right) for taken in case.measurements}
     return CasePair(
         operation=left.operation,
         case=left.case,
         digest=left.workload.digest,
-        base=base_label,
-        other=other_label,
-        quantities=tuple(
-            pair_quantity(left, right, quantity, one_run=one_run) for quantity in quantities
+        base=base.label,
+        other=other.label,
+        series=tuple(
+            pair_series(left, right, series, calibration, one_run=one_run)
+            for series in sorted(measured, key=place_of)
         ),
         launches=_pair_launches(left.launches, right.launches),
+        base_checks=crosschecks(left, calibration),
+        other_checks=crosschecks(right, other.result.calibration),
     )
 
 
-def pair_quantity(
-    base: CaseResult, other: CaseResult, quantity: Quantity, *, one_run: bool
-) -> QuantityPair:
-    """One quantity of two cases; `one_run` says that their rounds ran side by side."""
-    base_us, other_us = typical_us(base, quantity), typical_us(other, quantity)
-    base_samples, other_samples = base.samples(quantity), other.samples(quantity)
-    if base_us is None or other_us is None or base_samples is None or other_samples is None:
-        return QuantityPair(quantity, base_us, other_us, None, paired=False)
-    difference = typical_difference(base_samples, other_samples) if one_run else None
+def pair_series(
+    base: CaseResult,
+    other: CaseResult,
+    series: Series,
+    calibration: Calibration | None,
+    *,
+    one_run: bool,
+) -> SeriesPair:
+    """One series of two cases.
+
+    Args:
+        base: the case of the base.
+        other: the case of the other side.
+        series: what is set side by side.
+        calibration: of the run, where both are of one.
+        one_run: whether their rounds ran side by side.
+    """
+    base_us, other_us = typical_us(base, series), typical_us(other, series)
+    left, right = base.measurement(series), other.measurement(series)
+    if base_us is None or other_us is None or left is None or right is None:
+        return SeriesPair(series, base_us, other_us, None, paired=False)
+    paired = pair_rounds(left, right) if one_run else None
+    difference = typical(paired.differences_us) if paired else None
     if difference is None:
-        return QuantityPair(quantity, base_us, other_us, base_us - other_us, paired=False)
-    interval = median_interval(round_differences(base_samples, other_samples))
-    resolved = None if interval is None else not interval.low <= 0.0 <= interval.high
-    return QuantityPair(quantity, base_us, other_us, difference, paired=True, resolved=resolved)
-
-
-def typical_us(case: CaseResult, quantity: Quantity) -> float | None:
-    """Median over the steps of a case of each step's median over rounds."""
-    samples = case.samples(quantity)
-    return None if samples is None else typical(samples)
+        return SeriesPair(series, base_us, other_us, base_us - other_us, paired=False)
+    resolution = resolve(base, other, series, calibration)
+    return SeriesPair(series, base_us, other_us, difference, paired=True, resolution=resolution)
 
 
 def _pair_launches(base: LaunchCensus | None, other: LaunchCensus | None) -> LaunchPair:

@@ -7,17 +7,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from bt_bench.model import (
+    Calibration,
     CaseResult,
     CheckReport,
+    DeviceLine,
     Environment,
+    Figure,
     Gpu,
     LaunchCensus,
     LaunchCount,
     Measurement,
+    Method,
     Plan,
     Quantity,
     Reason,
     ReasonCode,
+    RoundKind,
+    RoundLog,
+    Series,
     Status,
     Tool,
     VariantInfo,
@@ -25,6 +32,7 @@ from bt_bench.model import (
     WorkloadRecord,
 )
 from bt_bench.operation import Operation
+from bt_bench.series import series_of
 
 CREATED = "2026-01-02T03:04:05+00:00"
 
@@ -99,16 +107,75 @@ def make_workload(
     )
 
 
+def make_measurement(
+    series: Series | Quantity,
+    samples: Sequence[Sequence[float]],
+    rounds: Sequence[int] | None = None,
+    **fields: Any,
+) -> Measurement:
+    """Samples of a series, or of the default one of a quantity; by default of rounds 0, 1, 2, …"""
+    full = series_of(series) if isinstance(series, Quantity) else series
+    return Measurement(
+        **full.model_dump(),
+        rounds=list(range(len(samples)) if rounds is None else rounds),
+        samples=[list(steps) for steps in samples],
+        **fields,
+    )
+
+
+def make_rounds(
+    count: int, instances: int = 8, arms: Sequence[str] = ("baseline", "fused"), **changes: Any
+) -> RoundLog:
+    """A log of timed rounds in pairs, with instances in turn, of which none was discarded."""
+    fields: dict[str, Any] = {
+        "arms": list(arms),
+        "kind": [RoundKind.TIMED] * count,
+        "instance": [index // 2 % instances for index in range(count)],
+        "place": [index % 2 for index in range(count)],
+        "seconds": [0.01 * index for index in range(count)],
+        "sm_clock_mhz": [1980] * count,
+        "discarded": [None] * count,
+    }
+    return RoundLog(**(fields | changes))
+
+
+def make_calibration(
+    figures: Mapping[str, Sequence[float]] | None = None,
+    intercepts_us: Mapping[Method, float] | None = None,
+    **fields: Any,
+) -> Calibration:
+    """A calibration with these figures, and lines of gradient 1 with these intercepts."""
+    return Calibration(
+        seconds=1.5,
+        figures=[
+            Figure(name=name, what=f"what {name} is", samples=list(samples))
+            for name, samples in (figures or {}).items()
+        ],
+        lines=[
+            DeviceLine(
+                method=method,
+                set_us=[3.0, 5.0, 10.0, 50.0],
+                reported_us=[[length + added] * 3 for length in (3.0, 5.0, 10.0, 50.0)],
+            )
+            for method, added in (intercepts_us or {}).items()
+        ],
+        **fields,
+    )
+
+
 def make_case(
     case: str = "small",
     operation: Operation = Operation.GATHER_SLOTS,
-    samples: Mapping[Quantity, Sequence[Sequence[float]]] | None = None,
+    samples: Mapping[Quantity, Sequence[Sequence[float]]]
+    | Mapping[Series | Quantity, Sequence[Sequence[float]]]
+    | None = None,
     *,
     num_steps: int = 1,
     workload: WorkloadRecord | None = None,
     launches: LaunchCensus | None = None,
+    **fields: Any,
 ) -> CaseResult:
-    """A case that is ok, with `samples[round][step]` per quantity."""
+    """A case that is ok, with `samples[round][step]` per series; `fields` are others of it."""
     return CaseResult(
         key=f"{operation.value}/{case}",
         case=case,
@@ -118,9 +185,9 @@ def make_case(
         check=CheckReport(steps=num_steps, buffers=["slot_mappings"]),
         launches=launches,
         measurements=[
-            Measurement(quantity=quantity, samples=[list(steps) for steps in rounds])
-            for quantity, rounds in (samples or {}).items()
+            make_measurement(series, rounds) for series, rounds in (samples or {}).items()
         ],
+        **fields,
     )
 
 
@@ -147,6 +214,7 @@ def make_result(
     run_id: str = "quick-20260102T030405Z",
     config: str = "quick",
     plan: Plan | None = None,
+    calibration: Calibration | None = None,
 ) -> VariantResult:
     """The result of a variant with these cases."""
     return VariantResult(
@@ -157,6 +225,7 @@ def make_result(
         environment=environment or make_environment(),
         config=config,
         plan=plan or Plan(rounds=3, warmup_rounds=1),
+        calibration=calibration,
         variant=VariantInfo(name=variant, summary=f"the {variant} arm", source_sha256="ab" * 32),
         cases=list(cases),
     )

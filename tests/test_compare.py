@@ -6,19 +6,34 @@ import dataclasses
 
 import pytest
 from factories import (
+    make_calibration,
     make_case,
     make_environment,
     make_failed_case,
     make_gpu,
     make_launches,
+    make_measurement,
     make_result,
+    make_rounds,
     make_workload,
 )
 
 from bt_bench.compare import baseline_index, compare, unique_labels
 from bt_bench.errors import ExitCode, NotComparableError, UsageError
-from bt_bench.model import CaseResult, Plan, Quantity
+from bt_bench.model import (
+    Cache,
+    CaseResult,
+    LaunchPath,
+    Load,
+    Method,
+    Plan,
+    Quantity,
+    ReasonCode,
+    Series,
+    Status,
+)
 from bt_bench.operation import Operation
+from bt_bench.series import series_of
 
 
 def _timed(name: str = "small", event_us: float = 50.0) -> CaseResult:
@@ -28,9 +43,10 @@ def _timed(name: str = "small", event_us: float = 50.0) -> CaseResult:
 def test_medians_and_savings() -> None:
     base = make_case(samples={Quantity.EVENT_US: [[60.0], [50.0], [90.0]]})
     other = make_case(samples={Quantity.EVENT_US: [[20.0], [15.0]]})
-    comparison = compare([make_result("baseline", [base]), make_result("fused", [other])])
+    fused = make_result("fused", [other], run_id="another")
+    comparison = compare([make_result("baseline", [base]), fused])
     (pair,) = comparison.pairs
-    (event,) = pair.quantities
+    (event,) = pair.series
     assert (pair.base, pair.other, pair.case) == ("baseline", "fused", "small")
     assert (event.base_us, event.other_us) == (60.0, 17.5)
     assert event.savings_us == 42.5
@@ -40,7 +56,7 @@ def test_medians_and_savings() -> None:
 
 def test_a_slower_side_has_negative_savings() -> None:
     results = [make_result("baseline", [_timed()]), make_result("fused", [_timed(event_us=75.0)])]
-    event = compare(results).pairs[0].quantities[0]
+    event = compare(results).pairs[0].series[0]
     assert (event.savings_us, event.savings_percent) == (-25.0, -50.0)
 
 
@@ -48,7 +64,7 @@ def test_a_quantity_of_one_side_has_no_savings() -> None:
     base = make_case(samples={Quantity.EVENT_US: [[60.0]], Quantity.GPU_US: [[0.0]]})
     other = make_case(samples={Quantity.STEP_US: [[9.0]], Quantity.GPU_US: [[2.0]]})
     comparison = compare([make_result("baseline", [base]), make_result("fused", [other])])
-    gpu, step, event = comparison.pairs[0].quantities
+    gpu, step, event = comparison.pairs[0].series
     assert (gpu.savings_us, gpu.savings_percent) == (-2.0, None)
     assert (step.base_us, step.other_us, step.savings_us) == (None, 9.0, None)
     assert (event.base_us, event.other_us, event.savings_percent) == (60.0, None, None)
@@ -57,7 +73,7 @@ def test_a_quantity_of_one_side_has_no_savings() -> None:
 def test_windows_are_compared_by_the_median_of_their_steps() -> None:
     samples = {Quantity.EVENT_US: [[1.0, 10.0, 3.0], [3.0, 30.0, 5.0]]}
     case = make_case(samples=samples, num_steps=3)
-    event = compare([make_result("a", [case]), make_result("b", [case])]).pairs[0].quantities[0]
+    event = compare([make_result("a", [case]), make_result("b", [case])]).pairs[0].series[0]
     assert event.base_us == 4.0
 
 
@@ -84,7 +100,7 @@ def test_equal_workloads_of_one_file_pair_by_name_first() -> None:
     base = [timed("x", 1.0), timed("y", 2.0), timed("z", 3.0)]
     other = [timed("renamed", 30.0), timed("y", 20.0), timed("x", 10.0)]
     comparison = compare([make_result("a", base), make_result("b", other)])
-    pairs = [(p.quantities[0].base_us, p.quantities[0].other_us) for p in comparison.pairs]
+    pairs = [(p.series[0].base_us, p.series[0].other_us) for p in comparison.pairs]
     assert pairs == [(1.0, 10.0), (2.0, 20.0), (3.0, 30.0)]
     assert comparison.missing == ()
 
@@ -114,6 +130,22 @@ def test_failed_cases_are_listed_and_not_compared() -> None:
     ]
     assert comparison.failed[0].reason is not None
     assert comparison.failed[0].reason.message == "slot 3"
+
+
+def test_insufficient_cases_are_listed_and_not_compared() -> None:
+    disturbed = make_failed_case(
+        "hot", message="too few", code=ReasonCode.DISTURBED, status=Status.INSUFFICIENT
+    )
+    results = [
+        make_result("a", [_timed("good"), _timed("hot")]),
+        make_result("b", [_timed("good"), disturbed]),
+    ]
+    comparison = compare(results)
+    assert [pair.case for pair in comparison.pairs] == ["good"]
+    (failed,) = comparison.failed
+    assert (failed.label, failed.status) == ("b", Status.INSUFFICIENT)
+    assert failed.reason is not None
+    assert failed.reason.code is ReasonCode.DISTURBED
 
 
 def test_launches_are_compared_exactly() -> None:
@@ -225,9 +257,18 @@ def test_another_plan_is_refused() -> None:
     assert len(compare(results, ignore_plan=True).warnings) == 2
 
 
+def test_lists_of_a_plan_are_spelled_as_in_a_config() -> None:
+    plan = Plan(rounds=3, warmup_rounds=1, launch_paths=[LaunchPath.JIT])
+    results = [make_result("a", [_timed()]), make_result("b", [_timed()], plan=plan)]
+    with pytest.raises(
+        NotComparableError, match=r"plan.launch_paths \[jit, compiled, graph\] against \[jit\]"
+    ):
+        compare(results)
+
+
 def test_another_schema_is_refused_whatever_is_ignored() -> None:
-    newer = make_result("b", [_timed()]).model_copy(update={"schema_version": 2})
-    with pytest.raises(NotComparableError, match="schema version 1 against 2"):
+    newer = make_result("b", [_timed()]).model_copy(update={"schema_version": 3})
+    with pytest.raises(NotComparableError, match="schema version 2 against 3"):
         compare([make_result("a", [_timed()]), newer], ignore_device=True, ignore_plan=True)
 
 
@@ -261,9 +302,74 @@ def test_sides_of_one_run_are_paired_by_round() -> None:
     right = make_case("a", samples={Quantity.EVENT_US: [[9.0], [10.0], [49.0], [50.0]]})
     one_run = [make_result("baseline", [left]), make_result("fused", [right])]
     (pair,) = compare(one_run).pairs
-    assert pair.quantities[0].paired
-    assert pair.quantities[0].savings_us == 1.0
+    assert pair.series[0].paired
+    assert pair.series[0].savings_us == 1.0
     two_runs = [make_result("baseline", [left]), make_result("fused", [right], run_id="another")]
     (pair,) = compare(two_runs).pairs
-    assert not pair.quantities[0].paired
-    assert pair.quantities[0].savings_us == 1.0
+    assert not pair.series[0].paired
+    assert pair.series[0].savings_us == 1.0
+
+
+def test_rounds_that_one_side_discarded_do_not_pair() -> None:
+    series = series_of(Quantity.EVENT_US)
+    left = make_case("a").model_copy(
+        update={"measurements": [make_measurement(series, [[10.0], [50.0], [12.0]], [0, 1, 2])]}
+    )
+    right = make_case("a").model_copy(
+        update={"measurements": [make_measurement(series, [[9.0], [11.0]], [0, 2])]}
+    )
+    (event,) = compare([make_result("a", [left]), make_result("b", [right])]).pairs[0].series
+    assert (event.base_us, event.other_us, event.savings_us) == (12.0, 10.0, 1.0)
+    assert event.paired
+
+
+def test_every_series_is_a_pair_of_its_own() -> None:
+    series = [
+        series_of(Quantity.EVENT_US, load=Load.BUSY, l2=Cache.COLD),
+        series_of(Quantity.EVENT_US, load=Load.BUSY),
+        series_of(Quantity.GPU_US, method=Method.GRAPH_SLOPE, launch_path=LaunchPath.GRAPH),
+        series_of(Quantity.EVENT_US),
+        series_of(Quantity.HOST_US, launch_path=LaunchPath.COMPILED),
+        series_of(Quantity.GPU_US),
+        series_of(Quantity.HOST_US),
+    ]
+    case = make_case(samples={each: [[1.0 + place]] for place, each in enumerate(series)})
+    pairs = compare([make_result("a", [case]), make_result("b", [case])]).pairs[0].series
+    assert [pair.base_us for pair in pairs] == [7.0, 5.0, 6.0, 3.0, 4.0, 2.0, 1.0]
+    assert {pair.series for pair in pairs} == set(series)
+
+
+def _side(values: list[float], series: Series) -> CaseResult:
+    samples = {series: [[value] for value in values]}
+    return make_case(samples=samples, rounds=make_rounds(len(values), instances=3))
+
+
+def test_savings_are_resolved_or_not() -> None:
+    series = series_of(Quantity.STEP_US)
+    base = make_result("baseline", [_side([50.0, 50.5, 51.0, 50.0, 50.5, 51.0] * 2, series)])
+    other = _side([50.1, 50.5, 50.9, 50.1, 50.5, 50.9] * 2, series)
+    faster = _side([30.1, 30.5, 30.9, 30.1, 30.5, 30.9] * 2, series)
+    results = [base, make_result("same", [other]), make_result("faster", [faster])]
+    same, fast = (pair.series[0] for pair in compare(results).pairs)
+    assert (same.resolved, fast.resolved) == (False, True)
+    assert fast.resolution is not None
+    assert fast.savings_us == pytest.approx(20.0)
+    elsewhere = make_result("faster", [faster], run_id="another")
+    (pair,) = compare([base, elsewhere]).pairs
+    assert (pair.series[0].resolution, pair.series[0].resolved) == (None, None)
+
+
+def test_each_side_is_checked_with_the_calibration_of_its_own_run() -> None:
+    samples = {
+        series_of(Quantity.EVENT_US, load=Load.BUSY): [[12.0]],
+        series_of(Quantity.SPAN_US, load=Load.BUSY): [[10.0]],
+    }
+    case = make_case(samples=samples, launches=make_launches(["gather"]))
+    intercepts = {Method.EVENTS: 2.0, Method.PROFILER: 0.5}
+    results = [
+        make_result("a", [case], calibration=make_calibration(intercepts_us=intercepts)),
+        make_result("b", [case]),
+    ]
+    (pair,) = compare(results).pairs
+    assert [check.agrees for check in pair.base_checks] == [True]
+    assert [check.agrees for check in pair.other_checks] == [None]

@@ -12,13 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bt_bench.stats import (
+    Line,
+    clock_tick,
+    clustered_interval,
     interquartile_range,
+    line_fit,
     median,
     median_interval,
     percentile,
+    relative_half_width,
     step_medians,
+    t_quantile,
     typical,
-    typical_difference,
 )
 
 SAMPLES = st.lists(st.floats(0, 1e9), min_size=1, max_size=60)
@@ -134,22 +139,110 @@ def test_nothing_measured_is_none() -> None:
     assert typical([[]]) is None
 
 
-def test_typical_difference_pairs_rounds_and_steps():
-    base = [[10.0, 100.0], [20.0, 200.0], [90.0, 900.0]]
-    other = [[9.0, 97.0], [19.0, 195.0], [89.0, 896.0]]
-    # Per step the differences are 1, 1, 1 and 3, 5, 4; their medians 1 and 4.
-    assert typical_difference(base, other) == 2.5
-    assert typical_difference(other, base) == -2.5
+# Student's t
 
 
-def test_drift_cancels_in_differences_but_not_between_medians():
-    base = [[10.0], [11.0], [50.0], [51.0]]
-    other = [[9.0], [49.0], [10.0], [50.0]]
-    assert typical(base) - typical(other) == 1.0
-    assert typical_difference([[b] for (b,) in base], [[b - 1] for (b,) in base]) == 1.0
+@pytest.mark.parametrize(
+    ("degrees", "quantiles"),
+    [  # at 0.9, 0.95, 0.975, 0.995 and 0.9995, as tables have them
+        (1, (3.078, 6.314, 12.706, 63.657, 636.62)),
+        (2, (1.886, 2.920, 4.303, 9.925, 31.599)),
+        (3, (1.638, 2.353, 3.182, 5.841, 12.924)),
+        (7, (1.415, 1.895, 2.365, 3.499, 5.408)),
+        (10, (1.372, 1.812, 2.228, 3.169, 4.587)),
+        (30, (1.310, 1.697, 2.042, 2.750, 3.646)),
+        (120, (1.289, 1.658, 1.980, 2.617, 3.373)),
+    ],
+)
+def test_quantiles_of_the_usual_tables_of_t(degrees: int, quantiles: tuple[float, ...]) -> None:
+    for probability, expected in zip((0.9, 0.95, 0.975, 0.995, 0.9995), quantiles, strict=True):
+        assert t_quantile(probability, degrees) == pytest.approx(expected, abs=6e-4, rel=1e-5)
+        assert t_quantile(1 - probability, degrees) == -t_quantile(probability, degrees)
 
 
-def test_samples_that_do_not_pair_have_no_typical_difference():
-    assert typical_difference([[1.0]], [[1.0], [2.0]]) is None
-    assert typical_difference([[1.0, 2.0]], [[1.0]]) is None
-    assert typical_difference([], []) is None
+def test_t_of_many_degrees_is_normal() -> None:
+    assert t_quantile(0.975, 100_000) == pytest.approx(1.95996, abs=1e-4)
+    assert t_quantile(0.5, 4) == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize(("probability", "degrees"), [(0.0, 3), (1.0, 3), (0.9, 0)])
+def test_arguments_of_t_are_checked(probability: float, degrees: int) -> None:
+    with pytest.raises(ValueError, match=r"not between 0 and 1|degrees of freedom"):
+        t_quantile(probability, degrees)
+
+
+# Clusters
+
+
+def test_clusters_count_once_whatever_their_size() -> None:
+    values = [1.0, 2.0, 9.0, 4.0, 6.0, 6.0, 6.0, 6.0]
+    clusters = ["a", "a", "a", "b", "c", "c", "c", "c"]
+    interval = clustered_interval(values, clusters, 0.95)
+    assert interval is not None
+    # The medians are 2, 4 and 6: mean 4, standard deviation 2, and t is 4.303.
+    assert (interval.low + interval.high) / 2 == pytest.approx(4.0)
+    assert interval.half_width == pytest.approx(4.3027 * 2 / math.sqrt(3), rel=1e-4)
+    assert interval.coverage == 0.95
+
+
+def test_fewer_than_three_clusters_have_no_interval() -> None:
+    assert clustered_interval([1.0, 2.0, 3.0], [0, 1, 1]) is None
+    assert clustered_interval([], []) is None
+
+
+def test_clusters_are_given_for_every_value() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        clustered_interval([1.0, 2.0], [0])
+    with pytest.raises(ValueError, match="not between 0 and 1"):
+        clustered_interval([1.0], [0], 1.0)
+
+
+def test_clustered_interval_covers_as_often_as_it_says() -> None:
+    generator = np.random.default_rng(0)
+    clusters = np.repeat(np.arange(8), 10)
+    hits = 0
+    for _ in range(1000):
+        values = generator.normal(size=80) + generator.normal(size=8)[clusters]
+        interval = clustered_interval(values, list(clusters), 0.99)
+        assert interval is not None
+        hits += interval.low <= 0 <= interval.high
+    assert hits / 1000 == pytest.approx(0.99, abs=0.01)
+
+
+# Lines, ticks, widths
+
+
+@given(st.floats(-10, 10), st.floats(-100, 100))
+def test_points_of_a_line_give_the_line(gradient: float, intercept: float) -> None:
+    x = [3.0, 5.0, 10.0, 50.0]
+    line = line_fit(x, [gradient * value + intercept for value in x])
+    assert line.gradient == pytest.approx(gradient, abs=1e-9)
+    assert line.intercept == pytest.approx(intercept, abs=1e-9)
+
+
+def test_least_squares() -> None:
+    assert line_fit([0.0, 1.0, 2.0], [0.0, 0.0, 3.0]) == Line(1.5, -0.5)
+
+
+def test_what_is_no_line() -> None:
+    with pytest.raises(ValueError, match="two different x"):
+        line_fit([1.0, 1.0], [2.0, 3.0])
+    with pytest.raises(ValueError, match="as many y as x, got 1 and 2"):
+        line_fit([1.0, 2.0], [2.0])
+
+
+def test_ticks() -> None:
+    assert clock_tick([24.16, 24.128, 24.16, 24.256]) == pytest.approx(0.032)
+    assert clock_tick([1.0, 1.0]) is None
+
+
+def test_what_rounding_moved_is_no_tick() -> None:
+    samples = [0.032, 0.064, 0.065, 0.096]
+    assert clock_tick(samples) == pytest.approx(0.001)
+    assert clock_tick(samples, rounding=0.001) == pytest.approx(0.031)
+
+
+def test_relative_half_width() -> None:
+    assert relative_half_width([float(value) for value in range(1, 7)]) == pytest.approx(2.5 / 3.5)
+    assert relative_half_width([1.0] * 5) is None
+    assert relative_half_width([0.0] * 10) is None

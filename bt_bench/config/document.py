@@ -103,7 +103,17 @@ def validate_plan(entries: Entries, place: Place, problems: Problems) -> Plan:
         else:
             hint = names_hint(key, leaves(Plan))
             problems.add(entry.key_place, f"unknown key {shown(key)} in plan; {hint}")
+    for key, entry in known.items():
+        _refuse_repetition(key, entry.located, problems)
     return validate(Plan, known, place, problems) or Plan()
+
+
+def _refuse_repetition(key: str, located: Located, problems: Problems) -> None:
+    seen: list[object] = []
+    for item in located.value if isinstance(located.value, list) else ():
+        if item.plain() in seen:
+            problems.add(item.place, f"{key} has {shown(item.plain())} twice; remove one")
+        seen.append(item.plain())
 
 
 def _text(top: Entries, key: str, default: str, problems: Problems) -> str:

@@ -9,6 +9,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
 
 from bt_bench.config.schema import CaseSpec, SweepSpec
+from bt_bench.model import Plan
 
 
 def dump_config(spec: SweepSpec) -> str:
@@ -18,7 +19,7 @@ def dump_config(spec: SweepSpec) -> str:
         "description": spec.description,
         "variants": _on_one_line(spec.variants),
         "operations": _on_one_line([operation.value for operation in spec.operations]),
-        "plan": spec.plan.model_dump(),
+        "plan": _plan(spec.plan),
         "cases": [_case(case) for case in spec.cases],
     }
     yaml: Any = YAML()
@@ -26,6 +27,14 @@ def dump_config(spec: SweepSpec) -> str:
     text = io.StringIO()
     yaml.dump(document, text)
     return text.getvalue()
+
+
+def _plan(plan: Plan) -> dict[str, Any]:
+    values = plan.model_dump(mode="json")
+    return {
+        name: _on_one_line(value) if isinstance(value, list) else value
+        for name, value in values.items()
+    }
 
 
 def _case(case: CaseSpec) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from bt_bench.config.document import Axis, CaseTemplate, Document
 from bt_bench.config.expand import kinds_of
 from bt_bench.config.parameters import (
     flatten,
+    is_list,
     is_parameter,
     kinds_with,
     leaves,
@@ -98,12 +99,25 @@ def _at(located: Located, place: Place) -> Located:
 
 
 def _set_plan(document: Document, key: str, axis: Axis, problems: Problems) -> None:
-    if len(axis.values) > 1:
+    name = key.removeprefix(_PLAN)
+    field = leaves(Plan).get(name)
+    if field is not None and is_list(field):
+        value = _as_list(axis)
+    elif len(axis.values) == 1:
+        value = axis.values[0]
+    else:
         problems.add(
             axis.key_place, f"{key} has {len(axis.values)} values; a sweep has one plan, give one"
         )
         return
-    document.plan = document.plan | {key.removeprefix(_PLAN): Entry(axis.values[0], axis.key_place)}
+    document.plan = document.plan | {name: Entry(value, axis.key_place)}
+
+
+def _as_list(axis: Axis) -> Located:
+    """`a,b` as well as `[a, b]` is the list of both."""
+    if len(axis.values) == 1 and isinstance(axis.values[0].value, list):
+        return axis.values[0]
+    return Located(axis.values, axis.key_place)
 
 
 def _set_parameter(document: Document, key: str, axis: Axis, problems: Problems) -> None:

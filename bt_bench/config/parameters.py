@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -145,12 +146,34 @@ def validate(
         if part:
             data.setdefault(outer, {})[part] = entry.located.plain()
         else:
-            data[name] = entry.located.plain()
+            data[name] = _with_members(leaves(model).get(name), entry.located.plain())
     try:
         return model.model_validate(data, strict=True)
     except ValidationError as error:
         _report(error, model, entries, place, problems)
         return None
+
+
+def is_list(field: FieldInfo) -> bool:
+    """Whether a parameter is a list, and nothing else."""
+    return get_origin(field.annotation) is list
+
+
+def _with_members(field: FieldInfo | None, value: Any) -> Any:
+    """The value, with names in a list of choices as these; what is no choice stays as it is."""
+    choices = _choices(field.annotation) if field is not None else None
+    if choices is None or not isinstance(value, list):
+        return value
+    members = {member.value: member for member in choices}
+    return [members.get(item, item) if isinstance(item, str) else item for item in value]
+
+
+def _choices(annotation: Any) -> type[StrEnum] | None:
+    """What a list is of, where these are named choices."""
+    arguments = get_args(annotation) if get_origin(annotation) is list else ()
+    if arguments and isinstance(arguments[0], type) and issubclass(arguments[0], StrEnum):
+        return arguments[0]
+    return None
 
 
 def _report(
@@ -180,7 +203,8 @@ def _report(
         expected = expectation(leaves(model)[leaf])
         for name, located in _wrong_values(leaf, entries[leaf].located, positions):
             value = located.plain()
-            advice = _advice(value) or _memory_for(leaf, value, entries)
+            advice = "" if is_list(leaves(model)[leaf]) else _advice(value)
+            advice = advice or _memory_for(leaf, value, entries)
             problems.add(located.place, f"{name} is {shown(value)}; expected {expected}{advice}")
 
 
@@ -248,6 +272,9 @@ def _expected(annotation: Any, metadata: Iterable[Any]) -> str:
     if origin is Literal:
         return "one of " + ", ".join(map(str, get_args(annotation)))
     if origin is list:
+        names = _choices(annotation)
+        if names is not None:
+            return f"one or more of {', '.join(names)}, in a list"
         return "a list of these, not empty"
     if annotation is str and any(hasattr(item, "min_length") for item in metadata):
         return "text, not empty"

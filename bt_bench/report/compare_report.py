@@ -7,18 +7,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from bt_bench.compare import CasePair, Comparison
+from bt_bench.compare import CasePair, Comparison, SeriesPair
+from bt_bench.crosscheck import Crosscheck, Reading
 from bt_bench.errors import UsageError
 from bt_bench.model import OPERATION_TITLES
 from bt_bench.operation import Operation
+from bt_bench.report.cells import (
+    disagreement_notes,
+    number_cell,
+    range_text,
+    savings_cells,
+    series_title,
+)
 from bt_bench.report.console import render_plain
 from bt_bench.report.document import ABSENT, Bullets, Cell, Document, Section, Table
 from bt_bench.report.markdown import render_document
-from bt_bench.report.run_report import failure_bullets, order_operations
-from bt_bench.report.tables import QUANTITY_TITLES, range_text, savings_cells
+from bt_bench.report.run_report import failure_section, order_operations
+from bt_bench.resolution import Resolution
 from bt_bench.units import format_number
 
-COMPARISON_SCHEMA_VERSION = 1
+COMPARISON_SCHEMA_VERSION = 2
 
 COMPARE_FORMATS = ("table", "md", "json")
 
@@ -55,7 +63,7 @@ def compare_document(comparison: Comparison) -> Document:
         )
         sections.append(Section("Not on both sides", (missing,)))
     if comparison.failed:
-        sections.append(Section("Failures", (failure_bullets(comparison.failed),)))
+        sections.append(failure_section(comparison.failed))
     return Document(
         title=f"Comparison with {comparison.base}",
         lead=(*lead, *(f"Warning: {warning}." for warning in comparison.warnings)),
@@ -86,10 +94,13 @@ def comparison_to_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def _how_paired(comparison: Comparison) -> str:
-    quantities = [quantity for pair in comparison.pairs for quantity in pair.quantities]
-    measured = [quantity for quantity in quantities if quantity.savings_us is not None]
-    if measured and all(quantity.paired for quantity in measured):
-        return "Of one interleaved run: savings are medians of differences, round by round."
+    series = [each for pair in comparison.pairs for each in pair.series]
+    measured = [each for each in series if each.savings_us is not None]
+    if measured and all(each.paired for each in measured):
+        return (
+            "Of one interleaved run: savings are medians of differences, round by round. Below the "
+            "smallest difference that the run resolves, no percentage is given."
+        )
     return (
         "Not all of one interleaved run: savings are differences of medians, and include what the "
         "machine did between the runs."
@@ -104,24 +115,64 @@ def _pair_to_json(pair: CasePair) -> dict[str, Any]:
         "digest": pair.digest,
         "base": pair.base,
         "other": pair.other,
-        "quantities": [
-            {
-                "quantity": quantity.quantity.value,
-                "unit": "us",
-                "base": quantity.base_us,
-                "other": quantity.other_us,
-                "savings": quantity.savings_us,
-                "paired": quantity.paired,
-                "resolved": quantity.resolved,
-                "savings_percent": quantity.savings_percent,
-            }
-            for quantity in pair.quantities
-        ],
+        "series": [_series_to_json(each) for each in pair.series],
+        "crosschecks": {
+            "base": [_check_to_json(check) for check in pair.base_checks],
+            "other": [_check_to_json(check) for check in pair.other_checks],
+        },
         "launches": {
             "base": None if launches.base is None else list(launches.base),
             "other": None if launches.other is None else list(launches.other),
             "same": launches.same,
         },
+    }
+
+
+def _series_to_json(pair: SeriesPair) -> dict[str, Any]:
+    return {
+        **pair.series.model_dump(mode="json"),
+        "unit": "us",
+        "base": pair.base_us,
+        "other": pair.other_us,
+        "savings": pair.savings_us,
+        "savings_percent": pair.savings_percent,
+        "paired": pair.paired,
+        "resolved": pair.resolved,
+        "resolution": None if pair.resolution is None else _resolution_to_json(pair.resolution),
+    }
+
+
+def _resolution_to_json(resolution: Resolution) -> dict[str, Any]:
+    return {
+        "smallest": resolution.smallest_us,
+        "limit": resolution.limit.value,
+        "interval": resolution.interval_us,
+        "interval_instances": resolution.instances_us,
+        "interval_blocks": resolution.blocks_us,
+        "control": resolution.control_us,
+        "ticks": resolution.ticks_us,
+        "floor": resolution.floor_us,
+        "instances": resolution.instances,
+        "rounds": resolution.rounds,
+    }
+
+
+def _check_to_json(check: Crosscheck) -> dict[str, Any]:
+    return {
+        "first": _reading_to_json(check.first),
+        "second": _reading_to_json(check.second),
+        "difference": check.difference_us,
+        "tolerance": check.tolerance_us,
+        "agrees": check.agrees,
+    }
+
+
+def _reading_to_json(reading: Reading) -> dict[str, Any]:
+    return {
+        **reading.series.model_dump(mode="json"),
+        "reported": reading.reported_us,
+        "intercept": reading.intercept_us,
+        "corrected": reading.corrected_us,
     }
 
 
@@ -133,6 +184,7 @@ def _pair_table(comparison: Comparison, operation: Operation, others: Sequence[s
         comparison.base,
         others[0] if one_other else "Other",
         "Savings (us)",
+        "Resolvable (us)",
         "Savings (%)",
     )
     rows = tuple(
@@ -153,14 +205,19 @@ def _grouped_by_case(pairs: Sequence[CasePair]) -> list[CasePair]:
 
 
 def _pair_rows(pair: CasePair, config: str) -> Iterator[tuple[Cell, ...]]:
-    for quantity in pair.quantities:
-        if quantity.base_us is not None or quantity.other_us is not None:
+    base_notes = disagreement_notes(pair.base_checks)
+    other_notes = disagreement_notes(pair.other_checks)
+    for each in pair.series:
+        if each.base_us is not None or each.other_us is not None:
+            savings, percent = savings_cells(each)
             yield (
                 Cell(config),
-                Cell(QUANTITY_TITLES[quantity.quantity]),
-                _time_cell(quantity.base_us),
-                _time_cell(quantity.other_us),
-                *savings_cells(quantity),
+                Cell(series_title(each.series)),
+                _time_cell(each.base_us, base_notes.get(each.series)),
+                _time_cell(each.other_us, other_notes.get(each.series)),
+                savings,
+                number_cell(each.resolution.smallest_us if each.resolution else None),
+                percent,
             )
     launches = pair.launches
     if launches.base is not None or launches.other is not None:
@@ -171,13 +228,14 @@ def _pair_rows(pair: CasePair, config: str) -> Iterator[tuple[Cell, ...]]:
             Cell("launches"),
             _launches_cell(launches.base),
             _launches_cell(launches.other, note),
-            Cell(""),
-            Cell(""),
+            *(Cell("") for _ in range(3)),
         )
 
 
-def _time_cell(value_us: float | None) -> Cell:
-    return Cell(ABSENT, "not measured") if value_us is None else Cell(format_number(value_us))
+def _time_cell(value_us: float | None, note: str | None) -> Cell:
+    if value_us is None:
+        return Cell(ABSENT, "not measured")
+    return Cell(format_number(value_us), note)
 
 
 def _launches_cell(totals: Sequence[int] | None, note: str | None = None) -> Cell:

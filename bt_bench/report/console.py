@@ -24,7 +24,7 @@ def print_comparison(
     results: Sequence[VariantResult], console: Console, planned_cases: int | None = None
 ) -> None:
     """Prints the tables of a run; how to read them is in `comparison.md`."""
-    print_document(run_document(results, planned_cases, with_advice=False), console)
+    print_document(run_document(results, planned_cases, whole=False), console)
 
 
 def print_document(document: Document, console: Console) -> None:

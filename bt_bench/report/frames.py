@@ -18,6 +18,11 @@ SUMMARY_COLUMNS = (
     "case",
     "digest",
     "quantity",
+    "method",
+    "launch_path",
+    "load",
+    "l2",
+    "per",
     "rounds",
     "steps",
     "median_us",
@@ -29,11 +34,11 @@ SUMMARY_COLUMNS = (
 
 
 def summary_frame(results: Sequence[VariantResult]) -> pd.DataFrame:
-    """A row per variant, case and quantity that was measured.
+    """A row per variant, case and series that was measured.
 
-    For a window of one step the figures are over the rounds, for a longer one over the medians
-    of its steps. The interval of the median is at 95 %, and absent below six samples; for a
-    longer window it is absent, since its steps are no samples of one thing.
+    For a window of one step, or where a sample is of the window as a whole, the figures are over
+    the rounds; else over the medians of the window's steps. The interval of the median is at 95 %,
+    and absent below six samples; over steps it is absent, since they are no samples of one thing.
     """
     import pandas as pd
 
@@ -48,7 +53,7 @@ def summary_frame(results: Sequence[VariantResult]) -> pd.DataFrame:
 
 
 def _summarize(result: VariantResult, case: CaseResult, measurement: Measurement) -> dict[str, Any]:
-    one_step = case.workload.num_steps == 1
+    one_step = case.workload.num_steps == 1 or measurement.per == "window"
     values = list(_first_step(measurement)) if one_step else step_medians(measurement.samples)
     interval = median_interval(values) if one_step else None
     return {
@@ -58,6 +63,11 @@ def _summarize(result: VariantResult, case: CaseResult, measurement: Measurement
         "case": case.case,
         "digest": case.workload.digest,
         "quantity": measurement.quantity.value,
+        "method": measurement.method.value,
+        "launch_path": measurement.launch_path.value,
+        "load": measurement.load.value,
+        "l2": measurement.l2.value,
+        "per": measurement.per,
         "rounds": len(measurement.samples),
         "steps": case.workload.num_steps,
         "median_us": median(values),

@@ -4,56 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from bt_bench.comparability import device_name
 from bt_bench.compare import FailedCase
 from bt_bench.errors import UsageError
-from bt_bench.model import OPERATION_TITLES, Environment, Status, VariantResult
+from bt_bench.model import OPERATION_TITLES, LaunchPath, Quantity, Status, VariantResult
 from bt_bench.operation import Operation
-from bt_bench.report.document import Block, Bullets, Document, Section
-from bt_bench.report.tables import Arms, arrange, distribution_table, event_table, time_table
+from bt_bench.report.advice import advice
+from bt_bench.report.arranged import Arms, arrange
+from bt_bench.report.calibration_report import calibration_section
+from bt_bench.report.document import Block, Bullets, Document, Section, Table
+from bt_bench.report.regime_tables import budget_table, regime_savings_table, regime_table
+from bt_bench.report.run_facts import measured_on, progress_text, run_facts
+from bt_bench.report.tables import distribution_table, event_table, time_table
 
 _FIRST_OPERATIONS = (Operation.GATHER_SLOTS, Operation.STEP)
 _LONGEST_MESSAGE = 600
-
-_NO_GPU = (
-    "correctness and launch counts are real (Triton's interpreter); staging is timed on "
-    "pageable memory; device times do not exist here and are absent."
-)
+_DISTRIBUTIONS = (Quantity.STEP_US, Quantity.HOST_US, Quantity.GPU_US)
 
 
 def run_document(
     results: Sequence[VariantResult],
     planned_cases: int | None = None,
     *,
-    with_advice: bool = True,
+    whole: bool = True,
 ) -> Document:
     """The report of a run.
 
     Args:
         results: of the run's variants.
         planned_cases: cases that a variant has when the sweep is done, to say how far it is.
-        with_advice: end with how to read the figures.
+        whole: with budgets of all launch paths, all distributions, and how to read the figures;
+            else what fits a terminal.
     """
     if not results:
         raise UsageError("expected at least one result to report, got none")
     arms = arrange(results)
     failures = tuple(_failures(arms))
     sections = [
-        _operation_section(arms, operation)
+        _operation_section(arms, operation, whole=whole)
         for operation in order_operations(Operation)
         if arms.cases_of(operation)
     ]
     if failures:
-        sections.append(Section("Failures", (failure_bullets(failures),)))
-    if with_advice:
-        sections.append(_advice(arms))
+        sections.append(failure_section(failures))
+    if arms.baseline.result.calibration is not None:
+        sections.append(calibration_section(arms.baseline.result.calibration))
+    if whole:
+        sections.append(advice(arms))
     partial = not all(result.complete for result in results)
     return Document(
         title=_title(results, partial),
         lead=(
-            *_measured_on(results),
-            *([_progress(arms, planned_cases)] if partial else []),
-            *_run_facts(arms, len(failures)),
+            *measured_on(results),
+            *([progress_text(arms, planned_cases)] if partial else []),
+            *run_facts(arms),
+            *_failure_facts(failures),
         ),
         sections=tuple(sections),
     )
@@ -74,9 +78,16 @@ def order_operations(operations: Iterable[Operation]) -> list[Operation]:
     return [operation for operation in ordered if operation in present]
 
 
-def failure_bullets(failures: Iterable[FailedCase]) -> Bullets:
+def failure_section(failures: Sequence[FailedCase]) -> Section:
     """A line per failure: who, what, and why. Long messages are cut; the files have them whole."""
-    return Bullets(tuple(_describe_failure(failure) for failure in failures))
+    return Section(_failure_title(failures), (Bullets(tuple(map(_describe_failure, failures))),))
+
+
+def _failure_title(failures: Iterable[FailedCase]) -> str:
+    statuses = {failure.status for failure in failures}
+    if statuses == {Status.INSUFFICIENT}:
+        return "Insufficient cases"
+    return "Failures and insufficient cases" if Status.INSUFFICIENT in statuses else "Failures"
 
 
 def _describe_failure(failure: FailedCase) -> str:
@@ -96,100 +107,66 @@ def _failures(arms: Arms) -> Iterator[FailedCase]:
                 yield FailedCase(case.operation, case.case, arm.name, case.status, case.reason)
 
 
-def _operation_section(arms: Arms, operation: Operation) -> Section:
+def _failure_facts(failures: Sequence[FailedCase]) -> Iterator[str]:
+    if failures:
+        title = _failure_title(failures)
+        yield f"Not every case is ok: {len(failures)} listed under {title}, after the tables."
+
+
+def _operation_section(arms: Arms, operation: Operation, *, whole: bool) -> Section:
     blocks: list[Block] = []
-    if all(arm.result.environment.device == "cpu" for arm in arms.all):
+    if arms.on_cpu:
         blocks.append("Event, host, device and step times need a GPU.")
-    elif operation is not Operation.STAGE and arms.others:
-        blocks += [
+    for caption, table in _tables(arms, operation, whole=whole):
+        if table is not None and table.rows:
+            blocks += [caption, table]
+    return Section(OPERATION_TITLES[operation], tuple(blocks))
+
+
+def _tables(arms: Arms, operation: Operation, *, whole: bool) -> Iterator[tuple[str, Table | None]]:
+    """The tables of an operation under their captions, in order."""
+    on_device = not arms.on_cpu and operation is not Operation.STAGE
+    if on_device:
+        yield (
             "Event times, medians (the cost of launching from Python is in them):",
             event_table(arms, operation),
-        ]
-    windows = any(
+        )
+    times = "Times" if on_device else "Staging times"
+    over = ", of a window of several steps over its steps" if _has_windows(arms, operation) else ""
+    yield f"{times} in us, medians{over}, and launches per step:", time_table(arms, operation)
+    yield (
+        "Distribution over the steps of a window, of each step's median:",
+        distribution_table(arms, operation, _DISTRIBUTIONS if whole else _DISTRIBUTIONS[:1]),
+    )
+    if on_device:
+        yield from _regimes(arms, operation, whole=whole)
+
+
+def _regimes(
+    arms: Arms, operation: Operation, *, whole: bool
+) -> Iterator[tuple[str, Table | None]]:
+    yield (
+        "By regime, in us: a step on an idle GPU; what it adds to a busy GPU with a hot and a cold "
+        "L2; a replayed graph; the host's part by launch path (jit, compiled, graph):",
+        regime_table(arms, operation),
+    )
+    yield (
+        f"Savings by regime, in percent of {arms.baseline.name}:",
+        regime_savings_table(arms, operation),
+    )
+    paths = tuple(LaunchPath) if whole else (LaunchPath.JIT,)
+    yield (
+        "Where the time of a step goes, in us, on an idle GPU: step = host + device work left when "
+        "the call returns + launch latency and synchronize + residual. Beside that, device work "
+        "hidden behind the host, and gaps in which the device waited for it:",
+        budget_table(arms, operation, paths),
+    )
+
+
+def _has_windows(arms: Arms, operation: Operation) -> bool:
+    return any(
         case.workload.num_steps > 1
         for arm in arms.all
         for case in arm.cases.values()
         if case.operation is operation
-    )
-    caption = "Host, staging, device and step times, medians, and launches per step"
-    if windows:
-        caption += "; for a window of several steps, median / p99 over the steps"
-    blocks += [f"{caption}:", time_table(arms, operation)]
-    distribution = distribution_table(arms, operation)
-    if distribution is not None:
-        blocks += ["Distribution over the steps of a window, of each step's median:", distribution]
-    return Section(OPERATION_TITLES[operation], tuple(blocks))
-
-
-def _measured_on(results: Sequence[VariantResult]) -> list[str]:
-    """A text per environment; one run has one, unless files of several were put together."""
-    variants: dict[tuple[str, ...], list[str]] = {}
-    for result in results:
-        texts = tuple(_describe_environment(result.environment))
-        variants.setdefault(texts, []).append(result.variant.name)
-    if len(variants) == 1:
-        return list(next(iter(variants)))
-    return [f"{', '.join(names)}: {' '.join(texts)}" for texts, names in variants.items()]
-
-
-def _describe_environment(environment: Environment) -> Iterator[str]:
-    name = device_name(environment) or "an unknown device"
-    software = f"torch {environment.torch or '?'}, Triton {environment.triton or '?'}"
-    if environment.device == "cuda":
-        cuda = f"CUDA {environment.cuda or '?'}, driver {environment.driver or '?'}"
-        yield f"Measured on {name}, {software}, {cuda}."
-        return
-    yield f"{'No GPU was used' if environment.gpus else 'No GPU'}: {_NO_GPU}"
-    yield f"Measured on {name} ({environment.cpu_count or '?'} CPUs), {software}."
-
-
-def _progress(arms: Arms, planned_cases: int | None) -> str:
-    done = sum(all(case_id in arm.cases for arm in arms.all) for case_id in arms.case_ids)
-    planned = "" if planned_cases is None else f" of {planned_cases}"
-    return (
-        f"PARTIAL: the run was interrupted, {done}{planned} cases are done for every variant. "
-        "Continue it with --resume."
-    )
-
-
-def _run_facts(arms: Arms, num_failures: int) -> Iterator[str]:
-    result = arms.baseline.result
-    plan, environment = result.plan, result.environment
-    commit = f", commit {environment.commit[:12]}" if environment.commit else ""
-    dirty = " with uncommitted changes" if environment.commit and environment.dirty else ""
-    yield (
-        f"Run {result.run_id} of {result.created} by bt-bench {result.tool.version}{commit}{dirty};"
-        f" {plan.rounds} rounds after {plan.warmup_rounds} of warm-up."
-    )
-    if arms.others:
-        others = ", ".join(arm.name for arm in arms.others)
-        yield f"Savings are those of {others} against {arms.baseline.name}."
-    else:
-        yield f"Only {arms.baseline.name} was measured, so there are no savings to show."
-    if num_failures:
-        yield f"Not every case is ok: {num_failures} listed under Failures, at the end."
-
-
-def _advice(arms: Arms) -> Section:
-    files = ", ".join(f"{arm.result.variant.name}.json" for arm in arms.all)
-    return Section(
-        "How to read this",
-        (
-            Bullets(
-                (
-                    "Event times are those of a CUDA event pair around each call on an idle GPU, "
-                    "the origin's method: they include the cost of launching from Python.",
-                    "Savings of event, host and step times do not transfer to a busy GPU, which "
-                    "hides launches, or to the replay of a CUDA graph, which has none of them.",
-                    "Times are medians over rounds; of a window with several steps, the median "
-                    "over its steps' medians. An absent value is – and never 0.",
-                    "Savings are medians of the differences round by round, in which drift of the "
-                    "machine cancels; the difference of the two medians beside them need not be "
-                    "the same. A variant that launches what the baseline launches shows how small "
-                    "a saving can be told from none.",
-                    f"All raw samples are in {files} beside this file; bt-bench schema describes "
-                    "them.",
-                )
-            ),
-        ),
     )

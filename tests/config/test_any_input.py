@@ -36,6 +36,10 @@ scalars = st.one_of(
 values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3), max_leaves=4)
 names = st.one_of(st.sampled_from(parameter_names()), st.text(max_size=4))
 parameters = st.dictionaries(names, values, max_size=4)
+PLAN_KEYS = ["rounds", "seed", "precision_percent", "launch_paths", "loads", "l2", "control"]
+plan_values = st.one_of(
+    scalars, st.lists(st.one_of(scalars, st.sampled_from(["jit", "graph", "busy", "hot"])))
+)
 axes = st.dictionaries(names, st.lists(scalars, max_size=3), max_size=3)
 good_case = {"name": "a", "requests": 2, "tokens": 4}
 cases = st.one_of(
@@ -57,7 +61,7 @@ documents = st.fixed_dictionaries(
         "description": scalars,
         "variants": values,
         "operations": values,
-        "plan": st.one_of(values, st.dictionaries(st.sampled_from(["rounds", "seed"]), scalars)),
+        "plan": st.one_of(values, st.dictionaries(st.sampled_from(PLAN_KEYS), plan_values)),
         "defaults": st.one_of(values, parameters),
     },
 )
@@ -101,7 +105,7 @@ def test_structures(path, document):
 
 @quick
 @given(
-    key=st.one_of(names, st.just("plan.rounds")),
+    key=st.one_of(names, st.sampled_from(["plan.rounds", "plan.launch_paths", "plan.l2"])),
     value=st.one_of(values.map(json.dumps), st.text(max_size=8)),
 )
 def test_overrides(path, key, value):

@@ -120,7 +120,22 @@ def test_aliases_of_aliases(error_of):
         ("operations: [scatter, slots]\ncases: [GOOD]",
          "my.yaml:1:14: unknown operation 'scatter'; did you mean 'gather'?"),
         ("plan: 5\ncases: [GOOD]", "my.yaml:1:7: plan is 5; expected a mapping of rounds, "
-         "warmup_rounds, instances, profile_rounds, check_rounds, seed"),
+         "min_rounds, precision_percent, case_seconds, warmup_rounds, instances, launch_paths, "
+         "loads, l2, control, profile_rounds, graph_rounds, check_rounds, hang_seconds, seed"),
+        ("plan: {l2: hot}\ncases: [GOOD]",
+         "my.yaml:1:12: l2 is 'hot'; expected one or more of hot, cold, in a list"),
+        ("plan: {loads: []}\ncases: [GOOD]",
+         "my.yaml:1:15: loads is []; expected one or more of idle, busy, in a list"),
+        ("plan: {launch_paths: [jit, grph, 3]}\ncases: [GOOD]",
+         "my.yaml:1:28: launch_paths[1] is 'grph'; expected one or more of jit, compiled, graph, "
+         "in a list\n"
+         "my.yaml:1:34: launch_paths[2] is 3; expected one or more of jit, compiled, graph, "
+         "in a list"),
+        ("plan: {loads: [idle, idle]}\ncases: [GOOD]",
+         "my.yaml:1:22: loads has 'idle' twice; remove one"),
+        ("plan: {case_seconds: 0, control: 1}\ncases: [GOOD]",
+         "my.yaml:1:22: case_seconds is 0; expected a number above 0 and up to 86400\n"
+         "my.yaml:1:34: control is 1; expected true or false"),
         ("plan: {rounds: 0, warmups: 1}\ncases: [GOOD]",
          "my.yaml:1:16: rounds is 0; expected a whole number from 1 to 100000\n"
          "my.yaml:1:19: unknown key 'warmups' in plan; did you mean 'warmup_rounds'?"),

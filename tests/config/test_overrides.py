@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bt_bench.model import Cache, LaunchPath
 from bt_bench.operation import Operation
 
 BASE = """\
@@ -80,6 +81,18 @@ def test_plan(load):
     assert load(BASE, overrides=["plan.rounds=5"]).plan.rounds == 5
 
 
+@pytest.mark.parametrize("value", ["jit,graph", "[jit, graph]", " jit , graph "])
+def test_lists_of_the_plan(load, value):
+    spec = load(BASE, overrides=[f"plan.launch_paths={value}"])
+    assert spec.plan.launch_paths == [LaunchPath.JIT, LaunchPath.GRAPH]
+
+
+def test_one_value_of_a_list_of_the_plan(load):
+    spec = load(BASE, overrides=["plan.l2=cold", "plan.control=false"])
+    assert spec.plan.l2 == [Cache.COLD]
+    assert not spec.plan.control
+
+
 def test_the_last_of_two_holds(load):
     assert load(BASE, overrides=["plan.seed=1", "plan.seed=2"]).plan.seed == 2
 
@@ -149,6 +162,11 @@ def test_the_kind_itself(load):
         (
             "plan.rounds=1,2",
             "--set plan.rounds=1,2: plan.rounds has 2 values; a sweep has one plan, give one",
+        ),
+        (
+            "plan.loads=idle,bsy",
+            "--set plan.loads=idle,bsy: loads[1] is 'bsy'; expected one or more of idle, busy, in "
+            "a list",
         ),
         ("rounds=1", "--set rounds=1: unknown axis 'rounds'; did you mean 'plan.rounds'?"),
         ("groups", "--set groups: expected axis=value or axis=value,value,…"),

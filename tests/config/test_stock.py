@@ -35,7 +35,7 @@ def test_stock_config_loads_and_survives_the_dump(name, tmp_path):
 
 def test_origin_has_the_five():
     spec = load_config("origin")
-    assert spec.plan.rounds == 240
+    assert spec.plan == Plan()
     figures = [
         (case.name, len(case.parameters.block_sizes()), case.parameters.requests,
          case.parameters.tokens)
@@ -103,11 +103,20 @@ description: ''
 variants: [baseline, fused, fused_apply, fused_gather_slots]
 operations: [gather_slots, step]
 plan:
-  rounds: 50
-  warmup_rounds: 5
-  instances: 3
-  profile_rounds: 12
+  rounds: 2000
+  min_rounds: 48
+  precision_percent: 1.0
+  case_seconds: 20.0
+  warmup_rounds: 3
+  instances: 8
+  launch_paths: [jit, compiled, graph]
+  loads: [idle, busy]
+  l2: [hot, cold]
+  control: true
+  profile_rounds: 16
+  graph_rounds: 16
   check_rounds: 1
+  hang_seconds: 120.0
   seed: 0
 cases:
 - name: start

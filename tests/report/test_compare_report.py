@@ -12,7 +12,8 @@ from goldens import assert_golden
 
 from bt_bench.compare import Comparison, compare
 from bt_bench.errors import UsageError
-from bt_bench.model import Plan, Quantity
+from bt_bench.model import Plan, Quantity, VariantResult
+from bt_bench.report.cells import NOT_RESOLVABLE
 from bt_bench.report.compare_report import COMPARE_FORMATS, render_compare
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -59,10 +60,63 @@ def test_three_results_are_named_in_each_row_case_by_case() -> None:
 
 def test_json_has_a_schema_version_and_null_for_what_does_not_exist() -> None:
     document = json.loads(render_compare(_mixed_comparison(), "json"))
-    assert document["schema_version"] == 1
-    host = document["pairs"][0]["quantities"][0]
-    assert host["quantity"] == "host_us"
+    assert document["schema_version"] == 2
+    host = document["pairs"][0]["series"][0]
+    assert (host["quantity"], host["launch_path"], host["load"]) == ("host_us", "jit", "idle")
     assert (host["other"], host["savings"], host["savings_percent"]) == (None, None, None)
+    assert (host["resolved"], host["resolution"]) == (None, None)
+
+
+def test_json_has_every_part_of_the_smallest_resolvable_difference() -> None:
+    document = json.loads(render_compare(compare(scenarios.gpu_run()), "json"))
+    series = document["pairs"][0]["series"]
+    (step,) = (
+        each for each in series if each["quantity"] == "step_us" and each["launch_path"] == "jit"
+    )
+    resolution = step["resolution"]
+    assert step["resolved"] is True
+    assert set(resolution) == {
+        *("smallest", "limit", "interval", "interval_instances", "interval_blocks"),
+        *("control", "ticks", "floor", "instances", "rounds"),
+    }
+    assert resolution["smallest"] == resolution[resolution["limit"]]
+    assert (resolution["instances"], resolution["rounds"]) == (8, scenarios.NUM_ROUNDS)
+
+
+def test_json_has_the_checks_of_both_sides() -> None:
+    document = json.loads(render_compare(compare(scenarios.gpu_run()), "json"))
+    (pair,) = (
+        pair
+        for pair in document["pairs"]
+        if (pair["operation"], pair["case"], pair["other"]) == ("step", "large_4grp", "fused_apply")
+    )
+    assert [check["agrees"] for check in pair["crosschecks"]["base"]] == [True] * 3
+    hot, cold, graph = pair["crosschecks"]["other"]
+    assert [check["agrees"] for check in (hot, cold, graph)] == [False, False, True]
+    assert hot["first"]["method"] == "events"
+    assert hot["first"]["corrected"] == pytest.approx(
+        hot["first"]["reported"] - scenarios.EVENTS_ADD_US
+    )
+
+
+def test_savings_that_are_not_resolved_and_methods_that_disagree() -> None:
+    text = render_compare(compare(scenarios.gpu_run()))
+    rows = [line for line in text.splitlines() if line.startswith("small · fused_apply")]
+    assert any(line.endswith(NOT_RESOLVABLE) for line in rows)
+    assert "methods disagree: " in text
+    assert "large_4grp · fused_apply  event (busy, cold)" in text
+
+
+def test_an_insufficient_case_is_listed_with_its_reason() -> None:
+    text = render_compare(compare([scenarios.failed_run()[0], _third_case_insufficient()]))
+    assert "Insufficient cases" in text or "Failures and insufficient cases" in text
+    assert "insufficient, disturbed: 40 of 48 rounds were discarded: throttled" in text
+
+
+def _third_case_insufficient() -> VariantResult:
+    result = scenarios.failed_run()[1]
+    small = scenarios.failed_run()[0].cases[0]
+    return result.model_copy(update={"cases": [small, *result.cases[1:]]})
 
 
 def test_as_many_launches_of_other_kernels_are_pointed_out() -> None:

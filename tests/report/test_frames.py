@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import pytest
 import scenarios
-from factories import make_case, make_result
+from factories import make_case, make_measurement, make_result
 
 from bt_bench.model import Quantity
 from bt_bench.report.frames import SUMMARY_COLUMNS, summary_frame
 
 
-def test_a_row_per_variant_case_and_quantity() -> None:
+def test_a_row_per_variant_case_and_series() -> None:
     frame = summary_frame(scenarios.gpu_run())
     assert tuple(frame.columns) == SUMMARY_COLUMNS
-    assert len(frame) == 3 * 6 * 5  # variants, cases, quantities
+    assert len(frame) == 3 * 6 * 25  # variants, cases, series
     events = frame[(frame["quantity"] == "event_us") & (frame["operation"] == "step")]
-    medians = events.pivot_table(index="case", columns="variant", values="median_us")
-    assert medians.loc["large_4grp", "fused"] == 40.5
+    conditions = ["launch_path", "load", "l2", "method"]
+    assert set(map(tuple, events[conditions].to_numpy())) == {
+        ("jit", "idle", "hot", "events"),
+        ("jit", "busy", "hot", "events"),
+        ("jit", "busy", "cold", "events"),
+        ("graph", "idle", "hot", "events"),
+    }
+    idle = events[(events["load"] == "idle") & (events["launch_path"] == "jit")]
+    medians = idle.pivot_table(index="case", columns="variant", values="median_us")
+    assert medians.loc["large_4grp", "fused"] == pytest.approx(40.5, rel=0.02)
 
 
 def test_one_step_is_summarized_over_rounds() -> None:
@@ -33,6 +41,14 @@ def test_a_window_is_summarized_over_its_steps_and_has_no_interval() -> None:
     frame = summary_frame([make_result(cases=[make_case(samples=samples, num_steps=2)])])
     assert frame["median_us"].tolist() == [6.0]
     assert frame["median_low_us"].isna().all()
+
+
+def test_samples_of_a_window_as_a_whole_are_summarized_over_rounds() -> None:
+    samples = [[float(value)] for value in (4, 1, 3, 2, 6, 5)]
+    measurement = make_measurement(Quantity.PIPELINED_US, samples, per="window")
+    case = make_case(num_steps=3).model_copy(update={"measurements": [measurement]})
+    row = summary_frame([make_result(cases=[case])]).iloc[0]
+    assert (row["per"], row["median_us"], row["median_low_us"]) == ("window", 3.5, 1.0)
 
 
 def test_nothing_measured_is_an_empty_frame_with_columns() -> None:

@@ -15,7 +15,7 @@ from goldens import assert_golden
 from markdown_it import MarkdownIt
 
 from bt_bench.errors import UsageError
-from bt_bench.model import Quantity, VariantResult
+from bt_bench.model import LaunchPath, Quantity, VariantResult
 from bt_bench.operation import Operation
 from bt_bench.report.document import Document
 from bt_bench.report.markdown import LINE_WIDTH, escape, render_comparison, render_document
@@ -99,6 +99,27 @@ def test_a_base_of_zero_has_no_percentage() -> None:
     row = next(line for line in text.splitlines() if line.startswith("| small"))
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells == ["small", "0", "0.002000", "-2.000¹", "–"]
+
+
+def test_rounds_stops_and_discarded_rounds_are_in_the_lead() -> None:
+    lead = " ".join(render_comparison(scenarios.gpu_run()).split("## ")[0].split())
+    assert "48–96 rounds a case, after 1 of warm-up" in lead
+    assert "precise as asked (3), time was up (3). Discarded rounds: 6 clock too low." in lead
+    assert "more than one binary ran, with their number: gather (baseline 2," in lead
+    assert "slots (" not in lead
+
+
+def test_the_budget_has_every_launch_path() -> None:
+    text = render_comparison(scenarios.gpu_run())
+    for launch_path in LaunchPath:
+        assert f"| {launch_path.value} " in text
+
+
+def test_the_calibration_comes_after_the_tables_and_before_the_advice() -> None:
+    text = render_comparison(scenarios.gpu_run())
+    headings = [line for line in text.splitlines() if line.startswith("## ")]
+    assert headings[-1] == "## How to read this"
+    assert "calibration" in headings[-2].lower()
 
 
 def test_cases_of_one_name_and_another_workload_are_not_set_against_each_other() -> None:

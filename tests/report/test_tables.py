@@ -3,12 +3,37 @@
 from __future__ import annotations
 
 import pytest
-from factories import make_case, make_launches, make_result, make_workload
+import scenarios
+from factories import (
+    make_calibration,
+    make_case,
+    make_failed_case,
+    make_launches,
+    make_result,
+    make_rounds,
+    make_workload,
+)
 
-from bt_bench.model import CaseResult, Quantity, Reason, ReasonCode
+from bt_bench.model import (
+    Cache,
+    CaseResult,
+    LaunchPath,
+    Load,
+    Method,
+    Quantity,
+    Reason,
+    ReasonCode,
+    Series,
+    Status,
+    VariantResult,
+)
 from bt_bench.operation import Operation
+from bt_bench.report.arranged import arrange
+from bt_bench.report.cells import NOT_RESOLVABLE, describe_launches, series_title
 from bt_bench.report.document import ABSENT, Cell, Table, numbered_notes
-from bt_bench.report.tables import arrange, describe_launches, distribution_table, time_table
+from bt_bench.report.regime_tables import budget_table, regime_savings_table, regime_table
+from bt_bench.report.tables import distribution_table, event_table, time_table
+from bt_bench.series import series_of
 
 
 @pytest.mark.parametrize(
@@ -27,27 +52,121 @@ def test_launches(steps: list[list[str]], text: str) -> None:
     assert describe_launches(make_launches(*steps)) == text
 
 
-def _time_row(case: CaseResult) -> tuple[Cell, ...]:
-    return time_table(arrange([make_result(cases=[case])]), case.operation).rows[0]
+def _time_row(case: CaseResult) -> dict[str, Cell]:
+    table = time_table(arrange([make_result(cases=[case])]), case.operation)
+    return dict(zip(table.columns, table.rows[0], strict=True))
 
 
 def test_the_device_time_says_that_the_profiler_lost_records() -> None:
     reason = Reason(code=ReasonCode.PROFILER_INCOMPLETE, message="dropped 3 records")
     case = make_case(samples={Quantity.HOST_US: [[30.0]], Quantity.STEP_US: [[45.0]]})
-    _, _, host, _, device, step, launches = _time_row(case.model_copy(update={"reason": reason}))
-    assert (host.text, step.text) == ("30.00", "45.00")
-    assert device == launches == Cell(ABSENT, "dropped 3 records")
+    row = _time_row(case.model_copy(update={"reason": reason}))
+    assert (row["Host"].text, row["Step"].text) == ("30.00", "45.00")
+    assert row["Device"] == row["Launches"] == Cell(ABSENT, "dropped 3 records")
 
 
 def test_zero_is_printed_and_is_not_absent() -> None:
     row = _time_row(make_case(samples={Quantity.GPU_US: [[0.0]]}))
-    assert row[4] == Cell("0")
+    assert row["Device"] == Cell("0")
 
 
-def test_a_window_shows_median_and_p99_over_its_steps() -> None:
+def test_a_window_shows_the_median_over_its_steps() -> None:
     samples = {Quantity.HOST_US: [[1.0, 5.0, 3.0], [1.0, 7.0, 3.0], [1.0, 6.0, 3.0]]}
     row = _time_row(make_case(samples=samples, num_steps=3))
-    assert row[2] == Cell("3.000 / 5.940")
+    assert row["Host"] == Cell("3.000")
+
+
+def test_a_case_without_a_result_says_so_once_in_its_row() -> None:
+    case = make_failed_case(code=ReasonCode.DISTURBED, status=Status.INSUFFICIENT)
+    row = list(_time_row(case).values())
+    assert [cell.text for cell in row[2:]] == ["INSUFFICIENT"] + [""] * (len(row) - 3)
+
+
+def test_staging_is_all_that_its_own_operation_has() -> None:
+    case = make_case(operation=Operation.STAGE, samples={Quantity.STAGE_US: [[2.0]]})
+    assert list(_time_row(case)) == ["Config", "Variant", "Stage", "Launches"]
+
+
+@pytest.mark.parametrize(
+    ("series", "title"),
+    [
+        (series_of(Quantity.GPU_US), "device"),
+        (series_of(Quantity.EVENT_US, load=Load.BUSY, l2=Cache.COLD), "event (busy, cold)"),
+        (series_of(Quantity.HOST_US, launch_path=LaunchPath.COMPILED), "host (compiled)"),
+        (
+            series_of(Quantity.GPU_US, launch_path=LaunchPath.GRAPH, method=Method.GRAPH_SLOPE),
+            "device (graph, by graph slope)",
+        ),
+    ],
+)
+def test_titles_say_what_is_not_as_by_default(series: Series, title: str) -> None:
+    assert series_title(series) == title
+
+
+BUSY_EVENT = series_of(Quantity.EVENT_US, load=Load.BUSY)
+BUSY_SPAN = series_of(Quantity.SPAN_US, load=Load.BUSY)
+
+
+def test_cells_of_methods_that_disagree_are_marked() -> None:
+    samples = {Quantity.GPU_US: [[9.0]], BUSY_EVENT: [[22.0]], BUSY_SPAN: [[10.5]]}
+    calibration = make_calibration(intercepts_us={Method.EVENTS: 2.0, Method.PROFILER: 0.5})
+    case = make_case(samples=samples, launches=make_launches(["gather"]))
+    arms = arrange([make_result(cases=[case], calibration=calibration)])
+    note = (
+        "methods disagree: 20.00 by events against 10.00 by profiler for the span on a busy GPU, "
+        "L2 hot (tolerance 2.000 us)"
+    )
+    times = time_table(arms, case.operation)
+    assert times.rows[0][times.columns.index("Device")] == Cell("9.000", note)
+    regimes = regime_table(arms, case.operation)
+    assert regimes is not None
+    assert regimes.rows[0][regimes.columns.index("Busy hot")] == Cell("22.00", note)
+
+
+def test_regimes_are_those_that_were_measured() -> None:
+    case = make_case(samples={Quantity.STEP_US: [[50.0]], BUSY_EVENT: [[8.0]]})
+    regimes = regime_table(arrange([make_result(cases=[case])]), case.operation)
+    assert regimes is not None
+    assert regimes.columns == ("Config", "Variant", "Step", "Busy hot")
+
+
+def test_an_idle_gpu_alone_needs_no_table_of_regimes() -> None:
+    case = make_case(samples={Quantity.STEP_US: [[50.0]], Quantity.HOST_US: [[8.0]]})
+    arms = arrange([make_result(name, [case]) for name in ("baseline", "fused")])
+    assert regime_table(arms, case.operation) is None
+    assert regime_savings_table(arms, case.operation) is None
+
+
+def test_savings_that_cannot_be_told_from_none_have_no_percentage() -> None:
+    def result(variant: str, busy_us: float) -> VariantResult:
+        rounds = [[busy_us + shift] for shift in (0.0, 1.0, -1.0, 0.5, -0.5, 0.0) * 2]
+        samples = {BUSY_EVENT: rounds, Quantity.EVENT_US: rounds}
+        return make_result(variant, [make_case(samples=samples, rounds=make_rounds(12, 3))])
+
+    noisy = [[20.0 + shift] for shift in (1.0, -1.0, 0.0, -2.0, 2.0, 0.5) * 2]
+    other = make_case(
+        samples={BUSY_EVENT: noisy, Quantity.EVENT_US: noisy}, rounds=make_rounds(12, 3)
+    )
+    arms = arrange([result("baseline", 20.5), result("less", 4.5), make_result("same", [other])])
+    rows = event_table(arms, Operation.GATHER_SLOTS).rows
+    assert rows[0][3:] == (Cell("16.00"), Cell("78.0"))
+    assert rows[1][4] == Cell(NOT_RESOLVABLE)
+    assert rows[1][3] == Cell("-0.2500")
+    savings = regime_savings_table(arms, Operation.GATHER_SLOTS)
+    assert savings is not None
+    assert [row[1].text for row in savings.rows] == ["78.0", NOT_RESOLVABLE]
+
+
+def test_a_budget_that_does_not_close_is_marked() -> None:
+    (result,) = (each for each in scenarios.gpu_run() if each.variant.name == "fused_apply")
+    table = budget_table(arrange([result]), Operation.STEP, [LaunchPath.JIT])
+    assert table is not None
+    residual = table.columns.index("(%)")
+    notes = {row[0].text: row[residual].note for row in table.rows}
+    assert notes == {
+        "small": None,
+        "large_4grp": "more than 10 % of the step is not explained",
+    }
 
 
 def test_short_rounds_of_a_partial_run_count() -> None:
@@ -67,7 +186,7 @@ def test_a_trace_window_of_one_step_is_a_single_step() -> None:
     case = make_case(
         samples={Quantity.STEP_US: [[1.0], [3.0]]}, workload=make_workload(kind="trace")
     )
-    assert _time_row(case)[5] == Cell("2.000")
+    assert _time_row(case)["Step"] == Cell("2.000")
 
 
 def test_equal_notes_share_a_number() -> None:
