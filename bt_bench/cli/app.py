@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from bt_bench import __version__
+from bt_bench.cli.calibrate import calibrate
 from bt_bench.cli.check import check
 from bt_bench.cli.compare import compare
 from bt_bench.cli.env import env
@@ -52,6 +53,7 @@ def _main(
 for _name, _function, _panel in (
     ("sweep", sweep, MEASURE),
     ("check", check, MEASURE),
+    ("calibrate", calibrate, MEASURE),
     ("overhead", overhead, MEASURE),
     ("compare", compare, READ),
     ("workload", workload, READ),

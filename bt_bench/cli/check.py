@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,10 +15,10 @@ from bt_bench.cli.options import (
     SelectOption,
     SetOption,
     VariantsOption,
+    choose_variants,
     kernel_folders,
     load_spec,
-    load_variants,
-    resolve_device,
+    worker_for,
 )
 from bt_bench.errors import ExitCode
 
@@ -46,8 +44,9 @@ def check(
     """Compare variants with the reference, and time nothing.
 
     Every variant runs through small random workloads that reach the corners, then through the
-    workloads of the config. Whole buffers are compared, exactly. Exit code 5 means that one
-    differs or raised.
+    workloads of the config. Whole buffers are compared, exactly. They run in a process of their
+    own, so that one that crashes fails alone. Exit code 5 means that one differs, raised, crashed
+    or hung.
 
     Examples:
     - `bt-bench check`
@@ -57,23 +56,19 @@ def check(
     spec = load_spec(
         config, variants=variants, operations=operations, select=select, overrides=overrides
     )
-    kind = resolve_device(device)
-    _entries, classes = load_variants(spec.variants, kernel_folders(kernels))
-
-    import torch
+    entries = choose_variants(spec.variants, kernel_folders(kernels))
 
     from bt_bench.checking.spec import check_spec
-    from bt_bench.environment import available_bytes
     from bt_bench.sweep import check_memory
 
-    check_memory(spec, len(classes), available_bytes(kind))
     outcomes: list[Outcome] = []
-    stdout = sys.stdout
-    with redirect_stdout(sys.stderr):  # what a variant prints
-        for outcome in check_spec(spec, classes, torch.device(kind)):
+    with worker_for(spec, entries, device) as worker:
+        kind = worker.hello.device
+        check_memory(spec, len(entries), worker.hello.available_bytes)
+        for outcome in check_spec(worker, spec, [entry.name for entry in entries]):
             outcomes.append(outcome)
             if not as_json:
-                print(_line(outcome), flush=True, file=stdout)
+                print(_line(outcome), flush=True)
     failed = [outcome for outcome in outcomes if outcome.reason is not None]
     if as_json:
         print(json.dumps(_document(kind, outcomes), indent=2))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +15,7 @@ if TYPE_CHECKING:
 
     from bt_bench.catalogue import VariantEntry
     from bt_bench.config.schema import SweepSpec
+    from bt_bench.supervisor import Supervisor
 
 ConfigArgument = Annotated[
     str,
@@ -80,12 +79,22 @@ def split(names: str | None) -> list[str] | None:
     return [name.strip() for name in names.split(",") if name.strip()]
 
 
-def resolve_device(choice: DeviceChoice | None) -> DeviceKind:
+def chosen_device(choice: DeviceChoice | None) -> DeviceChoice:
     """The device by flag or environment, then `[tool.bt-bench]`, then `auto`."""
     from bt_bench.config.settings import read_settings
+
+    return choice or read_settings(Path.cwd()).device or "auto"
+
+
+def resolve_device(choice: DeviceChoice | None) -> DeviceKind:
+    """The device that there is; imports torch to find out.
+
+    Raises:
+        UsageError: when CUDA is asked for and cannot be used.
+    """
     from bt_bench.device import choose_device
 
-    return choose_device(choice or read_settings(Path.cwd()).device or "auto")
+    return choose_device(chosen_device(choice))
 
 
 def kernel_folders(folders: Sequence[Path] | None) -> list[Path]:
@@ -131,13 +140,19 @@ def load_spec(
     )
 
 
-def load_variants(
-    names: Sequence[str], folders: Sequence[Path]
-) -> tuple[list[VariantEntry], dict[str, type[Any]]]:
-    """The named variants and their classes; imports their files."""
-    from bt_bench.catalogue import choose, find_variants, load
+def choose_variants(names: Sequence[str], folders: Sequence[Path]) -> list[VariantEntry]:
+    """The files of the named variants; runs none of them."""
+    from bt_bench.catalogue import choose, find_variants
 
-    entries = choose(names, find_variants(folders))
-    # What a variant's file prints must not get between the data on stdout.
-    with redirect_stdout(sys.stderr):
-        return entries, {entry.name: load(entry) for entry in entries}
+    return choose(names, find_variants(folders))
+
+
+def worker_for(
+    spec: SweepSpec, entries: Sequence[VariantEntry], device: DeviceChoice | None
+) -> Supervisor:
+    """The process that has the device and the variants, for a `with` block that starts it."""
+    from bt_bench.supervisor import Supervisor
+    from bt_bench.tasks import WorkerSetup
+    from bt_bench.worker import serve
+
+    return Supervisor(WorkerSetup(chosen_device(device), tuple(entries), spec.plan), serve)

@@ -1,10 +1,10 @@
-"""Progress of a sweep on stderr: a bar on a terminal, a plain line per case elsewhere."""
+"""Progress of a sweep on stderr: bars on a terminal, a plain line per case elsewhere."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -15,74 +15,173 @@ from rich.progress import (
     TaskID,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 
+from bt_bench.outcome import RoundProgress
+from bt_bench.sweep import CaseReport
 from bt_bench.sweep import Progress as SweepProgress
 
 
 @contextmanager
-def progress_on_stderr(rounds: int) -> Iterator[SweepProgress]:
+def progress_on_stderr() -> Iterator[SweepProgress]:
     """The progress that fits where stderr goes."""
     if not sys.stderr.isatty():
-        yield _Lines()
+        yield Lines()
         return
     bars = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
+        TextColumn("{task.fields[detail]}", markup=False),
         TimeElapsedColumn(),
-        TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,
         expand=True,
     )
     with bars:
-        yield _Bars(bars, rounds)
+        yield Bars(bars)
 
 
-class _Lines:
-    """One line when a case is stored."""
+class TimeLeft:
+    """Estimates what a sweep still takes, from the cases that it has done.
+
+    Args:
+        now: seconds since some fixed moment.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._started = now()
+        self._done = 0
+        self._left = 0
+
+    def start(self, num_cases: int) -> None:
+        """So many cases are to be done from now on."""
+        self._started, self._done, self._left = self._now(), 0, num_cases
+
+    def finish_case(self) -> None:
+        """One more is done."""
+        self._done += 1
+        self._left -= 1
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """Time since the start."""
+        return self._now() - self._started
+
+    def seconds(self, of_case: float | None = None) -> float | None:
+        """Time left, or `None` before the first case is done.
+
+        Args:
+            of_case: what the case under way still takes, where that is known.
+        """
+        if not self._done:
+            return None
+        each = self.elapsed_seconds / self._done
+        if of_case is None:
+            return each * self._left
+        return of_case + each * max(0, self._left - 1)
+
+
+class Lines:
+    """One line when a case is stored, and when something happened to the worker."""
 
     def __init__(self) -> None:
         self._done = 0
         self._total = 0
-        self._started = time.monotonic()
+        self._time = TimeLeft()
 
-    def start(self, num_cases: int) -> None:
-        self._total = num_cases
+    def start(self, num_cases: int, done: int) -> None:
+        """Nothing to say yet."""
+        self._total, self._done = num_cases, done
+        self._time.start(num_cases - done)
 
     def phase(self, case: str, what: str) -> None:
-        pass
+        """Not worth a line."""
 
-    def round(self, done: int, rounds: int) -> None:
-        pass
+    def round(self, progress: RoundProgress) -> None:
+        """Not worth a line."""
 
-    def finish_case(self, case: str, failed: Sequence[str]) -> None:
+    def worker_replaced(self, why: str) -> None:
+        """Says why."""
+        print(replacement(why), file=sys.stderr, flush=True)
+
+    def finish_case(self, report: CaseReport) -> None:
+        """Says how the case ended."""
         self._done += 1
-        seconds = time.monotonic() - self._started
-        outcome = f"FAILED: {', '.join(failed)}" if failed else "ok"
-        print(f"[{self._done}/{self._total}] {seconds:6.1f} s  {case}: {outcome}", file=sys.stderr)
+        place = f"[{self._done}/{self._total}] {self._time.elapsed_seconds:6.1f} s"
+        print(f"{place}  {report.key}: {outcome(report)}", file=sys.stderr, flush=True)
 
 
-class _Bars:
-    """A bar for the sweep and one for the rounds of its current case."""
+class Bars:
+    """A bar for the sweep, and one for the rounds of its current case."""
 
-    def __init__(self, bars: Progress, rounds: int) -> None:
+    def __init__(self, bars: Progress) -> None:
         self._bars = bars
-        self._sweep: TaskID = bars.add_task("sweep", total=None)
-        self._case: TaskID = bars.add_task("", total=rounds)
+        self._time = TimeLeft()
+        self._sweep: TaskID = bars.add_task("sweep", total=None, detail="")
+        self._case: TaskID = bars.add_task("", total=None, detail="")
 
-    def start(self, num_cases: int) -> None:
-        self._bars.update(self._sweep, total=num_cases)
+    def start(self, num_cases: int, done: int) -> None:
+        """Sets the length of the sweep's bar."""
+        self._time.start(num_cases - done)
+        self._bars.update(self._sweep, total=num_cases, completed=done)
 
     def phase(self, case: str, what: str) -> None:
-        self._bars.reset(self._case, description=f"{case}: {what}")
+        """Names the case, and empties its bar."""
+        self._bars.reset(self._case, description=f"{case}: {what}", total=None, detail="")
+        self._show_time_left(None)
 
-    def round(self, done: int, rounds: int) -> None:
-        self._bars.update(self._case, completed=done, total=rounds)
+    def round(self, progress: RoundProgress) -> None:
+        """Moves the case's bar, with the interval and the time left."""
+        width, left = progress.half_width_percent, progress.seconds_left
+        detail = "" if width is None else f"± {width:.2f} %"
+        detail = " ".join(filter(None, (detail, _left(left))))
+        self._bars.update(self._case, completed=progress.done, total=progress.rounds, detail=detail)
+        self._show_time_left(left)
 
-    def finish_case(self, case: str, failed: Sequence[str]) -> None:
+    def worker_replaced(self, why: str) -> None:
+        """Says why, above the bars."""
+        self._bars.console.print(replacement(why), markup=False, highlight=False)
+
+    def finish_case(self, report: CaseReport) -> None:
+        """Moves the sweep's bar; what is not ok is said above the bars."""
+        self._time.finish_case()
         self._bars.advance(self._sweep)
-        if failed:
-            self._bars.console.print(f"{case}: FAILED: {', '.join(failed)}", markup=False)
+        self._show_time_left(None)
+        if report.failed or report.insufficient:
+            text = f"{report.key}: {outcome(report)}"
+            self._bars.console.print(text, markup=False, highlight=False)
+
+    def _show_time_left(self, of_case: float | None) -> None:
+        self._bars.update(self._sweep, detail=_left(self._time.seconds(of_case)))
+
+
+def outcome(report: CaseReport) -> str:
+    """How a case ended: `ok, 96 rounds (precise), ± 0.84 %`."""
+    parts = []
+    if report.failed:
+        parts.append(f"FAILED: {', '.join(report.failed)}")
+    if report.insufficient:
+        parts.append(f"INSUFFICIENT: {', '.join(report.insufficient)}")
+    if not parts:
+        parts.append("ok")
+    if report.rounds is not None:
+        stopped = f" ({report.stopped})" if report.stopped else ""
+        parts.append(f"{report.rounds} rounds{stopped}")
+    if report.half_width_percent is not None:
+        parts.append(f"± {report.half_width_percent:.2f} %")
+    return ", ".join(parts)
+
+
+def replacement(why: str) -> str:
+    """That a fresh worker goes on, and why."""
+    return f"bt-bench: {why}; a fresh worker goes on"
+
+
+def _left(seconds: float | None) -> str:
+    """`0:42 left`, or nothing."""
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02} left"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from contextlib import redirect_stdout
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,19 +19,24 @@ from bt_bench.cli.options import (
     SelectOption,
     SetOption,
     VariantsOption,
+    choose_variants,
     kernel_folders,
     load_spec,
-    load_variants,
     resolve_device,
+    worker_for,
 )
 from bt_bench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bt_bench.catalogue import VariantEntry
     from bt_bench.config.schema import SweepSpec
     from bt_bench.device import DeviceKind
     from bt_bench.model import VariantResult
     from bt_bench.store import RunFolder
     from bt_bench.sweep import SweepRequest
+    from bt_bench.tasks import Hello, Runner
 
 
 def sweep(
@@ -78,7 +83,8 @@ def sweep(
     """Check and measure variants on the workloads of a config, and compare them.
 
     Results go into a new folder, one JSON file per variant and `comparison.md`; the tables go to
-    stdout, progress to stderr. Exit code 5 means that a variant failed a case.
+    stdout, progress to stderr. Variants run in a process of their own: one that crashes or hangs
+    fails its cases, and the sweep goes on. Exit code 5 means that a variant failed a case.
 
     Examples:
     - `bt-bench sweep quick`
@@ -97,12 +103,14 @@ def sweep(
 
         sys.stdout.write(dump(spec))
         return ExitCode.OK
-    kind = resolve_device(device)
-    if dry_run:
-        return _dry_run(spec, kind, kernel_folders(kernels), as_json)
     folders = kernel_folders(kernels)
-    request = _request(spec, kind, folders, reports, out, resume)
-    return _run(request, as_json, folders)
+    if dry_run:
+        return _dry_run(spec, resolve_device(device), folders, as_json)
+    entries = choose_variants(spec.variants, folders)
+    with worker_for(spec, entries, device) as worker:
+        request = _request(spec, entries, worker.hello, reports, out, resume)
+        results = _run(request, worker, folders)
+    return _show(request, results, as_json)
 
 
 def _spec(
@@ -164,11 +172,10 @@ def _name(case: object) -> str:
 
 
 def _dry_run(spec: SweepSpec, kind: DeviceKind, folders: list[Path], as_json: bool) -> ExitCode:
-    from bt_bench.catalogue import choose, find_variants
     from bt_bench.units import format_bytes
     from bt_bench.workloads.build import estimate_bytes, layout_of
 
-    entries = choose(spec.variants, find_variants(folders))
+    entries = choose_variants(spec.variants, folders)
     cases = [(case, estimate_bytes(layout_of(case.parameters))) for case in spec.cases]
     if as_json:
         plan = {
@@ -197,33 +204,28 @@ def _dry_run(spec: SweepSpec, kind: DeviceKind, folders: list[Path], as_json: bo
 
 def _request(
     spec: SweepSpec,
-    kind: DeviceKind,
-    folders: list[Path],
+    entries: Sequence[VariantEntry],
+    hello: Hello,
     reports: Path | None,
     out: Path | None,
     resume: Path | None,
 ) -> SweepRequest:
     """Everything that can be wrong is found here, before a folder is made."""
     from bt_bench.config.settings import read_settings
-    from bt_bench.environment import available_bytes, read_environment
-    from bt_bench.measuring.case import CpuBench, CudaBench
     from bt_bench.store import RunFolder
     from bt_bench.sweep import SweepRequest, check_memory, check_resumable, check_windows
 
-    entries, classes = load_variants(spec.variants, folders)
     check_windows(spec)
-    check_memory(spec, len(entries), available_bytes(kind))
-    environment = read_environment(kind)
+    check_memory(spec, len(entries), hello.available_bytes)
     if resume is not None:
         folder = RunFolder.open(resume)
-        check_resumable(folder, spec, entries, environment)
+        check_resumable(folder, spec, entries, hello.environment)
     elif out is not None:
         folder = RunFolder.create_exact(out)
     else:
         parent = reports or read_settings(Path.cwd()).reports or Path("reports")
         folder = RunFolder.create(parent, spec.name)
-    bench = CudaBench() if kind == "cuda" else CpuBench()
-    return SweepRequest(spec, entries, classes, bench, environment, folder, _command())
+    return SweepRequest(spec, entries, hello.environment, folder, _command())
 
 
 def _command() -> list[str]:
@@ -231,18 +233,13 @@ def _command() -> list[str]:
     return ["bt-bench", *sys.argv[1:]]
 
 
-def _run(request: SweepRequest, as_json: bool, folders: list[Path]) -> ExitCode:
+def _run(request: SweepRequest, runner: Runner, folders: list[Path]) -> list[VariantResult]:
     from bt_bench.cli.progress import progress_on_stderr
     from bt_bench.sweep import run_sweep
 
     try:
-        # What a variant prints must not get between the data on stdout.
-        with (
-            request.folder.locked(),
-            progress_on_stderr(request.spec.plan.rounds) as progress,
-            redirect_stdout(sys.stderr),
-        ):
-            results = run_sweep(request, progress)
+        with request.folder.locked(), progress_on_stderr() as progress:
+            return run_sweep(request, runner, progress)
     except KeyboardInterrupt:
         path = request.folder.path
         again = ["bt-bench", "sweep", "--resume", str(path), "--device", request.environment.device]
@@ -254,15 +251,20 @@ def _run(request: SweepRequest, as_json: bool, folders: list[Path]) -> ExitCode:
             file=sys.stderr,
         )
         raise
-    failed = sum(case.status == "failed" for result in results for case in result.cases)
+
+
+def _show(request: SweepRequest, results: list[VariantResult], as_json: bool) -> ExitCode:
+    counts = Counter(case.status.value for result in results for case in result.cases)
     if as_json:
-        print(json.dumps(_summary(request.folder, results, failed), indent=2))
+        print(json.dumps(_summary(request.folder, results, counts), indent=2))
     else:
         _print_tables(request, results)
-    return ExitCode.CHECK_FAILED if failed else ExitCode.OK
+    return ExitCode.CHECK_FAILED if counts["failed"] else ExitCode.OK
 
 
-def _summary(folder: RunFolder, results: list[VariantResult], failed: int) -> dict[str, object]:
+def _summary(
+    folder: RunFolder, results: list[VariantResult], counts: Counter[str]
+) -> dict[str, object]:
     return {
         "schema_version": 1,
         "run_id": results[0].run_id,
@@ -273,7 +275,8 @@ def _summary(folder: RunFolder, results: list[VariantResult], failed: int) -> di
         },
         "complete": all(result.complete for result in results),
         "cases": sum(len(result.cases) for result in results),
-        "failed": failed,
+        "failed": counts["failed"],
+        "insufficient": counts["insufficient"],
     }
 
 

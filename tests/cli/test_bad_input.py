@@ -123,6 +123,19 @@ def test_variant_file(name, config, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_what_the_worker_refuses_is_said_as_if_there_were_none(config, tmp_path):
+    path = tmp_path / "raises.py"
+    path.write_text(VARIANT_FILES["raises"][0])
+    out = tmp_path / "run"
+    outcome = run_apart(
+        "sweep", config, "--kernels", tmp_path, "--variants", "raises", "--out", out
+    )
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"bt-bench: error: {path}:2: the variant file does not import")
+    assert len(outcome.err.splitlines()) == 1
+    assert not out.exists()
+
+
 def test_variant_of_a_shipped_name(config, tmp_path):
     (tmp_path / "fused.py").write_text("")
     message = refused("sweep", config, "--kernels", tmp_path)

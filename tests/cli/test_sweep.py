@@ -7,10 +7,9 @@ import signal
 
 import jsonschema
 import pytest
-from commands import RAISING_VARIANT, TINY, run, start
+from commands import RAISING_VARIANT, TINY, run, run_apart, start
 from mutants import write_mutant
 
-from bt_bench.model import Quantity
 from bt_bench.store import RunFolder, read_run, result_schema
 
 
@@ -23,8 +22,11 @@ def config(tmp_path):
 
 def test_writes_results_and_prints_tables(config, tmp_path):
     out = tmp_path / "run"
-    outcome = run("sweep", config, "--out", out)
+    outcome = run_apart("sweep", config, "--out", out)
     assert outcome.code == 0, outcome.err
+    assert [line.split()[0] for line in outcome.err.splitlines()] == [
+        f"[{i}/4]" for i in range(1, 5)
+    ]
     assert "Gather + slots" in outcome.out
     assert f"bt-bench compare {out}/baseline.json {out}/fused.json" in outcome.out
     assert sorted(path.name for path in out.iterdir()) == [
@@ -35,6 +37,7 @@ def test_writes_results_and_prints_tables(config, tmp_path):
     ]
     for result in read_run(out):
         assert result.complete
+        assert result.calibration is not None
         assert [case.key for case in result.cases] == [
             "gather_slots/one",
             "step/one",
@@ -63,7 +66,7 @@ def test_json_is_one_document(config, tmp_path):
     outcome = run("sweep", config, "--out", tmp_path / "run", "--json")
     document = outcome.json()
     assert document["complete"] is True
-    assert (document["cases"], document["failed"]) == (8, 0)
+    assert (document["cases"], document["failed"], document["insufficient"]) == (8, 0, 0)
     assert set(document["results"]) == {"baseline", "fused"}
 
 
@@ -128,7 +131,8 @@ def test_a_variant_that_raises_only_when_timed(config, tmp_path):
     assert outcome.code == 5
     by_name = {result.variant.name: result for result in read_run(out)}
     assert all("only once" in case.reason.message for case in by_name["late"].cases)
-    assert all(len(case.samples(Quantity.STAGE_US)) == 2 for case in by_name["fused"].cases)
+    measured = [m for case in by_name["fused"].cases for m in case.measurements]
+    assert all(len(measurement.samples) == 2 for measurement in measured)
 
 
 def test_a_wrong_variant_is_not_timed(config, tmp_path):
@@ -158,13 +162,15 @@ def test_stopped_runs_are_partial_and_can_be_resumed(stop, config, tmp_path):
     assert not any(result.complete for result in partial)
     assert 1 <= len(partial[0].cases) < 4
     assert "PARTIAL" in (out / "comparison.md").read_text()
-    samples = partial[0].cases[0].measurements
+    assert not list(out.glob("*.jsonl"))
+    before = {case.key: case.measurements for case in partial[0].cases}
 
     outcome = run("sweep", "--resume", out)
     assert outcome.code == 0, outcome.err
     resumed = read_run(out)
     assert all(result.complete and len(result.cases) == 4 for result in resumed)
-    assert resumed[0].cases[0].measurements == samples
+    after = {case.key: case.measurements for case in resumed[0].cases}
+    assert before.items() <= after.items()
     assert "PARTIAL" not in (out / "comparison.md").read_text()
 
 
@@ -238,7 +244,8 @@ def test_dump_config_loads_again(config, tmp_path):
     assert "seed: 5" in dumped
 
 
-def test_a_variant_that_exits_or_prints_does_not_end_or_spoil_the_run(config, tmp_path):
+@pytest.mark.parametrize("how", [run, run_apart])
+def test_a_variant_that_exits_or_prints_does_not_end_or_spoil_the_run(how, config, tmp_path):
     folder = tmp_path / "kernels"
     folder.mkdir()
     (folder / "exits.py").write_text(
@@ -251,7 +258,7 @@ def test_a_variant_that_exits_or_prints_does_not_end_or_spoil_the_run(config, tm
     )
     names = "exits,prints"
     out = tmp_path / "run"
-    outcome = run("sweep", config, "--kernels", folder, "--variants", names, "--out", out, "--json")
+    outcome = how("sweep", config, "--kernels", folder, "--variants", names, "--out", out, "--json")
     assert outcome.code == 5
     assert outcome.json()["failed"] == 4
     by_name = {result.variant.name: result for result in read_run(out)}
@@ -311,3 +318,11 @@ def test_resume_of_a_run_that_was_killed_at_once(config, tmp_path):
     outcome = run("sweep", "--resume", tmp_path / "empty")
     assert outcome.code == 2
     assert "nothing was measured; start a new run" in outcome.err
+
+
+def test_the_sweeping_process_imports_no_torch(config, tmp_path):
+    outcome = run_apart(
+        *("sweep", config, "-k", "one", "--operations", "apply", "--out", tmp_path / "run"),
+        prologue="import sys\nsys.modules['triton'] = sys.modules['torch'] = None",
+    )
+    assert outcome.code == 0, outcome.err

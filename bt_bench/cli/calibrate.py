@@ -1,0 +1,124 @@
+"""`bt-bench calibrate`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bt_bench.cli.options import JsonOption
+from bt_bench.device import DeviceChoice
+from bt_bench.errors import ExitCode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bt_bench.device import DeviceKind
+    from bt_bench.model import Calibration, Environment
+    from bt_bench.report.calibration_verdicts import Verdict
+
+
+def calibrate(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Take as few samples as every sweep does.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Also write the samples to a new JSON file."),
+    ] = None,
+    device: Annotated[
+        DeviceChoice | None,
+        typer.Option(
+            "--device",
+            envvar="BT_BENCH_DEVICE",
+            help="`cpu` takes what there is without a GPU.",
+            show_default="cuda",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> ExitCode:
+    """Show how far each measurement is from the truth on this machine.
+
+    Times kernels that run for a set time, empty kernels, an injected delay, and the harness
+    itself. Needs a GPU; `--device cpu` takes what there is without one. Exit code 5 means that
+    a promise of the harness is not kept here.
+
+    Examples:
+    - `bt-bench calibrate`
+    - `bt-bench calibrate --quick`
+    - `bt-bench calibrate --out calibration.json`
+    """
+    from bt_bench.device import choose_device
+    from bt_bench.environment import read_environment
+    from bt_bench.report.calibration_verdicts import judge
+
+    if out is not None:
+        _check_new_file(out)
+    kind = choose_device(device or "cuda")
+    if kind == "cuda":
+        print("calibrating, some seconds …", file=sys.stderr, flush=True)
+    calibration = _calibrate(kind, quick=quick)
+    environment = read_environment(kind)
+    verdicts = judge(calibration)
+    document = _document(environment, calibration, verdicts)
+    if out is not None:
+        from bt_bench.atomic import write_text
+
+        write_text(out, json.dumps(document) + "\n")
+    if as_json:
+        print(json.dumps(document, indent=2))
+    else:
+        _print(environment, calibration)
+    missed = [verdict for verdict in verdicts if not verdict.kept]
+    for verdict in missed:
+        print(f"not as promised: {verdict.promise}; {verdict.found}", file=sys.stderr)
+    return ExitCode.CHECK_FAILED if missed else ExitCode.OK
+
+
+def _check_new_file(path: Path) -> None:
+    """Refuses what could not be written, before anything is measured."""
+    from bt_bench.errors import UsageError
+
+    if path.exists():
+        raise UsageError(f"--out {path}: is already there; expected the path of a new file")
+    if not path.parent.is_dir():
+        raise UsageError(f"--out {path}: there is no folder {path.parent}; expected one")
+
+
+def _calibrate(kind: DeviceKind, *, quick: bool) -> Calibration:
+    from bt_bench.measuring.calibrate import calibrate, calibrate_host
+    from bt_bench.measuring.ports import CudaPort, SystemClock
+
+    if kind == "cpu":
+        return calibrate_host(SystemClock())
+    return calibrate(SystemClock(), CudaPort(), thorough=not quick)
+
+
+def _document(
+    environment: Environment, calibration: Calibration, verdicts: Sequence[Verdict]
+) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from bt_bench.model import SCHEMA_VERSION
+
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "environment": environment.model_dump(mode="json"),
+        "calibration": calibration.model_dump(mode="json"),
+        "verdicts": [asdict(verdict) for verdict in verdicts],
+    }
+
+
+def _print(environment: Environment, calibration: Calibration) -> None:
+    from rich.console import Console
+
+    from bt_bench.comparability import device_name
+    from bt_bench.report.calibration_report import calibration_document
+    from bt_bench.report.console import print_document
+
+    name = device_name(environment) or "an unknown device"
+    lead = f"{name}, torch {environment.torch}, Triton {environment.triton}."
+    print_document(calibration_document(calibration, [lead]), Console())

@@ -1,0 +1,172 @@
+"""A variant that takes its process down fails its cases, and costs the others nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from commands import TINY, run, start
+from faulty import write_faulty
+
+from bt_bench.store import read_run
+
+# Faulty in the case of two groups alone, and only when it is rewound a third time: a check does so
+# twice, so it passes that and fails while it is measured.
+LATE = """\
+import os
+import signal
+import time
+from pathlib import Path
+
+from bt_kernels.device_tables import DeviceBlockTables
+
+
+class Variant(DeviceBlockTables):
+    def restore(self, state):
+        self.restored = getattr(self, "restored", 0) + 1
+        if self.restored > 2 and len(self.block_tables) == 2:
+            {fault}
+        super().restore(state)
+"""
+WAITS_TO_BE_KILLED = "Path({path!r}).write_text(str(os.getpid())); time.sleep(60)"
+AT_ONCE = {
+    "kills_itself": ("crashed", "SIGKILL"),
+    "segfaults": ("crashed", "SIGSEGV"),
+    "memory_error": ("out_of_memory", "no room for the tables"),
+    "sleeps": ("hung", "within 3 s (plan.hang_seconds)"),
+}
+LATE_FAULTS = {
+    "late_crash": ("os._exit(7)", "crashed", "exit code 7"),
+    "late_hang": ("time.sleep(60)", "hung", "within 3 s"),
+}
+
+
+def children(pid):
+    """Processes that a process has started and that are alive, by their command lines."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (path / "stat").read_text()
+            command = (path / "cmdline").read_text()
+        except OSError:
+            continue
+        state, parent = stat.rpartition(")")[2].split()[:2]
+        if int(parent) == pid and state != "Z":
+            found[int(path.name)] = command
+    return found
+
+
+def wait_for(condition, seconds=60):
+    """The condition's value as soon as it is true."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+    return value
+
+
+def text_of(path):
+    return path.read_text() if path.exists() else ""
+
+
+def sweep_with_every_fault(folder):
+    """Exit code, stderr and results of a sweep in which a worker is killed from outside too."""
+    kernels = folder / "kernels"
+    for name in AT_ONCE:
+        write_faulty(kernels, name)
+    for name, (fault, _, _) in LATE_FAULTS.items():
+        (kernels / f"{name}.py").write_text(LATE.format(fault=fault))
+    pid_file = folder / "pid"
+    fault = WAITS_TO_BE_KILLED.format(path=str(pid_file))
+    (kernels / "victim.py").write_text(LATE.format(fault=fault))
+    (folder / "tiny.yaml").write_text(TINY)
+    variants = ["baseline", *AT_ONCE, *LATE_FAULTS, "victim", "fused"]
+    process = start(
+        *("sweep", folder / "tiny.yaml", "--out", folder / "run", "--kernels", kernels),
+        *("--variants", ",".join(variants), "--operations", "step"),
+        *("--set", "plan.rounds=4", "--set", "plan.hang_seconds=3"),
+    )
+    os.kill(int(wait_for(lambda: text_of(pid_file))), signal.SIGKILL)
+    _out, err = process.communicate(timeout=120)
+    results = {result.variant.name: result for result in read_run(folder / "run")}
+    return process.returncode, err, results
+
+
+def test_a_sweep_outlives_every_fault(tmp_path):
+    """One test, since it takes many workers: each fault costs one."""
+    code, err, results = sweep_with_every_fault(tmp_path)
+    assert code == 5, err
+    assert all(result.complete and len(result.cases) == 2 for result in results.values())
+    assert err.count("a fresh worker goes on") == 7
+    assert "Traceback" not in err
+    for name in ("baseline", "fused"):
+        assert_intact(results[name])
+    for name, expected in AT_ONCE.items():
+        for case in results[name].cases:
+            assert_failed(case, *expected, where="conformance:corners")
+    late = {name: expected for name, (_, *expected) in LATE_FAULTS.items()}
+    for name, expected in {**late, "victim": ("crashed", "SIGKILL")}.items():
+        one, two = results[name].cases
+        assert (one.status, one.reason) == ("ok", None)
+        assert_failed(two, *expected, where="while measured: ")
+
+
+def assert_intact(result):
+    """Everything was measured, in rounds without the arms that failed the case."""
+    assert [case.case for case in result.cases] == ["one", "two"]
+    for case in result.cases:
+        assert (case.status, case.reason) == ("ok", None)
+        assert case.launches is not None
+        arms = set(case.rounds.arms)
+        assert {"baseline", "fused"} <= arms
+        assert {"late_crash", "late_hang", "victim"} & arms == (
+            set() if case.case == "two" else {"late_crash", "late_hang", "victim"}
+        )
+        assert case.measurements
+        assert all(len(measurement.samples) == 4 for measurement in case.measurements)
+
+
+def assert_failed(case, code, message, where):
+    assert (case.status, case.reason.code) == ("failed", code)
+    assert message in case.reason.message
+    assert where in case.reason.message
+    assert not case.measurements
+
+
+def test_killed_parent_leaves_no_worker_and_loses_nothing(tmp_path):
+    config = tmp_path / "tiny.yaml"
+    config.write_text(TINY)
+    out = tmp_path / "run"
+    process = start(
+        *("sweep", config, "--out", out, "--operations", "step", "--set", "plan.rounds=30"),
+        *("--set", "plan.precision_percent=0"),
+    )
+    for line in process.stderr:
+        if line.startswith("[1/2]"):
+            break
+    (worker,) = [p for p, command in children(process.pid).items() if "spawn_main" in command]
+    process.kill()
+    process.wait()
+    wait_for(lambda: not Path(f"/proc/{worker}").exists(), seconds=20)
+    killed = read_run(out)
+    assert all(not result.complete and len(result.cases) == 1 for result in killed)
+    assert (out / "baseline.cases.jsonl").exists()
+
+    # What a kill in the middle of a line leaves.
+    with (out / "baseline.cases.jsonl").open("a") as journal:
+        journal.write('{"key":"step/o')
+    assert [len(r.cases) for r in read_run(out)] == [len(r.cases) for r in killed]
+
+    assert run("sweep", "--resume", out).code == 0
+    resumed = read_run(out)
+    assert all(result.complete and len(result.cases) == 2 for result in resumed)
+    after = {case.key: case.measurements for case in resumed[0].cases}
+    assert {case.key: case.measurements for case in killed[0].cases}.items() <= after.items()
+    assert sorted(path.name for path in out.iterdir()) == [
+        "baseline.json",
+        "comparison.md",
+        "config.yaml",
+        "fused.json",
+    ]
