@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from bt_bench import activity
 from bt_bench.model import Operation, Reason, ReasonCode
 from bt_bench.workloads.steps import Append, Step, Workload
 
@@ -89,28 +91,86 @@ def bind(tables: Any, operation: Operation, step: StepInputs) -> Callable[[], ob
 
 
 class ArmFailedError(Exception):
-    """A variant raised while it was measured."""
+    """A variant raised, and the others cannot go on beside it.
 
-    def __init__(self, arm: str, error: BaseException) -> None:
+    Args:
+        arm: the variant's name.
+        error: what it raised.
+        where: what was being done.
+    """
+
+    def __init__(self, arm: str, error: BaseException, where: str = "while measured") -> None:
         super().__init__(f"{arm}: {error}")
         self.arm = arm
         self.error = error
+        self.where = where
 
     def reason(self) -> Reason:
         """Why the arm's case failed."""
-        return reason_of(self.error, "while measured")
+        return reason_of(self.error, self.where)
 
 
-def reason_of(error: BaseException, where: str) -> Reason:
-    """The reason for a case in which a variant raised an exception."""
-    text = (str(error).splitlines() or [""])[0]
-    if isinstance(error, torch.OutOfMemoryError):
-        return Reason(code=ReasonCode.OUT_OF_MEMORY, message=f"{where}: {text}")
+def reason_of(error: BaseException, where: str, device_fault: str | None = None) -> Reason:
+    """The reason for a case in which a variant raised an exception.
+
+    Args:
+        error: the exception.
+        where: what was being done.
+        device_fault: what the device says since, where it can do nothing more.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     # The frame that its author can do something about, not one inside of Triton or torch.
     own = [frame for frame in frames if "site-packages" not in frame.filename] or frames
     at = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
+    text = _first_line(error)
+    if device_fault is not None:
+        return Reason(code=ReasonCode.CRASHED, message=f"{where}: {device_fault}{at}")
+    if is_out_of_memory(error):
+        what = text or type(error).__name__
+        return Reason(code=ReasonCode.OUT_OF_MEMORY, message=f"{where}: {what}{at}")
     return Reason(code=ReasonCode.RAISED, message=f"{where}: {type(error).__name__}: {text}{at}")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception, or one that it was raised from, says that memory ran out."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, (MemoryError, torch.OutOfMemoryError)):
+            return True
+        # Neither the driver nor torch's allocator on the CPU has an exception of its own for it.
+        if isinstance(cause, RuntimeError) and re.search(
+            "out of memory|can't allocate memory", _first_line(cause)
+        ):
+            return True
+        cause = cause.__cause__
+    return False
+
+
+def is_fatal(error: BaseException, device: torch.device) -> bool:
+    """Whether nothing more should be run in a process after an exception."""
+    return is_out_of_memory(error) or device_fault(device) is not None
+
+
+def synchronize(device: torch.device) -> None:
+    """Waits until a device is idle, so that what went wrong on it is raised here."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def device_fault(device: torch.device) -> str | None:
+    """What keeps a device from ever doing anything again in this process, or `None`.
+
+    An illegal address ends a CUDA context: every call after it fails with the same error.
+    """
+    try:
+        synchronize(device)
+    except RuntimeError as error:
+        return _first_line(error)
+    return None
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [""])[0]
 
 
 class Arm:
@@ -127,30 +187,39 @@ class Arm:
         self, name: str, variant: type[Any], workload: Workload, device: torch.device
     ) -> None:
         self.name = name
+        self._device = device
         with self.guarded():
             self.tables = variant(workload.layout, device)
             for append in workload.setup:
                 self.tables.append_block_ids(append.row, append.block_ids, append.overwrite)
             self.tables.apply_staged_writes()
             self._start = self.tables.snapshot()
+            synchronize(device)
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Says which arm it was when something of the variant raises.
+        """Says which arm it was when something of the variant raises, or ends the process.
+
+        What is still under way on the device when the block ends may fail in the block of another
+        arm: unless the block ends with an idle device, `synchronize` in it.
 
         Raises:
             ArmFailedError: in place of any exception.
         """
+        before = activity.current().enter(self.name)
         try:
             yield
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit too: a variant must not end the run
             raise ArmFailedError(self.name, error) from error
+        finally:
+            activity.current().leave(before)
 
     def rewind(self) -> None:
-        """Puts the state before the first step back."""
+        """Puts the state before the first step back, and waits until the device has done so."""
         self.tables.restore(self._start)
+        synchronize(self._device)
 
     def stage(self, step: StepInputs) -> None:
         """Stages the writes of a step."""

@@ -130,6 +130,33 @@ def load(entry: VariantEntry) -> type[Any]:
     return variant
 
 
+def load_apart(entry: VariantEntry) -> type[Any]:
+    """As `load`, but with a copy of `bt_kernels`, and of the file itself, of its own.
+
+    Python specialises the code of a function for the types that it last met. Arms of different
+    classes that take turns in the same functions would undo each other's specialisations, and the
+    class that was there first would come out faster by microseconds. In an engine there is only
+    one class; so each arm gets functions that no other arm runs.
+
+    Raises:
+        UsageError: as `load`.
+    """
+    shared = {name: module for name, module in sys.modules.items() if _is_kernels(name)}
+    own_name = None if entry.shipped else _module_name(entry)
+    for name in (*shared, own_name):
+        sys.modules.pop(name or "", None)
+    try:
+        return load(entry)
+    finally:
+        for name in [name for name in sys.modules if _is_kernels(name)]:
+            del sys.modules[name]
+        sys.modules.update(shared)
+
+
+def _is_kernels(name: str) -> bool:
+    return name.partition(".")[0] == "bt_kernels"
+
+
 def load_reference() -> type[Any]:
     """The class of the reference."""
     return load(find_variants()[REFERENCE])
@@ -159,9 +186,7 @@ def _summary(path: Path) -> str:
 def _import(entry: VariantEntry) -> ModuleType:
     if entry.shipped:
         return importlib.import_module(f"bt_kernels.variants.{entry.name}")
-    # The path is part of the name, so that two folders may be used in one process.
-    digest = hashlib.sha256(str(entry.path.resolve()).encode()).hexdigest()[:12]
-    name = f"bt_bench_variants_{digest}_{entry.name}"
+    name = _module_name(entry)
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, entry.path)
@@ -175,6 +200,12 @@ def _import(entry: VariantEntry) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def _module_name(entry: VariantEntry) -> str:
+    """Module name of a user's file; the path is part of it, so that two folders may be used."""
+    digest = hashlib.sha256(str(entry.path.resolve()).encode()).hexdigest()[:12]
+    return f"bt_bench_variants_{digest}_{entry.name}"
 
 
 def _line_in(path: Path, error: BaseException) -> str:

@@ -5,37 +5,22 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from bt_bench import __version__
 from bt_bench.device import DeviceKind
 from bt_bench.model import Environment, Gpu
-
-ValueT = TypeVar("ValueT")
-
-THROTTLE_REASONS = {
-    # NVML's nvmlClocksEventReasons bits; "gpu_idle" is no throttling but explains low clocks.
-    0x1: "gpu_idle",
-    0x2: "applications_clocks",
-    0x4: "sw_power_cap",
-    0x8: "hw_slowdown",
-    0x10: "sync_boost",
-    0x20: "sw_thermal",
-    0x40: "hw_thermal",
-    0x80: "hw_power_brake",
-    0x100: "display_clocks",
-}
+from bt_bench.nvml import GpuSensors, nvml_session, quietly
 
 
 def read_environment(device: DeviceKind) -> Environment:
     """Everything that a reader of a result needs to know about where it came from."""
     import torch
 
-    with _nvml() as nvml:
-        driver = _quietly(lambda: _text(nvml.nvmlSystemGetDriverVersion())) if nvml else None
+    with nvml_session() as nvml:
+        driver = quietly(lambda: _text(nvml.nvmlSystemGetDriverVersion())) if nvml else None
         gpus = [_gpu(torch, nvml, index) for index in range(_gpu_count(torch))]
     return Environment(
         device=device,
@@ -72,37 +57,13 @@ def available_bytes(device: DeviceKind) -> int | None:
     return None
 
 
-class _nvml:  # noqa: N801 - used like a function
-    """NVML for the length of a `with`, or `None` where there is none."""
-
-    def __enter__(self) -> Any:
-        try:
-            import pynvml
-
-            pynvml.nvmlInit()
-        except Exception:  # no driver, no library: there is nothing to read
-            self._module = None
-        else:
-            self._module = pynvml
-        return self._module
-
-    def __exit__(self, *error: object) -> None:
-        if self._module is not None:
-            self._module.nvmlShutdown()
-
-
 def _gpu_count(torch: Any) -> int:
     return int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
 
 
 def _gpu(torch: Any, nvml: Any, index: int) -> Gpu:
     properties = torch.cuda.get_device_properties(index)
-    uuid = f"GPU-{properties.uuid}"
-    handle = _quietly(lambda: nvml.nvmlDeviceGetHandleByUUID(uuid)) if nvml else None
-
-    def read(call: Callable[[Any], ValueT]) -> ValueT | None:
-        return _quietly(lambda: call(handle)) if handle is not None else None
-
+    sensors = GpuSensors(nvml, properties.uuid)
     return Gpu(
         index=index,
         name=properties.name,
@@ -110,26 +71,12 @@ def _gpu(torch: Any, nvml: Any, index: int) -> Gpu:
         memory_bytes=properties.total_memory,
         multiprocessors=properties.multi_processor_count,
         l2_bytes=getattr(properties, "L2_cache_size", None),
-        sm_clock_mhz=read(lambda h: int(nvml.nvmlDeviceGetClockInfo(h, nvml.NVML_CLOCK_SM))),
-        memory_clock_mhz=read(lambda h: int(nvml.nvmlDeviceGetClockInfo(h, nvml.NVML_CLOCK_MEM))),
-        temperature_c=read(
-            lambda h: int(nvml.nvmlDeviceGetTemperature(h, nvml.NVML_TEMPERATURE_GPU))
-        ),
-        power_w=read(lambda h: nvml.nvmlDeviceGetPowerUsage(h) / 1e3),
-        throttle_reasons=read(lambda h: _reasons(nvml.nvmlDeviceGetCurrentClocksEventReasons(h))),
+        sm_clock_mhz=sensors.sm_clock_mhz(),
+        memory_clock_mhz=sensors.memory_clock_mhz(),
+        temperature_c=sensors.temperature_c(),
+        power_w=sensors.power_w(),
+        throttle_reasons=sensors.throttle_reasons(),
     )
-
-
-def _reasons(bits: int) -> list[str]:
-    return [name for bit, name in THROTTLE_REASONS.items() if bits & bit]
-
-
-def _quietly(call: Callable[[], ValueT]) -> ValueT | None:
-    """The call's value, or `None` where this machine does not offer the reading."""
-    try:
-        return call()
-    except Exception:
-        return None
 
 
 def _text(value: str | bytes) -> str:

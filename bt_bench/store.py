@@ -1,11 +1,18 @@
-"""Run folders and result files: written atomically, and refused on reading with one message."""
+"""Run folders and result files: no text is ever lost or half there, and bad ones are refused.
+
+While a run is under way, a variant has a result file without cases and a journal beside it, to
+which a line is appended for each case. Readers take both for one result. When the run is closed,
+they become one file. So a case costs what it holds, not what the run holds.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import gc
 import json
+import os
 import re
+import secrets
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,18 +20,36 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pydantic import ValidationError
 
 from bt_bench.atomic import TEMPORARY_SUFFIX, write_text
 from bt_bench.errors import UsageError
 from bt_bench.invalid import describe_invalid
-from bt_bench.model import BASELINE, SCHEMA_VERSION, CaseResult, Measurement, VariantResult
+from bt_bench.model import (
+    BASELINE,
+    SCHEMA_VERSION,
+    Calibration,
+    CaseResult,
+    Measurement,
+    RoundLog,
+    Series,
+    VariantResult,
+)
 
-__all__ = ["RunFolder", "read_result", "read_run", "result_schema", "write_result", "write_text"]
+__all__ = [
+    "ResultWriter",
+    "RunFolder",
+    "read_result",
+    "read_run",
+    "result_schema",
+    "write_result",
+    "write_text",
+]
 
 RESULT_SUFFIX = ".json"
+JOURNAL_SUFFIX = ".cases.jsonl"
 COMPARISON_NAME = "comparison.md"
 CONFIG_NAME = "config.yaml"
 STDIN = "-"
@@ -107,10 +132,88 @@ class RunFolder:
             )
         return self.path / f"{variant}{RESULT_SUFFIX}"
 
+    def journal_path(self, variant: str) -> Path:
+        """Where the cases of a variant are while the run is under way."""
+        return _journal_beside(self.result_path(variant))
+
     def result_paths(self) -> list[Path]:
         """Result files of the folder by name; temporary files of a killed process are not."""
         paths = self.path.glob(f"*{RESULT_SUFFIX}")
         return sorted(path for path in paths if not path.name.startswith("."))
+
+
+class ResultWriter:
+    """The result of one variant while its run is under way; holds none of its samples.
+
+    Args:
+        folder: the run's folder.
+        result: what is known when the run begins or is resumed, with the cases that were measured
+            before, if any.
+
+    Raises:
+        ValueError: if `read_result` would refuse it.
+    """
+
+    def __init__(self, folder: RunFolder, result: VariantResult) -> None:
+        _refuse_unreadable(result)
+        self._path = folder.result_path(result.variant.name)
+        self._journal_path = folder.journal_path(result.variant.name)
+        self._header = result.model_copy(update={"complete": False, "cases": []})
+        self._places: dict[str, tuple[int, int]] = {}  # key → offset and length of its line
+        # The journal first: a result file may hold the cases until they are in the journal.
+        with _replacing(self._journal_path) as file:
+            for case in result.cases:
+                self._append(file, case)
+        write_text(self._path, _to_json(self._header))
+        self._journal = self._journal_path.open("r+b")
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Keys of the cases that are stored."""
+        return frozenset(self._places)
+
+    @property
+    def header(self) -> VariantResult:
+        """The result without its cases."""
+        return self._header
+
+    def calibrate(self, calibration: Calibration | None) -> None:
+        """Stores the calibration of the run."""
+        self._header = self._header.model_copy(update={"calibration": calibration})
+        write_text(self._path, _to_json(self._header))
+
+    def add(self, case: CaseResult) -> None:
+        """Stores a case, in the place of an earlier one with its key.
+
+        Raises:
+            ValueError: if `read_result` would refuse it.
+        """
+        for problem in _case_problems("$", case):
+            raise ValueError(f"case {case.key!r} of {self._header.variant.name!r}: {problem}")
+        self._append(self._journal, case)
+        self._journal.flush()
+        os.fsync(self._journal.fileno())
+
+    def close(self, complete: bool, order: Sequence[str] = ()) -> None:
+        """Makes one file of header and journal, with the cases in the given order of keys."""
+        self._header = self._header.model_copy(update={"complete": complete})
+        keys = [key for key in dict.fromkeys([*order, *self._places]) if key in self._places]
+        with _replacing(self._path) as file:
+            for chunk in _chunks(self._header, map(self._line, keys)):
+                file.write(chunk.encode())
+        self._journal.close()
+        self._journal_path.unlink()
+
+    def _append(self, file: IO[bytes], case: CaseResult) -> None:
+        line = _to_line(case).encode()
+        start = file.seek(0, os.SEEK_END)
+        file.write(line + b"\n")
+        self._places[case.key] = (start, len(line))
+
+    def _line(self, key: str) -> str:
+        start, length = self._places[key]
+        self._journal.seek(start)
+        return self._journal.read(length).decode()
 
 
 def write_result(folder: RunFolder, result: VariantResult) -> Path:
@@ -119,20 +222,23 @@ def write_result(folder: RunFolder, result: VariantResult) -> Path:
     Raises:
         ValueError: if `read_result` would refuse the file.
     """
-    for problem in _problems(result):
-        raise ValueError(f"result of variant {result.variant.name!r}: {problem}")
+    _refuse_unreadable(result)
     path = folder.result_path(result.variant.name)
     write_text(path, _to_json(result))
+    folder.journal_path(result.variant.name).unlink(missing_ok=True)
     return path
 
 
 def read_result(path: Path | str) -> VariantResult:
-    """Reads a result file, or standard input for `-`.
+    """Reads a result file, or standard input for `-`; with the journal of a run under way.
 
     Raises:
         UsageError: naming the file, what is wrong with it, and where.
     """
-    name = "standard input" if str(path) == STDIN else str(path)
+    from_stdin = str(path) == STDIN
+    name = "standard input" if from_stdin else str(path)
+    # The journal first: when a run is closed, its cases are in the file before it goes.
+    journal = [] if from_stdin else _read_journal(_journal_beside(Path(path)))
     text = _read_text(path, name)
     if not text.strip():
         raise UsageError(f"{name} is empty; expected a result of bt-bench")
@@ -144,7 +250,10 @@ def read_result(path: Path | str) -> VariantResult:
         raise UsageError(f"{name} {describe_invalid(text, error)}") from None
     for problem in _problems(result):
         raise UsageError(f"{name} is damaged: {problem}")
-    return result
+    if not journal:
+        return result
+    cases = {case.key: case for case in (*result.cases, *journal)}
+    return result.model_copy(update={"cases": list(cases.values())})
 
 
 def read_run(folder: RunFolder | Path, order: Sequence[str] = ()) -> list[VariantResult]:
@@ -177,6 +286,30 @@ def result_schema() -> dict[str, Any]:
     }
 
 
+def _journal_beside(path: Path) -> Path:
+    return path.with_name(path.name.removesuffix(RESULT_SUFFIX) + JOURNAL_SUFFIX)
+
+
+def _read_journal(path: Path) -> list[CaseResult]:
+    """The cases of a journal; a last line without its end was being written when a run died."""
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    cases = []
+    with _without_garbage_collection():
+        for number, line in enumerate(data.split(b"\n")[:-1], start=1):
+            try:
+                case = CaseResult.model_validate_json(line, strict=True)
+            except ValidationError as error:
+                what = error.errors(include_url=False)[0]["msg"]
+                raise UsageError(f"{path} is damaged: line {number} is no case: {what}") from None
+            for problem in _case_problems("$", case):
+                raise UsageError(f"{path} is damaged: line {number}: {problem}")
+            cases.append(case)
+    return cases
+
+
 def _make_folder(path: Path) -> bool:
     """Makes a folder and its parents; whether it is new."""
     try:
@@ -199,13 +332,42 @@ def _is_temporary(path: Path) -> bool:
     return path.name.startswith(".") and path.name.endswith(TEMPORARY_SUFFIX)
 
 
+@contextmanager
+def _replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write piece by piece, which is there under its name when the block has ended."""
+    temporary = path.with_name(
+        f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
+    )
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
 def _to_json(result: VariantResult) -> str:
-    """A line per key and a line per case, so that a diff shows which cases changed."""
-    header = result.model_dump(mode="json", exclude={"cases"})
-    lines = [f"  {json.dumps(key)}: {_compact(value)},\n" for key, value in header.items()]
-    cases = ",\n".join(f"    {_compact(case.model_dump(mode='json'))}" for case in result.cases)
-    body = f"\n{cases}\n  " if cases else ""
-    return "{\n" + "".join(lines) + f'  "cases": [{body}]\n}}\n'
+    return "".join(_chunks(result, map(_to_line, result.cases)))
+
+
+def _chunks(result: VariantResult, cases: Iterable[str]) -> Iterator[str]:
+    """A file, a line per key and a line per case, so that a diff shows which cases changed."""
+    yield "{\n"
+    for key, value in result.model_dump(mode="json", exclude={"cases"}).items():
+        yield f"  {json.dumps(key)}: {_compact(value)},\n"
+    yield '  "cases": ['
+    separator, end = "\n    ", "]\n}\n"
+    for case in cases:
+        yield separator + case
+        separator, end = ",\n    ", "\n  ]\n}\n"
+    yield end
+
+
+def _to_line(case: CaseResult) -> str:
+    return _compact(case.model_dump(mode="json"))
 
 
 def _compact(value: object) -> str:
@@ -241,14 +403,26 @@ def _without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
+def _refuse_unreadable(result: VariantResult) -> None:
+    for problem in _problems(result):
+        raise ValueError(f"result of variant {result.variant.name!r}: {problem}")
+
+
 def _problems(result: VariantResult) -> Iterator[str]:
     """What types alone do not catch, each with its JSON path."""
     yield from _repeated("$.cases", "key", (case.key for case in result.cases))
     for index, case in enumerate(result.cases):
-        path = f"$.cases[{index}].measurements"
-        yield from _repeated(path, "quantity", (m.quantity for m in case.measurements))
-        for number, measurement in enumerate(case.measurements):
-            yield from _ragged(f"{path}[{number}].samples", case, measurement, result.complete)
+        yield from _case_problems(f"$.cases[{index}]", case)
+
+
+def _case_problems(path: str, case: CaseResult) -> Iterator[str]:
+    if case.rounds is not None:
+        yield from _uneven(f"{path}.rounds", case.rounds)
+    for key, measurements in (("measurements", case.measurements), ("control", case.control)):
+        names = (_name(measurement) for measurement in measurements)
+        yield from _repeated(f"{path}.{key}", "series", names)
+        for number, measurement in enumerate(measurements):
+            yield from _measurement_problems(f"{path}.{key}[{number}]", case, measurement)
 
 
 def _repeated(path: str, key: str, values: Iterable[str]) -> Iterator[str]:
@@ -257,14 +431,49 @@ def _repeated(path: str, key: str, values: Iterable[str]) -> Iterator[str]:
             yield f"{path} has {key} {str(value)!r} {count} times; expected it once"
 
 
-def _ragged(path: str, case: CaseResult, measurement: Measurement, complete: bool) -> Iterator[str]:
-    """Rounds hold a sample per step; only an interrupted run may hold shorter ones."""
-    steps = case.workload.num_steps
-    if complete and not measurement.samples:
-        yield f"{path} has no rounds; expected at least one, or no such measurement"
+def _name(series: Series) -> str:
+    return ", ".join((series.quantity, series.method, series.launch_path, series.load, series.l2))
+
+
+def _uneven(path: str, log: RoundLog) -> Iterator[str]:
+    """Lists of the log that are not as long as that of its kinds."""
+    lists: dict[str, Sequence[object]] = {
+        "instance": log.instance,
+        "place": log.place,
+        "seconds": log.seconds,
+        "sm_clock_mhz": log.sm_clock_mhz,
+        "discarded": log.discarded,
+    }
+    for name, values in lists.items():
+        if len(values) != len(log.kind):
+            yield f"{path}.{name} has {len(values)} rounds; expected {len(log.kind)}, as kind has"
+
+
+def _measurement_problems(path: str, case: CaseResult, measurement: Measurement) -> Iterator[str]:
+    """Each row of samples belongs to a round of the log that counts, and has what `per` says."""
+    if not measurement.samples:
+        yield f"{path}.samples has no rounds; expected at least one, or no such measurement"
+    if len(measurement.rounds) != len(measurement.samples):
+        yield (
+            f"{path}.rounds has {len(measurement.rounds)} rounds; "
+            f"expected {len(measurement.samples)}, as samples has"
+        )
+    for index, number in enumerate(measurement.rounds if case.rounds else ()):
+        yield from _uncounted(f"{path}.rounds[{index}]", case.rounds, number)
+    in_steps = measurement.per == "step"
+    expected = case.workload.num_steps if in_steps else 1
+    what = f"one for each of the {expected} steps" if in_steps else "one for the whole"
     for index, samples in enumerate(measurement.samples):
-        if len(samples) > steps or (complete and len(samples) < steps):
+        if len(samples) != expected:
             yield (
-                f"{path}[{index}] has {len(samples)} samples; "
-                f"expected one for each of the {steps} steps of its window"
+                f"{path}.samples[{index}] has {len(samples)} samples; expected {what} of its window"
             )
+
+
+def _uncounted(path: str, log: RoundLog | None, number: int) -> Iterator[str]:
+    if log is None:
+        return
+    if number >= len(log.discarded):
+        yield f"{path} is {number}; expected one of the {len(log.discarded)} rounds of the log"
+    elif log.discarded[number] is not None:
+        yield f"{path} is {number}, a discarded round ({log.discarded[number]})"

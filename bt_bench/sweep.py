@@ -1,22 +1,25 @@
-"""The sweep loop: for each case check, then measure, then store."""
+"""The sweep loop: for each case check, then measure, then store.
+
+Whatever runs on a device is done by a `Runner`: this module imports neither torch nor Triton.
+"""
 
 from __future__ import annotations
 
+import random
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from bt_bench import __version__
 from bt_bench.catalogue import VariantEntry
-from bt_bench.checking.check import PATHS, Verdict, check
+from bt_bench.checking.paths import PATHS
 from bt_bench.checking.spec import check_conformance
 from bt_bench.config.load import dump_config
 from bt_bench.config.schema import CaseSpec, SweepSpec
 from bt_bench.errors import UsageError
-from bt_bench.measuring.case import Bench, Measured, measure_case
 from bt_bench.model import (
     CaseResult,
     Environment,
@@ -24,18 +27,26 @@ from bt_bench.model import (
     Reason,
     ReasonCode,
     Status,
+    StopReason,
     Tool,
     VariantInfo,
     VariantResult,
-    WorkloadRecord,
 )
+from bt_bench.outcome import Measured, RoundProgress
 from bt_bench.report.markdown import render_comparison
-from bt_bench.store import CONFIG_NAME, RunFolder, read_run, write_result, write_text
+from bt_bench.store import (
+    CONFIG_NAME,
+    ResultWriter,
+    RunFolder,
+    read_result,
+    read_run,
+    write_text,
+)
+from bt_bench.tasks import Calibrate, CheckCase, Checked, MeasureCase, Runner, Verdict, Verdicts
 from bt_bench.units import format_bytes
 from bt_bench.workloads.build import build_workload, estimate_bytes, layout_of
 from bt_bench.workloads.parameters import TraceParameters
-from bt_bench.workloads.record import flat_parameters, record
-from bt_bench.workloads.steps import Workload
+from bt_bench.workloads.record import flat_parameters
 
 # What an instance of a variant holds: its tables, and a snapshot of them.
 COPIES_PER_INSTANCE = 2
@@ -43,23 +54,48 @@ COPIES_PER_INSTANCE = 2
 COPIES_OF_REFERENCE = 4
 
 
+@dataclass(frozen=True)
+class CaseReport:
+    """How a case ended, for whoever watches.
+
+    Args:
+        key: the case and its operation.
+        failed: variants that failed it.
+        insufficient: variants of which too few rounds count.
+        rounds: how many were taken, if any.
+        stopped: why no more were.
+        half_width_percent: widest of the intervals that decided that, half of it.
+    """
+
+    key: str
+    failed: Sequence[str] = ()
+    insufficient: Sequence[str] = ()
+    rounds: int | None = None
+    stopped: StopReason | None = None
+    half_width_percent: float | None = None
+
+
 class Progress(Protocol):
     """Hears how far a sweep is."""
 
-    def start(self, num_cases: int) -> None:
-        """A sweep of so many cases (workload × operation) begins."""
+    def start(self, num_cases: int, done: int) -> None:
+        """A sweep of so many cases (workload × operation) begins; so many are done already."""
         ...
 
     def phase(self, case: str, what: str) -> None:
-        """A case enters a phase: building, checking, measuring."""
+        """A case enters a phase: calibrating, checking, measuring."""
         ...
 
-    def round(self, done: int, rounds: int) -> None:
-        """So many of the case's rounds are done."""
+    def round(self, progress: RoundProgress) -> None:
+        """How far the rounds of the case are."""
         ...
 
-    def finish_case(self, case: str, failed: Sequence[str]) -> None:
-        """A case is stored; these variants failed it."""
+    def worker_replaced(self, why: str) -> None:
+        """A fresh worker goes on, since something happened to the one before."""
+        ...
+
+    def finish_case(self, report: CaseReport) -> None:
+        """A case is stored."""
         ...
 
 
@@ -70,8 +106,6 @@ class SweepRequest:
     Args:
         spec: cases, operations and plan.
         entries: the variants, in the order of the report.
-        classes: their classes by name.
-        bench: the device.
         environment: as read before the run.
         folder: where the results go; may hold those of an interrupted run.
         command: the command line, for the record.
@@ -79,79 +113,116 @@ class SweepRequest:
 
     spec: SweepSpec
     entries: Sequence[VariantEntry]
-    classes: Mapping[str, type[Any]]
-    bench: Bench
     environment: Environment
     folder: RunFolder
     command: list[str]
 
+    @property
+    def arms(self) -> list[str]:
+        """Names of the variants."""
+        return [entry.name for entry in self.entries]
+
+    @property
+    def keys(self) -> list[str]:
+        """Keys of all cases, in the config's order."""
+        return [
+            case_key(operation, case.name)
+            for case in self.spec.cases
+            for operation in self.spec.operations
+        ]
+
 
 class Results:
-    """The results of a run while it grows; every change is on disk before the next."""
+    """The results of a run while it grows; every case is on disk before the next, and only there.
 
-    def __init__(self, request: SweepRequest, earlier: Sequence[VariantResult]) -> None:
-        self._folder = request.folder
-        self._total = len(request.spec.cases) * len(request.spec.operations)
-        found = {result.variant.name: result for result in earlier}
-        run_id = earlier[0].run_id if earlier else _new_run_id(request.spec.name)
-        self._by_variant = {
-            entry.name: found.get(entry.name) or _empty_result(request, entry, run_id)
+    Args:
+        request: the run.
+    """
+
+    def __init__(self, request: SweepRequest) -> None:
+        self._request = request
+        earlier = {result.variant.name: result for result in read_run(request.folder)}
+        run_ids = [result.run_id for result in earlier.values()]
+        run_id = run_ids[0] if run_ids else _new_run_id(request.spec.name)
+        self._writers = {
+            entry.name: ResultWriter(
+                request.folder,
+                earlier.get(entry.name) or _empty_result(request, entry, run_id),
+            )
             for entry in request.entries
         }
-        for result in self._by_variant.values():
-            write_result(self._folder, result)
 
-    def all(self) -> list[VariantResult]:
-        """The results so far, in the order of the variants."""
-        return list(self._by_variant.values())
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether every result has a calibration."""
+        return all(writer.header.calibration for writer in self._writers.values())
+
+    def calibrate(self, runner: Runner) -> None:
+        """Calibrates, and stores that beside every variant."""
+        calibration = runner.run(Calibrate(), ()).value
+        for writer in self._writers.values():
+            writer.calibrate(calibration)
+
+    def num_done(self) -> int:
+        """How many cases every variant has."""
+        return sum(self.has(key) for key in self._request.keys)
 
     def has(self, key: str) -> bool:
         """Whether every variant has this case."""
-        return all(
-            any(case.key == key for case in result.cases) for result in self._by_variant.values()
-        )
+        return all(key in writer.keys for writer in self._writers.values())
 
     def add(self, cases: Mapping[str, CaseResult]) -> None:
         """Stores one case of every variant; one that an interrupted run left is replaced."""
         for name, case in cases.items():
-            result = self._by_variant[name]
-            kept = [old for old in result.cases if old.key != case.key]
-            self._replace(name, result.model_copy(update={"cases": [*kept, case]}))
+            self._writers[name].add(case)
 
-    def close(self, complete: bool) -> None:
-        """Marks the run as complete, or not, and writes the comparison."""
-        for name, result in self._by_variant.items():
-            self._replace(name, result.model_copy(update={"complete": complete}))
-        text = render_comparison(self.all(), planned_cases=self._total)
-        write_text(self._folder.comparison_path, text)
-
-    def _replace(self, name: str, result: VariantResult) -> None:
-        write_result(self._folder, result)
-        self._by_variant[name] = result
+    def close(self, complete: bool) -> list[VariantResult]:
+        """Marks the run as complete, or not, and writes the comparison; returns all results."""
+        keys = self._request.keys
+        for writer in self._writers.values():
+            writer.close(complete, keys)
+        folder = self._request.folder
+        results = [read_result(folder.result_path(name)) for name in self._writers]
+        text = render_comparison(results, planned_cases=len(keys))
+        write_text(folder.comparison_path, text)
+        return results
 
 
-def run_sweep(request: SweepRequest, progress: Progress) -> list[VariantResult]:
+def run_sweep(request: SweepRequest, runner: Runner, progress: Progress) -> list[VariantResult]:
     """Sweeps; whatever ends it, what was measured is in the folder and says if it is complete.
+
+    Cases are taken in random order, so that drift of the machine hits all kinds of them, and the
+    operations of a case too; results are in the config's order.
+
+    Args:
+        request: what to sweep.
+        runner: has the variants and the device.
+        progress: hears how far it is.
 
     Returns:
         One result per variant.
-
-    Raises:
-        UsageError: when a case would not fit into memory, before anything is run.
     """
     spec = request.spec
     write_text(request.folder.path / CONFIG_NAME, dump_config(spec))
-    results = Results(request, read_run(request.folder))
-    progress.start(len(spec.cases) * len(spec.operations))
+    results = Results(request)
+    progress.start(len(request.keys), results.num_done())
+    rng = random.Random(spec.plan.seed)
     complete = False
     try:
-        failures = _failures(request, progress)
-        for case in spec.cases:
-            _run_case(request, case, failures, results, progress)
+        if not results.is_calibrated:
+            progress.phase("harness", "calibrating")
+            results.calibrate(runner)
+        failures = _failures(request, runner, progress)
+        for case in rng.sample(spec.cases, len(spec.cases)):
+            operations = rng.sample(spec.operations, len(spec.operations))
+            missing = [o for o in operations if not results.has(case_key(o, case.name))]
+            if missing:
+                sweep_case = _CaseSweep(request, runner, progress, case, failures)
+                sweep_case.run(missing, results)
         complete = True
     finally:
-        results.close(complete)
-    return results.all()
+        closed = results.close(complete)
+    return closed
 
 
 def check_memory(spec: SweepSpec, num_arms: int, available: int | None) -> None:
@@ -160,18 +231,23 @@ def check_memory(spec: SweepSpec, num_arms: int, available: int | None) -> None:
     Raises:
         UsageError: naming the first such case, what it would need and what there is.
     """
+    timed_arms = num_arms + spec.plan.control  # the first one twice
     for case in spec.cases:
-        measuring = num_arms * spec.plan.instances * COPIES_PER_INSTANCE
+        measuring = timed_arms * spec.plan.instances * COPIES_PER_INSTANCE
         paths = len({PATHS[operation] for operation in spec.operations})
         copies = max(measuring, num_arms * paths) + COPIES_OF_REFERENCE
         needed = estimate_bytes(layout_of(case.parameters)) * copies
         if available is not None and needed > available:
             raise UsageError(
                 f"case {case.name!r} would need {format_bytes(needed)} of memory for "
-                f"{spec.plan.instances} instances of {num_arms} variants; "
+                f"{spec.plan.instances} instances of {_arms(num_arms, spec)}; "
                 f"{format_bytes(available)} are available. Use smaller max_num_reqs, "
                 "max_model_len or groups, fewer variants or plan.instances, or leave it out with -k"
             )
+
+
+def _arms(num_arms: int, spec: SweepSpec) -> str:
+    return f"{num_arms} variants" + (" and the control" if spec.plan.control else "")
 
 
 def check_resumable(
@@ -242,117 +318,115 @@ def _fact(environment: Environment, what: str) -> object:
     return getattr(environment, what)
 
 
-def _failures(request: SweepRequest, progress: Progress) -> dict[str, Reason]:
+def _failures(request: SweepRequest, runner: Runner, progress: Progress) -> dict[str, Reason]:
     """Variants that fail on the conformance workloads, with the reason."""
     progress.phase("conformance", "checking")
     failures: dict[str, Reason] = {}
-    for outcome in check_conformance(request.spec, request.classes, request.bench.device):
+    for outcome in check_conformance(runner, request.spec, request.arms, progress):
         if outcome.reason is not None:
             failures.setdefault(outcome.variant, outcome.reason)
     return failures
 
 
-def _run_case(
-    request: SweepRequest,
-    case: CaseSpec,
-    failures: Mapping[str, Reason],
-    results: Results,
-    progress: Progress,
-) -> None:
-    operations = [o for o in request.spec.operations if not results.has(case_key(o, case.name))]
-    if not operations:
-        for operation in request.spec.operations:
-            progress.finish_case(case_key(operation, case.name), [])
-        return
-    progress.phase(case.name, "building")
-    workload = build_workload(case.parameters)
-    progress.phase(case.name, "checking")
-    verdicts = _verdicts(request, case, workload, operations, failures)
-    workload_record = record(case.parameters, workload)
-    for operation in operations:
-        key = case_key(operation, case.name)
-        progress.phase(key, "measuring")
-        measured = _measure(request, case, workload, operation, verdicts, progress)
-        stored = {
-            entry.name: _case_result(
-                case,
-                operation,
-                workload_record,
-                verdicts[entry.name, operation],
-                measured.get(entry.name),
-            )
-            for entry in request.entries
+@dataclass(frozen=True)
+class _CaseSweep:
+    """One case of a sweep, with the variants that have failed before it."""
+
+    request: SweepRequest
+    runner: Runner
+    progress: Progress
+    case: CaseSpec
+    failures: Mapping[str, Reason]
+
+    def run(self, operations: Sequence[Operation], results: Results) -> None:
+        """Checks and measures some operations, and stores each when it is done."""
+        self.progress.phase(self.case.name, "checking")
+        checked = self._check(operations)
+        for operation in operations:
+            key = case_key(operation, self.case.name)
+            self.progress.phase(key, "measuring")
+            measured = self._measure(operation, checked.verdicts)
+            stored = {
+                arm: _case_result(
+                    self.case, operation, checked, checked.verdicts[arm, operation], measured[arm]
+                )
+                for arm in self.request.arms
+            }
+            results.add(stored)
+            self.progress.finish_case(_report(key, stored))
+
+    def _check(self, operations: Sequence[Operation]) -> Checked:
+        """Outcome of the check per variant and operation; one that failed before is not run."""
+        arms = [arm for arm in self.request.arms if arm not in self.failures]
+        task = CheckCase(self.case, tuple(operations))
+        finished = self.runner.run(task, arms, self.progress)
+        failed = {
+            (arm, operation): Verdict(None, reason)
+            for arm, reason in ({**self.failures, **finished.failed}).items()
+            for operation in operations
         }
-        results.add(stored)
-        failed = [name for name, result in stored.items() if result.status is Status.FAILED]
-        progress.finish_case(key, failed)
+        return Checked(finished.value.workload, finished.value.verdicts | failed)
+
+    def _measure(self, operation: Operation, verdicts: Verdicts) -> dict[str, Measured]:
+        """What was measured of each variant: nothing of those that failed the check."""
+        passed = [arm for arm in self.request.arms if verdicts[arm, operation].reason is None]
+        measured = {arm: Measured() for arm in self.request.arms}
+        if passed:
+            task = MeasureCase(self.case, operation)
+            finished = self.runner.run(task, passed, self.progress)
+            measured |= finished.value
+            measured |= {arm: Measured(reason=why) for arm, why in finished.failed.items()}
+        return measured
 
 
-def _verdicts(
-    request: SweepRequest,
-    case: CaseSpec,
-    workload: Workload,
-    operations: Sequence[Operation],
-    failures: Mapping[str, Reason],
-) -> dict[tuple[str, Operation], Verdict]:
-    """Outcome of the check per variant and operation; one that failed before is not run again."""
-    verdicts = {
-        (name, operation): Verdict(None, reason)
-        for name, reason in failures.items()
-        for operation in operations
-    }
-    plan = request.spec.plan
-    verdicts |= check(
-        {name: v for name, v in request.classes.items() if name not in failures},
-        workload,
-        operations,
-        request.bench.device,
-        rounds=plan.check_rounds,
-        seed=plan.seed,
-        title=case.name,
-    )
-    return verdicts
-
-
-def _measure(
-    request: SweepRequest,
-    case: CaseSpec,
-    workload: Workload,
-    operation: Operation,
-    verdicts: Mapping[tuple[str, Operation], Verdict],
-    progress: Progress,
-) -> dict[str, Measured]:
-    """Measurements of the variants that passed the check."""
-    passed = {
-        name: variant
-        for name, variant in request.classes.items()
-        if verdicts[name, operation].reason is None
-    }
-    plan = request.spec.plan
-    on_round: Callable[[int], None] = lambda done: progress.round(done, plan.rounds)  # noqa: E731
-    return measure_case(case.name, passed, workload, operation, plan, request.bench, on_round)
+# Reasons that leave a case something to show.
+_STATUS = {
+    None: Status.OK,
+    ReasonCode.PROFILER_INCOMPLETE: Status.OK,
+    ReasonCode.DISTURBED: Status.INSUFFICIENT,
+}
 
 
 def _case_result(
     case: CaseSpec,
     operation: Operation,
-    workload: WorkloadRecord,
+    checked: Checked,
     verdict: Verdict,
-    measured: Measured | None,
+    measured: Measured,
 ) -> CaseResult:
-    measured = measured or Measured()
     reason = verdict.reason or measured.reason
-    incomplete = reason is not None and reason.code is ReasonCode.PROFILER_INCOMPLETE
     return CaseResult(
         key=case_key(operation, case.name),
         case=case.name,
         operation=operation,
-        workload=workload,
-        status=Status.OK if reason is None or incomplete else Status.FAILED,
+        workload=checked.workload,
+        status=_STATUS.get(reason.code if reason else None, Status.FAILED),
         reason=reason,
         check=verdict.report,
         launches=measured.launches,
+        compiled=measured.compiled,
+        rounds=measured.rounds,
+        stopping=measured.stopping,
         measurements=measured.measurements,
+        control=measured.control,
+        control_spreads=measured.control_spreads,
+    )
+
+
+def _report(key: str, stored: Mapping[str, CaseResult]) -> CaseReport:
+    stoppings = [case.stopping for case in stored.values() if case.stopping is not None]
+    widths = [w for stopping in stoppings for w in stopping.half_widths.values() if w is not None]
+
+    def arms(status: Status) -> list[str]:
+        return [arm for arm, case in stored.items() if case.status is status]
+
+    return CaseReport(
+        key=key,
+        failed=arms(Status.FAILED),
+        insufficient=arms(Status.INSUFFICIENT),
+        rounds=stoppings[0].rounds if stoppings else None,
+        stopped=stoppings[0].reason if stoppings else None,
+        half_width_percent=100 * max(widths) if widths else None,
     )
 
 

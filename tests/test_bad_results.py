@@ -11,13 +11,13 @@ from typing import Any
 
 import jsonschema
 import pytest
-from factories import make_case, make_result
+from factories import make_case, make_result, make_rounds
 from jsonschema import Draft202012Validator
 from scenarios import three_cases
 
 from bt_bench.errors import ExitCode, UsageError
-from bt_bench.model import Quantity
-from bt_bench.store import RunFolder, read_result, result_schema, write_result
+from bt_bench.model import Quantity, VariantResult
+from bt_bench.store import ResultWriter, RunFolder, read_result, result_schema, write_result
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_a_path_through_a_file(tmp_path: Path) -> None:
         (b"null", "is JSON, but no result of bt-bench: expected an object, got null"),
         (b'{"a": 1}', "is JSON, but no result of bt-bench: it has no schema_version"),
         (
-            b'{"schema_version": 1, "run_id": "x"}',
+            b'{"schema_version": 2, "run_id": "x"}',
             "is no complete result of bt-bench: missing created, complete, tool, environment, "
             "config, plan, variant, cases",
         ),
@@ -98,13 +98,18 @@ def _samples(data: dict[str, Any]) -> list[list[Any]]:
 SAMPLES = "$.cases[0].measurements[0].samples"
 DAMAGES: dict[str, tuple[Damage, str]] = {
     "schema version": (
-        lambda data: data.update(schema_version=2, something_new=3),
-        "has schema version 2; expected 1. Read it with the version of bt-bench that wrote it, "
+        lambda data: data.update(schema_version=3, something_new=3),
+        "has schema version 3; expected 2. Read it with the version of bt-bench that wrote it, "
+        "or measure again",
+    ),
+    "earlier schema version": (
+        lambda data: (data.update(schema_version=1), data["cases"][0].clear())[0],
+        "has schema version 1; expected 2. Read it with the version of bt-bench that wrote it, "
         "or measure again",
     ),
     "schema version as text": (
-        lambda data: data.update(schema_version="1"),
-        'has schema version "1"; expected 1. Read it with the version of bt-bench that wrote it, '
+        lambda data: data.update(schema_version="2"),
+        'has schema version "2"; expected 2. Read it with the version of bt-bench that wrote it, '
         "or measure again",
     ),
     "missing key": (
@@ -176,11 +181,46 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         lambda data: data["cases"].append(data["cases"][0]),
         "is damaged: $.cases has key 'gather_slots/one' 2 times; expected it once",
     ),
-    "two measurements of one quantity": (
-        lambda data: data["cases"][0]["measurements"][1].update(quantity="event_us"),
-        "is damaged: $.cases[0].measurements has quantity 'event_us' 2 times; expected it once",
+    "two measurements of one series": (
+        lambda data: data["cases"][0]["measurements"].append(data["cases"][0]["measurements"][1]),
+        "is damaged: $.cases[0].measurements has series "
+        "'host_us, host_clock, jit, idle, hot' 2 times; expected it once",
+    ),
+    "rounds and samples": (
+        lambda data: data["cases"][0]["measurements"][0]["rounds"].pop(),
+        "is damaged: $.cases[0].measurements[0].rounds has 2 rounds; expected 3, as samples has",
+    ),
+    "a sample per step for a window": (
+        lambda data: data["cases"][1]["measurements"][0].update(per="window"),
+        "is damaged: $.cases[1].measurements[0].samples[0] has 2 samples; "
+        "expected one for the whole of its window",
+    ),
+    "a list of the log": (
+        lambda data: data["cases"][1]["rounds"]["seconds"].pop(),
+        "is damaged: $.cases[1].rounds.seconds has 2 rounds; expected 3, as kind has",
+    ),
+    "a round that is not in the log": (
+        lambda data: data["cases"][1]["measurements"][0].update(rounds=[0, 1, 3]),
+        "is damaged: $.cases[1].measurements[0].rounds[2] is 3; "
+        "expected one of the 3 rounds of the log",
+    ),
+    "a discarded round": (
+        lambda data: data["cases"][1]["rounds"]["discarded"].__setitem__(1, "clock"),
+        "is damaged: $.cases[1].measurements[0].rounds[1] is 1, a discarded round (clock)",
+    ),
+    "the control's samples": (
+        lambda data: data["cases"][1].update(control=data["cases"][0]["measurements"][:1]),
+        "is damaged: $.cases[1].control[0].samples[0] has 1 samples; "
+        "expected one for each of the 2 steps of its window",
     ),
 }
+
+
+def _with_a_log(result: VariantResult) -> VariantResult:
+    """The second case with the log of its rounds."""
+    first, second, third = result.cases
+    logged = second.model_copy(update={"rounds": make_rounds(3)})
+    return result.model_copy(update={"cases": [first, logged, third]})
 
 
 def _damage(data: dict[str, Any], damage: Damage) -> dict[str, Any]:
@@ -192,17 +232,28 @@ def _damage(data: dict[str, Any], damage: Damage) -> dict[str, Any]:
 @pytest.mark.parametrize("name", DAMAGES)
 def test_damaged(folder: RunFolder, name: str) -> None:
     damage, message = DAMAGES[name]
-    path = write_result(folder, three_cases())
+    path = write_result(folder, _with_a_log(three_cases()))
     path.write_text(json.dumps(_damage(json.loads(path.read_text()), damage)))
     assert _reading(path) == message
 
 
-def test_rounds_of_an_interrupted_run_may_be_short_and_not_long(folder: RunFolder) -> None:
+def test_an_interrupted_run_holds_whole_cases_too(folder: RunFolder) -> None:
     case = make_case(samples={Quantity.STEP_US: [[1.0, 2.0], [3.0]]}, num_steps=2)
-    path = write_result(folder, make_result(cases=[case], complete=False))
-    assert read_result(path).cases[0].samples(Quantity.STEP_US) == [[1.0, 2.0], [3.0]]
-    path.write_text(path.read_text().replace("[3.0]", "[3.0,4.0,5.0]"))
-    assert _reading(path).startswith(f"is damaged: {SAMPLES}[1] has 3 samples")
+    with pytest.raises(ValueError, match=r"samples\[1\] has 1 samples; expected one for each"):
+        write_result(folder, make_result(cases=[case], complete=False))
+
+
+def test_a_damaged_journal(folder: RunFolder) -> None:
+    writer = ResultWriter(folder, make_result(complete=False))
+    writer.add(make_case())
+    path, journal = folder.result_path("baseline"), folder.journal_path("baseline")
+    whole = journal.read_text()
+    journal.write_text("{}\n" + whole)
+    with pytest.raises(UsageError, match=r"cases\.jsonl is damaged: line 1 is no case: Field req"):
+        read_result(path)
+    journal.write_text(whole + whole.replace('"status":"ok"', '"status":"odd"'))
+    with pytest.raises(UsageError, match=r"cases\.jsonl is damaged: line 2 is no case"):
+        read_result(path)
 
 
 def test_a_byte_order_mark_is_accepted(folder: RunFolder) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import scenarios
-from factories import make_case, make_result
+from factories import make_calibration, make_case, make_result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -20,6 +20,7 @@ import bt_bench.atomic
 from bt_bench.errors import UsageError
 from bt_bench.model import Quantity
 from bt_bench.store import (
+    ResultWriter,
     RunFolder,
     read_result,
     read_run,
@@ -122,7 +123,7 @@ def test_a_file_has_a_line_per_case_and_ends_with_a_newline(folder: RunFolder) -
     lines = text.splitlines()
     assert text.endswith("}\n")
     assert lines[0] == "{"
-    assert lines[1] == '  "schema_version": 1,'
+    assert lines[1] == '  "schema_version": 2,'
     cases = lines[lines.index('  "cases": [') + 1 : -2]
     assert [json.loads(line.rstrip(","))["case"] for line in cases] == ["one", "two", "three"]
     assert '"samples":[[1.5],[2.25],[1e-07]]' in cases[0]
@@ -150,7 +151,7 @@ def test_any_result_survives_writing(
     folder = RunFolder(tmp_path_factory.mktemp("run"))
     again = read_result(write_result(folder, result))
     assert again == result
-    assert again.cases[0].samples(Quantity.HOST_US) == samples
+    assert again.cases[0].measurements[0].samples == samples
     assert type(again.cases[0].workload.parameters[text]) is type(value)
 
 
@@ -159,7 +160,7 @@ def test_every_written_file_validates(folder: RunFolder) -> None:
     Draft202012Validator.check_schema(schema)
     validator = Draft202012Validator(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    assert schema["$id"] == "urn:bt-bench:result:1"
+    assert schema["$id"] == "urn:bt-bench:result:2"
     for result in (
         scenarios.three_cases(),
         make_result(),
@@ -197,6 +198,95 @@ def test_a_written_file_has_the_permissions_of_any_file(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("text\n")
     modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("ours", "plain")]
     assert modes[0] == modes[1]
+
+
+# A run under way
+
+
+def test_cases_are_there_as_soon_as_they_are_added(folder: RunFolder) -> None:
+    writer = ResultWriter(folder, make_result(complete=False))
+    path = folder.result_path("baseline")
+    assert read_result(path).cases == []
+    added = scenarios.three_cases().cases
+    for count, case in enumerate(added, start=1):
+        writer.add(case)
+        result = read_result(path)
+        assert result.cases == added[:count]
+        assert not result.complete
+    assert writer.keys == {case.key for case in added}
+    assert path.read_text().endswith('  "cases": []\n}\n')
+
+
+def test_calibration_is_stored_beside_the_cases(folder: RunFolder) -> None:
+    writer = ResultWriter(folder, make_result(complete=False))
+    writer.add(make_case())
+    calibration = make_calibration({"empty_call": [0.05]})
+    writer.calibrate(calibration)
+    result = read_result(folder.result_path("baseline"))
+    assert (result.calibration, result.cases) == (calibration, [make_case()])
+
+
+def test_closing_makes_the_file_that_is_written_at_once(folder: RunFolder) -> None:
+    whole = scenarios.three_cases()
+    writer = ResultWriter(folder, make_result(complete=False))
+    for case in reversed(whole.cases):
+        writer.add(case)
+    writer.close(True, [case.key for case in whole.cases])
+    text = folder.result_path("baseline").read_text()
+    assert [path.name for path in folder.path.iterdir()] == ["baseline.json"]
+    assert text == write_result(folder, whole).read_text()
+
+
+def test_a_case_of_a_run_before_is_replaced(folder: RunFolder) -> None:
+    old, other, new = make_case("a"), make_case("b"), make_case("a", launches=None, num_steps=1)
+    new = new.model_copy(update={"check": None})
+    for close in (False, True):
+        writer = ResultWriter(folder, make_result(cases=[old, other]))
+        writer.add(new)
+        if close:
+            writer.close(False)
+        result = read_result(folder.result_path("baseline"))
+        assert {case.key: case for case in result.cases} == {new.key: new, other.key: other}
+        assert not result.complete
+
+
+def test_a_line_that_a_killed_process_left_is_ignored_and_taken_out(folder: RunFolder) -> None:
+    writer = ResultWriter(folder, make_result(complete=False))
+    for name in ("one", "two"):
+        writer.add(make_case(name))
+    journal = folder.journal_path("baseline")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    for length in (1, len(lines[1]) // 2, len(lines[1]) - 1):
+        journal.write_bytes(lines[0] + lines[1][:length])
+        result = read_result(folder.result_path("baseline"))
+        assert [case.case for case in result.cases] == ["one"]
+        again = ResultWriter(folder, result)
+        again.add(make_case("two"))
+        assert journal.read_bytes() == b"".join(lines)
+
+
+def test_killed_between_the_file_and_the_end_of_its_journal(folder: RunFolder) -> None:
+    writer = ResultWriter(folder, make_result(complete=False))
+    writer.add(make_case())
+    journal = folder.journal_path("baseline").read_bytes()
+    writer.close(True)
+    folder.journal_path("baseline").write_bytes(journal)
+    result = read_result(folder.result_path("baseline"))
+    assert (result.complete, result.cases) == (True, [make_case()])
+
+
+def test_a_case_that_could_not_be_read_again_is_not_added(folder: RunFolder) -> None:
+    writer = ResultWriter(folder, make_result(complete=False))
+    uneven = make_case(samples={Quantity.STEP_US: [[1.0]]}, num_steps=2)
+    with pytest.raises(ValueError, match=r"'gather_slots/small' of 'baseline': .* has 1 sampl"):
+        writer.add(uneven)
+    assert read_result(folder.result_path("baseline")).cases == []
+
+
+def test_writing_a_whole_result_ends_its_journal(folder: RunFolder) -> None:
+    ResultWriter(folder, make_result(complete=False)).add(make_case("old"))
+    write_result(folder, make_result(cases=[make_case("new")]))
+    assert [c.case for c in read_result(folder.result_path("baseline")).cases] == ["new"]
 
 
 # Reading a run

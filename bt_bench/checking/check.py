@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
-from bt_bench.arms import Arm, StepInputs, bind, reason_of, stage, step_on
+from bt_bench import activity
+from bt_bench.arms import (
+    Arm,
+    ArmFailedError,
+    StepInputs,
+    bind,
+    is_fatal,
+    reason_of,
+    stage,
+    step_on,
+    synchronize,
+)
 from bt_bench.catalogue import load_reference
 from bt_bench.checking.buffers import (
     COMPARED,
@@ -27,31 +38,15 @@ from bt_bench.checking.buffers import (
     poison,
 )
 from bt_bench.checking.interpreter_guard import OutOfBoundsError, guarded_memory
+from bt_bench.checking.paths import PATHS, Path
 from bt_bench.model import CheckReport, Operation, Reason, ReasonCode
+from bt_bench.tasks import Verdict, Verdicts
 from bt_bench.workloads.steps import Append, Workload
 
-Path = tuple[Operation, ...]
+# Makes a call of an operation on some tables, and returns what the call returned.
+Through = Callable[[Any, Operation, Callable[[], object]], object]
 
-_SEPARATE = (Operation.APPLY, Operation.GATHER, Operation.SLOTS)
-# Operations that go through the same calls are checked together: a path is the sequence of calls
-# that a whole step is made of.
-PATHS: dict[Operation, Path] = {
-    Operation.STAGE: _SEPARATE,
-    Operation.APPLY: _SEPARATE,
-    Operation.GATHER: _SEPARATE,
-    Operation.SLOTS: _SEPARATE,
-    Operation.GATHER_SLOTS: (Operation.APPLY, Operation.GATHER_SLOTS),
-    Operation.STEP: (Operation.STEP,),
-}
 SPARE_POSITIONS = 5  # garbage after the positions, which may be a longer buffer than T
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Outcome of one variant on one path: a report, or the reason why it failed."""
-
-    report: CheckReport | None
-    reason: Reason | None
 
 
 def check(
@@ -63,7 +58,7 @@ def check(
     rounds: int = 1,
     seed: int = 0,
     title: str = "check",
-) -> dict[tuple[str, Operation], Verdict]:
+) -> Verdicts:
     """Runs variants and reference side by side through a workload, and compares every step.
 
     Before each round the source tables are filled with garbage and all block ids are replaced by
@@ -82,9 +77,13 @@ def check(
 
     Returns:
         A verdict for each variant and operation.
+
+    Raises:
+        ArmFailedError: when a variant has run out of memory or has taken the device with it; the
+            others have to be checked without it, in a fresh process.
     """
     paths = list(dict.fromkeys(PATHS[operation] for operation in operations))
-    subjects = {(name, path): _Subject(name, path) for name in variants for path in paths}
+    subjects = {(name, path): _Subject(name, path, device) for name in variants for path in paths}
     rng = np.random.default_rng(seed)
     for round_index in range(rounds):
         fresh = _relabel(workload, rng)
@@ -103,18 +102,31 @@ def verify_after_timing(
     workload: Workload,
     operation: Operation,
     device: torch.device,
+    *,
+    through: Through | None = None,
 ) -> dict[str, Reason]:
     """Compares arms that have been timed once more, on the very inputs that were timed.
 
     A variant may be right the first time and then reuse what it remembers, or be spoiled by a
     replay: numbers of an arm that is wrong now are numbers of something else.
 
+    Args:
+        arms: each in any state; several may have one name.
+        steps: the inputs that were timed.
+        workload: what they were made of.
+        operation: what was timed.
+        device: where the arms are.
+        through: makes each call as it was timed; plainly if not given.
+
     Returns:
         The reason for each arm that fails.
+
+    Raises:
+        ArmFailedError: as `check`.
     """
     reference = load_reference()(workload.layout, "cpu")
     _append_setup(reference, workload)
-    subjects = [_Subject(arm.name, PATHS[operation]) for arm in arms]
+    subjects = [_Subject(arm.name, PATHS[operation], device, through) for arm in arms]
     for subject, arm in zip(subjects, arms, strict=True):
         subject.tables = arm.tables
         subject.attempt("after timing, restore", arm.rewind)
@@ -124,18 +136,20 @@ def verify_after_timing(
         _run(reference, (Operation.STEP,), step_on(torch.device("cpu"), workload, given))
         expected = copies_on(device, buffers_of(reference))
         for subject in subjects:
-            subject.step(
-                f"after timing, step {index}", device, expected, value, steps[index], given
-            )
+            subject.step(f"after timing, step {index}", expected, value, steps[index], given)
     return {subject.name: subject.reason for subject in subjects if subject.reason is not None}
 
 
 class _Subject:
     """A variant under check on one path, and how it ended."""
 
-    def __init__(self, name: str, path: Path) -> None:
+    def __init__(
+        self, name: str, path: Path, device: torch.device, through: Through | None = None
+    ) -> None:
         self.name = name
         self.path = path
+        self._device = device
+        self._through = through or _plainly
         self.tables: Any = None
         self.addresses: dict[str, int] = {}
         self.start: Any = None  # snapshot before the first step
@@ -143,11 +157,17 @@ class _Subject:
         self.steps = 0
 
     def attempt(self, where: str, action: Callable[[], None]) -> None:
-        """Runs part of the check unless the subject has failed, and notes a failure."""
+        """Runs part of the check unless the subject has failed, and notes a failure.
+
+        Raises:
+            ArmFailedError: when nothing more can be run in this process.
+        """
         if self.reason is not None:
             return
+        before = activity.current().enter(self.name)
         try:
             action()
+            synchronize(self._device)  # what the device has against it shows here
         except MismatchError as mismatch:
             calls = "+".join(self.path)
             self.reason = Reason(
@@ -158,14 +178,17 @@ class _Subject:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit too: a variant must not end the run
+            if is_fatal(error, self._device):
+                raise ArmFailedError(self.name, error, where) from error
             self.reason = reason_of(error, where)
+        finally:
+            activity.current().leave(before)
         if self.reason is not None:
             self.tables = None
 
     def step(
         self,
         where: str,
-        device: torch.device,
         expected: Buffers,
         poison_value: int,
         step: StepInputs,
@@ -175,8 +198,8 @@ class _Subject:
 
         def run() -> None:
             poison(self.tables, poison_value)
-            with _bounds(device, self.tables, step):
-                results = _run(self.tables, self.path, step)
+            with _bounds(self._device, self.tables, step):
+                results = _run(self.tables, self.path, step, self._through)
             compare_buffers(expected, self.tables, poison_value)
             compare_results(results, self.tables, step)
             compare_inputs(given, step)
@@ -223,7 +246,7 @@ def _check_round(
         for subject in subjects:
             # Inputs of its own: what one variant does to them must not be held against another.
             step = step_on(device, workload, given, spare=SPARE_POSITIONS)
-            subject.step(f"{where}, step {index}", device, expected, value, step, given)
+            subject.step(f"{where}, step {index}", expected, value, step, given)
     for subject in subjects:
         subject.attempt(f"{where}, refusal", partial(_check_refusal, subject, workload))
         subject.attempt(f"{where}, restore", partial(_check_restore, subject, start))
@@ -283,9 +306,18 @@ def _bounds(device: torch.device, *owners: object) -> AbstractContextManager[Non
     return guarded_memory(*owners) if device.type == "cpu" else nullcontext()
 
 
-def _run(tables: Any, path: Path, step: StepInputs) -> list[tuple[Operation, Any]]:
+def _run(
+    tables: Any, path: Path, step: StepInputs, through: Through | None = None
+) -> list[tuple[Operation, Any]]:
     stage(tables, step)
-    return [(operation, bind(tables, operation, step)()) for operation in path]
+    make = through or _plainly
+    return [
+        (operation, make(tables, operation, bind(tables, operation, step))) for operation in path
+    ]
+
+
+def _plainly(_tables: Any, _operation: Operation, call: Callable[[], object]) -> object:
+    return call()
 
 
 def _relabel(workload: Workload, rng: np.random.Generator) -> Workload:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import torch
-
-from bt_bench.checking.check import Verdict, check
 from bt_bench.config.schema import SweepSpec
 from bt_bench.model import Operation, Reason
-from bt_bench.workloads.build import build_workload
+from bt_bench.tasks import CheckCase, CheckConformance, Runner, Verdicts, Watcher
 from bt_bench.workloads.conformance import conformance_workloads
-from bt_bench.workloads.steps import Workload
 
 
 @dataclass(frozen=True)
@@ -36,41 +31,45 @@ class Outcome:
 
 
 def check_conformance(
-    spec: SweepSpec, variants: Mapping[str, type[Any]], device: torch.device
+    runner: Runner, spec: SweepSpec, arms: Sequence[str], watcher: Watcher | None = None
 ) -> Iterator[Outcome]:
-    """Checks every variant on the conformance workloads, with the operations of a config."""
-    for title, workload in conformance_workloads(spec.plan.seed).items():
-        yield from _check(spec, variants, workload, f"conformance:{title}", device)
+    """Checks every arm on the conformance workloads, with the operations of a config.
+
+    An arm that has taken its worker with it is not tried on the rest of them.
+    """
+    operations = tuple(spec.operations)
+    remaining = list(arms)
+    for name in conformance_workloads(spec.plan.seed):
+        task = CheckConformance(name, operations)
+        finished = runner.run(task, remaining, watcher)
+        yield from _outcomes(task.title, remaining, operations, finished.value, finished.failed)
+        remaining = [arm for arm in remaining if arm not in finished.failed]
 
 
 def check_spec(
-    spec: SweepSpec, variants: Mapping[str, type[Any]], device: torch.device
+    runner: Runner, spec: SweepSpec, arms: Sequence[str], watcher: Watcher | None = None
 ) -> Iterator[Outcome]:
-    """Checks every variant on the conformance workloads and on each case of a config."""
-    yield from check_conformance(spec, variants, device)
+    """Checks every arm on the conformance workloads and on each case of a config."""
+    yield from check_conformance(runner, spec, arms, watcher)
+    operations = tuple(spec.operations)
     for case in spec.cases:
-        yield from _check(spec, variants, build_workload(case.parameters), case.name, device)
+        finished = runner.run(CheckCase(case, operations), arms, watcher)
+        verdicts = finished.value.verdicts
+        yield from _outcomes(case.name, arms, operations, verdicts, finished.failed)
 
 
-def _check(
-    spec: SweepSpec,
-    variants: Mapping[str, type[Any]],
-    workload: Workload,
-    title: str,
-    device: torch.device,
+def _outcomes(
+    workload: str,
+    arms: Sequence[str],
+    operations: Sequence[Operation],
+    verdicts: Verdicts,
+    failed: Mapping[str, Reason],
 ) -> Iterator[Outcome]:
-    verdicts = check(
-        variants,
-        workload,
-        spec.operations,
-        device,
-        rounds=spec.plan.check_rounds,
-        seed=spec.plan.seed,
-        title=title,
-    )
-    for (name, operation), verdict in verdicts.items():
-        yield Outcome(name, title, operation, verdict.reason, _steps(verdict))
-
-
-def _steps(verdict: Verdict) -> int:
-    return verdict.report.steps if verdict.report else 0
+    for arm in arms:
+        for operation in operations:
+            if arm in failed:
+                yield Outcome(arm, workload, operation, failed[arm], 0)
+                continue
+            verdict = verdicts[arm, operation]
+            steps = verdict.report.steps if verdict.report else 0
+            yield Outcome(arm, workload, operation, verdict.reason, steps)

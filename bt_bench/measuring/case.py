@@ -1,46 +1,95 @@
-"""Everything that is measured of one case: times with all arms side by side, then launches."""
+"""Measures one case: rounds, captured graphs, profiled passes, launches; all arms side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import random
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 
-from bt_bench.arms import Arm, ArmFailedError, inputs_on
+from bt_bench.arms import Arm, inputs_on
 from bt_bench.checking.check import verify_after_timing
-from bt_bench.measuring.cupti_census import Profiled, profile_window
+from bt_bench.measuring.calibrate import calibrate, calibrate_host
+from bt_bench.measuring.cupti_census import profile_window
+from bt_bench.measuring.graphs import GRAPH, measure_graphs, run_captured
 from bt_bench.measuring.interpreter_census import count_launches
-from bt_bench.measuring.ports import Clock, CudaPort, SystemClock
-from bt_bench.measuring.probes import EventProbe, HostProbe, Probe, StageProbe
-from bt_bench.measuring.timing import Window, measure
-from bt_bench.model import LaunchCensus, Measurement, Operation, Plan, Reason, ReasonCode
+from bt_bench.measuring.ledger import CompileLedger
+from bt_bench.measuring.paths import METHODS, supports, use
+from bt_bench.measuring.ports import Clock, CudaPort, DevicePort, SystemClock
+from bt_bench.measuring.probes import (
+    BusyProbe,
+    EventProbe,
+    HostProbe,
+    PipelinedProbe,
+    Probe,
+    StageProbe,
+)
+from bt_bench.measuring.rounds import RoundRecorder, Window
+from bt_bench.measuring.telemetry import NoTelemetry, NvmlTelemetry
+from bt_bench.measuring.timing import Rounds, SampleBook, Stopped, Surroundings, rewind
+from bt_bench.model import (
+    Calibration,
+    CompiledKernel,
+    ControlSpread,
+    LaunchCensus,
+    LaunchPath,
+    Load,
+    Measurement,
+    Method,
+    Operation,
+    Plan,
+    Quantity,
+    Reason,
+    ReasonCode,
+    Stopping,
+)
+from bt_bench.outcome import Measured, RoundProgress
+from bt_bench.resolution import pair_rounds
+from bt_bench.stats import median, relative_half_width, typical
 from bt_bench.workloads.steps import Workload
 
-PROFILER_ATTEMPTS = 3
+# No variant file can have this name, so it can be no variant's.
+CONTROL = "(control)"
+# Fewer rounds than this are too few to say anything; the median has an interval from 6 on.
+FEWEST_ROUNDS = 6
 
-
-@dataclass
-class Measured:
-    """What was measured of one arm, or why nothing was."""
-
-    measurements: list[Measurement] = field(default_factory=list)
-    launches: LaunchCensus | None = None
-    reason: Reason | None = None
+Censuses = dict[str, LaunchCensus | str]  # per arm, or why its records cannot be right
 
 
 class Bench(Protocol):
     """How a kind of device is measured."""
 
     device: torch.device
+    around: Surroundings
 
-    def probes(self, operation: Operation) -> Sequence[Probe]:
-        """The ways to time a step on this device."""
+    def calibrate(self) -> Calibration:
+        """What the harness costs, and how far its methods are from the truth."""
         ...
 
-    def census(self, window: Window, plan: Plan) -> dict[str, Measured]:
-        """Launches of each arm, and what is measured along with counting them."""
+    def probes(self, operation: Operation, plan: Plan) -> list[Probe]:
+        """The ways to time a step on this device; the first decides when to stop."""
+        ...
+
+    def replay_graphs(
+        self, window: Window, plan: Plan, recorder: RoundRecorder, books: dict[str, SampleBook]
+    ) -> None:
+        """Adds what captured graphs tell."""
+        ...
+
+    def captured(self, call: Callable[[], object]) -> object:
+        """Makes a call by capturing and replaying it; returns what the captured call returned."""
+        ...
+
+    def census(
+        self, window: Window, plan: Plan, recorder: RoundRecorder, books: dict[str, SampleBook]
+    ) -> Censuses:
+        """Launches of each arm; adds device times to the books."""
+        ...
+
+    def compiled(self, window: Window) -> dict[str, list[CompiledKernel]]:
+        """The binaries that each arm launches; empty where nothing is compiled."""
         ...
 
 
@@ -49,105 +98,264 @@ class CpuBench:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.device = torch.device("cpu")
-        self._clock = clock or SystemClock()
+        self.around = Surroundings(clock or SystemClock(), NoTelemetry(), CompileLedger())
 
-    def probes(self, operation: Operation) -> Sequence[Probe]:
+    def calibrate(self) -> Calibration:
+        """The host's part alone."""
+        return calibrate_host(self.around.clock)
+
+    def probes(self, operation: Operation, plan: Plan) -> list[Probe]:
         """Staging, whatever the operation: nothing else can be timed."""
-        return (StageProbe(self._clock),)
+        return [StageProbe(self.around.clock)]
 
-    def census(self, window: Window, plan: Plan) -> dict[str, Measured]:
+    def replay_graphs(
+        self, window: Window, plan: Plan, recorder: RoundRecorder, books: dict[str, SampleBook]
+    ) -> None:
+        """There are none."""
+
+    def captured(self, call: Callable[[], object]) -> object:
+        """Makes the call: there is nothing to capture."""
+        return call()
+
+    def census(
+        self, window: Window, plan: Plan, recorder: RoundRecorder, books: dict[str, SampleBook]
+    ) -> Censuses:
         """Launches, counted in one replay."""
-        counted = {}
+        counted: Censuses = {}
         for arm in window.instances[0]:
             with arm.guarded():
-                launches = count_launches(arm, window.steps, window.operation)
-            counted[arm.name] = Measured(launches=launches)
+                counted[arm.name] = count_launches(arm, window.steps, window.operation)
         return counted
+
+    def compiled(self, window: Window) -> dict[str, list[CompiledKernel]]:
+        """The interpreter compiles nothing."""
+        return {}
 
 
 class CudaBench:
-    """A CUDA device: host clock and events on an idle device, CUPTI for device time."""
+    """A CUDA device: host clock, events, CUPTI and captured graphs."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.device = torch.device("cuda", torch.cuda.current_device())
-        self._clock = clock or SystemClock()
-        self._port = CudaPort()
+        self._ledger = CompileLedger()
+        self._ledger.install()
+        self.around = Surroundings(clock or SystemClock(), NvmlTelemetry(), self._ledger)
+        self._port: DevicePort = CudaPort()
 
-    def probes(self, operation: Operation) -> Sequence[Probe]:
-        """Staging alone for the operation that is host only; else host clock and events."""
+    def calibrate(self) -> Calibration:
+        """The quick calibration."""
+        return calibrate(self.around.clock, self._port, thorough=False)
+
+    def probes(self, operation: Operation, plan: Plan) -> list[Probe]:
+        """Staging alone for the operation that is host only; else all that the plan asks for."""
         if operation is Operation.STAGE:
-            return (StageProbe(self._clock),)
-        return (HostProbe(self._clock, self._port), EventProbe(self._port))
+            return [StageProbe(self.around.clock)]
+        return cuda_probes(plan, self.around.clock, self._port)
 
-    def census(self, window: Window, plan: Plan) -> dict[str, Measured]:
-        """Launches and device time; tried again when the profiler has dropped records."""
+    def replay_graphs(
+        self, window: Window, plan: Plan, recorder: RoundRecorder, books: dict[str, SampleBook]
+    ) -> None:
+        """Captures and replays what can be captured, if the plan asks for it."""
+        if GRAPH in plan.launch_paths and window.operation is not Operation.STAGE:
+            measure_graphs(window, plan, self.around.clock, self._port, recorder, books)
+
+    def captured(self, call: Callable[[], object]) -> object:
+        """Captures and replays a call."""
+        return run_captured(self._port, call)
+
+    def census(
+        self, window: Window, plan: Plan, recorder: RoundRecorder, books: dict[str, SampleBook]
+    ) -> Censuses:
+        """Launches and device time, by the profiler."""
         if window.operation is Operation.STAGE:
-            return {name: Measured() for name in window.names}
-        for attempt in range(PROFILER_ATTEMPTS):
-            last = attempt == PROFILER_ATTEMPTS - 1
-            profiled = profile_window(window, plan.profile_rounds, plan.seed)
-            if last or not any(isinstance(found, str) for found in profiled.values()):
-                break
-        return {name: _measured(found) for name, found in profiled.items()}
+            return {}
+        return dict(profile_window(window, plan, self._port, recorder, books))
+
+    def compiled(self, window: Window) -> dict[str, list[CompiledKernel]]:
+        """The binaries of each arm, collected in a replay of its own."""
+        found: dict[str, list[CompiledKernel]] = {}
+        for arm in window.instances[0]:
+            rewind([arm])
+            with arm.guarded(), self._ledger.recording() as recording:
+                use(arm, LaunchPath.JIT)
+                for step in window.steps:
+                    arm.stage(step)
+                    arm.prepare(window.operation)
+                    arm.bind(window.operation, step)()
+                self._port.synchronize()
+            found[arm.name] = recording.kernels()
+        return found
 
 
-def _measured(found: Profiled | str) -> Measured:
-    """What the profiler found, or why it found nothing that can be trusted."""
-    if isinstance(found, str):
-        return Measured(reason=Reason(code=ReasonCode.PROFILER_INCOMPLETE, message=found))
-    launches, gpu_us = found
-    return Measured([gpu_us], launches)
+def cuda_probes(plan: Plan, clock: Clock, device: DevicePort) -> list[Probe]:
+    """The probes of a plan; those of its first eager launch path decide when to stop."""
+    paths = [path for path in plan.launch_paths if path is not GRAPH] or [LaunchPath.JIT]
+    probes: list[Probe] = []
+    for path in paths:
+        probes.append(HostProbe(clock, device, path, is_primary=path is paths[0]))
+        if Load.IDLE in plan.loads:
+            probes += [EventProbe(device, path), PipelinedProbe(clock, device, path)]
+    if Load.BUSY in plan.loads:
+        # Device work does not depend on the launch path, so one path is enough.
+        probes += [BusyProbe(clock, device, paths[0], l2) for l2 in plan.l2]
+    return probes
 
 
 def measure_case(
     case: str,
-    variants: dict[str, type[Any]],
+    variants: Mapping[str, type[Any]],
     workload: Workload,
     operation: Operation,
     plan: Plan,
     bench: Bench,
-    on_round: Callable[[int], None],
+    on_round: Callable[[RoundProgress], None],
+    control: type[Any] | None = None,
 ) -> dict[str, Measured]:
     """Measures one operation on one workload for all variants.
 
-    A variant that raises is left out and reported; the others are measured again without it,
-    so that their samples come from rounds in which the same arms took part. A variant that is
-    wrong after its rounds has no measurements, only the reason.
+    With `control`, a copy of the first variant's class, an arm of it takes part as well. A variant
+    that is wrong after its rounds has no measurements, only the reason.
+
+    Raises:
+        ArmFailedError: when a variant raises; the others have to be measured without it, so that
+            their samples come from rounds in which the same arms took part.
     """
-    results: dict[str, Measured] = {}
-    while True:
-        remaining = {name: v for name, v in variants.items() if name not in results}
-        if not remaining:
-            return results
-        try:
-            measured = _measure_all(case, remaining, workload, operation, plan, bench, on_round)
-        except ArmFailedError as error:
-            results[error.arm] = Measured(reason=error.reason())
-        else:
-            return {name: results.get(name) or measured[name] for name in variants}
-
-
-def _measure_all(
-    case: str,
-    variants: dict[str, type[Any]],
-    workload: Workload,
-    operation: Operation,
-    plan: Plan,
-    bench: Bench,
-    on_round: Callable[[int], None],
-) -> dict[str, Measured]:
-    instances = [
-        [Arm(name, variant, workload, bench.device) for name, variant in variants.items()]
-        # An instance takes pairs of rounds; one that would get none is not made.
-        for _ in range(min(plan.instances, max(1, plan.rounds // 2)))
-    ]
+    arms = dict(variants)
+    original = next(iter(arms))
+    if control is not None:
+        arms[CONTROL] = control
+    instances = _instances(arms, workload, plan, bench.device)
     window = Window(case, instances, inputs_on(bench.device, workload), operation)
-    times = measure(window, bench.probes(operation), plan, on_round)
-    results = bench.census(window, plan)
-    for name, measured in results.items():
-        measured.measurements = times[name] + measured.measurements
-    for arms in instances:
-        found = verify_after_timing(arms, window.steps, workload, operation, bench.device)
-        for name, reason in found.items():
-            results[name] = Measured(reason=reason)
-    return results
+    recorder = RoundRecorder(window.names)
+    rounds = Rounds(window, bench.probes(operation, plan), plan, bench.around, recorder)
+    stopped = rounds.run(on_round)
+    discarded = recorder.num_discarded()
+    bench.replay_graphs(window, plan, recorder, rounds.books)
+    censuses = bench.census(window, plan, recorder, rounds.books)
+    compiled = bench.compiled(window)
+    measured = {}
+    for name in variants:
+        census = censuses.get(name)
+        found = Measured(
+            measurements=rounds.books[name].measurements(),
+            launches=None if isinstance(census, str) else census,
+            compiled=compiled.get(name),
+            rounds=recorder.log_for(name),
+        )
+        found.stopping = _stopping(stopped, discarded, found.measurements)
+        found.reason = _incomplete(census) or _disturbed(found.stopping, plan)
+        measured[name] = found
+    if control is not None:
+        _add_control(measured, original, rounds.books[CONTROL].measurements())
+    for name, reason in _verify(window, workload, plan, bench).items():
+        measured[original if name == CONTROL else name] = Measured(reason=reason)
+    return measured
+
+
+def _instances(
+    arms: Mapping[str, type[Any]], workload: Workload, plan: Plan, device: torch.device
+) -> list[list[Arm]]:
+    """Copies of all arms, built in random order: memory that comes first differs from the rest."""
+    rng = random.Random(plan.seed)
+    instances = []
+    # An instance takes pairs of rounds; one that would get none is not made.
+    for _ in range(min(plan.instances, max(1, plan.rounds // 2))):
+        order = rng.sample(list(arms), len(arms))
+        built = {name: Arm(name, arms[name], workload, device) for name in order}
+        instances.append([built[name] for name in arms])
+    return instances
+
+
+def _stopping(
+    stopped: Stopped, discarded: Mapping[Any, int], measurements: Sequence[Measurement]
+) -> Stopping:
+    """When and why the rounds ended, with the intervals of what decided that."""
+    return Stopping(
+        reason=stopped.reason,
+        rounds=stopped.rounds,
+        discarded=dict(discarded),
+        seconds=round(stopped.seconds, 3),
+        half_widths={
+            measurement.quantity: relative_half_width([median(row) for row in measurement.samples])
+            for measurement in measurements
+            if measurement.method is Method.HOST_CLOCK
+            and measurement.launch_path is LaunchPath.JIT
+            and measurement.load is Load.IDLE
+            and measurement.quantity is not Quantity.PIPELINED_US
+        },
+    )
+
+
+def _incomplete(census: LaunchCensus | str | None) -> Reason | None:
+    if not isinstance(census, str):
+        return None
+    return Reason(code=ReasonCode.PROFILER_INCOMPLETE, message=census)
+
+
+def _disturbed(stopping: Stopping, plan: Plan) -> Reason | None:
+    """The reason where too few rounds count because others were disturbed."""
+    discarded = sum(stopping.discarded.values())
+    kept = stopping.rounds - discarded
+    if not discarded or kept >= min(FEWEST_ROUNDS, plan.rounds):
+        return None
+    codes = ", ".join(f"{count} {code}" for code, count in stopping.discarded.items())
+    return Reason(
+        code=ReasonCode.DISTURBED,
+        message=f"{kept} of {stopping.rounds} rounds count, expected {FEWEST_ROUNDS} or more "
+        f"(discarded: {codes}); measure again when the GPU is cool and nobody else uses it",
+    )
+
+
+def _add_control(
+    measured: Mapping[str, Measured], original: str, control: list[Measurement]
+) -> None:
+    """Stores the copy's samples beside its original, and their difference beside every arm."""
+    measured[original].control = control
+    copies = {measurement.series: measurement for measurement in control}
+    spreads = []
+    for measurement in measured[original].measurements:
+        copy = copies.get(measurement.series)
+        paired = None if copy is None else pair_rounds(copy, measurement)
+        difference_us = None if paired is None else typical(paired.differences_us)
+        if difference_us is not None:
+            spreads.append(
+                ControlSpread(
+                    series=measurement.series,
+                    arm=original,
+                    difference_us=round(difference_us, 4),
+                )
+            )
+    for found in measured.values():
+        found.control_spreads = spreads
+
+
+def _verify(window: Window, workload: Workload, plan: Plan, bench: Bench) -> dict[str, Reason]:
+    """Compares every arm with the reference once more, by every launch path that was timed."""
+    failed: dict[str, Reason] = {}
+    operation = window.operation
+    every = [arm for arms in window.instances for arm in arms]
+    for path in dict.fromkeys((LaunchPath.JIT, *plan.launch_paths)):
+        arms = [arm for arm in every if supports(arm, path, operation)]
+        for arm in arms:
+            use(arm, path)
+        found = verify_after_timing(
+            arms,
+            window.steps,
+            workload,
+            operation,
+            bench.device,
+            through=partial(_make, bench, path),
+        )
+        failed = found | failed
+    for arm in every:
+        use(arm, LaunchPath.JIT)
+    return failed
+
+
+def _make(
+    bench: Bench, path: LaunchPath, tables: Any, operation: Operation, call: Callable[[], object]
+) -> object:
+    """Makes a call as it was timed: captured and replayed where the path is a graph."""
+    if path is GRAPH and METHODS[operation] in tables.capturable:
+        return bench.captured(call)
+    return call()

@@ -10,23 +10,35 @@ from typing import Any
 import torch
 import triton
 
+from bt_bench.measuring.device_kernels import launch_null
 from bt_bench.measuring.ports import Clock, SystemClock
 
 # Launches in a row between two synchronizations: fewer than the queue of a stream holds, so that
 # the host never waits for the device.
 BATCH = 100
-
-
-@triton.jit  # type: ignore[untyped-decorator]  # Triton ships no types
-def _empty_kernel() -> None:
-    pass
+_WARMUP_LAUNCHES = 10
 
 
 @triton.jit
-def _empty_kernel_with_arguments(  # type: ignore[no-untyped-def]  # Triton's own types
+def _null_kernel_with_arguments(  # type: ignore[no-untyped-def]  # Triton's own types
     a, b, c, d, e, f, g, h, i, j
 ):
     pass
+
+
+@dataclass(frozen=True)
+class LaunchRoute:
+    """A way to launch.
+
+    Args:
+        name: short name.
+        what: what is launched, for people.
+        launch: enqueues one launch.
+    """
+
+    name: str
+    what: str
+    launch: Callable[[], object]
 
 
 @dataclass(frozen=True)
@@ -51,44 +63,57 @@ class Route:
 
 def measure_overhead(rounds: int = 50, clock: Clock | None = None) -> list[Route]:
     """Times every route, interleaved in rounds, on the current CUDA device."""
-    routes = _routes()
-    now_ns = (clock or SystemClock()).now_ns
-    samples: dict[str, list[float]] = {name: [] for name in routes}
-    for _what, launch in routes.values():
-        for _ in range(10):
-            launch()
+    nothing = LaunchRoute("empty_call", "a Python call that does nothing", lambda: None)
+    routes = [nothing, *launch_routes()]
+    clock = clock or SystemClock()
+    samples: dict[str, list[float]] = {route.name: [] for route in routes}
     for _ in range(rounds):
-        for name, (_what, launch) in routes.items():
+        for route in routes:
             torch.cuda.synchronize()
-            start = now_ns()
-            for _ in range(BATCH):
-                launch()
-            end = now_ns()
-            samples[name].append((end - start) / 1e3 / BATCH)
+            samples[route.name].append(time_launches(clock, route.launch, BATCH))
     torch.cuda.synchronize()
-    return [Route(name, what, samples[name]) for name, (what, _launch) in routes.items()]
+    return [Route(route.name, route.what, samples[route.name]) for route in routes]
 
 
-def _routes() -> dict[str, tuple[str, Callable[[], object]]]:
+def time_launches(clock: Clock, launch: Callable[[], object], count: int) -> float:
+    """Host time per launch in µs, of `count` in a row."""
+    now_ns = clock.now_ns
+    start = now_ns()
+    for _ in range(count):
+        launch()
+    end = now_ns()
+    return (end - start) / 1e3 / count
+
+
+def launch_routes() -> list[LaunchRoute]:
+    """The routes to launch an empty kernel on the current CUDA device, compiled and warmed up."""
     buffer = torch.zeros(1, dtype=torch.int32, device="cuda")
     arguments = (buffer,) * 6 + (17, 33, 65, 129)
-    jit: Any = _empty_kernel
-    jit_with_arguments: Any = _empty_kernel_with_arguments
-    compiled = jit[(1,)]()
+    jit_with_arguments: Any = _null_kernel_with_arguments
+    compiled = launch_null()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        jit[(1,)]()
-    return {
-        "empty_call": ("a Python call that does nothing", lambda: None),
-        "triton_jit": ("Triton, no argument", lambda: jit[(1,)]()),
-        "triton_jit_10": (
+        launch_null()
+    routes = [
+        LaunchRoute("triton_jit", "Triton, no argument", launch_null),
+        LaunchRoute(
+            "triton_jit_10",
             "Triton, 6 tensors and 4 integers",
             lambda: jit_with_arguments[(1,)](*arguments),
         ),
-        "triton_compiled": ("Triton's compiled handle, no argument", lambda: compiled[(1, 1, 1)]()),
-        "torch_fill": ("torch fill_ of one element", lambda: buffer.fill_(1)),
-        "cuda_graph": ("replay of a CUDA graph of one empty kernel", graph.replay),
-    }
+        LaunchRoute(
+            "triton_compiled",
+            "Triton's compiled handle, no argument",
+            lambda: compiled[(1, 1, 1)](),
+        ),
+        LaunchRoute("torch_fill", "torch fill_ of one element", lambda: buffer.fill_(1)),
+        LaunchRoute("cuda_graph", "replay of a CUDA graph of one empty kernel", graph.replay),
+    ]
+    for route in routes:
+        for _ in range(_WARMUP_LAUNCHES):
+            route.launch()
+    torch.cuda.synchronize()
+    return routes
 
 
 def saved_us(route: Route, num_groups: int) -> float:

@@ -2,36 +2,87 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
+
+import numpy as np
 
 from bt_bench.arms import Arm, StepInputs
 from bt_bench.measuring.nvtx_ranges import Range
+from bt_bench.measuring.paths import supports, use
 from bt_bench.measuring.ports import Clock, DevicePort
-from bt_bench.model import Operation, Quantity
+from bt_bench.model import Cache, LaunchPath, Load, Method, Operation, Quantity, Series
+
+# Calls in a row for `pipelined_us`: enough to fill the queue, and with the 10 launches of a step
+# of eight groups far below the 1024 launches that a stream holds.
+PIPELINED_CALLS = 8
+SHORTEST_QUEUE_US = 300.0
+LONGEST_QUEUE_US = 20_000.0
+
+# These consume what was staged, so that each of several calls needs staging of its own.
+CONSUMES_STAGED = (Operation.APPLY, Operation.STEP)
 
 
 class Probe(Protocol):
-    """Takes one sample of each of its quantities from one step."""
+    """Takes one sample of each of its series from one step of one arm."""
 
     @property
-    def quantities(self) -> tuple[Quantity, ...]:
+    def series(self) -> tuple[Series, ...]:
         """What a sample is of, in its order."""
+        ...
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether it decides when a case has been measured long enough, and is in every round."""
+        ...
+
+    @property
+    def queue_us(self) -> float | None:
+        """Length of the device work ahead of the operation, where there is such."""
+        ...
+
+    def serves(self, arm: Arm, operation: Operation) -> bool:
+        """Whether it can time an operation of an arm."""
         ...
 
     def sample(
         self, arm: Arm, operation: Operation, step: StepInputs, region: Range
-    ) -> tuple[float, ...]:
-        """Runs the step and returns a sample per quantity, in µs."""
+    ) -> tuple[float, ...] | None:
+        """Runs the step and returns a sample per series, in µs.
+
+        Returns:
+            `None` where the device had worked off its queue before the step was enqueued.
+        """
         ...
+
+
+def eager_series(
+    quantities: Sequence[Quantity],
+    method: Method,
+    path: LaunchPath = LaunchPath.JIT,
+    load: Load = Load.IDLE,
+    l2: Cache = Cache.HOT,
+) -> tuple[Series, ...]:
+    """A series per quantity, all by one method and under one condition."""
+    return tuple(
+        Series(quantity=quantity, method=method, launch_path=path, load=load, l2=l2)
+        for quantity in quantities
+    )
 
 
 class StageProbe:
     """Host time of staging alone. All that can be timed without a GPU."""
 
-    quantities = (Quantity.STAGE_US,)
+    series = eager_series([Quantity.STAGE_US], Method.HOST_CLOCK)
+    is_primary = True
+    queue_us = None
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+
+    def serves(self, arm: Arm, operation: Operation) -> bool:
+        """Any: everything can stage."""
+        return True
 
     def sample(
         self, arm: Arm, operation: Operation, step: StepInputs, region: Range
@@ -47,20 +98,41 @@ class StageProbe:
         return ((end - start) / 1e3,)
 
 
-class HostProbe:
+class _PathProbe:
+    """What probes of one launch path have in common."""
+
+    is_primary = False
+
+    def __init__(self, path: LaunchPath) -> None:
+        self._path = path
+        self.queue_us: float | None = None
+
+    def serves(self, arm: Arm, operation: Operation) -> bool:
+        """Arms that have the launch path."""
+        return supports(arm, self._path, operation)
+
+
+class HostProbe(_PathProbe):
     """Host clock on an idle device: staging, the call until it returns, and until it has run."""
 
-    quantities = (Quantity.STAGE_US, Quantity.HOST_US, Quantity.STEP_US)
-
-    def __init__(self, clock: Clock, device: DevicePort) -> None:
+    def __init__(
+        self, clock: Clock, device: DevicePort, path: LaunchPath, *, is_primary: bool = True
+    ) -> None:
+        super().__init__(path)
         self._clock = clock
         self._device = device
+        self.is_primary = is_primary
+        quantities = [Quantity.HOST_US, Quantity.STEP_US]
+        if path is LaunchPath.JIT:  # staging launches nothing: one path is enough
+            quantities.append(Quantity.STAGE_US)
+        self.series = eager_series(quantities, Method.HOST_CLOCK, path)
 
     def sample(
         self, arm: Arm, operation: Operation, step: StepInputs, region: Range
     ) -> tuple[float, ...]:
         """Times staging, then the operation up to its return and up to an idle device."""
         now_ns, synchronize = self._clock.now_ns, self._device.synchronize
+        use(arm, self._path)
         stage = arm.bind(Operation.STAGE, step)
         stage_start = now_ns()
         stage()
@@ -75,24 +147,26 @@ class HostProbe:
         synchronize()
         end = now_ns()
         region.pop()
-        return ((stage_end - stage_start) / 1e3, (returned - start) / 1e3, (end - start) / 1e3)
+        samples = ((returned - start) / 1e3, (end - start) / 1e3, (stage_end - stage_start) / 1e3)
+        return samples[: len(self.series)]
 
 
-class EventProbe:
+class EventProbe(_PathProbe):
     """A pair of events around the call on an idle device: what the published results used.
 
     On an idle device the first event passes at once, so the time contains the host's launching.
     """
 
-    quantities = (Quantity.EVENT_US,)
-
-    def __init__(self, device: DevicePort) -> None:
+    def __init__(self, device: DevicePort, path: LaunchPath) -> None:
+        super().__init__(path)
         self._device = device
+        self.series = eager_series([Quantity.EVENT_US], Method.EVENTS, path)
 
     def sample(
         self, arm: Arm, operation: Operation, step: StepInputs, region: Range
     ) -> tuple[float, ...]:
         """Times the operation between two events."""
+        use(arm, self._path)
         arm.stage(step)
         arm.prepare(operation)
         call = arm.bind(operation, step)
@@ -104,3 +178,92 @@ class EventProbe:
         region.pop()
         self._device.synchronize()
         return (self._device.elapsed_us(),)
+
+
+class PipelinedProbe(_PathProbe):
+    """Host clock over several calls of one step and one synchronisation at the end.
+
+    Calls that consume staged writes are staged anew each time, within what is timed: an engine has
+    to stage as well. Staging the same writes again needs the block counts from before the step.
+    """
+
+    def __init__(self, clock: Clock, device: DevicePort, path: LaunchPath) -> None:
+        super().__init__(path)
+        self._clock = clock
+        self._device = device
+        self.series = eager_series([Quantity.PIPELINED_US], Method.HOST_CLOCK, path)
+
+    def sample(
+        self, arm: Arm, operation: Operation, step: StepInputs, region: Range
+    ) -> tuple[float, ...]:
+        """Times `PIPELINED_CALLS` calls and the synchronisation; per call."""
+        now_ns, synchronize = self._clock.now_ns, self._device.synchronize
+        use(arm, self._path)
+        restages = operation in CONSUMES_STAGED
+        num_blocks = arm.tables.num_blocks
+        before = np.array(num_blocks)
+        if not restages:
+            arm.stage(step)
+            arm.prepare(operation)
+        call = arm.bind(operation, step)
+        synchronize()
+        region.push()
+        start = now_ns()
+        for _ in range(PIPELINED_CALLS):
+            if restages:
+                num_blocks[...] = before
+                arm.stage(step)
+            call()
+        synchronize()
+        end = now_ns()
+        region.pop()
+        return ((end - start) / 1e3 / PIPELINED_CALLS,)
+
+
+class BusyProbe(_PathProbe):
+    """The operation behind a queue of device work that outlasts the call.
+
+    Both events pass only after the queue, so that nothing of the host is between them: their
+    distance is what the operation adds to a busy device. With a cold L2, a flush comes first.
+    """
+
+    def __init__(self, clock: Clock, device: DevicePort, path: LaunchPath, l2: Cache) -> None:
+        super().__init__(path)
+        self._clock = clock
+        self._device = device
+        self._l2 = l2
+        self.queue_us = SHORTEST_QUEUE_US
+        self.series = eager_series([Quantity.EVENT_US], Method.EVENTS, path, Load.BUSY, l2)
+        self.series += eager_series([Quantity.HOST_US], Method.HOST_CLOCK, path, Load.BUSY, l2)
+
+    def sample(
+        self, arm: Arm, operation: Operation, step: StepInputs, region: Range
+    ) -> tuple[float, ...] | None:
+        """Times the operation between two events, and the call on the host.
+
+        Returns:
+            `None` when the queue ended too early; the next one is longer.
+        """
+        device, now_ns = self._device, self._clock.now_ns
+        assert self.queue_us is not None
+        use(arm, self._path)
+        arm.stage(step)
+        arm.prepare(operation)
+        call = arm.bind(operation, step)
+        device.synchronize()
+        if self._l2 is Cache.COLD:
+            device.flush_l2()
+        device.occupy(self.queue_us)
+        region.push()
+        device.record_start()
+        start = now_ns()
+        call()
+        returned = now_ns()
+        device.record_end()
+        region.pop()
+        covered = not device.start_has_passed()
+        device.synchronize()
+        if not covered:
+            self.queue_us = min(2 * self.queue_us, LONGEST_QUEUE_US)
+            return None
+        return (device.elapsed_us(), (returned - start) / 1e3)

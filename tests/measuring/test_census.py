@@ -11,18 +11,29 @@ from torch._C._autograd import DeviceType
 from variants import SHIPPED, classes
 
 from bt_bench.arms import Arm, inputs_on
+from bt_bench.catalogue import find_variants, load_apart
 from bt_bench.measuring import case as case_module
+from bt_bench.measuring import cupti_census
 from bt_bench.measuring.case import CpuBench, measure_case
 from bt_bench.measuring.cupti_census import (
-    RANGE,
+    CALL_RANGE,
+    IDLE,
+    STEP_RANGE,
     Activity,
+    Pass,
     ProfilerIncompleteError,
+    Setting,
     _activities_by_range,
-    _busy_ns,
-    _summarize,
+    _census_of,
+    _times_ns,
+    profile_window,
+    settings_of,
 )
+from bt_bench.measuring.device_kernels import FLUSH_KERNEL_NAME, SPIN_KERNEL_NAME
 from bt_bench.measuring.interpreter_census import count_launches
-from bt_bench.model import LaunchCensus, Measurement, Operation, Plan, Quantity
+from bt_bench.measuring.rounds import RoundRecorder, Turn
+from bt_bench.measuring.timing import SampleBook
+from bt_bench.model import Cache, LaunchCensus, Load, Operation, Plan, Quantity
 from bt_bench.workloads.build import build_workload
 from bt_bench.workloads.parameters import UniformParameters
 
@@ -64,28 +75,24 @@ def test_launches_of_a_step_under_the_interpreter(name, groups):
 @pytest.mark.parametrize("groups", [1, 2, 4, 8])
 def test_launches_of_a_step_on_the_gpu(groups, device):
     """Counted by CUPTI: `fused` makes 2 launches for every G, `baseline` G + 2."""
+    bench = case_module.CudaBench()
     results = measure_case(
         "case",
-        classes(SHIPPED),
+        # Loaded apart, so that their kernels are loaded where the ledger sees it.
+        {name: load_apart(find_variants()[name]) for name in SHIPPED},
         workload(groups),
         Operation.STEP,
-        Plan(rounds=1, warmup_rounds=1, instances=1, profile_rounds=2),
-        case_module.CudaBench(),
-        lambda done: None,
+        Plan(rounds=2, warmup_rounds=1, instances=1, profile_rounds=2, graph_rounds=2),
+        bench,
+        lambda progress: None,
     )
     for name, measured in results.items():
         assert measured.reason is None
         assert measured.launches.counted_by == "cupti"
         assert measured.launches.totals() == [LAUNCHES[name](groups)], name
         assert {launch.kind for launch in measured.launches.steps[0]} == {"kernel"}
-        found = {m.quantity for m in measured.measurements}
-        assert found == {
-            Quantity.STAGE_US,
-            Quantity.HOST_US,
-            Quantity.STEP_US,
-            Quantity.EVENT_US,
-            Quantity.GPU_US,
-        }
+        assert {m.quantity for m in measured.measurements} == set(Quantity)
+        assert [kernel for kernel in measured.compiled if len(kernel.hashes) != 1] == []
 
 
 def test_nothing_staged_is_no_launch():
@@ -117,7 +124,7 @@ def test_torch_operations_are_counted_and_views_are_not():
 
 
 def test_cpu_bench_measures_staging_only():
-    plan = Plan(rounds=2, warmup_rounds=0, instances=2)
+    plan = Plan(rounds=2, warmup_rounds=0, instances=2, control=False)
     results = measure_case(
         "case",
         classes(["fused"]),
@@ -125,7 +132,7 @@ def test_cpu_bench_measures_staging_only():
         Operation.STEP,
         plan,
         CpuBench(),
-        lambda done: None,
+        lambda progress: None,
     )
     (measurement,) = results["fused"].measurements
     assert measurement.quantity is Quantity.STAGE_US
@@ -159,13 +166,24 @@ def profiler(*events):
     return SimpleNamespace(profiler=SimpleNamespace(kineto_results=results))
 
 
+def ranges(index, start, returned, end):
+    """The two ranges of a step: the call, and the synchronisation after it."""
+    return (
+        Event(f"{STEP_RANGE}{index}", False, start, end - start),
+        Event(f"{CALL_RANGE}{index}", False, start, returned - start),
+    )
+
+
+BUSY = Setting(Load.BUSY, Cache.HOT, (Quantity.GPU_US,))
+
+
 def test_activities_go_to_the_range_that_they_lie_in():
     by_range = _activities_by_range(
         profiler(
             Event("restore", True, 5, 2),
-            Event(f"{RANGE}1", False, 100, 50),
-            Event(f"{RANGE}0", False, 10, 50),
-            Event(f"{RANGE}0", True, 12, 30),  # the range's shadow on the device
+            *ranges(1, 100, 110, 150),
+            *ranges(0, 10, 30, 60),
+            Event(f"{STEP_RANGE}0", True, 12, 30),  # the range's shadow on the device
             Event("Memcpy HtoD", True, 40, 5),
             Event("gather", True, 20, 9),
             Event("between", True, 70, 9),
@@ -173,6 +191,7 @@ def test_activities_go_to_the_range_that_they_lie_in():
             Event("cudaLaunchKernel", False, 15, 1),
         ),
         2,
+        IDLE,
     )
     assert [[(a.kind, a.name) for a in activities] for activities in by_range] == [
         [("kernel", "gather"), ("copy", "Memcpy HtoD")],
@@ -180,56 +199,94 @@ def test_activities_go_to_the_range_that_they_lie_in():
     ]
 
 
+def test_the_queue_of_a_busy_device_is_no_part_of_the_step():
+    events = (
+        *ranges(0, 10, 30, 60),
+        Event(FLUSH_KERNEL_NAME, True, 11, 1),
+        Event(SPIN_KERNEL_NAME, True, 12, 28),
+        Event("gather", True, 41, 9),
+    )
+    (step,) = _activities_by_range(profiler(*events), 1, BUSY)
+    assert [activity.name for activity in step] == ["gather"]
+
+
+def test_a_queue_that_ended_before_the_call_returned_is_noticed():
+    events = (*ranges(0, 10, 30, 60), Event(SPIN_KERNEL_NAME, True, 12, 10))
+    with pytest.raises(ProfilerIncompleteError, match="in 1 of 1 steps the queue"):
+        _activities_by_range(profiler(*events), 1, BUSY)
+
+
 def profiled_window(operation=Operation.STEP, names=("fused",), ids=((1,),)):
     step = SimpleNamespace(appends=[SimpleNamespace(block_ids=ids)])
-    return SimpleNamespace(operation=operation, names=list(names), steps=[step])
+    arms = [SimpleNamespace(name=name) for name in names]
+    return SimpleNamespace(operation=operation, names=list(names), steps=[step], instances=[arms])
 
 
 def test_lost_ranges_and_lost_records_are_noticed():
     with pytest.raises(ProfilerIncompleteError, match="1 of 2 ranges"):
-        _activities_by_range(profiler(Event(f"{RANGE}0", False, 0, 9)), 2)
+        _activities_by_range(profiler(*ranges(0, 0, 5, 9)), 2, IDLE)
     whole = [[Activity("kernel", "a", 0, 5)]]
-    assert _summarize(profiled_window(), "fused", [whole, [[]]]).startswith("step 0 of fused: one")
-    nothing = _summarize(profiled_window(), "fused", [[[]], [[]]])
+    mixed = _census_of(profiled_window(), "fused", [whole, [[]]], None)
+    assert mixed.startswith("step 0 of fused: one")
+    nothing = _census_of(profiled_window(), "fused", [[[]], [[]]], None)
     assert nothing == "step 0 of fused: no device operation was recorded"
+    idle = _census_of(profiled_window(), "fused", [whole], None)
+    twice = [[Activity("kernel", "a", 0, 5), Activity("kernel", "a", 9, 5)]]
+    assert "busy" in _census_of(profiled_window(), "fused", [twice], idle)
 
 
 def test_applying_nothing_may_launch_nothing():
     window = profiled_window(Operation.APPLY, ids=((),))
-    census, gpu_us = _summarize(window, "fused", [[[]]])
-    assert (census.totals(), gpu_us.samples) == ([0], [[0.0]])
+    assert _census_of(window, "fused", [[[]]], None).totals() == [0]
+    assert _times_ns([])[Quantity.GPU_US] == 0
 
 
-def test_busy_time_is_that_of_the_union():
+def test_busy_time_is_that_of_the_union_and_gaps_are_the_rest_of_the_span():
     activities = [
         Activity("kernel", "a", 0, 10),
         Activity("kernel", "b", 4, 3),
         Activity("kernel", "c", 8, 7),
         Activity("kernel", "d", 20, 5),
     ]
-    assert _busy_ns(activities) == 20
+    assert _times_ns(activities) == {
+        Quantity.GPU_US: 20,
+        Quantity.SPAN_US: 25,
+        Quantity.GAP_US: 5,
+        Quantity.LAST_US: 5,
+    }
+
+
+def test_a_busy_device_is_profiled_only_if_the_plan_says_so():
+    assert settings_of(Plan(loads=[Load.IDLE])) == [IDLE]
+    cold = settings_of(Plan(l2=[Cache.COLD]))
+    assert [(setting.load, setting.l2) for setting in cold] == [
+        (Load.IDLE, Cache.HOT),
+        (Load.BUSY, Cache.COLD),
+    ]
 
 
 def test_the_profiler_is_tried_again_and_then_given_up(monkeypatch):
     """Only the variant whose records are wrong loses its launches and device time."""
-    bench = case_module.CudaBench.__new__(case_module.CudaBench)
+    window = profiled_window(names=("bad", "good"))
     attempts = []
-    good = (
-        LaunchCensus(counted_by="cupti", steps=[[]]),
-        Measurement(quantity=Quantity.GPU_US, samples=[[1.0]]),
-    )
 
-    def profile(*_arguments):
-        attempts.append(1)
-        return {"bad": "dropped", "good": good}
+    def session(_window, _setting, turns, _device):
+        attempts.append(len(turns))
+        kernel = [Activity("kernel", "a", 0, 5_000)]
+        turn = Turn(0, list(window.instances[0]))
+        whole, lost = {"good": [kernel], "bad": [kernel]}, {"good": [kernel], "bad": [[]]}
+        return [Pass(turn, whole), Pass(turn, lost)]
 
-    monkeypatch.setattr(case_module, "profile_window", profile)
-    measured = bench.census(profiled_window(names=("bad", "good")), Plan())
-    assert len(attempts) == case_module.PROFILER_ATTEMPTS
-    assert measured["bad"].launches is None
-    assert measured["bad"].reason.code == "profiler_incomplete"
-    assert measured["good"].reason is None
-    assert measured["good"].launches is not None
+    monkeypatch.setattr(cupti_census, "_session", session)
+    books = {name: SampleBook() for name in window.names}
+    plan = Plan(profile_rounds=2, loads=[Load.IDLE])
+    censuses = profile_window(window, plan, None, RoundRecorder(window.names), books)
+    assert attempts == [2] * cupti_census.ATTEMPTS
+    assert isinstance(censuses["bad"], str)
+    assert isinstance(censuses["good"], LaunchCensus)
+    assert books["bad"].measurements() == []
+    gpu = next(m for m in books["good"].measurements() if m.quantity is Quantity.GPU_US)
+    assert (gpu.samples, gpu.rounds) == ([[5.0], [5.0]], [0, 1])
 
 
 class Remembers(classes(["fused"])["fused"]):
@@ -251,9 +308,9 @@ def test_a_variant_that_reuses_what_it_remembers_is_not_reported():
         {"remembers": Remembers, **classes(["fused"])},
         workload(1),
         Operation.STEP,
-        Plan(rounds=1, warmup_rounds=0, instances=1),
+        Plan(rounds=1, warmup_rounds=0, instances=1, control=False),
         CpuBench(),
-        lambda done: None,
+        lambda progress: None,
     )
     assert results["remembers"].reason.code == "wrong_result"
     assert results["remembers"].reason.message.startswith("after timing, step 0")

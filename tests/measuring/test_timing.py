@@ -4,180 +4,276 @@ from __future__ import annotations
 
 import gc
 import random
-from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
+from scripted import ScriptedArm, ScriptedClock, ScriptedDevice
 
 from bt_bench.arms import Arm, ArmFailedError
+from bt_bench.measuring.graphs import measure_graphs
 from bt_bench.measuring.nvtx_ranges import Range
-from bt_bench.measuring.probes import EventProbe, HostProbe, StageProbe
-from bt_bench.measuring.timing import Window, measure
-from bt_bench.model import Operation, Plan, Quantity
+from bt_bench.measuring.probes import (
+    LONGEST_QUEUE_US,
+    PIPELINED_CALLS,
+    SHORTEST_QUEUE_US,
+    BusyProbe,
+    EventProbe,
+    HostProbe,
+    PipelinedProbe,
+    StageProbe,
+)
+from bt_bench.measuring.rounds import RoundRecorder, Turns, Window
+from bt_bench.measuring.telemetry import NoTelemetry, Reading
+from bt_bench.measuring.timing import Rounds, Surroundings
+from bt_bench.model import (
+    Cache,
+    DiscardCode,
+    LaunchPath,
+    Load,
+    Operation,
+    Plan,
+    Quantity,
+    RoundKind,
+    StopReason,
+)
+
+JIT, COMPILED, GRAPH = LaunchPath
 
 
-class ScriptedClock:
-    """Time passes only where the script says so."""
+class Rig:
+    """A scripted clock and device, with arms on them."""
 
-    def __init__(self):
-        self.ns = 0
-
-    def now_ns(self):
-        return self.ns
-
-
-class ScriptedDevice:
-    """A device that is busy for what was enqueued until it is waited for."""
-
-    def __init__(self, clock, log):
-        self.clock = clock
-        self.log = log
-        self.pending_ns = 0
-        self.events = []
-
-    def synchronize(self):
-        self.clock.ns += self.pending_ns
-        self.pending_ns = 0
-
-    def record_start(self):
-        self.events = [self.clock.ns]
-
-    def record_end(self):
-        self.events.append(self.clock.ns + self.pending_ns)
-
-    def elapsed_us(self):
-        start, end = self.events
-        return (end - start) / 1e3
-
-
-class ScriptedArm:
-    """An arm whose operations take set times: staging 1 µs, calls `host_ns` and `gpu_ns`."""
-
-    def __init__(self, name, clock, device, log, host_ns, gpu_ns, fails_at=None):
-        self.name = name
-        self.tables = self
-        self._clock, self._device, self._log = clock, device, log
-        self._host_ns, self._gpu_ns, self._fails_at = host_ns, gpu_ns, fails_at
-
-    @contextmanager
-    def guarded(self):
-        try:
-            yield
-        except RuntimeError as error:
-            raise ArmFailedError(self.name, error) from error
-
-    def rewind(self):
-        self._log.append(f"rewind {self.name}")
-
-    def stage(self, step):
-        self._clock.ns += 1_000 * step
-
-    def prepare(self, operation):
-        self._device.pending_ns += 500_000  # what precedes must be waited for, not timed
-
-    def apply_staged_writes(self):
-        self._clock.ns += 77_000
-
-    def bind(self, operation, step):
-        def call():
-            self._log.append(f"{self.name} {operation} {step}")
-            if self._fails_at == step:
-                raise RuntimeError("broken")
-            self._clock.ns += self._host_ns * step
-            self._device.pending_ns += self._gpu_ns
-
-        return call if operation is not Operation.STAGE else lambda: self.stage(step)
-
-
-@pytest.fixture
-def bench():
-    log = []
-    clock = ScriptedClock()
-    device = ScriptedDevice(clock, log)
-    return log, clock, device
-
-
-def window(bench, *names, instances=1, fails_at=None, operation=Operation.STEP):
-    log, clock, device = bench
-    arms = [
-        [
-            ScriptedArm(f"{name}", clock, device, log, 10_000 + 5_000 * i, 3_000, fails_at)
-            for i, name in enumerate(names)
+    def __init__(self, *names, instances=1, operation=Operation.GATHER_SLOTS, **arm):
+        self.log = []
+        self.clock = ScriptedClock()
+        self.device = ScriptedDevice(self.clock)
+        self.ledger = SimpleNamespace(loads=0)
+        self.telemetry = NoTelemetry()
+        arms = [
+            [
+                ScriptedArm(name, self.device, self.log, 10_000 + 5_000 * place, **arm)
+                for place, name in enumerate(names)
+            ]
+            for _ in range(instances)
         ]
-        for _ in range(instances)
+        self.window = Window("case", arms, [1, 2], operation)
+        self.recorder = RoundRecorder(self.window.names)
+
+    def run(self, probes, **plan):
+        around = Surroundings(self.clock, self.telemetry, self.ledger)
+        plan = Plan(**({"warmup_rounds": 0, "precision_percent": 0, "case_seconds": 1e3} | plan))
+        self.rounds = Rounds(self.window, probes, plan, around, self.recorder)
+        self.progress = []
+        return self.rounds.run(self.progress.append)
+
+    def samples(self, name, quantity, **condition):
+        found = [
+            measurement.samples
+            for measurement in self.rounds.books[name].measurements()
+            if measurement.quantity is quantity
+            and all(getattr(measurement, key) is value for key, value in condition.items())
+        ]
+        assert len(found) == 1, found
+        return found[0]
+
+
+def test_exact_samples_of_an_idle_device():
+    rig = Rig("a", "b")
+    probes = [HostProbe(rig.clock, rig.device, JIT), EventProbe(rig.device, JIT)]
+    stopped = rig.run(probes, rounds=3, warmup_rounds=1)
+    assert (stopped.reason, stopped.rounds) == (StopReason.ROUNDS, 3)
+    assert rig.samples("a", Quantity.STAGE_US) == [[1.0, 2.0]] * 3
+    assert rig.samples("a", Quantity.HOST_US) == [[10.0, 20.0]] * 3
+    assert rig.samples("b", Quantity.HOST_US) == [[15.0, 30.0]] * 3
+    assert rig.samples("b", Quantity.STEP_US) == [[18.0, 33.0]] * 3
+    assert set(map(tuple, rig.samples("b", Quantity.EVENT_US))) == {(18.0, 33.0)}
+
+
+def test_a_compiled_handle_is_a_series_of_its_own():
+    rig = Rig("a")
+    probes = [
+        HostProbe(rig.clock, rig.device, JIT),
+        HostProbe(rig.clock, rig.device, COMPILED, is_primary=False),
     ]
-    return Window("case", arms, [1, 2], operation)
+    rig.run(probes, rounds=2)
+    assert rig.samples("a", Quantity.HOST_US, launch_path=JIT) == [[10.0, 20.0]] * 2
+    assert rig.samples("a", Quantity.HOST_US, launch_path=COMPILED)[0] == [5.0, 10.0]
+    assert len([m for m in rig.rounds.books["a"].measurements() if m.quantity == "stage_us"]) == 1
 
 
-def test_exact_samples(bench):
-    _log, clock, device = bench
-    probes = [HostProbe(clock, device), EventProbe(device)]
-    plan = Plan(rounds=3, warmup_rounds=1)
-    result = measure(window(bench, "a", "b"), probes, plan, lambda done: None)
-    samples = {(n, m.quantity): m.samples for n, ms in result.items() for m in ms}
-    assert samples["a", Quantity.STAGE_US] == [[1.0, 2.0]] * 3
-    assert samples["a", Quantity.HOST_US] == [[10.0, 20.0]] * 3
-    assert samples["b", Quantity.HOST_US] == [[15.0, 30.0]] * 3
-    assert samples["b", Quantity.STEP_US] == [[18.0, 33.0]] * 3
-    assert samples["b", Quantity.EVENT_US] == [[18.0, 33.0]] * 3
+def test_an_arm_without_a_launch_path_has_no_samples_of_it():
+    rig = Rig("a", "b")
+    rig.window.instances[0][1].tables.launch_paths = ("jit",)
+    rig.run([HostProbe(rig.clock, rig.device, COMPILED)], rounds=1)
+    assert rig.rounds.books["a"].measurements()
+    assert not rig.rounds.books["b"].measurements()
 
 
-def test_arms_follow_each_other_within_a_step_and_orders_are_reversed(bench):
-    log, clock, _device = bench
-    plan = Plan(rounds=2, warmup_rounds=0, seed=4)
-    probe = HostProbe(clock, bench[2])
-    measure(window(bench, "a", "b", "c"), [probe], plan, lambda done: None)
-    calls = [line.split() for line in log if "rewind" not in line]
+def test_a_busy_device_hides_the_host_and_shows_what_is_added():
+    rig = Rig("a", gpu_ns=7_000)
+    rig.run([BusyProbe(rig.clock, rig.device, JIT, Cache.COLD)], rounds=1)
+    busy = {"load": Load.BUSY, "l2": Cache.COLD}
+    assert rig.samples("a", Quantity.EVENT_US, **busy) == [[7.0, 7.0]]
+    assert rig.samples("a", Quantity.HOST_US, **busy) == [[10.0, 20.0]]
+    assert rig.device.flushes == 2
+    (event, _host) = rig.rounds.books["a"].measurements()
+    assert event.queue_us == SHORTEST_QUEUE_US
+
+
+def test_a_queue_that_ends_too_early_is_lengthened_and_the_round_discarded():
+    rig = Rig("a")
+    rig.window.instances[0][0]._host_ns = 250_000  # 500 us in the second step
+    probe = BusyProbe(rig.clock, rig.device, JIT, Cache.HOT)
+    rig.run([HostProbe(rig.clock, rig.device, JIT), probe], rounds=4)
+    log = rig.recorder.log_for("a")
+    assert log.discarded == [DiscardCode.UNCOVERED, None, None, None]
+    assert probe.queue_us == 2 * SHORTEST_QUEUE_US < LONGEST_QUEUE_US
+    host = next(m for m in rig.rounds.books["a"].measurements() if m.load is Load.IDLE)
+    assert host.rounds == [1, 2, 3]
+    assert rig.recorder.num_discarded() == {DiscardCode.UNCOVERED: 1}
+
+
+@pytest.mark.parametrize(
+    ("operation", "per_call"),
+    # The host (10 us) hides the device's 3 us but those of the last call; a step stages 1 us more.
+    [(Operation.GATHER_SLOTS, 10 + 3 / 8), (Operation.STEP, 11 + 3 / 8)],
+)
+def test_pipelined_calls_pay_one_synchronisation(operation, per_call):
+    rig = Rig("a", operation=operation)
+    rig.run([PipelinedProbe(rig.clock, rig.device, JIT)], rounds=1)
+    assert rig.samples("a", Quantity.PIPELINED_US)[0][0] == per_call
+    assert PIPELINED_CALLS == 8
+
+
+def test_graphs_pay_one_launch_and_their_slope_is_device_time():
+    rig = Rig("a", "b", gpu_ns=5_000)
+    rig.window.instances[0][1].tables.capturable = frozenset()
+    rig.run([HostProbe(rig.clock, rig.device, JIT)], rounds=1)
+    measure_graphs(
+        rig.window, Plan(graph_rounds=2), rig.clock, rig.device, rig.recorder, rig.rounds.books
+    )
+    assert rig.samples("a", Quantity.HOST_US, launch_path=GRAPH) == [[3.0, 3.0]] * 2
+    assert rig.samples("a", Quantity.STEP_US, launch_path=GRAPH) == [[8.0, 8.0]] * 2
+    assert rig.samples("a", Quantity.EVENT_US, launch_path=GRAPH) == [[8.0, 8.0]] * 2
+    assert rig.samples("a", Quantity.GPU_US) == [[5.0, 5.0]] * 2
+    assert rig.recorder.log_for("a").kind == [RoundKind.TIMED, *[RoundKind.REPLAYED] * 2]
+    assert all(m.launch_path is JIT for m in rig.rounds.books["b"].measurements())
+
+
+def test_arms_follow_each_other_within_a_step_and_orders_are_reversed():
+    rig = Rig("a", "b", "c")
+    rig.run([HostProbe(rig.clock, rig.device, JIT)], rounds=2, seed=4)
+    calls = [line.split() for line in rig.log if "rewind" not in line]
     first, second = calls[:6], calls[6:]
     assert [step for _, _, step in first] == ["1", "1", "1", "2", "2", "2"]
     order = [name for name, _, step in first if step == "1"]
     assert sorted(order) == ["a", "b", "c"]
     assert [name for name, _, step in first if step == "2"] == order
     assert [name for name, _, step in second if step == "1"] == order[::-1]
+    places = {name: rig.recorder.log_for(name).place for name in "abc"}
+    assert [order[places["a"].__getitem__(0)], order[places["b"][0]]] == ["a", "b"]
+    assert all(place[0] + place[1] == 2 for place in places.values())
 
 
-def test_state_is_rewound_once_per_replay(bench):
-    log, clock, _device = bench
-    probe = HostProbe(clock, bench[2])
-    measure(window(bench, "a"), [probe], Plan(rounds=2, warmup_rounds=1), lambda done: None)
-    assert log.count("rewind a") == 3
+def test_state_is_rewound_once_per_replay():
+    rig = Rig("a")
+    rig.run([HostProbe(rig.clock, rig.device, JIT)], rounds=2, warmup_rounds=1)
+    assert rig.log.count("rewind a") == 3
 
 
-def test_instances_take_turns():
-    arms = [[object(), object()] for _ in range(3)]
-    orders = Window("case", arms, [], Operation.STEP).orders(random.Random(0))
-    instances = [next(i for i, a in enumerate(arms) if set(a) == set(next(orders))) for _ in "123"]
-    assert instances == [0, 0, 1] or len(set(instances)) >= 2
-    orders = Window("case", arms, [], Operation.STEP).orders(random.Random(0))
-    seen = [
-        next(i for i, a in enumerate(arms) if a[0] in order)
-        for order, _ in zip(orders, "1" * 7, strict=False)
+def test_instances_take_turns_in_pairs():
+    window = Rig("a", "b", instances=3).window
+    turns = Turns(window, random.Random(0))
+    pairs = [turns.next_pair() for _ in range(4)]
+    assert [(one.instance, two.instance) for one, two in pairs] == [(0, 0), (1, 1), (2, 2), (0, 0)]
+    for one, two in pairs:
+        assert one.arms == two.arms[::-1]
+        assert set(map(id, one.arms)) == set(map(id, window.instances[one.instance]))
+
+
+def test_rarer_probes_go_through_all_instances_and_take_their_share_of_the_time():
+    rig = Rig("a", instances=4)
+    probes = [
+        HostProbe(rig.clock, rig.device, JIT),
+        BusyProbe(rig.clock, rig.device, JIT, Cache.HOT),
     ]
-    assert seen == [0, 0, 1, 1, 2, 2, 0]
+    rig.run(probes, rounds=64)
+    log = rig.recorder.log_for("a")
+    by_load = {m.load: m.rounds for m in rig.rounds.books["a"].measurements()}
+    assert len(by_load[Load.IDLE]) == 64
+    assert 16 <= len(by_load[Load.BUSY]) < 64
+    counts = [[log.instance[r] for r in by_load[Load.BUSY]].count(i) for i in range(4)]
+    assert max(counts) - min(counts) <= 2
 
 
-def test_staging_alone(bench):
-    _log, clock, _device = bench
-    result = measure(window(bench, "a"), [StageProbe(clock)], Plan(rounds=1), lambda done: None)
-    (measurement,) = result["a"]
-    assert measurement.samples == [[1.0, 2.0]]
+def test_staging_alone():
+    rig = Rig("a")
+    rig.run([StageProbe(rig.clock)], rounds=1)
+    assert rig.samples("a", Quantity.STAGE_US) == [[1.0, 2.0]]
 
 
-def test_rounds_are_reported(bench):
-    done = []
-    probe = StageProbe(bench[1])
-    measure(window(bench, "a"), [probe], Plan(rounds=3, warmup_rounds=0), done.append)
-    assert done == [1, 2, 3]
+def test_rounds_and_the_time_left_are_reported():
+    rig = Rig("a")
+    rig.run([HostProbe(rig.clock, rig.device, JIT)], rounds=3)
+    assert [(p.done, p.rounds) for p in rig.progress] == [(1, 3), (2, 3), (3, 3)]
+    # Each round takes as long as the others, and nothing is asked for but their number.
+    assert rig.progress[0].seconds_left == pytest.approx(2 * rig.progress[2].seconds_left + 2e-3, 2)
+    assert rig.progress[2].seconds_left == 0
 
 
-def test_a_failing_arm_is_named_and_collection_is_on_again(bench):
-    _log, clock, device = bench
+def test_the_time_limit_ends_the_rounds():
+    rig = Rig("a")
+    stopped = rig.run([HostProbe(rig.clock, rig.device, JIT)], rounds=1000, case_seconds=0.01)
+    assert stopped.reason is StopReason.TIME
+    assert stopped.rounds < 1000
+
+
+def test_equal_samples_are_precise_at_the_fewest_rounds():
+    rig = Rig("a")
+    stopped = rig.run(
+        [HostProbe(rig.clock, rig.device, JIT)], rounds=100, min_rounds=10, precision_percent=1
+    )
+    assert (stopped.reason, stopped.rounds) == (StopReason.PRECISE, 10)
+
+
+def test_a_round_in_which_something_was_compiled_does_not_count():
+    rig = Rig("a")
+    arm = rig.window.instances[0][0]
+    bind = arm.bind
+
+    def compiling(operation, step):
+        rig.ledger.loads += len([line for line in rig.log if "rewind" not in line]) == 2
+        return bind(operation, step)
+
+    arm.bind = compiling
+    rig.run([HostProbe(rig.clock, rig.device, JIT)], rounds=3)
+    assert rig.recorder.log_for("a").discarded == [None, DiscardCode.COMPILED, None]
+
+
+def test_a_throttled_round_does_not_count():
+    rig = Rig("a")
+    readings = iter(
+        [
+            Reading(sm_clock_mhz=1980),
+            Reading(sm_clock_mhz=1980),
+            Reading(sm_clock_mhz=1980, throttle_reasons=("hw_thermal",)),
+            Reading(sm_clock_mhz=1500),
+            Reading(sm_clock_mhz=1980),
+            Reading(sm_clock_mhz=1980),
+        ]
+    )
+    rig.telemetry = SimpleNamespace(read=lambda: next(readings))
+    rig.run([HostProbe(rig.clock, rig.device, JIT)], rounds=5)
+    log = rig.recorder.log_for("a")
+    throttled, clock = DiscardCode.THROTTLED, DiscardCode.CLOCK
+    assert log.discarded == [None, throttled, throttled, clock, None]
+    assert log.sm_clock_mhz == [1980, 1980, 1500, 1500, 1980]
+
+
+def test_a_failing_arm_is_named_and_collection_is_on_again():
+    rig = Rig("a", fails_at=2)
     with pytest.raises(ArmFailedError) as caught:
-        measure(
-            window(bench, "a", fails_at=2),
-            [HostProbe(clock, device)],
-            Plan(rounds=1, warmup_rounds=0),
-            lambda done: None,
-        )
+        rig.run([HostProbe(rig.clock, rig.device, JIT)], rounds=1)
     assert caught.value.arm == "a"
     assert caught.value.reason().message.startswith("while measured: RuntimeError: broken")
     assert gc.isenabled()

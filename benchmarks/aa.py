@@ -1,0 +1,202 @@
+"""How often equal code comes out different: one variant against a copy of itself, many times.
+
+    python benchmarks/aa.py --runs 20 --out reports/h200/aa
+
+Each run is a sweep of the `origin` cases with a variant, a copy of its file under another name,
+and the control arm; runs take the operations `step` and `gather_slots` in turn. Every series that
+both have is compared, and the ones that are reported as resolved are counted: all are false. Writes
+`aa.json` (every comparison, with the parts of its resolution) and `aa.md`. Ends with 1 if more than
+1 % came out resolved.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from bt_bench.compare import compare
+from bt_bench.config.load import load_config
+from bt_bench.device import choose_device
+from bt_bench.model import Operation
+from bt_bench.resources import stock_config_path
+from bt_bench.store import RunFolder
+from bt_bench.sweep import CaseReport, SweepRequest, run_sweep
+
+PROMISED_SHARE = 0.01
+LONGEST_RUN_S = 15.0
+OPERATIONS = (Operation.STEP, Operation.GATHER_SLOTS)
+
+
+class Quiet:
+    """Hears a sweep's progress and says nothing."""
+
+    def start(self, num_cases: int, done: int) -> None: ...
+
+    def phase(self, case: str, what: str) -> None: ...
+
+    def round(self, progress: object) -> None: ...
+
+    def worker_replaced(self, why: str) -> None: ...
+
+    def finish_case(self, report: CaseReport) -> None:
+        if report.failed:
+            raise SystemExit(f"{report.key}: failed for {', '.join(report.failed)}")
+
+
+def main() -> int:
+    """Runs the sweeps and writes what they found."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--variant", default="baseline")
+    parser.add_argument("--seconds", type=float, default=0.8, help="of rounds per case")
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    choose_device("cuda")
+    found = []
+    seconds = []
+    with tempfile.TemporaryDirectory() as scratch:
+        runs = _Runs(args.variant, args.seconds, Path(scratch))
+        for number in range(args.runs):
+            started = time.monotonic()
+            comparisons = runs.run(number)
+            seconds.append(time.monotonic() - started)
+            found += comparisons
+            resolved = sum(entry["resolved"] is True for entry in comparisons)
+            print(
+                f"run {number + 1}: {seconds[-1]:.1f} s, {resolved} of {len(comparisons)} resolved",
+                file=sys.stderr,
+            )
+        environment = runs.environment
+    args.out.mkdir(parents=True, exist_ok=True)
+    document = {
+        "schema_version": 1,
+        "variant": args.variant,
+        "seconds": [round(value, 2) for value in seconds],
+        "environment": environment,
+        "comparisons": found,
+    }
+    lines = ",\n".join(json.dumps(entry) for entry in document.pop("comparisons"))
+    head = json.dumps(document)[:-1]
+    (args.out / "aa.json").write_text(f'{head}, "comparisons": [\n{lines}\n]}}\n', encoding="utf-8")
+    text = render(args.variant, environment, seconds, found)
+    (args.out / "aa.md").write_text(text, encoding="utf-8")
+    print(text)
+    share = sum(entry["resolved"] is True for entry in found) / len(found)
+    return 0 if share <= PROMISED_SHARE and max(seconds) <= LONGEST_RUN_S else 1
+
+
+class _Runs:
+    """Sweeps in this process, so that starting one takes no time."""
+
+    def __init__(self, variant: str, seconds: float, scratch: Path) -> None:
+        from bt_bench.catalogue import choose, find_variants, load_apart
+        from bt_bench.environment import read_environment
+        from bt_bench.measuring.case import CudaBench
+
+        copies = scratch / "copies"
+        copies.mkdir()
+        copy = f"{variant}_copy"
+        original = find_variants()[variant].path
+        (copies / f"{copy}.py").write_bytes(original.read_bytes())
+        self._entries = choose([variant, copy], find_variants([copies]))
+        self._classes = {entry.name: load_apart(entry) for entry in self._entries}
+        self._control = load_apart(self._entries[0])
+        self._bench = CudaBench()
+        self._environment = read_environment("cuda")
+        self._scratch = scratch
+        self._seconds = seconds
+        spec = load_config(str(stock_config_path("origin")))
+        self._spec = spec.model_copy(update={"variants": [variant, copy]})
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Where the runs were made."""
+        return self._environment.model_dump(mode="json")
+
+    def run(self, number: int) -> list[dict[str, Any]]:
+        """One sweep; its comparisons."""
+        from bt_bench.executor import Executor, LocalRunner
+
+        plan = self._spec.plan.model_copy(
+            update={"seed": number, "case_seconds": self._seconds, "rounds": 100_000}
+        )
+        operation = OPERATIONS[number % len(OPERATIONS)]
+        spec = self._spec.model_copy(update={"plan": plan, "operations": [operation]})
+        folder = RunFolder.create_exact(self._scratch / f"run{number}")
+        request = SweepRequest(spec, self._entries, self._environment, folder, ["aa.py"])
+        runner = LocalRunner(
+            Executor(self._classes, self._bench, plan, lambda _name: self._control)
+        )
+        results = run_sweep(request, runner, Quiet())
+        return [
+            {
+                "run": number,
+                "operation": pair.operation.value,
+                "case": pair.case,
+                **one.series.model_dump(mode="json"),
+                "base_us": one.base_us,
+                "savings_us": one.savings_us,
+                "resolved": one.resolved,
+                "smallest_us": one.resolution.smallest_us if one.resolution else None,
+                "limit": one.resolution.limit.value if one.resolution else None,
+                "rounds": one.resolution.rounds if one.resolution else None,
+            }
+            for pair in compare(results).pairs
+            for one in pair.series
+            if one.savings_us is not None
+        ]
+
+
+def render(
+    variant: str, environment: dict[str, Any], seconds: list[float], found: list[dict[str, Any]]
+) -> str:
+    """The summary: how many comparisons came out resolved, by series."""
+    names = [_name(entry) for entry in found]
+    total = Counter(names)
+    resolved = Counter(
+        name for name, entry in zip(names, found, strict=True) if entry["resolved"] is True
+    )
+    unknown = sum(entry["resolved"] is None for entry in found)
+    width = max(map(len, total))
+    gpu = environment["gpus"][0]["name"]
+    versions = f"torch {environment['torch']}, Triton {environment['triton']}"
+    share = 100 * sum(resolved.values()) / len(found)
+    lines = [
+        f"# A/A: {variant} against a copy of itself",
+        "",
+        f"{len(seconds)} runs of at most {max(seconds):.1f} s on one {gpu}, {versions}.",
+        f"{sum(resolved.values())} of {len(found)} case-quantities came out resolved "
+        f"({share:.2f} %); at most 1 % may.",
+        f"Of {unknown} it could not be told, for want of rounds.",
+        "",
+        "Smallest resolvable difference: median over runs and cases, relative to the median time.",
+        "",
+        f"| {'Series':{width}} | Compared | Resolved | Smallest (%) | Largest A/A difference (%) |",
+        f"| {'-' * width} | -------: | -------: | -----------: | -------------------------: |",
+    ]
+    for name in total:
+        entries = [entry for entry, its in zip(found, names, strict=True) if its == name]
+        known = [entry for entry in entries if entry["smallest_us"] and entry["base_us"]]
+        smallest = sorted(100 * entry["smallest_us"] / entry["base_us"] for entry in known)
+        largest = max((100 * abs(e["savings_us"]) / e["base_us"] for e in known), default=0.0)
+        middle = smallest[len(smallest) // 2] if smallest else float("nan")
+        lines.append(
+            f"| {name:{width}} | {total[name]:8} | {resolved[name]:8} | {middle:12.2f} "
+            f"| {largest:26.2f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _name(entry: dict[str, Any]) -> str:
+    parts = [entry["quantity"], entry["launch_path"], entry["load"], entry["l2"], entry["method"]]
+    return " ".join(parts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""Clocks and throttling around each round, and whether they spoil it. Sensors are only read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from bt_bench.model import DiscardCode
+from bt_bench.nvml import GpuSensors, open_nvml
+
+# Reasons that slow the device down against its own will. An idle device, clocks that somebody
+# has set, and those of the display do not come and go within a run.
+HARMFUL_REASONS = frozenset(
+    {"sw_power_cap", "hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake"}
+)
+LOWEST_CLOCK_SHARE = 0.95
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the sensors of a device say at one moment; `None` is unknown.
+
+    Args:
+        sm_clock_mhz: clock of the multiprocessors.
+        memory_clock_mhz: clock of the memory.
+        throttle_reasons: names of `bt_bench.nvml.THROTTLE_REASONS`.
+        temperature_c: temperature of the chip.
+    """
+
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    throttle_reasons: tuple[str, ...] | None = None
+    temperature_c: int | None = None
+
+
+class Telemetry(Protocol):
+    """The sensors of the device that is measured."""
+
+    def read(self) -> Reading:
+        """What they say now."""
+        ...
+
+
+class NoTelemetry:
+    """No sensors: nothing is known."""
+
+    def read(self) -> Reading:
+        """A reading without values."""
+        return Reading()
+
+
+class NvmlTelemetry:
+    """NVML's sensors of the current CUDA device, which stay open as long as the process lives."""
+
+    def __init__(self) -> None:
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        self._sensors = GpuSensors(open_nvml(), properties.uuid)
+
+    def read(self) -> Reading:
+        """What they say now; takes some tens of microseconds."""
+        sensors = self._sensors
+        reasons = sensors.throttle_reasons()
+        return Reading(
+            sm_clock_mhz=sensors.sm_clock_mhz(),
+            memory_clock_mhz=sensors.memory_clock_mhz(),
+            throttle_reasons=None if reasons is None else tuple(reasons),
+            temperature_c=sensors.temperature_c(),
+        )
+
+
+def why_disturbed(
+    before: Reading, after: Reading, typical_clock_mhz: int | None
+) -> DiscardCode | None:
+    """Why a round does not count, judged by the sensors before and after it.
+
+    Args:
+        before: reading before the round.
+        after: reading after it.
+        typical_clock_mhz: SM clock of the case's rounds so far; `None` before the first.
+
+    Returns:
+        `THROTTLED` if something held the clocks down, `CLOCK` if the SM clock was below 95 % of
+        the typical one, `None` if neither is known.
+    """
+    for reading in (before, after):
+        if HARMFUL_REASONS.intersection(reading.throttle_reasons or ()):
+            return DiscardCode.THROTTLED
+    if typical_clock_mhz is None:
+        return None
+    for reading in (before, after):
+        clock = reading.sm_clock_mhz
+        if clock is not None and clock < LOWEST_CLOCK_SHARE * typical_clock_mhz:
+            return DiscardCode.CLOCK
+    return None

@@ -1,0 +1,246 @@
+"""What a worker is asked to do, what it answers, and how a failing arm is left out.
+
+These cross from one process to another, and import neither torch nor Triton.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from bt_bench.catalogue import VariantEntry
+from bt_bench.config.schema import CaseSpec
+from bt_bench.device import DeviceChoice, DeviceKind
+from bt_bench.errors import BtBenchError
+from bt_bench.model import (
+    Calibration,
+    CheckReport,
+    Environment,
+    Operation,
+    Plan,
+    Reason,
+    WorkloadRecord,
+)
+from bt_bench.outcome import Measured, RoundProgress
+
+ResultT = TypeVar("ResultT")
+ValueT_co = TypeVar("ValueT_co", covariant=True)
+
+
+class WorkerError(BtBenchError):
+    """No worker can do the task: a defect of bt-bench, or a device that is gone."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Outcome of one variant on one path: a report, or the reason why it failed."""
+
+    report: CheckReport | None
+    reason: Reason | None
+
+
+Verdicts = dict[tuple[str, Operation], Verdict]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A case's workload, and the verdict on each arm and operation."""
+
+    workload: WorkloadRecord
+    verdicts: Verdicts
+
+
+class Task(Generic[ResultT]):
+    """Something to do with some arms; `doing` says in a reason what it was."""
+
+    @property
+    def doing(self) -> str:
+        """What is being done, as the beginning of a message."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Calibrate(Task[Calibration | None]):
+    """Measure what the harness itself costs; takes no arm."""
+
+    @property
+    def doing(self) -> str:
+        """What is being done, as the beginning of a message."""
+        return "calibrating"
+
+
+@dataclass(frozen=True)
+class CheckConformance(Task[Verdicts]):
+    """Check the arms on one of the conformance workloads."""
+
+    workload: str
+    operations: tuple[Operation, ...]
+
+    @property
+    def title(self) -> str:
+        """How messages call the workload."""
+        return f"conformance:{self.workload}"
+
+    @property
+    def doing(self) -> str:
+        """What is being done, as the beginning of a message."""
+        return f"{self.title}, while checked"
+
+
+@dataclass(frozen=True)
+class CheckCase(Task[Checked]):
+    """Check the arms on the workload of a case."""
+
+    case: CaseSpec
+    operations: tuple[Operation, ...]
+
+    @property
+    def title(self) -> str:
+        """How messages call the workload."""
+        return self.case.name
+
+    @property
+    def doing(self) -> str:
+        """What is being done, as the beginning of a message."""
+        return f"{self.title}, while checked"
+
+
+@dataclass(frozen=True)
+class MeasureCase(Task[dict[str, Measured]]):
+    """Measure one operation on the workload of a case, all arms side by side."""
+
+    case: CaseSpec
+    operation: Operation
+
+    @property
+    def doing(self) -> str:
+        """What is being done, as the beginning of a message."""
+        return "while measured"
+
+
+@dataclass(frozen=True)
+class WorkerSetup:
+    """What a worker starts with.
+
+    Args:
+        device: where it runs.
+        variants: the files of the arms; the worker imports them, the parent never does.
+        plan: how it checks and measures.
+    """
+
+    device: DeviceChoice
+    variants: tuple[VariantEntry, ...]
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Hello:
+    """What a worker has found where it runs."""
+
+    device: DeviceKind
+    environment: Environment
+    available_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Success(Generic[ValueT_co]):
+    """The task is done."""
+
+    value: ValueT_co
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The task broke off.
+
+    Args:
+        reason: why.
+        place: of the arm that is to blame, among the arms of the attempt; `None`: nobody knows.
+        worker_is_spent: the worker can do nothing more: its device or its memory is gone.
+    """
+
+    reason: Reason
+    place: int | None
+    worker_is_spent: bool
+
+
+Attempt = Success[Any] | Failure
+
+
+@dataclass(frozen=True)
+class Finished(Generic[ResultT]):
+    """A task that is done.
+
+    Args:
+        value: its result, for the arms that are not in `failed`.
+        failed: arms that were left out, with the reason.
+    """
+
+    value: ResultT
+    failed: dict[str, Reason]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What the user has to know; `text` is the message."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Defect:
+    """An error of bt-bench itself; `text` is the traceback."""
+
+    text: str
+
+
+class Watcher(Protocol):
+    """Hears what happens during a task."""
+
+    def round(self, progress: RoundProgress) -> None:
+        """How far the rounds of a case are."""
+        ...
+
+    def worker_replaced(self, why: str) -> None:
+        """A fresh worker goes on with the task."""
+        ...
+
+
+class Runner(Protocol):
+    """Does tasks, somewhere."""
+
+    def run(
+        self, task: Task[ResultT], arms: Sequence[str], watcher: Watcher | None = None
+    ) -> Finished[ResultT]:
+        """Does a task with some arms.
+
+        Raises:
+            WorkerError: when it cannot be done even without any arm.
+        """
+        ...
+
+
+def run_without_culprits(
+    arms: Sequence[str], attempt: Callable[[Sequence[str]], Attempt]
+) -> Finished[Any]:
+    """Does a task again and again, each time without the arm that broke it off.
+
+    So what remains was measured in rounds in which the same arms took part. A failure that is
+    nobody's is every arm's. There are at most two attempts more than arms.
+
+    Raises:
+        WorkerError: when the task fails even without any arm.
+    """
+    remaining = list(arms)
+    failed: dict[str, Reason] = {}
+    while True:
+        outcome = attempt(remaining)
+        if isinstance(outcome, Success):
+            return Finished(outcome.value, failed)
+        if not remaining:
+            raise WorkerError(outcome.reason.message)
+        place = outcome.place
+        culprits = remaining if place is None else remaining[place : place + 1]
+        failed |= dict.fromkeys(culprits, outcome.reason)
+        remaining = [name for name in remaining if name not in culprits]

@@ -1,0 +1,85 @@
+"""Workers that follow a script, for tests of the supervisor; they import neither torch nor Triton.
+
+In a module of its own, since a fresh process imports it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+
+from bt_bench.activity import Activity
+from bt_bench.model import Reason, ReasonCode
+from bt_bench.outcome import RoundProgress
+from bt_bench.tasks import Defect, Failure, Hello, Refusal, Success, Task
+
+SPENT = Failure(Reason(code=ReasonCode.OUT_OF_MEMORY, message="no memory"), 0, True)
+RAISED = Failure(Reason(code=ReasonCode.RAISED, message="raised"), 0, False)
+
+
+@dataclass(frozen=True)
+class Script(Task):
+    """What each arm does, by name, and what happens after; the result is (pid, arms)."""
+
+    does: dict[str, str] = field(default_factory=dict)
+    after: str = "nothing"
+
+    @property
+    def doing(self) -> str:
+        return "while tested"
+
+
+def serve(connection, block, setup) -> None:
+    """Follows the scripts that it is sent."""
+    activity = Activity(block)
+    connection.send(Hello("cpu", os.getpid(), None))
+    while (request := connection.recv()) is not None:
+        script, arms = request
+        activity.expect({arm: place for place, arm in enumerate(arms)})
+        answer = None
+        for place, arm in enumerate(arms):
+            with activity.running(arm):
+                act(script.does.get(arm, "nothing"))
+            answer = answer or _failure(script.does.get(arm), place)
+        act(script.after)
+        if script.after == "progress":
+            connection.send(RoundProgress(1, 2))
+        answers = {"refuses": Refusal("no such thing"), "defect": Defect("Traceback …\n")}
+        connection.send(answers.get(script.after) or answer or Success((os.getpid(), arms)))
+
+
+def act(what: str) -> None:
+    if what == "kills":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif what == "exits":
+        os._exit(3)
+    elif what == "hangs":
+        time.sleep(60)
+
+
+def _failure(what: str | None, place: int) -> Failure | None:
+    found = {"spends": SPENT, "raises": RAISED}.get(what or "")
+    return found and Failure(found.reason, place, found.worker_is_spent)
+
+
+def serve_that_dies_importing(connection, block, setup) -> None:
+    """Dies while it imports the second variant."""
+    activity = Activity(block)
+    activity.expect({entry.name: place for place, entry in enumerate(setup.variants)})
+    activity.enter(setup.variants[1].name)
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def serve_that_refuses(connection, block, setup) -> None:
+    """Has no such device."""
+    connection.send(Refusal("no GPU to run on"))
+
+
+def serve_once(connection, block, setup) -> None:
+    """Greets if it was asked for `auto`, and finds no device after."""
+    if setup.device == "auto":
+        serve(connection, block, setup)
+    else:
+        connection.send(Refusal("no GPU to run on"))
