@@ -23,7 +23,7 @@ from typing import Any
 from bt_bench.compare import compare
 from bt_bench.config.load import load_config
 from bt_bench.device import choose_device
-from bt_bench.model import Operation
+from bt_bench.model import Operation, VariantResult
 from bt_bench.resources import stock_config_path
 from bt_bench.store import RunFolder
 from bt_bench.sweep import CaseReport, SweepRequest, run_sweep
@@ -54,7 +54,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--variant", default="baseline")
-    parser.add_argument("--seconds", type=float, default=0.8, help="of rounds per case")
+    parser.add_argument("--seconds", type=float, default=0.7, help="of rounds per case")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     choose_device("cuda")
@@ -62,6 +62,7 @@ def main() -> int:
     seconds = []
     with tempfile.TemporaryDirectory() as scratch:
         runs = _Runs(args.variant, args.seconds, Path(scratch))
+        runs.warm_up()
         for number in range(args.runs):
             started = time.monotonic()
             comparisons = runs.run(number)
@@ -119,38 +120,51 @@ class _Runs:
         """Where the runs were made."""
         return self._environment.model_dump(mode="json")
 
+    def warm_up(self) -> None:
+        """Compiles everything, which is no part of a run."""
+        self._sweep("warm-up", {"rounds": 4}, list(OPERATIONS))
+
     def run(self, number: int) -> list[dict[str, Any]]:
         """One sweep; its comparisons."""
+        changes = {"seed": number, "case_seconds": self._seconds, "rounds": 100_000}
+        operation = OPERATIONS[number % len(OPERATIONS)]
+        results = self._sweep(f"run{number}", changes, [operation])
+        return _compared(results, number)
+
+    def _sweep(
+        self, name: str, changes: dict[str, Any], operations: list[Operation]
+    ) -> list[VariantResult]:
         from bt_bench.executor import Executor, LocalRunner
 
-        plan = self._spec.plan.model_copy(
-            update={"seed": number, "case_seconds": self._seconds, "rounds": 100_000}
-        )
-        operation = OPERATIONS[number % len(OPERATIONS)]
-        spec = self._spec.model_copy(update={"plan": plan, "operations": [operation]})
-        folder = RunFolder.create_exact(self._scratch / f"run{number}")
+        plan = self._spec.plan.model_copy(update=changes)
+        spec = self._spec.model_copy(update={"plan": plan, "operations": operations})
+        folder = RunFolder.create_exact(self._scratch / name)
         request = SweepRequest(spec, self._entries, self._environment, folder, ["aa.py"])
         runner = LocalRunner(
             Executor(self._classes, self._bench, plan, lambda _name: self._control)
         )
-        results = run_sweep(request, runner, Quiet())
-        return [
-            {
-                "run": number,
-                "operation": pair.operation.value,
-                "case": pair.case,
-                **one.series.model_dump(mode="json"),
-                "base_us": one.base_us,
-                "savings_us": one.savings_us,
-                "resolved": one.resolved,
-                "smallest_us": one.resolution.smallest_us if one.resolution else None,
-                "limit": one.resolution.limit.value if one.resolution else None,
-                "rounds": one.resolution.rounds if one.resolution else None,
-            }
-            for pair in compare(results).pairs
-            for one in pair.series
-            if one.savings_us is not None
-        ]
+        return run_sweep(request, runner, Quiet())
+
+
+def _compared(results: list[VariantResult], number: int) -> list[dict[str, Any]]:
+    """Every series that both arms of a run have."""
+    return [
+        {
+            "run": number,
+            "operation": pair.operation.value,
+            "case": pair.case,
+            **one.series.model_dump(mode="json"),
+            "base_us": one.base_us,
+            "savings_us": one.savings_us,
+            "resolved": one.resolved,
+            "smallest_us": one.resolution.smallest_us if one.resolution else None,
+            "limit": one.resolution.limit.value if one.resolution else None,
+            "rounds": one.resolution.rounds if one.resolution else None,
+        }
+        for pair in compare(results).pairs
+        for one in pair.series
+        if one.savings_us is not None
+    ]
 
 
 def render(

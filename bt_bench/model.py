@@ -340,7 +340,7 @@ class Environment(Noun):
 class Plan(Noun):
     """How a sweep checks and measures; the `plan:` of a config."""
 
-    rounds: int = Field(default=2000, ge=1, le=100_000, description="timed rounds, at most")
+    rounds: int = Field(default=4000, ge=1, le=100_000, description="timed rounds, at most")
     min_rounds: int = Field(
         default=48, ge=1, le=100_000, description="timed rounds before a case may stop early"
     )
@@ -376,9 +376,9 @@ class Plan(Noun):
     )
     control: bool = Field(default=True, description="measure an unchanged copy of the first arm")
     profile_rounds: int = Field(
-        default=16, ge=1, le=1_000, description="replays under the profiler, per condition"
+        default=24, ge=1, le=1_000, description="replays under the profiler, per condition"
     )
-    graph_rounds: int = Field(default=16, ge=1, le=1_000, description="rounds of captured graphs")
+    graph_rounds: int = Field(default=48, ge=1, le=1_000, description="rounds of captured graphs")
     check_rounds: int = Field(
         default=1, ge=1, le=1_000, description="replays against the reference before timing"
     )

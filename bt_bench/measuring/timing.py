@@ -20,7 +20,7 @@ from bt_bench.outcome import RoundProgress
 from bt_bench.stats import median
 
 # Share of the rounds' time that goes to the probes that do not decide when to stop.
-SECONDARY_SHARE = 0.7
+SECONDARY_SHARE = 0.6
 
 
 class UncoveredError(Exception):

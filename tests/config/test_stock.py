@@ -103,7 +103,7 @@ description: ''
 variants: [baseline, fused, fused_apply, fused_gather_slots]
 operations: [gather_slots, step]
 plan:
-  rounds: 2000
+  rounds: 4000
   min_rounds: 48
   precision_percent: 1.0
   case_seconds: 20.0

@@ -298,8 +298,11 @@ def test_every_name_of_a_result_is_documented():
         assert f"### `{quantity}`" in page("measurement.md"), quantity
     for name in (*Status, *ReasonCode):
         assert f"| `{name}` |" in page("results.md"), name
-    for name in Plan.model_fields:
-        assert f"| `{name}` |" in page("configs.md"), name
+    for name, field in Plan.model_fields.items():
+        (row,) = re.findall(rf"^\| `{name}` \| ([^|]*) \|", page("configs.md"), re.MULTILINE)
+        value = field.default
+        text = f"[{', '.join(value)}]" if isinstance(value, list) else str(value).lower()
+        assert row.strip("` ") in (text, text.removesuffix(".0")), name
     assert f"domain `{DOMAIN}`" in page("measurement.md")
 
 
