@@ -22,6 +22,7 @@ def read_environment(device: DeviceKind) -> Environment:
     with nvml_session() as nvml:
         driver = quietly(lambda: _text(nvml.nvmlSystemGetDriverVersion())) if nvml else None
         gpus = [_gpu(torch, nvml, index) for index in range(_gpu_count(torch))]
+    exported = os.environ.get("BT_BENCH_COMMIT")
     return Environment(
         device=device,
         python=platform.python_version(),
@@ -38,9 +39,9 @@ def read_environment(device: DeviceKind) -> Environment:
         gpu_count=len(gpus),
         gpus=gpus,
         bt_bench=__version__,
-        # An exported tree has no .git; who exported it can say what it is.
-        commit=_git("rev-parse", "HEAD") or os.environ.get("BT_BENCH_COMMIT"),
-        dirty=_is_dirty(),
+        # Who exported the tree, or copied it over another checkout, can say what it is.
+        commit=exported or _git("rev-parse", "HEAD"),
+        dirty=None if exported else _is_dirty(),
     )
 
 

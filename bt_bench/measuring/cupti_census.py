@@ -176,7 +176,9 @@ def _session(
 ) -> list[Pass]:
     """Several passes in one session of the profiler."""
     num_arms, num_steps = len(window.names), len(window.steps)
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+    activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    # Without `acc_events` torch warns, on every start, about cycles that there are none of.
+    with profile(activities=activities, acc_events=True) as profiler:
         index = 0
         for turn in turns:
             rewind(turn.arms)

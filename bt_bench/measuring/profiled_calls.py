@@ -36,7 +36,9 @@ def profile_calls(
         records now and then without saying so: a caller that knows how many there must be should
         count them.
     """
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+    activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    # Without `acc_events` torch warns, on every start, about cycles that there are none of.
+    with profile(activities=activities, acc_events=True) as profiler:
         for index, call in enumerate(calls):
             synchronize()
             with record_function(f"{CALL_RANGE}{index}"):
