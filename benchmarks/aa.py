@@ -88,7 +88,7 @@ def main() -> int:
     text = render(args.variant, environment, seconds, found)
     (args.out / "aa.md").write_text(text, encoding="utf-8")
     print(text)
-    share = sum(entry["resolved"] is True for entry in found) / len(found)
+    share = resolved_share(found)
     return 0 if share <= PROMISED_SHARE and max(seconds) <= LONGEST_RUN_S else 1
 
 
@@ -96,7 +96,7 @@ class _Runs:
     """Sweeps in this process, so that starting one takes no time."""
 
     def __init__(self, variant: str, seconds: float, scratch: Path) -> None:
-        from bt_bench.catalogue import choose, find_variants, load_apart
+        from bt_bench.catalogue import choose, find_variants
         from bt_bench.environment import read_environment
         from bt_bench.measuring.case import CudaBench
 
@@ -106,8 +106,6 @@ class _Runs:
         original = find_variants()[variant].path
         (copies / f"{copy}.py").write_bytes(original.read_bytes())
         self._entries = choose([variant, copy], find_variants([copies]))
-        self._classes = {entry.name: load_apart(entry) for entry in self._entries}
-        self._control = load_apart(self._entries[0])
         self._bench = CudaBench()
         self._environment = read_environment("cuda")
         self._scratch = scratch
@@ -134,16 +132,18 @@ class _Runs:
     def _sweep(
         self, name: str, changes: dict[str, Any], operations: list[Operation]
     ) -> list[VariantResult]:
+        from bt_bench.catalogue import load_apart
         from bt_bench.executor import Executor, LocalRunner
 
         plan = self._spec.plan.model_copy(update=changes)
         spec = self._spec.model_copy(update={"plan": plan, "operations": operations})
         folder = RunFolder.create_exact(self._scratch / name)
         request = SweepRequest(spec, self._entries, self._environment, folder, ["aa.py"])
-        runner = LocalRunner(
-            Executor(self._classes, self._bench, plan, lambda _name: self._control)
-        )
-        return run_sweep(request, runner, Quiet())
+        # Loaded anew for every run, so that no run shares the luck of another.
+        classes = {entry.name: load_apart(entry) for entry in self._entries}
+        control = load_apart(self._entries[0])
+        executor = Executor(classes, self._bench, plan, lambda _name: control)
+        return run_sweep(request, LocalRunner(executor), Quiet())
 
 
 def _compared(results: list[VariantResult], number: int) -> list[dict[str, Any]]:
@@ -180,7 +180,7 @@ def render(
     width = max(map(len, total))
     gpu = environment["gpus"][0]["name"]
     versions = f"torch {environment['torch']}, Triton {environment['triton']}"
-    share = 100 * sum(resolved.values()) / len(found)
+    share = 100 * resolved_share(found)
     lines = [
         f"# A/A: {variant} against a copy of itself",
         "",
@@ -205,6 +205,12 @@ def render(
             f"| {largest:26.2f} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def resolved_share(found: list[dict[str, Any]]) -> float:
+    """Share of the comparisons that came out resolved, of those of which it could be told."""
+    known = [entry for entry in found if entry["resolved"] is not None]
+    return sum(entry["resolved"] for entry in known) / len(known)
 
 
 def _name(entry: dict[str, Any]) -> str:

@@ -22,6 +22,7 @@ def choose_device(choice: DeviceChoice) -> DeviceKind:
     Raises:
         UsageError: when CUDA is asked for and cannot be used, saying what is missing.
     """
+    _detach_profilers()
     missing = _what_cuda_lacks() if choice in ("auto", "cuda") else "not asked for"
     if missing is None:
         if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
@@ -34,6 +35,15 @@ def choose_device(choice: DeviceChoice) -> DeviceKind:
         raise UsageError(f"no GPU to run on: {missing}; expected a CUDA device")
     _interpret()
     return "cpu"
+
+
+def _detach_profilers() -> None:
+    """Has torch's profiler leave the process when it stops; to be said before torch is imported.
+
+    Otherwise CUPTI stays attached, and every launch after the first profile costs more than those
+    before it: on an H200 1 us by Triton, 2 us by graph replay, and 1 us at a synchronisation.
+    """
+    os.environ["TEARDOWN_CUPTI"] = "1"
 
 
 def _what_cuda_lacks() -> str | None:

@@ -7,9 +7,10 @@ later can be computed from an old run. A value that was not measured is absent o
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
+from pydantic_core import PydanticCustomError
 
 from bt_bench.operation import Operation as Operation  # part of the nouns
 
@@ -152,7 +153,6 @@ class DiscardCode(StrEnum):
     THROTTLED = "throttled"
     CLOCK = "clock"
     COMPILED = "compiled"
-    UNCOVERED = "uncovered"
 
 
 class RoundKind(StrEnum):
@@ -175,7 +175,7 @@ class RoundLog(Noun):
     arms: list[str]  # all that took part
     kind: list[RoundKind]
     instance: list[int]
-    place: list[int]
+    place: list[int | None]  # `None`: took no part
     seconds: list[float]
     sm_clock_mhz: list[int | None]
     discarded: list[DiscardCode | None]
@@ -280,6 +280,7 @@ class CaseResult(Noun):
     rounds: RoundLog | None = None
     stopping: Stopping | None = None
     measurements: list[Measurement] = []
+    notes: list[str] = []  # what is missing, and why
     control: list[Measurement] = []  # of the unchanged copy, where this arm is what was copied
     control_spreads: list[ControlSpread] = []
 
@@ -337,6 +338,21 @@ class Environment(Noun):
     dirty: bool | None
 
 
+def _including(first: StrEnum) -> AfterValidator:
+    """Refuses a list of conditions without the one that all others are compared with."""
+
+    def check(values: list[Any], info: ValidationInfo) -> list[Any]:
+        if first not in values:
+            raise PydanticCustomError(
+                "incomplete",
+                "{field} lacks '{first}', which all others are compared with; add it",
+                {"field": info.field_name, "first": first.value},
+            )
+        return values
+
+    return AfterValidator(check)
+
+
 class Plan(Noun):
     """How a sweep checks and measures; the `plan:` of a config."""
 
@@ -363,15 +379,15 @@ class Plan(Noun):
         le=100,
         description="copies of every variant's tables, which the rounds take in turn",
     )
-    launch_paths: list[LaunchPath] = Field(
+    launch_paths: Annotated[list[LaunchPath], _including(LaunchPath.JIT)] = Field(
         default=[LaunchPath.JIT, LaunchPath.COMPILED, LaunchPath.GRAPH],
         min_length=1,
         description="ways to launch, of those that a variant supports",
     )
-    loads: list[Load] = Field(
+    loads: Annotated[list[Load], _including(Load.IDLE)] = Field(
         default=[Load.IDLE, Load.BUSY], min_length=1, description="what the GPU does meanwhile"
     )
-    l2: list[Cache] = Field(
+    l2: Annotated[list[Cache], _including(Cache.HOT)] = Field(
         default=[Cache.HOT, Cache.COLD], min_length=1, description="what the L2 cache holds"
     )
     control: bool = Field(default=True, description="measure an unchanged copy of the first arm")

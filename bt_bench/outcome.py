@@ -40,6 +40,7 @@ class Measured:
     measurements: list[Measurement] = field(default_factory=list)
     control: list[Measurement] = field(default_factory=list)
     control_spreads: list[ControlSpread] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     launches: LaunchCensus | None = None
     compiled: list[CompiledKernel] | None = None
     rounds: RoundLog | None = None

@@ -15,7 +15,13 @@ from itertools import chain
 
 from bt_bench.model import Calibration, CaseResult, Load, Measurement, Method, Series
 from bt_bench.series import figure_us
-from bt_bench.stats import clock_tick, clustered_interval, interquartile_range, median
+from bt_bench.stats import (
+    clock_tick,
+    clustered_interval,
+    interquartile_range,
+    median,
+    t_quantile,
+)
 
 CONFIDENCE = 0.99  # so that of arms that are equal at most 1 in 100 seems to differ
 BLOCKS = 8  # of consecutive rounds
@@ -61,6 +67,7 @@ class Resolution:
         instances_us: half-width of the 99 % interval of the paired differences, with the rounds of
             an instance as one observation.
         blocks_us: the same, with each of `BLOCKS` blocks of consecutive rounds as one.
+        white_us: the same, if rounds were independent.
         control_us: how far an unchanged copy came out from its arm, the larger of both cases.
         ticks_us: two ticks of the clock.
         floor_us: interquartile range of what the method reports for nothing.
@@ -70,6 +77,7 @@ class Resolution:
 
     instances_us: float
     blocks_us: float
+    white_us: float
     control_us: float | None
     ticks_us: float | None
     floor_us: float | None
@@ -80,11 +88,13 @@ class Resolution:
     def interval_us(self) -> float:
         """Half-width of the interval of the difference, for both reasons why rounds resemble.
 
-        Their variances are added. Source: Cameron, Gelbach and Miller, "Robust Inference with
-        Multiway Clustering", Journal of Business & Economic Statistics 29 (2011), 238-249, without
-        the term that they take off for what both have in common: so it errs to the wide side.
+        Their variances are added, less what both have in common: the scatter that rounds would have
+        if they were independent. Never narrower than either. Source: Cameron, Gelbach and Miller,
+        "Robust Inference with Multiway Clustering", Journal of Business & Economic Statistics 29
+        (2011), 238-249.
         """
-        return math.hypot(self.instances_us, self.blocks_us)
+        squares = self.instances_us**2 + self.blocks_us**2 - self.white_us**2
+        return max(math.sqrt(max(squares, 0.0)), self.instances_us, self.blocks_us)
 
     @property
     def parts_us(self) -> dict[Limit, float]:
@@ -167,12 +177,27 @@ def resolve(
     return Resolution(
         instances_us=by_instance.half_width,
         blocks_us=by_block.half_width,
+        white_us=_white_half_width(medians, len(set(of_rounds))),
         control_us=_control_us((base, other), series),
         ticks_us=_ticks_us((left, right), calibration),
         floor_us=_floor_us(series, calibration),
         instances=len(set(of_rounds)),
         rounds=len(paired.rounds),
     )
+
+
+def _white_half_width(differences: list[float], clusters: int) -> float:
+    """Half-width of the interval of a median of independent values, with clusters' quantile.
+
+    The deviation of a median is sqrt(pi / 2) times that of a mean. Source: David and Nagaraja,
+    "Order Statistics", 3rd edition (2003), section 10.2. Here that of the values is 1.4826 times
+    their median absolute deviation, which rare late rounds do not widen: what is taken off must
+    rather be too little.
+    """
+    center = median(differences)
+    deviation = 1.4826 * median([abs(value - center) for value in differences])
+    quantile = t_quantile((1 + CONFIDENCE) / 2, clusters - 1)
+    return quantile * deviation * math.sqrt(math.pi / 2 / len(differences))
 
 
 def _control_us(cases: Iterable[CaseResult], series: Series) -> float | None:

@@ -197,7 +197,8 @@ def clock_tick(samples: Samples, rounding: float = 0.0) -> float | None:
         `None` where all values are equal.
     """
     gaps = np.diff(np.sort(_as_array(samples)))
-    gaps = gaps[gaps > 2 * rounding]
+    # A millionth more, since such differences are no whole numbers in binary.
+    gaps = gaps[gaps > 2 * rounding * (1 + 1e-6)]
     return float(gaps.min()) if gaps.size else None
 
 

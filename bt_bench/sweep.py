@@ -408,6 +408,7 @@ def _case_result(
         rounds=measured.rounds,
         stopping=measured.stopping,
         measurements=measured.measurements,
+        notes=measured.notes,
         control=measured.control,
         control_spreads=measured.control_spreads,
     )

@@ -24,6 +24,7 @@ DEVICE_FIGURES = {
     "null_host": 6.5,
     "null_step": 12.5,
     "null_graph_host": 4.5,
+    "null_graph_host_profiled": 4.6,
     "null_graph_step": 9.75,
     "triton_jit": 6.0,
     "cuda_graph": 4.0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -95,9 +96,21 @@ def test_drift_that_instances_share_is_seen_over_time() -> None:
     assert _resolved(_pair(steady)).interval_us == 0.0
     resolution = _resolved(_pair(drifting))
     assert resolution.blocks_us > 0
-    assert resolution.interval_us == pytest.approx(
-        math.hypot(resolution.instances_us, resolution.blocks_us)
+    assert resolution.interval_us >= max(resolution.instances_us, resolution.blocks_us)
+
+
+@pytest.mark.parametrize(
+    ("white_us", "interval_us"),
+    [(0.0, 5.0), (3.0, 4.0), (3.5, 4.0), (2.0, math.sqrt(21)), (9.0, 4.0)],
+)
+def test_what_both_intervals_have_in_common_counts_once(
+    white_us: float, interval_us: float
+) -> None:
+    """Of independent rounds each interval holds the whole scatter; neither is undercut."""
+    resolution = replace(
+        _resolved(_pair([0.0] * 24)), instances_us=3.0, blocks_us=4.0, white_us=white_us
     )
+    assert resolution.interval_us == pytest.approx(interval_us)
 
 
 def test_the_larger_control_spread_of_both_cases_counts() -> None:

@@ -20,7 +20,7 @@ from bt_bench.executor import Executor, LocalRunner
 from bt_bench.measuring.case import CpuBench, CudaBench
 from bt_bench.measuring.cupti_census import IDLE, settings_of
 from bt_bench.measuring.telemetry import NoTelemetry
-from bt_bench.measuring.timing import Surroundings
+from bt_bench.measuring.watch import Seen, Surroundings
 from bt_bench.model import Method, Operation, Plan, Quantity, RoundKind
 from bt_bench.report.markdown import render_comparison
 from bt_bench.store import RunFolder
@@ -58,18 +58,18 @@ class ScriptedBench(CudaBench):
     def compiled(self, window):
         return {}
 
-    def census(self, window, plan, recorder, books):
+    def census(self, window, plan, records):
         for setting in settings_of(plan):
             for turn in range(3):
                 arms = SimpleNamespace(instance=turn, place=lambda name: 0)
-                index = recorder.add(RoundKind.PROFILED, arms, 0.0)
+                index = records.log_round(RoundKind.PROFILED, arms, 0.0, Seen(None, None))
                 for arm in window.instances[0]:
                     gpu_us = arm.tables.gpu_ns / 1e3
                     for series in setting.series:
                         value = 0.0 if series.quantity is Quantity.GAP_US else gpu_us
-                        books[arm.name].add_row(index, series, [value])
+                        records.books[arm.name].add_row(index, series, [value])
         assert settings_of(plan)[0] is IDLE
-        return CpuBench.census(self, window, plan, recorder, books)
+        return CpuBench.census(self, window, plan, records)
 
 
 def scripted(base, times, device):

@@ -50,6 +50,7 @@ _WHAT = {
     "null_step": "one empty kernel, timed as step_us",
     "null_graph_host": "replaying a graph of one empty kernel, timed as host_us",
     "null_graph_step": "a graph of one empty kernel, timed as step_us",
+    "null_graph_host_profiled": "null_graph_host, after something was profiled",
 }
 
 
@@ -152,6 +153,8 @@ def calibrate_with(
         samples = _interleave(figures, effort.rounds)
         line_samples = _interleave(lines, effort.line_rounds)
     profiled = _profile(timers, work, effort)
+    with no_collection():
+        samples |= _interleave([_profiled_probe(timers, work)], effort.rounds)
     what = _WHAT | {route.name: f"launching: {route.what}" for route in work.routes}
     return Calibration(
         seconds=_seconds_since(started_ns, clock),
@@ -234,6 +237,12 @@ def _device_probes(timers: Timers, work: DeviceWork, effort: Effort) -> list[_Pr
         _Probe(("null_graph_host", "null_graph_step"), partial(timers.host_and_step, null_graph)),
         *routes,
     ]
+
+
+def _profiled_probe(timers: Timers, work: DeviceWork) -> _Probe:
+    """A launch in a process that has been profiled: a profiler that stays makes all dearer."""
+    replay = timers.captured(work.launch_null, 1)
+    return _Probe(("null_graph_host_profiled",), lambda: timers.host_and_step(replay)[:1])
 
 
 def _line_probes(timers: Timers, work: DeviceWork, effort: Effort) -> list[_Probe]:

@@ -12,6 +12,7 @@ import torch
 from bt_bench.arms import Arm, inputs_on
 from bt_bench.checking.check import verify_after_timing
 from bt_bench.measuring.calibrate import calibrate, calibrate_host
+from bt_bench.measuring.collection import no_collection
 from bt_bench.measuring.cupti_census import profile_window
 from bt_bench.measuring.graphs import GRAPH, measure_graphs, run_captured
 from bt_bench.measuring.interpreter_census import count_launches
@@ -26,21 +27,22 @@ from bt_bench.measuring.probes import (
     Probe,
     StageProbe,
 )
-from bt_bench.measuring.rounds import RoundRecorder, Window
+from bt_bench.measuring.records import Records
+from bt_bench.measuring.rounds import Window
 from bt_bench.measuring.telemetry import NoTelemetry, NvmlTelemetry
-from bt_bench.measuring.timing import Rounds, SampleBook, Stopped, Surroundings, rewind
+from bt_bench.measuring.timing import Rounds, Stopped, deciding_series, rewind
+from bt_bench.measuring.watch import Surroundings
 from bt_bench.model import (
     Calibration,
     CompiledKernel,
     ControlSpread,
+    DiscardCode,
     LaunchCensus,
     LaunchPath,
     Load,
     Measurement,
-    Method,
     Operation,
     Plan,
-    Quantity,
     Reason,
     ReasonCode,
     Stopping,
@@ -69,12 +71,10 @@ class Bench(Protocol):
         ...
 
     def probes(self, operation: Operation, plan: Plan) -> list[Probe]:
-        """The ways to time a step on this device; the first decides when to stop."""
+        """The ways to time a step on this device."""
         ...
 
-    def replay_graphs(
-        self, window: Window, plan: Plan, recorder: RoundRecorder, books: dict[str, SampleBook]
-    ) -> None:
+    def replay_graphs(self, window: Window, plan: Plan, records: Records) -> None:
         """Adds what captured graphs tell."""
         ...
 
@@ -82,10 +82,8 @@ class Bench(Protocol):
         """Makes a call by capturing and replaying it; returns what the captured call returned."""
         ...
 
-    def census(
-        self, window: Window, plan: Plan, recorder: RoundRecorder, books: dict[str, SampleBook]
-    ) -> Censuses:
-        """Launches of each arm; adds device times to the books."""
+    def census(self, window: Window, plan: Plan, records: Records) -> Censuses:
+        """Launches of each arm; adds device times to the records."""
         ...
 
     def compiled(self, window: Window) -> dict[str, list[CompiledKernel]]:
@@ -108,18 +106,14 @@ class CpuBench:
         """Staging, whatever the operation: nothing else can be timed."""
         return [StageProbe(self.around.clock)]
 
-    def replay_graphs(
-        self, window: Window, plan: Plan, recorder: RoundRecorder, books: dict[str, SampleBook]
-    ) -> None:
+    def replay_graphs(self, window: Window, plan: Plan, records: Records) -> None:
         """There are none."""
 
     def captured(self, call: Callable[[], object]) -> object:
         """Makes the call: there is nothing to capture."""
         return call()
 
-    def census(
-        self, window: Window, plan: Plan, recorder: RoundRecorder, books: dict[str, SampleBook]
-    ) -> Censuses:
+    def census(self, window: Window, plan: Plan, records: Records) -> Censuses:
         """Launches, counted in one replay."""
         counted: Censuses = {}
         for arm in window.instances[0]:
@@ -152,24 +146,21 @@ class CudaBench:
             return [StageProbe(self.around.clock)]
         return cuda_probes(plan, self.around.clock, self._port)
 
-    def replay_graphs(
-        self, window: Window, plan: Plan, recorder: RoundRecorder, books: dict[str, SampleBook]
-    ) -> None:
+    def replay_graphs(self, window: Window, plan: Plan, records: Records) -> None:
         """Captures and replays what can be captured, if the plan asks for it."""
         if GRAPH in plan.launch_paths and window.operation is not Operation.STAGE:
-            measure_graphs(window, plan, self.around.clock, self._port, recorder, books)
+            with no_collection():
+                measure_graphs(window, plan, self.around.clock, self._port, records)
 
     def captured(self, call: Callable[[], object]) -> object:
         """Captures and replays a call."""
         return run_captured(self._port, call)
 
-    def census(
-        self, window: Window, plan: Plan, recorder: RoundRecorder, books: dict[str, SampleBook]
-    ) -> Censuses:
+    def census(self, window: Window, plan: Plan, records: Records) -> Censuses:
         """Launches and device time, by the profiler."""
         if window.operation is Operation.STAGE:
             return {}
-        return dict(profile_window(window, plan, self._port, recorder, books))
+        return dict(profile_window(window, plan, self.around.clock, self._port, records))
 
     def compiled(self, window: Window) -> dict[str, list[CompiledKernel]]:
         """The binaries of each arm, collected in a replay of its own."""
@@ -188,16 +179,16 @@ class CudaBench:
 
 
 def cuda_probes(plan: Plan, clock: Clock, device: DevicePort) -> list[Probe]:
-    """The probes of a plan; those of its first eager launch path decide when to stop."""
-    paths = [path for path in plan.launch_paths if path is not GRAPH] or [LaunchPath.JIT]
+    """The probes of a plan; host and step time of Triton's call decide when to stop."""
+    paths = [path for path in plan.launch_paths if path is not GRAPH]
     probes: list[Probe] = []
     for path in paths:
-        probes.append(HostProbe(clock, device, path, is_primary=path is paths[0]))
+        probes.append(HostProbe(clock, device, path, decides=path is LaunchPath.JIT))
         if Load.IDLE in plan.loads:
             probes += [EventProbe(device, path), PipelinedProbe(clock, device, path)]
     if Load.BUSY in plan.loads:
         # Device work does not depend on the launch path, so one path is enough.
-        probes += [BusyProbe(clock, device, paths[0], l2) for l2 in plan.l2]
+        probes += [BusyProbe(clock, device, LaunchPath.JIT, l2) for l2 in plan.l2]
     return probes
 
 
@@ -226,27 +217,29 @@ def measure_case(
         arms[CONTROL] = control
     instances = _instances(arms, workload, plan, bench.device)
     window = Window(case, instances, inputs_on(bench.device, workload), operation)
-    recorder = RoundRecorder(window.names)
-    rounds = Rounds(window, bench.probes(operation, plan), plan, bench.around, recorder)
-    stopped = rounds.run(on_round)
-    discarded = recorder.num_discarded()
-    bench.replay_graphs(window, plan, recorder, rounds.books)
-    censuses = bench.census(window, plan, recorder, rounds.books)
+    records = Records(window.names, bench.around)
+    probes = bench.probes(operation, plan)
+    stopped = Rounds(window, probes, plan, bench.around.clock, records).run(on_round)
+    bench.replay_graphs(window, plan, records)
+    censuses = bench.census(window, plan, records)
     compiled = bench.compiled(window)
+    records.discard_slow_rounds()
     measured = {}
     for name in variants:
         census = censuses.get(name)
         found = Measured(
-            measurements=rounds.books[name].measurements(),
+            measurements=records.books[name].measurements(),
+            notes=records.notes[name],
             launches=None if isinstance(census, str) else census,
             compiled=compiled.get(name),
-            rounds=recorder.log_for(name),
+            rounds=records.recorder.log_for(name),
         )
-        found.stopping = _stopping(stopped, discarded, found.measurements)
-        found.reason = _incomplete(census) or _disturbed(found.stopping, plan)
+        deciding = [m for m in found.measurements if m.series in deciding_series(probes)]
+        found.stopping = _stopping(stopped, records.recorder.num_discarded(), deciding)
+        found.reason = _disturbed(found.stopping, deciding, plan) or _incomplete(census)
         measured[name] = found
     if control is not None:
-        _add_control(measured, original, rounds.books[CONTROL].measurements())
+        _add_control(measured, original, records.books[CONTROL].measurements())
     for name, reason in _verify(window, workload, plan, bench).items():
         measured[original if name == CONTROL else name] = Measured(reason=reason)
     return measured
@@ -267,7 +260,7 @@ def _instances(
 
 
 def _stopping(
-    stopped: Stopped, discarded: Mapping[Any, int], measurements: Sequence[Measurement]
+    stopped: Stopped, discarded: Mapping[DiscardCode, int], deciding: Sequence[Measurement]
 ) -> Stopping:
     """When and why the rounds ended, with the intervals of what decided that."""
     return Stopping(
@@ -277,11 +270,7 @@ def _stopping(
         seconds=round(stopped.seconds, 3),
         half_widths={
             measurement.quantity: relative_half_width([median(row) for row in measurement.samples])
-            for measurement in measurements
-            if measurement.method is Method.HOST_CLOCK
-            and measurement.launch_path is LaunchPath.JIT
-            and measurement.load is Load.IDLE
-            and measurement.quantity is not Quantity.PIPELINED_US
+            for measurement in deciding
         },
     )
 
@@ -292,16 +281,16 @@ def _incomplete(census: LaunchCensus | str | None) -> Reason | None:
     return Reason(code=ReasonCode.PROFILER_INCOMPLETE, message=census)
 
 
-def _disturbed(stopping: Stopping, plan: Plan) -> Reason | None:
+def _disturbed(stopping: Stopping, deciding: Sequence[Measurement], plan: Plan) -> Reason | None:
     """The reason where too few rounds count because others were disturbed."""
-    discarded = sum(stopping.discarded.values())
-    kept = stopping.rounds - discarded
-    if not discarded or kept >= min(FEWEST_ROUNDS, plan.rounds):
+    fewest = min(FEWEST_ROUNDS, plan.rounds)
+    kept = min((len(measurement.rounds) for measurement in deciding), default=0)
+    if not stopping.discarded or kept >= fewest:
         return None
     codes = ", ".join(f"{count} {code}" for code, count in stopping.discarded.items())
     return Reason(
         code=ReasonCode.DISTURBED,
-        message=f"{kept} of {stopping.rounds} rounds count, expected {FEWEST_ROUNDS} or more "
+        message=f"{kept} of {stopping.rounds} rounds count, expected {fewest} or more "
         f"(discarded: {codes}); measure again when the GPU is cool and nobody else uses it",
     )
 

@@ -15,10 +15,12 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from bt_bench.arms import Arm, StepInputs
 from bt_bench.measuring.device_kernels import FLUSH_KERNEL_NAME, SPIN_KERNEL_NAME
 from bt_bench.measuring.paths import use
-from bt_bench.measuring.ports import DevicePort
+from bt_bench.measuring.ports import Clock, DevicePort
 from bt_bench.measuring.probes import eager_series
-from bt_bench.measuring.rounds import RoundRecorder, Turn, Turns, Window
-from bt_bench.measuring.timing import SampleBook, rewind
+from bt_bench.measuring.records import Records
+from bt_bench.measuring.rounds import Turn, Turns, Window
+from bt_bench.measuring.timing import rewind
+from bt_bench.measuring.watch import Seen
 from bt_bench.model import (
     Cache,
     LaunchCensus,
@@ -39,8 +41,11 @@ CALL_RANGE = "bt_bench_call_"  # the call alone
 ATTEMPTS = 3
 # Starting the profiler takes tens of milliseconds, and its records take memory until it stops.
 STEPS_PER_SESSION = 1500
-# The host is slower under the profiler, so the queue has to be longer than in a timed round.
+# The host is slower under the profiler, so the queue has to be longer than in a timed round; it is
+# doubled with every attempt.
 QUEUE_US = 1500.0
+FEWEST_PASSES = 2
+SHARE_OF_TIME = 0.3  # of `case_seconds`, per condition, for cases whose windows are long
 
 
 @dataclass(frozen=True)
@@ -84,10 +89,19 @@ class Activity:
 
 @dataclass(frozen=True)
 class Pass:
-    """One profiled round: its turn, and per arm the activities of each step."""
+    """One profiled round.
+
+    Args:
+        turn: its instance and order.
+        seen: what was seen around it.
+        steps: per arm the activities of each step.
+        uncovered: arms whose calls outlasted the queue on a busy device.
+    """
 
     turn: Turn
+    seen: Seen
     steps: dict[str, list[list[Activity]]]
+    uncovered: frozenset[str] = frozenset()
 
 
 def settings_of(plan: Plan) -> list[Setting]:
@@ -97,85 +111,130 @@ def settings_of(plan: Plan) -> list[Setting]:
 
 
 def profile_window(
-    window: Window,
-    plan: Plan,
-    device: DevicePort,
-    recorder: RoundRecorder,
-    books: dict[str, SampleBook],
+    window: Window, plan: Plan, clock: Clock, device: DevicePort, records: Records
 ) -> dict[str, LaunchCensus | str]:
     """Replays the window under the profiler, all arms side by side, in each condition.
 
     Adds `gpu_us` (the time in which at least one of a step's operations ran), `span_us` (first
     start to last end), `gap_us` (their difference) and `last_us` (the last operation's time) to the
-    books.
+    records. An arm that cannot be profiled on a busy device gets a note, and keeps the rest.
 
     Returns:
         Per arm the census of the device operations of each step, or why its records cannot be
-        right; it has no device times then.
+        right; it has no device times by the profiler then.
 
     Raises:
         ArmFailedError: when a variant raises.
     """
-    censuses: dict[str, LaunchCensus | str] = {}
-    for setting in settings_of(plan):
-        taken = _profile_setting(window, setting, plan, device)
-        if isinstance(taken, str):
-            return dict.fromkeys(window.names, taken)
-        expected = {name: c for name, c in censuses.items() if not isinstance(c, str)}
-        found = {
-            name: _census_of(window, name, [p.steps[name] for p in taken], expected.get(name))
-            for name in window.names
-        }
-        for name, census in found.items():
-            if isinstance(census, str) or name not in censuses:
-                censuses[name] = census
-        good = [name for name in window.names if not isinstance(censuses[name], str)]
-        for one in taken:
-            index = recorder.add(RoundKind.PROFILED, one.turn, 0.0)
-            for name in good:
-                _book(books[name], index, setting, one.steps[name])
-    for name, census in censuses.items():
-        if isinstance(census, str):
-            books[name].drop(Method.PROFILER)
+    profiling = _Profiling(window, plan, clock, device, records)
+    idle = profiling.take(IDLE, window.names)
+    if isinstance(idle, str):
+        return dict.fromkeys(window.names, idle)
+    censuses = {name: _census_of(window, name, _steps_of(idle, name)) for name in window.names}
+    good = [name for name in window.names if not isinstance(censuses[name], str)]
+    profiling.book(IDLE, idle, good)
+    for setting in settings_of(plan)[1:]:
+        profiling.take_busy(setting, good, censuses)
     return censuses
 
 
-def _book(book: SampleBook, index: int, setting: Setting, steps: list[list[Activity]]) -> None:
-    times = [_times_ns(activities) for activities in steps]
-    for series in setting.series:
-        row = [of_step[series.quantity] / 1e3 for of_step in times]
-        book.add_row(index, series, row)
+class _Profiling:
+    """The profiled passes of one case."""
 
+    def __init__(
+        self, window: Window, plan: Plan, clock: Clock, device: DevicePort, records: Records
+    ) -> None:
+        self._window = window
+        self._plan = plan
+        self._clock = clock
+        self._device = device
+        self._records = records
 
-def _profile_setting(
-    window: Window, setting: Setting, plan: Plan, device: DevicePort
-) -> list[Pass] | str:
-    """The passes of one condition; taken again when the profiler has dropped records."""
-    for attempt in range(ATTEMPTS):
+    def take_busy(
+        self, setting: Setting, names: list[str], censuses: dict[str, LaunchCensus | str]
+    ) -> None:
+        """Passes on a busy device, of the arms whose launches are then what they were."""
+        if not names:
+            return
+        passes = self.take(setting, names)
+        if isinstance(passes, str):
+            for name in names:
+                self._records.note(name, f"no device times on a busy GPU: {passes}")
+            return
+        good = []
+        for name in names:
+            problem = _busy_problem(self._window, name, passes, censuses[name])
+            if problem is None:
+                good.append(name)
+            else:
+                self._records.note(name, f"no device times on a busy GPU: {problem}")
+        self.book(setting, passes, good)
+
+    def take(self, setting: Setting, names: list[str]) -> list[Pass] | str:
+        """The passes of one condition; taken again when something is missing from the records.
+
+        Returns:
+            Why there are none, if even the last attempt misses something of every arm.
+        """
+        problem = ""
+        for attempt in range(ATTEMPTS):
+            last = attempt == ATTEMPTS - 1
+            try:
+                passes = self._attempt(setting, names, QUEUE_US * 2**attempt)
+            except ProfilerIncompleteError as error:
+                problem = str(error)
+                continue
+            if last or not any(self._problem(name, passes) for name in names):
+                return passes
+        return problem
+
+    def book(self, setting: Setting, passes: Sequence[Pass], names: Sequence[str]) -> None:
+        """Logs the passes, and adds the device times of some arms."""
+        for one in passes:
+            index = self._records.log_round(RoundKind.PROFILED, one.turn, 0.0, one.seen)
+            for name in names if index is not None else ():
+                times = [_times_ns(activities) for activities in one.steps[name]]
+                for series in setting.series:
+                    row = [of_step[series.quantity] / 1e3 for of_step in times]
+                    self._records.books[name].add_row(index or 0, series, row)
+
+    def _problem(self, name: str, passes: Sequence[Pass]) -> str | None:
+        if any(name in one.uncovered for one in passes):
+            return "uncovered"
+        census = _census_of(self._window, name, _steps_of(passes, name))
+        return census if isinstance(census, str) else None
+
+    def _attempt(self, setting: Setting, names: list[str], queue_us: float) -> list[Pass]:
+        window, plan = self._window, self._plan
         turns = Turns(window, random.Random(plan.seed))
         todo = [turn for _ in range((plan.profile_rounds + 1) // 2) for turn in turns.next_pair()]
-        todo = todo[: plan.profile_rounds]
-        per_session = max(1, STEPS_PER_SESSION // (len(window.steps) * len(window.names)))
+        todo = [turn.only(names) for turn in todo[: plan.profile_rounds]]
+        per_session = max(1, STEPS_PER_SESSION // (len(window.steps) * len(names)))
+        started_ns = self._clock.now_ns()
         passes: list[Pass] = []
-        problem: str | None = None
-        try:
-            for first in range(0, len(todo), per_session):
-                passes += _session(window, setting, todo[first : first + per_session], device)
-            problem = _inconsistent(window, passes)
-        except ProfilerIncompleteError as error:
-            if attempt == ATTEMPTS - 1:
-                return str(error)
-            continue
-        if problem is None:
-            break
-    return passes
+        for first in range(0, len(todo), per_session):
+            seconds = (self._clock.now_ns() - started_ns) / 1e9
+            if len(passes) >= FEWEST_PASSES and seconds > SHARE_OF_TIME * plan.case_seconds:
+                break
+            self._records.watch.begin()
+            turns_now = todo[first : first + per_session]
+            found = _session(window, setting, turns_now, self._device, queue_us)
+            seen = self._records.watch.end_round()
+            passes += [
+                Pass(turn, seen, steps, late)
+                for turn, (steps, late) in zip(turns_now, found, strict=True)
+            ]
+        return passes
+
+
+Taken = tuple[dict[str, list[list[Activity]]], frozenset[str]]  # by arm; arms that were uncovered
 
 
 def _session(
-    window: Window, setting: Setting, turns: Sequence[Turn], device: DevicePort
-) -> list[Pass]:
+    window: Window, setting: Setting, turns: Sequence[Turn], device: DevicePort, queue_us: float
+) -> list[Taken]:
     """Several passes in one session of the profiler."""
-    num_arms, num_steps = len(window.names), len(window.steps)
+    num_steps = len(window.steps)
     activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
     # Without `acc_events` torch warns, on every start, about cycles that there are none of.
     with profile(activities=activities, acc_events=True) as profiler:
@@ -185,18 +244,22 @@ def _session(
             for step in window.steps:
                 for arm in turn.arms:
                     with arm.guarded():
-                        _run_in_range(arm, window.operation, step, setting, device, index)
+                        _run_in_range(arm, window.operation, step, setting, device, queue_us, index)
                     index += 1
-    found = _activities_by_range(profiler, index, setting)
-    passes = []
-    for number, turn in enumerate(turns):
-        first = number * num_steps * num_arms
-        steps = {
-            arm.name: found[first + place : first + num_steps * num_arms : num_arms]
+    found, late = _activities_by_range(profiler, index, setting)
+    taken: list[Taken] = []
+    first = 0
+    for turn in turns:
+        num_arms = len(turn.arms)
+        places = {
+            arm.name: range(first + place, first + num_steps * num_arms, num_arms)
             for place, arm in enumerate(turn.arms)
         }
-        passes.append(Pass(turn, steps))
-    return passes
+        steps = {name: [found[index] for index in of_arm] for name, of_arm in places.items()}
+        uncovered = frozenset(n for n, of_arm in places.items() if late.intersection(of_arm))
+        taken.append((steps, uncovered))
+        first += num_steps * num_arms
+    return taken
 
 
 def _run_in_range(
@@ -205,6 +268,7 @@ def _run_in_range(
     step: StepInputs,
     setting: Setting,
     device: DevicePort,
+    queue_us: float,
     index: int,
 ) -> None:
     use(arm, LaunchPath.JIT)
@@ -215,19 +279,24 @@ def _run_in_range(
     if setting.l2 is Cache.COLD:
         device.flush_l2()
     if setting.load is Load.BUSY:
-        device.occupy(QUEUE_US)
+        device.occupy(queue_us)
     with record_function(f"{STEP_RANGE}{index}"):
         with record_function(f"{CALL_RANGE}{index}"):
             call()
         device.synchronize()
 
 
-def _activities_by_range(profiler: Any, num_ranges: int, setting: Setting) -> list[list[Activity]]:
+def _activities_by_range(
+    profiler: Any, num_ranges: int, setting: Setting
+) -> tuple[list[list[Activity]], set[int]]:
     """Sorts device activities into the host ranges that caused them, by time.
 
     The device has nothing but the harness's own work to do before each range, and nothing after
-    it, so every activity of the step lies inside its range. A busy device must have been busy
-    until the call had returned.
+    it, so every activity of the step lies inside its range.
+
+    Returns:
+        The activities of each range, and the ranges in which a busy device had worked off its queue
+        before the call returned.
     """
     steps: dict[int, tuple[int, int]] = {}
     returns: dict[int, int] = {}
@@ -249,51 +318,42 @@ def _activities_by_range(profiler: Any, num_ranges: int, setting: Setting) -> li
             activities.append(Activity(_kind(name), name, start, end - start))
     if len(steps) != num_ranges or len(returns) != num_ranges:
         raise ProfilerIncompleteError(f"{len(steps)} of {num_ranges} ranges were recorded")
-    ordered = [steps[index] for index in range(num_ranges)]
+    late: set[int] = set()
     if setting.load is Load.BUSY:
-        _check_covered(queue_ends, [returns[index] for index in range(num_ranges)], ordered)
+        if len(queue_ends) != num_ranges:
+            raise ProfilerIncompleteError(f"{len(queue_ends)} of {num_ranges} queues were recorded")
+        queue_ends.sort()
+        late = {index for index in range(num_ranges) if queue_ends[index] < returns[index]}
+    ordered = [steps[index] for index in range(num_ranges)]
     starts = [start for start, _ in ordered]
     by_range: list[list[Activity]] = [[] for _ in range(num_ranges)]
     for activity in sorted(activities, key=lambda activity: activity.start_ns):
         place = bisect_right(starts, activity.start_ns) - 1
         if place >= 0 and activity.start_ns <= ordered[place][1]:
             by_range[place].append(activity)
-    return by_range
+    return by_range, late
 
 
-def _check_covered(
-    queue_ends: list[int], returns: list[int], ranges: list[tuple[int, int]]
-) -> None:
-    if len(queue_ends) != len(ranges):
-        raise ProfilerIncompleteError(f"{len(queue_ends)} of {len(ranges)} queues were recorded")
-    late = [
-        index
-        for index, (end, returned) in enumerate(zip(sorted(queue_ends), returns, strict=True))
-        if end < returned
-    ]
-    if late:
-        raise ProfilerIncompleteError(
-            f"in {len(late)} of {len(ranges)} steps the queue of {QUEUE_US:.0f} us ended before "
-            "the call returned"
-        )
+def _busy_problem(
+    window: Window, name: str, passes: Sequence[Pass], idle: LaunchCensus | str
+) -> str | None:
+    """Why an arm's passes on a busy device do not count, or `None` if they do."""
+    if any(name in one.uncovered for one in passes):
+        return "the call does not return before the queue of device work has ended"
+    census = _census_of(window, name, _steps_of(passes, name))
+    if isinstance(census, str):
+        return census
+    return None if census == idle else "other launches were recorded than on an idle one"
 
 
-def _inconsistent(window: Window, passes: Sequence[Pass]) -> str | None:
-    """The first arm whose passes do not agree, in words; `None` where all do."""
-    for name in window.names:
-        census = _census_of(window, name, [one.steps[name] for one in passes], None)
-        if isinstance(census, str):
-            return census
-    return None
+def _steps_of(passes: Sequence[Pass], name: str) -> list[list[list[Activity]]]:
+    return [one.steps[name] for one in passes]
 
 
 def _census_of(
-    window: Window,
-    name: str,
-    replays: Sequence[list[list[Activity]]],
-    expected: LaunchCensus | None,
+    window: Window, name: str, replays: Sequence[list[list[Activity]]]
 ) -> LaunchCensus | str:
-    """Launches of each step, if all passes agree on them, and with an earlier condition's."""
+    """Launches of each step, if all passes agree on them."""
     census = [_counts(step) for step in replays[0]]
     for index, counts in enumerate(census):
         if not counts and not _may_be_empty(window, index):
@@ -311,10 +371,7 @@ def _census_of(
         ]
         for step in census
     ]
-    found = LaunchCensus(counted_by="cupti", steps=launches)
-    if expected is not None and expected != found:
-        return f"{name}: on a busy device other launches were recorded than on an idle one"
-    return found
+    return LaunchCensus(counted_by="cupti", steps=launches)
 
 
 def _may_be_empty(window: Window, index: int) -> bool:

@@ -13,8 +13,9 @@ from bt_bench.arms import Arm, StepInputs
 from bt_bench.measuring.paths import supports, use
 from bt_bench.measuring.ports import Clock, DevicePort, Replayable
 from bt_bench.measuring.probes import SHORTEST_QUEUE_US, eager_series
-from bt_bench.measuring.rounds import RoundRecorder, Turns, Window
-from bt_bench.measuring.timing import SampleBook, rewind
+from bt_bench.measuring.records import Records
+from bt_bench.measuring.rounds import Turns, Window
+from bt_bench.measuring.timing import rewind
 from bt_bench.model import LaunchPath, Method, Plan, Quantity, RoundKind
 from bt_bench.stats import median
 
@@ -37,8 +38,7 @@ def measure_graphs(
     plan: Plan,
     clock: Clock,
     device: DevicePort,
-    recorder: RoundRecorder,
-    books: dict[str, SampleBook],
+    records: Records,
 ) -> None:
     """Adds the series of captured graphs to the books of the arms that can be captured.
 
@@ -46,6 +46,7 @@ def measure_graphs(
         ArmFailedError: when a variant raises.
     """
     started_ns = clock.now_ns()
+    records.watch.begin()
     turns = Turns(window, random.Random(plan.seed + 1))
     done = 0
     while done < plan.graph_rounds:
@@ -56,11 +57,12 @@ def measure_graphs(
             if not arms or enough or done == plan.graph_rounds:
                 return
             rows = _round(window, arms, clock, device)
-            index = recorder.add(RoundKind.REPLAYED, turn, seconds)
+            index = records.end_round(RoundKind.REPLAYED, turn, seconds)
             done += 1
             for name, of_steps in rows.items():
                 for series, column in zip(SERIES, zip(*of_steps, strict=True), strict=True):
-                    books[name].add_row(index, series, list(column))
+                    if index is not None:
+                        records.books[name].add_row(index, series, list(column))
 
 
 def _round(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -32,13 +32,15 @@ class Probe(Protocol):
         ...
 
     @property
-    def is_primary(self) -> bool:
-        """Whether it decides when a case has been measured long enough, and is in every round."""
+    def deciding(self) -> tuple[Series, ...]:
+        """The series that decide when a case has been measured long enough.
+
+        A probe that has such is in every round, the others only in some.
+        """
         ...
 
-    @property
-    def queue_us(self) -> float | None:
-        """Length of the device work ahead of the operation, where there is such."""
+    def queue_us(self, arm: Arm) -> float | None:
+        """Length of the device work ahead of an arm's operation, where there is such."""
         ...
 
     def serves(self, arm: Arm, operation: Operation) -> bool:
@@ -51,7 +53,7 @@ class Probe(Protocol):
         """Runs the step and returns a sample per series, in µs.
 
         Returns:
-            `None` where the device had worked off its queue before the step was enqueued.
+            `None` where the device cannot be kept busy until the call has returned.
         """
         ...
 
@@ -74,11 +76,14 @@ class StageProbe:
     """Host time of staging alone. All that can be timed without a GPU."""
 
     series = eager_series([Quantity.STAGE_US], Method.HOST_CLOCK)
-    is_primary = True
-    queue_us = None
+    deciding = series
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+
+    def queue_us(self, arm: Arm) -> float | None:
+        """There is none."""
+        return None
 
     def serves(self, arm: Arm, operation: Operation) -> bool:
         """Any: everything can stage."""
@@ -101,11 +106,14 @@ class StageProbe:
 class _PathProbe:
     """What probes of one launch path have in common."""
 
-    is_primary = False
+    deciding: tuple[Series, ...] = ()
 
     def __init__(self, path: LaunchPath) -> None:
         self._path = path
-        self.queue_us: float | None = None
+
+    def queue_us(self, arm: Arm) -> float | None:
+        """There is none."""
+        return None
 
     def serves(self, arm: Arm, operation: Operation) -> bool:
         """Arms that have the launch path."""
@@ -116,13 +124,14 @@ class HostProbe(_PathProbe):
     """Host clock on an idle device: staging, the call until it returns, and until it has run."""
 
     def __init__(
-        self, clock: Clock, device: DevicePort, path: LaunchPath, *, is_primary: bool = True
+        self, clock: Clock, device: DevicePort, path: LaunchPath, *, decides: bool = True
     ) -> None:
         super().__init__(path)
         self._clock = clock
         self._device = device
-        self.is_primary = is_primary
         quantities = [Quantity.HOST_US, Quantity.STEP_US]
+        if decides:
+            self.deciding = eager_series(quantities, Method.HOST_CLOCK, path)
         if path is LaunchPath.JIT:  # staging launches nothing: one path is enough
             quantities.append(Quantity.STAGE_US)
         self.series = eager_series(quantities, Method.HOST_CLOCK, path)
@@ -232,28 +241,47 @@ class BusyProbe(_PathProbe):
         self._clock = clock
         self._device = device
         self._l2 = l2
-        self.queue_us = SHORTEST_QUEUE_US
+        self._queues_us: dict[str, float] = {}
         self.series = eager_series([Quantity.EVENT_US], Method.EVENTS, path, Load.BUSY, l2)
         self.series += eager_series([Quantity.HOST_US], Method.HOST_CLOCK, path, Load.BUSY, l2)
+
+    def queue_us(self, arm: Arm) -> float | None:
+        """As long as the arm's calls have needed so far."""
+        return self._queues_us.get(arm.name, SHORTEST_QUEUE_US)
 
     def sample(
         self, arm: Arm, operation: Operation, step: StepInputs, region: Range
     ) -> tuple[float, ...] | None:
         """Times the operation between two events, and the call on the host.
 
+        A queue that ends too early is doubled, and the step taken again.
+
         Returns:
-            `None` when the queue ended too early; the next one is longer.
+            `None` where the longest queue ends too early: the call waits for the device.
         """
-        device, now_ns = self._device, self._clock.now_ns
-        assert self.queue_us is not None
         use(arm, self._path)
-        arm.stage(step)
-        arm.prepare(operation)
-        call = arm.bind(operation, step)
+        num_blocks = arm.tables.num_blocks
+        before = np.array(num_blocks)
+        queue_us = self._queues_us.get(arm.name, SHORTEST_QUEUE_US)
+        while queue_us <= LONGEST_QUEUE_US:
+            num_blocks[...] = before
+            arm.stage(step)
+            arm.prepare(operation)
+            sample = self._behind(queue_us, arm.bind(operation, step), region)
+            if sample is not None:
+                self._queues_us[arm.name] = queue_us
+                return sample
+            queue_us *= 2
+        return None
+
+    def _behind(
+        self, queue_us: float, call: Callable[[], object], region: Range
+    ) -> tuple[float, ...] | None:
+        device, now_ns = self._device, self._clock.now_ns
         device.synchronize()
         if self._l2 is Cache.COLD:
             device.flush_l2()
-        device.occupy(self.queue_us)
+        device.occupy(queue_us)
         region.push()
         device.record_start()
         start = now_ns()
@@ -263,7 +291,4 @@ class BusyProbe(_PathProbe):
         region.pop()
         covered = not device.start_has_passed()
         device.synchronize()
-        if not covered:
-            self.queue_us = min(2 * self.queue_us, LONGEST_QUEUE_US)
-            return None
-        return (device.elapsed_us(), (returned - start) / 1e3)
+        return (device.elapsed_us(), (returned - start) / 1e3) if covered else None

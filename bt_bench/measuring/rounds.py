@@ -44,9 +44,14 @@ class Turn:
     instance: int
     arms: list[Arm]
 
-    def place(self, name: str) -> int:
-        """Where an arm stands in the order, 0 first."""
-        return [arm.name for arm in self.arms].index(name)
+    def place(self, name: str) -> int | None:
+        """Where an arm stands in the order, 0 first; `None` if it takes no part."""
+        names = [arm.name for arm in self.arms]
+        return names.index(name) if name in names else None
+
+    def only(self, names: Sequence[str]) -> Turn:
+        """The same without the arms that are not named."""
+        return Turn(self.instance, [arm for arm in self.arms if arm.name in names])
 
 
 class Turns:
@@ -92,6 +97,15 @@ class RoundRecorder:
         self._clocks.append(sm_clock_mhz)
         self._discarded.append(discarded)
         return len(self._kinds) - 1
+
+    @property
+    def clocks(self) -> list[int | None]:
+        """SM clock of each round."""
+        return list(self._clocks)
+
+    def discard(self, index: int, code: DiscardCode) -> None:
+        """Says of a round that it does not count, unless that is said already."""
+        self._discarded[index] = self._discarded[index] or code
 
     def num_discarded(self) -> dict[DiscardCode, int]:
         """Rounds that do not count, by reason."""

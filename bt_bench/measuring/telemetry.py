@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 
-from bt_bench.model import DiscardCode
 from bt_bench.nvml import GpuSensors, open_nvml
+from bt_bench.stats import percentile
 
 # Reasons that slow the device down against its own will. An idle device, clocks that somebody
 # has set, and those of the display do not come and go within a run.
@@ -16,6 +17,7 @@ HARMFUL_REASONS = frozenset(
     {"sw_power_cap", "hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake"}
 )
 LOWEST_CLOCK_SHARE = 0.95
+REACHED_PERCENTILE = 90
 
 
 @dataclass(frozen=True)
@@ -70,27 +72,24 @@ class NvmlTelemetry:
         )
 
 
-def why_disturbed(
-    before: Reading, after: Reading, typical_clock_mhz: int | None
-) -> DiscardCode | None:
-    """Why a round does not count, judged by the sensors before and after it.
+def is_throttled(before: Reading, after: Reading) -> bool:
+    """Whether something held the clocks down before or after a round."""
+    return any(
+        HARMFUL_REASONS.intersection(reading.throttle_reasons or ()) for reading in (before, after)
+    )
+
+
+def slow_rounds(clocks: Sequence[int | None]) -> set[int]:
+    """Rounds whose SM clock was more than 5 % below what the device reached in the case.
+
+    What it reached is the 90th percentile of the rounds' clocks, and not their median: of a case
+    that was slowed down half-way, one half must not be mixed with the other.
 
     Args:
-        before: reading before the round.
-        after: reading after it.
-        typical_clock_mhz: SM clock of the case's rounds so far; `None` before the first.
-
-    Returns:
-        `THROTTLED` if something held the clocks down, `CLOCK` if the SM clock was below 95 % of
-        the typical one, `None` if neither is known.
+        clocks: per round in MHz; `None` is unknown, and never slow.
     """
-    for reading in (before, after):
-        if HARMFUL_REASONS.intersection(reading.throttle_reasons or ()):
-            return DiscardCode.THROTTLED
-    if typical_clock_mhz is None:
-        return None
-    for reading in (before, after):
-        clock = reading.sm_clock_mhz
-        if clock is not None and clock < LOWEST_CLOCK_SHARE * typical_clock_mhz:
-            return DiscardCode.CLOCK
-    return None
+    known = [clock for clock in clocks if clock is not None]
+    if not known:
+        return set()
+    lowest = LOWEST_CLOCK_SHARE * percentile(known, REACHED_PERCENTILE)
+    return {index for index, clock in enumerate(clocks) if clock is not None and clock < lowest}

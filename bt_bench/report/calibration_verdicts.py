@@ -17,6 +17,8 @@ METHOD_TITLES = {
     Method.HOST_CLOCK: "host clock",
 }
 
+# A profiler that stays attached has been seen to add 2 us to the replay of a graph.
+MOST_PROFILED_US = 1.0
 LARGEST_EMPTY_CALL_US = 0.1
 GRADIENT_TOLERANCE = 0.01
 LARGEST_APART_PERCENT = 3.0
@@ -108,6 +110,7 @@ def judge(calibration: Calibration) -> list[Verdict]:
         verdicts.append(_chains(calibration))
         verdicts += _delay(calibration.injection)
         verdicts.append(_cold(calibration))
+        verdicts.append(_profiled(calibration))
     return verdicts
 
 
@@ -188,4 +191,22 @@ def _cold(calibration: Calibration) -> Verdict:
         promise,
         f"{format_number(cold_us)} us, from the L2 {format_number(median(flush.hot))} us",
         cold_us > percentile(flush.hot, COLD_PERCENTILE),
+    )
+
+
+def _profiled(calibration: Calibration) -> Verdict:
+    name, promise = (
+        "profiled",
+        f"a launch costs the same after a profile, ± {MOST_PROFILED_US:g} us",
+    )
+    before = calibration.samples("null_graph_host")
+    after = calibration.samples("null_graph_host_profiled")
+    if not before or not after:
+        return Verdict(name, promise, _NOT_MEASURED, False)
+    times_us = median(before), median(after)
+    return Verdict(
+        name,
+        promise,
+        f"{format_number(times_us[1])} us, before it {format_number(times_us[0])} us",
+        abs(times_us[1] - times_us[0]) <= MOST_PROFILED_US,
     )

@@ -24,7 +24,6 @@ _DISCARDED = {
     DiscardCode.THROTTLED: "throttled",
     DiscardCode.CLOCK: "clock too low",
     DiscardCode.COMPILED: "something was compiled",
-    DiscardCode.UNCOVERED: "queue too short",
 }
 
 

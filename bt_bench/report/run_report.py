@@ -120,7 +120,17 @@ def _operation_section(arms: Arms, operation: Operation, *, whole: bool) -> Sect
     for caption, table in _tables(arms, operation, whole=whole):
         if table is not None and table.rows:
             blocks += [caption, table]
+    notes = tuple(_notes(arms, operation))
+    if notes:
+        blocks += ["What is missing, and why:", Bullets(notes)]
     return Section(OPERATION_TITLES[operation], tuple(blocks))
+
+
+def _notes(arms: Arms, operation: Operation) -> Iterator[str]:
+    for arm in arms.all:
+        for case in arm.result.cases:
+            if case.operation is operation:
+                yield from (f"{arm.name}, {case.case}: {note}" for note in case.notes)
 
 
 def _tables(arms: Arms, operation: Operation, *, whole: bool) -> Iterator[tuple[str, Table | None]]:

@@ -88,8 +88,8 @@ def test_lists_of_the_plan(load, value):
 
 
 def test_one_value_of_a_list_of_the_plan(load):
-    spec = load(BASE, overrides=["plan.l2=cold", "plan.control=false"])
-    assert spec.plan.l2 == [Cache.COLD]
+    spec = load(BASE, overrides=["plan.l2=hot", "plan.control=false"])
+    assert spec.plan.l2 == [Cache.HOT]
     assert not spec.plan.control
 
 

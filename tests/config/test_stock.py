@@ -113,8 +113,8 @@ plan:
   loads: [idle, busy]
   l2: [hot, cold]
   control: true
-  profile_rounds: 16
-  graph_rounds: 16
+  profile_rounds: 24
+  graph_rounds: 48
   check_rounds: 1
   hang_seconds: 120.0
   seed: 0

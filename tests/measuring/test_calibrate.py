@@ -180,6 +180,7 @@ def test_figures(device):
             "null_step": 6.51,  # a reading within passes while the device is busy
             "null_graph_host": 7.01,
             "null_graph_step": 9.51,
+            "null_graph_host_profiled": 7.01,
             "fast": 1.501,
         }.items()
     }

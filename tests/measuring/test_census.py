@@ -20,7 +20,6 @@ from bt_bench.measuring.cupti_census import (
     IDLE,
     STEP_RANGE,
     Activity,
-    Pass,
     ProfilerIncompleteError,
     Setting,
     _activities_by_range,
@@ -31,8 +30,9 @@ from bt_bench.measuring.cupti_census import (
 )
 from bt_bench.measuring.device_kernels import FLUSH_KERNEL_NAME, SPIN_KERNEL_NAME
 from bt_bench.measuring.interpreter_census import count_launches
-from bt_bench.measuring.rounds import RoundRecorder, Turn
-from bt_bench.measuring.timing import SampleBook
+from bt_bench.measuring.records import Records
+from bt_bench.measuring.telemetry import NoTelemetry
+from bt_bench.measuring.watch import Surroundings
 from bt_bench.model import Cache, LaunchCensus, Load, Operation, Plan, Quantity
 from bt_bench.workloads.build import build_workload
 from bt_bench.workloads.parameters import UniformParameters
@@ -178,7 +178,7 @@ BUSY = Setting(Load.BUSY, Cache.HOT, (Quantity.GPU_US,))
 
 
 def test_activities_go_to_the_range_that_they_lie_in():
-    by_range = _activities_by_range(
+    by_range, late = _activities_by_range(
         profiler(
             Event("restore", True, 5, 2),
             *ranges(1, 100, 110, 150),
@@ -193,6 +193,7 @@ def test_activities_go_to_the_range_that_they_lie_in():
         2,
         IDLE,
     )
+    assert late == set()
     assert [[(a.kind, a.name) for a in activities] for activities in by_range] == [
         [("kernel", "gather"), ("copy", "Memcpy HtoD")],
         [("memset", "Memset")],
@@ -206,14 +207,16 @@ def test_the_queue_of_a_busy_device_is_no_part_of_the_step():
         Event(SPIN_KERNEL_NAME, True, 12, 28),
         Event("gather", True, 41, 9),
     )
-    (step,) = _activities_by_range(profiler(*events), 1, BUSY)
+    (step,), late = _activities_by_range(profiler(*events), 1, BUSY)
     assert [activity.name for activity in step] == ["gather"]
+    assert late == set()
 
 
 def test_a_queue_that_ended_before_the_call_returned_is_noticed():
     events = (*ranges(0, 10, 30, 60), Event(SPIN_KERNEL_NAME, True, 12, 10))
-    with pytest.raises(ProfilerIncompleteError, match="in 1 of 1 steps the queue"):
-        _activities_by_range(profiler(*events), 1, BUSY)
+    assert _activities_by_range(profiler(*events), 1, BUSY)[1] == {0}
+    with pytest.raises(ProfilerIncompleteError, match="0 of 1 queues"):
+        _activities_by_range(profiler(*ranges(0, 10, 30, 60)), 1, BUSY)
 
 
 def profiled_window(operation=Operation.STEP, names=("fused",), ids=((1,),)):
@@ -226,18 +229,15 @@ def test_lost_ranges_and_lost_records_are_noticed():
     with pytest.raises(ProfilerIncompleteError, match="1 of 2 ranges"):
         _activities_by_range(profiler(*ranges(0, 0, 5, 9)), 2, IDLE)
     whole = [[Activity("kernel", "a", 0, 5)]]
-    mixed = _census_of(profiled_window(), "fused", [whole, [[]]], None)
+    mixed = _census_of(profiled_window(), "fused", [whole, [[]]])
     assert mixed.startswith("step 0 of fused: one")
-    nothing = _census_of(profiled_window(), "fused", [[[]], [[]]], None)
+    nothing = _census_of(profiled_window(), "fused", [[[]], [[]]])
     assert nothing == "step 0 of fused: no device operation was recorded"
-    idle = _census_of(profiled_window(), "fused", [whole], None)
-    twice = [[Activity("kernel", "a", 0, 5), Activity("kernel", "a", 9, 5)]]
-    assert "busy" in _census_of(profiled_window(), "fused", [twice], idle)
 
 
 def test_applying_nothing_may_launch_nothing():
     window = profiled_window(Operation.APPLY, ids=((),))
-    assert _census_of(window, "fused", [[[]]], None).totals() == [0]
+    assert _census_of(window, "fused", [[[]]]).totals() == [0]
     assert _times_ns([])[Quantity.GPU_US] == 0
 
 
@@ -258,35 +258,91 @@ def test_busy_time_is_that_of_the_union_and_gaps_are_the_rest_of_the_span():
 
 def test_a_busy_device_is_profiled_only_if_the_plan_says_so():
     assert settings_of(Plan(loads=[Load.IDLE])) == [IDLE]
-    cold = settings_of(Plan(l2=[Cache.COLD]))
-    assert [(setting.load, setting.l2) for setting in cold] == [
+    both = settings_of(Plan(l2=[Cache.COLD, Cache.HOT]))
+    assert [(setting.load, setting.l2) for setting in both] == [
         (Load.IDLE, Cache.HOT),
         (Load.BUSY, Cache.COLD),
+        (Load.BUSY, Cache.HOT),
     ]
+
+
+KERNEL = [[Activity("kernel", "a", 0, 5_000)]]
+
+
+def profile(monkeypatch, session, **plan):
+    """What is found where a session of the profiler gives `session(setting, names)`."""
+    window = profiled_window(names=("bad", "good"))
+    attempts = []
+
+    def scripted(_window, setting, turns, _device, queue_us):
+        attempts.append((setting.load, queue_us))
+        names = [arm.name for arm in turns[0].arms]
+        return [session(setting, sorted(names)) for _ in turns]
+
+    monkeypatch.setattr(cupti_census, "_session", scripted)
+    clock = SimpleNamespace(now_ns=lambda: 0)
+    around = Surroundings(clock, NoTelemetry(), SimpleNamespace(loads=0))
+    records = Records(window.names, around)
+    plan = Plan(**({"profile_rounds": 2, "l2": [Cache.HOT]} | plan))
+    return profile_window(window, plan, clock, None, records), records, attempts
+
+
+def loads_of(records, name):
+    return {m.load for m in records.books[name].measurements()}
 
 
 def test_the_profiler_is_tried_again_and_then_given_up(monkeypatch):
     """Only the variant whose records are wrong loses its launches and device time."""
-    window = profiled_window(names=("bad", "good"))
-    attempts = []
 
-    def session(_window, _setting, turns, _device):
-        attempts.append(len(turns))
-        kernel = [Activity("kernel", "a", 0, 5_000)]
-        turn = Turn(0, list(window.instances[0]))
-        whole, lost = {"good": [kernel], "bad": [kernel]}, {"good": [kernel], "bad": [[]]}
-        return [Pass(turn, whole), Pass(turn, lost)]
+    def session(_setting, names):
+        return {name: [[]] if name == "bad" else KERNEL for name in names}, frozenset()
 
-    monkeypatch.setattr(cupti_census, "_session", session)
-    books = {name: SampleBook() for name in window.names}
-    plan = Plan(profile_rounds=2, loads=[Load.IDLE])
-    censuses = profile_window(window, plan, None, RoundRecorder(window.names), books)
-    assert attempts == [2] * cupti_census.ATTEMPTS
+    censuses, records, attempts = profile(monkeypatch, session, loads=[Load.IDLE])
+    assert len(attempts) == cupti_census.ATTEMPTS
     assert isinstance(censuses["bad"], str)
     assert isinstance(censuses["good"], LaunchCensus)
-    assert books["bad"].measurements() == []
-    gpu = next(m for m in books["good"].measurements() if m.quantity is Quantity.GPU_US)
+    assert records.books["bad"].measurements() == []
+    gpu = next(m for m in records.books["good"].measurements() if m.quantity is Quantity.GPU_US)
     assert (gpu.samples, gpu.rounds) == ([[5.0], [5.0]], [0, 1])
+
+
+def test_a_call_that_outlasts_every_queue_loses_its_busy_times_only(monkeypatch):
+    def session(setting, names):
+        late = {"bad"} if setting.load is Load.BUSY else ()
+        return dict.fromkeys(names, KERNEL), frozenset(late)
+
+    censuses, records, attempts = profile(monkeypatch, session)
+    assert all(isinstance(census, LaunchCensus) for census in censuses.values())
+    assert loads_of(records, "good") == {Load.IDLE, Load.BUSY}
+    assert loads_of(records, "bad") == {Load.IDLE}
+    assert "before the queue" in records.notes["bad"][0]
+    assert records.notes["good"] == []
+    queues = [queue_us for load, queue_us in attempts if load is Load.BUSY]
+    assert queues == [cupti_census.QUEUE_US * factor for factor in (1, 2, 4)]
+
+
+def test_other_launches_on_a_busy_device_are_noticed(monkeypatch):
+    def session(setting, names):
+        twice = [[*KERNEL[0], Activity("kernel", "a", 9_000, 5)]]
+        busy_bad = twice if setting.load is Load.BUSY else KERNEL
+        return {name: busy_bad if name == "bad" else KERNEL for name in names}, frozenset()
+
+    _censuses, records, _attempts = profile(monkeypatch, session)
+    assert loads_of(records, "bad") == {Load.IDLE}
+    assert "other launches" in records.notes["bad"][0]
+
+
+def test_a_session_without_records_on_a_busy_device_leaves_the_idle_times(monkeypatch):
+    def session(setting, names):
+        if setting.load is Load.BUSY:
+            raise ProfilerIncompleteError("3 of 4 queues were recorded")
+        return dict.fromkeys(names, KERNEL), frozenset()
+
+    censuses, records, _attempts = profile(monkeypatch, session)
+    assert isinstance(censuses["good"], LaunchCensus)
+    for name in ("good", "bad"):
+        assert loads_of(records, name) == {Load.IDLE}
+        assert "3 of 4 queues" in records.notes[name][0]
 
 
 class Remembers(classes(["fused"])["fused"]):

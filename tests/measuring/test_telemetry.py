@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bt_bench.measuring.telemetry import NoTelemetry, Reading, why_disturbed
-from bt_bench.model import DiscardCode
+from bt_bench.measuring.telemetry import NoTelemetry, Reading, is_throttled, slow_rounds
 from bt_bench.nvml import THROTTLE_REASONS, GpuSensors, throttle_names
 
 QUIET = Reading(sm_clock_mhz=1980, throttle_reasons=())
@@ -17,44 +16,36 @@ def with_reason(reason):
     return Reading(sm_clock_mhz=1980, throttle_reasons=(reason,))
 
 
-def at_clock(mhz):
-    return Reading(sm_clock_mhz=mhz, throttle_reasons=())
-
-
 @pytest.mark.parametrize("reason", HARMFUL)
 def test_a_harmful_reason_before_or_after_is_throttling(reason):
-    assert why_disturbed(with_reason(reason), QUIET, 1980) is DiscardCode.THROTTLED
-    assert why_disturbed(QUIET, with_reason(reason), None) is DiscardCode.THROTTLED
+    assert is_throttled(with_reason(reason), QUIET)
+    assert is_throttled(QUIET, with_reason(reason))
 
 
 @pytest.mark.parametrize("reason", HARMLESS)
 def test_other_reasons_spoil_nothing(reason):
-    assert why_disturbed(with_reason(reason), with_reason(reason), 1980) is None
+    assert not is_throttled(with_reason(reason), with_reason(reason))
 
 
 def test_every_reason_is_one_of_both_kinds():
     assert sorted(THROTTLE_REASONS.values()) == sorted((*HARMFUL, *HARMLESS))
 
 
-@pytest.mark.parametrize(("mhz", "code"), [(950, None), (949, DiscardCode.CLOCK)])
-def test_a_clock_below_95_percent_of_the_typical_one(mhz, code):
-    assert why_disturbed(at_clock(mhz), at_clock(1000), 1000) is code
-    assert why_disturbed(at_clock(1000), at_clock(mhz), 1000) is code
+@pytest.mark.parametrize(("mhz", "slow"), [(950, set()), (949, {3})])
+def test_a_clock_below_95_percent_of_what_was_reached_is_slow(mhz, slow):
+    assert slow_rounds([1000, 1000, None, mhz, 1000]) == slow
 
 
-def test_without_a_typical_clock_none_is_too_low():
-    assert why_disturbed(at_clock(200), at_clock(1980), None) is None
-
-
-def test_throttling_is_the_reason_where_both_apply():
-    slow = Reading(sm_clock_mhz=200, throttle_reasons=("hw_thermal",))
-    assert why_disturbed(slow, slow, 1980) is DiscardCode.THROTTLED
+def test_a_case_that_is_slowed_down_half_way_is_not_mixed():
+    assert slow_rounds([1980] * 20 + [1500] * 60) == set(range(20, 80))
+    assert slow_rounds([1000] * 3 + [1980] * 20) == {0, 1, 2}
 
 
 def test_what_is_not_known_spoils_nothing():
     nothing = NoTelemetry().read()
     assert nothing == Reading()
-    assert why_disturbed(nothing, nothing, 1980) is None
+    assert not is_throttled(nothing, nothing)
+    assert slow_rounds([None, None]) == set()
 
 
 def test_names_of_bits():

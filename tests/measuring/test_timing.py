@@ -13,7 +13,6 @@ from bt_bench.arms import Arm, ArmFailedError
 from bt_bench.measuring.graphs import measure_graphs
 from bt_bench.measuring.nvtx_ranges import Range
 from bt_bench.measuring.probes import (
-    LONGEST_QUEUE_US,
     PIPELINED_CALLS,
     SHORTEST_QUEUE_US,
     BusyProbe,
@@ -22,9 +21,11 @@ from bt_bench.measuring.probes import (
     PipelinedProbe,
     StageProbe,
 )
-from bt_bench.measuring.rounds import RoundRecorder, Turns, Window
+from bt_bench.measuring.records import Records
+from bt_bench.measuring.rounds import Turns, Window
 from bt_bench.measuring.telemetry import NoTelemetry, Reading
-from bt_bench.measuring.timing import Rounds, Surroundings
+from bt_bench.measuring.timing import FULL_PAIRS_PER_INSTANCE, Rounds
+from bt_bench.measuring.watch import Surroundings
 from bt_bench.model import (
     Cache,
     DiscardCode,
@@ -57,19 +58,18 @@ class Rig:
             for _ in range(instances)
         ]
         self.window = Window("case", arms, [1, 2], operation)
-        self.recorder = RoundRecorder(self.window.names)
 
     def run(self, probes, **plan):
         around = Surroundings(self.clock, self.telemetry, self.ledger)
+        self.records = Records(self.window.names, around)
         plan = Plan(**({"warmup_rounds": 0, "precision_percent": 0, "case_seconds": 1e3} | plan))
-        self.rounds = Rounds(self.window, probes, plan, around, self.recorder)
         self.progress = []
-        return self.rounds.run(self.progress.append)
+        return Rounds(self.window, probes, plan, self.clock, self.records).run(self.progress.append)
 
     def samples(self, name, quantity, **condition):
         found = [
             measurement.samples
-            for measurement in self.rounds.books[name].measurements()
+            for measurement in self.records.books[name].measurements()
             if measurement.quantity is quantity
             and all(getattr(measurement, key) is value for key, value in condition.items())
         ]
@@ -93,20 +93,20 @@ def test_a_compiled_handle_is_a_series_of_its_own():
     rig = Rig("a")
     probes = [
         HostProbe(rig.clock, rig.device, JIT),
-        HostProbe(rig.clock, rig.device, COMPILED, is_primary=False),
+        HostProbe(rig.clock, rig.device, COMPILED, decides=False),
     ]
     rig.run(probes, rounds=2)
     assert rig.samples("a", Quantity.HOST_US, launch_path=JIT) == [[10.0, 20.0]] * 2
     assert rig.samples("a", Quantity.HOST_US, launch_path=COMPILED)[0] == [5.0, 10.0]
-    assert len([m for m in rig.rounds.books["a"].measurements() if m.quantity == "stage_us"]) == 1
+    assert len([m for m in rig.records.books["a"].measurements() if m.quantity == "stage_us"]) == 1
 
 
 def test_an_arm_without_a_launch_path_has_no_samples_of_it():
     rig = Rig("a", "b")
     rig.window.instances[0][1].tables.launch_paths = ("jit",)
     rig.run([HostProbe(rig.clock, rig.device, COMPILED)], rounds=1)
-    assert rig.rounds.books["a"].measurements()
-    assert not rig.rounds.books["b"].measurements()
+    assert rig.records.books["a"].measurements()
+    assert not rig.records.books["b"].measurements()
 
 
 def test_a_busy_device_hides_the_host_and_shows_what_is_added():
@@ -116,21 +116,55 @@ def test_a_busy_device_hides_the_host_and_shows_what_is_added():
     assert rig.samples("a", Quantity.EVENT_US, **busy) == [[7.0, 7.0]]
     assert rig.samples("a", Quantity.HOST_US, **busy) == [[10.0, 20.0]]
     assert rig.device.flushes == 2
-    (event, _host) = rig.rounds.books["a"].measurements()
+    (event, _host) = rig.records.books["a"].measurements()
     assert event.queue_us == SHORTEST_QUEUE_US
 
 
-def test_a_queue_that_ends_too_early_is_lengthened_and_the_round_discarded():
-    rig = Rig("a")
-    rig.window.instances[0][0]._host_ns = 250_000  # 500 us in the second step
+def test_a_queue_that_ends_too_early_is_doubled_for_that_arm_alone():
+    rig = Rig("a", "b", operation=Operation.STEP)
+    rig.window.instances[0][1]._host_ns = 250_000  # 500 us in the second step
     probe = BusyProbe(rig.clock, rig.device, JIT, Cache.HOT)
     rig.run([HostProbe(rig.clock, rig.device, JIT), probe], rounds=4)
-    log = rig.recorder.log_for("a")
-    assert log.discarded == [DiscardCode.UNCOVERED, None, None, None]
-    assert probe.queue_us == 2 * SHORTEST_QUEUE_US < LONGEST_QUEUE_US
-    host = next(m for m in rig.rounds.books["a"].measurements() if m.load is Load.IDLE)
-    assert host.rounds == [1, 2, 3]
-    assert rig.recorder.num_discarded() == {DiscardCode.UNCOVERED: 1}
+    assert rig.records.recorder.log_for("a").discarded == [None] * 4
+    queues = {
+        name: {m.queue_us for m in book.measurements() if m.load is Load.BUSY}
+        for name, book in rig.records.books.items()
+    }
+    assert queues == {"a": {SHORTEST_QUEUE_US}, "b": {2 * SHORTEST_QUEUE_US}}
+    busy = {"load": Load.BUSY}
+    assert rig.samples("b", Quantity.EVENT_US, **busy)[0] == [3.0, 3.0]
+    assert rig.samples("b", Quantity.HOST_US, **busy)[0] == [250.0, 500.0]
+
+
+def test_a_call_that_waits_for_the_device_costs_nobody_else_their_samples():
+    rig = Rig("good", "waits")
+    waiting = rig.window.instances[0][1]
+    bind = waiting.bind
+
+    def synchronizing(operation, step):
+        call = bind(operation, step)
+        return lambda: (call(), rig.device.synchronize())
+
+    waiting.bind = synchronizing
+    probes = [
+        HostProbe(rig.clock, rig.device, JIT),
+        EventProbe(rig.device, JIT),
+        BusyProbe(rig.clock, rig.device, JIT, Cache.HOT),
+    ]
+    rig.run(probes, rounds=16)
+    series = {
+        name: {(m.quantity, m.load) for m in book.measurements()}
+        for name, book in rig.records.books.items()
+    }
+    assert series["good"] - series["waits"] == {
+        (Quantity.EVENT_US, Load.BUSY),
+        (Quantity.HOST_US, Load.BUSY),
+    }
+    assert (Quantity.EVENT_US, Load.IDLE) in series["waits"]
+    assert rig.records.notes["good"] == []
+    (note,) = rig.records.notes["waits"]
+    assert "waits for the device" in note
+    assert rig.records.recorder.num_discarded() == {}
 
 
 @pytest.mark.parametrize(
@@ -149,15 +183,13 @@ def test_graphs_pay_one_launch_and_their_slope_is_device_time():
     rig = Rig("a", "b", gpu_ns=5_000)
     rig.window.instances[0][1].tables.capturable = frozenset()
     rig.run([HostProbe(rig.clock, rig.device, JIT)], rounds=1)
-    measure_graphs(
-        rig.window, Plan(graph_rounds=2), rig.clock, rig.device, rig.recorder, rig.rounds.books
-    )
+    measure_graphs(rig.window, Plan(graph_rounds=2), rig.clock, rig.device, rig.records)
     assert rig.samples("a", Quantity.HOST_US, launch_path=GRAPH) == [[3.0, 3.0]] * 2
     assert rig.samples("a", Quantity.STEP_US, launch_path=GRAPH) == [[8.0, 8.0]] * 2
     assert rig.samples("a", Quantity.EVENT_US, launch_path=GRAPH) == [[8.0, 8.0]] * 2
     assert rig.samples("a", Quantity.GPU_US) == [[5.0, 5.0]] * 2
-    assert rig.recorder.log_for("a").kind == [RoundKind.TIMED, *[RoundKind.REPLAYED] * 2]
-    assert all(m.launch_path is JIT for m in rig.rounds.books["b"].measurements())
+    assert rig.records.recorder.log_for("a").kind == [RoundKind.TIMED, *[RoundKind.REPLAYED] * 2]
+    assert all(m.launch_path is JIT for m in rig.records.books["b"].measurements())
 
 
 def test_arms_follow_each_other_within_a_step_and_orders_are_reversed():
@@ -170,7 +202,7 @@ def test_arms_follow_each_other_within_a_step_and_orders_are_reversed():
     assert sorted(order) == ["a", "b", "c"]
     assert [name for name, _, step in first if step == "2"] == order
     assert [name for name, _, step in second if step == "1"] == order[::-1]
-    places = {name: rig.recorder.log_for(name).place for name in "abc"}
+    places = {name: rig.records.recorder.log_for(name).place for name in "abc"}
     assert [order[places["a"].__getitem__(0)], order[places["b"][0]]] == ["a", "b"]
     assert all(place[0] + place[1] == 2 for place in places.values())
 
@@ -198,8 +230,8 @@ def test_rarer_probes_go_through_all_instances_and_take_their_share_of_the_time(
         BusyProbe(rig.clock, rig.device, JIT, Cache.HOT),
     ]
     rig.run(probes, rounds=64)
-    log = rig.recorder.log_for("a")
-    by_load = {m.load: m.rounds for m in rig.rounds.books["a"].measurements()}
+    log = rig.records.recorder.log_for("a")
+    by_load = {m.load: m.rounds for m in rig.records.books["a"].measurements()}
     assert len(by_load[Load.IDLE]) == 64
     assert 16 <= len(by_load[Load.BUSY]) < 64
     counts = [[log.instance[r] for r in by_load[Load.BUSY]].count(i) for i in range(4)]
@@ -247,14 +279,15 @@ def test_a_round_in_which_something_was_compiled_does_not_count():
 
     arm.bind = compiling
     rig.run([HostProbe(rig.clock, rig.device, JIT)], rounds=3)
-    assert rig.recorder.log_for("a").discarded == [None, DiscardCode.COMPILED, None]
+    assert rig.records.recorder.log_for("a").discarded == [None, DiscardCode.COMPILED, None]
 
 
 def test_a_throttled_round_does_not_count():
     rig = Rig("a")
     readings = iter(
         [
-            Reading(sm_clock_mhz=1980),
+            Reading(sm_clock_mhz=1980),  # when the records are made
+            Reading(sm_clock_mhz=1980),  # when the rounds begin
             Reading(sm_clock_mhz=1980),
             Reading(sm_clock_mhz=1980, throttle_reasons=("hw_thermal",)),
             Reading(sm_clock_mhz=1500),
@@ -264,10 +297,30 @@ def test_a_throttled_round_does_not_count():
     )
     rig.telemetry = SimpleNamespace(read=lambda: next(readings))
     rig.run([HostProbe(rig.clock, rig.device, JIT)], rounds=5)
-    log = rig.recorder.log_for("a")
     throttled, clock = DiscardCode.THROTTLED, DiscardCode.CLOCK
-    assert log.discarded == [None, throttled, throttled, clock, None]
+    log = rig.records.recorder.log_for("a")
+    assert log.discarded == [None, throttled, throttled, None, None]
     assert log.sm_clock_mhz == [1980, 1980, 1500, 1500, 1980]
+    rig.records.discard_slow_rounds()
+    log = rig.records.recorder.log_for("a")
+    assert log.discarded == [None, throttled, throttled, clock, None]
+    (host, *_) = rig.records.books["a"].measurements()
+    assert host.rounds == [0, 4]
+
+
+def test_a_case_does_not_stop_before_the_rarer_probes_had_their_share():
+    rig = Rig("a", instances=2)
+    probes = [HostProbe(rig.clock, rig.device, JIT), EventProbe(rig.device, JIT)]
+    stopped = rig.run(probes, rounds=400, min_rounds=2, precision_percent=1)
+    assert stopped.reason is StopReason.PRECISE
+    event = next(m for m in rig.records.books["a"].measurements() if m.quantity == "event_us")
+    assert len(event.rounds) == 2 * 2 * FULL_PAIRS_PER_INSTANCE
+
+
+def test_staging_does_not_decide_how_long_a_gpu_is_measured():
+    probe = HostProbe(ScriptedClock(), None, JIT)
+    assert {series.quantity for series in probe.deciding} == {Quantity.HOST_US, Quantity.STEP_US}
+    assert StageProbe(ScriptedClock()).deciding == StageProbe.series
 
 
 def test_a_failing_arm_is_named_and_collection_is_on_again():

@@ -26,6 +26,7 @@ PROMISES = [
     "delay_step_us",
     "delay_gpu_us",
     "cold",
+    "profiled",
 ]
 
 
@@ -119,7 +120,8 @@ def test_the_delay_is_seen_where_it_belongs(moved: dict[str, float], names: list
 
 
 def test_what_was_not_measured_is_not_promised_to_be_kept() -> None:
-    calibration = make_calibration(lines=[], chains=[], injection=None, flush=None)
+    figures = [f for f in make_calibration().figures if f.name != "null_graph_host_profiled"]
+    calibration = make_calibration(figures=figures, lines=[], chains=[], injection=None, flush=None)
     assert missed(calibration) == PROMISES[1:]
     found = {verdict.name: verdict.found for verdict in judge(calibration)}
     assert {found[name] for name in PROMISES[1:]} == {"not measured"}
@@ -130,3 +132,8 @@ def test_a_flush_has_to_show() -> None:
         l2_bytes=1, flushed_bytes=2, read_bytes=1, hot=[3.0, 5.1, 5.2], cold=[4.9, 5.0, 5.1]
     )
     assert missed(make_calibration(flush=flush)) == ["cold"]
+
+
+def test_a_profiler_that_stays_attached_is_noticed() -> None:
+    assert missed(with_figure("null_graph_host_profiled", 4.5 + 0.9)) == []
+    assert missed(with_figure("null_graph_host_profiled", 4.5 + 2.2)) == ["profiled"]
