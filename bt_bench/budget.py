@@ -4,8 +4,8 @@ step = host + device work left when the call returns + launch latency and synchr
 
 The host enqueues the last operation and returns; the device begins it a launch latency later and
 works for as long as it takes; then the synchronize returns. What the device did before the last
-launch was hidden behind the host. Latency and synchronize come from a null kernel: its step, less
-its host time, less its device time.
+launch was hidden behind the host. Latency and synchronize come from the calibration: of an empty
+kernel, which is over before the host has returned, and of one that spins for a known time.
 """
 
 from __future__ import annotations
@@ -24,23 +24,27 @@ _SYNCHRONIZE = "synchronize"
 
 
 @dataclass(frozen=True)
-class NullFigures:
-    """Where a calibration has the times of a null kernel, by the way it is launched.
+class Calibrated:
+    """Which figures of a calibration hold for a way to launch.
 
-    Its device time is the intercept of `method`, which takes the device's part of the budget:
-    what the method reports for a kernel of length 0.
+    Args:
+        null: prefix of those of an empty kernel.
+        spin: prefix of those of a kernel that spins for `SPIN_US`.
+        method: what takes the device's part of the budget, and reported the spinning kernel.
     """
 
-    step: str
-    host: str
+    null: str
+    spin: str
     method: Method
 
 
-_EAGER = NullFigures("null_step", "null_host", Method.PROFILER)
-_NULLS = {
+SPIN_US = 10.0
+
+_EAGER = Calibrated("null", "spin", Method.PROFILER)
+_CALIBRATED = {
     LaunchPath.JIT: _EAGER,
     LaunchPath.COMPILED: _EAGER,
-    LaunchPath.GRAPH: NullFigures("null_graph_step", "null_graph_host", Method.GRAPH_SLOPE),
+    LaunchPath.GRAPH: Calibrated("null_graph", "spin_graph", Method.GRAPH_SLOPE),
 }
 
 
@@ -92,8 +96,10 @@ def budget(
     step = step_medians_of(case, series_of(Quantity.STEP_US, launch_path=launch_path))
     host = step_medians_of(case, series_of(Quantity.HOST_US, launch_path=launch_path))
     left = _device_left(case, launch_path)
-    latency = _latency(case, launch_path, calibration)
-    if step is None or host is None or left is None or latency is None:
+    if step is None or host is None or left is None:
+        return None
+    latency = _latency(case, launch_path, left, calibration)
+    if latency is None:
         return None
     by_host = launch_path is not LaunchPath.GRAPH
     gpu = _first(case, Quantity.GPU_US, launch_path) if by_host else None
@@ -138,22 +144,39 @@ def _first(case: CaseResult, quantity: Quantity, launch_path: LaunchPath) -> Flo
 
 
 def _latency(
-    case: CaseResult, launch_path: LaunchPath, calibration: Calibration | None
+    case: CaseResult, launch_path: LaunchPath, left: FloatArray, calibration: Calibration | None
 ) -> FloatArray | None:
     """Per step, launch latency and synchronize; where nothing is launched, only the latter."""
-    launching = _null_latency_us(_NULLS[launch_path], calibration)
+    launching = _launch_latency(_CALIBRATED[launch_path], left, calibration)
     if case.launches is None or launch_path is LaunchPath.GRAPH:
-        return None if launching is None else np.array([launching])
+        return launching
+    totals = np.array(case.launches.totals())
     idle = figure_us(calibration, _SYNCHRONIZE)
-    per_step = [launching if total else idle for total in case.launches.totals()]
-    known = [latency for latency in per_step if latency is not None]
-    return np.array(known) if known and len(known) == len(per_step) else None
-
-
-def _null_latency_us(null: NullFigures, calibration: Calibration | None) -> float | None:
-    """Step of a null kernel, less its host time, less its device time."""
-    step, host = figure_us(calibration, null.step), figure_us(calibration, null.host)
-    line = method_line(calibration, null.method)
-    if step is None or host is None or line is None:
+    if totals.all():
+        return launching
+    if idle is None or (totals.any() and launching is None):
         return None
-    return step - host - line.intercept
+    latency = np.full(len(totals), idle)
+    return latency if launching is None else np.where(totals > 0, launching, latency)
+
+
+def _launch_latency(
+    names: Calibrated, left: FloatArray, calibration: Calibration | None
+) -> FloatArray | None:
+    """What a step waits for after its call has returned, less the device work that is left.
+
+    The host returns some time after the device was told to begin. Work that is over by then costs
+    no more wait than an empty kernel does, and longer work what a kernel of known length costs.
+    """
+    null_step, null_host, spin_step, spin_host = (
+        figure_us(calibration, f"{kind}_{end}")
+        for kind in (names.null, names.spin)
+        for end in ("step", "host")
+    )
+    line = method_line(calibration, names.method)
+    if null_step is None or null_host is None or line is None:
+        return None
+    if spin_step is None or spin_host is None:
+        return np.full(left.shape, null_step - null_host - line.intercept)
+    lag = spin_step - spin_host - (line.gradient * SPIN_US + line.intercept)
+    return np.maximum(null_step - null_host, lag + left) - left

@@ -63,7 +63,8 @@ def calibration() -> Calibration:
         "null_host": [3.0, 3.1, 2.9],
         "null_step": [3.0 + PROFILER_ADDS_US + LATENCY_US] * 3,
         "null_graph_host": [4.0] * 3,
-        "null_graph_host_profiled": [4.1] * 3,
+        "replay": [4.0] * 3,
+        "replay_profiled": [4.1] * 3,
         "null_graph_step": [4.0 + SLOPE_ADDS_US + GRAPH_LATENCY_US] * 3,
     }
     intercepts = {

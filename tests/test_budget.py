@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from factories import make_calibration, make_case, make_launches
 
-from bt_bench.budget import CLOSES_WITHIN_PERCENT, Budget, budget, budgets
+from bt_bench.budget import (
+    _CALIBRATED,
+    CLOSES_WITHIN_PERCENT,
+    Budget,
+    _launch_latency,
+    budget,
+    budgets,
+)
 from bt_bench.model import Calibration, LaunchPath, Method, Quantity, Series
 from bt_bench.series import series_of
 
@@ -132,3 +140,13 @@ def test_no_budget_without_the_figures_of_a_null_kernel(absent: str) -> None:
     assert budget(case, LaunchPath.JIT, calibration.model_copy(update={"figures": figures})) is None
     assert budget(case, LaunchPath.JIT, calibration.model_copy(update={"lines": []})) is None
     assert budget(case, LaunchPath.JIT, None) is None
+
+
+def test_a_kernel_of_known_length_says_what_longer_work_waits_for() -> None:
+    """Work that is over when the host returns waits as an empty kernel does, longer work longer."""
+    figures = {"null_host": [10.0], "null_step": [16.5], "spin_host": [10.0], "spin_step": [24.0]}
+    calibration = make_calibration(figures, {Method.PROFILER: 0.5})
+    left = np.array([1.0, 3.0, 10.5])  # the method reports 10.5 µs for the spinning kernel
+    latency = _launch_latency(_CALIBRATED[LaunchPath.JIT], left, calibration)
+    assert latency is not None
+    assert list(latency + left) == pytest.approx([6.5, 6.5, 14.0])

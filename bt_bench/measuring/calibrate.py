@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from bt_bench.budget import SPIN_US
 from bt_bench.measuring.calibration_timers import Timers, tick_us, time_call
 from bt_bench.measuring.collection import no_collection
 from bt_bench.measuring.device_kernels import CacheReader, launch_null, launch_spin
@@ -30,10 +31,10 @@ from bt_bench.model import (
 
 HOST_ROUNDS = 200
 CHAINS = (2, 4, 8)
-INJECTED_SPIN_US = 10.0
 # A builtin, so that no frame of Python's own is in it: that of a step's call is the step's.
 NOTHING = gc.isenabled
-PAUSE_US = 20.0
+PAUSE_US = 100.0
+REPLAYS = 200
 INJECTED_DELAY_US = 20.0
 
 PROFILER_ATTEMPTS = 3
@@ -50,7 +51,12 @@ _WHAT = {
     "null_step": "one empty kernel, timed as step_us",
     "null_graph_host": "replaying a graph of one empty kernel, timed as host_us",
     "null_graph_step": "a graph of one empty kernel, timed as step_us",
-    "null_graph_host_profiled": "null_graph_host, after something was profiled",
+    "spin_host": "launching one kernel that spins for 10 us, timed as host_us",
+    "spin_step": "one kernel that spins for 10 us, timed as step_us",
+    "spin_graph_host": "replaying a graph of one such kernel, timed as host_us",
+    "spin_graph_step": "a graph of one such kernel, timed as step_us",
+    "replay": "null_graph_host, over and over",
+    "replay_profiled": "the same, after something was profiled",
 }
 
 
@@ -152,9 +158,10 @@ def calibrate_with(
         _interleave([*figures, *lines], 1)  # the first of everything is slower
         samples = _interleave(figures, effort.rounds)
         line_samples = _interleave(lines, effort.line_rounds)
+        samples |= _interleave([_replay_probe("replay", timers, work)], REPLAYS)
     profiled = _profile(timers, work, effort)
     with no_collection():
-        samples |= _interleave([_profiled_probe(timers, work)], effort.rounds)
+        samples |= _interleave([_replay_probe("replay_profiled", timers, work)], REPLAYS)
     what = _WHAT | {route.name: f"launching: {route.what}" for route in work.routes}
     return Calibration(
         seconds=_seconds_since(started_ns, clock),
@@ -224,6 +231,8 @@ def _host_probes(clock: Clock) -> list[_Probe]:
 
 def _device_probes(timers: Timers, work: DeviceWork, effort: Effort) -> list[_Probe]:
     null_graph = timers.captured(work.launch_null, 1)
+    spin = _spin(work, SPIN_US)
+    spin_graph = timers.captured(spin, 1)
     routes = [
         _Probe((route.name,), partial(timers.launches, route.launch, effort.launches))
         for route in work.routes
@@ -235,14 +244,16 @@ def _device_probes(timers: Timers, work: DeviceWork, effort: Effort) -> list[_Pr
         _Probe(("synchronize",), timers.synchronize),
         _Probe(("null_host", "null_step"), partial(timers.host_and_step, work.launch_null)),
         _Probe(("null_graph_host", "null_graph_step"), partial(timers.host_and_step, null_graph)),
+        _Probe(("spin_host", "spin_step"), partial(timers.host_and_step, spin)),
+        _Probe(("spin_graph_host", "spin_graph_step"), partial(timers.host_and_step, spin_graph)),
         *routes,
     ]
 
 
-def _profiled_probe(timers: Timers, work: DeviceWork) -> _Probe:
-    """A launch in a process that has been profiled: a profiler that stays makes all dearer."""
+def _replay_probe(name: str, timers: Timers, work: DeviceWork) -> _Probe:
+    """A launch that is taken over and over: a profiler that stays attached makes it dearer."""
     replay = timers.captured(work.launch_null, 1)
-    return _Probe(("null_graph_host_profiled",), lambda: timers.host_and_step(replay)[:1])
+    return _Probe((name,), lambda: timers.host_and_step(replay)[:1])
 
 
 def _line_probes(timers: Timers, work: DeviceWork, effort: Effort) -> list[_Probe]:
@@ -253,7 +264,7 @@ def _line_probes(timers: Timers, work: DeviceWork, effort: Effort) -> list[_Prob
         probes.append(_Probe(((Method.GRAPH_SLOPE, length_us),), slope))
         probes.append(_Probe(((Method.EVENTS, length_us),), partial(timers.behind_work, spin)))
     for delay_us in (0.0, INJECTED_DELAY_US):
-        call = timers.delayed(_spin(work, INJECTED_SPIN_US), PAUSE_US + delay_us)
+        call = timers.delayed(_spin(work, SPIN_US), PAUSE_US + delay_us)
         keys = ((Quantity.HOST_US, delay_us), (Quantity.STEP_US, delay_us))
         probes.append(_Probe(keys, partial(timers.host_and_step, call)))
     hot = partial(timers.behind_work, work.read, work.read)
@@ -298,7 +309,7 @@ def _profile(timers: Timers, work: DeviceWork, effort: Effort) -> list[_Profiled
     for _ in range(effort.passes):
         todo += [(_SPIN, length_us, _spin(work, length_us)) for length_us in effort.spin_us]
         for delay_us in (0.0, INJECTED_DELAY_US):
-            call = timers.delayed(_spin(work, INJECTED_SPIN_US), PAUSE_US + delay_us)
+            call = timers.delayed(_spin(work, SPIN_US), PAUSE_US + delay_us)
             todo.append((_INJECTED, delay_us, call))
     for _ in range(PROFILER_ATTEMPTS):
         found = work.profile([call for _, _, call in todo])

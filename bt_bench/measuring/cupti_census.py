@@ -93,12 +93,14 @@ class Pass:
 
     Args:
         turn: its instance and order.
+        seconds: when its session began, within the attempt.
         seen: what was seen around it.
         steps: per arm the activities of each step.
         uncovered: arms whose calls outlasted the queue on a busy device.
     """
 
     turn: Turn
+    seconds: float
     seen: Seen
     steps: dict[str, list[list[Activity]]]
     uncovered: frozenset[str] = frozenset()
@@ -127,14 +129,16 @@ def profile_window(
         ArmFailedError: when a variant raises.
     """
     profiling = _Profiling(window, plan, clock, device, records)
-    idle = profiling.take(IDLE, window.names)
+    settings = settings_of(plan)
+    taken = profiling.take(settings)
+    idle = taken[IDLE]
     if isinstance(idle, str):
         return dict.fromkeys(window.names, idle)
     censuses = {name: _census_of(window, name, _steps_of(idle, name)) for name in window.names}
     good = [name for name in window.names if not isinstance(censuses[name], str)]
     profiling.book(IDLE, idle, good)
-    for setting in settings_of(plan)[1:]:
-        profiling.take_busy(setting, good, censuses)
+    for setting in settings[1:]:
+        profiling.book_busy(setting, taken[setting], good, censuses)
     return censuses
 
 
@@ -150,80 +154,89 @@ class _Profiling:
         self._device = device
         self._records = records
 
-    def take_busy(
-        self, setting: Setting, names: list[str], censuses: dict[str, LaunchCensus | str]
-    ) -> None:
-        """Passes on a busy device, of the arms whose launches are then what they were."""
-        if not names:
-            return
-        passes = self.take(setting, names)
-        if isinstance(passes, str):
-            for name in names:
-                self._records.note(name, f"no device times on a busy GPU: {passes}")
-            return
-        good = []
-        for name in names:
-            problem = _busy_problem(self._window, name, passes, censuses[name])
-            if problem is None:
-                good.append(name)
-            else:
-                self._records.note(name, f"no device times on a busy GPU: {problem}")
-        self.book(setting, passes, good)
-
-    def take(self, setting: Setting, names: list[str]) -> list[Pass] | str:
-        """The passes of one condition; taken again when something is missing from the records.
+    def take(self, settings: Sequence[Setting]) -> dict[Setting, list[Pass] | str]:
+        """The passes of each condition; taken again where something is missing from the records.
 
         Returns:
-            Why there are none, if even the last attempt misses something of every arm.
+            Per condition its passes, or why there are none.
         """
-        problem = ""
+        found: dict[Setting, list[Pass] | str] = {}
+        pending = list(settings)
         for attempt in range(ATTEMPTS):
-            last = attempt == ATTEMPTS - 1
-            try:
-                passes = self._attempt(setting, names, QUEUE_US * 2**attempt)
-            except ProfilerIncompleteError as error:
-                problem = str(error)
-                continue
-            if last or not any(self._problem(name, passes) for name in names):
-                return passes
-        return problem
+            # Together at first, which is quicker; then apart, so that none suffers from another.
+            for group in [pending] if attempt == 0 else [[setting] for setting in pending]:
+                try:
+                    found |= self._attempt(group, QUEUE_US * 2**attempt)
+                except ProfilerIncompleteError as error:
+                    found |= {setting: found.get(setting) or str(error) for setting in group}
+            pending = [setting for setting in pending if not self._is_whole(found[setting])]
+            if not pending:
+                break
+        return found
 
     def book(self, setting: Setting, passes: Sequence[Pass], names: Sequence[str]) -> None:
         """Logs the passes, and adds the device times of some arms."""
         for one in passes:
-            index = self._records.log_round(RoundKind.PROFILED, one.turn, 0.0, one.seen)
+            index = self._records.log_round(RoundKind.PROFILED, one.turn, one.seconds, one.seen)
             for name in names if index is not None else ():
                 times = [_times_ns(activities) for activities in one.steps[name]]
                 for series in setting.series:
                     row = [of_step[series.quantity] / 1e3 for of_step in times]
                     self._records.books[name].add_row(index or 0, series, row)
 
-    def _problem(self, name: str, passes: Sequence[Pass]) -> str | None:
-        if any(name in one.uncovered for one in passes):
-            return "uncovered"
-        census = _census_of(self._window, name, _steps_of(passes, name))
-        return census if isinstance(census, str) else None
+    def book_busy(
+        self,
+        setting: Setting,
+        passes: list[Pass] | str,
+        names: list[str],
+        censuses: dict[str, LaunchCensus | str],
+    ) -> None:
+        """Those on a busy device, of the arms whose launches are what they were on an idle one."""
+        good = []
+        for name in names:
+            problem = (
+                passes
+                if isinstance(passes, str)
+                else _busy_problem(self._window, name, passes, censuses[name])
+            )
+            if problem is None:
+                good.append(name)
+            else:
+                self._records.note(name, f"no device times on a busy GPU: {problem}")
+        if not isinstance(passes, str):
+            self.book(setting, passes, good)
 
-    def _attempt(self, setting: Setting, names: list[str], queue_us: float) -> list[Pass]:
+    def _is_whole(self, passes: list[Pass] | str) -> bool:
+        """Whether nothing is missing of any arm."""
+        if isinstance(passes, str):
+            return False
+        return not any(one.uncovered for one in passes) and not any(
+            isinstance(_census_of(self._window, name, _steps_of(passes, name)), str)
+            for name in self._window.names
+        )
+
+    def _attempt(self, settings: list[Setting], queue_us: float) -> dict[Setting, list[Pass] | str]:
+        """Passes of all conditions, mixed, since starting the profiler takes long."""
         window, plan = self._window, self._plan
         turns = Turns(window, random.Random(plan.seed))
-        todo = [turn for _ in range((plan.profile_rounds + 1) // 2) for turn in turns.next_pair()]
-        todo = [turn.only(names) for turn in todo[: plan.profile_rounds]]
-        per_session = max(1, STEPS_PER_SESSION // (len(window.steps) * len(names)))
+        rounds = [turn for _ in range((plan.profile_rounds + 1) // 2) for turn in turns.next_pair()]
+        todo = [(setting, turn) for turn in rounds[: plan.profile_rounds] for setting in settings]
+        fewest = FEWEST_PASSES * len(settings)
+        per_session = max(fewest, STEPS_PER_SESSION // (len(window.steps) * len(window.names)))
         started_ns = self._clock.now_ns()
-        passes: list[Pass] = []
+        passes: dict[Setting, list[Pass] | str] = {}
         for first in range(0, len(todo), per_session):
             seconds = (self._clock.now_ns() - started_ns) / 1e9
-            if len(passes) >= FEWEST_PASSES and seconds > SHARE_OF_TIME * plan.case_seconds:
+            if first and seconds > SHARE_OF_TIME * plan.case_seconds:
                 break
             self._records.watch.begin()
-            turns_now = todo[first : first + per_session]
-            found = _session(window, setting, turns_now, self._device, queue_us)
+            now = todo[first : first + per_session]
+            found = _session(window, now, self._device, queue_us)
             seen = self._records.watch.end_round()
-            passes += [
-                Pass(turn, seen, steps, late)
-                for turn, (steps, late) in zip(turns_now, found, strict=True)
-            ]
+            for (setting, turn), (steps, late) in zip(now, found, strict=True):
+                of_setting = passes.setdefault(setting, [])
+                assert not isinstance(of_setting, str)
+                of_setting.append(Pass(turn, seconds, seen, steps, late))
         return passes
 
 
@@ -231,34 +244,34 @@ Taken = tuple[dict[str, list[list[Activity]]], frozenset[str]]  # by arm; arms t
 
 
 def _session(
-    window: Window, setting: Setting, turns: Sequence[Turn], device: DevicePort, queue_us: float
+    window: Window, todo: Sequence[tuple[Setting, Turn]], device: DevicePort, queue_us: float
 ) -> list[Taken]:
     """Several passes in one session of the profiler."""
-    num_steps = len(window.steps)
+    num_arms, num_steps = len(window.names), len(window.steps)
     activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
     # Without `acc_events` torch warns, on every start, about cycles that there are none of.
     with profile(activities=activities, acc_events=True) as profiler:
         index = 0
-        for turn in turns:
+        for setting, turn in todo:
             rewind(turn.arms)
             for step in window.steps:
                 for arm in turn.arms:
                     with arm.guarded():
                         _run_in_range(arm, window.operation, step, setting, device, queue_us, index)
                     index += 1
-    found, late = _activities_by_range(profiler, index, setting)
+    per_pass = num_steps * num_arms
+    busy = [setting.load is Load.BUSY for setting, _ in todo for _ in range(per_pass)]
+    found, late = _activities_by_range(profiler, busy)
     taken: list[Taken] = []
-    first = 0
-    for turn in turns:
-        num_arms = len(turn.arms)
+    for number, (_, turn) in enumerate(todo):
+        first = number * per_pass
         places = {
-            arm.name: range(first + place, first + num_steps * num_arms, num_arms)
+            arm.name: range(first + place, first + per_pass, num_arms)
             for place, arm in enumerate(turn.arms)
         }
         steps = {name: [found[index] for index in of_arm] for name, of_arm in places.items()}
         uncovered = frozenset(n for n, of_arm in places.items() if late.intersection(of_arm))
         taken.append((steps, uncovered))
-        first += num_steps * num_arms
     return taken
 
 
@@ -287,17 +300,22 @@ def _run_in_range(
 
 
 def _activities_by_range(
-    profiler: Any, num_ranges: int, setting: Setting
+    profiler: Any, busy: Sequence[bool]
 ) -> tuple[list[list[Activity]], set[int]]:
     """Sorts device activities into the host ranges that caused them, by time.
 
     The device has nothing but the harness's own work to do before each range, and nothing after
     it, so every activity of the step lies inside its range.
 
+    Args:
+        profiler: torch's, after it has stopped.
+        busy: for each range, whether a queue was ahead of it.
+
     Returns:
         The activities of each range, and the ranges in which a busy device had worked off its queue
         before the call returned.
     """
+    num_ranges = len(busy)
     steps: dict[int, tuple[int, int]] = {}
     returns: dict[int, int] = {}
     queue_ends: list[int] = []
@@ -318,12 +336,16 @@ def _activities_by_range(
             activities.append(Activity(_kind(name), name, start, end - start))
     if len(steps) != num_ranges or len(returns) != num_ranges:
         raise ProfilerIncompleteError(f"{len(steps)} of {num_ranges} ranges were recorded")
-    late: set[int] = set()
-    if setting.load is Load.BUSY:
-        if len(queue_ends) != num_ranges:
-            raise ProfilerIncompleteError(f"{len(queue_ends)} of {num_ranges} queues were recorded")
-        queue_ends.sort()
-        late = {index for index in range(num_ranges) if queue_ends[index] < returns[index]}
+    behind_queues = [index for index in range(num_ranges) if busy[index]]
+    if len(queue_ends) != len(behind_queues):
+        raise ProfilerIncompleteError(
+            f"{len(queue_ends)} of {len(behind_queues)} queues were recorded"
+        )
+    late = {
+        index
+        for index, end in zip(behind_queues, sorted(queue_ends), strict=True)
+        if end < returns[index]
+    }
     ordered = [steps[index] for index in range(num_ranges)]
     starts = [start for start, _ in ordered]
     by_range: list[list[Activity]] = [[] for _ in range(num_ranges)]

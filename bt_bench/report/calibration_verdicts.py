@@ -199,8 +199,8 @@ def _profiled(calibration: Calibration) -> Verdict:
         "profiled",
         f"a launch costs the same after a profile, ± {MOST_PROFILED_US:g} us",
     )
-    before = calibration.samples("null_graph_host")
-    after = calibration.samples("null_graph_host_profiled")
+    before = calibration.samples("replay")
+    after = calibration.samples("replay_profiled")
     if not before or not after:
         return Verdict(name, promise, _NOT_MEASURED, False)
     times_us = median(before), median(after)

@@ -166,7 +166,7 @@ def run(device, profile=None, effort=EFFORT):
 
 def test_figures(device):
     calibration = run(device)
-    assert {figure.name: figure.samples for figure in calibration.figures} == {
+    assert {figure.name: figure.samples[:3] for figure in calibration.figures} == {
         name: [pytest.approx(value)] * 3
         for name, value in {
             "empty_call": 0.01,
@@ -180,7 +180,12 @@ def test_figures(device):
             "null_step": 6.51,  # a reading within passes while the device is busy
             "null_graph_host": 7.01,
             "null_graph_step": 9.51,
-            "null_graph_host_profiled": 7.01,
+            "spin_host": 4.01,
+            "spin_step": 16.51,
+            "spin_graph_host": 7.01,
+            "spin_graph_step": 19.51,
+            "replay": 7.01,
+            "replay_profiled": 7.01,
             "fast": 1.501,
         }.items()
     }
@@ -214,8 +219,8 @@ def test_chains(device):
 def test_injected_delay(device):
     injection = run(device).injection
     assert injection.delay_us == 20
-    assert injection.pause_us == 20
-    assert injection.without[Quantity.HOST_US] == [pytest.approx(24.01, abs=0.02)] * 2
+    assert injection.pause_us == 100
+    assert injection.without[Quantity.HOST_US] == [pytest.approx(104.01, abs=0.02)] * 2
     assert injection.without[Quantity.GPU_US] == [pytest.approx(10.58)] * 2
     moved = {
         quantity: injection.with_delay[quantity][0] - injection.without[quantity][0]

@@ -21,7 +21,6 @@ from bt_bench.measuring.cupti_census import (
     STEP_RANGE,
     Activity,
     ProfilerIncompleteError,
-    Setting,
     _activities_by_range,
     _census_of,
     _times_ns,
@@ -174,9 +173,6 @@ def ranges(index, start, returned, end):
     )
 
 
-BUSY = Setting(Load.BUSY, Cache.HOT, (Quantity.GPU_US,))
-
-
 def test_activities_go_to_the_range_that_they_lie_in():
     by_range, late = _activities_by_range(
         profiler(
@@ -190,8 +186,7 @@ def test_activities_go_to_the_range_that_they_lie_in():
             Event("Memset", True, 120, 5),
             Event("cudaLaunchKernel", False, 15, 1),
         ),
-        2,
-        IDLE,
+        [False, False],
     )
     assert late == set()
     assert [[(a.kind, a.name) for a in activities] for activities in by_range] == [
@@ -207,16 +202,16 @@ def test_the_queue_of_a_busy_device_is_no_part_of_the_step():
         Event(SPIN_KERNEL_NAME, True, 12, 28),
         Event("gather", True, 41, 9),
     )
-    (step,), late = _activities_by_range(profiler(*events), 1, BUSY)
+    (step,), late = _activities_by_range(profiler(*events), [True])
     assert [activity.name for activity in step] == ["gather"]
     assert late == set()
 
 
 def test_a_queue_that_ended_before_the_call_returned_is_noticed():
     events = (*ranges(0, 10, 30, 60), Event(SPIN_KERNEL_NAME, True, 12, 10))
-    assert _activities_by_range(profiler(*events), 1, BUSY)[1] == {0}
+    assert _activities_by_range(profiler(*events), [True])[1] == {0}
     with pytest.raises(ProfilerIncompleteError, match="0 of 1 queues"):
-        _activities_by_range(profiler(*ranges(0, 10, 30, 60)), 1, BUSY)
+        _activities_by_range(profiler(*ranges(0, 10, 30, 60)), [True])
 
 
 def profiled_window(operation=Operation.STEP, names=("fused",), ids=((1,),)):
@@ -227,7 +222,7 @@ def profiled_window(operation=Operation.STEP, names=("fused",), ids=((1,),)):
 
 def test_lost_ranges_and_lost_records_are_noticed():
     with pytest.raises(ProfilerIncompleteError, match="1 of 2 ranges"):
-        _activities_by_range(profiler(*ranges(0, 0, 5, 9)), 2, IDLE)
+        _activities_by_range(profiler(*ranges(0, 0, 5, 9)), [False, False])
     whole = [[Activity("kernel", "a", 0, 5)]]
     mixed = _census_of(profiled_window(), "fused", [whole, [[]]])
     assert mixed.startswith("step 0 of fused: one")
@@ -274,10 +269,10 @@ def profile(monkeypatch, session, **plan):
     window = profiled_window(names=("bad", "good"))
     attempts = []
 
-    def scripted(_window, setting, turns, _device, queue_us):
-        attempts.append((setting.load, queue_us))
-        names = [arm.name for arm in turns[0].arms]
-        return [session(setting, sorted(names)) for _ in turns]
+    def scripted(_window, todo, _device, queue_us):
+        loads = dict.fromkeys(setting.load for setting, _ in todo)
+        attempts.extend((load, queue_us) for load in loads)
+        return [session(setting, sorted(arm.name for arm in turn.arms)) for setting, turn in todo]
 
     monkeypatch.setattr(cupti_census, "_session", scripted)
     clock = SimpleNamespace(now_ns=lambda: 0)
