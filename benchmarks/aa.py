@@ -54,7 +54,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--variant", default="baseline")
-    parser.add_argument("--seconds", type=float, default=0.7, help="of rounds per case")
+    parser.add_argument("--seconds", type=float, default=0.35, help="of rounds per case")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     choose_device("cuda")
