@@ -42,6 +42,10 @@ class Activity:
         self._cells = memoryview(memory).cast("B").cast("q")
         self._places: dict[str, int] = {}
 
+    def detach(self) -> None:
+        """From now on notes are seen by nobody else: this process is only a copy of the worker."""
+        self._cells = memoryview(array("q", self._cells.tolist()))
+
     def expect(self, places: Mapping[str, int]) -> None:
         """Says which number, from 0 on, an arm of that name has from now on; nothing runs yet."""
         self._places = {name: place + 1 for name, place in places.items()}

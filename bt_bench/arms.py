@@ -16,6 +16,7 @@ import torch
 
 from bt_bench import activity
 from bt_bench.model import Operation, Reason, ReasonCode
+from bt_bench.raised import is_interrupt, text_of
 from bt_bench.workloads.steps import Append, Step, Workload
 
 
@@ -100,7 +101,7 @@ class ArmFailedError(Exception):
     """
 
     def __init__(self, arm: str, error: BaseException, where: str = "while measured") -> None:
-        super().__init__(f"{arm}: {error}")
+        super().__init__(f"{arm}: {text_of(error)}")
         self.arm = arm
         self.error = error
         self.where = where
@@ -170,7 +171,7 @@ def device_fault(device: torch.device) -> str | None:
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [""])[0]
+    return (text_of(error).splitlines() or [""])[0]
 
 
 class Arm:
@@ -209,9 +210,9 @@ class Arm:
         before = activity.current().enter(self.name)
         try:
             yield
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:  # SystemExit too: a variant must not end the run
+            if is_interrupt(error):
+                raise
             raise ArmFailedError(self.name, error) from error
         finally:
             activity.current().leave(before)

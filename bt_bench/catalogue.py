@@ -15,6 +15,7 @@ from typing import Any
 
 from bt_bench.errors import UsageError
 from bt_bench.model import BASELINE
+from bt_bench.raised import is_interrupt, text_of
 from bt_bench.wording import names_hint
 
 REFERENCE = "reference"
@@ -113,12 +114,15 @@ def load(entry: VariantEntry) -> type[Any]:
     """
     try:
         module = _import(entry)
-    except (KeyboardInterrupt, MemoryError):
+    except MemoryError:
         raise
     except BaseException as error:
+        if is_interrupt(error):
+            raise
         line = _line_in(entry.path, error)
         raise UsageError(
-            f"{entry.path}{line}: the variant file does not import: {type(error).__name__}: {error}"
+            f"{entry.path}{line}: the variant file does not import: "
+            f"{type(error).__name__}: {text_of(error)}"
         ) from error
     variant = getattr(module, "Variant", None)
     if not isinstance(variant, type):

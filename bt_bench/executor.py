@@ -10,6 +10,7 @@ from bt_bench import activity
 from bt_bench.arms import ArmFailedError, device_fault, is_out_of_memory, reason_of
 from bt_bench.checking.check import check
 from bt_bench.config.schema import CaseSpec
+from bt_bench.errors import UsageError
 from bt_bench.measuring.case import CONTROL, Bench, measure_case
 from bt_bench.model import Plan
 from bt_bench.outcome import RoundProgress
@@ -127,6 +128,7 @@ class Executor:
     def _measure(self, task: MeasureCase, arms: Sequence[str], on_round: OnRound) -> object:
         if not arms:
             return {}
+        control = self._copied(arms[0]) if self._plan.control else None
         return measure_case(
             task.case.name,
             {name: self._classes[name] for name in arms},
@@ -135,8 +137,16 @@ class Executor:
             self._plan,
             self._bench,
             on_round,
-            control=self._copy_of(arms[0]) if self._plan.control else None,
+            control=control,
         )
+
+    def _copied(self, arm: str) -> type[Any]:
+        """A second class of an arm, whose file may run again for it."""
+        try:
+            with activity.current().running(arm):
+                return self._copy_of(arm)
+        except (UsageError, MemoryError) as error:
+            raise ArmFailedError(arm, error, "while imported for the control") from error
 
     def _workload(self, case: CaseSpec) -> Workload:
         """The workload of a case; the one that was built last is kept."""

@@ -19,12 +19,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
 from pydantic import ValidationError
 
-from bt_bench.atomic import TEMPORARY_SUFFIX, write_text
+from bt_bench import atomic
+from bt_bench.atomic import TEMPORARY_SUFFIX
 from bt_bench.errors import UsageError
 from bt_bench.invalid import describe_invalid
 from bt_bench.model import (
@@ -106,17 +108,26 @@ class RunFolder:
             UsageError: when another process has it.
         """
         path = self.path / ".lock"
-        with path.open("w", encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UsageError(
-                    f"{self.path} is being written by another bt-bench process; wait for it"
-                ) from None
+        with self._lock(path):
             try:
                 yield
             finally:
-                path.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)  # while it is locked: so it is ours
+
+    def _lock(self, path: Path) -> IO[str]:
+        while True:
+            with _naming(path):
+                file = path.open("w", encoding="utf-8")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.close()
+                raise UsageError(
+                    f"{self.path} is being written by another bt-bench process; wait for it"
+                ) from None
+            if _is_at(path, file):
+                return file
+            file.close()  # whoever had it took the file away after it was opened here
 
     @property
     def comparison_path(self) -> Path:
@@ -187,12 +198,14 @@ class ResultWriter:
 
         Raises:
             ValueError: if `read_result` would refuse it.
+            UsageError: if it cannot be written.
         """
         for problem in _case_problems("$", case):
             raise ValueError(f"case {case.key!r} of {self._header.variant.name!r}: {problem}")
-        self._append(self._journal, case)
-        self._journal.flush()
-        os.fsync(self._journal.fileno())
+        with _naming(self._journal_path):
+            self._append(self._journal, case)
+            self._journal.flush()
+            os.fsync(self._journal.fileno())
 
     def close(self, complete: bool, order: Sequence[str] = ()) -> None:
         """Makes one file of header and journal, with the cases in the given order of keys."""
@@ -214,6 +227,16 @@ class ResultWriter:
         start, length = self._places[key]
         self._journal.seek(start)
         return self._journal.read(length).decode()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file so that a reader sees its old text or its new one, never half of it.
+
+    Raises:
+        UsageError: if it cannot be written.
+    """
+    with _naming(path):
+        atomic.write_text(path, text)
 
 
 def write_result(folder: RunFolder, result: VariantResult) -> Path:
@@ -303,11 +326,35 @@ def _read_journal(path: Path) -> list[CaseResult]:
                 case = CaseResult.model_validate_json(line, strict=True)
             except ValidationError as error:
                 what = error.errors(include_url=False)[0]["msg"]
-                raise UsageError(f"{path} is damaged: line {number} is no case: {what}") from None
+                raise _damaged_line(path, f"line {number} is no case: {what}") from None
             for problem in _case_problems("$", case):
-                raise UsageError(f"{path} is damaged: line {number}: {problem}")
+                raise _damaged_line(path, f"line {number}: {problem}")
             cases.append(case)
     return cases
+
+
+def _damaged_line(path: Path, what: str) -> UsageError:
+    return UsageError(
+        f"{path} is damaged: {what}. Delete that line to go on; its case is measured again"
+    )
+
+
+def _is_at(path: Path, file: IO[str]) -> bool:
+    """Whether an open file is the one that a path leads to now."""
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(there, os.fstat(file.fileno()))
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Names the file in the message of an error of the system, which knows it only at times."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def _make_folder(path: Path) -> bool:
@@ -339,11 +386,12 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
         f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
     )
     try:
-        with temporary.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with _naming(path):
+            with temporary.open("xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -411,11 +459,28 @@ def _refuse_unreadable(result: VariantResult) -> None:
 def _problems(result: VariantResult) -> Iterator[str]:
     """What types alone do not catch, each with its JSON path."""
     yield from _repeated("$.cases", "key", (case.key for case in result.cases))
+    for index, line in enumerate(result.calibration.lines if result.calibration else ()):
+        if len(line.reported_us) != len(line.set_us):
+            yield (
+                f"$.calibration.lines[{index}].reported_us has {len(line.reported_us)} lengths; "
+                f"expected {len(line.set_us)}, as set_us has"
+            )
     for index, case in enumerate(result.cases):
         yield from _case_problems(f"$.cases[{index}]", case)
 
 
 def _case_problems(path: str, case: CaseResult) -> Iterator[str]:
+    expected = f"{case.operation.value}/{case.case}"
+    if case.key != expected:
+        yield f"{path}.key is {case.key!r}; expected {expected!r}, operation and case"
+    num_steps = case.workload.num_steps
+    if case.launches is not None and len(case.launches.steps) != num_steps:
+        yield (
+            f"{path}.launches.steps has {len(case.launches.steps)} steps; expected {num_steps}, "
+            "as the window has"
+        )
+    if case.rounds is None and (case.measurements or case.control):
+        yield f"{path}.rounds is missing; expected the log of the rounds that were measured"
     if case.rounds is not None:
         yield from _uneven(f"{path}.rounds", case.rounds)
     for key, measurements in (("measurements", case.measurements), ("control", case.control)):
@@ -458,6 +523,9 @@ def _measurement_problems(path: str, case: CaseResult, measurement: Measurement)
             f"{path}.rounds has {len(measurement.rounds)} rounds; "
             f"expected {len(measurement.samples)}, as samples has"
         )
+    for index, (before, number) in enumerate(pairwise(measurement.rounds), start=1):
+        if number <= before:
+            yield f"{path}.rounds[{index}] is {number} after {before}; expected them ascending"
     for index, number in enumerate(measurement.rounds if case.rounds else ()):
         yield from _uncounted(f"{path}.rounds[{index}]", case.rounds, number)
     in_steps = measurement.per == "step"

@@ -26,7 +26,9 @@ from bt_bench.tasks import (
     Failure,
     Finished,
     Hello,
+    Message,
     Refusal,
+    Request,
     ResultT,
     Success,
     Task,
@@ -101,6 +103,8 @@ class Supervisor:
     ) -> Finished[ResultT]:
         """Does a task with some arms; those that break it off are left out.
 
+        A worker that dies is replaced and the task tried again before an arm is blamed for it.
+
         Raises:
             UsageError: for a workload that cannot be built.
             WorkerError: when it cannot be done even without any arm, or no worker can be started.
@@ -143,6 +147,8 @@ class Supervisor:
         answer = worker.await_answer("while imported", None, SECONDS_TO_IMPORT)
         if isinstance(answer, Hello):
             return answer
+        if isinstance(answer, Failure) and answer.defect is not None:
+            raise WorkerError(f"{answer.defect}internal error in the worker; please report it")
         if isinstance(answer, Success):
             raise WorkerError("the worker answers out of turn; please report it")
         if answer.place is not None:
@@ -164,6 +170,7 @@ class _Worker:
         block = shared_block(context)
         self._hang_seconds = setup.plan.hang_seconds
         self._activity = Activity(block)
+        self._number = 0  # of the last request
         self._connection, theirs = context.Pipe()
         self._process: BaseProcess = context.Process(
             target=serve, args=(theirs, block, setup), name="bt-bench worker", daemon=True
@@ -176,8 +183,9 @@ class _Worker:
 
     def do(self, task: Task[Any], arms: list[str], watcher: Watcher | None) -> Attempt:
         """Has a task done; a worker that does not survive it gives a failure too."""
+        self._number += 1
         try:
-            self._connection.send((task, arms))
+            self._connection.send(Request(self._number, task, tuple(arms)))
         except OSError:
             return self._died(task.doing)
         answer = self.await_answer(task.doing, watcher, self._hang_seconds)
@@ -197,7 +205,7 @@ class _Worker:
 
         Raises:
             UsageError: for what the worker was asked to do.
-            WorkerError: for a defect of bt-bench.
+            WorkerError: for an answer that is none.
         """
         notes, since = self._activity.notes, time.monotonic()
         while True:
@@ -207,10 +215,12 @@ class _Worker:
                     message = self._connection.recv()
                 except (EOFError, OSError):
                     return self._died(doing)
-                if not isinstance(message, RoundProgress):
-                    return _checked(message)
-                if watcher is not None:
-                    watcher.round(message)
+                content = self._content(message)
+                if isinstance(content, RoundProgress):
+                    if watcher is not None:
+                        watcher.round(content)
+                elif content is not None:
+                    return _checked(content, doing)
             # A process that a variant has forked may hold the sentinel open.
             elif ready or not self._process.is_alive():
                 return self._died(doing)
@@ -219,6 +229,12 @@ class _Worker:
                 notes, since = self._activity.notes, now
             elif now - since > self._limit_seconds(hang_seconds):
                 return self._hung(doing, hang_seconds)
+
+    def _content(self, message: object) -> object:
+        """What a message says, or `None` for one that belongs to an earlier request."""
+        if not isinstance(message, Message):
+            raise WorkerError(f"the worker sent a {type(message).__name__}; please report it")
+        return message.content if message.number == self._number else None
 
     def how_it_ended(self) -> str:
         """The signal or the exit code that ended the process."""
@@ -269,12 +285,14 @@ class _Worker:
         return Failure(reason, place, worker_is_spent=True)
 
 
-def _checked(message: object) -> Hello | Success[Any] | Failure:
+def _checked(message: object, doing: str) -> Hello | Success[Any] | Failure:
     """An answer, or in its place the error that it stands for."""
     if isinstance(message, (Hello, Success, Failure)):
         return message
     if isinstance(message, Refusal):
         raise UsageError(message.text)
     if isinstance(message, Defect):
-        raise WorkerError(f"{message.text}internal error in the worker; please report it")
+        what = f"{doing}, in bt-bench's own code: {message.summary}"
+        reason = Reason(code=ReasonCode.RAISED, message=what)
+        return Failure(reason, None, worker_is_spent=True, defect=message.text)
     raise WorkerError(f"the worker sent a {type(message).__name__}; please report it")

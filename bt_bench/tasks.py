@@ -20,6 +20,7 @@ from bt_bench.model import (
     Operation,
     Plan,
     Reason,
+    ReasonCode,
     WorkloadRecord,
 )
 from bt_bench.outcome import Measured, RoundProgress
@@ -158,11 +159,18 @@ class Failure:
         reason: why.
         place: of the arm that is to blame, among the arms of the attempt; `None`: nobody knows.
         worker_is_spent: the worker can do nothing more: its device or its memory is gone.
+        defect: the traceback, where it is bt-bench's own code that raised.
     """
 
     reason: Reason
     place: int | None
     worker_is_spent: bool
+    defect: str | None = None
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether something from outside may have done it, so that it is tried once more."""
+        return self.reason.code is ReasonCode.CRASHED or self.defect is not None
 
 
 Attempt = Success[Any] | Failure
@@ -190,9 +198,30 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Defect:
-    """An error of bt-bench itself; `text` is the traceback."""
+    """An error of bt-bench itself; `text` is the traceback, `summary` one line of it."""
 
     text: str
+    summary: str
+
+
+@dataclass(frozen=True)
+class Request:
+    """Something to do; its number is in everything that is sent because of it."""
+
+    number: int
+    task: Task[Any]
+    arms: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Message:
+    """What a worker sends: progress, or an answer, to the request of that number.
+
+    Number 0 is nobody's request: it is what a worker says when it has started.
+    """
+
+    number: int
+    content: Hello | RoundProgress | Attempt | Refusal | Defect
 
 
 class Watcher(Protocol):
@@ -227,20 +256,39 @@ def run_without_culprits(
     """Does a task again and again, each time without the arm that broke it off.
 
     So what remains was measured in rounds in which the same arms took part. A failure that is
-    nobody's is every arm's. There are at most two attempts more than arms.
+    nobody's is every arm's. What may have come from outside, such as a kill, is confirmed once in
+    a task before an arm is left out for it. There are at most three attempts more than arms.
 
     Raises:
         WorkerError: when the task fails even without any arm.
     """
     remaining = list(arms)
     failed: dict[str, Reason] = {}
+    tried_again = False
     while True:
         outcome = attempt(remaining)
         if isinstance(outcome, Success):
             return Finished(outcome.value, failed)
+        if outcome.may_pass and not tried_again:
+            tried_again = True
+            continue
         if not remaining:
-            raise WorkerError(outcome.reason.message)
+            raise WorkerError(_without_arms(outcome))
         place = outcome.place
         culprits = remaining if place is None else remaining[place : place + 1]
-        failed |= dict.fromkeys(culprits, outcome.reason)
+        failed |= dict.fromkeys(culprits, _blamed(outcome))
         remaining = [name for name in remaining if name not in culprits]
+
+
+def _without_arms(failure: Failure) -> str:
+    if failure.defect is not None:
+        return f"{failure.defect}internal error in the worker; please report it"
+    return failure.reason.message
+
+
+def _blamed(failure: Failure) -> Reason:
+    """The reason for an arm that is left out."""
+    reason = failure.reason
+    if reason.code is ReasonCode.CRASHED and failure.place is None:
+        return Reason(code=reason.code, message=f"{reason.message}; not known which variant")
+    return reason

@@ -5,6 +5,7 @@ Whatever happens to it, the parent goes on; and it ends with its parent, however
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -14,42 +15,85 @@ from contextlib import suppress
 from functools import cache
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bt_bench import activity
 from bt_bench.errors import BtBenchError
 from bt_bench.outcome import RoundProgress
-from bt_bench.tasks import Defect, Hello, Refusal, WorkerSetup
+from bt_bench.raised import ignore_interrupts, text_of
+from bt_bench.tasks import Attempt, Defect, Hello, Message, Refusal, Request, WorkerSetup
 
 if TYPE_CHECKING:
     from bt_bench.executor import Executor
     from bt_bench.measuring.case import Bench
 
+_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
+
 
 def serve(connection: Connection, block: Any, setup: WorkerSetup) -> None:
     """Does tasks until the connection is closed; the main function of the process.
 
-    Sends a `Hello` first. Then, for each pair of a task and its arms that comes, any number of
-    `RoundProgress` and an `Attempt`. In place of either a `Refusal` or a `Defect`.
+    Sends a `Hello` first. Then, for each `Request` that comes, any number of `RoundProgress` and
+    an `Attempt`. In place of either a `Refusal` or a `Defect`. Each in a `Message`.
     """
+    _end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both: the parent decides
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    ignore_interrupts()
     _print_to_stderr()
-    activity.use(activity.Activity(block))
+    notes = activity.Activity(block)
+    activity.use(notes)
+    os.register_at_fork(after_in_child=notes.detach)
+    answers = _Answers(connection)
     # The parent may be gone, or have closed the connection in the middle of an answer.
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         try:
             hello, executor = set_up(setup)
-            connection.send(hello)
-            while (request := connection.recv()) is not None:
-                task, arms = request
-                connection.send(executor.attempt(task, arms, _sender(connection)))
+            answers.send(hello)
+            while (request := answers.next_request()) is not None:
+                answers.send(executor.attempt(request.task, request.arms, answers.send))
         except (EOFError, BrokenPipeError, ConnectionResetError):
             raise
         except BtBenchError as error:
-            connection.send(Refusal(str(error)))
-        except Exception:
-            connection.send(Defect(traceback.format_exc()))
+            answers.send(Refusal(str(error)))
+        except BaseException as error:  # nothing that ends this process may look like a crash
+            answers.send(_defect(error))
+
+
+class _Answers:
+    """The worker's end of the connection.
+
+    A variant may fork, and return in the child too: a copy of the worker, which must not answer.
+
+    Args:
+        connection: to the parent.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._pid = os.getpid()
+        self._number = 0
+
+    def next_request(self) -> Request | None:
+        """Waits for something to do; `None`: there is nothing more."""
+        request: Request | None = self._connection.recv()
+        if request is not None:
+            self._number = request.number
+        return request
+
+    def send(self, content: Hello | RoundProgress | Attempt | Refusal | Defect) -> None:
+        """Answers the request; in a copy of the worker, ends the process."""
+        if os.getpid() != self._pid:
+            os._exit(1)
+        self._connection.send(Message(self._number, content))
+
+
+def _defect(error: BaseException) -> Defect:
+    frames = traceback.extract_tb(error.__traceback__)
+    at = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    text = "".join(traceback.format_exception(error))
+    return Defect(text, f"{type(error).__name__}: {text_of(error)}{at}")
 
 
 def set_up(setup: WorkerSetup) -> tuple[Hello, Executor]:
@@ -84,13 +128,6 @@ def _bench(kind: str) -> Bench:
     return CudaBench() if kind == "cuda" else CpuBench()
 
 
-def _sender(connection: Connection) -> Any:
-    def send(progress: RoundProgress) -> None:
-        connection.send(progress)
-
-    return send
-
-
 def _print_to_stderr() -> None:
     """What variants print must not get between the data on the parent's stdout."""
     try:
@@ -102,8 +139,21 @@ def _print_to_stderr() -> None:
 
 
 def _end_with_parent() -> None:
-    """Ends this process when its parent has ended, whatever is under way; costs nothing until."""
+    """Has this process end when its parent has ended, whatever is under way."""
     parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os.kill(os.getpid(), signal.SIGKILL)
+    if parent is None:
+        return
+    try:
+        # By the kernel: a thread of ours cannot run while a variant's C code holds the interpreter.
+        prctl = ctypes.CDLL(None, use_errno=True).prctl
+    except (AttributeError, OSError):  # no Linux
+        threading.Thread(target=_kill_after, args=(parent,), daemon=True).start()
+        return
+    prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent.pid:  # it ended before
+        os._exit(1)
+
+
+def _kill_after(parent: BaseProcess) -> None:
+    parent.join()
+    os.kill(os.getpid(), signal.SIGKILL)

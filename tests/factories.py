@@ -176,6 +176,8 @@ def make_case(
     **fields: Any,
 ) -> CaseResult:
     """A case that is ok, with `samples[round][step]` per series; `fields` are others of it."""
+    longest = max((len(rounds) for rounds in (samples or {}).values()), default=0)
+    logged = {"rounds": make_rounds(longest)} if longest else {}
     return CaseResult(
         key=f"{operation.value}/{case}",
         case=case,
@@ -187,7 +189,7 @@ def make_case(
         measurements=[
             make_measurement(series, rounds) for series, rounds in (samples or {}).items()
         ],
-        **fields,
+        **(logged | fields),
     )
 
 

@@ -9,11 +9,12 @@ import os
 import signal
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from bt_bench.activity import Activity
 from bt_bench.model import Reason, ReasonCode
 from bt_bench.outcome import RoundProgress
-from bt_bench.tasks import Defect, Failure, Hello, Refusal, Success, Task
+from bt_bench.tasks import Defect, Failure, Hello, Message, Refusal, Success, Task
 
 SPENT = Failure(Reason(code=ReasonCode.OUT_OF_MEMORY, message="no memory"), 0, True)
 RAISED = Failure(Reason(code=ReasonCode.RAISED, message="raised"), 0, False)
@@ -25,6 +26,7 @@ class Script(Task):
 
     does: dict[str, str] = field(default_factory=dict)
     after: str = "nothing"
+    once: Path | None = None  # what this file exists for has been done, and is not done again
 
     @property
     def doing(self) -> str:
@@ -34,20 +36,36 @@ class Script(Task):
 def serve(connection, block, setup) -> None:
     """Follows the scripts that it is sent."""
     activity = Activity(block)
-    connection.send(Hello("cpu", os.getpid(), None))
+    connection.send(Message(0, Hello("cpu", os.getpid(), None)))
     while (request := connection.recv()) is not None:
-        script, arms = request
-        activity.expect({arm: place for place, arm in enumerate(arms)})
-        answer = None
-        for place, arm in enumerate(arms):
-            with activity.running(arm):
-                act(script.does.get(arm, "nothing"))
-            answer = answer or _failure(script.does.get(arm), place)
-        act(script.after)
-        if script.after == "progress":
-            connection.send(RoundProgress(1, 2))
-        answers = {"refuses": Refusal("no such thing"), "defect": Defect("Traceback …\n")}
-        connection.send(answers.get(script.after) or answer or Success((os.getpid(), arms)))
+        follow(request, connection, activity)
+
+
+def follow(request, connection, activity) -> None:
+    """Does what a script says, and answers."""
+    script, arms = request.task, list(request.arms)
+    if script.once is not None and script.once.exists():
+        script = Script()
+    elif script.once is not None:
+        script.once.touch()
+    if script.after == "stale":
+        for content in (RoundProgress(9, 9), Success("an answer to something else")):
+            connection.send(Message(request.number - 1, content))
+    activity.expect({arm: place for place, arm in enumerate(arms)})
+    answer = None
+    for place, arm in enumerate(arms):
+        with activity.running(arm):
+            act(script.does.get(arm, "nothing"))
+        answer = answer or _failure(script.does.get(arm), place)
+    act(script.after)
+    if script.after == "progress":
+        connection.send(Message(request.number, RoundProgress(1, 2)))
+    answers = {
+        "refuses": Refusal("no such thing"),
+        "defect": Defect("Traceback …\n", "OSError: Too many open files (ours.py:3)"),
+    }
+    content = answers.get(script.after) or answer or Success((os.getpid(), arms))
+    connection.send(Message(request.number, content))
 
 
 def act(what: str) -> None:
@@ -74,7 +92,7 @@ def serve_that_dies_importing(connection, block, setup) -> None:
 
 def serve_that_refuses(connection, block, setup) -> None:
     """Has no such device."""
-    connection.send(Refusal("no GPU to run on"))
+    connection.send(Message(0, Refusal("no GPU to run on")))
 
 
 def serve_once(connection, block, setup) -> None:
@@ -82,4 +100,4 @@ def serve_once(connection, block, setup) -> None:
     if setup.device == "auto":
         serve(connection, block, setup)
     else:
-        connection.send(Refusal("no GPU to run on"))
+        connection.send(Message(0, Refusal("no GPU to run on")))

@@ -11,12 +11,12 @@ from typing import Any
 
 import jsonschema
 import pytest
-from factories import make_case, make_result, make_rounds
+from factories import make_calibration, make_case, make_result, make_rounds
 from jsonschema import Draft202012Validator
 from scenarios import three_cases
 
 from bt_bench.errors import ExitCode, UsageError
-from bt_bench.model import Quantity, VariantResult
+from bt_bench.model import Method, Quantity, VariantResult
 from bt_bench.store import ResultWriter, RunFolder, read_result, result_schema, write_result
 
 
@@ -208,6 +208,31 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         lambda data: data["cases"][1]["rounds"]["discarded"].__setitem__(1, "clock"),
         "is damaged: $.cases[1].measurements[0].rounds[1] is 1, a discarded round (clock)",
     ),
+    "a round twice": (
+        lambda data: data["cases"][1]["measurements"][0].update(rounds=[0, 1, 1]),
+        "is damaged: $.cases[1].measurements[0].rounds[2] is 1 after 1; expected them ascending",
+    ),
+    "rounds in another order": (
+        lambda data: data["cases"][1]["measurements"][0].update(rounds=[0, 2, 1]),
+        "is damaged: $.cases[1].measurements[0].rounds[2] is 1 after 2; expected them ascending",
+    ),
+    "no log": (
+        lambda data: data["cases"][1].update(rounds=None),
+        "is damaged: $.cases[1].rounds is missing; "
+        "expected the log of the rounds that were measured",
+    ),
+    "launches of another window": (
+        lambda data: data["cases"][0]["launches"]["steps"].append([]),
+        "is damaged: $.cases[0].launches.steps has 2 steps; expected 1, as the window has",
+    ),
+    "another key": (
+        lambda data: data["cases"][1].update(key="step/other"),
+        "is damaged: $.cases[1].key is 'step/other'; expected 'step/two', operation and case",
+    ),
+    "a short line of the calibration": (
+        lambda data: data["calibration"]["lines"][0]["reported_us"].pop(),
+        "is damaged: $.calibration.lines[0].reported_us has 3 lengths; expected 4, as set_us has",
+    ),
     "the control's samples": (
         lambda data: data["cases"][1].update(control=data["cases"][0]["measurements"][:1]),
         "is damaged: $.cases[1].control[0].samples[0] has 1 samples; "
@@ -217,10 +242,11 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
 
 
 def _with_a_log(result: VariantResult) -> VariantResult:
-    """The second case with the log of its rounds."""
+    """The second case with the log of its rounds, and a calibration."""
     first, second, third = result.cases
     logged = second.model_copy(update={"rounds": make_rounds(3)})
-    return result.model_copy(update={"cases": [first, logged, third]})
+    calibration = make_calibration(intercepts_us={Method.EVENTS: 1.0})
+    return result.model_copy(update={"cases": [first, logged, third], "calibration": calibration})
 
 
 def _damage(data: dict[str, Any], damage: Damage) -> dict[str, Any]:
@@ -252,7 +278,9 @@ def test_a_damaged_journal(folder: RunFolder) -> None:
     with pytest.raises(UsageError, match=r"cases\.jsonl is damaged: line 1 is no case: Field req"):
         read_result(path)
     journal.write_text(whole + whole.replace('"status":"ok"', '"status":"odd"'))
-    with pytest.raises(UsageError, match=r"cases\.jsonl is damaged: line 2 is no case"):
+    with pytest.raises(
+        UsageError, match=r"cases\.jsonl is damaged: line 2 .* Delete that line to go on"
+    ):
         read_result(path)
 
 

@@ -7,7 +7,7 @@ import torch
 from variants import classes
 
 import bt_bench.executor
-from bt_bench import activity, arms
+from bt_bench import activity, arms, raised
 from bt_bench.arms import ArmFailedError
 from bt_bench.config.schema import CaseSpec
 from bt_bench.errors import UsageError
@@ -132,6 +132,49 @@ def test_what_an_arm_raises(error, code, spent, variants, monkeypatch):
     failure = executor_of(variants).attempt(MEASURE, ["baseline", "fused"], ignore)
     assert (failure.reason.code, failure.place, failure.worker_is_spent) == (code, 1, spent)
     assert failure.reason.message.startswith("while measured: ")
+
+
+class MuteError(Exception):
+    def __str__(self):
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (MuteError(), "MuteError: (its str() raised ValueError)"),
+        (ValueError("bad \udcff text"), "ValueError: bad \\udcff text"),
+        (ValueError("x" * 3000), f"ValueError: {'x' * 499}…"),
+    ],
+)
+def test_whatever_an_exception_says_can_be_stored(error, text, variants, monkeypatch):
+    monkeypatch.setattr(bt_bench.executor, "measure_case", failing(error, "fused"))
+    failure = executor_of(variants).attempt(MEASURE, ["fused"], ignore)
+    assert failure.reason.message.startswith(f"while measured: {text} (test_executor.py:")
+
+
+def test_where_ctrl_c_does_not_reach_an_interrupt_is_a_variants(variants, monkeypatch):
+    class Interrupting(variants["fused"]):
+        def prepare_step(self, *args):
+            raise KeyboardInterrupt
+
+    executor = executor_of(variants | {"fused": Interrupting})
+    with pytest.raises(KeyboardInterrupt):
+        executor.attempt(CheckCase(CASE, STEP), ["fused"], ignore)
+    monkeypatch.setattr(raised, "_interruptible", False)
+    checked = executor.attempt(CheckCase(CASE, STEP), ["baseline", "fused"], ignore).value
+    reason = checked.verdicts["fused", Operation.STEP].reason
+    assert (reason.code, "KeyboardInterrupt" in reason.message) == ("raised", True)
+    assert checked.verdicts["baseline", Operation.STEP].reason is None
+
+
+def test_a_file_that_imports_only_once_fails_its_arm(variants, monkeypatch):
+    def refuse(name):
+        raise UsageError(f"{name}.py: the variant file does not import")
+
+    executor = Executor(variants, Bench(), Plan(), refuse)
+    failure = executor.attempt(MEASURE, ["fused"], ignore)
+    assert (failure.reason.code, failure.place) == ("raised", 0)
 
 
 def test_a_lost_device_is_a_crash_whatever_was_raised(variants, monkeypatch):

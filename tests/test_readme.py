@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from bt_bench.model import Calibration
+from bt_bench.report.calibration_verdicts import judge
 from bt_bench.report.markdown import render_comparison
 from bt_bench.store import read_run
 
 ROOT = Path(__file__).parent.parent
-RUNS = sorted(path for path in (ROOT / "reports" / "h200").iterdir() if path.is_dir())
+RUNS = sorted(path.parent for path in (ROOT / "reports" / "h200").glob("*/comparison.md"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -23,13 +26,49 @@ def rows_of(text):
     ]
 
 
-def test_table_is_that_of_the_committed_run():
+def step_rows():
     report = (ROOT / "reports/h200/origin/comparison.md").read_text(encoding="utf-8")
-    step = rows_of(report.split("## Whole step")[1])
-    quoted = [row for row in rows_of(README) if row[0].endswith("grp")]
+    return rows_of(report.split("## Whole step")[1])
+
+
+def test_table_is_that_of_the_committed_run():
+    step = step_rows()
+    quoted = [row for row in rows_of(README) if row[0].endswith("grp") and len(row) == 5]
     assert len(quoted) == 5
     for name, *figures in quoted:
         assert [f"{name} · fused", *figures] in step
+
+
+def test_regimes_are_those_of_the_committed_run():
+    step = step_rows()
+    (head,) = [row for row in step if row[:3] == ["Config", "Variant", "Step"]]
+    regimes = {
+        (row[0], row[1]): dict(zip(head, (cell.rstrip("¹²³⁴⁵") for cell in row), strict=True))
+        for row in step[step.index(head) :]
+        if len(row) == len(head)
+    }
+    quoted = [row for row in rows_of(README) if row[0].endswith("grp") and len(row) == 4]
+    assert len(quoted) == 5
+    for name, *figures in quoted:
+        of_arms = [regimes[name, variant] for variant in ("baseline", "fused")]
+        columns = ("Step", "Busy hot", "Host jit")
+        assert figures == [" → ".join(arm[column] for arm in of_arms) for column in columns]
+
+
+def test_what_is_said_of_equal_code_is_what_was_measured():
+    found = json.loads((ROOT / "reports/h200/aa/aa.json").read_text(encoding="utf-8"))
+    resolved = [entry["resolved"] for entry in found["comparisons"]]
+    known = [entry for entry in resolved if entry is not None]
+    assert f"of {len(known):,} comparisons of equal code, {sum(known)} came out" in README
+    assert sum(known) <= 0.01 * len(known)
+
+
+def test_the_committed_calibration_keeps_its_promises():
+    found = json.loads((ROOT / "reports/h200/calibrate/calibrate.json").read_text(encoding="utf-8"))
+    verdicts = judge(Calibration.model_validate(found["calibration"]))
+    assert [verdict.name for verdict in verdicts if not verdict.kept] == []
+    (apart,) = [verdict.found for verdict in verdicts if verdict.name == "agreement"]
+    assert f"methods, {apart} " in README
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import stat
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 import bt_bench.atomic
+import bt_bench.store
 from bt_bench.errors import UsageError
 from bt_bench.model import Quantity
 from bt_bench.store import (
@@ -108,7 +111,45 @@ def test_a_variant_that_cannot_be_a_file_name_is_refused(folder: RunFolder, vari
     assert list(folder.path.iterdir()) == []
 
 
+def test_a_lock_that_its_owner_took_away_meanwhile_is_taken_anew(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock, path, calls = fcntl.flock, folder.path / ".lock", []
+
+    def late(file: object, operation: int) -> None:
+        if not calls:
+            path.unlink()  # by the one before, between the opening here and the lock
+        calls.append(operation)
+        flock(file, operation)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(bt_bench.store.fcntl, "flock", late)
+    with folder.locked():
+        assert path.exists()
+        with pytest.raises(UsageError, match="by another bt-bench process"), folder.locked():
+            pass
+        assert path.exists()
+    assert not path.exists()
+
+
 # Writing
+
+
+def test_a_full_disk_is_said_with_the_file(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = ResultWriter(folder, make_result(complete=False))
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(bt_bench.atomic.os, "fsync", full)
+    for write, name in (
+        (lambda: write_text(folder.comparison_path, ""), "comparison.md"),
+        (lambda: writer.add(make_case()), "baseline.cases.jsonl"),
+        (lambda: writer.close(True), "baseline.json"),
+    ):
+        with pytest.raises(UsageError, match=rf"cannot write .*/{name}: No space left on device"):
+            write()
 
 
 def test_written_and_read_again(folder: RunFolder) -> None:

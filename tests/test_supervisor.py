@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import multiprocessing
 import os
 import signal
 import time
@@ -11,11 +13,20 @@ import fake_workers
 import pytest
 from fake_workers import Script, serve
 
+import bt_bench.worker
 from bt_bench.catalogue import VariantEntry
 from bt_bench.errors import UsageError
-from bt_bench.model import Plan, ReasonCode
+from bt_bench.model import Plan, Reason, ReasonCode
 from bt_bench.supervisor import Supervisor
-from bt_bench.tasks import WorkerError, WorkerSetup
+from bt_bench.tasks import (
+    Failure,
+    Hello,
+    Message,
+    Success,
+    WorkerError,
+    WorkerSetup,
+    run_without_culprits,
+)
 
 ARMS = ["first", "second", "third"]
 ENTRIES = tuple(VariantEntry(name, "", Path(f"{name}.py"), shipped=False) for name in ARMS)
@@ -79,7 +90,8 @@ def test_the_culprit_is_left_out_and_a_fresh_worker_does_the_rest(fault, code, m
     }
     assert pid != before
     assert not is_there(before)
-    assert watching.replaced == [message]
+    # A crash is confirmed first.
+    assert watching.replaced == [message] * (2 if code is ReasonCode.CRASHED else 1)
 
 
 def test_an_arm_that_only_raises_costs_no_worker(supervisor):
@@ -91,12 +103,36 @@ def test_an_arm_that_only_raises_costs_no_worker(supervisor):
     assert watching.replaced == []
 
 
-def test_each_culprit_is_tried_once(supervisor):
+@pytest.mark.parametrize("script", [{"does": {"second": "kills"}}, {"after": "kills"}])
+def test_a_kill_from_outside_costs_nobody_anything(script, supervisor, tmp_path):
+    watching = Watching()
+    finished = supervisor.run(Script(**script, once=tmp_path / "done"), ARMS, watching)
+    assert (finished.value[1], finished.failed) == (ARMS, {})
+    assert len(watching.replaced) == 1
+
+
+def test_an_error_of_bt_bench_is_tried_again(supervisor, tmp_path):
+    watching = Watching()
+    finished = supervisor.run(Script(after="defect", once=tmp_path / "done"), ARMS, watching)
+    assert (finished.value[1], finished.failed) == (ARMS, {})
+    assert watching.replaced == [
+        "while tested, in bt-bench's own code: OSError: Too many open files (ours.py:3)"
+    ]
+
+
+def test_what_belongs_to_another_request_is_not_heard(supervisor):
+    watching = Watching()
+    finished = supervisor.run(Script(after="stale"), ARMS, watching)
+    assert finished.value[1] == ARMS
+    assert watching.rounds == []
+
+
+def test_in_one_task_only_the_first_crash_is_confirmed(supervisor):
     watching = Watching()
     finished = supervisor.run(Script(dict.fromkeys(ARMS, "kills")), ARMS, watching)
     assert finished.value[1] == []
     assert list(finished.failed) == ARMS
-    assert len(watching.replaced) == 3
+    assert len(watching.replaced) == 4
 
 
 def test_nobodys_crash_is_everybodys_and_ends_what_needs_no_arm(supervisor):
@@ -165,3 +201,74 @@ def test_a_fresh_worker_never_falls_back_to_another_device():
         Supervisor(SETUP, fake_workers.serve_once) as supervisor,
     ):
         supervisor.run(Script({"first": "kills"}), ARMS)
+
+
+def test_errors_of_bt_bench_fail_the_arms_and_not_the_sweep():
+    failure = Failure(
+        Reason(code=ReasonCode.RAISED, message="in bt-bench's own code"), None, True, "Traceback"
+    )
+    asked = []
+
+    def attempt(arms):
+        asked.append(list(arms))
+        return failure if arms else Success("without arms")
+
+    finished = run_without_culprits(ARMS, attempt)
+    assert finished.value == "without arms"
+    assert finished.failed == dict.fromkeys(ARMS, failure.reason)
+    assert asked == [ARMS, ARMS, []]
+
+
+def test_a_crash_of_nobody_fails_all_and_says_so():
+    failure = Failure(Reason(code=ReasonCode.CRASHED, message="it died"), None, True)
+    finished = run_without_culprits(ARMS, lambda arms: failure if arms else Success(None))
+    messages = {reason.message for reason in finished.failed.values()}
+    assert messages == {"it died; not known which variant"}
+
+
+class Parent:
+    """The parent's end of a pipe that nobody reads."""
+
+    def __init__(self):
+        self.sent = []
+
+    def send(self, message):
+        self.sent.append(message)
+
+
+def test_a_copy_of_the_worker_does_not_answer():
+    answers = bt_bench.worker._Answers(Parent())
+    answers.send("from the worker")
+    pid = os.fork()
+    if pid == 0:
+        answers.send("from the copy")
+        os._exit(99)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+
+
+def serve_holding_the_interpreter(connection, block, setup):
+    """As a worker whose variant never returns from C code that holds the interpreter."""
+    bt_bench.worker._end_with_parent()
+    connection.send(Message(0, Hello("cpu", os.getpid(), None)))
+    ctypes.PyDLL(None).sleep(60)
+
+
+def enter_and_tell(connection):
+    with Supervisor(SETUP, serve_holding_the_interpreter) as supervisor:
+        connection.send(supervisor.hello.environment)
+        time.sleep(60)
+
+
+def test_a_worker_that_is_stuck_ends_with_its_parent():
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    parent = context.Process(target=enter_and_tell, args=(theirs,))
+    parent.start()
+    assert ours.poll(60)
+    pid = ours.recv()
+    parent.kill()
+    parent.join()
+    end = time.monotonic() + 20
+    while is_there(pid) and Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z":
+        assert time.monotonic() < end, "the worker is still there"
+        time.sleep(0.01)

@@ -40,6 +40,7 @@ from bt_bench.checking.buffers import (
 from bt_bench.checking.interpreter_guard import OutOfBoundsError, guarded_memory
 from bt_bench.checking.paths import PATHS, Path
 from bt_bench.model import CheckReport, Operation, Reason, ReasonCode
+from bt_bench.raised import is_interrupt
 from bt_bench.tasks import Verdict, Verdicts
 from bt_bench.workloads.steps import Append, Workload
 
@@ -175,9 +176,9 @@ class _Subject:
             )
         except OutOfBoundsError as error:
             self.reason = Reason(code=ReasonCode.OUT_OF_BOUNDS, message=f"{where}: {error}")
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:  # SystemExit too: a variant must not end the run
+            if is_interrupt(error):
+                raise
             if is_fatal(error, self._device):
                 raise ArmFailedError(self.name, error, where) from error
             self.reason = reason_of(error, where)

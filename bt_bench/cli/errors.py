@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import traceback
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -35,7 +36,7 @@ def reporting_errors(command: Callable[Parameters, ExitCode]) -> Callable[Parame
         except BtBenchError as error:
             code = error.exit_code
             for line in str(error).splitlines():
-                print(f"bt-bench: error: {line}", file=sys.stderr)
+                print(f"bt-bench: error: {visible(line)}", file=sys.stderr)
         except KeyboardInterrupt:
             code = ExitCode.INTERRUPTED
             print("bt-bench: interrupted", file=sys.stderr)
@@ -43,7 +44,7 @@ def reporting_errors(command: Callable[Parameters, ExitCode]) -> Callable[Parame
             raise
         except OSError as error:
             code = ExitCode.USAGE
-            print(f"bt-bench: error: {error}", file=sys.stderr)
+            print(f"bt-bench: error: {visible(str(error))}", file=sys.stderr)
         except BaseException:
             code = ExitCode.INTERNAL
             traceback.print_exc()
@@ -51,6 +52,16 @@ def reporting_errors(command: Callable[Parameters, ExitCode]) -> Callable[Parame
         raise typer.Exit(int(code))
 
     return run
+
+
+def visible(line: str) -> str:
+    """A line without what a terminal would obey: control characters are spelled out."""
+    return "".join(
+        character
+        if character == "\t" or unicodedata.category(character) != "Cc"
+        else ascii(character)[1:-1]
+        for character in line
+    )
 
 
 def _interrupt(_signum: int, _frame: FrameType | None) -> NoReturn:

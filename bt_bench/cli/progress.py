@@ -17,6 +17,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from bt_bench.cli.errors import visible
 from bt_bench.outcome import RoundProgress
 from bt_bench.sweep import CaseReport
 from bt_bench.sweep import Progress as SweepProgress
@@ -176,7 +177,7 @@ def outcome(report: CaseReport) -> str:
 
 def replacement(why: str) -> str:
     """That a fresh worker goes on, and why."""
-    return f"bt-bench: {why}; a fresh worker goes on"
+    return f"bt-bench: {visible(why)}; a fresh worker goes on"
 
 
 def _left(seconds: float | None) -> str:

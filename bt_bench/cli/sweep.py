@@ -237,20 +237,25 @@ def _run(request: SweepRequest, runner: Runner, folders: list[Path]) -> list[Var
     from bt_bench.cli.progress import progress_on_stderr
     from bt_bench.sweep import run_sweep
 
-    try:
-        with request.folder.locked(), progress_on_stderr() as progress:
-            return run_sweep(request, runner, progress)
-    except KeyboardInterrupt:
-        path = request.folder.path
-        again = ["bt-bench", "sweep", "--resume", str(path), "--device", request.environment.device]
-        for folder in folders:
-            again += ["--kernels", str(folder)]
-        print(
-            f"bt-bench: stopped; what was measured so far is in {path} and marked as partial.\n"
-            f"bt-bench: continue with: {shlex.join(again)}",
-            file=sys.stderr,
-        )
-        raise
+    with request.folder.locked():
+        try:
+            with progress_on_stderr() as progress:
+                return run_sweep(request, runner, progress)
+        except BaseException:
+            _say_how_to_resume(request, folders)
+            raise
+
+
+def _say_how_to_resume(request: SweepRequest, folders: list[Path]) -> None:
+    path = request.folder.path
+    again = ["bt-bench", "sweep", "--resume", str(path), "--device", request.environment.device]
+    for folder in folders:
+        again += ["--kernels", str(folder)]
+    print(
+        f"bt-bench: stopped; what was measured so far is in {path} and marked as partial.\n"
+        f"bt-bench: continue with: {shlex.join(again)}",
+        file=sys.stderr,
+    )
 
 
 def _show(request: SweepRequest, results: list[VariantResult], as_json: bool) -> ExitCode:

@@ -236,3 +236,10 @@ def test_full_disk_is_one_line(config):
     assert outcome.code == 2
     assert "No space left on device" in outcome.err
     assert "Traceback" not in outcome.err
+
+
+def test_control_characters_do_not_reach_the_terminal():
+    outcome = run("sweep", "\x1b[31mred\x07.yaml")
+    assert outcome.code == 2
+    assert "\x1b" not in outcome.err
+    assert r"\x1b[31mred\x07.yaml" in outcome.err

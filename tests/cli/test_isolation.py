@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -31,6 +32,11 @@ class Variant(DeviceBlockTables):
         super().restore(state)
 """
 WAITS_TO_BE_KILLED = "Path({path!r}).write_text(str(os.getpid())); time.sleep(60)"
+WAITS_ONCE = """\
+path = Path({path!r})
+            if not path.exists():
+                path.write_text(str(os.getpid()))
+                time.sleep(60)"""
 AT_ONCE = {
     "kills_itself": ("crashed", "SIGKILL"),
     "segfaults": ("crashed", "SIGSEGV"),
@@ -71,6 +77,16 @@ def text_of(path):
     return path.read_text() if path.exists() else ""
 
 
+def kill_all_in(pid_file, process):
+    """Kills whoever writes its number into a file, as long as a process is there."""
+    killed = {""}
+    while process.poll() is None:
+        if (pid := text_of(pid_file)) not in killed:
+            os.kill(int(pid), signal.SIGKILL)
+            killed.add(pid)
+        time.sleep(0.05)
+
+
 def sweep_with_every_fault(folder):
     """Exit code, stderr and results of a sweep in which a worker is killed from outside too."""
     kernels = folder / "kernels"
@@ -88,8 +104,10 @@ def sweep_with_every_fault(folder):
         *("--variants", ",".join(variants), "--operations", "step"),
         *("--set", "plan.rounds=4", "--set", "plan.hang_seconds=3"),
     )
-    os.kill(int(wait_for(lambda: text_of(pid_file))), signal.SIGKILL)
+    killing = threading.Thread(target=kill_all_in, args=(pid_file, process))
+    killing.start()
     _out, err = process.communicate(timeout=120)
+    killing.join()
     results = {result.variant.name: result for result in read_run(folder / "run")}
     return process.returncode, err, results
 
@@ -99,7 +117,8 @@ def test_a_sweep_outlives_every_fault(tmp_path):
     code, err, results = sweep_with_every_fault(tmp_path)
     assert code == 5, err
     assert all(result.complete and len(result.cases) == 2 for result in results.values())
-    assert err.count("a fresh worker goes on") == 7
+    # One for each, and for the first crash of each of two tasks one more, to confirm it.
+    assert err.count("a fresh worker goes on") == 9
     assert "Traceback" not in err
     for name in ("baseline", "fused"):
         assert_intact(results[name])
@@ -111,6 +130,24 @@ def test_a_sweep_outlives_every_fault(tmp_path):
         one, two = results[name].cases
         assert (one.status, one.reason) == ("ok", None)
         assert_failed(two, *expected, where="while measured: ")
+
+
+def test_a_worker_killed_once_from_outside_costs_nobody_a_case(tmp_path):
+    kernels, pid_file = tmp_path / "kernels", tmp_path / "pid"
+    kernels.mkdir()
+    fault = WAITS_ONCE.format(path=str(pid_file))
+    (kernels / "victim.py").write_text(LATE.format(fault=fault))
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    process = start(
+        *("sweep", tmp_path / "tiny.yaml", "--out", tmp_path / "run", "--kernels", kernels),
+        *("--variants", "baseline,victim", "--operations", "step"),
+    )
+    os.kill(int(wait_for(lambda: text_of(pid_file))), signal.SIGKILL)
+    _out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert err.count("a fresh worker goes on") == 1
+    for result in read_run(tmp_path / "run"):
+        assert [(case.status, case.reason) for case in result.cases] == [("ok", None)] * 2
 
 
 def assert_intact(result):

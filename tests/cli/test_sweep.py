@@ -326,3 +326,13 @@ def test_the_sweeping_process_imports_no_torch(config, tmp_path):
         prologue="import sys\nsys.modules['triton'] = sys.modules['torch'] = None",
     )
     assert outcome.code == 0, outcome.err
+
+
+def test_whatever_stops_a_run_it_is_said_how_to_go_on(config, tmp_path, monkeypatch):
+    def fail(*_arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("bt_bench.sweep.run_sweep", fail)
+    outcome = run("sweep", config, "--out", tmp_path / "run")
+    assert outcome.code == 2
+    assert f"bt-bench sweep --resume {tmp_path / 'run'}" in outcome.err

@@ -1,0 +1,35 @@
+"""What a variant raised: whether it was the variant, and what it says."""
+
+from __future__ import annotations
+
+MAX_TEXT = 500  # characters of what an exception says
+
+_interruptible = True
+
+
+def ignore_interrupts() -> None:
+    """Says that Ctrl-C does not reach this process: `KeyboardInterrupt` is then a variant's."""
+    global _interruptible
+    _interruptible = False
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether an exception is a Ctrl-C that has to end the run, rather than a variant's doing."""
+    return _interruptible and isinstance(error, KeyboardInterrupt)
+
+
+def text_of(error: BaseException) -> str:
+    """What an exception says, as text that can be stored whoever raised it; cut if long."""
+    try:
+        text = str(error)
+    except BaseException as second:
+        if is_interrupt(second):
+            raise
+        return f"(its str() raised {type(second).__name__})"
+    return storable(text)
+
+
+def storable(text: str) -> str:
+    """A text without lone surrogates, which UTF-8 does not have; cut if long."""
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
