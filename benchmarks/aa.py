@@ -125,6 +125,7 @@ class _Runs:
     def run(self, number: int) -> list[dict[str, Any]]:
         """One sweep; its comparisons."""
         changes = {"seed": number, "case_seconds": self._seconds, "rounds": 100_000}
+        changes |= {"profile_rounds": 16, "graph_rounds": 16}
         operation = OPERATIONS[number % len(OPERATIONS)]
         results = self._sweep(f"run{number}", changes, [operation])
         return _compared(results, number)
