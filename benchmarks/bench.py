@@ -55,7 +55,7 @@ def promises(folder: Path) -> list[Promise]:
     ]
     if has_gpu():
         command = (*BT_BENCH, "sweep", "origin", "--out", str(folder / "origin"))
-        return [*found, Promise("sweep origin, all variants, on the GPU", command, 60)]
+        return [*found, Promise("sweep origin, all variants, on the GPU", command, 90)]
     command = (*BT_BENCH, "sweep", "quick", "--device", "cpu", "--out", str(folder / "quick"))
     return [*found, Promise("sweep quick without a GPU", command, 60)]
 
