@@ -192,6 +192,20 @@ def test_graphs_pay_one_launch_and_their_slope_is_device_time():
     assert all(m.launch_path is JIT for m in rig.records.books["b"].measurements())
 
 
+def test_a_replay_that_outlasts_its_queue_is_taken_again():
+    rig = Rig("a", gpu_ns=5_000)
+    rig.run([HostProbe(rig.clock, rig.device, JIT)], rounds=1)
+    record_end, stalls = rig.device.record_end, iter([0, 150_000, 150_000] + [0] * 1000)
+
+    def stalling():
+        rig.clock.ns += next(stalls)
+        record_end()
+
+    rig.device.record_end = stalling
+    measure_graphs(rig.window, Plan(graph_rounds=2), rig.clock, rig.device, rig.records)
+    assert rig.samples("a", Quantity.GPU_US) == [[5.0, 5.0]] * 2
+
+
 def test_arms_follow_each_other_within_a_step_and_orders_are_reversed():
     rig = Rig("a", "b", "c")
     rig.run([HostProbe(rig.clock, rig.device, JIT)], rounds=2, seed=4)
