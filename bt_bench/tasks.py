@@ -5,6 +5,7 @@ These cross from one process to another, and import neither torch nor Triton.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -52,13 +53,13 @@ class Checked:
     verdicts: Verdicts
 
 
-class Task(Generic[ResultT]):
+class Task(ABC, Generic[ResultT]):
     """Something to do with some arms; `doing` says in a reason what it was."""
 
     @property
+    @abstractmethod
     def doing(self) -> str:
         """What is being done, as the beginning of a message."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

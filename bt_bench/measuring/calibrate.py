@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 from bt_bench.budget import SPIN_US
+from bt_bench.collection import no_collection
 from bt_bench.measuring.calibration_timers import Timers, tick_us, time_call
-from bt_bench.measuring.collection import no_collection
 from bt_bench.measuring.device_kernels import CacheReader, launch_null, launch_spin
 from bt_bench.measuring.overhead import LaunchRoute, launch_routes
 from bt_bench.measuring.ports import Clock, DevicePort

@@ -11,8 +11,8 @@ import torch
 
 from bt_bench.arms import Arm, inputs_on
 from bt_bench.checking.check import verify_after_timing
+from bt_bench.collection import no_collection
 from bt_bench.measuring.calibrate import calibrate, calibrate_host
-from bt_bench.measuring.collection import no_collection
 from bt_bench.measuring.cupti_census import profile_window
 from bt_bench.measuring.graphs import GRAPH, measure_graphs, run_captured
 from bt_bench.measuring.interpreter_census import count_launches

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bt_bench.arms import Arm
-from bt_bench.measuring.collection import no_collection
+from bt_bench.collection import no_collection
 from bt_bench.measuring.nvtx_ranges import Range
 from bt_bench.measuring.ports import Clock
 from bt_bench.measuring.probes import Probe
