@@ -20,13 +20,13 @@ from bt_bench.tasks import (
     CheckCase,
     CheckConformance,
     Checked,
+    CheckOutcomes,
     Failure,
     Finished,
     MeasureCase,
     ResultT,
     Success,
     Task,
-    Verdicts,
     Watcher,
     run_without_culprits,
 )
@@ -112,7 +112,7 @@ class Executor:
 
     def _check(
         self, task: CheckConformance | CheckCase, arms: Sequence[str], workload: Workload
-    ) -> Verdicts:
+    ) -> CheckOutcomes:
         if not arms:
             return {}
         return check(

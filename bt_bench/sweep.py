@@ -42,7 +42,15 @@ from bt_bench.store import (
     read_run,
     write_text,
 )
-from bt_bench.tasks import Calibrate, CheckCase, Checked, MeasureCase, Runner, Verdict, Verdicts
+from bt_bench.tasks import (
+    Calibrate,
+    CheckCase,
+    Checked,
+    CheckOutcome,
+    CheckOutcomes,
+    MeasureCase,
+    Runner,
+)
 from bt_bench.units import format_bytes
 from bt_bench.workloads.build import build_workload, estimate_bytes, layout_of
 from bt_bench.workloads.parameters import TraceParameters
@@ -345,10 +353,10 @@ class _CaseSweep:
         for operation in operations:
             key = case_key(operation, self.case.name)
             self.progress.phase(key, "measuring")
-            measured = self._measure(operation, checked.verdicts)
+            measured = self._measure(operation, checked.outcomes)
             stored = {
                 arm: _case_result(
-                    self.case, operation, checked, checked.verdicts[arm, operation], measured[arm]
+                    self.case, operation, checked, checked.outcomes[arm, operation], measured[arm]
                 )
                 for arm in self.request.arms
             }
@@ -361,15 +369,15 @@ class _CaseSweep:
         task = CheckCase(self.case, tuple(operations))
         finished = self.runner.run(task, arms, self.progress)
         failed = {
-            (arm, operation): Verdict(None, reason)
+            (arm, operation): CheckOutcome(None, reason)
             for arm, reason in ({**self.failures, **finished.failed}).items()
             for operation in operations
         }
-        return Checked(finished.value.workload, finished.value.verdicts | failed)
+        return Checked(finished.value.workload, finished.value.outcomes | failed)
 
-    def _measure(self, operation: Operation, verdicts: Verdicts) -> dict[str, Measured]:
+    def _measure(self, operation: Operation, outcomes: CheckOutcomes) -> dict[str, Measured]:
         """What was measured of each variant: nothing of those that failed the check."""
-        passed = [arm for arm in self.request.arms if verdicts[arm, operation].reason is None]
+        passed = [arm for arm in self.request.arms if outcomes[arm, operation].reason is None]
         measured = {arm: Measured() for arm in self.request.arms}
         if passed:
             task = MeasureCase(self.case, operation)
@@ -391,10 +399,10 @@ def _case_result(
     case: CaseSpec,
     operation: Operation,
     checked: Checked,
-    verdict: Verdict,
+    outcome: CheckOutcome,
     measured: Measured,
 ) -> CaseResult:
-    reason = verdict.reason or measured.reason
+    reason = outcome.reason or measured.reason
     return CaseResult(
         key=case_key(operation, case.name),
         case=case.name,
@@ -402,7 +410,7 @@ def _case_result(
         workload=checked.workload,
         status=_STATUS.get(reason.code if reason else None, Status.FAILED),
         reason=reason,
-        check=verdict.report,
+        check=outcome.report,
         launches=measured.launches,
         compiled=measured.compiled,
         rounds=measured.rounds,

@@ -35,22 +35,22 @@ class WorkerError(BtBenchError):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckOutcome:
     """Outcome of one variant on one path: a report, or the reason why it failed."""
 
     report: CheckReport | None
     reason: Reason | None
 
 
-Verdicts = dict[tuple[str, Operation], Verdict]
+CheckOutcomes = dict[tuple[str, Operation], CheckOutcome]
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A case's workload, and the verdict on each arm and operation."""
+    """A case's workload, and the outcome on each arm and operation."""
 
     workload: WorkloadRecord
-    verdicts: Verdicts
+    outcomes: CheckOutcomes
 
 
 class Task(ABC, Generic[ResultT]):
@@ -73,7 +73,7 @@ class Calibrate(Task[Calibration | None]):
 
 
 @dataclass(frozen=True)
-class CheckConformance(Task[Verdicts]):
+class CheckConformance(Task[CheckOutcomes]):
     """Check the arms on one of the conformance workloads."""
 
     workload: str

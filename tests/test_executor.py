@@ -81,7 +81,7 @@ def test_each_task_has_its_result(variants, monkeypatch):
     verdicts = runner.run(CheckConformance("corners_int32", STEP), ["fused"]).value
     assert verdicts["fused", Operation.STEP].report.steps == 2
     checked = runner.run(CheckCase(CASE, STEP), list(variants)).value
-    assert {key: verdict.reason for key, verdict in checked.verdicts.items()} == {
+    assert {key: verdict.reason for key, verdict in checked.outcomes.items()} == {
         ("baseline", Operation.STEP): None,
         ("fused", Operation.STEP): None,
     }
@@ -163,9 +163,9 @@ def test_where_ctrl_c_does_not_reach_an_interrupt_is_a_variants(variants, monkey
         executor.attempt(CheckCase(CASE, STEP), ["fused"], ignore)
     monkeypatch.setattr(raised, "_interruptible", False)
     checked = executor.attempt(CheckCase(CASE, STEP), ["baseline", "fused"], ignore).value
-    reason = checked.verdicts["fused", Operation.STEP].reason
+    reason = checked.outcomes["fused", Operation.STEP].reason
     assert (reason.code, "KeyboardInterrupt" in reason.message) == ("raised", True)
-    assert checked.verdicts["baseline", Operation.STEP].reason is None
+    assert checked.outcomes["baseline", Operation.STEP].reason is None
 
 
 def test_a_file_that_imports_only_once_fails_its_arm(variants, monkeypatch):
@@ -241,7 +241,7 @@ def test_a_check_that_runs_out_of_memory_breaks_off(variants):
     finished = runner.run(CheckCase(CASE, STEP), ["baseline", "greedy", "fused"])
     assert finished.failed["greedy"].code == "out_of_memory"
     assert "one, round 0, step 0: no room" in finished.failed["greedy"].message
-    assert [arm for arm, _ in finished.value.verdicts] == ["baseline", "fused"]
+    assert [arm for arm, _ in finished.value.outcomes] == ["baseline", "fused"]
 
 
 def test_no_arm_left_to_blame(variants, monkeypatch):

@@ -38,7 +38,7 @@ from bt_bench.tasks import (
     Checked,
     Finished,
     MeasureCase,
-    Verdict,
+    CheckOutcome,
 )
 from bt_bench.workloads.parameters import UniformParameters
 from bt_bench.workloads.record import flat_parameters
@@ -125,7 +125,7 @@ class ScriptedRunner:
 
     @staticmethod
     def _verdict(found):
-        return Verdict(None if found else CheckReport(steps=1, buffers=["slots"]), found)
+        return CheckOutcome(None if found else CheckReport(steps=1, buffers=["slots"]), found)
 
 
 class Listening:

@@ -41,7 +41,7 @@ from bt_bench.checking.interpreter_guard import OutOfBoundsError, guarded_memory
 from bt_bench.checking.paths import PATHS, Path
 from bt_bench.model import CheckReport, Operation, Reason, ReasonCode
 from bt_bench.raised import is_interrupt
-from bt_bench.tasks import Verdict, Verdicts
+from bt_bench.tasks import CheckOutcome, CheckOutcomes
 from bt_bench.workloads.steps import Append, Workload
 
 # Makes a call of an operation on some tables, and returns what the call returned.
@@ -59,7 +59,7 @@ def check(
     rounds: int = 1,
     seed: int = 0,
     title: str = "check",
-) -> Verdicts:
+) -> CheckOutcomes:
     """Runs variants and reference side by side through a workload, and compares every step.
 
     Before each round the source tables are filled with garbage and all block ids are replaced by
@@ -77,7 +77,7 @@ def check(
         title: how messages call the workload.
 
     Returns:
-        A verdict for each variant and operation.
+        An outcome for each variant and operation.
 
     Raises:
         ArmFailedError: when a variant has run out of memory or has taken the device with it; the
@@ -91,7 +91,7 @@ def check(
         where = f"{title}, round {round_index}"
         _check_round(variants, list(subjects.values()), fresh, device, rng, where)
     return {
-        (name, operation): subjects[name, PATHS[operation]].verdict()
+        (name, operation): subjects[name, PATHS[operation]].outcome()
         for name in variants
         for operation in operations
     }
@@ -210,11 +210,11 @@ class _Subject:
 
         self.attempt(where, run)
 
-    def verdict(self) -> Verdict:
+    def outcome(self) -> CheckOutcome:
         """How it ended."""
         if self.reason is not None:
-            return Verdict(None, self.reason)
-        return Verdict(CheckReport(steps=self.steps, buffers=COMPARED), None)
+            return CheckOutcome(None, self.reason)
+        return CheckOutcome(CheckReport(steps=self.steps, buffers=COMPARED), None)
 
 
 def _check_round(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bt_bench.config.schema import SweepSpec
 from bt_bench.model import Operation, Reason
-from bt_bench.tasks import CheckCase, CheckConformance, Runner, Verdicts, Watcher
+from bt_bench.tasks import CheckCase, CheckConformance, CheckOutcomes, Runner, Watcher
 from bt_bench.workloads.conformance import conformance_workloads
 
 
@@ -54,15 +54,15 @@ def check_spec(
     operations = tuple(spec.operations)
     for case in spec.cases:
         finished = runner.run(CheckCase(case, operations), arms, watcher)
-        verdicts = finished.value.verdicts
-        yield from _outcomes(case.name, arms, operations, verdicts, finished.failed)
+        outcomes = finished.value.outcomes
+        yield from _outcomes(case.name, arms, operations, outcomes, finished.failed)
 
 
 def _outcomes(
     workload: str,
     arms: Sequence[str],
     operations: Sequence[Operation],
-    verdicts: Verdicts,
+    outcomes: CheckOutcomes,
     failed: Mapping[str, Reason],
 ) -> Iterator[Outcome]:
     for arm in arms:
@@ -70,6 +70,6 @@ def _outcomes(
             if arm in failed:
                 yield Outcome(arm, workload, operation, failed[arm], 0)
                 continue
-            verdict = verdicts[arm, operation]
-            steps = verdict.report.steps if verdict.report else 0
-            yield Outcome(arm, workload, operation, verdict.reason, steps)
+            outcome = outcomes[arm, operation]
+            steps = outcome.report.steps if outcome.report else 0
+            yield Outcome(arm, workload, operation, outcome.reason, steps)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from bt_bench.device import DeviceKind
     from bt_bench.model import Calibration, Environment
-    from bt_bench.report.calibration_verdicts import Verdict
+    from bt_bench.report.calibration_verdicts import Promise
 
 
 def calibrate(
@@ -98,7 +98,7 @@ def _calibrate(kind: DeviceKind, *, quick: bool) -> Calibration:
 
 
 def _document(
-    environment: Environment, calibration: Calibration, verdicts: Sequence[Verdict]
+    environment: Environment, calibration: Calibration, verdicts: Sequence[Promise]
 ) -> dict[str, Any]:
     from dataclasses import asdict
 

@@ -10,7 +10,7 @@ from bt_bench.report.calibration_verdicts import (
     DEVICE_METHODS,
     METHOD_TITLES,
     MethodLine,
-    Verdict,
+    Promise,
     apart_percent,
     judge,
     method_lines,
@@ -84,7 +84,7 @@ def calibration_section(calibration: Calibration) -> Section:
     return Section("Calibration", tuple(blocks))
 
 
-def _verdict_table(verdicts: Sequence[Verdict]) -> Table:
+def _verdict_table(verdicts: Sequence[Promise]) -> Table:
     rows = tuple(
         (Cell(verdict.promise), Cell("kept" if verdict.kept else "MISSED"), Cell(verdict.found))
         for verdict in verdicts

@@ -30,7 +30,7 @@ _NOT_MEASURED = "not measured"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Promise:
     """Whether a promise is kept.
 
     Args:
@@ -102,7 +102,7 @@ def apart_percent(lines: Sequence[MethodLine]) -> dict[float, float]:
     return apart
 
 
-def judge(calibration: Calibration) -> list[Verdict]:
+def judge(calibration: Calibration) -> list[Promise]:
     """A verdict per promise; without a GPU there is only that of the empty call."""
     verdicts = [_empty_call(calibration)]
     if calibration.samples("synchronize") is not None:
@@ -114,10 +114,10 @@ def judge(calibration: Calibration) -> list[Verdict]:
     return verdicts
 
 
-def _empty_call(calibration: Calibration) -> Verdict:
+def _empty_call(calibration: Calibration) -> Promise:
     samples = calibration.samples("empty_call")
     value_us = median(samples) if samples else None
-    return Verdict(
+    return Promise(
         "empty_call",
         f"less than {LARGEST_EMPTY_CALL_US} us of the harness in host times",
         _NOT_MEASURED if value_us is None else f"{format_number(value_us)} us",
@@ -125,12 +125,12 @@ def _empty_call(calibration: Calibration) -> Verdict:
     )
 
 
-def _lines(calibration: Calibration) -> Iterator[Verdict]:
+def _lines(calibration: Calibration) -> Iterator[Promise]:
     lines = method_lines(calibration)
     for method in DEVICE_METHODS:
         found = lines.get(method)
         gradient = found.line.gradient if found else None
-        yield Verdict(
+        yield Promise(
             f"gradient_{method.value}",
             f"gradient of the {METHOD_TITLES[method]} 1 ± {100 * GRADIENT_TOLERANCE:.0f} %",
             _NOT_MEASURED if gradient is None else f"{gradient:.4f}",
@@ -139,7 +139,7 @@ def _lines(calibration: Calibration) -> Iterator[Verdict]:
     names = " and ".join(METHOD_TITLES[method] for method in DEVICE_METHODS)
     apart = apart_percent([lines[method] for method in DEVICE_METHODS if method in lines])
     widest = max(apart.values(), default=None)
-    yield Verdict(
+    yield Promise(
         "agreement",
         f"{names} agree within {LARGEST_APART_PERCENT:.0f} %, less intercepts",
         _NOT_MEASURED if widest is None else f"{format_percent(widest)} % apart",
@@ -147,10 +147,10 @@ def _lines(calibration: Calibration) -> Iterator[Verdict]:
     )
 
 
-def _chains(calibration: Calibration) -> Verdict:
+def _chains(calibration: Calibration) -> Promise:
     chains = calibration.chains
     found = ", ".join(f"{chain.counted} of {chain.launched}" for chain in chains)
-    return Verdict(
+    return Promise(
         "chains",
         "launches of chains of empty kernels counted exactly",
         found or _NOT_MEASURED,
@@ -158,7 +158,7 @@ def _chains(calibration: Calibration) -> Verdict:
     )
 
 
-def _delay(injection: Injection | None) -> Iterator[Verdict]:
+def _delay(injection: Injection | None) -> Iterator[Promise]:
     for quantity in (Quantity.HOST_US, Quantity.STEP_US, Quantity.GPU_US):
         moved_us = None if injection is None else moved_by_delay_us(injection, quantity)
         if quantity is Quantity.GPU_US:
@@ -171,7 +171,7 @@ def _delay(injection: Injection | None) -> Iterator[Verdict]:
             off_us = abs(moved_us - expected_share * injection.delay_us)
             kept = off_us <= tolerance * injection.delay_us
             found = f"{format_number(moved_us)} of {format_number(injection.delay_us)} us"
-        yield Verdict(f"delay_{quantity.value}", promise, found, kept)
+        yield Promise(f"delay_{quantity.value}", promise, found, kept)
 
 
 def moved_by_delay_us(injection: Injection, quantity: Quantity) -> float | None:
@@ -180,13 +180,13 @@ def moved_by_delay_us(injection: Injection, quantity: Quantity) -> float | None:
     return median(delayed) - median(without) if without and delayed else None
 
 
-def _cold(calibration: Calibration) -> Verdict:
+def _cold(calibration: Calibration) -> Promise:
     flush = calibration.flush
     name, promise = "cold", "a read is slower after a flush than from the L2"
     if flush is None or not flush.hot or not flush.cold:
-        return Verdict(name, promise, _NOT_MEASURED, False)
+        return Promise(name, promise, _NOT_MEASURED, False)
     cold_us = median(flush.cold)
-    return Verdict(
+    return Promise(
         name,
         promise,
         f"{format_number(cold_us)} us, from the L2 {format_number(median(flush.hot))} us",
@@ -194,7 +194,7 @@ def _cold(calibration: Calibration) -> Verdict:
     )
 
 
-def _profiled(calibration: Calibration) -> Verdict:
+def _profiled(calibration: Calibration) -> Promise:
     name, promise = (
         "profiled",
         f"a launch costs the same after a profile, ± {MOST_PROFILED_US:g} us",
@@ -202,9 +202,9 @@ def _profiled(calibration: Calibration) -> Verdict:
     before = calibration.samples("replay")
     after = calibration.samples("replay_profiled")
     if not before or not after:
-        return Verdict(name, promise, _NOT_MEASURED, False)
+        return Promise(name, promise, _NOT_MEASURED, False)
     times_us = median(before), median(after)
-    return Verdict(
+    return Promise(
         name,
         promise,
         f"{format_number(times_us[1])} us, before it {format_number(times_us[0])} us",

@@ -1,0 +1,143 @@
+"""From estimates to verdicts: margins, corrections for many tests, and exit codes.
+
+A change counts when it is beyond the margin with certainty, not when it merely exists: the test
+is of "slower by more than the margin", one-sided, corrected over all tests of the family. `SAME` is
+shown as well, by two one-sided tests against the margin on either side. Source of both: Schuirmann,
+"A Comparison of the Two One-Sided Tests Procedure and the Power Approach", Journal of
+Pharmacokinetics and Biopharmaceutics 15 (1987), 657-680; Wellek, "Testing Statistical Hypotheses of
+Equivalence and Noninferiority", 2nd edition (2010).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bt_bench.errors import ExitCode
+from bt_bench.inference import Estimate, benjamini_hochberg, holm
+from bt_bench.verdicts import Cause, Evidence, Judged, Margin, Verdict
+
+
+class Correction(StrEnum):
+    """What keeps many tests from crying wolf."""
+
+    HOLM = "holm"
+    BH = "bh"
+    NONE = "none"
+
+
+CORRECTIONS: dict[Correction, Callable[[Sequence[float]], list[float]]] = {
+    Correction.HOLM: holm,
+    Correction.BH: benjamini_hochberg,
+    Correction.NONE: list,
+}
+
+SPREAD_FACTOR = 3.0
+"""A change is believed when it is larger than what unchanged code shows, by this factor."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How verdicts are reached.
+
+    Args:
+        margin: a change up to this share counts as none.
+        advisory_margin: the same where the sides are of different runs.
+        alpha: probability of any false `SLOWER` (or `FASTER`) in a whole comparison.
+        correction: over the tests of a comparison.
+    """
+
+    margin: float = 0.02
+    advisory_margin: float = 0.05
+    alpha: float = 0.01
+    correction: Correction = Correction.HOLM
+
+
+@dataclass(frozen=True)
+class Contest:
+    """One test: the log ratio of a metric of a case, and what may differ."""
+
+    estimate: Estimate
+    margin: Margin
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Outcome of a contest, with the numbers."""
+
+    verdict: Verdict
+    cause: Cause
+    evidence: Evidence
+
+
+def decide(contests: Sequence[Contest], correction: Correction, alpha: float) -> list[Decision]:
+    """Decides contests that are one family: lower is better.
+
+    Args:
+        contests: all tests of a comparison.
+        correction: over them.
+        alpha: of the family, at this look.
+    """
+    correct = CORRECTIONS[correction]
+    bounds = [math.log1p(contest.margin.share) for contest in contests]
+    slower = [c.estimate.tail_above(bound) for c, bound in zip(contests, bounds, strict=True)]
+    faster = [c.estimate.tail_below(-bound) for c, bound in zip(contests, bounds, strict=True)]
+    decisions = []
+    for contest, bound, p_slower, p_faster, adjusted_slower, adjusted_faster in zip(
+        contests, bounds, slower, faster, correct(slower), correct(faster), strict=True
+    ):
+        evidence = Evidence(
+            observations=contest.estimate.observations,
+            estimate=contest.estimate.location,
+            error=contest.estimate.error,
+            degrees=contest.estimate.degrees,
+            margin=contest.margin,
+            p_slower=p_slower,
+            p_faster=p_faster,
+            adjusted_slower=adjusted_slower,
+            adjusted_faster=adjusted_faster,
+            alpha=alpha,
+            tests=len(contests),
+        )
+        if adjusted_slower <= alpha:
+            verdict, cause = Verdict.SLOWER, Cause.BEYOND_MARGIN
+        elif adjusted_faster <= alpha:
+            verdict, cause = Verdict.FASTER, Cause.BEYOND_MARGIN
+        elif max(contest.estimate.tail_above(-bound), contest.estimate.tail_below(bound)) <= alpha:
+            verdict, cause = Verdict.SAME, Cause.WITHIN_MARGIN
+        else:
+            verdict, cause = Verdict.INCONCLUSIVE, Cause.WIDE_INTERVAL
+        decisions.append(Decision(verdict, cause, evidence))
+    return decisions
+
+
+class FailOn(StrEnum):
+    """Verdicts that make a command exit with another code than 0."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    INCONCLUSIVE = "inconclusive"
+    MISSING = "missing"
+    INVALID = "invalid"
+
+
+DEFAULT_FAIL_ON = (FailOn.SLOWER, FailOn.MISSING, FailOn.INVALID)
+
+# What is certain first: a regression that was seen counts whatever else is missing.
+_EXITS = (
+    (FailOn.SLOWER, Verdict.SLOWER, ExitCode.REGRESSION),
+    (FailOn.FASTER, Verdict.FASTER, ExitCode.REGRESSION),
+    (FailOn.MISSING, Verdict.MISSING, ExitCode.NOT_COMPARABLE),
+    (FailOn.INVALID, Verdict.INVALID, ExitCode.CHECK_FAILED),
+    (FailOn.INCONCLUSIVE, Verdict.INCONCLUSIVE, ExitCode.INCONCLUSIVE),
+)
+
+
+def exit_code(judged: Judged, fail_on: Collection[FailOn] = DEFAULT_FAIL_ON) -> ExitCode:
+    """The exit code that a comparison ends with."""
+    for name, verdict, code in _EXITS:
+        if name in fail_on and judged.count(verdict):
+            return code
+    return ExitCode.OK
