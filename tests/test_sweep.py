@@ -36,9 +36,9 @@ from bt_bench.tasks import (
     CheckCase,
     CheckConformance,
     Checked,
+    CheckOutcome,
     Finished,
     MeasureCase,
-    CheckOutcome,
 )
 from bt_bench.workloads.parameters import UniformParameters
 from bt_bench.workloads.record import flat_parameters
