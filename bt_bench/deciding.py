@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bt_bench.errors import ExitCode
+from bt_bench.errors import ExitCode, UsageError
 from bt_bench.inference import Estimate, benjamini_hochberg, holm
 from bt_bench.verdicts import Cause, Evidence, Judged, Margin, Verdict
 
@@ -38,6 +38,9 @@ SPREAD_FACTOR = 3.0
 """A change is believed when it is larger than what unchanged code shows, by this factor."""
 
 
+LEAST_ALPHA, MOST_ALPHA = 1e-9, 0.5
+
+
 @dataclass(frozen=True)
 class Rules:
     """How verdicts are reached.
@@ -47,12 +50,26 @@ class Rules:
         advisory_margin: the same where the sides are of different runs.
         alpha: probability of any false `SLOWER` (or `FASTER`) in a whole comparison.
         correction: over the tests of a comparison.
+
+    Raises:
+        UsageError: for a margin below zero, and for an alpha that is no small probability.
     """
 
     margin: float = 0.02
     advisory_margin: float = 0.05
     alpha: float = 0.01
     correction: Correction = Correction.HOLM
+
+    def __post_init__(self) -> None:
+        """Checks margins and alpha."""
+        for name, margin in (("margin", self.margin), ("advisory margin", self.advisory_margin)):
+            if not 0 <= margin < math.inf:
+                raise UsageError(f"{name} {margin:g}; expected a share of 0 or more, 0.02 for 2 %")
+        if not LEAST_ALPHA <= self.alpha <= MOST_ALPHA:
+            raise UsageError(
+                f"alpha {self.alpha:g}; expected a probability from {LEAST_ALPHA:g} to "
+                f"{MOST_ALPHA:g}, such as 0.01"
+            )
 
 
 @dataclass(frozen=True)
@@ -85,8 +102,8 @@ def decide(contests: Sequence[Contest], correction: Correction, alpha: float) ->
     slower = [c.estimate.tail_above(bound) for c, bound in zip(contests, bounds, strict=True)]
     faster = [c.estimate.tail_below(-bound) for c, bound in zip(contests, bounds, strict=True)]
     decisions = []
-    for contest, bound, p_slower, p_faster, adjusted_slower, adjusted_faster in zip(
-        contests, bounds, slower, faster, correct(slower), correct(faster), strict=True
+    for contest, p_slower, p_faster, adjusted_slower, adjusted_faster in zip(
+        contests, slower, faster, correct(slower), correct(faster), strict=True
     ):
         evidence = Evidence(
             observations=contest.estimate.observations,
@@ -105,7 +122,7 @@ def decide(contests: Sequence[Contest], correction: Correction, alpha: float) ->
             verdict, cause = Verdict.SLOWER, Cause.BEYOND_MARGIN
         elif adjusted_faster <= alpha:
             verdict, cause = Verdict.FASTER, Cause.BEYOND_MARGIN
-        elif max(contest.estimate.tail_above(-bound), contest.estimate.tail_below(bound)) <= alpha:
+        elif 1 - min(p_slower, p_faster) <= alpha:  # the tests from the other sides of the bounds
             verdict, cause = Verdict.SAME, Cause.WITHIN_MARGIN
         else:
             verdict, cause = Verdict.INCONCLUSIVE, Cause.WIDE_INTERVAL

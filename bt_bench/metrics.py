@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any
 
 from bt_bench.errors import UsageError
 from bt_bench.model import Cache, LaunchPath, Load, Method, Quantity, Series
@@ -64,6 +66,13 @@ COUNTED = {
 }
 """Metrics without noise, by name."""
 
+_CONDITIONS: dict[str, type[StrEnum]] = {
+    "launch_path": LaunchPath,
+    "load": Load,
+    "l2": Cache,
+    "method": Method,
+}
+
 _DEVICE_METHODS = (Method.PROFILER, Method.EVENTS)
 
 
@@ -92,6 +101,34 @@ def metric_of(series: Series) -> Metric:
         tick=DEVICE_TICK_US if series.method in _DEVICE_METHODS else 0.0,
         series=series,
     )
+
+
+@lru_cache(maxsize=1024)
+def metric_named(name: str) -> Metric:
+    """The metric of a name, as it stands in a recording.
+
+    Raises:
+        UsageError: when there is none of that name.
+    """
+    if name in COUNTED:
+        return COUNTED[name]
+    quantity, *conditions = name.split("/")
+    if quantity not in list(Quantity):
+        known = [*(member.value for member in Quantity), *COUNTED]
+        raise UsageError(f"no metric {name!r}; {names_hint(quantity, known)}")
+    fields: dict[str, StrEnum] = {}
+    for condition in conditions:
+        for field, members in _CONDITIONS.items():
+            if condition in list(members):
+                fields[field] = members(condition)
+                break
+        else:
+            known = [member.value for members in _CONDITIONS.values() for member in members]
+            raise UsageError(f"no metric {name!r}: {condition!r}; {names_hint(condition, known)}")
+    launch_path = LaunchPath(fields.get("launch_path", LaunchPath.JIT))
+    method = method_of(Quantity(quantity), launch_path)
+    series: dict[str, Any] = {"quantity": Quantity(quantity), "method": method, **fields}
+    return metric_of(Series(**series))
 
 
 def select(names: list[str], patterns: list[str]) -> list[str]:
