@@ -1,12 +1,7 @@
-"""Pairs the cases of results and sets their figures side by side; no formats.
-
-Cases are the same where operation and digest of the workload are; their names and the variants
-that the files hold may differ.
-"""
+"""Pairs the cases of results and sets their figures side by side; no verdicts, no formats."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -24,6 +19,7 @@ from bt_bench.model import (
     VariantResult,
 )
 from bt_bench.operation import Operation
+from bt_bench.pairing import match_cases, why_missing
 from bt_bench.resolution import Resolution, pair_rounds, resolve
 from bt_bench.series import place_of, typical_us
 from bt_bench.stats import typical
@@ -228,7 +224,7 @@ def _describe_side(side: Labelled) -> Side:
 
 
 def _compare_two(base: Labelled, other: Labelled) -> _Part:
-    matches, only_base, only_other = _match(base.result.cases, other.result.cases)
+    matches, only_base, only_other = match_cases(base.result.cases, other.result.cases)
     part = _Part(
         pairs=[],
         missing=[
@@ -251,51 +247,12 @@ def _compare_two(base: Labelled, other: Labelled) -> _Part:
     return part
 
 
-def _match(
-    base: Sequence[CaseResult], other: Sequence[CaseResult]
-) -> tuple[list[tuple[CaseResult, CaseResult]], list[CaseResult], list[CaseResult]]:
-    """Pairs cases in the order of the base; and those that are left over on either side."""
-    unclaimed: dict[tuple[Operation, str], list[CaseResult]] = defaultdict(list)
-    for case in other:
-        unclaimed[_identity(case)].append(case)
-    partners: dict[int, CaseResult] = {}
-    # Two cases of one file may have equal workloads; then those of one name belong together.
-    for by_name in (True, False):
-        for index, case in enumerate(base):
-            if index in partners:
-                continue
-            found = _take(unclaimed[_identity(case)], case.case if by_name else None)
-            if found is not None:
-                partners[index] = found
-    matches = [(base[index], partners[index]) for index in sorted(partners)]
-    only_base = [case for index, case in enumerate(base) if index not in partners]
-    return matches, only_base, [case for cases in unclaimed.values() for case in cases]
-
-
-def _identity(case: CaseResult) -> tuple[Operation, str]:
-    return case.operation, case.workload.digest
-
-
-def _take(candidates: list[CaseResult], name: str | None) -> CaseResult | None:
-    """Removes and returns the first candidate of that name, or of any where it is `None`."""
-    for index, candidate in enumerate(candidates):
-        if name is None or candidate.case == name:
-            return candidates.pop(index)
-    return None
-
-
 def _missing(
     cases: Sequence[CaseResult], *, present: Labelled, absent: Labelled
 ) -> Iterator[MissingCase]:
     keys = {case.key for case in absent.result.cases}
     for case in cases:
-        if case.key in keys:
-            why = "has another workload under this name"
-        elif not absent.result.complete:
-            why = "is partial and has not reached it"
-        else:
-            why = "has no such workload"
-        why = f"{absent.label} {why}"
+        why = why_missing(case, absent.label, keys, absent.result.complete)
         yield MissingCase(case.operation, case.case, present.label, absent.label, why)
 
 

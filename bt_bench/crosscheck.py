@@ -6,7 +6,7 @@ known length. It is taken off before the methods are compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from bt_bench.model import (
@@ -100,7 +100,11 @@ def crosschecks(case: CaseResult, calibration: Calibration | None) -> tuple[Cros
         case: of any arm.
         calibration: of the run.
     """
-    return tuple(_crosschecks(case, calibration))
+    return crosschecks_of(
+        lambda series: typical_us(case, series),
+        median(case.launches.totals()) if case.launches else None,
+        lambda method: intercept_us(calibration, method),
+    )
 
 
 def disagreements(checks: tuple[Crosscheck, ...]) -> tuple[Crosscheck, ...]:
@@ -108,33 +112,36 @@ def disagreements(checks: tuple[Crosscheck, ...]) -> tuple[Crosscheck, ...]:
     return tuple(check for check in checks if check.agrees is False)
 
 
-def _crosschecks(case: CaseResult, calibration: Calibration | None) -> Iterator[Crosscheck]:
-    launches = median(case.launches.totals()) if case.launches else None
+def crosschecks_of(
+    typical: Callable[[Series], float | None],
+    launches: float | None,
+    intercept: Callable[[Method], float | None],
+) -> tuple[Crosscheck, ...]:
+    """`crosschecks` of a case by its figures.
+
+    Args:
+        typical: of a series, in µs; `None` where it was not taken.
+        launches: device operations of a step; `None` if not counted.
+        intercept: of a method, in µs; `None` where it was not calibrated.
+    """
     if launches == 0:
-        return
-    for events, profiler in _SPANS:
-        yield from _crosscheck(case, calibration, (events, profiler), 1.0)
-    yield from _crosscheck(case, calibration, _BUSY_TIMES, launches)
+        return ()
+    checks = []
+    for pair, operations in (*((spans, 1.0) for spans in _SPANS), (_BUSY_TIMES, launches)):
+        readings = []
+        for series in pair:
+            reported = typical(series)
+            if reported is None:
+                break
+            added = intercept(series.method)
+            known = None if added is None or operations is None else added * operations
+            readings.append(Reading(series, reported, known))
+        if len(readings) == 2:
+            checks.append(Crosscheck(*readings))
+    return tuple(checks)
 
 
-def _crosscheck(
-    case: CaseResult,
-    calibration: Calibration | None,
-    pair: tuple[Series, Series],
-    intercepts: float | None,
-) -> Iterator[Crosscheck]:
-    first, second = (_reading(case, calibration, series, intercepts) for series in pair)
-    if first is not None and second is not None:
-        yield Crosscheck(first, second)
-
-
-def _reading(
-    case: CaseResult, calibration: Calibration | None, series: Series, intercepts: float | None
-) -> Reading | None:
-    reported = typical_us(case, series)
-    if reported is None:
-        return None
-    line = method_line(calibration, series.method)
-    if line is None or intercepts is None:
-        return Reading(series, reported, None)
-    return Reading(series, reported, line.intercept * intercepts)
+def intercept_us(calibration: Calibration | None, method: Method) -> float | None:
+    """What a method adds to a device time, in µs; `None` where it was not calibrated."""
+    line = method_line(calibration, method)
+    return None if line is None else line.intercept

@@ -30,6 +30,10 @@ class UsageError(BtBenchError):
     exit_code = ExitCode.USAGE
 
 
+class OtherSchemaError(UsageError):
+    """A file of bt-bench that another version of it wrote, in another schema version."""
+
+
 class NotComparableError(BtBenchError):
     """Results that must not be compared: another device, schema, or no case in common."""
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, from_json
 
 from bt_bench.model import SCHEMA_VERSION, VariantResult
@@ -14,27 +14,52 @@ from bt_bench.model import SCHEMA_VERSION, VariantResult
 _SHOWN_VALUE_LENGTH = 60
 
 
-def describe_invalid(text: str, error: ValidationError) -> str:
-    """Continues a sentence that begins with the name of the file: `is not JSON: …`."""
+def describe_invalid(
+    text: str,
+    error: ValidationError,
+    model: type[BaseModel] = VariantResult,
+    version: int = SCHEMA_VERSION,
+    what: str = "result",
+) -> str:
+    """Continues a sentence that begins with the name of the file: `is not JSON: …`.
+
+    Args:
+        text: of the file.
+        error: why it is no `model`.
+        model: what it was read as.
+        version: the schema version that this has.
+        what: one word for it.
+    """
     details = error.errors(include_url=False)
     if details[0]["type"] == "json_invalid":
         return _describe_syntax(str(details[0]["ctx"]["error"]))
     data = from_json(text)
     if not isinstance(data, dict):
-        return f"is JSON, but no result of bt-bench: expected an object, got {_shown(data)}"
+        return f"is JSON, but no {what} of bt-bench: expected an object, got {_shown(data)}"
     if "schema_version" not in data:
-        return "is JSON, but no result of bt-bench: it has no schema_version"
-    version = data["schema_version"]
-    if version != SCHEMA_VERSION:
+        return f"is JSON, but no {what} of bt-bench: it has no schema_version"
+    found = data["schema_version"]
+    if found != version:
         return (
-            f"has schema version {_shown(version)}; expected {SCHEMA_VERSION}. "
+            f"has schema version {_shown(found)}; expected {version}. "
             "Read it with the version of bt-bench that wrote it, or measure again"
         )
-    missing = [key for key in VariantResult.model_fields if _is_missing(key, details)]
+    missing = [key for key in model.model_fields if _is_missing(key, details)]
     if missing:
-        return f"is no complete result of bt-bench: missing {', '.join(missing)}"
+        return f"is no complete {what} of bt-bench: missing {', '.join(missing)}"
     more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
-    return f"is no valid result: {_describe_detail(details[0], data)}{more}"
+    return f"is no valid {what}: {_describe_detail(details[0], data)}{more}"
+
+
+def other_version(
+    text: str, error: ValidationError, version: int = SCHEMA_VERSION
+) -> object | None:
+    """The schema version of a text, if that is why it is refused; else `None`."""
+    if error.errors(include_url=False)[0]["type"] == "json_invalid":
+        return None
+    data = from_json(text)
+    found = data.get("schema_version") if isinstance(data, dict) else None
+    return found if found != version else None
 
 
 def _describe_syntax(problem: str) -> str:

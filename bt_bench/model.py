@@ -284,6 +284,11 @@ class CaseResult(Noun):
     control: list[Measurement] = []  # of the unchanged copy, where this arm is what was copied
     control_spreads: list[ControlSpread] = []
 
+    @property
+    def digest(self) -> str:
+        """Of its workload: cases of equal digests are compared."""
+        return self.workload.digest
+
     def measurement(self, series: Series) -> Measurement | None:
         """The measurement of a series, or `None` where it was not taken."""
         for measurement in self.measurements:

@@ -14,21 +14,21 @@ import re
 import secrets
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from pydantic import ValidationError
 
 from bt_bench import atomic
 from bt_bench.atomic import TEMPORARY_SUFFIX
 from bt_bench.collection import no_collection
-from bt_bench.errors import UsageError
-from bt_bench.invalid import describe_invalid
+from bt_bench.errors import OtherSchemaError, UsageError
+from bt_bench.invalid import describe_invalid, other_version
 from bt_bench.model import (
     BASELINE,
     SCHEMA_VERSION,
@@ -43,8 +43,13 @@ from bt_bench.model import (
 __all__ = [
     "ResultWriter",
     "RunFolder",
+    "has_journal",
+    "name_of",
+    "parse_result",
     "read_result",
     "read_run",
+    "read_run_with",
+    "read_text",
     "result_schema",
     "write_result",
     "write_text",
@@ -55,6 +60,8 @@ JOURNAL_SUFFIX = ".cases.jsonl"
 COMPARISON_NAME = "comparison.md"
 CONFIG_NAME = "config.yaml"
 STDIN = "-"
+
+Read = TypeVar("Read")
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,99}")
 
@@ -256,13 +263,40 @@ def read_result(path: Path | str) -> VariantResult:
     """Reads a result file, or standard input for `-`; with the journal of a run under way.
 
     Raises:
+        OtherSchemaError: for another schema version.
         UsageError: naming the file, what is wrong with it, and where.
     """
-    from_stdin = str(path) == STDIN
-    name = "standard input" if from_stdin else str(path)
     # The journal first: when a run is closed, its cases are in the file before it goes.
-    journal = [] if from_stdin else _read_journal(_journal_beside(Path(path)))
-    text = _read_text(path, name)
+    journal = _read_journal(_journal_beside(Path(path))) if str(path) != STDIN else []
+    name = name_of(path)
+    result = parse_result(read_text(path, name), name)
+    if not journal:
+        return result
+    cases = {case.key: case for case in (*result.cases, *journal)}
+    return result.model_copy(update={"cases": list(cases.values())})
+
+
+def name_of(path: Path | str) -> str:
+    """What messages call a file, or standard input."""
+    return "standard input" if str(path) == STDIN else str(path)
+
+
+def has_journal(path: Path | str) -> bool:
+    """Whether some cases of a result file are in the journal of a run under way."""
+    return str(path) != STDIN and _journal_beside(Path(path)).exists()
+
+
+def parse_result(text: str, name: str) -> VariantResult:
+    """The result in a text.
+
+    Args:
+        text: of a result file.
+        name: of the file, for messages.
+
+    Raises:
+        OtherSchemaError: for another schema version.
+        UsageError: naming the file, what is wrong with it, and where.
+    """
     if not text.strip():
         raise UsageError(f"{name} is empty; expected a result of bt-bench")
     try:
@@ -271,13 +305,12 @@ def read_result(path: Path | str) -> VariantResult:
             # Strict, or else "1.5" would be read as a number.
             result = VariantResult.model_validate_json(text, strict=True)
     except ValidationError as error:
-        raise UsageError(f"{name} {describe_invalid(text, error)}") from None
+        message = f"{name} {describe_invalid(text, error)}"
+        version = other_version(text, error)
+        raise (UsageError(message) if version is None else OtherSchemaError(message)) from None
     for problem in _problems(result):
         raise UsageError(f"{name} is damaged: {problem}")
-    if not journal:
-        return result
-    cases = {case.key: case for case in (*result.cases, *journal)}
-    return result.model_copy(update={"cases": list(cases.values())})
+    return result
 
 
 def read_run(folder: RunFolder | Path, order: Sequence[str] = ()) -> list[VariantResult]:
@@ -285,11 +318,21 @@ def read_run(folder: RunFolder | Path, order: Sequence[str] = ()) -> list[Varian
 
     A run that has only just begun has none.
     """
+    return read_run_with(read_result, lambda result: result, folder, order)
+
+
+def read_run_with(
+    read: Callable[[Path], Read],
+    header_of: Callable[[Read], VariantResult],
+    folder: RunFolder | Path,
+    order: Sequence[str] = (),
+) -> list[Read]:
+    """All results of a run by any reader of a file; see `read_run`."""
     run = folder if isinstance(folder, RunFolder) else RunFolder.open(folder)
-    results: dict[str, VariantResult] = {}
+    results: dict[str, Read] = {}
     for path in run.result_paths():
-        result = read_result(path)
-        variant = result.variant.name
+        result = read(path)
+        variant = header_of(result).variant.name
         if path != run.result_path(variant):
             raise UsageError(
                 f"{path} holds the results of variant {variant!r}; expected that in {variant}.json"
@@ -423,14 +466,27 @@ def _compact(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def _read_text(path: Path | str, name: str) -> str:
+def read_text(
+    path: Path | str, name: str, expected: str = "a result file", example: str = "baseline.json"
+) -> str:
+    """The text of a file, or of standard input for `-`.
+
+    Args:
+        path: of the file.
+        name: what messages call it.
+        expected: what it should be, for messages.
+        example: a name that such a file could have.
+
+    Raises:
+        UsageError: if it cannot be read, or is not UTF-8.
+    """
     try:
         data = sys.stdin.buffer.read() if str(path) == STDIN else Path(path).read_bytes()
     except FileNotFoundError:
-        raise UsageError(f"{name} does not exist; expected a result file") from None
+        raise UsageError(f"{name} does not exist; expected {expected}") from None
     except IsADirectoryError:
         raise UsageError(
-            f"{name} is a folder; expected a result file, such as {Path(path) / 'baseline.json'}"
+            f"{name} is a folder; expected {expected}, such as {Path(path) / example}"
         ) from None
     except OSError as error:
         raise UsageError(f"cannot read {name}: {error.strerror}") from None

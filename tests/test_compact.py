@@ -1,0 +1,161 @@
+"""Quick reading: the same results, and the same refusals, as reading in full."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from factories import make_case, make_measurement, make_result, make_rounds
+from scenarios import three_cases
+from test_bad_results import DAMAGES, _damage, _with_a_log
+
+from bt_bench import compact as compact_module
+from bt_bench.compact import CompactResult, compact, read_compact, read_compact_run
+from bt_bench.errors import OtherSchemaError, UsageError
+from bt_bench.model import (
+    CaseResult,
+    CompiledKernel,
+    ControlSpread,
+    DiscardCode,
+    Noun,
+    Quantity,
+    VariantResult,
+)
+from bt_bench.series import series_of
+from bt_bench.store import ResultWriter, RunFolder, read_result, write_result
+from bt_bench.structs import struct_of
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder.create_exact(tmp_path / "run")
+
+
+@pytest.fixture
+def only_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes whatever falls back on reading in full fail."""
+
+    def refuse(*_arguments: object) -> None:
+        raise AssertionError("read in full")
+
+    monkeypatch.setattr(compact_module, "parse_result", refuse)
+    monkeypatch.setattr(compact_module, "read_result", refuse)
+
+
+def _assert_same(left: CompactResult, right: CompactResult) -> None:
+    assert left.header == right.header
+    for one, another in zip(left.cases, right.cases, strict=True):
+        for name in ("operation", "case", "key", "digest", "status", "reason", "launches"):
+            assert getattr(one, name) == getattr(another, name)
+        assert (one.compiled, one.instances, one.spreads) == (
+            another.compiled,
+            another.instances,
+            another.spreads,
+        )
+        assert one.taken.keys() == another.taken.keys()
+        for metric, taken in one.taken.items():
+            assert taken.rounds == another.taken[metric].rounds
+            assert np.array_equal(taken.samples, another.taken[metric].samples)
+
+
+def _full() -> VariantResult:
+    series = series_of(Quantity.HOST_US)
+    case = make_case(
+        "full",
+        samples={Quantity.HOST_US: [[1.0, 2.0], [3.0, 4.5]], Quantity.GPU_US: [[5.0, 6.0]]},
+        num_steps=2,
+        compiled=[
+            CompiledKernel(name="k", hashes=["a", "b"], registers=[22, 30], spills=[None, 0])
+        ],
+        control_spreads=[ControlSpread(series=series, arm="baseline", difference_us=-0.25)],
+    )
+    result = _with_a_log(three_cases())
+    return result.model_copy(update={"cases": [*result.cases, case]})
+
+
+def test_what_is_kept(folder: RunFolder, only_quick: None) -> None:
+    case = read_compact(write_result(folder, _full())).cases[-1]
+    assert case.key == "gather_slots/full"
+    assert case.taken["host_us"].samples.tolist() == [[1.0, 2.0], [3.0, 4.5]]
+    assert case.taken["gpu_us"].rounds == (0,)
+    assert case.taken["gpu_us"].metric.tick > 0
+    assert case.spreads == {"host_us": 0.25}
+    assert case.compiled is not None
+    kernel = case.compiled["k"]
+    assert (kernel.count, kernel.registers, kernel.spills) == (2, 30, 0)
+
+
+def test_as_in_full(folder: RunFolder, only_quick: None) -> None:
+    path = write_result(folder, _full())
+    _assert_same(read_compact(path), compact(read_result(path)))
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    _assert_same(read_compact(path), compact(read_result(path)))
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_refused_as_in_full(folder: RunFolder, name: str) -> None:
+    damage, message = DAMAGES[name]
+    path = write_result(folder, _with_a_log(three_cases()))
+    path.write_text(json.dumps(_damage(json.loads(path.read_text()), damage)))
+    with pytest.raises(UsageError) as error:
+        read_compact(path)
+    assert str(error.value) == f"{path} {message}"
+    assert isinstance(error.value, OtherSchemaError) == ("schema version" in name)
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "null", '{"cases": 3}', '{"cases": []}', "[" * 10_000])
+def test_no_result_is_refused_as_in_full(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "fused.json"
+    path.write_text(text)
+    with pytest.raises(UsageError) as quick:
+        read_compact(path)
+    with pytest.raises(UsageError) as full:
+        read_result(path)
+    assert str(quick.value) == str(full.value)
+
+
+@pytest.mark.parametrize("value", ["1e999", "NaN", "-Infinity", "-1e-9", "true", '"1"', "null"])
+def test_no_sample_is_let_through(folder: RunFolder, value: str) -> None:
+    case = make_case(samples={Quantity.HOST_US: [[1.25]]})
+    path = write_result(folder, make_result(cases=[case]))
+    path.write_text(path.read_text().replace("[[1.25]]", f"[[{value}]]"))
+    with pytest.raises(UsageError, match=r"is no valid result: \$\.cases\[0\]|is not JSON"):
+        read_compact(path)
+
+
+def test_discarded_rounds_are_no_damage(folder: RunFolder, only_quick: None) -> None:
+    rounds = make_rounds(3, discarded=[None, DiscardCode.CLOCK, None])
+    measurement = make_measurement(Quantity.HOST_US, [[1.0], [2.0]], [0, 2])
+    case = make_case(rounds=rounds).model_copy(update={"measurements": [measurement]})
+    (read,) = read_compact(write_result(folder, make_result(cases=[case]))).cases
+    assert read.taken["host_us"].rounds == (0, 2)
+
+
+def test_a_run_under_way(folder: RunFolder) -> None:
+    writer = ResultWriter(folder, make_result(complete=False))
+    writer.add(make_case("first", samples={Quantity.HOST_US: [[1.0]]}))
+    (read,) = read_compact_run(folder.path)
+    assert [case.case for case in read.cases] == ["first"]
+    assert not read.header.complete
+
+
+def test_equal_rounds_are_kept_once(folder: RunFolder, only_quick: None) -> None:
+    cases = [make_case(name, samples={Quantity.HOST_US: [[1.0], [2.0]]}) for name in ("a", "b")]
+    first, second = read_compact(write_result(folder, make_result(cases=cases))).cases
+    assert first.taken["host_us"].rounds is second.taken["host_us"].rounds
+
+
+def test_a_struct_has_the_fields_of_its_noun() -> None:
+    fields = {field.name for field in msgspec.structs.fields(struct_of(CaseResult))}
+    assert fields == set(CaseResult.model_fields)
+
+
+def test_a_type_that_structs_do_not_know() -> None:
+    class Odd(Noun):
+        pair: tuple[int, int]
+
+    with pytest.raises(TypeError, match="has no counterpart in a struct"):
+        struct_of(Odd)
