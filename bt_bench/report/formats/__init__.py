@@ -1,0 +1,32 @@
+"""What `compare` and `gate` print: one format a file, each a pure function of what was concluded.
+
+A format prints judgements in the order in which it is given them, see `arrange`; those that are cut
+put the worst first by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bt_bench.report.formats.csv_format import render_csv
+from bt_bench.report.formats.explanation import render_explanation
+from bt_bench.report.formats.github_format import render_github, step_summary
+from bt_bench.report.formats.html_format import render_html_fragment
+from bt_bench.report.formats.json_format import render_json
+from bt_bench.report.formats.junit_format import render_junit
+from bt_bench.report.formats.md_format import render_md
+from bt_bench.report.formats.table_format import render_table
+from bt_bench.verdicts import Judged
+
+__all__ = ["FORMATS", "render_explanation", "step_summary"]
+
+FORMATS: dict[str, Callable[[Judged], str]] = {
+    "table": render_table,
+    "md": render_md,
+    "json": render_json,
+    "csv": render_csv,
+    "junit": render_junit,
+    "html-fragment": render_html_fragment,
+    "github": render_github,
+}
+"""Formats by the name that `--format` has for them; each text ends with a newline."""

@@ -1,0 +1,155 @@
+"""The numbers behind verdicts, so that they can be checked by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from bt_bench.errors import UsageError
+from bt_bench.inference import Estimate
+from bt_bench.report.formats.plain import inert, wrapped
+from bt_bench.report.formats.texts import (
+    change_text,
+    share_text,
+    side_text,
+    value_text,
+    verdict_text,
+)
+from bt_bench.stats import t_tail
+from bt_bench.units import format_number
+from bt_bench.verdicts import Cause, Evidence, Judged, Judgement, Margin
+from bt_bench.wording import names_hint
+
+_NEGLIGIBLE = 1e-6
+
+_BINDING = {
+    "configured": "the threshold that was asked for",
+    "spread": "three times what unchanged code differed by",
+    "floor": "what no method can tell, as a share of the base",
+}
+
+
+def render_explanation(judged: Judged, key: str) -> str:
+    """All numbers behind the verdicts of a case.
+
+    Args:
+        judged: the comparison.
+        key: operation and case, as in `step/large_4grp`, or a case, for all its operations.
+
+    Raises:
+        UsageError: if there is no such case.
+    """
+    found = [each for each in judged.judgements if key in (each.key, each.case)]
+    if not found:
+        keys = list(dict.fromkeys(each.key for each in judged.judgements))
+        hint = names_hint(key, keys) if keys else "nothing was compared"
+        raise UsageError(f"--explain {key}: no such case in this comparison; {hint}")
+    paragraphs = ["\n".join(explain(each)) for each in found]
+    return inert("\n\n".join(paragraphs) + "\n")
+
+
+def explain(judgement: Judgement) -> list[str]:
+    """The lines on one judgement."""
+    sides = side_text(judgement.base, judgement.other)
+    lines = wrapped(f"{judgement.key} · {judgement.metric} · {sides}", "  ", first="")
+    for text in _texts(judgement):
+        lines += wrapped(text, "    ", first="  ")
+    return lines
+
+
+def _texts(judgement: Judgement) -> Iterator[str]:
+    yield f"verdict: {verdict_text(judgement)}, {judgement.cause.value}: {judgement.detail}"
+    sides = ((judgement.base, judgement.base_value), (judgement.other, judgement.other_value))
+    yield "values: " + ", ".join(
+        f"{_value(value, judgement.unit)} of {label}" for label, value in sides
+    )
+    if judgement.ratio is not None:
+        yield f"ratio: {judgement.ratio:.6g}, a change of {change_text(judgement.ratio)} %"
+    if judgement.advisory:
+        yield "advisory: the sides are of different runs, so what changed between them counts too"
+    if judgement.evidence is None:
+        yield _without_evidence(judgement)
+    else:
+        yield from _evidence_texts(judgement, judgement.evidence)
+
+
+def _value(value: float | None, unit: str) -> str:
+    return "none" if value is None else f"{value_text(value, unit)} {unit}"
+
+
+def _without_evidence(judgement: Judgement) -> str:
+    if judgement.cause is Cause.EXACT:
+        return "compared exactly: more is worse, and no margin and no test apply"
+    return "no test was made"
+
+
+def _evidence_texts(judgement: Judgement, evidence: Evidence) -> Iterator[str]:
+    margin = evidence.margin
+    bound = math.log1p(margin.share)
+    yield (
+        f"estimate: the logarithm of the ratio is {evidence.estimate:.6g}, with a standard error "
+        f"of {evidence.error:.6g}, from {evidence.observations} observations; t distribution with "
+        f"{evidence.degrees} degrees of freedom"
+    )
+    yield from _interval_texts(judgement, evidence)
+    binds = _BINDING[margin.binds]
+    yield f"margin: {share_text(margin.share)}, which is {binds} ({_parts(margin)})"
+    yield (
+        f"slower by more than the margin: {_t_text(evidence.estimate - bound, evidence.error)} for "
+        f"ln(1 + margin) = {bound:.6g}; p = {_p(evidence.p_slower)}, adjusted "
+        f"{_p(evidence.adjusted_slower)}, {_compared(evidence.adjusted_slower, evidence.alpha)}"
+    )
+    yield (
+        f"faster by more than the margin: {_t_text(-bound - evidence.estimate, evidence.error)}; "
+        f"p = {_p(evidence.p_faster)}, adjusted {_p(evidence.adjusted_faster)}, "
+        f"{_compared(evidence.adjusted_faster, evidence.alpha)}"
+    )
+    yield _same_text(evidence, bound)
+    yield (
+        f"alpha: {evidence.alpha:.6g} at this look, for a family of {evidence.tests} "
+        f"{'test' if evidence.tests == 1 else 'tests'}"
+    )
+
+
+def _interval_texts(judgement: Judgement, evidence: Evidence) -> Iterator[str]:
+    low, high = judgement.low, judgement.high
+    if low is None or high is None:
+        return
+    text = f"interval: {low:.6g} to {high:.6g} of the ratio"
+    if low > 0 and evidence.error > 0:
+        below = (evidence.estimate - math.log(low)) / evidence.error
+        above = (math.log(high) - evidence.estimate) / evidence.error
+        # Others than Student's are shown too, but only of his it is known how they come about.
+        if above > 0 and abs(above - below) <= _NEGLIGIBLE * above:
+            confidence = 100 * (1 - 2 * t_tail(above, evidence.degrees))
+            text += f", exp(estimate ± {above:.4g} standard errors), {confidence:.4g} %"
+    yield text
+
+
+def _parts(margin: Margin) -> str:
+    spread = "no control" if margin.spread is None else f"spread {share_text(margin.spread)}"
+    return f"configured {share_text(margin.configured)}, {spread}, floor {share_text(margin.floor)}"
+
+
+def _t_text(difference: float, error: float) -> str:
+    if error == 0:
+        return "no t, as the standard error is 0"
+    return f"t = {difference:.6g} / {error:.6g} = {difference / error:.4g}"
+
+
+def _same_text(evidence: Evidence, bound: float) -> str:
+    estimate = Estimate(evidence.estimate, evidence.error, evidence.degrees, evidence.observations)
+    larger = max(estimate.tail_above(-bound), estimate.tail_below(bound))
+    return (
+        "within the margin: the larger p of the one-sided tests against either end is "
+        f"{_p(larger)}, {_compared(larger, evidence.alpha)}; it is not adjusted, and counts where "
+        "neither of the above is certain"
+    )
+
+
+def _compared(probability: float, alpha: float) -> str:
+    return f"{'not above' if probability <= alpha else 'above'} alpha"
+
+
+def _p(probability: float) -> str:
+    return format_number(probability, 3)

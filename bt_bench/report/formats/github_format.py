@@ -1,0 +1,87 @@
+"""A comparison for GitHub Actions: annotations on stdout, and a summary of the step.
+
+Source of both: "Workflow commands for GitHub Actions" in GitHub's documentation, and how its runner
+reads them (`ActionCommand.cs` of actions/runner).
+"""
+
+from __future__ import annotations
+
+from bt_bench.report.formats.arrange import worst_first
+from bt_bench.report.formats.md_format import render_md
+from bt_bench.report.formats.plain import inert
+from bt_bench.report.formats.texts import clean, counts_text, headline, verdict_text
+from bt_bench.verdicts import Judged, Judgement, Verdict
+
+MAX_ANNOTATIONS = 10
+"""GitHub shows as many errors and as many warnings of a step, and drops the rest silently."""
+
+SUMMARY_BYTES = 1 << 20
+"""GitHub refuses the summary of a step that is larger."""
+
+_LEVELS = {
+    Verdict.SLOWER: "error",
+    Verdict.MISSING: "error",
+    Verdict.INVALID: "error",
+    Verdict.INCONCLUSIVE: "warning",
+}
+_SMALLEST_ROW_BYTES = 40
+
+
+def render_github(judged: Judged) -> str:
+    """Lines for stdout: at most ten annotations, the worst first, and the counts.
+
+    Where the verdicts are advisory, annotations are warnings.
+    """
+    noted = [each for each in worst_first(judged).judgements if each.verdict in _LEVELS]
+    shown = noted if len(noted) <= MAX_ANNOTATIONS else noted[: MAX_ANNOTATIONS - 1]
+    lines = [_annotation(each) for each in shown]
+    if len(shown) < len(noted):
+        more = noted[len(shown) :]
+        level = "error" if any(_level(each) == "error" for each in more) else "warning"
+        message = f"{len(more)} more; the summary of the step has them all"
+        lines.append(command(level, "bt-bench", message))
+    lines.append(inert(clean(f"bt-bench: {judged.title}: {counts_text(judged)}")))
+    return "\n".join(lines) + "\n"
+
+
+def step_summary(judged: Judged, limit_bytes: int = SUMMARY_BYTES) -> str:
+    """Markdown for `$GITHUB_STEP_SUMMARY`, the worst first, cut where it would be too large.
+
+    Args:
+        judged: the comparison.
+        limit_bytes: how long it may be in UTF-8; what else the step writes there counts as well.
+    """
+    ordered = worst_first(judged)
+    count = min(len(ordered.judgements), limit_bytes // _SMALLEST_ROW_BYTES)
+    while True:
+        text = render_md(ordered, count)
+        size = len(text.encode())
+        if size <= limit_bytes or count == 0:
+            break
+        count = int(count * 0.95 * limit_bytes / size)
+    # What is left are facts and warnings, which are few unless something is very wrong.
+    return text.encode()[:limit_bytes].decode(errors="ignore")
+
+
+def command(name: str, title: str, message: str) -> str:
+    """A workflow command with a title, escaped so that neither can end it or start another."""
+    return f"::{name} title={_property(title)}::{_data(message)}"
+
+
+def _annotation(judgement: Judgement) -> str:
+    title = f"{verdict_text(judgement)} {judgement.key} {judgement.metric}"
+    return command(
+        _level(judgement), clean(title), f"{headline(judgement)}: {clean(judgement.detail)}"
+    )
+
+
+def _level(judgement: Judgement) -> str:
+    return "warning" if judgement.advisory else _LEVELS[judgement.verdict]
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,67 @@
+"""A comparison as a fragment of HTML, to be put into a page of one's own.
+
+It has neither scripts nor styles, and nothing from a config is markup in it. It reads well as the
+browser shows it; the classes are for the styles of a page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from bt_bench.report.document import Block, Bullets, Table, numbered_notes
+from bt_bench.report.formats.judged_document import judged_document
+from bt_bench.report.formats.texts import clean
+from bt_bench.verdicts import Judged
+
+
+def render_html_fragment(judged: Judged) -> str:
+    """A `<section>` in UTF-8, whose headings begin at the second level."""
+    document = judged_document(judged)
+    lines = ['<section class="bt-bench">', f"<h2>{_text(document.title)}</h2>"]
+    for block in document.lead:
+        lines += _block(block)
+    for section in document.sections:
+        lines.append(f"<h3>{_text(section.title)}</h3>")
+        for block in section.blocks:
+            lines += _block(block)
+    lines.append("</section>")
+    return "\n".join(lines) + "\n"
+
+
+def _text(text: str) -> str:
+    return escape(clean(text), quote=True)
+
+
+def _block(block: Block) -> Iterator[str]:
+    if isinstance(block, Table):
+        yield from _table(block)
+    elif isinstance(block, Bullets):
+        yield "<ul>"
+        yield from (f"<li>{_text(item)}</li>" for item in block.items)
+        yield "</ul>"
+    else:
+        yield f"<p>{_text(block)}</p>"
+
+
+def _table(table: Table) -> Iterator[str]:
+    rows, notes = numbered_notes(table)
+    # The border is an attribute, so that a table is one without styles, too.
+    yield '<table border="1">'
+    heading = "".join(f'<th scope="col">{_text(title)}</th>' for title in table.columns)
+    yield f"<thead><tr>{heading}</tr></thead>"
+    yield "<tbody>"
+    yield from (_row(row, table.num_text_columns) for row in rows)
+    yield "</tbody>"
+    yield "</table>"
+    yield from (f"<p>{_text(note)}</p>" for note in notes)
+
+
+def _row(row: Sequence[str], num_text_columns: int) -> str:
+    cells = [
+        f"<td>{_text(cell)}</td>"
+        if index < num_text_columns
+        else f'<td class="number">{_text(cell)}</td>'
+        for index, cell in enumerate(row)
+    ]
+    return f"<tr>{''.join(cells)}</tr>"

@@ -1,0 +1,86 @@
+"""A comparison as JSON: everything there is, one judgement a line, so that files diff well."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from bt_bench.report.formats.texts import WORST_FIRST
+from bt_bench.verdicts import Evidence, Judged, Judgement
+
+JUDGED_SCHEMA_VERSION = 1
+
+
+def render_json(judged: Judged) -> str:
+    """One JSON document; what does not exist is null. Ratios are other to base, margins shares."""
+    head = {
+        "schema_version": JUDGED_SCHEMA_VERSION,
+        "kind": "judged",
+        "title": judged.title,
+        "base": judged.base,
+        "others": judged.others,
+        "counts": {verdict.value: judged.count(verdict) for verdict in WORST_FIRST},
+        "facts": judged.facts,
+        "warnings": judged.warnings,
+    }
+    members = [f"  {_dumped(name)}: {_dumped(value)}" for name, value in head.items()]
+    members.append(_lines("overall", map(asdict, judged.overall)))
+    members.append(_lines("judgements", map(_judgement, judged.judgements)))
+    return "{\n" + ",\n".join(members) + "\n}\n"
+
+
+def _lines(name: str, items: Iterable[Mapping[str, Any]]) -> str:
+    lines = [f"    {_dumped({key: _known(value) for key, value in i.items()})}" for i in items]
+    inside = "\n" + ",\n".join(lines) + "\n  " if lines else ""
+    return f"  {_dumped(name)}: [{inside}]"
+
+
+def _judgement(judgement: Judgement) -> dict[str, Any]:
+    # By hand, since `asdict` takes most of the time where there are thousands.
+    return {
+        "operation": judgement.operation.value,
+        "case": judgement.case,
+        "metric": judgement.metric,
+        "unit": judgement.unit,
+        "base": judgement.base,
+        "other": judgement.other,
+        "base_value": judgement.base_value,
+        "other_value": judgement.other_value,
+        "ratio": judgement.ratio,
+        "low": judgement.low,
+        "high": judgement.high,
+        "percent": judgement.percent,
+        "verdict": judgement.verdict.value,
+        "cause": judgement.cause.value,
+        "detail": judgement.detail,
+        "advisory": judgement.advisory,
+        "evidence": None if judgement.evidence is None else _evidence(judgement.evidence),
+    }
+
+
+def _evidence(evidence: Evidence) -> dict[str, Any]:
+    margin = evidence.margin
+    fields = vars(evidence) | {
+        "margin": {
+            "share": margin.share,
+            "binds": margin.binds,
+            "configured": margin.configured,
+            "spread": margin.spread,
+            "floor": margin.floor,
+        }
+    }
+    return {key: _known(value) for key, value in fields.items()}
+
+
+def _known(value: object) -> object:
+    """The value, or `None` for a number that JSON cannot hold."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _dumped(value: object) -> str:
+    # In ASCII, since a terminal obeys some controls that JSON leaves alone, and since a label from
+    # the command line may hold what UTF-8 cannot.
+    return json.dumps(value, allow_nan=False)

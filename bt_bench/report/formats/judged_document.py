@@ -1,0 +1,145 @@
+"""A comparison as a document: what Markdown and HTML have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bt_bench.report.document import Block, Bullets, Cell, Document, Section, Table
+from bt_bench.report.formats.arrange import worst_first
+from bt_bench.report.formats.texts import (
+    cause_text,
+    change_text,
+    clean,
+    counts_text,
+    headline,
+    interval_text,
+    margin_text,
+    side_text,
+    value_text,
+    verdict_text,
+)
+from bt_bench.verdicts import Cause, Judged, Judgement, Overall, Verdict
+
+MAX_WORST = 5
+
+LEGEND = (
+    "Changes and intervals are in percent of the base, positive for more. Times are in us. Where "
+    "there are rounds, the change is from pairs, so not just of the two medians."
+)
+
+
+def judged_document(judged: Judged, max_listed: int | None = None) -> Document:
+    """The summary, a table of the judgements in their order, and why they are what they are.
+
+    Args:
+        judged: the comparison.
+        max_listed: how many judgements are listed, from the first on; all if `None`.
+    """
+    listed = judged.judgements[:max_listed]
+    sections = []
+    if judged.overall:
+        title = "Geometric mean over cases"
+        sections.append(Section(title, (_overall_table(judged.overall),)))
+    if len(listed) < len(judged.judgements):
+        cut = f"Too long to be shown whole: {len(listed)} of {len(judged.judgements)} are listed."
+        sections.append(Section("Cut", (cut,)))
+    if listed:
+        sections.append(Section("Verdicts", (_judgement_table(listed), LEGEND)))
+    details = _details(listed)
+    if details:
+        sections.append(Section("Details", (Bullets(details),)))
+    return Document(judged.title, tuple(_lead(judged)), tuple(sections))
+
+
+def worst_of(judged: Judged) -> tuple[Judgement, ...]:
+    """The worst regressions, where the order of the judgements does not put them first."""
+    ordered = worst_first(judged).judgements
+    if ordered == judged.judgements:
+        return ()
+    slower = [each for each in ordered if each.verdict is Verdict.SLOWER]
+    return tuple(slower[:MAX_WORST])
+
+
+def summary_lines(judged: Judged) -> list[str]:
+    """Sentences that every report begins with: the counts, the facts, the warnings."""
+    return [
+        f"Verdicts: {counts_text(judged)}.",
+        *judged.facts,
+        *(f"Warning: {warning}." for warning in judged.warnings),
+    ]
+
+
+def _lead(judged: Judged) -> list[Block]:
+    counts, *others = summary_lines(judged)
+    lead: list[Block] = [counts]
+    if others:
+        lead.append(Bullets(tuple(others)))
+    worst = worst_of(judged)
+    if worst:
+        lead += ["Worst regressions:", Bullets(tuple(map(headline, worst)))]
+    return lead
+
+
+def _overall_table(overall: Sequence[Overall]) -> Table:
+    rows = tuple(
+        (
+            Cell(each.metric),
+            Cell(side_text(each.base, each.other)),
+            Cell(str(each.cases)),
+            Cell(change_text(each.ratio)),
+            Cell(interval_text(each.low, each.high)),
+        )
+        for each in overall
+    )
+    return Table(("Metric", "Side", "Cases", "Change (%)", "Interval (%)"), rows, 2)
+
+
+def _judgement_table(judgements: Sequence[Judgement]) -> Table:
+    sides = {(each.base, each.other) for each in judgements}
+    one_side = len(sides) == 1
+    labels = (judgements[0].base, judgements[0].other) if one_side else ("Base", "Other")
+    columns = (
+        *("Verdict", "Why", "Case"),
+        *(() if one_side else ("Side",)),
+        "Metric",
+        *map(clean, labels),
+        *("Change (%)", "Interval (%)", "Margin (%)"),
+    )
+    rows = tuple(_row(each, one_side) for each in judgements)
+    return Table(columns, rows, num_text_columns=4 if one_side else 5)
+
+
+def _row(judgement: Judgement, one_side: bool) -> tuple[Cell, ...]:
+    side = () if one_side else (Cell(side_text(judgement.base, judgement.other)),)
+    return (
+        Cell(verdict_text(judgement)),
+        Cell(_why(judgement)),
+        Cell(judgement.key),
+        *side,
+        Cell(judgement.metric),
+        Cell(value_text(judgement.base_value, judgement.unit)),
+        Cell(value_text(judgement.other_value, judgement.unit)),
+        Cell(change_text(judgement.ratio)),
+        Cell(interval_text(judgement.low, judgement.high)),
+        Cell(margin_text(judgement)),
+    )
+
+
+def _why(judgement: Judgement) -> str:
+    """The cause; of equal counts the detail as well, since what is counted may be other kernels."""
+    equal_counts = judgement.cause is Cause.EXACT and judgement.verdict is Verdict.SAME
+    detail = f": {judgement.detail}" if equal_counts and judgement.detail else ""
+    return f"{cause_text(judgement)}{detail}"
+
+
+def needs_words(judgement: Judgement) -> bool:
+    """Whether the figures leave open why; beside interval and margin, only a regression does."""
+    return judgement.evidence is None or judgement.verdict is Verdict.SLOWER
+
+
+def _details(judgements: Sequence[Judgement]) -> tuple[str, ...]:
+    return tuple(
+        f"{verdict_text(each)} {headline(each)}: {each.detail}."
+        for each in judgements
+        if each.verdict is not Verdict.SAME and needs_words(each)
+    )

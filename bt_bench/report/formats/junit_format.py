@@ -1,0 +1,76 @@
+"""A comparison as JUnit XML, which GitLab, Jenkins, Buildkite and others show as tests.
+
+A suite per operation, a test per judgement. What is slower is a failure. What is missing or not to
+be believed is an error, since a test that did not run must not look green; what is inconclusive is
+skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from xml.etree import ElementTree
+
+from bt_bench.operation import Operation
+from bt_bench.report.formats.explanation import explain
+from bt_bench.report.formats.judged_document import summary_lines
+from bt_bench.report.formats.texts import clean, headline, side_text, verdict_text
+from bt_bench.verdicts import Judged, Judgement, Verdict
+
+OUTCOMES = {
+    Verdict.SLOWER: "failure",
+    Verdict.MISSING: "error",
+    Verdict.INVALID: "error",
+    Verdict.INCONCLUSIVE: "skipped",
+}
+"""The element that stands for a verdict; a test without one has passed."""
+
+_COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+
+
+def render_junit(judged: Judged) -> str:
+    """The text of an `.xml` file, in UTF-8."""
+    root = _counted("testsuites", clean(judged.title), judged.judgements)
+    for operation in Operation:
+        members = [each for each in judged.judgements if each.operation is operation]
+        if members:
+            suite = _counted("testsuite", operation.value, members)
+            suite.extend(map(_testcase, members))
+            root.append(suite)
+    if len(root):
+        # After the tests, where the schema that most follow has it.
+        summary = ElementTree.SubElement(root[0], "system-out")
+        summary.text = "\n".join(map(clean, summary_lines(judged)))
+    ElementTree.indent(root)
+    text = ElementTree.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
+
+
+def _counted(tag: str, name: str, judgements: Sequence[Judgement]) -> ElementTree.Element:
+    outcomes = [OUTCOMES.get(each.verdict) for each in judgements]
+    counts = {name: str(outcomes.count(element)) for name, element in _COUNTED.items()}
+    return ElementTree.Element(
+        tag, {"name": name, "tests": str(len(outcomes)), **counts, "time": "0"}
+    )
+
+
+def _testcase(judgement: Judgement) -> ElementTree.Element:
+    # GitLab tells tests apart by class name and name, so these have all that tells them apart.
+    # No text here has control characters, which no escape makes legal in XML: `clean` leaves none.
+    sides = side_text(judgement.base, judgement.other)
+    advisory = " (advisory)" if judgement.advisory else ""
+    case = ElementTree.Element(
+        "testcase",
+        {
+            "classname": f"bt-bench.{judgement.operation.value}",
+            "name": clean(f"{judgement.case} {judgement.metric}, {sides}{advisory}"),
+            "time": "0",
+        },
+    )
+    outcome = OUTCOMES.get(judgement.verdict)
+    if outcome:
+        message = f"{verdict_text(judgement)}: {headline(judgement)}: {clean(judgement.detail)}"
+        attributes = {"message": message, "type": f"{judgement.verdict}.{judgement.cause}"}
+        # Some show the message, some the text.
+        ElementTree.SubElement(case, outcome, attributes).text = message
+        ElementTree.SubElement(case, "system-out").text = "\n".join(explain(judgement))
+    return case

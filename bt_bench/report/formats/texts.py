@@ -1,0 +1,100 @@
+"""What all formats say alike of a judgement: its numbers, its sides and its verdict as text."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+from bt_bench.report.document import ABSENT, one_line
+from bt_bench.units import format_number, format_percent
+from bt_bench.verdicts import Judged, Judgement, Verdict
+
+WORST_FIRST = (
+    Verdict.SLOWER,
+    Verdict.MISSING,
+    Verdict.INVALID,
+    Verdict.INCONCLUSIVE,
+    Verdict.FASTER,
+    Verdict.SAME,
+)
+"""Verdicts in the order in which a reader wants to know of them, that of exit codes."""
+
+_TIME_UNITS = ("us", "ms", "s")
+
+
+@lru_cache(maxsize=4096)
+def clean(text: str) -> str:
+    """`one_line`, remembered: the same labels and metrics come with every judgement."""
+    return one_line(text)
+
+
+def verdict_text(judgement: Judgement) -> str:
+    """`SLOWER`, or `SLOWER (advisory)`."""
+    advisory = " (advisory)" if judgement.advisory else ""
+    return f"{judgement.verdict.value}{advisory}"
+
+
+def cause_text(judgement: Judgement) -> str:
+    """The cause in words: `beyond margin`."""
+    return judgement.cause.value.replace("_", " ")
+
+
+def side_text(base: str, other: str) -> str:
+    """`fused against baseline`."""
+    return f"{clean(other)} against {clean(base)}"
+
+
+def value_text(value: float | None, unit: str) -> str:
+    """A value without its unit; counts and bytes are whole numbers where they are whole."""
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    if unit not in _TIME_UNITS and value == int(value):
+        return str(int(value))
+    return format_number(value)
+
+
+def change_text(ratio: float | None) -> str:
+    """A ratio as a change in percent: `+4.6`, `-3.0`, `0.0`."""
+    if ratio is None or not math.isfinite(ratio):
+        return ABSENT
+    text = format_percent(100 * (ratio - 1))
+    return text if text.startswith("-") or float(text) == 0 else f"+{text}"
+
+
+def interval_text(low: float | None, high: float | None) -> str:
+    """An interval of ratios as one of changes in percent: `+3.2 to +6.0`."""
+    if low is None or high is None:
+        return ABSENT
+    return f"{change_text(low)} to {change_text(high)}"
+
+
+def margin_text(judgement: Judgement) -> str:
+    """The margin in percent: `2`, `0.64`."""
+    evidence = judgement.evidence
+    return ABSENT if evidence is None else share_text(evidence.margin.share).removesuffix(" %")
+
+
+def share_text(share: float) -> str:
+    """A share in percent with up to three digits: `2 %`, `0.64 %`."""
+    return f"{100 * share:.3g} %"
+
+
+def counts_text(judged: Judged) -> str:
+    """How many judgements have which verdict, the worst first."""
+    counted = {verdict: judged.count(verdict) for verdict in WORST_FIRST}
+    return ", ".join(f"{count} {verdict}" for verdict, count in counted.items() if count) or "none"
+
+
+def headline(judgement: Judgement) -> str:
+    """What was found, on one line: case, metric, sides, change and interval."""
+    found = f"{judgement.key} {judgement.metric}, {side_text(judgement.base, judgement.other)}"
+    if judgement.ratio is not None:
+        found += f": {change_text(judgement.ratio)} %"
+        if judgement.low is not None and judgement.high is not None:
+            found += f" ({interval_text(judgement.low, judgement.high)} %)"
+    elif judgement.base_value is not None or judgement.other_value is not None:
+        values = (judgement.base_value, judgement.other_value)
+        found += ": {} to {} {}".format(
+            *(value_text(value, judgement.unit) for value in values), judgement.unit
+        )
+    return clean(found)

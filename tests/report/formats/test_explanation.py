@@ -1,0 +1,110 @@
+"""The numbers behind verdicts, checked by computing them anew."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import judgements
+import pytest
+from judgements import judged, judgement
+from scipy import stats
+
+from bt_bench.errors import UsageError
+from bt_bench.report.formats.explanation import explain, render_explanation
+from bt_bench.verdicts import Verdict
+
+CASE = "step/medium_batch_4grp"
+
+
+def joined(each):
+    return " ".join(" ".join(explain(each)).split())
+
+
+def number(pattern, text):
+    (found,) = re.findall(pattern, text)
+    return float(found)
+
+
+@pytest.mark.parametrize("each", judgements.timed(), ids=lambda each: f"{each.case}-{each.metric}")
+def test_everything_can_be_checked_by_hand(each):
+    text = joined(each)
+    estimate = number(r"logarithm of the ratio is (\S+),", text)
+    error = number(r"standard error of (\S+),", text)
+    degrees = number(r"distribution with (\d+) degrees", text)
+    margin = number(r"margin: (\S+) %", text) / 100
+    bound = number(r"ln\(1 \+ margin\) = (\S+);", text)
+    assert bound == pytest.approx(math.log1p(margin), rel=2e-3)
+    t = number(r"slower by .*? = (\S+) for", text)
+    assert t == pytest.approx((estimate - bound) / error, rel=1e-3)
+    p_slower = number(r"slower by .*?; p = (\S+),", text)
+    assert p_slower == pytest.approx(stats.t.sf(t, degrees), rel=1e-2)
+    p_faster = number(r"faster by .*?; p = (\S+),", text)
+    assert p_faster == pytest.approx(stats.t.sf((-bound - estimate) / error, degrees), rel=1e-2)
+    same = number(r"against either end is (\S+), ", text)
+    tails = [stats.t.sf((bound + side * estimate) / error, degrees) for side in (-1, 1)]
+    assert same == pytest.approx(max(tails), rel=1e-2)
+    low, high = map(float, re.findall(r"interval: (\S+) to (\S+) of", text)[0])
+    assert "standard errors), 99 %" in text
+    half = stats.t.ppf(0.995, degrees) * error
+    ends = (math.exp(estimate - half), math.exp(estimate + half))
+    assert (low, high) == pytest.approx(ends, rel=1e-5)
+
+
+def test_what_the_margin_is_and_the_family():
+    _, noisy, *_, floor = map(joined, judgements.timed())
+    assert "margin: 3.1 %, which is three times what unchanged code differed by" in noisy
+    assert "(configured 2 %, spread 3.1 %, floor 1.62 %)" in noisy
+    assert "margin: 6.25 %, which is what no method can tell" in floor
+    assert "alpha: 0.01 at this look, for a family of 6 tests" in noisy
+    assert "verdict: SLOWER, beyond_margin: by more than the margin of 3.1 %" in noisy
+
+
+def test_verdicts_agree_with_what_the_tests_say():
+    for each in judgements.timed():
+        text = joined(each)
+        certain = [
+            verdict
+            for verdict, start in ((Verdict.SLOWER, "slower by"), (Verdict.FASTER, "faster by"))
+            if re.search(rf"{start} more than the margin: [^:]*?, not above alpha", text)
+        ]
+        if each.verdict in (Verdict.SLOWER, Verdict.FASTER):
+            assert certain == [each.verdict]
+        else:
+            assert certain == []
+
+
+def test_an_interval_of_another_kind_gets_no_confidence():
+    (each, *_) = judgements.timed()
+    text = joined(judgement(ratio=1.3, low=1.2, high=1.5, evidence=each.evidence))
+    assert "interval: 1.2 to 1.5 of the ratio" in text
+    assert "standard errors)" not in text
+
+
+def test_no_error_has_no_t():
+    (each, *_) = judgements.timed()
+    assert each.evidence is not None
+    exact = judgement(evidence=each.evidence.__class__(**(vars(each.evidence) | {"error": 0.0})))
+    assert joined(exact).count("no t, as the standard error is 0") == 2
+
+
+def test_without_statistics():
+    texts = {each.cause: joined(each) for each in judgements.untimed()}
+    assert "compared exactly" in texts["exact"]
+    assert "no test was made" in texts["no_case"]
+    assert "values: none of fused@main, none of fused@HEAD" in texts["no_case"]
+    assert "advisory: the sides are of different runs" in texts["too_few"]
+
+
+def test_a_case_is_named_with_or_without_its_operation():
+    whole = judgements.rich()
+    assert render_explanation(whole, CASE).count("verdict: ") == 7
+    assert render_explanation(whole, "medium_batch_4grp").count("verdict: ") == 8
+    assert all(len(line) <= 80 for line in render_explanation(whole, CASE).splitlines())
+
+
+def test_an_unknown_case_is_an_error_that_names_a_near_one():
+    with pytest.raises(UsageError, match=r"--explain step/medium: .*'step/medium_batch_4grp'"):
+        render_explanation(judgements.rich(), "step/medium")
+    with pytest.raises(UsageError, match="nothing was compared"):
+        render_explanation(judged(), "step/medium")

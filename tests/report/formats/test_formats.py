@@ -1,0 +1,128 @@
+"""Every format: its whole text, and that nothing in a name gets out of its place."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import judgements
+import pytest
+from goldens import assert_golden
+from runner import commands_of
+
+from bt_bench.deciding import exit_code
+from bt_bench.errors import ExitCode
+from bt_bench.report.formats import FORMATS, render_explanation, step_summary
+from bt_bench.report.formats.arrange import worst_first
+from bt_bench.verdicts import Cause, Judged, Verdict
+
+GOLDEN = Path(__file__).parent / "golden"
+SUFFIXES = {
+    "table": "txt",
+    "md": "md",
+    "json": "json",
+    "csv": "csv",
+    "junit": "xml",
+    "html-fragment": "html",
+    "github": "github.txt",
+}
+COMPARISONS = {
+    "rich": judgements.rich,
+    "worst_first": lambda: worst_first(judgements.one_side()),
+    "hostile": judgements.hostile,
+    "empty": judgements.judged,
+}
+TEXTS: dict[str, Callable[[Judged], str]] = FORMATS | {
+    "summary": step_summary,
+    "explanation": lambda judged: render_explanation(judged, judged.judgements[0].key),
+}
+
+
+def test_the_rich_comparison_has_every_verdict_and_cause():
+    found = judgements.rich().judgements
+    assert {each.verdict for each in found} == set(Verdict)
+    assert {each.cause for each in found} == set(Cause)
+    assert exit_code(judgements.rich()) is ExitCode.REGRESSION
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("name", ["rich", "worst_first", "hostile"])
+def test_whole_text(name, kind):
+    text = FORMATS[kind](COMPARISONS[name]())
+    assert_golden(text.replace("\r\n", "\n"), GOLDEN / f"{name}.{SUFFIXES[kind]}")
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_a_text_is_utf8_and_ends_with_one_line_break(name, kind):
+    text = FORMATS[kind](COMPARISONS[name]())
+    assert text.endswith("\n")
+    assert not text.endswith("\n\n")
+    assert text.encode().decode() == text
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_no_control_character_gets_out(kind):
+    text = TEXTS[kind](judgements.hostile())
+    assert {c for c in text if not c.isprintable()} <= {"\n", "\r" if kind == "csv" else "\n"}
+
+
+@pytest.mark.parametrize("kind", ["table", "md", "summary", "explanation", "github"])
+def test_a_name_is_no_command_of_githubs_runner(kind):
+    text = TEXTS[kind](judgements.hostile())
+    commands = commands_of(text)
+    if kind != "github":
+        assert commands == []
+        return
+    assert len(commands) == 10
+    assert {command.name for command in commands} <= {"error", "warning"}
+    assert all(set(command.properties) == {"title"} for command in commands)
+    wanted = f"step/{judgements.HOSTILE}".split("\n")[0]
+    assert wanted in commands[0].properties["title"]
+    assert wanted in commands[0].data
+
+
+def test_the_reading_of_commands_finds_some():
+    """Else the test above could not fail."""
+    found = commands_of(f"x\n  {judgements.HOSTILE}\n::error title=a%2Cb,line=3::c%0Ad\n::nope::x")
+    assert [(each.name, each.data) for each in found] == [
+        ("error", "pwned"),
+        ("error", "pwned\t=1+1 \x1b[31m\x00\u2028\ud800"),
+        ("error", "c\nd"),
+    ]
+    assert found[2].properties == {"title": "a,b", "line": "3"}
+
+
+def test_formats_need_neither_torch_nor_triton_nor_pandas_nor_scipy():
+    code = (
+        "import sys, bt_bench.report.formats;"
+        "print({'torch', 'triton', 'pandas', 'scipy', 'bt_kernels'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize("kind", ["table", "md", "html-fragment"])
+def test_the_worst_regressions_are_on_top_whatever_the_order(kind):
+    text = FORMATS[kind](judgements.rich())
+    listed = text.split("Worst regressions")[1].split("Geometric mean")[0]
+    metrics = re.findall(r"(?:step|gather_slots)/\w+ (\w+),", " ".join(listed.split()))
+    assert metrics == ["spills", "launches", "gpu_us", "host_us"]
+    in_order = FORMATS[kind](worst_first(judgements.rich()))
+    assert "Worst regressions" not in in_order
+    assert in_order.index("spills") < in_order.index("MISSING ")
+
+
+@pytest.mark.parametrize("kind", ["table", "md", "html-fragment", "junit", "json", "summary"])
+def test_facts_and_warnings_are_in_what_people_read(kind):
+    text = TEXTS[kind](judgements.judged(judgements.judgement(), facts=("F.",), warnings=("W",)))
+    assert re.search(r"\bF\.", text)
+    assert "Warning: W." in text or (kind == "json" and '"warnings": ["W"]' in text)
+
+
+@pytest.mark.parametrize("kind", ["table", "md", "html-fragment", "github", "summary"])
+def test_counts_say_that_nothing_was_judged(kind):
+    assert "none" in TEXTS[kind](judgements.judged())

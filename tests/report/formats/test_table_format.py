@@ -1,0 +1,80 @@
+"""What a terminal of 80 columns shows."""
+
+from __future__ import annotations
+
+import judgements
+import pytest
+from judgements import judged, judgement
+from rich.cells import cell_len
+
+from bt_bench.report.formats.arrange import worst_first
+from bt_bench.report.formats.plain import inert
+from bt_bench.report.formats.table_format import render_table
+from bt_bench.verdicts import Cause, Verdict
+
+
+@pytest.mark.parametrize("arrange", [lambda it: it, worst_first], ids=["as_is", "worst_first"])
+def test_lines_fit_into_80_columns(arrange):
+    lines = render_table(arrange(judgements.rich())).splitlines()
+    assert max(map(cell_len, lines)) <= 80
+    assert not [line for line in lines if line != line.rstrip()]
+
+
+def test_columns_are_aligned_over_all_groups():
+    lines = render_table(judgements.rich()).splitlines()
+    heading = next(line for line in lines if line.startswith("  Verdict "))
+    rows = [line for line in lines if line[2:].startswith(tuple(Verdict))]
+    assert len(rows) == len(judgements.rich().judgements)
+    tested = [each.evidence is not None for each in judgements.rich().judgements]
+    widths = {len(row) for row, was_tested in zip(rows, tested, strict=True) if was_tested}
+    assert widths == {len(heading)}
+    metric = heading.index("Metric")
+    assert {row[metric - 1] for row in rows} == {" "}
+    assert " " not in {row[metric] for row in rows}
+
+
+def test_a_name_that_is_too_long_is_left_whole():
+    name = "x" * 200
+    assert f"\nstep/{name}\n" in render_table(judged(judgement(case=name)))
+
+
+def test_only_what_is_slower_says_why_beside_its_figures():
+    text = render_table(judged(*judgements.timed()))
+    assert text.count("by more than the margin of") == 2
+    assert text.count("margin of") == text.count("SLOWER ")
+
+
+def test_why_stands_in_place_of_an_interval_where_there_is_room():
+    why = {"verdict": Verdict.INVALID, "cause": Cause.FAILED}
+    text = render_table(
+        judged(judgement(detail="short", **why), judgement(detail="x " * 40, **why))
+    )
+    _, short, long, *below = text[text.index("\nstep/") :].strip().splitlines()
+    assert short == "  INVALID gpu_us    –     – – short"
+    assert long == "  INVALID gpu_us    –     – –        –      –"
+    assert " ".join(below).split() == ["x"] * 40
+
+
+def test_what_was_not_tested_says_why():
+    text = render_table(judgements.rich())
+    assert "host code and binaries are equal" in text
+
+
+def test_a_case_and_its_sides_head_their_metrics_once():
+    text = render_table(judged(judgement(), judgement(metric="host_us"), judgement(case="b")))
+    assert text.count("step/medium_batch_4grp · fused@HEAD against fused@main") == 1
+    assert text.count("step/b · ") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("::error::x", ": :error::x"),
+        ("a\n \t::error::x", "a\n \t: :error::x"),
+        ("a ::error::x", "a ::error::x"),
+        ("a ##[error]x", "a ## [error]x"),
+        ("###[error]x", "### [error]x"),
+    ],
+)
+def test_inert(text, safe):
+    assert inert(text) == safe
