@@ -24,6 +24,38 @@ from bt_bench.workloads.scheduler import Scheduler, iterate_steps
 parameters = TraceParameters(workload="trace", trace=sys.argv[1])
 print(sum(1 for _ in iterate_steps(Scheduler(parameters))), "steps")
 """
+WRITE_RESULTS = """
+import random, sys
+from pathlib import Path
+sys.path[:0] = [sys.argv[1]]
+from factories import make_case, make_launches, make_result
+from bt_bench.metrics import metric_named
+from bt_bench.model import Quantity
+from bt_bench.store import RunFolder, write_result
+folder, count = Path(sys.argv[2]), int(sys.argv[3])
+quantities = [quantity for quantity in Quantity if quantity not in ("gap_us", "last_us")]
+quantities.append("host_us/compiled")
+random.seed(1)
+for variant in ("baseline", "fused"):
+    cases = []
+    for index in range(10_000):
+        samples = {}
+        for name in quantities[:count]:
+            typical = 10 + index % 90
+            samples[metric_named(name).series] = [
+                [round(typical * random.lognormvariate(0, 0.01), 3)] for _ in range(50)
+            ]
+        cases.append(make_case(f"case{index}", samples=samples, launches=make_launches(["a"])))
+    folder.mkdir(exist_ok=True)
+    write_result(RunFolder(folder), make_result(variant, cases))
+"""
+COMPARE = """
+import sys
+sys.modules["torch"] = sys.modules["triton"] = None
+from bt_bench.cli import main
+main()
+"""
+TESTS = Path(__file__).parents[1] / "tests"
 
 
 @dataclass(frozen=True)
@@ -48,16 +80,28 @@ class Promise:
 def promises(folder: Path) -> list[Promise]:
     """Everything that is promised on this machine."""
     build = (sys.executable, "-c", BUILD_TRACE)
+    compare = (sys.executable, "-c", COMPARE, "compare", "--fail-on", "none")
     found = [
         Promise("bt-bench --help", (*BT_BENCH, "--help"), 0.25, runs=9),
         Promise("steps of the whole azure_conv trace", (*build, "azure_conv"), 30, mebibytes=1024),
         Promise("steps of the whole azure_code trace", (*build, "azure_code"), 30, mebibytes=1024),
     ]
+    for count, seconds in ((1, 2), (8, 10)):
+        what = f"compare 2 × 10,000 cases × 50 samples × {count} quantities, no torch"
+        results = write_results(folder / f"compare{count}", count)
+        found.append(Promise(what, (*compare, *results), seconds, runs=3, mebibytes=500))
     if has_gpu():
         command = (*BT_BENCH, "sweep", "origin", "--out", str(folder / "origin"))
         return [*found, Promise("sweep origin, all variants, on the GPU", command, 90)]
     command = (*BT_BENCH, "sweep", "quick", "--device", "cpu", "--out", str(folder / "quick"))
     return [*found, Promise("sweep quick without a GPU", command, 60)]
+
+
+def write_results(folder: Path, count: int) -> tuple[str, str]:
+    """Writes two results of one run with this many quantities, in another process."""
+    command = (sys.executable, "-c", WRITE_RESULTS, str(TESTS), str(folder), str(count))
+    subprocess.run(command, check=True)
+    return str(folder / "baseline.json"), str(folder / "fused.json")
 
 
 def has_gpu() -> bool:

@@ -2,73 +2,355 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from enum import StrEnum
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bt_bench.cli.errors import visible
 from bt_bench.cli.options import JsonOption
+from bt_bench.cli.outputs import (
+    AllowMissingOption,
+    FailOnOption,
+    FormatOption,
+    Output,
+    parse_fail_on,
+    parse_outputs,
+    write_outputs,
+)
 from bt_bench.errors import ExitCode, UsageError
+from bt_bench.wording import names_hint
 
 if TYPE_CHECKING:
-    from bt_bench.model import VariantResult
+    from bt_bench.config.schema import SweepSpec
+    from bt_bench.deciding import FailOn, Rules
+    from bt_bench.judging.judge import Criteria
+    from bt_bench.judging.sides import Given
+    from bt_bench.verdicts import Judged
 
-
-class Format(StrEnum):
-    """What `compare` can print."""
-
-    TABLE = "table"
-    MD = "md"
-    JSON = "json"
+COMPARING = "What is compared, and how strictly"
+SHOWING = "What is shown, and what fails"
+BASELINES = "Stored baselines"
 
 
 def compare(
     results: Annotated[
         list[str],
         typer.Argument(
-            metavar="A B [C …]", help="Result files or run folders; - is a result on stdin."
+            metavar="A B [C …]",
+            help="Result files or run folders, also as LABEL=PATH; - is a result on stdin.",
         ),
     ],
-    output: Annotated[Format, typer.Option("--format", help="What to print.")] = Format.TABLE,
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric",
+            metavar="PATTERN",
+            help="Only these metrics, such as host_us or 'gpu_us*'. May be repeated.",
+            rich_help_panel=COMPARING,
+        ),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            "--threshold",
+            envvar="BT_BENCH_THRESHOLD",
+            metavar="PERCENT",
+            help="A change up to this counts as none.",
+            show_default="2, between runs 5",
+            rich_help_panel=COMPARING,
+        ),
+    ] = None,
+    alpha: Annotated[
+        float | None,
+        typer.Option(
+            "--alpha",
+            envvar="BT_BENCH_ALPHA",
+            metavar="P",
+            help="Probability of any false verdict in the comparison.",
+            show_default="0.01",
+            rich_help_panel=COMPARING,
+        ),
+    ] = None,
+    correction: Annotated[
+        str,
+        typer.Option(
+            "--correction",
+            metavar="holm|bh|none",
+            help="What keeps many tests from crying wolf.",
+            rich_help_panel=COMPARING,
+        ),
+    ] = "holm",
+    config: Annotated[
+        str | None,
+        typer.Option(
+            "--config",
+            metavar="CONFIG",
+            help="A config whose margins of cases hold, and what its `gate` says of the above.",
+            rich_help_panel=COMPARING,
+        ),
+    ] = None,
     ignore_device: Annotated[
-        bool, typer.Option("--ignore-device", help="Compare across devices and versions.")
+        bool,
+        typer.Option(
+            "--ignore-device",
+            help="Compare across devices and versions.",
+            rich_help_panel=COMPARING,
+        ),
     ] = False,
     ignore_plan: Annotated[
-        bool, typer.Option("--ignore-plan", help="Compare results of different plans.")
+        bool,
+        typer.Option(
+            "--ignore-plan", help="Compare results of different plans.", rich_help_panel=COMPARING
+        ),
     ] = False,
+    formats: FormatOption = None,
     as_json: JsonOption = False,
+    fail_on: FailOnOption = None,
+    allow_missing: AllowMissingOption = False,
+    only_changed: Annotated[
+        bool,
+        typer.Option("--only-changed", help="Leave out what is the same.", rich_help_panel=SHOWING),
+    ] = False,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            "--sort",
+            metavar="name|change|verdict",
+            help="Order of the cases; else that of the base.",
+            rich_help_panel=SHOWING,
+        ),
+    ] = None,
+    explain: Annotated[
+        str | None,
+        typer.Option(
+            "--explain",
+            metavar="CASE",
+            help="Print the numbers behind the verdicts on a case.",
+            rich_help_panel=SHOWING,
+        ),
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            "--baseline",
+            metavar="NAME",
+            help="Compare with a stored result, as the base.",
+            rich_help_panel=BASELINES,
+        ),
+    ] = None,
+    save: Annotated[
+        str | None,
+        typer.Option(
+            "--save-baseline",
+            metavar="NAME",
+            help="Store the first result under a name, unless the comparison fails.",
+            rich_help_panel=BASELINES,
+        ),
+    ] = None,
+    reports: Annotated[
+        Path | None,
+        typer.Option(
+            "--reports",
+            envvar="BT_BENCH_REPORTS",
+            metavar="DIR",
+            help="The folder that has the folder of baselines.",
+            show_default="reports",
+            rich_help_panel=BASELINES,
+        ),
+    ] = None,
 ) -> ExitCode:
-    """Compare result files, case by case, with the first (or the one called baseline).
+    """Compare results with the first one, case by case, and say which got slower.
 
-    Needs neither torch nor a GPU. Results of different devices, versions or plans are refused
-    with exit code 4.
+    Needs neither torch nor a GPU. Exits with 1 if something is slower, with 4 if something is
+    missing or not comparable, with 5 if something cannot be believed. Results of two runs are
+    compared with a wider margin.
 
     Examples:
     - `bt-bench compare reports/run/baseline.json reports/run/fused.json`
-    - `bt-bench compare reports/run --format md`
+    - `bt-bench compare old=reports/a/fused.json new=reports/b/fused.json --metric host_us`
+    - `bt-bench compare reports/run --format md --format junit=junit.xml`
+    - `bt-bench compare reports/b/fused.json --baseline main`
     """
-    from bt_bench.compare import compare as compare_results
-    from bt_bench.report.compare_report import render_compare
+    from bt_bench.collection import no_collection
+    from bt_bench.deciding import DEFAULT_FAIL_ON, FailOn
+    from bt_bench.judging.sides import parse_given
 
-    read = [result for argument in results for result in _read(argument)]
-    if len(read) < 2:
-        raise UsageError(
-            f"{results[0]} holds one result; expected two or more to compare: result files, or a "
-            "run folder"
-        )
-    comparison = compare_results(read, ignore_device=ignore_device, ignore_plan=ignore_plan)
-    sys.stdout.write(render_compare(comparison, "json" if as_json else output.value))
-    return ExitCode.OK
+    outputs = _outputs(formats, as_json, explain)
+    spec = _spec(config)
+    usual = spec.gate.fail_on if spec and spec.gate.fail_on else DEFAULT_FAIL_ON
+    failing = set(parse_fail_on(fail_on, [FailOn(name) for name in usual]))
+    if allow_missing:
+        failing.discard(FailOn.MISSING)
+    rules = _rules(threshold, alpha, correction, spec)
+    margins = spec.margins if spec else {}
+    criteria = _criteria(rules, margins, metrics, ignore_device, ignore_plan)
+    arrange = _arrangement(sort, only_changed)
+    given = [parse_given(text) for text in results]
+    saving = None if save is None else _Saving(_reports_folder(reports), save, given[0])
+    if saving and len(given) == 1 and baseline is None:
+        saving.save()
+        return ExitCode.OK
+    stored = None if baseline is None else _stored(_reports_folder(reports), baseline)
+    # What is read is many objects and no garbage; it is gone when the block ends.
+    with no_collection(collect_first=False):
+        code = _report(given, stored, criteria, arrange, outputs, explain, failing)
+    if saving:
+        if code is ExitCode.OK:
+            saving.save()
+        else:
+            _say(f"baseline {saving.name} is not saved, since the comparison failed")
+    return code
 
 
-def _read(argument: str) -> list[VariantResult]:
-    from bt_bench.store import read_result, read_run
+def _report(
+    given: Sequence[Given],
+    stored: Given | None,
+    criteria: Criteria,
+    arrange: Callable[[Judged], Judged],
+    outputs: Sequence[Output],
+    explain: str | None,
+    failing: Collection[FailOn],
+) -> ExitCode:
+    """Compares, and writes everything before it says how that ended."""
+    from bt_bench.deciding import exit_code
+    from bt_bench.judging.judge import judge, nothing_compared
+    from bt_bench.judging.sides import match_sides
+    from bt_bench.report.formats import render_explanation
 
-    if argument != "-" and Path(argument).is_dir():
-        found = read_run(Path(argument))
-        if not found:
-            raise UsageError(f"{argument}: holds no result file; expected a run folder")
-        return found
-    return [read_result(argument)]
+    matched = match_sides(given, stored)
+    judged = judge(matched.matchups, criteria, base=matched.base, others=matched.others)
+    if explain is not None:
+        sys.stdout.write(render_explanation(judged, explain))
+    write_outputs(arrange(judged), outputs)
+    if nothing_compared(judged):
+        _say(f"error: nothing could be compared: {_first_reason(judged)}")
+        return ExitCode.NOT_COMPARABLE
+    return exit_code(judged, failing)
+
+
+def _outputs(formats: list[str] | None, as_json: bool, explain: str | None) -> list[Output]:
+    """Where the report goes; beside an explanation, which has stdout, only to files."""
+    outputs = parse_outputs(formats, as_json)
+    if explain is None:
+        return outputs
+    files = [output for output in outputs if output.path is not None]
+    if as_json or len(files) < len(formats or ()):
+        raise UsageError("--explain prints to stdout itself; write every --format to a file")
+    return files
+
+
+def _spec(config: str | None) -> SweepSpec | None:
+    if config is None:
+        return None
+    from bt_bench.config.load import load_config
+
+    return load_config(config)
+
+
+def _rules(
+    threshold: float | None, alpha: float | None, correction: str, spec: SweepSpec | None
+) -> Rules:
+    """The rules by flag, else by the `gate` of a config, else the defaults."""
+    from bt_bench.deciding import Correction, Rules
+
+    if correction not in list(Correction):
+        hint = names_hint(correction, [each.value for each in Correction])
+        raise UsageError(f"--correction {correction}: unknown; {hint}")
+    rules = Rules(correction=Correction(correction))
+    if spec and spec.gate.margin_percent is not None:
+        usual = spec.gate.margin_percent / 100
+        rules = replace(rules, margin=usual, advisory_margin=max(usual, rules.advisory_margin))
+    if threshold is not None:
+        if not 0 <= threshold < math.inf:
+            raise UsageError(f"--threshold {threshold:g}: expected percent, 0 or more")
+        rules = replace(rules, margin=threshold / 100, advisory_margin=threshold / 100)
+    if alpha is None and spec:
+        alpha = spec.gate.alpha
+    return rules if alpha is None else replace(rules, alpha=alpha)
+
+
+def _criteria(
+    rules: Rules,
+    margins: Mapping[str, float],
+    metrics: list[str] | None,
+    ignore_device: bool,
+    ignore_plan: bool,
+) -> Criteria:
+    from bt_bench.judging.judge import Criteria
+
+    return Criteria(rules, tuple(metrics or ()), margins, ignore_device, ignore_plan)
+
+
+def _arrangement(sort: str | None, only_changed: bool) -> Callable[[Judged], Judged]:
+    from bt_bench.report.formats import arrange
+
+    if sort is not None and sort not in list(arrange.SortKey):
+        hint = names_hint(sort, [each.value for each in arrange.SortKey])
+        raise UsageError(f"--sort {sort}: unknown; {hint}")
+
+    def arranged(judged: Judged) -> Judged:
+        if only_changed:
+            judged = arrange.only_changed(judged)
+        return judged if sort is None else arrange.sorted_by(judged, arrange.SortKey(sort))
+
+    return arranged
+
+
+def _reports_folder(reports: Path | None) -> Path:
+    from bt_bench.config.settings import read_settings
+
+    return reports or read_settings(Path.cwd()).reports or Path("reports")
+
+
+def _stored(reports: Path, name: str) -> Given:
+    from bt_bench.baselines import find_baseline
+    from bt_bench.judging.sides import Given
+
+    return Given(name, str(find_baseline(reports, name)))
+
+
+class _Saving:
+    """What `--save-baseline` asks for, found to be possible before anything is compared."""
+
+    def __init__(self, reports: Path, name: str, source: Given) -> None:
+        from bt_bench.baselines import baseline_path
+
+        baseline_path(reports, name)
+        if source.path == "-" or source.is_folder:
+            what = "stdin" if source.path == "-" else f"{source.path}, a run folder"
+            raise UsageError(
+                f"--save-baseline {name}: cannot store {what}; expected a result file first, such "
+                "as reports/run/fused.json"
+            )
+        self.name, self._reports, self._source = name, reports, source
+
+    def save(self) -> None:
+        """Stores the file, unless it is no whole result."""
+        from bt_bench.baselines import save_baseline
+        from bt_bench.compact import read_compact
+
+        if not read_compact(self._source.path).header.complete:
+            raise UsageError(
+                f"--save-baseline {self.name}: {self._source.path} is a partial result; finish its "
+                "run with `bt-bench sweep --resume`"
+            )
+        path = save_baseline(self._reports, self.name, Path(self._source.path))
+        _say(f"saved {self._source.path} as baseline {self.name}: {path}")
+
+
+def _first_reason(judged: Judged) -> str:
+    """Why there is no verdict on anything."""
+    if not judged.judgements:
+        return f"{judged.base} and {', '.join(judged.others)} have no cases"
+    first = judged.judgements[0]
+    more = len(judged.judgements) - 1
+    return f"{first.key} {first.metric}: {first.detail}" + (f" (and {more} more)" if more else "")
+
+
+def _say(text: str) -> None:
+    print(f"bt-bench: {visible(text)}", file=sys.stderr)

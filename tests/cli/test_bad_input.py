@@ -160,7 +160,7 @@ def test_compare_of_no_result(tmp_path):
     path.write_text("[]")
     assert str(path) in refused("compare", path, path)
     path.write_text('{"schema_version": 99}')
-    assert "99" in refused("compare", path, path)
+    assert "schema version 99; expected 2" in refused("compare", path, path, code=4)
 
 
 def test_compare_of_one(tmp_path, config):
@@ -171,7 +171,9 @@ def test_compare_of_one(tmp_path, config):
 def test_compare_of_nothing_in_common(tmp_path, config):
     for name in ("one", "two"):
         run("sweep", config, "-k", name, "--operations", "apply", "--out", tmp_path / name)
-    refused("compare", tmp_path / "one/baseline.json", tmp_path / "two/fused.json", code=4)
+    outcome = run("compare", tmp_path / "one/baseline.json", tmp_path / "two/fused.json")
+    assert outcome.code == 4
+    assert "nothing could be compared" in outcome.err
 
 
 def test_wrong_option_is_exit_2():

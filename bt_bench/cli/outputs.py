@@ -1,0 +1,130 @@
+"""`--format` and `--fail-on`: where a comparison goes, and what fails it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bt_bench.errors import UsageError
+from bt_bench.wording import names_hint
+
+if TYPE_CHECKING:
+    from bt_bench.deciding import FailOn
+    from bt_bench.verdicts import Judged
+
+FormatOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--format",
+        metavar="FMT[=PATH]",
+        help="table, md, json, csv, junit, html-fragment or github; to stdout, or to a file. "
+        "May be repeated.",
+        show_default="table",
+    ),
+]
+FailOnOption = Annotated[
+    str | None,
+    typer.Option(
+        "--fail-on",
+        envvar="BT_BENCH_FAIL_ON",
+        metavar="A,B,…",
+        help="Verdicts that fail it: slower, faster, missing, invalid, inconclusive; or none.",
+        show_default="slower,missing,invalid",
+    ),
+]
+AllowMissingOption = Annotated[
+    bool, typer.Option("--allow-missing", help="What only one side has does not fail it.")
+]
+
+STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+
+
+@dataclass(frozen=True)
+class Output:
+    """A format, and the file that it goes to; `None`: stdout."""
+
+    name: str
+    path: Path | None
+
+
+def parse_outputs(texts: Sequence[str] | None, as_json: bool = False) -> list[Output]:
+    """What `--format` asks for; a table on stdout where it asks for nothing there.
+
+    Raises:
+        UsageError: for an unknown format, and for two of them on stdout.
+    """
+    from bt_bench.report.formats import FORMATS
+
+    outputs = []
+    for text in texts or ():
+        name, equals, path = text.partition("=")
+        if name not in FORMATS:
+            raise UsageError(f"--format {text}: unknown format; {names_hint(name, list(FORMATS))}")
+        if equals and not path:
+            raise UsageError(f"--format {text}: expected a file after '='")
+        to_stdout = not equals or path == "-"
+        outputs.append(Output(name, None if to_stdout else Path(path)))
+    on_stdout = [output.name for output in outputs if output.path is None]
+    if as_json:
+        on_stdout.append("json")
+        outputs.append(Output("json", None))
+    if len(on_stdout) > 1:
+        raise UsageError(
+            f"{' and '.join(on_stdout)} would both go to stdout; write all but one to a file, as "
+            f"in --format {on_stdout[-1]}=PATH"
+        )
+    return outputs if on_stdout else [*outputs, Output("table", None)]
+
+
+def parse_fail_on(text: str | None, default: Collection[FailOn]) -> tuple[FailOn, ...]:
+    """The verdicts that fail a comparison.
+
+    Raises:
+        UsageError: for one that is unknown.
+    """
+    from bt_bench.deciding import FailOn
+
+    if text is None:
+        return tuple(default)
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if names == ["none"]:
+        return ()
+    known = [member.value for member in FailOn]
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"--fail-on {text}: unknown verdict {name!r}; {names_hint(name, [*known, 'none'])}"
+            )
+    if not names:
+        raise UsageError("--fail-on names nothing; expected verdicts, or none")
+    return tuple(FailOn(name) for name in names)
+
+
+def write_outputs(judged: Judged, outputs: Sequence[Output]) -> None:
+    """Writes files first, so that they are there whatever becomes of stdout.
+
+    The `github` format also appends to the summary of the step where GitHub names a file for it.
+
+    Raises:
+        UsageError: when a file cannot be written.
+    """
+    from bt_bench.report.formats import FORMATS, step_summary
+    from bt_bench.store import write_text
+
+    for output in sorted(outputs, key=lambda output: output.path is None):
+        text = FORMATS[output.name](judged)
+        if output.path is None:
+            sys.stdout.write(text)
+        else:
+            output.path.parent.mkdir(parents=True, exist_ok=True)
+            write_text(output.path, text)
+        summary = os.environ.get(STEP_SUMMARY)
+        if output.name == "github" and summary:
+            with Path(summary).open("a", encoding="utf-8") as file:
+                file.write(step_summary(judged))

@@ -1,0 +1,305 @@
+"""From entries to verdicts: margins, one family of tests, and what the whole comes to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bt_bench.comparability import Labelled, refuse_differences
+from bt_bench.deciding import SPREAD_FACTOR, Contest, Correction, Decision, Rules, decide
+from bt_bench.errors import UsageError
+from bt_bench.inference import Estimate, geometric_mean
+from bt_bench.judging.entries import WHOLE_CASE, Entry, Matchup, Pairing, metrics_in_order
+from bt_bench.judging.estimating import Refusal, answer, offset_of
+from bt_bench.metrics import select
+from bt_bench.units import format_number
+from bt_bench.verdicts import Cause, Judged, Judgement, Margin, Overall, Verdict
+
+MAX_SPREAD = 0.25
+"""Where unchanged code asks for a wider margin than this, nothing can be said of changed code."""
+
+_LARGEST_LOG = 700.0  # of a ratio that a number can hold
+
+PARTS = ("gap_us", "last_us")
+"""Quantities that are part of others, and grow where others shrink: judged only where asked for."""
+
+_CORRECTIONS = {
+    Correction.HOLM: "corrected by Holm's method, so that any false one is as rare",
+    Correction.BH: "corrected by Benjamini and Hochberg's method, so that of all changes found "
+    "no more than that share is false",
+    Correction.NONE: "not corrected, so that a false one is to be expected among many tests",
+}
+
+
+@dataclass(frozen=True)
+class Criteria:
+    """What is compared, and how strictly.
+
+    Args:
+        rules: margins, alpha, and the correction for many tests.
+        metrics: patterns of their names; all without any.
+        margins: of cases that have one of their own, as shares, by the case's name.
+        ignore_device: accept another device or other versions of torch, CUDA or Triton.
+        ignore_plan: accept another measurement plan.
+    """
+
+    rules: Rules = field(default_factory=Rules)
+    metrics: Sequence[str] = ()
+    margins: Mapping[str, float] = field(default_factory=dict)
+    ignore_device: bool = False
+    ignore_plan: bool = False
+
+
+def judge(
+    matchups: Sequence[Matchup],
+    criteria: Criteria = Criteria(),
+    *,
+    base: str | None = None,
+    others: Sequence[str] | None = None,
+) -> Judged:
+    """Judges all metrics of all cases of all matchups, as one family of tests.
+
+    Args:
+        matchups: what is compared with what, at least one.
+        criteria: how.
+        base: label for what all are compared with; default: that of the first matchup's base.
+        others: labels for the others; default: those of the matchups.
+
+    Raises:
+        NotComparableError: if sides differ in a way that is not ignored.
+        UsageError: for one variant of one run twice, and for a pattern that matches no metric.
+    """
+    warnings = [warning for each in matchups for warning in _comparable(each, criteria)]
+    entries = _in_order([entry for each in matchups for entry in Pairing(each).entries()])
+    entries = _selected(entries, criteria.metrics)
+    _estimate_all(entries)
+    judgements = _judge_all(entries, criteria)
+    base = base or matchups[0].base.label
+    others = others or [each.other.label for each in matchups]
+    return Judged(
+        title=f"{', '.join(others)} against {base}",
+        base=base,
+        others=tuple(others),
+        judgements=tuple(judgements),
+        overall=tuple(_overall(judgements)),
+        facts=tuple(_facts(matchups, criteria, judgements)),
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+def nothing_compared(judged: Judged) -> bool:
+    """Whether the sides have nothing in common, so that there is no verdict on anything."""
+    return all(each.verdict is Verdict.MISSING for each in judged.judgements)
+
+
+def _comparable(matchup: Matchup, criteria: Criteria) -> Iterator[str]:
+    """Warnings; raises where there must be no comparison."""
+    base, other = (
+        Labelled(side.label, side.result.header) for side in (matchup.base, matchup.other)
+    )
+    if matchup.one_run and base.result.variant.name == other.result.variant.name:
+        raise UsageError(
+            f"{base.label} and {other.label} are one result: variant "
+            f"{base.result.variant.name!r} of run {base.result.run_id!r}; expected two variants "
+            "of a run, or results of two runs"
+        )
+    for side in (base, other):
+        if not side.result.complete:
+            yield f"{side.label} is a partial result"
+    yield from refuse_differences(
+        base, other, ignore_device=criteria.ignore_device, ignore_plan=criteria.ignore_plan
+    )
+
+
+def _in_order(entries: Sequence[Entry]) -> list[Entry]:
+    """All sides of a case one below the other, in the order of the cases."""
+    places: dict[tuple[str, str], int] = {}
+    for entry in entries:
+        places.setdefault((entry.operation, entry.case), len(places))
+    return sorted(entries, key=lambda entry: places[entry.operation, entry.case])
+
+
+def _selected(entries: list[Entry], patterns: Sequence[str]) -> list[Entry]:
+    """Entries of the metrics that are asked for; cases as a whole always are."""
+    found = {entry.metric.name: entry.metric for entry in entries}
+    found.pop(WHOLE_CASE.name, None)
+    if not patterns:
+        return [entry for entry in entries if _quantity(entry) not in PARTS]
+    if not found:
+        return entries
+    names = [metric.name for metric in metrics_in_order(found)]
+    chosen = {WHOLE_CASE.name, *select(names, list(patterns))}
+    return [entry for entry in entries if entry.metric.name in chosen]
+
+
+def _quantity(entry: Entry) -> str | None:
+    return None if entry.metric.series is None else entry.metric.series.quantity.value
+
+
+def _estimate_all(entries: Sequence[Entry]) -> None:
+    """Answers all questions, those on one metric together."""
+    asked: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if entry.question is not None:
+            asked.setdefault(entry.metric.name, []).append(entry)
+    for group in asked.values():
+        questions = [entry.question for entry in group if entry.question is not None]
+        for entry, found in zip(group, answer(group[0].metric, questions), strict=True):
+            entry.base_value, entry.other_value = found.base_value, found.other_value
+            entry.outcome = found.outcome
+
+
+def _judge_all(entries: Sequence[Entry], criteria: Criteria) -> list[Judgement]:
+    contests: list[Contest] = []
+    refusals: list[Refusal | None] = []
+    for entry in entries:
+        outcome = entry.outcome
+        if isinstance(outcome, Estimate):
+            margin = _margin(entry, criteria)
+            refusal = _moved(entry, margin)
+            if refusal is None:
+                contests.append(Contest(outcome, margin))
+            refusals.append(refusal)
+        else:
+            refusals.append(outcome)
+    decisions = iter(decide(contests, criteria.rules.correction, criteria.rules.alpha))
+    return [
+        _decided(entry, next(decisions)) if refusal is None else _refused(entry, refusal)
+        for entry, refusal in zip(entries, refusals, strict=True)
+    ]
+
+
+def _margin(entry: Entry, criteria: Criteria) -> Margin:
+    rules = criteria.rules
+    margin = criteria.margins.get(entry.case, rules.margin)
+    if not entry.matchup.one_run:
+        margin = max(criteria.margins.get(entry.case, 0.0), rules.advisory_margin)
+    # Not zero: of a median of zero there is no estimate, unless it has an offset.
+    scale = (entry.base_value or 0.0) + offset_of(entry.metric)
+    return Margin(
+        configured=margin,
+        spread=None if entry.spread is None else SPREAD_FACTOR * entry.spread / scale,
+        floor=entry.metric.floor / scale,
+    )
+
+
+def _moved(entry: Entry, margin: Margin) -> Refusal | None:
+    """Where the control moved; below the floor nothing can be told to have moved."""
+    if margin.spread is None or margin.spread <= max(MAX_SPREAD, SPREAD_FACTOR * margin.floor):
+        return None
+    apart = f"{format_number(entry.spread or 0.0)} {entry.metric.unit}"
+    detail = (
+        f"unchanged code came out {apart} apart, which asks for a margin of "
+        f"{_percent(margin.spread)}; expected {_percent(MAX_SPREAD)} at most"
+    )
+    return Refusal(Verdict.INVALID, Cause.CONTROL_MOVED, detail)
+
+
+def _refused(entry: Entry, refusal: Refusal) -> Judgement:
+    base, other, ratio = entry.base_value, entry.other_value, None
+    if refusal.cause is Cause.EXACT and base is not None and other is not None:
+        ratio = 1.0 if base == other else other / base if base else None
+    return _judgement(entry, (ratio, None, None), refusal)
+
+
+def _decided(entry: Entry, decision: Decision) -> Judgement:
+    evidence = decision.evidence
+    estimate = Estimate(evidence.estimate, evidence.error, evidence.degrees, evidence.observations)
+    interval = estimate.interval(1 - 2 * evidence.alpha)
+    logs = (estimate.location, interval.low, interval.high)
+    ratios = tuple(math.exp(min(each, _LARGEST_LOG)) for each in logs)
+    refusal = Refusal(decision.verdict, decision.cause, _detail(entry, decision))
+    return _judgement(entry, ratios, refusal, decision)
+
+
+def _judgement(
+    entry: Entry,
+    ratios: tuple[float | None, ...],
+    refusal: Refusal,
+    decision: Decision | None = None,
+) -> Judgement:
+    ratio, low, high = ratios
+    return Judgement(
+        operation=entry.operation,
+        case=entry.case,
+        metric=entry.metric.name,
+        unit=entry.metric.unit,
+        base=entry.matchup.base.label,
+        other=entry.matchup.other.label,
+        base_value=entry.base_value,
+        other_value=entry.other_value,
+        ratio=ratio,
+        low=low,
+        high=high,
+        verdict=refusal.verdict,
+        cause=refusal.cause,
+        detail=refusal.detail,
+        advisory=not entry.matchup.one_run,
+        evidence=decision.evidence if decision else None,
+    )
+
+
+_BINDING = {
+    "configured": "as configured",
+    "spread": "three times what unchanged code differs by",
+    "floor": "the floor of the metric",
+}
+
+
+def _detail(entry: Entry, decision: Decision) -> str:
+    margin = decision.evidence.margin
+    limit = f"the margin of {_percent(margin.share)} ({_BINDING[margin.binds]})"
+    change = math.expm1(decision.evidence.estimate)
+    offset = offset_of(entry.metric)
+    counted = f", with {offset:g} us added to both sides, as it may be 0" if offset else ""
+    if decision.verdict is Verdict.SAME:
+        return f"within {limit}{counted}"
+    if decision.verdict is Verdict.INCONCLUSIVE:
+        return f"{100 * change:+.1f} % may be within or beyond {limit}{counted}"
+    word = "slower" if decision.verdict is Verdict.SLOWER else "faster"
+    return f"{word} by {_percent(abs(change))}, beyond {limit}{counted}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+def _overall(judgements: Sequence[Judgement]) -> Iterator[Overall]:
+    """The geometric mean of the ratios of each metric and side, over the cases that have one."""
+    ratios: dict[tuple[str, str, str], list[float]] = {}
+    for each in judgements:
+        if each.ratio and (each.evidence is not None or each.cause is Cause.EXACT):
+            ratios.setdefault((each.metric, each.base, each.other), []).append(each.ratio)
+    for (metric, base, other), found in ratios.items():
+        mean = geometric_mean(found)
+        low, high = (mean.interval.low, mean.interval.high) if mean.interval else (None, None)
+        yield Overall(metric, base, other, len(found), mean.ratio, low, high)
+
+
+def _facts(
+    matchups: Sequence[Matchup], criteria: Criteria, judgements: Sequence[Judgement]
+) -> Iterator[str]:
+    rules, metrics = criteria.rules, criteria.metrics
+    margins = []
+    if any(each.one_run for each in matchups):
+        yield "Sides of one interleaved run are compared round by round."
+        margins.append(_percent(rules.margin))
+    if not all(each.one_run for each in matchups):
+        yield (
+            "Sides of different runs are compared by their medians, which is advisory: what "
+            "changed on the machine between the runs counts as well."
+        )
+        margins.append(f"{_percent(rules.advisory_margin)} between runs")
+    yield (
+        f"A change counts beyond its margin: {', '.join(dict.fromkeys(margins))}, or that of the "
+        "case; three times what unchanged code differs by where that is more, or the floor of the "
+        "metric."
+    )
+    if not metrics:
+        yield f"{' and '.join(PARTS)} are parts of other times, and judged only by --metric."
+    tests = sum(each.evidence is not None for each in judgements)
+    yield (
+        f"alpha is {rules.alpha:g} over {tests} tests, {_CORRECTIONS[rules.correction]}; "
+        f"intervals are of {100 * (1 - 2 * rules.alpha):g} %, those of means over cases of 95 %."
+    )

@@ -1,0 +1,138 @@
+"""What the arguments of `compare` stand for: results, their labels, and what faces what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bt_bench.compact import CompactResult, read_compact, read_compact_run
+from bt_bench.compare import unique_labels
+from bt_bench.errors import NotComparableError, OtherSchemaError, UsageError
+from bt_bench.judging.entries import Matchup, Side
+from bt_bench.store import STDIN
+
+
+@dataclass(frozen=True)
+class Given:
+    """An argument: a result file, a run folder or `-`; `label` is `None` where none was given."""
+
+    label: str | None
+    path: str
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a run folder."""
+        return self.path != STDIN and Path(self.path).is_dir()
+
+
+@dataclass(frozen=True)
+class Matched:
+    """What is compared with what, and what both are called as a whole."""
+
+    base: str
+    others: tuple[str, ...]
+    matchups: tuple[Matchup, ...]
+
+
+def parse_given(text: str) -> Given:
+    """`label=path`, or a path; a file that has an equals sign in its name is a path.
+
+    Raises:
+        UsageError: for a label or a path that is empty.
+    """
+    label, equals, path = text.partition("=")
+    if not equals or Path(text).exists():
+        return Given(None, text)
+    if not label.strip() or not path:
+        raise UsageError(f"{text}: expected LABEL=PATH, or a path")
+    return Given(label.strip(), path)
+
+
+def match_sides(given: Sequence[Given], stored: Given | None = None) -> Matched:
+    """Reads results and says which is compared with which.
+
+    Run folders only, two or more: each variant of the first with the same one of the others.
+    Otherwise all results with the first one; in a run folder that is the variant `baseline`.
+
+    Args:
+        given: the arguments.
+        stored: a baseline, which is then the one that all are compared with.
+
+    Raises:
+        UsageError: for what cannot be read, or is only one result.
+        NotComparableError: for a file of another schema version.
+    """
+    if sum(each.path == STDIN for each in given) > 1:
+        raise UsageError("- stands for two results; expected it once, as stdin holds one")
+    if stored is None and len(given) > 1 and all(each.is_folder for each in given):
+        return _match_folders(given)
+    read = [(each, result) for each in given for result in _read(each)]
+    if stored is not None:
+        read = [*((stored, result) for result in _read(stored)), *read]
+    if len(read) < 2:
+        raise UsageError(
+            f"{given[0].path} holds one result; expected two or more to compare: result files, or "
+            "a run folder, or --baseline NAME"
+        )
+    base, *others = _labelled(read)
+    return Matched(
+        base.label,
+        tuple(other.label for other in others),
+        tuple(Matchup(base, other) for other in others),
+    )
+
+
+def _read(given: Given) -> list[CompactResult]:
+    try:
+        if not given.is_folder:
+            return [read_compact(given.path)]
+        found = read_compact_run(Path(given.path))
+    except OtherSchemaError as error:
+        raise NotComparableError(str(error)) from None
+    if not found:
+        raise UsageError(f"{given.path}: holds no result file; expected a run folder")
+    return found
+
+
+def _labelled(read: Sequence[tuple[Given, CompactResult]]) -> list[Side]:
+    """Labels as given, else the variants, with their runs where that is not enough."""
+    headers = [result.header for _, result in read]
+    labels = [
+        _label(given, default, header.variant.name)
+        for (given, _), default, header in zip(read, unique_labels(headers), headers, strict=True)
+    ]
+    results = [result for _, result in read]
+    return [
+        Side(label, result)
+        for label, result in zip(unique_labels(headers, labels), results, strict=True)
+    ]
+
+
+def _label(given: Given, default: str, variant: str) -> str:
+    if given.label is None:
+        return default
+    return f"{variant}@{given.label}" if given.is_folder else given.label
+
+
+def _match_folders(given: Sequence[Given]) -> Matched:
+    folders = [{result.header.variant.name: result for result in _read(each)} for each in given]
+    headers = [next(iter(folder.values())).header for folder in folders]
+    names = [each.label or Path(each.path).resolve().name for each in given]
+    base, *others = unique_labels(headers, names)
+    matchups = [
+        Matchup(_side_of(folders[0], variant, base), _side_of(folder, variant, other))
+        for other, folder in zip(others, folders[1:], strict=True)
+        for variant in dict.fromkeys([*folders[0], *folder])
+    ]
+    return Matched(base, tuple(others), tuple(matchups))
+
+
+def _side_of(folder: dict[str, CompactResult], variant: str, label: str) -> Side:
+    """A variant of a run; one that the run lacks is a result without cases."""
+    result = folder.get(variant)
+    if result is None:
+        header = next(iter(folder.values())).header
+        info = header.variant.model_copy(update={"name": variant})
+        result = CompactResult(header.model_copy(update={"variant": info}), ())
+    return Side(f"{variant}@{label}", result)

@@ -1,0 +1,400 @@
+"""`compare` from arguments to reports and exit codes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from commands import Outcome, run, run_apart
+from factories import make_case, make_environment, make_failed_case, make_result
+
+from bt_bench.model import CaseResult, Plan, Quantity
+from bt_bench.store import RunFolder, read_result, write_result
+
+FORMATS = ("table", "md", "json", "csv", "junit", "html-fragment", "github")
+
+
+def timed(value: float, name: str = "small", seed: int = 0, **fields: Any) -> CaseResult:
+    noise = np.exp(0.002 * np.random.default_rng(seed).standard_normal(48))
+    samples = [[float(sample)] for sample in value * noise]
+    return make_case(name, samples={Quantity.HOST_US: samples}, **fields)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a result of these cases into a run folder, and gives its path."""
+
+    def write_into(folder: str, variant: str, cases: Sequence[CaseResult], **fields: Any) -> Path:
+        path = tmp_path / folder
+        path.mkdir(exist_ok=True)
+        fields = {"run_id": folder} | fields
+        return write_result(RunFolder(path), make_result(variant, cases, **fields))
+
+    return write_into
+
+
+@pytest.fixture
+def sides(write: Callable[..., Path]) -> tuple[Path, Path]:
+    """Two variants of one run; of its cases one is slower, one faster and one the same."""
+    names = ("slow", "quick", "same")
+    base = [timed(50.0, name, seed) for seed, name in enumerate(names)]
+    other = [timed(50.0 * f, n, 9) for n, f in zip(names, (1.2, 0.8, 1.0), strict=True)]
+    return write("run", "baseline", base), write("run", "fused", other)
+
+
+def refused(outcome: Outcome, code: int, *texts: str) -> None:
+    assert outcome.code == code, outcome
+    assert outcome.out == ""
+    assert "Traceback" not in outcome.err
+    for text in texts:
+        assert text in outcome.err
+
+
+def verdicts(outcome: Outcome) -> dict[str, str]:
+    judgements = json.loads(outcome.out)["judgements"]
+    return {each["case"]: each["verdict"] for each in judgements}
+
+
+def test_verdicts_and_exit_code(sides: tuple[Path, Path]) -> None:
+    outcome = run("compare", *sides, "--json")
+    assert outcome.code == 1
+    assert verdicts(outcome) == {"slow": "SLOWER", "quick": "FASTER", "same": "SAME"}
+    assert outcome.err == ""
+    assert "SLOWER" in run("compare", *sides).out
+
+
+@pytest.mark.parametrize(
+    ("option", "code"),
+    [("slower", 1), ("none", 0), ("missing,invalid", 0), ("faster", 1), ("inconclusive", 0)],
+)
+def test_what_fails(sides: tuple[Path, Path], option: str, code: int) -> None:
+    assert run("compare", *sides, "--fail-on", option).code == code
+
+
+def test_an_improvement_does_not_fail(sides: tuple[Path, Path]) -> None:
+    assert run("compare", *sides, "--threshold", "25", "--fail-on", "slower,faster").code == 0
+    assert run("compare", *reversed(sides), "--metric", "host_us").code == 1
+
+
+def test_the_first_is_the_base(sides: tuple[Path, Path]) -> None:
+    assert run("compare", *reversed(sides), "--json").json()["base"] == "fused"
+    assert run("compare", sides[0].parent, "--json").json()["base"] == "baseline"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_formats_to_stdout_and_to_files(
+    sides: tuple[Path, Path], tmp_path: Path, name: str
+) -> None:
+    on_stdout = run("compare", *sides, "--format", name)
+    assert on_stdout.code == 1
+    path = tmp_path / "new" / "report"
+    to_file = run("compare", *sides, "--format", f"{name}={path}")
+    assert to_file.code == 1
+    assert path.read_text() == on_stdout.out
+    assert to_file.out == run("compare", *sides).out
+
+
+def test_formats_can_be_read_by_others(sides: tuple[Path, Path]) -> None:
+    rows = list(csv.DictReader(io.StringIO(run("compare", *sides, "--format", "csv").out)))
+    assert [row["verdict"] for row in rows] == ["SLOWER", "FASTER", "SAME"]
+    suites = ElementTree.fromstring(run("compare", *sides, "--format", "junit").out)
+    assert len(suites.findall(".//failure")) == 1
+
+
+def test_two_formats_on_stdout(sides: tuple[Path, Path]) -> None:
+    refused(run("compare", *sides, "--format", "md", "--json"), 2, "would both go to stdout")
+
+
+def test_github(sides: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    summary = tmp_path / "summary.md"
+    summary.write_text("before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    outcome = run("compare", *sides, "--format", "github")
+    assert outcome.out.startswith("::error title=SLOWER gather_slots/slow")
+    assert summary.read_text().startswith("before\n")
+    assert "SLOWER" in summary.read_text()
+
+
+def test_only_changed_and_sort(sides: tuple[Path, Path]) -> None:
+    def cases(*options: str) -> list[str]:
+        return [
+            each["case"] for each in run("compare", *sides, "--json", *options).json()["judgements"]
+        ]
+
+    assert cases() == ["slow", "quick", "same"]
+    assert cases("--only-changed") == ["slow", "quick"]
+    assert cases("--sort", "name") == ["quick", "same", "slow"]
+    assert cases("--sort", "change") == ["slow", "same", "quick"]
+    assert cases("--sort", "verdict")[0] == "slow"
+    # What is not shown counts all the same.
+    assert run("compare", *reversed(sides), "--only-changed").code == 1
+
+
+def test_explain(sides: tuple[Path, Path], tmp_path: Path) -> None:
+    outcome = run("compare", *sides, "--explain", "slow")
+    assert outcome.code == 1
+    assert "host_us" in outcome.out
+    assert "margin" in outcome.out
+    assert "quick" not in outcome.out
+    refused(run("compare", *sides, "--explain", "slo"), 2, "no such case")
+    refused(run("compare", *sides, "--explain", "slow", "--json"), 2, "prints to stdout itself")
+    path = tmp_path / "junit.xml"
+    run("compare", *sides, "--explain", "slow", "--format", f"junit={path}")
+    assert path.is_file()
+
+
+def test_metrics(sides: tuple[Path, Path]) -> None:
+    assert verdicts(run("compare", *sides, "--json", "--metric", "host*"))["slow"] == "SLOWER"
+    refused(run("compare", *sides, "--metric", "gpu_us"), 2, "--metric gpu_us: no such metric")
+
+
+def test_margins_by_flag_and_config(sides: tuple[Path, Path], tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "gate: {margin_percent: 1}\ncases:\n"
+        "  - {name: slow, requests: 2, tokens: 4, margin_percent: 30}\n"
+    )
+
+    def margins(*options: object) -> dict[str, float]:
+        judgements = run("compare", *sides, "--json", *options).json()["judgements"]
+        return {e["case"]: e["evidence"]["margin"]["configured"] for e in judgements}
+
+    assert margins() == {"slow": 0.02, "quick": 0.02, "same": 0.02}
+    assert margins("--threshold", 3)["slow"] == 0.03
+    assert margins("--config", config) == {"slow": 0.3, "quick": 0.01, "same": 0.01}
+    assert margins("--config", config, "--threshold", 4) == {
+        "slow": 0.3,
+        "quick": 0.04,
+        "same": 0.04,
+    }
+    assert run("compare", *sides, "--config", config).code == 0
+    config.write_text(config.read_text().replace("gate: {", "gate: {fail_on: [faster], "))
+    assert run("compare", *sides, "--config", config).code == 1
+    assert run("compare", *sides, "--config", config, "--fail-on", "none").code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--threshold", "-1"), "--threshold -1: expected percent"),
+        (("--threshold", "nan"), "--threshold nan: expected percent"),
+        (("--alpha", "0"), "alpha 0; expected a probability"),
+        (("--alpha", "0.9"), "alpha 0.9; expected a probability"),
+        (("--correction", "hom"), "did you mean 'holm'?"),
+        (("--sort", "nam"), "did you mean 'name'?"),
+        (("--fail-on", "slow"), "did you mean 'slower'?"),
+        (("--format", "xml"), "--format xml: unknown format"),
+        (("--config", "none.yaml"), "none.yaml"),
+        (("--baseline", "../x"), "cannot be a file name"),
+        (("--save-baseline", "a/b"), "cannot be a file name"),
+    ],
+)
+def test_wrong_options(sides: tuple[Path, Path], options: Sequence[str], message: str) -> None:
+    refused(run("compare", *sides, *options), 2, message)
+
+
+# What sides there are
+
+
+def test_labels(write: Callable[..., Path]) -> None:
+    old, new = (write(name, "fused", [timed(50.0, seed=i)]) for i, name in enumerate(("a", "b")))
+    assert run("compare", old, new, "--json").json()["others"] == ["fused (b)"]
+    assert run("compare", f"old={old}", f"new={new}", "--json").json()["base"] == "old"
+    same = run("compare", f"x={old}", f"x={new}", "--json").json()
+    assert (same["base"], same["others"]) == ("x", ["x #2"])
+    refused(run("compare", f"={old}", new), 2, "expected LABEL=PATH")
+
+
+def test_a_file_with_an_equals_sign_in_its_name(
+    write: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = (write(name, "fused", [timed(50.0, seed=i)]) for i, name in enumerate(("a", "b")))
+    monkeypatch.chdir(tmp_path)
+    Path("a=b.json").write_bytes(old.read_bytes())
+    assert run("compare", "a=b.json", new, "--json").json()["base"] == "fused (a)"
+
+
+def test_run_folders_are_compared_variant_by_variant(write: Callable[..., Path]) -> None:
+    for seed, folder in enumerate(("before", "after")):
+        for value, variant in ((50.0, "baseline"), (30.0, "fused")):
+            path = write(folder, variant, [timed(value, seed=seed)])
+    write("before", "gone", [timed(9.0)])
+    before, after = path.parent.parent / "before", path.parent
+    outcome = run("compare", before, f"head={after}", "--json")
+    assert outcome.code == 4
+    assert (outcome.json()["base"], outcome.json()["others"]) == ("before", ["head"])
+    found = [(e["base"], e["other"], e["verdict"]) for e in outcome.json()["judgements"]]
+    assert found == [
+        ("baseline@before", "baseline@head", "SAME"),
+        ("fused@before", "fused@head", "SAME"),
+        ("gone@before", "gone@head", "MISSING"),
+    ]
+    assert run("compare", before, after, "--allow-missing").code == 0
+
+
+def test_results_of_different_runs_are_advisory(write: Callable[..., Path]) -> None:
+    old, new = write("a", "fused", [timed(50.0)]), write("b", "fused", [timed(52.0, seed=1)])
+    outcome = run("compare", old, new, "--json")
+    assert outcome.code == 0
+    assert outcome.json()["judgements"][0]["advisory"] is True
+    assert run("compare", old, new, "--threshold", "2").code == 1
+
+
+def test_standard_input(sides: tuple[Path, Path]) -> None:
+    text = sides[1].read_text()
+    assert run("compare", sides[0], "-", "--json", stdin=text).json()["others"] == ["fused"]
+    refused(run("compare", "-", "-", stdin=text), 2, "expected it once")
+
+
+# Baselines
+
+
+@pytest.fixture
+def reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BT_BENCH_REPORTS", str(tmp_path / "reports"))
+    return tmp_path / "reports"
+
+
+def test_baselines(write: Callable[..., Path], reports: Path) -> None:
+    old, new = write("a", "fused", [timed(50.0)]), write("b", "fused", [timed(80.0, seed=1)])
+    refused(run("compare", new, "--baseline", "main"), 2, "there is none yet")
+    saved = run("compare", old, "--save-baseline", "main")
+    assert (saved.code, saved.out) == (0, "")
+    assert "saved" in saved.err
+    assert (reports / "baselines" / "main.json").read_text() == old.read_text()
+    refused(run("compare", new, "--baseline", "mian"), 2, "did you mean 'main'?")
+    outcome = run("compare", new, "--baseline", "main", "--json")
+    assert (outcome.code, outcome.json()["base"]) == (1, "main")
+
+
+def test_a_regression_does_not_become_the_baseline(
+    write: Callable[..., Path], reports: Path
+) -> None:
+    old, new = write("a", "fused", [timed(50.0)]), write("b", "fused", [timed(80.0, seed=1)])
+    run("compare", old, "--save-baseline", "main")
+    both = ("--baseline", "main", "--save-baseline", "main")
+    outcome = run("compare", new, *both)
+    assert outcome.code == 1
+    assert "main is not saved" in outcome.err
+    assert (reports / "baselines" / "main.json").read_text() == old.read_text()
+    assert run("compare", new, *both, "--fail-on", "none").code == 0
+    assert (reports / "baselines" / "main.json").read_text() == new.read_text()
+
+
+def test_what_cannot_be_a_baseline(write: Callable[..., Path], reports: Path) -> None:
+    partial = write("a", "fused", [timed(50.0)], complete=False)
+    refused(run("compare", partial, "--save-baseline", "main"), 2, "is a partial result")
+    refused(run("compare", partial.parent, "--save-baseline", "main"), 2, "a run folder")
+    refused(run("compare", "-", "--save-baseline", "main", stdin=""), 2, "cannot store stdin")
+    assert not reports.exists()
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda text: text[:-200], "is not JSON: it seems truncated"),
+        (
+            lambda text: text.replace('"host_us"', '"hots_us"'),
+            "$.cases[0].measurements[0].quantity",
+        ),
+        (lambda text: text.replace('"notes"', '"nodes"'), "extra inputs are not permitted"),
+        (
+            lambda text: text.replace('"unit":"us"', '"unit":"ms"'),
+            "input should be 'us', got \"ms\"",
+        ),
+        (lambda text: text.replace('"samples":[[', '"samples":[[NaN],['), "finite number"),
+        (lambda text: text.replace('"samples":[[', '"samples":[[-'), "greater than or equal to 0"),
+        (lambda text: text.replace('"samples":[[', '"samples":[[1e999],['), "finite number"),
+        (lambda text: text.replace('"samples":[[', '"samples":[[],['), "is damaged"),
+    ],
+)
+def test_damaged_files(sides: tuple[Path, Path], spoil: Callable[[str], str], message: str) -> None:
+    text = sides[1].read_text()
+    sides[1].write_text(spoil(text))
+    assert sides[1].read_text() != text
+    outcome = run("compare", *sides)
+    refused(outcome, 2, str(sides[1]), message)
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_other_schema_versions(sides: tuple[Path, Path], version: int) -> None:
+    text = sides[1].read_text()
+    sides[1].write_text(text.replace('"schema_version": 2', f'"schema_version": {version}'))
+    refused(
+        run("compare", *sides),
+        4,
+        f"{sides[1]} has schema version {version}; expected 2",
+    )
+
+
+def test_other_devices_and_plans(write: Callable[..., Path]) -> None:
+    base = write("a", "fused", [timed(50.0)])
+    device = write("b", "fused", [timed(50.0, seed=1)], environment=make_environment(triton="3.5"))
+    plan = write("c", "fused", [timed(50.0, seed=1)], plan=Plan(rounds=9, warmup_rounds=1))
+    refused(run("compare", base, device), 4, "Triton 3.6.0 against 3.5")
+    refused(run("compare", base, plan), 4, "plan.rounds 3 against 9")
+    assert run("compare", base, device, "--ignore-device").code == 0
+    assert run("compare", base, plan, "--ignore-plan").code == 0
+
+
+def test_one_result_twice(sides: tuple[Path, Path], tmp_path: Path) -> None:
+    refused(
+        run("compare", sides[0], sides[0]), 2, "are one result: variant 'baseline' of run 'run'"
+    )
+    copy = tmp_path / "copy.json"
+    copy.write_bytes(sides[0].read_bytes())
+    refused(run("compare", sides[0], f"copy={copy}"), 2, "baseline (run) and copy are one result")
+
+
+def test_nothing_in_common(write: Callable[..., Path], tmp_path: Path) -> None:
+    one, two = write("a", "fused", [timed(50.0, "x")]), write("b", "fused", [timed(50.0, "y")])
+    junit = tmp_path / "junit.xml"
+    for options in ((), ("--allow-missing",), ("--fail-on", "none")):
+        outcome = run("compare", one, two, "--format", f"junit={junit}", *options)
+        assert outcome.code == 4
+        assert "nothing could be compared" in outcome.err
+        assert "gather_slots/x" in outcome.err
+    assert len(ElementTree.fromstring(junit.read_text()).findall(".//error")) == 2
+    empty = write("c", "fused", [])
+    assert run("compare", empty, write("d", "fused", [])).code == 4
+
+
+def test_one_side_only(sides: tuple[Path, Path], write: Callable[..., Path]) -> None:
+    cases = [timed(50.0, "same", 5)]
+    fewer = write("run", "fused", cases)
+    outcome = run("compare", sides[0], fewer)
+    assert outcome.code == 4
+    assert "MISSING" in outcome.out
+    assert run("compare", sides[0], fewer, "--allow-missing").code == 0
+    assert read_result(fewer).cases == cases
+
+
+def test_a_failed_case(write: Callable[..., Path]) -> None:
+    good = write("a", "baseline", [timed(50.0), timed(50.0, "other")])
+    bad = write("a", "fused", [make_failed_case(message="slot 3"), timed(50.0, "other", 1)])
+    outcome = run("compare", good, bad)
+    assert outcome.code == 5
+    assert "slot 3" in outcome.out
+    assert run("compare", good, bad, "--fail-on", "slower").code == 0
+
+
+def test_a_folder_without_results(tmp_path: Path) -> None:
+    refused(run("compare", tmp_path, tmp_path / "gone.json"), 2, "holds no result file")
+
+
+def test_without_torch_triton_or_pandas(sides: tuple[Path, Path]) -> None:
+    blocked = "import sys\nfor name in ('torch', 'triton', 'pandas'):\n    sys.modules[name] = None"
+    for name in FORMATS:
+        outcome = run_apart("compare", *sides, "--format", name, prologue=blocked)
+        assert outcome.code == 1, outcome.err
+        assert outcome.out != ""
