@@ -17,13 +17,17 @@ endif
 # Without a GPU kernels are interpreted; tests that need a GPU are skipped with a reason.
 TEST := TRITON_INTERPRET=1 $(PY) -m pytest
 
+STATIC := $(PY) -m bt_bench gate --config benchmarks/static.yaml --static
+
 .PHONY: help sweep test test-slow test-gpu check format format-check lint types contracts bench \
-	clean
+	gate-static census clean
 
 help:
 	@echo "make sweep      set up, run configs/quick.yaml, print the comparison"
 	@echo "make test       set up, run all tests that need no GPU"
-	@echo "make check      format, lint, types, import contracts, tests"
+	@echo "make check      format, lint, types, import contracts, tests, static gate"
+	@echo "make gate-static  compare what the kernels compile to with reports/static/census.json"
+	@echo "make census     write that file anew, for a change that is meant"
 	@echo "make test-gpu   tests on a CUDA device (PY=python3 for an interpreter of your own)"
 	@echo "make test-slow  tests that take minutes"
 	@echo "make bench      time what the project promises about its own speed"
@@ -41,7 +45,7 @@ test-slow: $(DEV_READY)
 test-gpu: $(DEV_READY)
 	BT_BENCH_TEST_GPU=1 $(PY) -m pytest -m gpu
 
-check: format-check lint types contracts test
+check: format-check lint types contracts test gate-static
 
 format: $(DEV_READY)
 	$(PY) -m ruff format $(SOURCES)
@@ -58,6 +62,15 @@ types: $(DEV_READY)
 
 contracts: $(DEV_READY)
 	$(PY) -c "from importlinter.cli import lint_imports_command as c; c(['--no-cache'])"
+
+# What fails is printed, and all verdicts with it; a pass is one line.
+gate-static: $(DEV_READY)
+	@verdicts=$$($(STATIC) --against reports/static/census.json) \
+		&& echo "static gate: no launch, register, spill or compiled variant more" \
+		|| { code=$$?; printf '%s\n' "$$verdicts"; exit $$code; }
+
+census: $(DEV_READY)
+	$(STATIC) --save reports/static/census.json
 
 bench: $(DEV_READY)
 	$(PY) benchmarks/bench.py

@@ -269,10 +269,10 @@ def profile(monkeypatch, session, **plan):
     window = profiled_window(names=("bad", "good"))
     attempts = []
 
-    def scripted(_window, todo, _device, queue_us):
-        loads = dict.fromkeys(setting.load for setting, _ in todo)
+    def scripted(todo, _device, queue_us):
+        loads = dict.fromkeys(setting.load for _, setting, _ in todo)
         attempts.extend((load, queue_us) for load in loads)
-        return [session(setting, sorted(arm.name for arm in turn.arms)) for setting, turn in todo]
+        return [session(setting, sorted(arm.name for arm in t.arms)) for _, setting, t in todo]
 
     monkeypatch.setattr(cupti_census, "_session", scripted)
     clock = SimpleNamespace(now_ns=lambda: 0)
@@ -368,3 +368,68 @@ def test_a_variant_that_reuses_what_it_remembers_is_not_reported():
     assert results["remembers"].measurements == []
     assert results["fused"].reason is None
     assert results["fused"].measurements
+
+
+def profile_two_windows(monkeypatch, session, steps_per_session):
+    """Both windows together, where `session(sizes)` may raise; sizes of the sessions come back."""
+    windows = [profiled_window(names=("a", "b")), profiled_window(names=("a",))]
+    sessions = []
+
+    def scripted(todo, _device, _queue_us):
+        sessions.append([windows.index(window) for window, _, _ in todo])
+        return session(todo)
+
+    monkeypatch.setattr(cupti_census, "_session", scripted)
+    monkeypatch.setattr(cupti_census, "STEPS_PER_SESSION", steps_per_session)
+    clock = SimpleNamespace(now_ns=lambda: 0)
+    around = Surroundings(clock, NoTelemetry(), SimpleNamespace(loads=0))
+    both = [(window, Records(window.names, around)) for window in windows]
+    plan = Plan(profile_rounds=3, loads=[Load.IDLE])
+    cupti_census.profile_together(both, plan, clock, None)
+    return sessions, [records for _, records in both]
+
+
+def gpu_samples(records, name):
+    for measurement in records.books[name].measurements():
+        if measurement.quantity is Quantity.GPU_US:
+            return measurement.samples
+    return None
+
+
+def all_kernels(todo):
+    return [({arm.name: KERNEL for arm in turn.arms}, frozenset()) for _, _, turn in todo]
+
+
+def test_windows_are_profiled_together_in_as_few_sessions_as_hold_them(monkeypatch):
+    sessions, records = profile_two_windows(monkeypatch, all_kernels, 100)
+    assert sessions == [[0, 1, 0, 1, 0, 1]]
+    assert gpu_samples(records[0], "b") == gpu_samples(records[1], "a") == [[5.0]] * 3
+    sessions, records = profile_two_windows(monkeypatch, all_kernels, 3)
+    assert sessions == [[0, 1]] * 3
+    assert gpu_samples(records[0], "a") == [[5.0]] * 3
+
+
+def test_a_window_whose_records_are_not_whole_gets_sessions_of_its_own(monkeypatch):
+    calls = []
+
+    def session(todo):
+        calls.append(todo)
+        taken = all_kernels(todo)
+        if len(calls) == 1:
+            taken[0][0]["b"] = [[]]  # the records of one pass of one arm were dropped
+        return taken
+
+    sessions, records = profile_two_windows(monkeypatch, session, 100)
+    assert sessions == [[0, 1, 0, 1, 0, 1], [0, 0, 0]]
+    assert gpu_samples(records[0], "b") == gpu_samples(records[1], "a") == [[5.0]] * 3
+
+
+def test_all_windows_get_sessions_of_their_own_where_ranges_are_lost(monkeypatch):
+    def session(todo):
+        if len({id(window) for window, _, _ in todo}) > 1:
+            raise ProfilerIncompleteError("1 of 9 ranges were recorded")
+        return all_kernels(todo)
+
+    sessions, records = profile_two_windows(monkeypatch, session, 100)
+    assert sessions == [[0, 1, 0, 1, 0, 1], [0, 0, 0], [1, 1, 1]]
+    assert gpu_samples(records[0], "b") == gpu_samples(records[1], "a") == [[5.0]] * 3

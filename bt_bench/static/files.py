@@ -1,0 +1,63 @@
+"""Census files: the same census is the same text, with a line per kernel, case and operation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from bt_bench.errors import UsageError
+from bt_bench.invalid import describe_invalid
+from bt_bench.static.model import STATIC_SCHEMA_VERSION, StaticCensus
+from bt_bench.store import STDIN, read_text, write_text
+
+# Containers down to here have a line per member: census, variants, one variant, its kernels.
+_SPREAD_LEVELS = 4
+
+
+def write_census(path: Path, census: StaticCensus) -> None:
+    """Writes or replaces a census file, atomically.
+
+    Raises:
+        UsageError: if it cannot be written.
+    """
+    write_text(path, census_text(census))
+
+
+def census_text(census: StaticCensus) -> str:
+    """The text of a census file."""
+    return _spread(census.model_dump(mode="json", exclude_none=True), 0) + "\n"
+
+
+def read_census(path: Path | str) -> StaticCensus:
+    """Reads a census file, or standard input for `-`.
+
+    Raises:
+        UsageError: if it cannot be read or is no census, saying what is wrong with it.
+    """
+    name = "standard input" if str(path) == STDIN else str(path)
+    text = read_text(path, name, expected="a static census", example="census.json")
+    if not text.strip():
+        raise UsageError(f"{name} is empty; expected a static census of bt-bench")
+    try:
+        return StaticCensus.model_validate_json(text)
+    except ValidationError as error:
+        problem = describe_invalid(
+            text, error, StaticCensus, STATIC_SCHEMA_VERSION, what="static census"
+        )
+        raise UsageError(f"{name} {problem}") from None
+
+
+def _spread(value: object, level: int) -> str:
+    """JSON with the members of the outer containers on lines of their own."""
+    if level == _SPREAD_LEVELS or not isinstance(value, dict | list) or not value:
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, dict):
+        members = [f"{json.dumps(key)}: {_spread(item, level + 1)}" for key, item in value.items()]
+    else:
+        members = [_spread(item, level + 1) for item in value]
+    indent = " " * level
+    inner = f",\n{indent} ".join(members)
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    return f"{opening}\n{indent} {inner}\n{indent}{closing}"

@@ -1,0 +1,47 @@
+"""What ptxas says of the kernels that it assembles, in the lines of its option `-v`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_REGISTERS = re.compile(r"Used (\d+) registers")
+_VERSION = re.compile(r"\bV(\d[\w.]*)")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a thread of a kernel takes.
+
+    Args:
+        registers: of the kernel with all that it calls.
+        spill_bytes: stored and loaded for lack of registers.
+        stack_bytes: of local memory.
+    """
+
+    registers: int
+    spill_bytes: int
+    stack_bytes: int
+
+
+def read_usage(log: str) -> Usage | None:
+    """Reads the log of one kernel; `None` if it is none.
+
+    Functions that are not inlined have frames of their own, which add up.
+    """
+    frames = [tuple(map(int, found)) for found in _FRAME.findall(log)]
+    registers = [int(found) for found in _REGISTERS.findall(log)]
+    if not frames or not registers:
+        return None
+    return Usage(
+        registers=max(registers),
+        spill_bytes=sum(stores + loads for _, stores, loads in frames),
+        stack_bytes=sum(stack for stack, _, _ in frames),
+    )
+
+
+def read_version(text: str) -> str:
+    """The version in what `ptxas --version` prints; the text itself if it has none."""
+    found = _VERSION.search(text)
+    return found[1] if found else text.strip()
