@@ -7,7 +7,8 @@ import hashlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -41,32 +42,42 @@ class VariantEntry:
         summary: first line of the module's docstring.
         path: the file.
         shipped: part of `bt_kernels`, rather than of a user's folder.
+        kernels: folder that `bt_kernels` is imported from; `None`: what is installed. Only
+            `load_apart` can load a variant of another folder.
     """
 
     name: str
     summary: str
     path: Path
     shipped: bool
+    kernels: Path | None = None
 
     def source_sha256(self) -> str:
         """Digest of the variant's file and of all of `bt_kernels`, which it may build on."""
         digest = hashlib.sha256(self.path.read_bytes())
-        for path in sorted(_shipped_folder().parent.rglob("*.py")):
+        for path in sorted(shipped_folder(self.kernels).parent.rglob("*.py")):
             digest.update(path.read_bytes())
         return digest.hexdigest()
 
 
-def find_variants(folders: Iterable[Path] = ()) -> dict[str, VariantEntry]:
+def find_variants(
+    folders: Iterable[Path] = (), kernels: Path | None = None
+) -> dict[str, VariantEntry]:
     """All variants by name: the shipped ones, then those of `folders`; runs none of them.
+
+    Args:
+        folders: a user's own.
+        kernels: folder that holds another revision of `bt_kernels`; `None`: what is installed.
 
     Raises:
         UsageError: for a folder that is none or is empty, and for a name that occurs twice.
     """
-    found = {entry.name: entry for entry in _entries(_shipped_folder(), shipped=True)}
+    shipped = _entries(shipped_folder(kernels), shipped=True, kernels=kernels)
+    found = {entry.name: entry for entry in shipped}
     for folder in folders:
         if not folder.is_dir():
             raise UsageError(f"--kernels {folder}: no such folder; expected one of variant files")
-        entries = _entries(folder, shipped=False)
+        entries = _entries(folder, shipped=False, kernels=kernels)
         if not entries:
             raise UsageError(f"--kernels {folder}: holds no variant file (a .py file)")
         for entry in entries:
@@ -81,7 +92,7 @@ def find_variants(folders: Iterable[Path] = ()) -> dict[str, VariantEntry]:
 
 def default_variants() -> list[str]:
     """The shipped variants that can be arms: the baseline, then the others by name."""
-    names = [entry.name for entry in _entries(_shipped_folder(), shipped=True)]
+    names = [entry.name for entry in _entries(shipped_folder(), shipped=True)]
     others = [name for name in names if name not in (BASELINE, REFERENCE)]
     return [BASELINE, *others]
 
@@ -150,11 +161,31 @@ def load_apart(entry: VariantEntry) -> type[Any]:
     for name in (*shared, own_name):
         sys.modules.pop(name or "", None)
     try:
-        return load(entry)
+        with _importing_from(entry.kernels):
+            return load(entry)
     finally:
         for name in [name for name in sys.modules if _is_kernels(name)]:
             del sys.modules[name]
         sys.modules.update(shared)
+
+
+@contextmanager
+def _importing_from(kernels: Path | None) -> Iterator[None]:
+    """Has `bt_kernels` come from a folder, and refuses what comes from elsewhere all the same."""
+    if kernels is None:
+        yield
+        return
+    sys.path.insert(0, str(kernels))
+    try:
+        yield
+        origin = getattr(sys.modules.get("bt_kernels"), "__file__", None)
+        if origin is not None and not Path(origin).resolve().is_relative_to(kernels.resolve()):
+            raise UsageError(
+                f"bt_kernels was imported from {Path(origin).parent}, but {kernels / 'bt_kernels'} "
+                "is to be measured; remove what puts the former before sys.path"
+            )
+    finally:
+        sys.path.remove(str(kernels))
 
 
 def _is_kernels(name: str) -> bool:
@@ -166,16 +197,26 @@ def load_reference() -> type[Any]:
     return load(find_variants()[REFERENCE])
 
 
-def _shipped_folder() -> Path:
+def shipped_folder(kernels: Path | None = None) -> Path:
+    """The folder of the shipped variants: of what is installed, or of another `bt_kernels`.
+
+    Raises:
+        UsageError: where there is none.
+    """
+    if kernels is not None:
+        folder = kernels / "bt_kernels" / "variants"
+        if not folder.is_dir():
+            raise UsageError(f"{kernels}: holds no bt_kernels/variants; expected the kernels' root")
+        return folder
     spec = importlib.util.find_spec("bt_kernels.variants")
     if spec is None or spec.origin is None:
         raise UsageError("the package bt_kernels is not installed; install bt-bench again")
     return Path(spec.origin).parent
 
 
-def _entries(folder: Path, shipped: bool) -> list[VariantEntry]:
+def _entries(folder: Path, shipped: bool, kernels: Path | None = None) -> list[VariantEntry]:
     paths = sorted(path for path in folder.glob("*.py") if not path.name.startswith("_"))
-    return [VariantEntry(path.stem, _summary(path), path, shipped) for path in paths]
+    return [VariantEntry(path.stem, _summary(path), path, shipped, kernels) for path in paths]
 
 
 def _summary(path: Path) -> str:

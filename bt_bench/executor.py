@@ -12,6 +12,7 @@ from bt_bench.checking.check import check
 from bt_bench.config.schema import CaseSpec
 from bt_bench.errors import UsageError
 from bt_bench.measuring.case import CONTROL, Bench, measure_case
+from bt_bench.measuring.process_round import ProcessRound
 from bt_bench.model import Plan
 from bt_bench.outcome import RoundProgress
 from bt_bench.tasks import (
@@ -24,7 +25,10 @@ from bt_bench.tasks import (
     Failure,
     Finished,
     MeasureCase,
+    MeasureRound,
+    PrepareRound,
     ResultT,
+    RoundUnit,
     Success,
     Task,
     Watcher,
@@ -63,6 +67,9 @@ class Executor:
         self._plan = plan
         self._built: tuple[CaseSpec, Workload] | None = None
         self._conformance: dict[str, Workload] = {}
+        self._round: tuple[tuple[tuple[RoundUnit, ...], tuple[str, ...]], ProcessRound] | None = (
+            None
+        )
         self._wreck: BaseException | None = None
 
     def attempt(self, task: Task[Any], arms: Sequence[str], on_round: OnRound) -> Attempt:
@@ -108,6 +115,11 @@ class Executor:
                 return Checked(known, self._check(task, arms, workload))
             case MeasureCase():
                 return self._measure(task, arms, on_round)
+            case PrepareRound():
+                self._ready_round(task.units, arms)
+                return None
+            case MeasureRound():
+                return self._ready_round(task.units, arms).measure(on_round)
         raise TypeError(f"{type(task).__name__} is no task of this executor")
 
     def _check(
@@ -139,6 +151,16 @@ class Executor:
             on_round,
             control=control,
         )
+
+    def _ready_round(self, units: tuple[RoundUnit, ...], arms: Sequence[str]) -> ProcessRound:
+        """A process-round that is set up; the last one is kept."""
+        key = (units, tuple(arms))
+        if self._round is None or self._round[0] != key:
+            self._round = None  # two need not be in memory at once
+            classes = {name: self._classes[name] for name in arms}
+            ready = ProcessRound(units, classes, self._workload, self._plan, self._bench)
+            self._round = (key, ready)
+        return self._round[1]
 
     def _copied(self, arm: str) -> type[Any]:
         """A second class of an arm, whose file may run again for it."""

@@ -39,3 +39,8 @@ def trace_path(name: str) -> Path:
     if name not in trace_names():
         raise UsageError(f"no trace {name!r}; expected one of {', '.join(trace_names())}")
     return _PACKAGE / "traces" / f"{name}.csv"
+
+
+def recording_paths() -> list[Path]:
+    """Recordings of the gate's rounds that come with the package, by name."""
+    return sorted((_PACKAGE / "gating" / "recorded").glob("*.json"))

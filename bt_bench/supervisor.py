@@ -71,20 +71,27 @@ class Supervisor:
             raise RuntimeError("the supervisor was not entered")
         return self._hello
 
+    def start(self) -> None:
+        """Starts the worker and does not wait for it; `__enter__` does, later."""
+        self._worker = _Worker(self._setup, self._serve)
+
     def __enter__(self) -> Supervisor:
-        """Starts the worker.
+        """Starts the worker, unless `start` did.
 
         Raises:
             UsageError: for a device that is not there, and for a variant file that does not import.
         """
-        self._worker = _Worker(self._setup, self._serve)
+        if self._worker is None:
+            self.start()
+        assert self._worker is not None
         try:
             self._hello = self._greeted(self._worker)
         except BaseException:
             self._discard()
             raise
-        # A worker that follows must not fall back to another device.
-        self._setup = replace(self._setup, device=self._hello.device)
+        # A worker that follows must not fall back to another device. And what the first one did
+        # ahead may be what ended it.
+        self._setup = replace(self._setup, device=self._hello.device, ahead=None)
         return self
 
     def __exit__(
@@ -97,6 +104,11 @@ class Supervisor:
         if self._worker is not None and kind is None:
             self._worker.end()
         self._discard()
+
+    def abandon(self) -> None:
+        """Kills the worker without waiting for its end, which `__exit__` does."""
+        if self._worker is not None:
+            self._worker.abandon()
 
     def run(
         self, task: Task[ResultT], arms: Sequence[str], watcher: Watcher | None = None
@@ -258,6 +270,11 @@ class _Worker:
         except OSError:
             return
         self._process.join(SECONDS_TO_END)
+
+    def abandon(self) -> None:
+        """Kills the process, and does not wait for its end."""
+        self._connection.close()
+        self._process.kill()
 
     def kill(self) -> None:
         """Kills the process if it is still there, and reaps it."""

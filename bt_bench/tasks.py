@@ -22,6 +22,7 @@ from bt_bench.model import (
     Plan,
     Reason,
     ReasonCode,
+    Series,
     WorkloadRecord,
 )
 from bt_bench.outcome import Measured, RoundProgress
@@ -122,6 +123,66 @@ class MeasureCase(Task[dict[str, Measured]]):
 
 
 @dataclass(frozen=True)
+class RoundUnit:
+    """One operation on one case, as part of a process-round.
+
+    Args:
+        case: the workload.
+        operation: what is timed.
+        series: what is wanted of it.
+        variants: those that take part, of the arms of the task.
+    """
+
+    case: CaseSpec
+    operation: Operation
+    series: tuple[Series, ...]
+    variants: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RoundValue:
+    """Median of one series of one variant in a process-round, in the series' unit."""
+
+    operation: Operation
+    case: str
+    variant: str
+    series: Series
+    value: float
+
+
+@dataclass(frozen=True)
+class PrepareRound(Task[None]):
+    """Set up everything that a process-round times, and run it once: so nothing compiles later."""
+
+    units: tuple[RoundUnit, ...]
+
+    @property
+    def doing(self) -> str:
+        """What is being done, as the beginning of a message."""
+        return "while set up"
+
+
+@dataclass(frozen=True)
+class MeasureRound(Task[tuple[RoundValue, ...]]):
+    """Time what was prepared, once; a value that could not be had is absent."""
+
+    units: tuple[RoundUnit, ...]
+
+    @property
+    def doing(self) -> str:
+        """What is being done, as the beginning of a message."""
+        return "while measured"
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """A task that a worker does before it is asked to, to have it done when it is."""
+
+    task: Task[Any]
+    arms: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class WorkerSetup:
     """What a worker starts with.
 
@@ -129,11 +190,13 @@ class WorkerSetup:
         device: where it runs.
         variants: the files of the arms; the worker imports them, the parent never does.
         plan: how it checks and measures.
+        ahead: what it does at once; how that ended shows when it is asked for the same.
     """
 
     device: DeviceChoice
     variants: tuple[VariantEntry, ...]
     plan: Plan
+    ahead: Ahead | None = None
 
 
 @dataclass(frozen=True)

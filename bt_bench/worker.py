@@ -51,6 +51,10 @@ def serve(connection: Connection, block: Any, setup: WorkerSetup) -> None:
         try:
             hello, executor = set_up(setup)
             answers.send(hello)
+            if setup.ahead is not None:
+                # What goes wrong goes wrong again when it is asked for, and is reported then.
+                with suppress(Exception):
+                    executor.attempt(setup.ahead.task, setup.ahead.arms, lambda _: None)
             while (request := answers.next_request()) is not None:
                 answers.send(executor.attempt(request.task, request.arms, answers.send))
         except (EOFError, BrokenPipeError, ConnectionResetError):

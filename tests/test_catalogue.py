@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+from repositories import KERNELS, write
+
 from bt_bench.catalogue import find_variants, load, load_apart
+from bt_bench.errors import UsageError
 
 
 def test_arms_that_are_loaded_apart_share_no_code():
@@ -33,3 +37,76 @@ def test_a_users_file_is_loaded_apart_as_well(tmp_path):
     shared, apart = load(entry), load_apart(entry)
     assert apart is not shared
     assert apart.prepare_step.__globals__ is not shared.prepare_step.__globals__
+
+
+def another_revision(folder):
+    """A second `bt_kernels`, whose variants tell that they are of it."""
+    write(
+        folder,
+        {
+            "bt_kernels/__init__.py": "",
+            "bt_kernels/layout.py": "REVISION = 2\n",
+            "bt_kernels/variants/__init__.py": "",
+            "bt_kernels/variants/fused.py": "from bt_kernels.layout import REVISION\n"
+            "from bt_kernels_of import methods\n\nVariant = methods(REVISION)\n",
+        },
+    )
+    methods = (
+        "def methods(revision):\n"
+        "    names = ('append_block_ids', 'apply_staged_writes', 'gather_block_tables',\n"
+        "             'compute_slot_mappings', 'gather_and_compute_slot_mappings',\n"
+        "             'prepare_step', 'snapshot', 'restore')\n"
+        "    return type('Variant', (), dict.fromkeys(names, lambda self: revision))\n"
+    )
+    write(folder, {"bt_kernels_of.py": methods})
+    return folder
+
+
+def test_a_variant_of_another_revision_gets_that_revisions_kernels(tmp_path):
+    root = another_revision(tmp_path)
+    before = {name: module for name, module in sys.modules.items() if "bt_kernels" in name}
+    found = find_variants(kernels=root)
+    assert set(found) == {"fused"}
+    variant = load_apart(found["fused"])
+    assert variant().prepare_step() == 2
+    assert str(root) not in sys.path
+    sys.modules.pop("bt_kernels_of")
+    assert before == {n: m for n, m in sys.modules.items() if "bt_kernels" in n}
+    assert load_apart(find_variants()["fused"]).prepare_step.__module__ != variant.__module__
+
+
+def test_the_digest_is_of_the_revision(tmp_path):
+    root = another_revision(tmp_path)
+    entry = find_variants(kernels=root)["fused"]
+    before = entry.source_sha256()
+    write(root, {"bt_kernels/layout.py": "REVISION = 3\n"})
+    assert entry.source_sha256() != before
+    assert (
+        find_variants(kernels=KERNELS)["fused"].source_sha256()
+        == find_variants()["fused"].source_sha256()
+    )
+
+
+def test_kernels_that_come_from_elsewhere_all_the_same_are_refused(tmp_path, monkeypatch):
+    """As by an editable installation whose import hook goes before sys.path."""
+    root = another_revision(tmp_path)
+
+    class Hook:
+        def find_spec(self, name, path=None, target=None):
+            if name == "bt_kernels":
+                from importlib.util import spec_from_file_location
+
+                file = KERNELS / "bt_kernels/__init__.py"
+                return spec_from_file_location(
+                    name, file, submodule_search_locations=[str(file.parent)]
+                )
+            return None
+
+    monkeypatch.setattr(sys, "meta_path", [Hook(), *sys.meta_path])
+    with pytest.raises(UsageError, match=r"bt_kernels was imported from .* is to be measured"):
+        load_apart(find_variants(kernels=root)["fused"])
+
+
+def test_a_folder_without_kernels_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="holds no bt_kernels/variants"):
+        find_variants(kernels=tmp_path)

@@ -272,3 +272,32 @@ def test_a_worker_that_is_stuck_ends_with_its_parent():
     while is_there(pid) and Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z":
         assert time.monotonic() < end, "the worker is still there"
         time.sleep(0.01)
+
+
+def test_a_worker_can_be_started_ahead_and_abandoned():
+    supervisor = Supervisor(SETUP, serve)
+    supervisor.start()
+    with supervisor as entered:
+        pid, _ = entered.run(Script(), ARMS).value
+        entered.abandon()
+    assert not is_there(pid)
+
+
+def test_what_a_first_worker_does_ahead_its_successor_does_not(tmp_path):
+    """It may be what ended the first one."""
+    from dataclasses import replace
+
+    from bt_bench.tasks import Ahead
+
+    setups = []
+
+    class Noting(Supervisor):
+        def _discard(self):
+            setups.append(self._setup)
+            super()._discard()
+
+    setup = replace(SETUP, ahead=Ahead(Script(), tuple(ARMS)))
+    with Noting(setup, serve) as supervisor:
+        done = supervisor.run(Script({"second": "kills"}, once=tmp_path / "once"), ARMS)
+    assert done.failed == {}
+    assert [setup.ahead for setup in setups] == [None] * len(setups)

@@ -12,9 +12,11 @@ from bt_bench.cli.check import check
 from bt_bench.cli.compare import compare
 from bt_bench.cli.env import env
 from bt_bench.cli.errors import reporting_errors
+from bt_bench.cli.gate import gate
 from bt_bench.cli.listing import list_
 from bt_bench.cli.overhead import overhead
 from bt_bench.cli.schema import schema
+from bt_bench.cli.selfcheck import selfcheck
 from bt_bench.cli.sweep import sweep
 from bt_bench.cli.workload import workload
 
@@ -55,7 +57,9 @@ for _name, _function, _panel in (
     ("check", check, MEASURE),
     ("calibrate", calibrate, MEASURE),
     ("overhead", overhead, MEASURE),
+    ("gate", gate, MEASURE),
     ("compare", compare, READ),
+    ("selfcheck", selfcheck, READ),
     ("workload", workload, READ),
     ("list", list_, READ),
     ("env", env, READ),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from bt_bench.catalogue import default_variants
 from bt_bench.config.parameters import (
+    ModelT,
     flatten,
     is_parameter,
     leaves,
@@ -15,13 +16,14 @@ from bt_bench.config.parameters import (
     validate,
 )
 from bt_bench.config.problems import Place, Problems
+from bt_bench.config.schema import GateSpec
 from bt_bench.config.yaml_source import Entry, Located
 from bt_bench.model import Plan
 from bt_bench.operation import Operation
 from bt_bench.wording import names_hint, shown
 
-TOP_KEYS = ("name", "description", "variants", "operations", "plan", "defaults", "cases")
-CASE_KEYS = ("name", "product", "zip")
+TOP_KEYS = ("name", "description", "variants", "operations", "plan", "gate", "defaults", "cases")
+CASE_KEYS = ("name", "product", "zip", "margin_percent")
 DEFAULT_OPERATIONS = (Operation.GATHER_SLOTS, Operation.STEP)
 
 MAX_NAME = 200
@@ -46,6 +48,7 @@ class CaseTemplate:
     name: Located
     place: Place
     fixed: Entries = field(default_factory=dict)
+    margin_percent: float | None = None
     product: dict[str, Axis] = field(default_factory=dict)
     zipped: dict[str, Axis] = field(default_factory=dict)
 
@@ -62,6 +65,7 @@ class Document:
     plan: Entries
     defaults: Entries
     cases: list[CaseTemplate]
+    gate: Entries = field(default_factory=dict)
     all_cases: bool = True  # false where some are so wrong that they are not among `cases`
     overrides: Entries = field(default_factory=dict)  # single values of `--set`, over all else
 
@@ -87,7 +91,8 @@ def read_document(root: Located, default_name: str, problems: Problems) -> Docum
         description=_text(top, "description", "", problems),
         variants=_names(top, "variants", default_variants(), problems),
         operations=_operations(top, problems),
-        plan=_plan(top, problems),
+        plan=_mapping(top, "plan", ", ".join(leaves(Plan)), problems),
+        gate=_mapping(top, "gate", ", ".join(leaves(GateSpec)), problems),
         defaults=_defaults(top, problems),
         cases=[case for case in cases if case is not None],
         all_cases=None not in cases,
@@ -96,16 +101,32 @@ def read_document(root: Located, default_name: str, problems: Problems) -> Docum
 
 def validate_plan(entries: Entries, place: Place, problems: Problems) -> Plan:
     """The measurement plan; the default one where it is wrong, which is a problem."""
+    return _validate_section("plan", Plan, entries, place, problems) or Plan()
+
+
+def validate_gate(entries: Entries, place: Place, problems: Problems) -> GateSpec:
+    """What the config says about gates; nothing where it is wrong, which is a problem."""
+    gate = _validate_section("gate", GateSpec, entries, place, problems) or GateSpec()
+    if gate.looks != sorted(gate.looks):
+        problems.add(
+            entries["looks"].located.place, f"looks is {shown(gate.looks)}; expected rising numbers"
+        )
+    return gate
+
+
+def _validate_section(
+    section: str, model: type[ModelT], entries: Entries, place: Place, problems: Problems
+) -> ModelT | None:
     known = {}
     for key, entry in entries.items():
-        if key in leaves(Plan):
+        if key in leaves(model):
             known[key] = entry
         else:
-            hint = names_hint(key, leaves(Plan))
-            problems.add(entry.key_place, f"unknown key {shown(key)} in plan; {hint}")
+            hint = names_hint(key, leaves(model))
+            problems.add(entry.key_place, f"unknown key {shown(key)} in {section}; {hint}")
     for key, entry in known.items():
         _refuse_repetition(key, entry.located, problems)
-    return validate(Plan, known, place, problems) or Plan()
+    return validate(model, known, place, problems)
 
 
 def _refuse_repetition(key: str, located: Located, problems: Problems) -> None:
@@ -170,10 +191,6 @@ def _operations(top: Entries, problems: Problems) -> list[Operation]:
             hint = names_hint(item.value, valid)
             problems.add(item.place, f"unknown operation {shown(item.value)}; {hint}")
     return []
-
-
-def _plan(top: Entries, problems: Problems) -> Entries:
-    return _mapping(top, "plan", ", ".join(leaves(Plan)), problems)
 
 
 def _mapping(top: Entries, key: str, of_what: str, problems: Problems) -> Entries:
@@ -241,13 +258,14 @@ def _case(item: Located, problems: Problems) -> CaseTemplate | None:
     mapping = item.value
     fixed = _parameters(mapping, CASE_KEYS, problems)
     name = _case_name(mapping, item.place, problems)
+    margin_percent = _margin_percent(mapping, problems)
     before = len(problems)
     product = _axes(mapping, "product", problems)
     zipped = _axes(mapping, "zip", problems)
     _check_axes(fixed, product, zipped, problems)
     if name is None or len(problems) > before:
         return None  # what lacks an axis would only lead to more errors
-    return CaseTemplate(name, item.place, fixed, product, zipped)
+    return CaseTemplate(name, item.place, fixed, margin_percent, product, zipped)
 
 
 def _case_name(mapping: Entries, place: Place, problems: Problems) -> Located | None:
@@ -257,6 +275,20 @@ def _case_name(mapping: Entries, place: Place, problems: Problems) -> Located | 
     _text(mapping, "name", "", problems)
     located = mapping["name"].located
     return located if isinstance(located.value, str) else None
+
+
+def _margin_percent(mapping: Entries, problems: Problems) -> float | None:
+    if "margin_percent" not in mapping:
+        return None
+    located = mapping["margin_percent"].located
+    value = located.value
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 100:
+        return float(value)
+    problems.add(
+        located.place,
+        f"margin_percent is {shown(located.plain())}; expected a number above 0 and up to 100",
+    )
+    return None
 
 
 def _axes(mapping: Entries, kind: str, problems: Problems) -> dict[str, Axis]:

@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
 
 from bt_bench.config.schema import CaseSpec, SweepSpec
-from bt_bench.model import Plan
+from bt_bench.model import Noun
 
 
 def dump_config(spec: SweepSpec) -> str:
@@ -19,9 +19,12 @@ def dump_config(spec: SweepSpec) -> str:
         "description": spec.description,
         "variants": _on_one_line(spec.variants),
         "operations": _on_one_line([operation.value for operation in spec.operations]),
-        "plan": _plan(spec.plan),
+        "plan": _section(spec.plan),
+        "gate": _section(spec.gate),
         "cases": [_case(case) for case in spec.cases],
     }
+    if not document["gate"]:
+        del document["gate"]
     yaml: Any = YAML()
     yaml.width = 100
     text = io.StringIO()
@@ -29,11 +32,12 @@ def dump_config(spec: SweepSpec) -> str:
     return text.getvalue()
 
 
-def _plan(plan: Plan) -> dict[str, Any]:
-    values = plan.model_dump(mode="json")
+def _section(section: Noun) -> dict[str, Any]:
+    values = section.model_dump(mode="json", exclude_none=True)
     return {
         name: _on_one_line(value) if isinstance(value, list) else value
         for name, value in values.items()
+        if value != []
     }
 
 
@@ -41,7 +45,8 @@ def _case(case: CaseSpec) -> dict[str, Any]:
     parameters = case.parameters.model_dump(exclude_none=True)
     if isinstance(parameters.get("block_size"), list):
         parameters["block_size"] = _on_one_line(parameters["block_size"])
-    return {"name": case.name, "workload": parameters.pop("workload"), **parameters}
+    own = {} if case.margin_percent is None else {"margin_percent": case.margin_percent}
+    return {"name": case.name, "workload": parameters.pop("workload"), **own, **parameters}
 
 
 def _on_one_line(items: list[Any]) -> CommentedSeq:

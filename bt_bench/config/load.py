@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from bt_bench.config.document import Document, read_document, validate_plan
+from bt_bench.config.document import Document, read_document, validate_gate, validate_plan
 from bt_bench.config.dump import dump_config
 from bt_bench.config.expand import ExpandedCase, expand
 from bt_bench.config.naming import case_name, check_name_template
@@ -78,6 +78,7 @@ def _replacement(option: str, given: Sequence[ItemT] | None) -> list[ItemT] | No
 
 def _build(document: Document, problems: Problems) -> SweepSpec:
     plan = validate_plan(document.plan, document.place, problems)
+    gate = validate_gate(document.gate, document.place, problems)
     for template in document.cases:
         check_name_template(template, problems)
     named: dict[str, Place] = {}
@@ -90,6 +91,7 @@ def _build(document: Document, problems: Problems) -> SweepSpec:
         variants=document.variants,
         operations=document.operations,
         plan=plan,
+        gate=gate,
         cases=cases,
     )
 
@@ -104,7 +106,7 @@ def _case(expanded: ExpandedCase, named: dict[str, Place], problems: Problems) -
         return None
     _check_unique(name, template.name.place, named, problems)
     _check_buildable(name, parameters, template.place, problems)
-    return CaseSpec(name=name, parameters=parameters)
+    return CaseSpec(name=name, parameters=parameters, margin_percent=template.margin_percent)
 
 
 def _check_unique(name: str, place: Place, named: dict[str, Place], problems: Problems) -> None:

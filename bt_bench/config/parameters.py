@@ -257,6 +257,8 @@ def _memory_for(leaf: str, value: object, entries: Mapping[str, Entry]) -> str:
 
 def expectation(field: FieldInfo) -> str:
     """What a parameter may be, in words."""
+    if is_list(field) and _choices(field.annotation) is None:
+        return f"a list, each {_expected(get_args(field.annotation)[0], ())}"
     return _expected(field.annotation, field.metadata)
 
 

@@ -13,7 +13,7 @@ from bt_bench.arms import Arm, inputs_on
 from bt_bench.checking.check import verify_after_timing
 from bt_bench.collection import no_collection
 from bt_bench.measuring.calibrate import calibrate, calibrate_host
-from bt_bench.measuring.cupti_census import profile_window
+from bt_bench.measuring.cupti_census import profile_together, profile_window
 from bt_bench.measuring.graphs import GRAPH, measure_graphs, run_captured
 from bt_bench.measuring.interpreter_census import count_launches
 from bt_bench.measuring.ledger import CompileLedger
@@ -86,6 +86,10 @@ class Bench(Protocol):
         """Launches of each arm; adds device times to the records."""
         ...
 
+    def profile_all(self, windows: Sequence[tuple[Window, Records]], plan: Plan) -> None:
+        """Adds device times on an idle device to the records of several windows, where it can."""
+        ...
+
     def compiled(self, window: Window) -> dict[str, list[CompiledKernel]]:
         """The binaries that each arm launches; empty where nothing is compiled."""
         ...
@@ -120,6 +124,9 @@ class CpuBench:
             with arm.guarded():
                 counted[arm.name] = count_launches(arm, window.steps, window.operation)
         return counted
+
+    def profile_all(self, windows: Sequence[tuple[Window, Records]], plan: Plan) -> None:
+        """There are no device times."""
 
     def compiled(self, window: Window) -> dict[str, list[CompiledKernel]]:
         """The interpreter compiles nothing."""
@@ -161,6 +168,12 @@ class CudaBench:
         if window.operation is Operation.STAGE:
             return {}
         return dict(profile_window(window, plan, self.around.clock, self._port, records))
+
+    def profile_all(self, windows: Sequence[tuple[Window, Records]], plan: Plan) -> None:
+        """Device times by the profiler."""
+        timed = [(w, records) for w, records in windows if w.operation is not Operation.STAGE]
+        if timed:
+            profile_together(timed, plan, self.around.clock, self._port)
 
     def compiled(self, window: Window) -> dict[str, list[CompiledKernel]]:
         """The binaries of each arm, collected in a replay of its own."""
@@ -215,7 +228,7 @@ def measure_case(
     original = next(iter(arms))
     if control is not None:
         arms[CONTROL] = control
-    instances = _instances(arms, workload, plan, bench.device)
+    instances = build_instances(arms, workload, plan, bench.device)
     window = Window(case, instances, inputs_on(bench.device, workload), operation)
     records = Records(window.names, bench.around)
     probes = bench.probes(operation, plan)
@@ -245,7 +258,7 @@ def measure_case(
     return measured
 
 
-def _instances(
+def build_instances(
     arms: Mapping[str, type[Any]], workload: Workload, plan: Plan, device: torch.device
 ) -> list[list[Arm]]:
     """Copies of all arms, built in random order: memory that comes first differs from the rest."""

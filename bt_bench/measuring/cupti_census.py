@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,6 +142,66 @@ def profile_window(
     return censuses
 
 
+def profile_together(
+    windows: Sequence[tuple[Window, Records]], plan: Plan, clock: Clock, device: DevicePort
+) -> None:
+    """As `profile_window` on an idle device, for several windows in one session where they fit.
+
+    Starting the profiler takes longer than a window of one step. A window whose records are not
+    whole gets sessions of its own.
+
+    Raises:
+        ArmFailedError: when a variant raises.
+    """
+    turns = [Turns(window, random.Random(plan.seed)) for window, _ in windows]
+    pairs = [
+        [of_window.next_pair() for of_window in turns] for _ in range(-(-plan.profile_rounds // 2))
+    ]
+    todo = [
+        (index, pair[half])
+        for of_windows in pairs
+        for half in (0, 1)
+        for index, pair in enumerate(of_windows)
+    ][: plan.profile_rounds * len(windows)]
+    passes: list[list[Pass]] = [[] for _ in windows]
+    started_ns = clock.now_ns()
+    whole = True
+    for chunk in _chunks(todo, [len(w.steps) * len(w.names) for w, _ in windows]):
+        seconds = (clock.now_ns() - started_ns) / 1e9
+        watch = windows[0][1].watch
+        watch.begin()
+        try:
+            found = _session([(windows[i][0], IDLE, turn) for i, turn in chunk], device, QUEUE_US)
+        except ProfilerIncompleteError:
+            whole = False
+            break
+        seen = watch.end_round()
+        for (index, turn), (steps, _) in zip(chunk, found, strict=True):
+            passes[index].append(Pass(turn, seconds, seen, steps))
+    for (window, records), of_window in zip(windows, passes, strict=True):
+        good = whole and not any(
+            isinstance(_census_of(window, name, _steps_of(of_window, name)), str)
+            for name in window.names
+        )
+        if good:
+            _Profiling(window, plan, clock, device, records).book(IDLE, of_window, window.names)
+        else:
+            profile_window(window, plan, clock, device, records)
+
+
+def _chunks(
+    todo: Sequence[tuple[int, Turn]], sizes: Sequence[int]
+) -> Iterator[Sequence[tuple[int, Turn]]]:
+    """Passes in groups of at most `STEPS_PER_SESSION` profiled steps, or of one pass."""
+    first = steps = 0
+    for place, (index, _) in enumerate(todo):
+        if place > first and steps + sizes[index] > STEPS_PER_SESSION:
+            yield todo[first:place]
+            first, steps = place, 0
+        steps += sizes[index]
+    yield todo[first:]
+
+
 class _Profiling:
     """The profiled passes of one case."""
 
@@ -230,10 +290,10 @@ class _Profiling:
             if first and seconds > SHARE_OF_TIME * plan.case_seconds:
                 break
             self._records.watch.begin()
-            now = todo[first : first + per_session]
-            found = _session(window, now, self._device, queue_us)
+            now = [(window, *item) for item in todo[first : first + per_session]]
+            found = _session(now, self._device, queue_us)
             seen = self._records.watch.end_round()
-            for (setting, turn), (steps, late) in zip(now, found, strict=True):
+            for (_, setting, turn), (steps, late) in zip(now, found, strict=True):
                 of_setting = passes.setdefault(setting, [])
                 assert not isinstance(of_setting, str)
                 of_setting.append(Pass(turn, seconds, seen, steps, late))
@@ -244,34 +304,34 @@ Taken = tuple[dict[str, list[list[Activity]]], frozenset[str]]  # by arm; arms t
 
 
 def _session(
-    window: Window, todo: Sequence[tuple[Setting, Turn]], device: DevicePort, queue_us: float
+    todo: Sequence[tuple[Window, Setting, Turn]], device: DevicePort, queue_us: float
 ) -> list[Taken]:
     """Several passes in one session of the profiler."""
-    num_arms, num_steps = len(window.names), len(window.steps)
     activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    busy: list[bool] = []  # per range
     # Without `acc_events` torch warns, on every start, about cycles that there are none of.
     with profile(activities=activities, acc_events=True) as profiler:
-        index = 0
-        for setting, turn in todo:
+        for window, setting, turn in todo:
             rewind(turn.arms)
             for step in window.steps:
                 for arm in turn.arms:
+                    index = len(busy)
+                    busy.append(setting.load is Load.BUSY)
                     with arm.guarded():
                         _run_in_range(arm, window.operation, step, setting, device, queue_us, index)
-                    index += 1
-    per_pass = num_steps * num_arms
-    busy = [setting.load is Load.BUSY for setting, _ in todo for _ in range(per_pass)]
     found, late = _activities_by_range(profiler, busy)
     taken: list[Taken] = []
-    for number, (_, turn) in enumerate(todo):
-        first = number * per_pass
+    first = 0
+    for window, _, turn in todo:
+        num_arms = len(turn.arms)
+        end = first + len(window.steps) * num_arms
         places = {
-            arm.name: range(first + place, first + per_pass, num_arms)
-            for place, arm in enumerate(turn.arms)
+            arm.name: range(first + place, end, num_arms) for place, arm in enumerate(turn.arms)
         }
         steps = {name: [found[index] for index in of_arm] for name, of_arm in places.items()}
         uncovered = frozenset(n for n, of_arm in places.items() if late.intersection(of_arm))
         taken.append((steps, uncovered))
+        first = end
     return taken
 
 

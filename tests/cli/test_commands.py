@@ -56,7 +56,7 @@ def test_compare_without_torch_or_triton(config, tmp_path):
     blocked = "import sys\nsys.modules['torch'] = None\nsys.modules['triton'] = None"
     outcome = run_apart("compare", tmp_path / "run", prologue=blocked)
     assert outcome.code == 0, outcome.err
-    assert "Whole step" in outcome.out
+    assert "step/one" in outcome.out
 
 
 def test_compare_formats(config, tmp_path):

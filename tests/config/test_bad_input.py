@@ -7,7 +7,7 @@ import pytest
 from bt_bench.config.load import load_config
 from bt_bench.errors import UsageError
 
-TOP_KEYS = "name, description, variants, operations, plan, defaults, cases"
+TOP_KEYS = "name, description, variants, operations, plan, gate, defaults, cases"
 GOOD = "{name: a, requests: 1, tokens: 2}"
 
 

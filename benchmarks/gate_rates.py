@@ -1,0 +1,322 @@
+"""How often the gate errs, and what it finds, beside rules that other tools use on the same data.
+
+    python benchmarks/gate_rates.py --out reports/gate-rates
+    python benchmarks/gate_rates.py --recording recording.json --out reports/h200/gate-rates
+
+Each run draws the rounds of a gate of 60 cases of equal code: from made-up machines with four kinds
+of noise (`bt_bench/gating/synthetic.py` has their sizes), or from a recording. They go through the
+whole gate as they are, and with one case slowed by a multiple of its margin. Writes
+`gate-rates.json` and `gate-rates.md`; ends with 1 if a rate misses what the gate promises.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import mannwhitneyu
+
+from bt_bench.deciding import Rules, exit_code
+from bt_bench.errors import ExitCode
+from bt_bench.gating.loop import DEFAULT_LOOKS, GatePlan
+from bt_bench.gating.recording import read_recording
+from bt_bench.gating.resampled import RecordedPopulation
+from bt_bench.gating.rounds import Subject
+from bt_bench.gating.selfcheck import (
+    LEAST_FOUND,
+    MOST_RED,
+    Rate,
+    Slowdown,
+    is_found,
+    rate_of,
+    spelled,
+    try_gate,
+)
+from bt_bench.gating.synthetic import Noise, SyntheticPopulation
+from bt_bench.report.document import Cell, Document, Section, Table
+from bt_bench.report.markdown import render_document
+from bt_bench.stats import FloatArray
+from bt_bench.verdicts import Verdict
+
+CHUNK = 50
+BASE, HEAD = 0, 1
+OWN = {factor: Slowdown(factor, of_margin=True) for factor in LEAST_FOUND}
+RECORDED = "recorded"
+
+
+class Sampled:
+    """A population that remembers the samples behind the values that it handed out last."""
+
+    def __init__(self, source: str) -> None:
+        self._machine = SyntheticPopulation(Noise(source)) if source in list(Noise) else None
+        self._recorded = None if self._machine else RecordedPopulation(read_recording(source))
+        population = self._machine or self._recorded
+        self.subjects: tuple[Subject, ...] = population.subjects
+        self.samples: FloatArray = np.empty(0)
+
+    def draw(self, generator: np.random.Generator, rounds: int) -> FloatArray:
+        """Values of one gate; a recording has no samples but the values."""
+        if self._machine:
+            self.samples = self._machine.draw_samples(generator, rounds)
+        else:
+            self.samples = self._recorded.draw(generator, rounds)[..., None]
+        return np.median(self.samples, axis=-1)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is kept of one run: booleans by name, the margins, and the rounds taken."""
+
+    hits: dict[str, bool]
+    margins: list[float]
+    rounds: int
+    undecided: float
+
+
+def _mann_whitney(base: FloatArray, head: FloatArray) -> FloatArray:
+    found = mannwhitneyu(head, base, axis=0, nan_policy="omit", method="asymptotic").pvalue < 0.05
+    return found & (np.nanmedian(head, axis=0) > np.nanmedian(base, axis=0))
+
+
+RULES = {
+    "Mann-Whitney on raw samples, p below .05": _mann_whitney,
+    "mean + 5 %": lambda b, h: np.nanmean(h, axis=0) > 1.05 * np.nanmean(b, axis=0),
+    "minimum + 2 %": lambda b, h: np.nanmin(h, axis=0) > 1.02 * np.nanmin(b, axis=0),
+}
+"""From samples [samples, cases] of both sides to whether each case is called slower."""
+
+
+def run_chunk(source: str, seed: list[int], count: int) -> list[Trial]:
+    """Some runs, one after the other."""
+    generator = np.random.default_rng(seed)
+    population = Sampled(source)
+    plan = GatePlan(population.subjects)
+    earlier: list[float | None] = []
+    trials = []
+    for _ in range(count):
+        trial = try_gate(population, plan, Rules(), generator, tuple(OWN.values()))
+        findings = trial.unchanged.findings
+        margins = [each.evidence.margin.share if each.evidence else None for each in findings]
+        judged = trial.unchanged.judged
+        hits = {
+            "red": exit_code(judged) is not ExitCode.OK,
+            "slower": judged.count(Verdict.SLOWER) > 0,
+        }
+        hits |= {f"own {factor}": trial.found[slowdown] for factor, slowdown in OWN.items()}
+        subject = plan.subjects[trial.place]
+        if earlier and (margin := earlier[trial.place]) is not None:
+            for factor in LEAST_FOUND:
+                hits[f"earlier {factor}"] = is_found(
+                    trial.values, plan, Rules(), {subject: factor * margin}
+                )
+        everywhere = dict.fromkeys(plan.subjects, Rules().margin)
+        hits["at margin"] = is_found(trial.values, plan, Rules(), everywhere)
+        hits |= _by_rules(population.samples, trial.place, trial.margin)
+        earlier = margins
+        undecided = judged.count(Verdict.INCONCLUSIVE) / len(findings)
+        known = [margin for margin in margins if margin is not None]
+        trials.append(Trial(hits, known, trial.unchanged.rounds, undecided))
+    return trials
+
+
+def _by_rules(samples: FloatArray, place: int, margin: float | None) -> dict[str, bool]:
+    """What the rules of other tools make of the same data."""
+    by_case = np.moveaxis(samples, 2, -1)  # [rounds, arms, samples, cases]
+    base, head = (by_case[:, arm].reshape(-1, by_case.shape[-1]) for arm in (BASE, HEAD))
+    hits = {}
+    for name, rule in RULES.items():
+        hits[f"{name}: red"] = bool(rule(base, head).any())
+        for factor in LEAST_FOUND if margin is not None else ():
+            one = slice(place, place + 1)
+            hits[f"{name}: {factor}"] = bool(
+                rule(base[:, one], head[:, one] * (1 + factor * margin))[0]
+            )
+    return hits
+
+
+def rates(trials: Sequence[Trial]) -> dict[str, Rate]:
+    """Over all trials that have a thing."""
+    names = dict.fromkeys(name for trial in trials for name in trial.hits)
+    return {
+        name: rate_of([trial.hits[name] for trial in trials if name in trial.hits])
+        for name in names
+    }
+
+
+def missed(found: dict[str, Rate], runs: int) -> list[str]:
+    """Promises that the rates do not keep."""
+    problems = []
+    if found["red"].share > MOST_RED:
+        problems.append(f"red builds: {spelled(found['red'])}; promised at most {MOST_RED:.0%}")
+    at_margin = found["at margin"]
+    if at_margin.interval.low > Rules().alpha:
+        problems.append(f"within the margin: {spelled(at_margin)}; promised {Rules().alpha:.0%}")
+    for factor, least in LEAST_FOUND.items():
+        rate = found[f"own {factor}"]
+        if rate.share < least or rate.trials < runs:
+            problems.append(f"{factor} x margin: {spelled(rate)}; promised at least {least:.0%}")
+    return problems
+
+
+def main() -> int:
+    """Runs the gates and writes what they found."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=1000, help="per kind of noise")
+    parser.add_argument("--recording", help="draw rounds from this file instead")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    began = time.monotonic()
+    sources = [args.recording] if args.recording else [noise.value for noise in Noise]
+    found = _run_all(sources, args.runs, args.seed, args.workers)
+    names = {source: RECORDED if args.recording else source for source in sources}
+    by_kind = {names[source]: trials for source, trials in found.items()}
+    seconds = time.monotonic() - began
+    problems = {kind: missed(rates(trials), args.runs) for kind, trials in by_kind.items()}
+    args.out.mkdir(parents=True, exist_ok=True)
+    summary = _summary(by_kind, problems, args.seed, seconds)
+    (args.out / "gate-rates.json").write_text(json.dumps(summary, indent=1) + "\n")
+    text = render_document(_document(by_kind, seconds))
+    (args.out / "gate-rates.md").write_text(text, encoding="utf-8")
+    print(text)
+    for kind, texts in problems.items():
+        for problem in texts:
+            print(f"not as promised: {kind}: {problem}", file=sys.stderr)
+    return 1 if any(problems.values()) else 0
+
+
+def _run_all(sources: Sequence[str], runs: int, seed: int, workers: int) -> dict[str, list[Trial]]:
+    found: dict[str, list[Trial]] = {}
+    with ProcessPoolExecutor(workers) as pool:
+        chunks = [
+            (
+                source,
+                pool.submit(run_chunk, source, [seed, number, begin], min(CHUNK, runs - begin)),
+            )
+            for number, source in enumerate(sources)
+            for begin in range(0, runs, CHUNK)
+        ]
+        for source, chunk in chunks:
+            found.setdefault(source, []).extend(chunk.result())
+            print(f"{source}: {len(found[source])} of {runs}", file=sys.stderr)
+    return found
+
+
+def _summary(
+    by_kind: dict[str, list[Trial]], problems: dict[str, list[str]], seed: int, seconds: float
+) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "seed": seed,
+        "seconds": round(seconds, 1),
+        "looks": DEFAULT_LOOKS,
+        "rules": vars(Rules()),
+        "kinds": {
+            kind: {
+                "runs": len(trials),
+                "missed": problems[kind],
+                "margin_quartiles": _quartiles(trials),
+                "mean_rounds": float(np.mean([trial.rounds for trial in trials])),
+                "undecided": float(np.mean([trial.undecided for trial in trials])),
+                "rates": {name: _plain(rate) for name, rate in rates(trials).items()},
+            }
+            for kind, trials in by_kind.items()
+        },
+    }
+
+
+def _plain(rate: Rate) -> dict[str, Any]:
+    ends = [rate.interval.low, rate.interval.high]
+    return {"times": rate.times, "trials": rate.trials, "rate": rate.share, "interval_95": ends}
+
+
+def _quartiles(trials: Sequence[Trial]) -> list[float]:
+    margins = [margin for trial in trials for margin in trial.margins]
+    return np.percentile(margins, (0, 25, 50, 75, 100)).round(5).tolist()
+
+
+GATE_ROWS = {
+    "red builds of equal code": "red",
+    "of these, some case SLOWER": "slower",
+    "found: one case slowed by 2 x its margin": "own 2",
+    "found: one case slowed by 3 x its margin": "own 3",
+    "found: 2 x the margin that an earlier gate had": "earlier 2",
+    "found: 3 x the margin that an earlier gate had": "earlier 3",
+    "any SLOWER: all cases slowed by the least margin, 2 %": "at margin",
+}
+
+
+def _document(by_kind: dict[str, list[Trial]], seconds: float) -> Document:
+    found = {kind: rates(trials) for kind, trials in by_kind.items()}
+    gate = tuple(_row(title, key, found) for title, key in GATE_ROWS.items())
+    about = (
+        _texts("margins, quartiles with both ends", by_kind, _margins),
+        _texts("rounds that a gate of equal code took", by_kind, _mean_rounds),
+        _texts("cases of equal code without a verdict", by_kind, _undecided),
+    )
+    others = tuple(
+        _row(f"{name}: {title}", f"{name}: {key}", found)
+        for name in RULES
+        for title, key in (
+            ("equal code red", "red"),
+            ("2 x margin found", "2"),
+            ("3 x margin found", "3"),
+        )
+    )
+    runs = {len(trials) for trials in by_kind.values()}
+    lead = (
+        f"{', '.join(map(str, runs))} simulated gates for each kind of noise and effect, looks "
+        f"after {', '.join(map(str, DEFAULT_LOOKS))} rounds; in brackets Wilson's intervals at "
+        f"95 %. Took {seconds:.0f} s.",
+        f"Promised: at most {MOST_RED:.0%} red, "
+        + ", ".join(f"{share:.0%} of {n} x margin found" for n, share in LEAST_FOUND.items())
+        + ".",
+    )
+    columns = ("", *by_kind)
+    sections = (
+        Section("The gate", (Table(columns, gate, 1), Table(columns, about, 1))),
+        Section("Rules of other tools, on the same data", (Table(columns, others, 1),)),
+    )
+    return Document("Error rates of the gate", lead, sections)
+
+
+def _row(title: str, key: str, found: dict[str, dict[str, Rate]]) -> tuple[Cell, ...]:
+    absent = Rate(0, 0)
+    return (Cell(title), *(Cell(_brief(of.get(key, absent))) for of in found.values()))
+
+
+def _brief(rate: Rate) -> str:
+    if rate.share is None:
+        return "not tried"
+    low, high = 100 * rate.interval.low, 100 * rate.interval.high
+    return f"{100 * rate.share:.1f} % ({low:.1f}-{high:.1f})"
+
+
+def _texts(title: str, by_kind: dict[str, list[Trial]], spell: Any) -> tuple[Cell, ...]:
+    return (Cell(title), *(Cell(spell(trials)) for trials in by_kind.values()))
+
+
+def _margins(trials: Sequence[Trial]) -> str:
+    return " / ".join(f"{100 * margin:.1f}" for margin in _quartiles(trials)) + " %"
+
+
+def _mean_rounds(trials: Sequence[Trial]) -> str:
+    return f"{np.mean([trial.rounds for trial in trials]):.1f}"
+
+
+def _undecided(trials: Sequence[Trial]) -> str:
+    return f"{100 * np.mean([trial.undecided for trial in trials]):.2f} %"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

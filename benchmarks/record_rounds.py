@@ -1,0 +1,99 @@
+"""Records process-rounds of equal code: what a gate's statistics are tried on.
+
+    python benchmarks/record_rounds.py --rounds 100 --config origin --out recording.json
+
+Every arm of every round is measured by a process of its own, in random order; all arms are the
+working tree's kernels. Stops after `--seconds`, with the rounds that there are then; the file is
+whole after every batch of processes. Ends with 1 if there are fewer rounds than asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from bt_bench.catalogue import choose, find_variants
+from bt_bench.config.load import load_config
+from bt_bench.gating.processes import record
+from bt_bench.gating.rounds import GateArm
+from bt_bench.gating.sides import RoundsRequest, Side
+from bt_bench.gating.wanted import choose_metrics
+from bt_bench.operation import Operation
+from bt_bench.worker import serve
+
+
+class Lines:
+    """Says how far it is, with an estimate of what is left."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._started = time.monotonic()
+        self._timed = 0  # processes, over all batches
+        self._last = 0
+
+    def phase(self, what: str) -> None:
+        seconds = time.monotonic() - self._started
+        left = ""
+        if self._timed:
+            each = seconds / self._timed
+            left = f"; {self._timed} of {self._total} processes, {each:.2f} s each, "
+            left += f"{each * (self._total - self._timed):.0f} s left"
+        print(f"{seconds:7.1f} s  {what}{left}", file=sys.stderr, flush=True)
+
+    def processes(self, done: int, total: int) -> None:
+        self._timed += max(0, done - self._last)
+        self._last = done if done < total else 0
+
+
+def main() -> int:
+    """Records, and says what there is."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--arms", default="base,head,control")
+    parser.add_argument("--config", default="origin")
+    parser.add_argument("--variants", help="A,B,… in place of those of the config")
+    parser.add_argument("--metric", action="append", default=[], help="default: as of a gate")
+    parser.add_argument("--seconds", type=float, default=540.0)
+    parser.add_argument("--workers", type=int, help="processes that are there at once")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    started = time.monotonic()
+    spec = load_config(args.config, variants=args.variants and args.variants.split(","))
+    if args.device == "cpu":
+        spec = spec.model_copy(update={"operations": [Operation.STAGE]})
+    side = Side("working tree", tuple(choose(spec.variants, find_variants())))
+    arms = [GateArm(name) for name in args.arms.split(",")]
+    request = RoundsRequest(
+        spec=spec,
+        sides=dict.fromkeys(arms, side) | {GateArm.BASE: side, GateArm.HEAD: side},
+        metrics=choose_metrics(args.metric, spec.operations, args.device),
+        device=args.device,
+        serve=serve,
+        workers=args.workers,
+        seed=args.seed,
+    )
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    recording = record(
+        request,
+        args.rounds,
+        args.out,
+        ["python", "benchmarks/record_rounds.py", *sys.argv[1:]],
+        Lines(args.rounds * len(request.sides)),
+        lambda longest: time.monotonic() - started + longest > args.seconds,
+    )
+    rounds, subjects = len(recording.rounds), len(recording.subjects)
+    missing = sum(v is None for r in recording.rounds for row in r.values.values() for v in row)
+    seconds = time.monotonic() - started
+    print(
+        f"{rounds} rounds of {len(request.sides)} arms and {subjects} subjects in {seconds:.0f} s: "
+        f"{args.out}; {missing} values are missing"
+    )
+    return 0 if rounds >= args.rounds else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""`bt-bench selfcheck`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bt_bench.cli.options import JsonOption
+from bt_bench.device import DeviceChoice
+from bt_bench.errors import ExitCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bt_bench.gating.recording import Recording
+    from bt_bench.report.document import Document
+
+
+def selfcheck(
+    recording: Annotated[
+        str | None,
+        typer.Option(
+            "--recording",
+            metavar="FILE",
+            help="Rounds to draw from, as `gate` records them, or - for stdin.",
+            show_default="one that comes with bt-bench",
+        ),
+    ] = None,
+    gates: Annotated[
+        int, typer.Option("--gates", min=1, max=100_000, help="Gates per slowdown.")
+    ] = 200,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of everything that is drawn.")] = 0,
+    device: Annotated[
+        DeviceChoice | None,
+        typer.Option(
+            "--device", help="Record rounds here first, with real kernels.", show_default=False
+        ),
+    ] = None,
+    config: Annotated[
+        str, typer.Option("--config", metavar="CONFIG", help="What to record with --device.")
+    ] = "quick",
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=12, max=10_000, help="How many to record.")
+    ] = 40,
+    save: Annotated[
+        Path | None,
+        typer.Option("--save", metavar="FILE", help="Keep what was recorded in this file."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> ExitCode:
+    """Show that the gate can fail, and that it does not cry wolf.
+
+    Draws rounds of equal code from a recording and puts them through the whole gate: as they are,
+    and with one case slowed by 1 to 10 % or by a multiple of its margin. Prints how often a build
+    would be red and how often the slowdown is found. Needs no GPU. Exit code 5 means that a
+    promise of the gate is not kept. With `--device cuda` it records the rounds first, which takes
+    minutes.
+
+    Examples:
+    - `bt-bench selfcheck`
+    - `bt-bench selfcheck --gates 1000`
+    - `bt-bench selfcheck --recording recording.json`
+    - `bt-bench selfcheck --device cuda --config origin --rounds 100 --save recording.json`
+    """
+    from bt_bench.deciding import Rules
+    from bt_bench.gating.loop import DEFAULT_LOOKS
+    from bt_bench.gating.recording import read_recording
+    from bt_bench.gating.resampled import RecordedPopulation
+    from bt_bench.gating.selfcheck import selfcheck as check
+    from bt_bench.gating.selfcheck_report import facts_of, selfcheck_document, selfcheck_json
+
+    if device is None:
+        recorded = read_recording(recording or _shipped())
+    else:
+        _refuse_both(recording)
+        recorded = _record(config, device, rounds, save)
+    rules = Rules()
+    population = RecordedPopulation(recorded)
+    result = check(population, rules, gates, seed, DEFAULT_LOOKS, _progress(gates))
+    if as_json:
+        print(json.dumps(selfcheck_json(result, recorded, gates, seed), indent=2))
+    else:
+        facts = facts_of(recorded, rules, DEFAULT_LOOKS, gates)
+        _print(selfcheck_document(result, facts))
+    missed = [promise for promise in result.promises() if not promise.kept]
+    for promise in missed:
+        print(f"not as promised: {promise.promise}; {promise.found}", file=sys.stderr)
+    return ExitCode.CHECK_FAILED if missed else ExitCode.OK
+
+
+def _shipped() -> Path:
+    """The recording that comes with the package."""
+    from bt_bench.errors import UsageError
+    from bt_bench.resources import recording_paths
+
+    paths = recording_paths()
+    if not paths:
+        raise UsageError(
+            "no recording comes with this installation; pass --recording FILE, such as the one "
+            "that `bt-bench gate` writes where base and head are equal"
+        )
+    return paths[0]
+
+
+def _refuse_both(recording: str | None) -> None:
+    from bt_bench.errors import UsageError
+
+    if recording is not None:
+        raise UsageError(
+            "--recording and --device exclude each other; expected rounds that are recorded, or "
+            "a device to record them on"
+        )
+
+
+def _record(config: str, device: DeviceChoice, rounds: int, save: Path | None) -> Recording:
+    """Records rounds whose three arms are the same variants; `auto` takes a GPU if there is one."""
+    from tempfile import TemporaryDirectory
+
+    from bt_bench.cli.options import choose_variants, kernel_folders, load_spec, resolve_device
+    from bt_bench.gating.processes import record
+    from bt_bench.gating.rounds import GateArm
+    from bt_bench.gating.sides import RoundsRequest, Side
+    from bt_bench.gating.wanted import choose_metrics
+    from bt_bench.worker import serve
+
+    spec = load_spec(config)
+    side = Side("installed", tuple(choose_variants(spec.variants, kernel_folders(None))))
+    kind = resolve_device(device)
+    request = RoundsRequest(
+        spec=spec,
+        sides=dict.fromkeys(GateArm, side),
+        metrics=choose_metrics([], spec.operations, kind),
+        device=kind,
+        serve=serve,
+    )
+    with TemporaryDirectory() as folder:
+        path = save or Path(folder) / "recording.json"
+        return record(request, rounds, path, sys.argv, _Phases())
+
+
+class _Phases:
+    """Tells on stderr how far a recording is."""
+
+    def phase(self, what: str) -> None:
+        """A line for each thing that takes a while."""
+        print(what, file=sys.stderr, flush=True)
+
+    def processes(self, done: int, total: int) -> None:
+        """A line whenever all that were asked for are timed."""
+        if done == total:
+            print(f"{done} process-rounds timed", file=sys.stderr, flush=True)
+
+
+def _progress(gates: int) -> Callable[[int], None]:
+    """Says every tenth of the way how far it is, on stderr."""
+    step = max(1, gates // 10)
+
+    def tell(done: int) -> None:
+        if done % step == 0 or done == gates:
+            print(f"{done} of {gates} gates", file=sys.stderr, flush=True)
+
+    return tell
+
+
+def _print(document: Document) -> None:
+    from rich.console import Console
+
+    from bt_bench.report.console import print_document
+
+    print_document(document, Console())

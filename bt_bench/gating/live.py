@@ -1,0 +1,312 @@
+"""A gate on two revisions: what is equal needs no timing, what differs is timed round by round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from bt_bench.catalogue import REFERENCE, VariantEntry, choose
+from bt_bench.config.schema import SweepSpec
+from bt_bench.deciding import Rules
+from bt_bench.device import DeviceKind
+from bt_bench.errors import NotComparableError
+from bt_bench.gating.loop import DEFAULT_LOOKS, GatePlan, Look, run_gate
+from bt_bench.gating.processes import ProcessRounds, header_of
+from bt_bench.gating.recording import Recorder
+from bt_bench.gating.rounds import GateArm, Subject
+from bt_bench.gating.sides import Culprit, RoundsProgress, RoundsRequest, Side, checkers
+from bt_bench.gating.trees import Tree
+from bt_bench.gating.wanted import choose_metrics
+from bt_bench.metrics import metric_named
+from bt_bench.model import Operation, Quantity
+from bt_bench.supervisor import Serve
+from bt_bench.tasks import Hello
+from bt_bench.verdicts import Cause, Judged, Judgement, Verdict
+
+# Times that nothing but the binaries and what they are launched with can change.
+_OF_BINARIES = (Quantity.GPU_US, Quantity.LAST_US)
+
+
+class GateProgress(RoundsProgress, Protocol):
+    """Hears how far a gate is."""
+
+    def look(self, look: Look) -> None:
+        """Verdicts were looked for."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sameness:
+    """What of the variants is equal in both revisions.
+
+    Args:
+        code: variants whose host code and binaries are equal.
+        binaries: variant, case and operation whose binaries and launches are equal.
+        warnings: what stood in the way of finding out.
+    """
+
+    code: frozenset[str] = frozenset()
+    binaries: frozenset[tuple[str, str, Operation]] = frozenset()
+    warnings: tuple[str, ...] = ()
+
+
+FindSameness = Callable[[Side, Side, SweepSpec, Hello], Sameness]
+
+
+@dataclass(frozen=True)
+class GateRequest:
+    """What a gate is on.
+
+    Args:
+        spec: cases, operations, variants, and margins of single cases.
+        base: the revision that is compared with.
+        head: the one that is judged.
+        device: where to measure; never another one.
+        serve: main function of workers.
+        patterns: metrics, or patterns of them.
+        rules: margin, alpha, correction.
+        looks: after how many rounds verdicts are looked for.
+        workers: processes that are there at once; `None`: by cores and memory.
+        find_sameness: compares the code of both sides; `None`: everything is timed.
+        recording: file of the rounds.
+        command: the command line, for the record.
+    """
+
+    spec: SweepSpec
+    base: Tree
+    head: Tree
+    device: DeviceKind
+    serve: Serve
+    recording: Path
+    patterns: tuple[str, ...] = ()
+    rules: Rules = field(default_factory=Rules)
+    looks: tuple[int, ...] = DEFAULT_LOOKS
+    workers: int | None = None
+    find_sameness: FindSameness | None = None
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a gate would do.
+
+    Args:
+        rounds: for the process-rounds.
+        missing: variants that only one side has, with the label of the side that lacks them.
+        facts: what the reader has to know of how it is done.
+    """
+
+    rounds: RoundsRequest
+    missing: Mapping[str, str]
+    facts: tuple[str, ...]
+
+
+def prepare(request: GateRequest) -> Prepared:
+    """Chooses variants and metrics; starts nothing.
+
+    Raises:
+        UsageError: for a variant that neither side has, and a metric that there is none of.
+        NotComparableError: where no variant is on both sides.
+    """
+    spec, notes = _spec_for(request)
+    on_base, on_head = request.base.variants(), request.head.variants()
+    choose(spec.variants, on_base | on_head)  # refuses what neither has
+    names = [name for name in spec.variants if name in on_base and name in on_head]
+    missing = {
+        name: request.base.label if name in on_head else request.head.label
+        for name in spec.variants
+        if name not in names
+    }
+    if not names:
+        raise NotComparableError(
+            f"{request.base.label} and {request.head.label} have no variant in common of "
+            f"{', '.join(spec.variants)}; nothing can be compared"
+        )
+    sides = {
+        GateArm.BASE: _side(request.base, names, on_base),
+        GateArm.HEAD: _side(request.head, names, on_head),
+        GateArm.CONTROL: _side(request.base, names, on_base),
+    }
+    metrics = choose_metrics(request.patterns, spec.operations, request.device)
+    rounds = RoundsRequest(spec, sides, metrics, request.device, request.serve, request.workers)
+    _plan(request, rounds.subjects)  # refuses looks that are none
+    return Prepared(rounds, missing, (*notes, *_revisions(request)))
+
+
+def run_live_gate(request: GateRequest, progress: GateProgress) -> Judged:
+    """Checks, times and judges; what is equal, missing or wrong is judged without timing.
+
+    The recording is whole after every batch of rounds, whatever ends the gate.
+
+    Raises:
+        UsageError: as `prepare`; for a variant that does not import, and for a device that is not
+            there.
+        NotComparableError: where no variant is on both sides.
+    """
+    prepared = prepare(request)
+    rounds = prepared.rounds
+    with checkers(rounds, progress) as workers:
+        hello = workers.hello
+        same = Sameness()
+        if request.find_sameness is not None:
+            progress.phase("comparing the code of both revisions")
+            same = request.find_sameness(
+                rounds.sides[GateArm.BASE], rounds.sides[GateArm.HEAD], rounds.spec, hello
+            )
+        known = _known(rounds.subjects, same)
+        timed = [subject for subject in rounds.subjects if subject not in known]
+        variants = [n for n in rounds.variants if any(s.variant == n for s in timed)]
+        failures = workers.failures(variants, progress)
+    timed = [subject for subject in timed if _why_failed(subject, failures) is None]
+    measured = None
+    if timed:
+        plan = _plan(request, timed)
+        recorder = Recorder(
+            request.recording, header_of(rounds, hello.environment, list(request.command))
+        )
+        source = ProcessRounds(rounds, timed, hello, progress, recorder.add)
+        margins = rounds.spec.margins
+        thresholds = {s: margins[s.case] for s in timed if s.case in margins}
+        outcome = run_gate(source, plan, request.rules, thresholds, progress.look)
+        measured = outcome.judged
+        failures = failures | source.failures
+    return _whole(request, prepared, same, known, failures, measured)
+
+
+def _plan(request: GateRequest, subjects: Sequence[Subject]) -> GatePlan:
+    labels = request.base.label, request.head.label
+    return GatePlan(tuple(subjects), *labels, request.looks, _title(request))
+
+
+def _spec_for(request: GateRequest) -> tuple[SweepSpec, tuple[str, ...]]:
+    """Without a GPU staging is all that can be timed, and it is the same in all operations."""
+    spec = request.spec
+    if request.device == "cuda" or spec.operations == [Operation.STAGE]:
+        return spec, ()
+    note = "No GPU: kernels are interpreted, and nothing but staging on the host is timed."
+    return spec.model_copy(update={"operations": [Operation.STAGE]}), (note,)
+
+
+def _side(tree: Tree, names: Sequence[str], found: Mapping[str, VariantEntry]) -> Side:
+    entries = tuple(found[name] for name in names if name != REFERENCE)
+    return Side(tree.label, entries, tree.commit, tree.dirty, tree.named)
+
+
+def _title(request: GateRequest) -> str:
+    return f"Gate {request.spec.name}: {request.head.label} against {request.base.label}"
+
+
+def _revisions(request: GateRequest) -> tuple[str, ...]:
+    return tuple(
+        f"{which} is {tree.label}, commit {tree.commit[:12]}{' with changes' * tree.dirty}."
+        for which, tree in (("Base", request.base), ("Head", request.head))
+    )
+
+
+def _known(subjects: Sequence[Subject], same: Sameness) -> dict[Subject, Cause]:
+    """Subjects that need no timing, and why."""
+    known = {}
+    for subject in subjects:
+        series = metric_named(subject.metric).series
+        if subject.variant in same.code:
+            known[subject] = Cause.EQUAL_CODE
+        elif (
+            (subject.variant, subject.case, subject.operation) in same.binaries
+            and series is not None
+            and series.quantity in _OF_BINARIES
+        ):
+            known[subject] = Cause.EQUAL_BINARIES
+    return known
+
+
+def _why_failed(subject: Subject, failures: Mapping[Culprit, str]) -> str | None:
+    for operation in (None, subject.operation):
+        for case in (None, subject.case):
+            why = failures.get((subject.variant, operation, case))
+            if why is not None:
+                return why
+    return None
+
+
+_WHY_EQUAL = {
+    Cause.EQUAL_CODE: "host code and binaries are equal, so nothing was timed",
+    Cause.EQUAL_BINARIES: "binaries and launches are equal, so nothing was timed",
+}
+
+
+def _whole(
+    request: GateRequest,
+    prepared: Prepared,
+    same: Sameness,
+    known: Mapping[Subject, Cause],
+    failures: Mapping[Culprit, str],
+    measured: Judged | None,
+) -> Judged:
+    """All judgements in the order of the config: measured ones, and those that need no timing."""
+    rounds = prepared.rounds
+    judged = measured or Judged(_title(request), request.base.label, (), (), ())
+    found = {_place(judgement): judgement for judgement in judged.judgements}
+    judgements = []
+    for subject in _all_subjects(request.spec, rounds):
+        why = _why_failed(subject, failures)
+        lacking = prepared.missing.get(subject.variant)
+        if lacking is not None:
+            verdict = Verdict.MISSING, Cause.NO_CASE, f"{lacking} has no variant {subject.variant}"
+            judgements.append(_unmeasured(request, subject, *verdict))
+        elif subject in known:
+            detail = _WHY_EQUAL[known[subject]]
+            judgements.append(_unmeasured(request, subject, Verdict.SAME, known[subject], detail))
+        elif why is not None:
+            judgements.append(_unmeasured(request, subject, Verdict.INVALID, Cause.FAILED, why))
+        else:
+            judgements.append(found[_place_of(request, subject)])
+    return replace(
+        judged,
+        judgements=tuple(judgements),
+        others=tuple(dict.fromkeys(judgement.other for judgement in judgements)),
+        facts=(*prepared.facts, *judged.facts),
+        warnings=(*judged.warnings, *same.warnings),
+    )
+
+
+def _all_subjects(spec: SweepSpec, rounds: RoundsRequest) -> list[Subject]:
+    """The subjects of all variants of the config, those that one side lacks too."""
+    return [
+        Subject(operation, case.name, variant, metric.name)
+        for case in rounds.spec.cases
+        for operation, metrics in rounds.metrics.items()
+        for variant in spec.variants
+        for metric in metrics
+    ]
+
+
+def _place(judgement: Judgement) -> tuple[Operation, str, str, str]:
+    return judgement.operation, judgement.case, judgement.other, judgement.metric
+
+
+def _place_of(request: GateRequest, subject: Subject) -> tuple[Operation, str, str, str]:
+    other = f"{subject.variant}@{request.head.label}"
+    return subject.operation, subject.case, other, subject.metric
+
+
+def _unmeasured(
+    request: GateRequest, subject: Subject, verdict: Verdict, cause: Cause, detail: str
+) -> Judgement:
+    return Judgement(
+        operation=subject.operation,
+        case=subject.case,
+        metric=subject.metric,
+        unit=metric_named(subject.metric).unit,
+        base=f"{subject.variant}@{request.base.label}",
+        other=f"{subject.variant}@{request.head.label}",
+        base_value=None,
+        other_value=None,
+        ratio=None,
+        low=None,
+        high=None,
+        verdict=verdict,
+        cause=cause,
+        detail=detail,
+    )

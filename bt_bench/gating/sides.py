@@ -1,0 +1,188 @@
+"""Both sides of a gate: their variants, what is compared of them, and whether they are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from bt_bench.catalogue import VariantEntry
+from bt_bench.checking.spec import check_conformance
+from bt_bench.config.schema import SweepSpec
+from bt_bench.device import DeviceChoice
+from bt_bench.errors import UsageError
+from bt_bench.gating.rounds import GateArm, Subject
+from bt_bench.metrics import Metric
+from bt_bench.model import Operation
+from bt_bench.supervisor import Serve, Supervisor
+from bt_bench.tasks import CheckCase, Hello, WorkerSetup
+
+Culprit = tuple[str, Operation | None, str | None]  # variant, operation, case; `None`: all
+
+
+@dataclass(frozen=True)
+class Side:
+    """A revision: what reports call it, and its variants.
+
+    Args:
+        label: for people.
+        entries: variant files, the same names on both sides.
+        commit: where there is one.
+        dirty: whether files differ from it.
+        named: makes an error about its files one that names the revision.
+    """
+
+    label: str
+    entries: tuple[VariantEntry, ...]
+    commit: str | None = None
+    dirty: bool | None = None
+    named: Callable[[str], str] = field(default=lambda text: text, compare=False)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the variants."""
+        return [entry.name for entry in self.entries]
+
+
+@dataclass(frozen=True)
+class RoundsRequest:
+    """What process-rounds measure, and how.
+
+    Args:
+        spec: cases and plan.
+        sides: per arm the revision; the control has that of the base.
+        metrics: per operation what is taken.
+        device: where.
+        serve: main function of workers.
+        workers: processes that are there at once; `None`: by cores and memory.
+        seed: of the order of arms.
+    """
+
+    spec: SweepSpec
+    sides: Mapping[GateArm, Side]
+    metrics: Mapping[Operation, tuple[Metric, ...]]
+    device: DeviceChoice
+    serve: Serve
+    workers: int | None = None
+    seed: int = 0
+
+    @property
+    def variants(self) -> list[str]:
+        """Names of the variants."""
+        return self.sides[GateArm.BASE].names
+
+    @property
+    def subjects(self) -> list[Subject]:
+        """All that could be compared."""
+        return [
+            Subject(operation, case.name, variant, metric.name)
+            for case in self.spec.cases
+            for operation, metrics in self.metrics.items()
+            for variant in self.variants
+            for metric in metrics
+        ]
+
+
+class RoundsProgress(Protocol):
+    """Hears how far process-rounds are."""
+
+    def phase(self, what: str) -> None:
+        """Something begins that takes a while."""
+        ...
+
+    def processes(self, done: int, total: int) -> None:
+        """So many process-rounds of those that were asked for are timed."""
+        ...
+
+
+class Checkers:
+    """A worker for each revision, of which none was timed yet; see `checkers`."""
+
+    def __init__(self, spec: SweepSpec, workers: Sequence[tuple[Side, Supervisor]]) -> None:
+        self._spec = spec
+        self._workers = workers
+
+    @property
+    def hello(self) -> Hello:
+        """What the first worker found: device, memory, environment."""
+        return self._workers[0][1].hello
+
+    def failures(self, variants: Sequence[str], progress: RoundsProgress) -> dict[Culprit, str]:
+        """Checks variants of both revisions, once, against the installed reference.
+
+        Returns:
+            What is wrong, with the revision and the reason.
+        """
+        failures: dict[Culprit, str] = {}
+        for side, worker in self._workers if variants else ():
+            progress.phase(f"checking {side.label}")
+            failures = _wrong(self._spec, side, variants, worker) | failures
+        return failures
+
+
+@contextmanager
+def checkers(request: RoundsRequest, progress: RoundsProgress) -> Iterator[Checkers]:
+    """Workers that have imported all variants, gone when the block ends.
+
+    Raises:
+        UsageError: for a device that is not there, and for a variant file that does not import,
+            naming the revision.
+    """
+    base, head = request.sides[GateArm.BASE], request.sides[GateArm.HEAD]
+    with ExitStack() as stack:
+        progress.phase("importing the variants")
+        workers = []
+        for side in [base] if head == base else [base, head]:
+            setup = WorkerSetup(request.device, side.entries, request.spec.plan)
+            workers.append((side, started(stack, setup, request.serve)))
+        for side, worker in workers:
+            greet(worker, side)
+        yield Checkers(request.spec, workers)
+
+
+def _wrong(
+    spec: SweepSpec, side: Side, variants: Sequence[str], worker: Supervisor
+) -> dict[Culprit, str]:
+    failures: dict[Culprit, str] = {}
+    for outcome in check_conformance(worker, spec, variants):
+        if outcome.reason is not None:
+            what = f"{side.label}: {outcome.workload}: {outcome.reason.message}"
+            failures.setdefault((outcome.variant, None, None), what)
+    right = [name for name in variants if (name, None, None) not in failures]
+    for case in spec.cases:
+        finished = worker.run(CheckCase(case, tuple(spec.operations)), right)
+        for name, reason in finished.failed.items():
+            failures[name, None, case.name] = f"{side.label}: {reason.message}"
+        for (name, operation), outcome_of in finished.value.outcomes.items():
+            if outcome_of.reason is not None:
+                message = f"{side.label}: {outcome_of.reason.message}"
+                failures[name, operation, case.name] = message
+    return failures
+
+
+def started(stack: ExitStack, setup: WorkerSetup, serve: Serve) -> Supervisor:
+    """A worker that is starting, and is gone when the stack is left."""
+    worker = Supervisor(setup, serve)
+    stack.enter_context(_gone_after(worker))
+    worker.start()
+    return worker
+
+
+@contextmanager
+def _gone_after(worker: Supervisor) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        worker.abandon()
+        worker.__exit__(None, None, None)
+
+
+def greet(worker: Supervisor, side: Side) -> None:
+    """Waits for a worker's start; an error in a variant file names the revision."""
+    try:
+        worker.__enter__()
+    except UsageError as error:
+        if not any(str(entry.path) in str(error) for entry in side.entries):
+            raise  # about the device
+        raise UsageError(side.named(str(error))) from None

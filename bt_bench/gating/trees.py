@@ -1,0 +1,245 @@
+"""Two revisions of a kernels tree: the working tree, and another one in a git worktree.
+
+Only kernels differ between revisions; the harness that measures them is the installed one. The
+user's checkout and index are never touched.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bt_bench.catalogue import VariantEntry, find_variants
+from bt_bench.errors import UsageError
+
+GIT_SECONDS = 600.0  # a worktree of a large repository
+TAIL_LINES = 20
+# A hook or an outer git would point git at another repository or index.
+_OF_ANOTHER_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
+_MARKER = "bt_kernels/__init__.py"
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where kernels are within a repository.
+
+    Args:
+        top: folder of the working tree.
+        kernels: folder that holds `bt_kernels`, relative to `top`; `None`: the repository has none,
+            and the installed one is used on both sides.
+        folders: a user's folders of variants, relative to `top`.
+    """
+
+    top: Path
+    kernels: Path | None
+    folders: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One revision on disk.
+
+    Args:
+        label: what reports call it.
+        commit: the commit, of a working tree the one that it is based on.
+        dirty: whether tracked files differ from the commit.
+        top: folder of the checkout.
+        location: where kernels are in it.
+    """
+
+    label: str
+    commit: str
+    dirty: bool
+    top: Path
+    location: Location
+
+    def variants(self) -> dict[str, VariantEntry]:
+        """All variants of this revision, by name.
+
+        Raises:
+            UsageError: when the revision lacks a folder, naming both.
+        """
+        kernels = self.location.kernels
+        for folder in (*self.location.folders, *([kernels] if kernels is not None else [])):
+            if not (self.top / folder).is_dir():
+                raise UsageError(
+                    f"{self.label} has no folder {folder}; expected one in both revisions; choose "
+                    "another --base or another --kernels"
+                )
+        root = None if kernels is None else self.top / kernels
+        return find_variants([self.top / folder for folder in self.location.folders], root)
+
+    def named(self, text: str) -> str:
+        """A message with paths of this tree relative to its top, and its label in front."""
+        return f"{self.label}: " + text.replace(f"{self.top}{os.sep}", "")
+
+
+def locate(start: Path, folders: Sequence[Path] = ()) -> Location:
+    """Finds the repository and the kernels in it.
+
+    Args:
+        start: a folder in the repository, used where `folders` are none.
+        folders: as `--kernels` has them; one that holds `bt_kernels/` is the root of these.
+
+    Raises:
+        UsageError: without git, outside a repository, and where no kernels are found.
+    """
+    for folder in folders:
+        if not folder.is_dir():
+            raise UsageError(f"--kernels {folder}: no such folder; expected one of variant files")
+    top = _top_of(folders[0] if folders else start)
+    own: list[Path] = []
+    root: Path | None = None
+    for folder in folders:
+        full = folder.resolve()
+        if not full.is_relative_to(top):
+            raise UsageError(
+                f"--kernels {folder}: is not in the repository {top}; a gate compares folders of "
+                "one repository"
+            )
+        if (full / _MARKER).is_file():
+            root = full.relative_to(top)
+        else:
+            own.append(full.relative_to(top))
+    root = root or _tracked_root(top)
+    if root is None and not own:
+        raise UsageError(
+            f"{top}: holds no kernels (no {_MARKER} that git tracks); pass --kernels DIR with a "
+            "folder of variant files"
+        )
+    return Location(top, root, tuple(own))
+
+
+def working_tree(location: Location) -> Tree:
+    """What is checked out, with changes that are not committed."""
+    commit = _git(location.top, "rev-parse", "--verify", "HEAD")
+    status = _git(location.top, "status", "--porcelain", "--untracked-files=no")
+    return Tree("working tree", commit, bool(status), location.top, location)
+
+
+@contextmanager
+def base_tree(location: Location, ref: str) -> Iterator[Tree]:
+    """A worktree of a revision in a temporary folder, gone when the block ends, however it does.
+
+    Raises:
+        UsageError: for a revision that git does not know, with what git says.
+    """
+    commit = _commit_of(location.top, ref)
+    with tempfile.TemporaryDirectory(prefix="bt-bench-gate-") as scratch:
+        top = Path(scratch).resolve() / "base"
+        try:
+            # Hooks are the user's, and not meant for a tree that is gone in a minute.
+            hooks = ("-c", f"core.hooksPath={os.devnull}")
+            _git(location.top, *hooks, "worktree", "add", "--detach", "--quiet", str(top), commit)
+            yield Tree(_label(ref, commit), commit, False, top, location)
+        finally:
+            _remove(location.top, top)
+
+
+def build(tree: Tree, command: str) -> None:
+    """Runs a command of the shell in a tree.
+
+    Raises:
+        UsageError: when it fails, with the end of what it printed.
+    """
+    done = subprocess.run(
+        command,
+        shell=True,
+        cwd=tree.top,
+        env=_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if done.returncode:
+        tail = "\n".join(f"  {line}" for line in done.stdout.splitlines()[-TAIL_LINES:])
+        raise UsageError(
+            f"{tree.label}: --build {command!r} ended with exit code {done.returncode}"
+            + (f"; the end of its output:\n{tail}" if tail else "; it printed nothing")
+        )
+
+
+def _label(ref: str, commit: str) -> str:
+    short = commit[:8]
+    return short if commit.startswith(ref) else f"{ref} ({short})"
+
+
+def _top_of(start: Path) -> Path:
+    try:
+        return Path(_git(start, "rev-parse", "--show-toplevel")).resolve()
+    except UsageError as error:
+        raise UsageError(
+            f"{start.resolve()}: no git repository to take a base revision from: {error}"
+        ) from None
+
+
+def _tracked_root(top: Path) -> Path | None:
+    """The folder whose `bt_kernels` git tracks; the shallowest, of several."""
+    names = _git(top, "ls-files", "-z", "--", f":(glob)**/{_MARKER}").split("\0")
+    found = sorted((Path(name).parent.parent for name in names if name), key=lambda p: len(p.parts))
+    return found[0] if found else None
+
+
+def _commit_of(top: Path, ref: str) -> str:
+    try:
+        return _git(top, "rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}")
+    except UsageError as error:
+        shallow = _git(top, "rev-parse", "--is-shallow-repository") == "true"
+        hint = (
+            "; this clone is shallow: fetch the revision first (git fetch --unshallow; in GitHub's "
+            "checkout action fetch-depth: 0)"
+            if shallow
+            else "; expected a branch, a tag or a commit of this repository"
+        )
+        raise UsageError(f"--base {ref}: {error}{hint}") from None
+
+
+def _remove(top: Path, tree: Path) -> None:
+    """Takes a worktree away; what is left of one that was only half there is forgotten as well."""
+    try:
+        _git(top, "worktree", "remove", "--force", "--force", str(tree))
+    except UsageError:
+        # Its folder goes with the temporary one, after which git can forget it: expire it by hand.
+        shutil.rmtree(tree, ignore_errors=True)
+        _git(top, "worktree", "prune")
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER_GIT}
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """What git prints.
+
+    Raises:
+        UsageError: when there is no git, or it fails, with what it says.
+    """
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            env=_environment() | {"LC_ALL": "C"},
+            timeout=GIT_SECONDS,
+            check=False,
+            start_new_session=True,  # Ctrl-C must not cut it off while it puts things in order
+        )
+    except FileNotFoundError:
+        raise UsageError("git is not installed; expected it on PATH") from None
+    except subprocess.TimeoutExpired:
+        what = " ".join(arguments[:2])
+        raise UsageError(f"git {what} did not end within {GIT_SECONDS:g} s in {folder}") from None
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        raise UsageError(f"git says: {said[0] if said else f'exit code {done.returncode}'}")
+    return done.stdout.strip()

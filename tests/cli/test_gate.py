@@ -1,0 +1,333 @@
+"""`bt-bench gate`: options, exit codes, files; with scripted workers, and once with real ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import fake_rounds
+import pytest
+from commands import run, run_apart, start
+from repositories import KERNELS, commit, git, repository, write
+
+from bt_bench.gating.recording import read_recording
+
+CONFIG = """\
+variants: [one]
+operations: [stage]
+plan: {rounds: 4, warmup_rounds: 0, instances: 1}
+defaults: {max_num_reqs: 4, max_num_batched_tokens: 16, max_model_len: 64}
+cases:
+  - {name: tiny, requests: 2, tokens: 4}
+"""
+FILE = '"""A variant."""\n'
+LOOK = ("--rounds", "4", "--device", "cpu", "--time-equal")
+
+
+def script(us, **more):
+    return json.dumps({"one": {"us": us}} | more)
+
+
+@pytest.fixture
+def repo(tmp_path, monkeypatch):
+    """A repository whose variant takes 100 us by script, and is the working directory."""
+    files = {"mine/one.py": FILE, "mine/script.json": script(100.0), "my.yaml": CONFIG}
+    top = repository(tmp_path / "repo", files | {".gitignore": "reports/\nlog\n"})
+    monkeypatch.chdir(top)
+    monkeypatch.setattr("bt_bench.gating.sides.Supervisor", fake_rounds.InProcess)
+    return top
+
+
+def gate(*options, config="my.yaml", base="HEAD"):
+    return run("gate", "--config", config, "--base", base, "--kernels", "mine", *LOOK, *options)
+
+
+def test_equal_revisions_are_the_same(repo):
+    outcome = gate("--out", "out")
+    assert outcome.code == 0, outcome.err
+    assert "1 SAME" in outcome.out
+    assert "after 4 rounds: 1 SAME" in outcome.err
+    assert sorted(path.name for path in Path("out").iterdir()) == [
+        "recording.json",
+        "verdicts.json",
+    ]
+    recording = read_recording("out/recording.json")
+    assert len(recording.rounds) == 4
+    assert recording.tool.command[0] == "bt-bench"
+    assert git(repo, "worktree", "list").count("\n") == 0
+
+
+def test_a_slower_working_tree_is_a_regression_and_reports_are_written_before(repo):
+    write(repo, {"mine/script.json": script(120.0)})
+    outcome = gate("--format", "junit=reports/x/gate.xml", "--format", "md")
+    assert outcome.code == 1
+    assert "SLOWER" in outcome.out
+    assert "<failure" in Path("reports/x/gate.xml").read_text()
+    (folder,) = Path("reports").glob("gate-my-*")
+    assert (folder / "verdicts.json").exists()
+
+
+def test_a_faster_one_is_not_unless_asked_to(repo):
+    write(repo, {"mine/script.json": script(80.0)})
+    assert gate().code == 0
+    assert gate("--fail-on", "faster").code == 1
+    assert gate("--fail-on", "none").code == 0
+
+
+def test_json_is_one_document_on_stdout(repo):
+    document = gate("--json").json()
+    assert document["schema_version"] == 1
+    assert document["counts"]["SAME"] == 1
+
+
+def test_missing_variants(repo):
+    write(repo, {"mine/two.py": FILE, "mine/script.json": script(100.0, two={"us": 1.0})})
+    config = Path("my.yaml")
+    config.write_text(CONFIG.replace("[one]", "[one, two]"))
+    outcome = gate()
+    assert outcome.code == 4
+    assert "has no variant two" in outcome.out
+    assert gate("--allow-missing").code == 0
+    assert gate("--variants", "two").code == 4
+    assert "no variant in common" in gate("--variants", "two").err
+
+
+def test_a_wrong_variant_is_a_failed_check(repo):
+    write(repo, {"mine/script.json": json.dumps({"one": {"us": 1.0, "fault": "check tiny"}})})
+    outcome = gate()
+    assert outcome.code == 5
+    assert "slot 3 is 17" in outcome.out
+
+
+def test_the_threshold_is_that_of_the_flag_the_environment_or_the_config(repo, monkeypatch):
+    write(repo, {"mine/script.json": script(106.0)})
+    assert gate().code == 1
+    assert gate("--threshold", "10").code == 0
+    monkeypatch.setenv("BT_BENCH_THRESHOLD", "10")
+    assert gate().code == 0
+    assert gate("--threshold", "3").code == 1
+    monkeypatch.delenv("BT_BENCH_THRESHOLD")
+    Path("my.yaml").write_text(f"gate: {{margin_percent: 10, fail_on: [faster]}}\n{CONFIG}")
+    assert gate().code == 0
+    assert gate("--threshold", "3", "--fail-on", "slower").code == 1
+    Path("my.yaml").write_text(CONFIG.replace("tokens: 4", "tokens: 4, margin_percent: 10"))
+    assert gate().code == 0
+
+
+def test_looks_of_the_config(repo):
+    Path("my.yaml").write_text(f"gate: {{looks: [3, 5]}}\n{CONFIG}")
+    arguments = ["gate", "--config", "my.yaml", "--base", "HEAD", "--kernels", "mine"]
+    outcome = run(*arguments, "--device", "cpu", "--time-equal", "--out", "out")
+    assert "after 3 rounds" in outcome.err
+    assert len(read_recording("out/recording.json").rounds) in (3, 5)
+
+
+def test_dry_run_lists_and_starts_nothing(repo, monkeypatch):
+    monkeypatch.setattr("bt_bench.gating.sides.Supervisor", None)
+    outcome = gate("--dry-run")
+    assert outcome.code == 0
+    assert "working tree against HEAD (" in outcome.out
+    assert "stage: stage_us" in outcome.out
+    assert not Path("reports").exists()
+
+
+def test_a_build_that_fails(repo):
+    outcome = gate("--build", "echo no compiler; exit 7")
+    assert outcome.code == 2
+    assert "HEAD (" in outcome.err
+    assert "ended with exit code 7" in outcome.err
+    assert "no compiler" in outcome.err
+    assert git(repo, "worktree", "list").count("\n") == 0
+
+
+def test_a_base_that_does_not_import_is_named(repo):
+    write(repo, {"mine/one.py": "import nowhere\n"})
+    commit(repo, "broken")
+    write(repo, {"mine/one.py": FILE})
+    outcome = _apart(repo, "HEAD")
+    assert outcome.code == 2
+    assert "HEAD (" in outcome.err
+    assert "mine/one.py:1: the variant file does not import: ModuleNotFoundError" in outcome.err
+    assert "bt-bench-gate-" not in outcome.err  # no path of a folder that is gone
+    assert not list(Path("reports").glob("*"))
+
+
+def _apart(repo, base, *options, **kwargs):
+    return run_apart(
+        *("gate", "--config", "my.yaml", "--base", base, "--kernels", "mine", *LOOK, *options),
+        cwd=repo,
+        **kwargs,
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        (["--base", "nowhere"], "--base nowhere: git says"),
+        ([], "nothing to compare with; give --base REF, or --against FILE"),
+        (["--base", "HEAD", "--against", "x.json"], "--base and --against are two things"),
+        (["--base", "HEAD", "--save", "x.json"], "--save writes a static census; give --static"),
+        (["--base", "HEAD", "--rounds", "many"], "--rounds many: expected rising whole numbers"),
+        (["--base", "HEAD", "--rounds", "9,4"], "looks after 9, 4 rounds; expected ascending"),
+        (["--base", "HEAD", "--fail-on", "slow"], "unknown verdict 'slow'; did you mean 'slower'"),
+        (["--base", "HEAD", "--format", "jnuit"], "unknown format; did you mean 'junit'"),
+        (["--base", "HEAD", "--format", "md", "--json"], "md and json would both go to stdout"),
+        (["--base", "HEAD", "--metric", "gpu_us"], "--metric gpu_us: no such metric"),
+        (["--static"], "nothing to do: give --base REF, --against CENSUS or --save FILE"),
+    ],
+)
+def test_what_cannot_be_asked_for(repo, options, what):
+    outcome = run("gate", "--config", "my.yaml", "--kernels", "mine", "--device", "cpu", *options)
+    assert outcome.code == 2
+    assert what in outcome.err.replace("\nbt-bench: error: ", " ")
+    assert not Path("reports").exists()
+
+
+def test_without_a_gpu_it_says_what_can_be_done(repo, monkeypatch):
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    outcome = run_apart(
+        *("gate", "--config", "my.yaml", "--base", "HEAD", "--kernels", "mine"), cwd=repo
+    )
+    assert outcome.code == 2
+    assert "no GPU to run on" in outcome.err
+    assert "--static compares what is compiled, and --device cpu times staging" in outcome.err
+    assert not Path("reports").exists() or not list(Path("reports").iterdir())
+
+
+@pytest.fixture
+def shipped(tmp_path, monkeypatch):
+    """A repository with the shipped kernels, which is the working directory."""
+    config = CONFIG.replace("[one]", "[fused]").replace("[stage]", "[step]")
+    top = repository(tmp_path / "shipped", {"my.yaml": config, ".gitignore": "reports/\n"})
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(KERNELS, top / "kernels", ignore=ignored)
+    commit(top, "kernels")
+    monkeypatch.chdir(top)
+    return top
+
+
+def test_a_stored_result_is_compared_with_the_working_tree(shipped):
+    sweep = ["sweep", "my.yaml", "--device", "cpu", "--set", "plan.instances=3"]
+    assert run(*sweep, "--out", "stored").code == 0
+    against = ["gate", "--config", "my.yaml", "--device", "cpu", "--against", "stored/fused.json"]
+    outcome = run(*against, "--out", "out", "--json")
+    assert outcome.code in (0, 1), outcome.err
+    judgements = {j["metric"]: j for j in outcome.json()["judgements"]}
+    assert judgements["launches"]["verdict"] == "SAME"
+    assert judgements["stage_us"]["advisory"]
+    assert judgements["stage_us"]["other"] == "working tree"
+    assert sorted(path.name for path in Path("out").iterdir()) == [
+        *("comparison.md", "config.yaml", "fused.json", "verdicts.json")
+    ]
+    outcome = run(*against, "--operations", "apply")
+    assert outcome.code == 4
+    assert "no case in common with the config my; it has step/tiny" in outcome.err
+
+
+def test_what_is_compiled_is_compared_without_a_gpu(shipped):
+    static = ["gate", "--config", "my.yaml", "--static"]
+    outcome = run(*static, "--base", "HEAD", "--save", "census.json")
+    assert outcome.code == 0, outcome.err
+    path = shipped / "kernels/bt_kernels/variants/fused.py"
+    path.write_text(
+        path.read_text()
+        + "\n    def prepare_step(self, *arguments):\n"
+        + "        self.gather_block_tables(arguments[0], arguments[3])\n"
+        + "        return super().prepare_step(*arguments)\n"
+    )
+    outcome = run(*static, "--against", "census.json", "--metric", "launches", "--json")
+    assert outcome.code == 1, outcome.err
+    found = {j["metric"]: j for j in outcome.json()["judgements"]}
+    assert set(found) == {"launches"}
+    assert found["launches"]["verdict"] == "SLOWER"
+    assert found["launches"]["other_value"] == found["launches"]["base_value"] + 1
+
+
+def test_a_recording_is_no_result(repo):
+    gate("--out", "out")
+    arguments = ["--device", "cpu", "--against", "out/recording.json"]
+    outcome = run("gate", "--config", "my.yaml", *arguments)
+    assert outcome.code == 4
+    assert "is a recording of process-rounds; --against takes a result" in outcome.err
+
+
+@pytest.mark.slow
+def test_a_real_gate_on_the_shipped_kernels(shipped):
+    """Real worktree, real workers; the head stages with a pause, which nothing else can hide."""
+    top = shipped
+    path = top / "kernels/bt_kernels/variants/fused.py"
+    path.write_text(
+        path.read_text()
+        + "\n    def append_block_ids(self, *arguments):\n"
+        + "        import time\n"
+        + "        time.sleep(0.005)\n"
+        + "        super().append_block_ids(*arguments)\n"
+    )
+    outcome = run_apart(
+        *("gate", "--config", "my.yaml", "--base", "HEAD", "--device", "cpu", "--rounds", "3"),
+        *("--out", "out", "--json", "--threshold", "20"),
+        cwd=top,
+    )
+    assert outcome.code in (1, 5), outcome.err  # 5: on a machine too busy for three rounds
+    (judgement,) = outcome.json()["judgements"]
+    assert judgement["other"] == "fused@working tree"
+    assert judgement["other_value"] > 2000 > judgement["base_value"]
+    assert git(top, "worktree", "list").count("\n") == 0
+
+
+def is_there(group):
+    """Whether a process of a group is alive."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_ctrl_c_leaves_no_worktree_and_no_process(tmp_path):
+    top = repository(tmp_path / "repo", {"my.yaml": CONFIG.replace("[one]", "[fused]")})
+    write(top, {"mine/other.py": FILE})
+    commit(top, "more")
+    process = start(
+        *("gate", "--config", "my.yaml", "--base", "HEAD", "--kernels", "mine"),
+        *("--device", "cpu", "--rounds", "30", "--time-equal"),
+        cwd=top,
+        start_new_session=True,
+    )
+    heard = []
+    for line in process.stderr:
+        heard.append(line)
+        if "setting up" in line:
+            break
+    assert "setting up" in heard[-1], heard
+    time.sleep(1)  # in the middle of it
+    assert git(top, "worktree", "list").count("\n") == 1
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert git(top, "worktree", "list").count("\n") == 0
+    # Python's own tracker of resources ends a moment after.
+    deadline = time.monotonic() + 30
+    while is_there(process.pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_help_and_dry_run_import_neither_torch_nor_triton(repo):
+    prologue = (
+        "import sys\n"
+        "class Never:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name in ('torch', 'triton'): raise AssertionError(name)\n"
+        "sys.meta_path.insert(0, Never())\n"
+    )
+    outcome = _apart(repo, "HEAD", "--dry-run", prologue=prologue)
+    assert outcome.code == 0, outcome.err

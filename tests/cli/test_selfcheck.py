@@ -1,0 +1,99 @@
+"""`bt-bench selfcheck` on a small recording that is made up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import run
+from factories import make_environment
+
+from bt_bench.gating import judging
+from bt_bench.gating.recording import Recording, Revision, with_rounds, write_recording
+from bt_bench.gating.resampled import ArraySource
+from bt_bench.gating.rounds import GateArm
+from bt_bench.gating.synthetic import Noise, SyntheticPopulation
+from bt_bench.model import Tool
+
+ROUNDS = 40
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """A file of rounds from a made-up machine with few cases."""
+    population = SyntheticPopulation(Noise.WHITE, 4)
+    values = population.draw(np.random.default_rng(0), ROUNDS)
+    same = Revision(label="main", commit="abc", dirty=False)
+    header = Recording(
+        created="2026-01-02T03:04:05+00:00",
+        tool=Tool(version="0.1.0", command=[]),
+        environment=make_environment(),
+        config="quick",
+        arms=dict.fromkeys(GateArm, same),
+        subjects=[],
+        rounds=[],
+    )
+    path = tmp_path / "recording.json"
+    rounds = ArraySource(population.subjects, values).take(ROUNDS)
+    write_recording(path, with_rounds(header, rounds))
+    return path
+
+
+def test_rates_and_promises(recording: Path) -> None:
+    outcome = run("selfcheck", "--recording", str(recording), "--gates", "20")
+    assert outcome.code == 0, outcome.err
+    assert "drawn from 40 rounds of 4 metrics of cases, recorded on NVIDIA H200" in outcome.out
+    for text in ("red builds", "+10 %", "2 x margin", "kept: equal code: at most 1% red"):
+        assert text in outcome.out
+    assert "NOT KEPT" not in outcome.out
+    assert "20 of 20 gates" in outcome.err
+
+
+def test_json(recording: Path) -> None:
+    args = ("selfcheck", "--recording", str(recording), "--gates", "5", "--seed", "3", "--json")
+    outcome = run(*args)
+    assert outcome.code == 0, outcome.err
+    document = outcome.json()
+    assert (document["schema_version"], document["gates"], document["seed"]) == (1, 5, 3)
+    assert document["equal_code"]["red"]["trials"] == 5
+    low, high = document["equal_code"]["red"]["interval_95"]
+    assert low == 0 < high < 1
+    assert [entry["slowdown"] for entry in document["slowed"]] == [
+        *("+1 %", "+2 %", "+3 %", "+5 %", "+10 %", "2 x margin", "3 x margin"),
+    ]
+    assert [promise["name"] for promise in document["promises"]] == ["red", "found_2", "found_3"]
+    assert run(*args).json() == document
+
+
+def test_a_missed_promise_is_exit_5(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "LEAST_ERROR", 1.0)  # every clock seems to stand still
+    outcome = run("selfcheck", "--recording", str(recording), "--gates", "5")
+    assert outcome.code == 5
+    assert "not as promised: equal code: at most 1% red; 100.00 %" in outcome.err
+    assert "NOT KEPT: slower by 2 x margin" in outcome.out
+
+
+def test_a_recording_of_other_code_is_refused(recording: Path) -> None:
+    data = json.loads(recording.read_text())
+    data["arms"]["head"]["commit"] = "def"
+    recording.write_text(json.dumps(data))
+    outcome = run("selfcheck", "--recording", str(recording))
+    assert outcome.code == 2
+    assert "expected arms of equal code" in outcome.err
+
+
+def test_without_a_recording(monkeypatch: pytest.MonkeyPatch, recording: Path) -> None:
+    monkeypatch.setattr("bt_bench.resources.recording_paths", list)
+    outcome = run("selfcheck")
+    assert outcome.code == 2
+    assert "no recording comes with this installation; pass --recording FILE" in outcome.err
+    monkeypatch.setattr("bt_bench.resources.recording_paths", lambda: [recording])
+    assert run("selfcheck", "--gates", "3").code == 0
+
+
+def test_a_recording_and_a_device_exclude_each_other(recording: Path) -> None:
+    outcome = run("selfcheck", "--recording", str(recording), "--device", "cpu")
+    assert outcome.code == 2
+    assert "exclude each other" in outcome.err

@@ -1,0 +1,147 @@
+"""Workers that take process-rounds by a script, for tests of the gate; neither torch nor Triton.
+
+The script is `script.json` in the folder of the variants' files: per variant `us`, the value of all
+its series, and `fault`, what happens to it when (`raises`, `kills`, `kills_once` in `check`,
+`prepare` or `measure`). What workers do is appended to `log`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+from factories import make_environment, make_workload
+
+from bt_bench.activity import Activity
+from bt_bench.model import CheckReport, Reason, ReasonCode
+from bt_bench.tasks import (
+    CheckCase,
+    CheckConformance,
+    Checked,
+    CheckOutcome,
+    Failure,
+    Hello,
+    MeasureRound,
+    Message,
+    PrepareRound,
+    Refusal,
+    RoundValue,
+    Success,
+    run_without_culprits,
+)
+
+PASSED = CheckOutcome(CheckReport(steps=1, buffers=["slot_mappings"]), None)
+WRONG = CheckOutcome(None, Reason(code=ReasonCode.WRONG_RESULT, message="slot 3 is 17"))
+
+
+def serve(connection, block, setup) -> None:
+    """Does the tasks that it is sent."""
+    worker = _Worker(setup, Activity(block))
+    for entry in setup.variants:
+        if worker.script.get(entry.name, {}).get("fault") == "import":
+            connection.send(
+                Message(0, Refusal(f"{entry.path}:1: the variant file does not import"))
+            )
+            return
+    connection.send(Message(0, Hello("cpu", make_environment("cpu", cpu_affinity=4), None)))
+    if setup.ahead is not None:
+        worker.log("ahead")
+    while (request := connection.recv()) is not None:
+        connection.send(Message(request.number, worker.answer(request.task, request.arms)))
+
+
+class InProcess:
+    """Stands in for the supervisor: follows the script here, which saves starting processes."""
+
+    def __init__(self, setup, _serve):
+        self._setup = setup
+        self.hello = Hello("cpu", make_environment("cpu", cpu_affinity=4), None)
+
+    def start(self):
+        self._worker = _Worker(self._setup, Activity())
+
+    def __enter__(self):
+        return self
+
+    def run(self, task, arms, watcher=None):
+        return run_without_culprits(arms, lambda remaining: self._worker.answer(task, remaining))
+
+    def abandon(self):
+        """There is nothing to kill."""
+
+    def __exit__(self, *error):
+        """There is nothing to end."""
+
+
+class _Worker:
+    def __init__(self, setup, activity):
+        self.folder = Path(setup.variants[0].path).parent
+        self.script = json.loads((self.folder / "script.json").read_text())
+        self.plan = setup.plan
+        self.activity = activity
+
+    def log(self, what):
+        """One line, written at once: several processes write."""
+        with (self.folder.parent / "log").open("a") as file:
+            file.write(f"{self.folder.name} {os.getpid()} {what}\n")
+
+    def answer(self, task, arms):
+        self.activity.expect({arm: place for place, arm in enumerate(arms)})
+        match task:
+            case CheckConformance() | CheckCase():
+                return self.check(task, arms)
+            case PrepareRound():
+                return self.go_wrong("prepare", arms) or self.prepared()
+            case MeasureRound():
+                return self.go_wrong("measure", arms) or self.measured(task, arms)
+
+    def check(self, task, arms):
+        found = {
+            (arm, operation): WRONG if self.fault(arm) == f"check {task.title}" else PASSED
+            for arm in arms
+            for operation in task.operations
+        }
+        case = isinstance(task, CheckCase)
+        return Success(Checked(make_workload(), found) if case else found)
+
+    def prepared(self):
+        self.log("prepared")
+        return Success(None)
+
+    def measured(self, task, arms):
+        self.log("begins")
+        time.sleep(0.01)
+        values = tuple(
+            RoundValue(unit.operation, unit.case.name, arm, series, self.us(arm))
+            for unit in task.units
+            for arm in arms
+            if arm in unit.variants
+            for series in unit.series
+        )
+        self.log("ends")
+        return Success(values)
+
+    def us(self, arm):
+        """What the script says, and a little that no two processes share."""
+        return self.script[arm]["us"] * (1 + 0.001 * (self.plan.seed * 7919 % 11) / 11)
+
+    def fault(self, arm):
+        return self.script.get(arm, {}).get("fault", "")
+
+    def go_wrong(self, where, arms):
+        for place, arm in enumerate(arms):
+            what, _, when = self.fault(arm).partition(" ")
+            if when != where:
+                continue
+            if what == "raises":
+                reason = Reason(code=ReasonCode.RAISED, message=f"while {where}d: no luck")
+                return Failure(reason, place, False)
+            once = self.folder / "done"
+            if what == "kills" or (what == "kills_once" and not once.exists()):
+                once.touch()
+                self.activity.enter(arm)
+                os.kill(os.getpid(), signal.SIGKILL)
+        return None

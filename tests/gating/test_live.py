@@ -1,0 +1,223 @@
+"""A gate on two revisions: what is timed, what is not, and what is said of either."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import fake_rounds
+import pytest
+from gating.test_processes import Quiet, spec_of
+from repositories import commit, repository, write
+
+from bt_bench.errors import NotComparableError, UsageError
+from bt_bench.gating.live import GateRequest, Sameness, prepare, run_live_gate
+from bt_bench.gating.recording import read_recording
+from bt_bench.gating.trees import Location, Tree
+from bt_bench.model import Operation
+from bt_bench.verdicts import Cause, Verdict
+
+
+@pytest.fixture(autouse=True)
+def in_process(monkeypatch):
+    """Workers in this process: that they are processes of their own is tested elsewhere."""
+    monkeypatch.setattr("bt_bench.gating.sides.Supervisor", fake_rounds.InProcess)
+
+
+FILE = '"""A variant that nobody imports."""\n'
+
+
+def tree(folder, label, script):
+    """A revision whose variants follow a script; the files are there, and never imported."""
+    files = {f"mine/{name}.py": FILE for name in script} | {"mine/script.json": json.dumps(script)}
+    write(folder, files)
+    return Tree(label, "0" * 40, False, folder, Location(folder, None, (Path("mine"),)))
+
+
+def request_of(tmp_path, base, head, **changes):
+    old, new = tree(tmp_path / "a", "old", base), tree(tmp_path / "b", "new", head)
+    request = GateRequest(
+        spec=spec_of(sorted(base | head)),
+        base=old,
+        head=new,
+        device="cpu",
+        serve=fake_rounds.serve,
+        recording=tmp_path / "recording.json",
+        looks=(4,),
+        workers=6,
+    )
+    return replace(request, **changes)
+
+
+def verdicts(judged):
+    return {j.other.partition("@")[0]: (j.verdict, j.cause) for j in judged.judgements}
+
+
+def test_a_slower_variant_is_found_and_an_equal_one_is_not(tmp_path):
+    base = {"one": {"us": 100.0}, "two": {"us": 100.0}}
+    head = {"one": {"us": 100.0}, "two": {"us": 110.0}}
+    progress = Quiet()
+    request = request_of(tmp_path, base, head, looks=(6,))
+    judged = run_live_gate(request, progress)
+    assert verdicts(judged) == {
+        "one": (Verdict.SAME, Cause.WITHIN_MARGIN),
+        "two": (Verdict.SLOWER, Cause.BEYOND_MARGIN),
+    }
+    assert judged.title == "Gate tiny: new against old"
+    assert judged.others == ("one@new", "two@new")
+    assert "nothing but staging" not in " ".join(judged.facts)
+    recording = read_recording(request.recording)
+    assert len(recording.rounds) == 6
+    assert progress.phases[-1] == "look 6"
+
+
+def test_a_case_has_its_own_margin(tmp_path):
+    base, head = {"one": {"us": 100.0}}, {"one": {"us": 110.0}}
+    request = request_of(tmp_path, base, head)
+    case = request.spec.cases[0].model_copy(update={"margin_percent": 20.0})
+    spec = request.spec.model_copy(update={"cases": [case]})
+    judged = run_live_gate(replace(request, spec=spec), Quiet())
+    assert verdicts(judged) == {"one": (Verdict.SAME, Cause.WITHIN_MARGIN)}
+    assert judged.judgements[0].evidence.margin.configured == 0.2
+
+
+def test_a_variant_on_one_side_only_is_missing(tmp_path):
+    script = {"us": 100.0}
+    request = request_of(tmp_path, {"one": script, "gone": script}, {"one": script, "new": script})
+    judged = run_live_gate(request, Quiet())
+    found = {j.other.partition("@")[0]: (j.verdict, j.detail) for j in judged.judgements}
+    assert found["gone"] == (Verdict.MISSING, "new has no variant gone")
+    assert found["new"] == (Verdict.MISSING, "old has no variant new")
+    assert found["one"][0] is Verdict.SAME
+
+
+def test_nothing_in_common_is_not_comparable(tmp_path):
+    request = request_of(tmp_path, {"one": {"us": 1.0}}, {"two": {"us": 1.0}})
+    with pytest.raises(NotComparableError, match="old and new have no variant in common of one, "):
+        prepare(request)
+
+
+def test_a_variant_that_neither_has(tmp_path):
+    request = request_of(tmp_path, {"one": {"us": 1.0}}, {"one": {"us": 1.0}})
+    spec = request.spec.model_copy(update={"variants": ["one", "noe"]})
+    with pytest.raises(UsageError, match="unknown variant 'noe'; did you mean 'one'"):
+        prepare(replace(request, spec=spec))
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ("check one", "new: slot 3 is 17"),
+        ("check conformance:corners", "new: conformance:corners: slot 3 is 17"),
+        ("raises measure", "new: while measured: no luck"),
+    ],
+)
+def test_a_variant_that_is_wrong_or_fails_gets_no_verdict(tmp_path, fault, why):
+    base = {"bad": {"us": 100.0}, "good": {"us": 100.0}}
+    head = base | {"bad": {"us": 50.0, "fault": fault}}
+    judged = run_live_gate(request_of(tmp_path, base, head), Quiet())
+    bad, good = judged.judgements
+    assert (bad.verdict, bad.cause, bad.detail) == (Verdict.INVALID, Cause.FAILED, why)
+    assert good.verdict is Verdict.SAME
+
+
+def test_where_all_variants_are_wrong_nothing_is_timed(tmp_path):
+    base, head = {"bad": {"us": 1.0}}, {"bad": {"us": 1.0, "fault": "check one"}}
+    request = request_of(tmp_path, base, head)
+    judged = run_live_gate(request, Quiet())
+    assert verdicts(judged) == {"bad": (Verdict.INVALID, Cause.FAILED)}
+    assert not request.recording.exists()
+
+
+def test_equal_code_is_not_timed(tmp_path):
+    both = {"one": {"us": 100.0}, "two": {"us": 100.0}}
+    asked = []
+
+    def find(base, head, spec, hello):
+        asked.append((base.label, head.label))
+        return Sameness(frozenset({"one"}), warnings=("half is unknown",))
+
+    request = request_of(tmp_path, both, both, find_sameness=find)
+    judged = run_live_gate(request, Quiet())
+    assert asked == [("old", "new")]
+    assert verdicts(judged) == {
+        "one": (Verdict.SAME, Cause.EQUAL_CODE),
+        "two": (Verdict.SAME, Cause.WITHIN_MARGIN),
+    }
+    assert judged.warnings == ("half is unknown",)
+    timed = {subject.variant for subject in read_recording(request.recording).table()}
+    assert timed == {"two"}
+
+
+def test_where_all_code_is_equal_nothing_is_timed(tmp_path):
+    both = {"one": {"us": 100.0}}
+    request = request_of(
+        tmp_path, both, both, find_sameness=lambda *_: Sameness(frozenset({"one"}))
+    )
+    judged = run_live_gate(request, Quiet())
+    assert verdicts(judged) == {"one": (Verdict.SAME, Cause.EQUAL_CODE)}
+    assert not request.recording.exists()
+
+
+def test_equal_binaries_decide_device_times_only(tmp_path):
+    both = {"one": {"us": 100.0}}
+    step = Operation.STEP
+
+    def find(base, head, spec, hello):
+        return Sameness(binaries=frozenset({("one", "one", step)}))
+
+    request = request_of(tmp_path, both, both, find_sameness=find, device="cuda")
+    spec = request.spec.model_copy(update={"operations": [step, Operation.GATHER]})
+    judged = run_live_gate(replace(request, spec=spec), Quiet())
+    causes = {(j.operation, j.metric): j.cause for j in judged.judgements}
+    assert causes == {
+        (step, "gpu_us"): Cause.EQUAL_BINARIES,
+        (step, "host_us"): Cause.WITHIN_MARGIN,
+        (Operation.GATHER, "gpu_us"): Cause.WITHIN_MARGIN,
+        (Operation.GATHER, "host_us"): Cause.WITHIN_MARGIN,
+    }
+
+
+def test_without_a_gpu_staging_is_timed_and_it_is_said(tmp_path):
+    both = {"one": {"us": 100.0}}
+    request = request_of(tmp_path, both, both)
+    spec = request.spec.model_copy(update={"operations": [Operation.STEP, Operation.GATHER]})
+    judged = run_live_gate(replace(request, spec=spec), Quiet())
+    assert [(j.operation, j.metric) for j in judged.judgements] == [(Operation.STAGE, "stage_us")]
+    assert judged.facts[0].startswith("No GPU: ")
+
+
+def test_an_interrupted_gate_keeps_the_rounds_that_it_has(tmp_path):
+    class Impatient(Quiet):
+        def processes(self, done, total):
+            if done == 9:
+                raise KeyboardInterrupt
+
+    both = {"one": {"us": 100.0}}
+    request = request_of(tmp_path, both, both)
+    with pytest.raises(KeyboardInterrupt):
+        run_live_gate(request, Impatient())
+    assert len(read_recording(request.recording).rounds) == 2
+
+
+def test_revisions_are_told_apart_in_a_real_repository(tmp_path):
+    """From the worktree of the base come the base's files, from the checkout the head's."""
+    from bt_bench.gating.trees import base_tree, locate, working_tree
+
+    top = repository(
+        tmp_path / "repo",
+        {"mine/one.py": FILE, "mine/script.json": json.dumps({"one": {"us": 100.0}})},
+    )
+    commit(top, "base")
+    write(top, {"mine/script.json": json.dumps({"one": {"us": 150.0}})})
+    location = locate(top, [top / "mine"])
+    with base_tree(location, "HEAD") as old:
+        template = request_of(tmp_path / "other", {"one": {"us": 1.0}}, {"one": {"us": 1.0}})
+        request = replace(template, base=old, head=working_tree(location))
+        judged = run_live_gate(request, Quiet())
+    assert Counter(j.verdict for j in judged.judgements) == {Verdict.SLOWER: 1}
+    assert judged.judgements[0].ratio == pytest.approx(1.5, rel=0.01)
+    assert judged.judgements[0].other == "one@working tree"
+    assert "with changes" in judged.facts[1] + judged.facts[2]
