@@ -18,7 +18,7 @@ class Verdict(StrEnum):
 
     FASTER = "FASTER"
     SLOWER = "SLOWER"
-    SAME = "SAME"  # shown to differ by less than the margin, not merely not shown to differ
+    SAME = "SAME"  # shown to differ by less than `Margin.wanted`, not merely not shown to differ
     INCONCLUSIVE = "INCONCLUSIVE"
     MISSING = "MISSING"  # on one side only
     INVALID = "INVALID"  # measured, but not to be believed
@@ -28,12 +28,12 @@ class Cause(StrEnum):
     """Why a verdict is what it is."""
 
     BEYOND_MARGIN = "beyond_margin"  # FASTER, SLOWER: by more than the margin
-    WITHIN_MARGIN = "within_margin"  # SAME: the whole interval is within the margin
+    WITHIN_MARGIN = "within_margin"  # SAME: the interval is within the margin but for noise
     EQUAL_CODE = "equal_code"  # SAME: host code and binaries are equal, so nothing can differ
     EQUAL_BINARIES = "equal_binaries"  # SAME: of a device time, whose binaries are equal
     EXACT = "exact"  # a count or a size, compared without statistics
     WIDE_INTERVAL = "wide_interval"  # INCONCLUSIVE: reaches from within the margin to beyond it
-    TOO_FEW = "too_few"  # INCONCLUSIVE: too few rounds or instances for an interval
+    TOO_FEW = "too_few"  # for an interval: INCONCLUSIVE; INVALID for rounds that stay too few
     NO_CASE = "no_case"  # MISSING: one side lacks the case
     NO_METRIC = "no_metric"  # MISSING: one side lacks the metric
     FAILED = "failed"  # INVALID: the case failed on one side
@@ -63,6 +63,11 @@ class Margin:
     def share(self) -> float:
         """The margin: the largest of its parts."""
         return max(self.configured, self.spread or 0.0, self.floor)
+
+    @property
+    def wanted(self) -> float:
+        """The margin without its part for noise: what `SAME` has to be within."""
+        return max(self.configured, self.floor)
 
     @property
     def binds(self) -> str:

@@ -72,7 +72,9 @@ def test_more_tests_ask_for_more_certainty() -> None:
 def test_the_widest_part_of_a_margin_binds() -> None:
     margin = Margin(configured=0.02, spread=0.06, floor=0.04)
     assert (margin.share, margin.binds) == (0.06, "spread")
-    assert verdicts(contest(4.0, margin=margin)) == [Verdict.SAME]
+    assert margin.wanted == 0.04
+    assert verdicts(contest(3.0, margin=margin)) == [Verdict.SAME]
+    assert verdicts(contest(5.0, margin=margin)) == [Verdict.INCONCLUSIVE]
     assert Margin(0.02, None, 0.04).binds == "floor"
     assert Margin(0.02, 0.01, 0.01).binds == "configured"
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bt_bench.deciding import FailOn, Rules
     from bt_bench.judging.judge import Criteria
     from bt_bench.judging.sides import Given
-    from bt_bench.verdicts import Judged
+    from bt_bench.verdicts import Judged, Judgement
 
 COMPARING = "What is compared, and how strictly"
 SHOWING = "What is shown, and what fails"
@@ -218,7 +218,7 @@ def _report(
 ) -> ExitCode:
     """Compares, and writes everything before it says how that ended."""
     from bt_bench.deciding import exit_code
-    from bt_bench.judging.judge import judge, nothing_compared
+    from bt_bench.judging.judge import judge, not_compared
     from bt_bench.judging.sides import match_sides
     from bt_bench.report.formats import render_explanation
 
@@ -227,10 +227,12 @@ def _report(
     if explain is not None:
         sys.stdout.write(render_explanation(judged, explain))
     write_outputs(arrange(judged), outputs)
-    if nothing_compared(judged):
-        _say(f"error: nothing could be compared: {_first_reason(judged)}")
-        return ExitCode.NOT_COMPARABLE
-    return exit_code(judged, failing)
+    code = exit_code(judged, failing)
+    for side, why in not_compared(judged, matched.wholes).items():
+        _say(f"error: nothing of {side} could be compared: {_first_reason(why)}")
+        if code in (ExitCode.OK, ExitCode.INCONCLUSIVE):
+            code = ExitCode.NOT_COMPARABLE
+    return code
 
 
 def _outputs(formats: list[str] | None, as_json: bool, explain: str | None) -> list[Output]:
@@ -343,12 +345,12 @@ class _Saving:
         _say(f"saved {self._source.path} as baseline {self.name}: {path}")
 
 
-def _first_reason(judged: Judged) -> str:
+def _first_reason(judgements: Sequence[Judgement]) -> str:
     """Why there is no verdict on anything."""
-    if not judged.judgements:
-        return f"{judged.base} and {', '.join(judged.others)} have no cases"
-    first = judged.judgements[0]
-    more = len(judged.judgements) - 1
+    if not judgements:
+        return "neither side has a case"
+    first = judgements[0]
+    more = len(judgements) - 1
     return f"{first.key} {first.metric}: {first.detail}" + (f" (and {more} more)" if more else "")
 
 

@@ -61,9 +61,9 @@ class Options:
         folders: of variants, as `--kernels` has them.
         command: for `--build`.
         rules: margin and alpha.
-        margin_given: whether somebody asked for a margin.
         fail_on: verdicts that fail the gate.
         outputs: where it goes.
+        chosen: which of variants, cases and operations flags select from the config.
     """
 
     spec: SweepSpec
@@ -72,12 +72,22 @@ class Options:
     folders: list[Path]
     command: str | None
     rules: Rules
-    margin_given: bool
     fail_on: tuple[FailOn, ...]
     outputs: list[Output]
+    chosen: frozenset[str] = frozenset()
+
+
+# What each way to compare has no use for: by parameter the flag.
+_OF_ROUNDS = {"looks": "--rounds", "workers": "--workers", "time_equal": "--time-equal"}
+_IDLE = {
+    "--static": _OF_ROUNDS
+    | {"out": "--out", "device": "--device", "threshold": "--threshold", "alpha": "--alpha"},
+    "--against": _OF_ROUNDS | {"build": "--build"},
+}
 
 
 def gate(
+    ctx: typer.Context,
     config: Annotated[
         str,
         typer.Option(
@@ -197,6 +207,9 @@ def gate(
     from bt_bench.deciding import DEFAULT_FAIL_ON, FailOn, Rules
     from bt_bench.gating.live import prepare
 
+    if against is not None and not _is_typed(ctx, "base"):
+        base = None  # a flag goes before the environment
+
     spec = load_spec(
         config, variants=variants, operations=operations, select=select, overrides=overrides
     )
@@ -216,24 +229,35 @@ def gate(
             advisory_margin=default.advisory_margin if percent is None else percent / 100,
             alpha=alpha or spec.gate.alpha or default.alpha,
         ),
-        margin_given=percent is not None,
         fail_on=tuple(f for f in failing if not (allow_missing and f is FailOn.MISSING)),
         outputs=parse_outputs(formats, as_json),
+        chosen=frozenset(
+            name
+            for name, given in (
+                ("variants", variants),
+                ("cases", select),
+                ("operations", operations),
+            )
+            if given
+        ),
     )
-    patterns = tuple(metrics or spec.gate.metrics or ())
     if base is not None and against is not None:
         raise UsageError("--base and --against are two things to compare with; give one")
     if static:
         from bt_bench.cli.gate_static import static_gate
 
-        return static_gate(options, patterns, save)
+        _refuse_idle(ctx, "--static")
+        # The config's metrics say what is timed.
+        return static_gate(options, tuple(metrics or ()), save, dry_run)
     if save is not None:
         raise UsageError("--save writes a static census; give --static as well")
+    patterns = tuple(metrics or spec.gate.metrics or ())
     kind: DeviceKind = "cpu" if chosen_device(device) == "cpu" else "cuda"
     if against is not None:
         from bt_bench.cli.gate_against import gate_against
 
-        return gate_against(options, patterns, kind, out)
+        _refuse_idle(ctx, "--against")
+        return gate_against(options, patterns, kind, out, dry_run)
     if base is None:
         raise UsageError("nothing to compare with; give --base REF, or --against FILE")
     with both_trees(options) as (old, new):
@@ -244,6 +268,19 @@ def gate(
         folder = make_folder(spec.name, out)
         judged = _run(replace(request, recording=folder / RECORDING_NAME))
     return finish(judged, options, folder)
+
+
+def _is_typed(ctx: typer.Context, parameter: str) -> bool:
+    """Whether the command line has it, and not only the environment."""
+    source = ctx.get_parameter_source(parameter)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _refuse_idle(ctx: typer.Context, mode: str) -> None:
+    """A flag that would do nothing; the environment may say it for other gates."""
+    for parameter, flag in _IDLE[mode].items():
+        if _is_typed(ctx, parameter):
+            raise UsageError(f"{flag} has no effect on a gate with {mode}; leave it out")
 
 
 @contextmanager
@@ -294,6 +331,8 @@ def make_folder(name: str, out: Path | None) -> Path:
     from bt_bench.config.settings import read_settings
     from bt_bench.store import RunFolder
 
+    if out is not None and out.exists():
+        raise UsageError(f"--out {out}: exists; expected a new folder for the gate")
     if out is not None:
         return RunFolder.create_exact(out).path
     parent = read_settings(Path.cwd()).reports or Path("reports")
@@ -333,9 +372,13 @@ def _request(
 
 
 def _parse_looks(text: str) -> tuple[int, ...]:
+    from bt_bench.gating.loop import MAX_LOOK
+
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts):
-        raise UsageError(f"--rounds {text}: expected rising whole numbers, such as 12,20,32")
+    if not all(part.isdecimal() and len(part) <= 4 and int(part) <= MAX_LOOK for part in parts):
+        raise UsageError(
+            f"--rounds {text}: expected rising whole numbers up to {MAX_LOOK}, such as 12,20,32"
+        )
     return tuple(map(int, parts))
 
 

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 
 def gate_against(
-    options: Options, patterns: tuple[str, ...], device: DeviceKind, out: Path | None
+    options: Options,
+    patterns: tuple[str, ...],
+    device: DeviceKind,
+    out: Path | None,
+    dry_run: bool = False,
 ) -> ExitCode:
     """Sweeps the variant of a stored result, by the plan of that, and compares both; advisory.
 
@@ -41,6 +45,12 @@ def gate_against(
     changes = {"variants": [stored.variant.name], "plan": stored.plan}
     changes |= {"operations": operations, "cases": cases}
     spec = options.spec.model_copy(update=changes)
+    if dry_run:
+        print(f"working tree on {device} against {options.against}, by the plan of that: a sweep")
+        print(f"  variant: {stored.variant.name}")
+        print(f"  cases: {', '.join(case.name for case in cases)}")
+        print(f"  operations: {', '.join(operations)}")
+        return ExitCode.OK
     folder = make_folder(spec.name, out)
     _sweep(replace(options, spec=spec), device, folder)
     judged = _judged(options, spec, patterns, folder / f"{stored.variant.name}.json")
@@ -100,4 +110,10 @@ def _judged(options: Options, spec: SweepSpec, patterns: tuple[str, ...], new: P
     left_out = {judgement.key for judgement in judged.judgements} - wanted
     fact = f"{len(left_out)} stored cases are not in the config, and were not measured again."
     facts = (*judged.facts, fact) if left_out else judged.facts
+    of_config = {
+        f"{op}/{case.name}" for op in options.spec.operations for case in options.spec.cases
+    }
+    if new_ones := sorted(of_config - wanted):
+        fact = f"Not in {given[0].label}, and not measured: {', '.join(new_ones)}."
+        facts = (*facts, fact)
     return replace(judged, judgements=kept, facts=facts)

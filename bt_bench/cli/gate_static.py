@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bt_bench.cli.gate import Options, both_trees, entries_here, entries_of, finish
 from bt_bench.errors import ExitCode, UsageError
+from bt_bench.verdicts import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from bt_bench.catalogue import VariantEntry
     from bt_bench.gating.trees import Tree
@@ -18,21 +20,56 @@ if TYPE_CHECKING:
     from bt_bench.verdicts import Judged
 
 
-def static_gate(options: Options, patterns: tuple[str, ...], save: Path | None) -> ExitCode:
-    """Compiles, saves where asked to, and compares where there is something to compare with."""
+def static_gate(
+    options: Options, patterns: tuple[str, ...], save: Path | None, dry_run: bool = False
+) -> ExitCode:
+    """Compiles, saves where asked to, and compares where there is something to compare with.
+
+    Args:
+        options: what was asked for.
+        patterns: of metrics; without any, all are compared.
+        save: where the census of the working tree goes.
+        dry_run: list what would be compiled, and do nothing.
+    """
     if options.base is None and options.against is None and save is None:
         raise UsageError("nothing to do: give --base REF, --against CENSUS or --save FILE")
+    _only_known(patterns)
+    if dry_run:
+        return _dry_run(options)
     if options.base is not None:
         judged = _against_revision(options, save)
     else:
+        # Before anything is compiled: it may be no census.
+        stored = None if options.against is None else _stored(options, options.against)
         entries = entries_here(options)
-        _refuse_unknown(options, {entry.name: entry for entry in entries})
+        found = {entry.name: entry for entry in entries}
+        kept = {variant.name for variant in stored.variants} if stored is not None else set()
+        _refuse_unknown(options, found, kept)
         new = _taken(options, entries, "working tree")
         _save(new, save)
-        if options.against is None:
+        if stored is None:
             return ExitCode.OK
-        judged = _against_file(new, options.against)
+        judged = _against_census(new, stored, Path(options.against or "").name)
     return finish(_only(judged, patterns), options, None)
+
+
+def _dry_run(options: Options) -> ExitCode:
+    from bt_bench.static.census import DEFAULT_TARGETS
+
+    against = options.base or options.against
+    what = "a census to save" if against is None else f"working tree against {against}"
+    if options.base is not None:
+        with both_trees(replace(options, command=None)) as (old, new):
+            _refuse_unknown(options, old.variants() | new.variants())
+    else:
+        stored = None if options.against is None else _stored(options, options.against)
+        kept = {variant.name for variant in stored.variants} if stored is not None else set()
+        _refuse_unknown(options, {entry.name: entry for entry in entries_here(options)}, kept)
+    print(f"{what}, compiled for {', '.join(DEFAULT_TARGETS)}")
+    print(f"  variants: {', '.join(options.spec.variants)}")
+    print(f"  cases: {', '.join(case.name for case in options.spec.cases)}")
+    print(f"  operations: {', '.join(options.spec.operations)}")
+    return ExitCode.OK
 
 
 def _against_revision(options: Options, save: Path | None) -> Judged:
@@ -50,17 +87,31 @@ def _against_revision(options: Options, save: Path | None) -> Judged:
         return judge_static(old, new, old_tree.label, new_tree.label)
 
 
-def _against_file(new: StaticCensus, path: str) -> Judged:
+def _stored(options: Options, path: str) -> StaticCensus:
+    """The stored census, of what flags select; what the config lost stays, and is missing."""
     from bt_bench.static.files import read_census
+
+    chosen, spec = options.chosen, options.spec
+    return read_census(path).restricted(
+        variants=set(spec.variants) if "variants" in chosen else None,
+        cases={case.name for case in spec.cases} if "cases" in chosen else None,
+        operations=set(spec.operations) if "operations" in chosen else None,
+    )
+
+
+def _against_census(new: StaticCensus, stored: StaticCensus, label: str) -> Judged:
     from bt_bench.static.judging import judge_static
 
-    return judge_static(read_census(path), new, Path(path).name, "working tree")
+    return judge_static(stored, new, label, "working tree")
 
 
-def _refuse_unknown(options: Options, found: Mapping[str, VariantEntry]) -> None:
+def _refuse_unknown(
+    options: Options, found: Mapping[str, VariantEntry], stored: Collection[str] = ()
+) -> None:
+    """A name that neither side has."""
     from bt_bench.catalogue import choose
 
-    choose(options.spec.variants, dict(found))
+    choose([name for name in options.spec.variants if name not in stored], dict(found))
 
 
 def _taken(options: Options, entries: list[VariantEntry], label: str) -> StaticCensus:
@@ -98,15 +149,23 @@ def _save(census: StaticCensus, path: Path | None) -> None:
 
 
 def _only(judged: Judged, patterns: tuple[str, ...]) -> Judged:
-    """The comparison with the metrics that were asked for."""
-    from dataclasses import replace
+    """The comparison with the metrics that were asked for.
 
-    from bt_bench.metrics import select
+    What is missing or failed has no figure of any metric, and stays. `registers` is
+    `registers/sm_90` too.
+    """
+    chosen = _only_known(patterns)
+    kept = [
+        judgement
+        for judgement in judged.judgements
+        if judgement.verdict in (Verdict.MISSING, Verdict.INVALID)
+        or judgement.metric.partition("/")[0] in chosen
+    ]
+    return replace(judged, judgements=tuple(kept))
 
-    names = list(dict.fromkeys(judgement.metric for judgement in judged.judgements))
-    chosen = set(select(names, list(patterns)))
-    return replace(
-        judged,
-        judgements=tuple(j for j in judged.judgements if j.metric in chosen),
-        overall=tuple(o for o in judged.overall if o.metric in chosen),
-    )
+
+def _only_known(patterns: Sequence[str]) -> list[str]:
+    """The metrics that patterns name; `UsageError` for a pattern that names none."""
+    from bt_bench.metrics import COUNTED, select
+
+    return select(list(COUNTED), list(patterns))

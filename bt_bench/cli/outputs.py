@@ -79,6 +79,10 @@ def parse_outputs(texts: Sequence[str] | None, as_json: bool = False) -> list[Ou
             f"{' and '.join(on_stdout)} would both go to stdout; write all but one to a file, as "
             f"in --format {on_stdout[-1]}=PATH"
         )
+    files = [output.path.resolve() for output in outputs if output.path is not None]
+    for file in files:
+        if files.count(file) > 1:
+            raise UsageError(f"two --format would both go to {file}; expected a file for each")
     return outputs if on_stdout else [*outputs, Output("table", None)]
 
 
@@ -122,9 +126,24 @@ def write_outputs(judged: Judged, outputs: Sequence[Output]) -> None:
         if output.path is None:
             sys.stdout.write(text)
         else:
-            output.path.parent.mkdir(parents=True, exist_ok=True)
+            _make_folder(output.path)
             write_text(output.path, text)
         summary = os.environ.get(STEP_SUMMARY)
         if output.name == "github" and summary:
-            with Path(summary).open("a", encoding="utf-8") as file:
-                file.write(step_summary(judged))
+            _append(Path(summary), step_summary(judged))
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: its folder: {error.strerror}") from None
+
+
+def _append(path: Path, text: str) -> None:
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        reason = error.strerror
+        raise UsageError(f"cannot write {path}, as {STEP_SUMMARY} has it: {reason}") from None

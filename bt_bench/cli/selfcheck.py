@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 def selfcheck(
+    ctx: typer.Context,
     recording: Annotated[
         str | None,
         typer.Option(
@@ -74,6 +75,7 @@ def selfcheck(
     from bt_bench.gating.selfcheck_report import facts_of, selfcheck_document, selfcheck_json
 
     if device is None:
+        _refuse_idle(ctx)
         recorded = read_recording(recording or _shipped())
     else:
         _refuse_both(recording)
@@ -104,6 +106,18 @@ def _shipped() -> Path:
             "that `bt-bench gate` writes where base and head are equal"
         )
     return paths[0]
+
+
+def _refuse_idle(ctx: typer.Context) -> None:
+    """What only says how to record."""
+    from bt_bench.errors import UsageError
+
+    for name in ("config", "rounds", "save"):
+        source = ctx.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise UsageError(
+                f"--{name} is for recording rounds; give --device as well, or leave it out"
+            )
 
 
 def _refuse_both(recording: str | None) -> None:

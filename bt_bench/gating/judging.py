@@ -33,7 +33,7 @@ are decided, it is too short: found by simulation.
 
 SPREAD_CONFIDENCE = 0.99
 MAX_SPREAD = 0.25
-"""Where unchanged code asks for a wider margin than this, no changed code is called the same."""
+"""Where unchanged code differs for certain, and by so much, nothing can be judged."""
 
 MIN_SHARE_OF_ROUNDS = 0.5
 
@@ -76,12 +76,7 @@ class Finding:
 
     @property
     def open(self) -> bool:
-        """Whether more rounds could change it.
-
-        `SAME` is open as long as it is within a margin that is wide for want of rounds only.
-        """
-        if self.verdict is Verdict.SAME:
-            return self.evidence is not None and self.evidence.margin.binds == "spread"
+        """Whether more rounds could change it."""
         return self.verdict is Verdict.INCONCLUSIVE or self.cause is Cause.CONTROL_MOVED
 
 
@@ -115,7 +110,7 @@ def judge(
     ]
     prepared = [side.prepare(thresholds.get(side.subject, rules.margin)) for side in sides]
     contests = [each for each in prepared if isinstance(each, Contest)]
-    decisions = map(_without_absurd, decide(contests, rules.correction, alpha))
+    decisions = iter(decide(contests, rules.correction, alpha))
     return [
         _finding(side, next(decisions) if isinstance(each, Contest) else each, ledger.rounds, alpha)
         for side, each in zip(sides, prepared, strict=True)
@@ -221,13 +216,6 @@ def _is_absurd(margin: Margin) -> bool:
     return margin.binds == "spread" and margin.share > MAX_SPREAD
 
 
-def _without_absurd(decision: Decision) -> Decision:
-    """Nothing is shown by being within a margin that only noise made so wide."""
-    if decision.verdict is Verdict.SAME and _is_absurd(decision.evidence.margin):
-        return Decision(Verdict.INCONCLUSIVE, Cause.WIDE_INTERVAL, decision.evidence)
-    return decision
-
-
 def _finding(side: _Sides, outcome: Decision | _Refusal, rounds: int, alpha: float) -> Finding:
     evidence = outcome.evidence if isinstance(outcome, Decision) else None
     estimate = None
@@ -275,10 +263,15 @@ def _detail(decision: Decision, rounds: int) -> str:
     after = f"after {_rounds(rounds)}"
     change = math.expm1(decision.evidence.estimate)
     if decision.verdict is Verdict.SAME:
-        return f"within the {limit} {after}"
+        return f"within the margin of {_percent(margin.wanted)} {after}"
     if decision.verdict is Verdict.INCONCLUSIVE:
         if _is_absurd(margin):
             return f"{_percent(change, '+')}, too noisy: it would take a {limit} {after}"
+        if margin.binds == "spread":
+            wanted = _percent(margin.wanted)
+            return (
+                f"{_percent(change, '+')} not shown beyond the {limit}, nor within {wanted} {after}"
+            )
         return f"{_percent(change, '+')} may be within or beyond the {limit} {after}"
     word = "slower" if decision.verdict is Verdict.SLOWER else "faster"
     return f"{word} by {_percent(abs(change))}, beyond the {limit} {after}"

@@ -23,7 +23,7 @@ from bt_bench.metrics import metric_named
 from bt_bench.verdicts import Judged, Judgement, Overall, Verdict
 
 DEFAULT_LOOKS = (12, 20, 32)
-MIN_ROUNDS = 3
+MIN_ROUNDS, MAX_LOOK = 3, 1000
 SPENDING_POWER = 2.0
 """Most of alpha is kept for the last look: margins are narrow only then."""
 

@@ -147,7 +147,8 @@ def _wrong(
     failures: dict[Culprit, str] = {}
     for outcome in check_conformance(worker, spec, variants):
         if outcome.reason is not None:
-            what = f"{side.label}: {outcome.workload}: {outcome.reason.message}"
+            message = outcome.reason.message.removeprefix(f"{outcome.workload}, ")
+            what = f"{side.label}: {outcome.workload}: {message}"
             failures.setdefault((outcome.variant, None, None), what)
     right = [name for name in variants if (name, None, None) not in failures]
     for case in spec.cases:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -148,7 +149,7 @@ def build(tree: Tree, command: str) -> None:
     Raises:
         UsageError: when it fails, with the end of what it printed.
     """
-    done = subprocess.run(
+    with subprocess.Popen(
         command,
         shell=True,
         cwd=tree.top,
@@ -158,12 +159,18 @@ def build(tree: Tree, command: str) -> None:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        check=False,
-    )
-    if done.returncode:
-        tail = "\n".join(f"  {line}" for line in done.stdout.splitlines()[-TAIL_LINES:])
+        start_new_session=True,  # so that what the shell has started can be ended with it
+    ) as process:
+        try:
+            output, _ = process.communicate()
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if process.returncode:
+        tail = "\n".join(f"  {line}" for line in output.splitlines()[-TAIL_LINES:])
         raise UsageError(
-            f"{tree.label}: --build {command!r} ended with exit code {done.returncode}"
+            f"{tree.label}: --build {command!r} ended with exit code {process.returncode}"
             + (f"; the end of its output:\n{tail}" if tail else "; it printed nothing")
         )
 

@@ -119,10 +119,16 @@ class Pairing:
             return
         doubts = self._doubts(self._matchup.other, right) | self._doubts(self._matchup.base, left)
         idle = _launches_nothing(left) and _launches_nothing(right)
-        for metric in _metrics_of(left, right):
-            yield self._measured(metric, left, right, doubts.get(metric.name), idle)
-        for count in counts(left, right):
-            yield self._counted(left, count)
+        found = [
+            self._measured(metric, left, right, doubts.get(metric.name), idle)
+            for metric in _metrics_of(left, right)
+        ]
+        found += [self._counted(left, count) for count in counts(left, right)]
+        if not found:
+            detail = "it is ok on both sides, but nothing was measured or counted on either"
+            refusal = Refusal(Verdict.INVALID, Cause.INSUFFICIENT, detail)
+            found.append(self._entry(left, WHOLE_CASE, outcome=refusal))
+        yield from found
 
     def _ended_badly(self, left: CompactCase, right: CompactCase) -> Refusal | None:
         for side, case in ((self._matchup.base, left), (self._matchup.other, right)):

@@ -18,7 +18,7 @@ from bt_bench.judging.clustering import Estimates, clustered_medians, less
 from bt_bench.metrics import Metric
 from bt_bench.model import Quantity
 from bt_bench.resolution import BLOCKS
-from bt_bench.stats import FloatArray
+from bt_bench.stats import MIN_CLUSTERS, FloatArray
 from bt_bench.verdicts import Cause, Verdict
 
 _CHUNK = 1024
@@ -155,12 +155,13 @@ class _Group:
             return [self._too_few()] * len(base)
         error = np.maximum(estimates.error, self._least_error(base, other))
         constant = _is_constant(base) | _is_constant(other)
+        constant |= (error == 0) & (_is_mostly_constant(base) | _is_mostly_constant(other))
         return [
-            Refusal(Verdict.INVALID, Cause.NO_VARIANCE, _constant_detail(one_base))
+            Refusal(Verdict.INVALID, Cause.NO_VARIANCE, _constant_detail(one_base, one_other))
             if never_varies and self._metric.tick == 0
             else Estimate(location, one_error, estimates.degrees, estimates.observations)
-            for location, one_error, never_varies, one_base in zip(
-                estimates.location.tolist(), error.tolist(), constant, base, strict=True
+            for location, one_error, never_varies, one_base, one_other in zip(
+                estimates.location.tolist(), error.tolist(), constant, base, other, strict=True
             )
         ]
 
@@ -206,19 +207,23 @@ class _Group:
         return error
 
     def _too_few(self) -> Refusal:
+        """Few instances are a plan's choice; of few rounds nothing can be believed."""
         first = self._questions[0]
         shared = self._shared
         if shared == []:
             detail = "the sides have no round in common"
-        elif shared is not None:
+            return Refusal(Verdict.INVALID, Cause.TOO_FEW, detail)
+        if shared is not None:
             instances = {first.base_instances[first.base.rounds[row]] for row, _ in shared}
-            detail = _counts(len(shared), len(instances))
+            counts = len(shared), len(instances)
         else:
             sides = ((first.base, first.base_instances), (first.other, first.other_instances))
-            detail = min(
-                (len({log[n] for n in taken.rounds}), _of_side(taken, log)) for taken, log in sides
-            )[1]
-        return Refusal(Verdict.INCONCLUSIVE, Cause.TOO_FEW, detail)
+            counts = min(
+                ((len(taken.rounds), len({log[n] for n in taken.rounds})) for taken, log in sides),
+                key=min,
+            )
+        verdict = Verdict.INVALID if counts[0] < MIN_CLUSTERS else Verdict.INCONCLUSIVE
+        return Refusal(verdict, Cause.TOO_FEW, _counts(*counts))
 
 
 def _with_values(
@@ -247,13 +252,18 @@ def _is_constant(samples: FloatArray) -> np.ndarray[tuple[int, ...], np.dtype[np
     return constant
 
 
-def _constant_detail(base: FloatArray) -> str:
-    side = "base" if (base == base[:1]).all() else "other side"
-    return f"all {len(base)} rounds of the {side} took the same, as no clock has it"
+def _is_mostly_constant(samples: FloatArray) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Cases whose steps took the same in most rounds, so that no median varies. [C, R, S] → [C]"""
+    mostly: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+    mostly = ((samples == np.median(samples, axis=1, keepdims=True)).mean(axis=1) > 0.5).all(axis=1)
+    return mostly
 
 
-def _of_side(taken: Taken, log: Rounds) -> str:
-    return _counts(len(taken.rounds), len({log[number] for number in taken.rounds}))
+def _constant_detail(base: FloatArray, other: FloatArray) -> str:
+    for side, samples in (("base", base), ("other side", other)):
+        if (samples == samples[:1]).all():
+            return f"all {len(samples)} rounds of the {side} took the same, as no clock has it"
+    return f"most of the {len(base)} rounds took the same, as no clock has it"
 
 
 def _counts(rounds: int, instances: int) -> str:

@@ -88,9 +88,27 @@ def judge(
     )
 
 
-def nothing_compared(judged: Judged) -> bool:
-    """Whether the sides have nothing in common, so that there is no verdict on anything."""
-    return all(each.verdict is Verdict.MISSING for each in judged.judgements)
+def not_compared(judged: Judged, wholes: Mapping[str, str]) -> dict[str, list[Judgement]]:
+    """The sides of which nothing was compared, with why: that must not pass, whatever is allowed.
+
+    So it is where a side shares nothing with the base, where nothing of it is to be believed, and
+    where all of it is too little for any test.
+
+    Args:
+        judged: the comparison.
+        wholes: by the label of a side what it is a part of; see `Matched.wholes`.
+    """
+    found: dict[str, list[Judgement]] = {whole: [] for whole in wholes.values()}
+    for judgement in judged.judgements:
+        found[wholes[judgement.other]].append(judgement)
+    return {
+        whole: judgements for whole, judgements in found.items() if all(map(_is_empty, judgements))
+    }
+
+
+def _is_empty(judgement: Judgement) -> bool:
+    nothing = (Verdict.MISSING, Verdict.INVALID)
+    return judgement.verdict in nothing or judgement.cause is Cause.TOO_FEW
 
 
 def _comparable(matchup: Matchup, criteria: Criteria) -> Iterator[str]:
@@ -254,8 +272,11 @@ def _detail(entry: Entry, decision: Decision) -> str:
     offset = offset_of(entry.metric)
     counted = f", with {offset:g} us added to both sides, as it may be 0" if offset else ""
     if decision.verdict is Verdict.SAME:
-        return f"within {limit}{counted}"
+        return f"within the margin of {_percent(margin.wanted)}{counted}"
     if decision.verdict is Verdict.INCONCLUSIVE:
+        if margin.binds == "spread":
+            wanted = _percent(margin.wanted)
+            return f"{100 * change:+.1f} % is not shown to be beyond {limit}, nor within {wanted}"
         return f"{100 * change:+.1f} % may be within or beyond {limit}{counted}"
     word = "slower" if decision.verdict is Verdict.SLOWER else "faster"
     return f"{word} by {_percent(abs(change))}, beyond {limit}{counted}"

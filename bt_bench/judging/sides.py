@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,11 +28,15 @@ class Given:
 
 @dataclass(frozen=True)
 class Matched:
-    """What is compared with what, and what both are called as a whole."""
+    """What is compared with what, and what both are called as a whole.
+
+    `wholes` has for each other side which of `others` it is, or is a variant of.
+    """
 
     base: str
     others: tuple[str, ...]
     matchups: tuple[Matchup, ...]
+    wholes: Mapping[str, str]
 
 
 def parse_given(text: str) -> Given:
@@ -80,6 +84,7 @@ def match_sides(given: Sequence[Given], stored: Given | None = None) -> Matched:
         base.label,
         tuple(other.label for other in others),
         tuple(Matchup(base, other) for other in others),
+        {other.label: other.label for other in others},
     )
 
 
@@ -120,12 +125,14 @@ def _match_folders(given: Sequence[Given]) -> Matched:
     headers = [next(iter(folder.values())).header for folder in folders]
     names = [each.label or Path(each.path).resolve().name for each in given]
     base, *others = unique_labels(headers, names)
-    matchups = [
-        Matchup(_side_of(folders[0], variant, base), _side_of(folder, variant, other))
-        for other, folder in zip(others, folders[1:], strict=True)
-        for variant in dict.fromkeys([*folders[0], *folder])
-    ]
-    return Matched(base, tuple(others), tuple(matchups))
+    matchups: list[Matchup] = []
+    wholes: dict[str, str] = {}
+    for other, folder in zip(others, folders[1:], strict=True):
+        for variant in dict.fromkeys([*folders[0], *folder]):
+            side = _side_of(folder, variant, other)
+            matchups.append(Matchup(_side_of(folders[0], variant, base), side))
+            wholes[side.label] = other
+    return Matched(base, tuple(others), tuple(matchups), wholes)
 
 
 def _side_of(folder: dict[str, CompactResult], variant: str, label: str) -> Side:

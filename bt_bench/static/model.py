@@ -5,6 +5,7 @@ All figures are exact: the same sources and the same toolchain give the same fil
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
@@ -120,3 +121,29 @@ class StaticCensus(Noun):
     def variant(self, name: str) -> VariantCensus | None:
         """The census of a variant, or `None` where it has none."""
         return next((variant for variant in self.variants if variant.name == name), None)
+
+    def restricted(
+        self,
+        variants: Collection[str] | None = None,
+        cases: Collection[str] | None = None,
+        operations: Collection[Operation] | None = None,
+    ) -> StaticCensus:
+        """The census without what is not named; `None` leaves all of a kind in."""
+
+        def kept(of: OperationCensus) -> bool:
+            return (cases is None or of.case in cases) and (
+                operations is None or of.operation in operations
+            )
+
+        return self.model_copy(
+            update={
+                "cases": [case for case in self.cases if cases is None or case.name in cases],
+                "variants": [
+                    variant.model_copy(
+                        update={"operations": [of for of in variant.operations if kept(of)]}
+                    )
+                    for variant in self.variants
+                    if variants is None or variant.name in variants
+                ],
+            }
+        )

@@ -362,11 +362,54 @@ def test_nothing_in_common(write: Callable[..., Path], tmp_path: Path) -> None:
     for options in ((), ("--allow-missing",), ("--fail-on", "none")):
         outcome = run("compare", one, two, "--format", f"junit={junit}", *options)
         assert outcome.code == 4
-        assert "nothing could be compared" in outcome.err
+        assert "nothing of fused (b) could be compared" in outcome.err
         assert "gather_slots/x" in outcome.err
     assert len(ElementTree.fromstring(junit.read_text()).findall(".//error")) == 2
     empty = write("c", "fused", [])
     assert run("compare", empty, write("d", "fused", [])).code == 4
+
+
+def test_nothing_in_common_with_one_of_two_sides(
+    sides: tuple[Path, Path], write: Callable[..., Path]
+) -> None:
+    lost = write("run", "lost", [timed(50.0, "else")])
+    outcome = run("compare", sides[0], sides[1], lost, "--allow-missing", "--fail-on", "missing")
+    assert outcome.code == 4
+    assert "nothing of lost could be compared" in outcome.err
+    assert run("compare", sides[0], sides[1], lost, "--allow-missing").code == 1
+
+
+@pytest.mark.parametrize("options", [(), ("--fail-on", "slower"), ("--fail-on", "none")])
+def test_one_sample_is_no_pass(write: Callable[..., Path], options: Sequence[str]) -> None:
+    cases = [make_case(samples={Quantity.HOST_US: [[value]]}) for value in (50.0, 80.0)]
+    base, other = write("run", "baseline", cases[:1]), write("run", "fused", cases[1:])
+    outcome = run("compare", base, other, *options)
+    assert outcome.code == (4 if options else 5)
+    assert "nothing of fused could be compared" in outcome.err
+    assert "1 round of 1 instance are too few" in outcome.err
+
+
+def test_a_variant_of_one_run_folder_only(write: Callable[..., Path], tmp_path: Path) -> None:
+    for seed, folder in enumerate("ab"):
+        write(folder, "fused", [timed(50.0, seed=seed)])
+    write("b", "added", [timed(50.0)])
+    assert run("compare", tmp_path / "a", tmp_path / "b").code == 4
+    assert run("compare", tmp_path / "a", tmp_path / "b", "--allow-missing").code == 0
+
+
+def test_files_that_cannot_be_written(
+    sides: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = sides[0] / "out.md"
+    outcome = run("compare", *sides, "--format", f"md={path}")
+    refused(outcome, 2, f"cannot write {path}: its folder: ")
+    both = tmp_path / "both"
+    outcome = run("compare", *sides, "--format", f"md={both}", "--format", f"csv={both}")
+    refused(outcome, 2, f"two --format would both go to {both}")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
+    outcome = run("compare", *sides, "--format", "github")
+    assert outcome.code == 2
+    assert f"cannot write {path}, as GITHUB_STEP_SUMMARY has it: " in outcome.err
 
 
 def test_one_side_only(sides: tuple[Path, Path], write: Callable[..., Path]) -> None:

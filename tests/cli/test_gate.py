@@ -172,12 +172,15 @@ def _apart(repo, base, *options, **kwargs):
         (["--base", "HEAD", "--against", "x.json"], "--base and --against are two things"),
         (["--base", "HEAD", "--save", "x.json"], "--save writes a static census; give --static"),
         (["--base", "HEAD", "--rounds", "many"], "--rounds many: expected rising whole numbers"),
+        (["--base", "HEAD", "--rounds", "3,1001"], "expected rising whole numbers up to 1000"),
+        (["--base", "HEAD", "--out", "mine"], "--out mine: exists; expected a new folder"),
+        (["--against", "x.json", "--rounds", "3"], "--rounds has no effect on a gate with"),
+        (["--against", "x.json", "--build", "make"], "--build has no effect on a gate with"),
         (["--base", "HEAD", "--rounds", "9,4"], "looks after 9, 4 rounds; expected ascending"),
         (["--base", "HEAD", "--fail-on", "slow"], "unknown verdict 'slow'; did you mean 'slower'"),
         (["--base", "HEAD", "--format", "jnuit"], "unknown format; did you mean 'junit'"),
         (["--base", "HEAD", "--format", "md", "--json"], "md and json would both go to stdout"),
         (["--base", "HEAD", "--metric", "gpu_us"], "--metric gpu_us: no such metric"),
-        (["--static"], "nothing to do: give --base REF, --against CENSUS or --save FILE"),
     ],
 )
 def test_what_cannot_be_asked_for(repo, options, what):
@@ -185,6 +188,40 @@ def test_what_cannot_be_asked_for(repo, options, what):
     assert outcome.code == 2
     assert what in outcome.err.replace("\nbt-bench: error: ", " ")
     assert not Path("reports").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ([], "nothing to do: give --base REF, --against CENSUS or --save FILE"),
+        (["--base", "HEAD", "--rounds", "3"], "--rounds has no effect on a gate with --static"),
+        (["--base", "HEAD", "--workers", "3"], "--workers has no effect on a gate with --static"),
+        (["--base", "HEAD", "--time-equal"], "--time-equal has no effect on a gate with --static"),
+        (["--base", "HEAD", "--device", "cpu"], "--device has no effect on a gate with --static"),
+        (["--base", "HEAD", "--out", "o"], "--out has no effect on a gate with --static"),
+        (["--base", "HEAD", "--alpha", "0.1"], "--alpha has no effect on a gate with --static"),
+        (["--base", "HEAD", "--threshold", "9"], "--threshold has no effect on a gate with"),
+        (["--base", "HEAD", "--metric", "gpu_us"], "--metric gpu_us: no such metric"),
+        (["--against", "nowhere.json"], "nowhere.json does not exist; expected a static census"),
+    ],
+)
+def test_what_a_static_gate_cannot_be_asked_for(repo, monkeypatch, options, what):
+    monkeypatch.setattr("bt_bench.static.census.take_census", None)  # nothing is compiled before
+    outcome = run("gate", "--config", "my.yaml", "--kernels", "mine", "--static", *options)
+    assert outcome.code == 2
+    assert what in outcome.err
+
+
+def test_the_environment_may_speak_of_other_gates(repo, monkeypatch):
+    monkeypatch.setattr("bt_bench.static.census.take_census", None)
+    monkeypatch.setenv("BT_BENCH_ROUNDS", "3")
+    monkeypatch.setenv("BT_BENCH_BASE", "HEAD")
+    static = ["gate", "--config", "my.yaml", "--kernels", "mine", "--static"]
+    outcome = run(*static, "--against", "nowhere.json")
+    assert "nowhere.json does not exist" in outcome.err
+    outcome = run(*static, "--dry-run")
+    assert outcome.code == 0, outcome.err
+    assert "working tree against HEAD, compiled for sm_80" in outcome.out
 
 
 def test_without_a_gpu_it_says_what_can_be_done(repo, monkeypatch):
@@ -215,20 +252,32 @@ def shipped(tmp_path, monkeypatch):
 
 def test_a_stored_result_is_compared_with_the_working_tree(shipped):
     sweep = ["sweep", "my.yaml", "--device", "cpu", "--set", "plan.instances=3"]
+    sweep += ["--set", "plan.rounds=12"]
     assert run(*sweep, "--out", "stored").code == 0
     against = ["gate", "--config", "my.yaml", "--device", "cpu", "--against", "stored/fused.json"]
     outcome = run(*against, "--out", "out", "--json")
-    assert outcome.code in (0, 1), outcome.err
     judgements = {j["metric"]: j for j in outcome.json()["judgements"]}
+    # What it says of the time is up to the machine; that it ends by what it says is not.
+    said = judgements["stage_us"]["verdict"]
+    assert outcome.code == {"SLOWER": 1, "INVALID": 5}.get(said, 0), outcome.err
     assert judgements["launches"]["verdict"] == "SAME"
     assert judgements["stage_us"]["advisory"]
     assert judgements["stage_us"]["other"] == "working tree"
     assert sorted(path.name for path in Path("out").iterdir()) == [
         *("comparison.md", "config.yaml", "fused.json", "verdicts.json")
     ]
+    outcome = run(*against, "--dry-run")
+    assert outcome.code == 0
+    assert "variant: fused\n  cases: tiny\n  operations: step" in outcome.out
+    assert not Path("reports").exists()
+    more = Path("more.yaml")
+    more.write_text(Path("my.yaml").read_text() + "  - {name: new, requests: 1, tokens: 2}\n")
+    against[2] = "more.yaml"
+    outcome = run(*against, "--out", "out2", "--format", "md")
+    assert "Not in fused.json, and not measured: step/new." in outcome.out
     outcome = run(*against, "--operations", "apply")
     assert outcome.code == 4
-    assert "no case in common with the config my; it has step/tiny" in outcome.err
+    assert "no case in common with the config more; it has step/tiny" in outcome.err
 
 
 def test_what_is_compiled_is_compared_without_a_gpu(shipped):
@@ -248,6 +297,48 @@ def test_what_is_compiled_is_compared_without_a_gpu(shipped):
     assert set(found) == {"launches"}
     assert found["launches"]["verdict"] == "SLOWER"
     assert found["launches"]["other_value"] == found["launches"]["base_value"] + 1
+
+
+TWO_CASES = CONFIG.replace("[one]", "[fused, baseline]").replace("[stage]", "[step]") + (
+    "  - {name: small, requests: 3, tokens: 8}\n"
+)
+
+
+def test_a_stored_census_is_cut_to_what_flags_select(shipped):
+    Path("my.yaml").write_text(TWO_CASES)
+    static = ["gate", "--config", "my.yaml", "--static"]
+    assert run(*static, "--save", "census.json").code == 0
+    against = [*static, "--against", "census.json", "--json"]
+    outcome = run(*against, "-k", "tiny", "--variants", "fused")
+    assert outcome.code == 0, outcome.err
+    judgements = outcome.json()["judgements"]
+    assert {(j["case"], j["other"]) for j in judgements} == {("tiny", "fused@working tree")}
+    # What the config lost is not what somebody left out, whatever metric is asked for.
+    Path("my.yaml").write_text(TWO_CASES.replace("[fused, baseline]", "[fused]"))
+    for options in ([], ["--metric", "registers"]):
+        outcome = run(*against, *options)
+        assert outcome.code == 4
+        assert outcome.json()["counts"]["MISSING"] == 2
+    # Nor is a variant whose file is gone unknown.
+    Path("my.yaml").write_text(TWO_CASES)
+    (shipped / "kernels/bt_kernels/variants/baseline.py").unlink()
+    outcome = run(*against)
+    assert outcome.code == 4, outcome.err
+    assert outcome.json()["counts"]["MISSING"] == 2
+
+
+def test_a_failure_has_no_figures_and_fails_whatever_metric_is_asked_for(shipped):
+    Path("my.yaml").write_text(f"gate: {{metrics: [gpu_us]}}\n{Path('my.yaml').read_text()}")
+    path = shipped / "kernels/bt_kernels/variants/fused.py"
+    path.write_text(
+        path.read_text()
+        + "\n    def prepare_step(self, *arguments):\n        raise RuntimeError('no step')\n"
+    )
+    static = ["gate", "--config", "my.yaml", "--static", "--base", "HEAD"]
+    for options in ([], ["--metric", "registers"]):
+        outcome = run(*static, *options)
+        assert outcome.code == 5, outcome.err
+        assert "no step" in outcome.out
 
 
 def test_a_recording_is_no_result(repo):

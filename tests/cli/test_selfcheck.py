@@ -97,3 +97,10 @@ def test_a_recording_and_a_device_exclude_each_other(recording: Path) -> None:
     outcome = run("selfcheck", "--recording", str(recording), "--device", "cpu")
     assert outcome.code == 2
     assert "exclude each other" in outcome.err
+
+
+@pytest.mark.parametrize("option", ["--save", "--rounds", "--config"])
+def test_how_to_record_is_of_no_use_without_a_device(recording: Path, option: str) -> None:
+    outcome = run("selfcheck", "--recording", str(recording), option, "20")
+    assert outcome.code == 2
+    assert f"{option} is for recording rounds; give --device as well" in outcome.err

@@ -223,5 +223,5 @@ def test_details_are_clauses() -> None:
     )
     assert slower.startswith("slower by 5.")
     assert slower.endswith("beyond the margin of 2.0 % (as configured) after 20 rounds")
-    assert same == "within the margin of 2.0 % (as configured) after 20 rounds"
+    assert same == "within the margin of 2.0 % after 20 rounds"
     assert "may be within or beyond the margin of 2.0 %" in doubtful

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -188,3 +189,31 @@ def test_a_build_that_fails_shows_the_end_of_its_output(own):
     assert len(message.splitlines()) == 21
     with pytest.raises(UsageError, match="it printed nothing"):
         build(tree, "exit 1")
+
+
+def test_an_interrupted_build_ends_what_the_shell_has_started(own, monkeypatch, tmp_path):
+    tree = working_tree(locate(own, [own / "mine"]))
+    left = tmp_path / "pid"
+
+    def interrupted(_process):
+        deadline = time.monotonic() + 30
+        while not (left.exists() and left.read_text().strip()):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("subprocess.Popen.communicate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        build(tree, f"sleep 600 & echo $! > '{left}'; wait")
+    deadline = time.monotonic() + 30
+    while runs(int(left.read_text())):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def runs(pid):
+    """Whether a process is there, and no mere entry of one that has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

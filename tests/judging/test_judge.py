@@ -24,7 +24,7 @@ from bt_bench.compact import compact
 from bt_bench.deciding import Correction, Rules, exit_code
 from bt_bench.errors import ExitCode, NotComparableError, UsageError
 from bt_bench.judging.entries import Matchup, Side
-from bt_bench.judging.judge import Criteria, judge, nothing_compared
+from bt_bench.judging.judge import Criteria, judge, not_compared
 from bt_bench.model import (
     CaseResult,
     CompiledKernel,
@@ -156,7 +156,10 @@ def test_margins_of_a_case_and_of_all() -> None:
 def test_the_control_widens_the_margin() -> None:
     spread = [ControlSpread(series=HOST, arm="baseline", difference_us=-1.0)]
     found = only(judged([timed(50.0, seed=1, control_spreads=spread)], [timed(52.0, seed=2)]))
-    assert found.verdict is Verdict.SAME
+    assert found.verdict is Verdict.INCONCLUSIVE  # neither believed nor hidden
+    assert found.detail.endswith("(three times what unchanged code differs by), nor within 2 %")
+    same = only(judged([timed(50.0, seed=1, control_spreads=spread)], [timed(50.2, seed=2)]))
+    assert (same.verdict, same.detail) == (Verdict.SAME, "within the margin of 2 %")
     assert found.evidence is not None
     assert found.evidence.margin.spread == pytest.approx(0.06, rel=0.01)
     assert found.evidence.margin.binds == "spread"
@@ -190,8 +193,8 @@ def test_equal_device_times_are_known_to_a_tick_only() -> None:
 @pytest.mark.parametrize(
     ("left", "right", "verdict", "cause", "detail"),
     [
-        ([[5.0]], [[6.0]], Verdict.INCONCLUSIVE, Cause.TOO_FEW, "1 round of 1 instance"),
-        (noisy(5.0, 1, 2), noisy(9.0, 2, 2), Verdict.INCONCLUSIVE, Cause.TOO_FEW, "2 rounds of 1"),
+        ([[5.0]], [[6.0]], Verdict.INVALID, Cause.TOO_FEW, "1 round of 1 instance"),
+        (noisy(5.0, 1, 2), noisy(9.0, 2, 2), Verdict.INVALID, Cause.TOO_FEW, "2 rounds of 1"),
         ([[5.0]] * 48, noisy(5.0), Verdict.INVALID, Cause.NO_VARIANCE, "all 48 rounds of the base"),
         (noisy(5.0), [[9.0]] * 48, Verdict.INVALID, Cause.NO_VARIANCE, "of the other side took"),
         ([[0.0]] * 48, noisy(5.0), Verdict.INVALID, Cause.NOT_POSITIVE, "the base has a time of"),
@@ -212,7 +215,9 @@ def test_never_a_verdict_from_bad_data(
 
 def test_few_instances() -> None:
     cases = [timed(50.0 * by, seed=1, rounds=make_rounds(48, instances=2)) for by in (1, 2)]
-    found = only(judged([cases[0]], [cases[1]]))
+    whole = judged([cases[0]], [cases[1]])
+    assert not_compared(whole, {"fused": "fused"})
+    found = only(whole)
     assert (found.verdict, found.cause) == (Verdict.INCONCLUSIVE, Cause.TOO_FEW)
     assert found.detail.startswith("48 rounds of 2 instances are too few")
 
@@ -468,11 +473,43 @@ def test_one_result_twice_is_refused() -> None:
         judge_results([result, result])
 
 
-def test_nothing_in_common() -> None:
-    found = judged([timed(9.0, "x")], [timed(9.0, "y")])
-    assert nothing_compared(found)
-    assert nothing_compared(judged([], []))
-    assert not nothing_compared(judged([timed(9.0)], [timed(9.0, seed=1)]))
+def test_nothing_of_a_side_was_compared() -> None:
+    wholes = {"fused": "fused"}
+    for base, other in (
+        ([timed(9.0, "x")], [timed(9.0, "y")]),
+        ([timed(9.0)], [make_failed_case()]),
+        ([make_case(samples={HOST: [[9.0]]})], [make_case(samples={HOST: [[9.0]]})]),
+        ([], []),
+    ):
+        assert not_compared(judged(base, other), wholes).keys() == {"fused"}
+    assert not not_compared(judged([timed(9.0)], [timed(9.0, seed=1)]), wholes)
+
+
+def test_each_side_must_have_something_that_was_compared() -> None:
+    results = [
+        make_result(name, [timed(9.0, case, seed)])
+        for seed, (name, case) in enumerate((("baseline", "x"), ("fused", "x"), ("lost", "y")))
+    ]
+    found = judge_results(results)
+    assert not_compared(found, {"fused": "fused", "lost": "lost"}).keys() == {"lost"}
+    assert not not_compared(found, {"fused": "run", "lost": "run"})
+
+
+def test_a_case_without_any_figure_does_not_vanish() -> None:
+    sides = [timed(9.0, "x", seed) for seed in (1, 2)]
+    found = judged([sides[0], make_case("empty")], [sides[1], make_case("empty")])
+    assert [each.case for each in found.judgements] == ["x", "empty"]
+    last = found.judgements[1]
+    assert (last.verdict, last.cause) == (Verdict.INVALID, Cause.INSUFFICIENT)
+    assert "nothing was measured or counted on either" in last.detail
+
+
+def test_one_round_that_varies_is_no_variance() -> None:
+    for factor in (1.0, 1.5):
+        values = [[[9.0 * by], *[[8.0 * by]] * 47] for by in (1.0, factor)]
+        found = only(judged(*([make_case(samples={HOST: each})] for each in values)))
+        assert (found.verdict, found.cause) == (Verdict.INVALID, Cause.NO_VARIANCE)
+        assert found.detail == "most of the 48 rounds took the same, as no clock has it"
 
 
 def test_partial_results_are_told() -> None:

@@ -29,7 +29,8 @@ def sorted_by(judged: Judged, key: SortKey) -> Judged:
         judged: the comparison.
         key: `name` is by operation and case, as they are spelled; `change` has the largest increase
             first and what has no ratio last; `verdict` has the worst first, and of those that are
-            slower the largest increase, of those that are faster the largest decrease.
+            slower or inconclusive the largest increase, of those that are faster the largest
+            decrease.
     """
     return replace(judged, judgements=tuple(sorted(judged.judgements, key=_SORT_KEYS[key])))
 
@@ -65,6 +66,8 @@ def _by_verdict(judgement: Judgement) -> tuple[int, float]:
     if judgement.verdict is Verdict.SLOWER:
         # More than nothing has no ratio, and is more than any that has one.
         return rank, -math.inf if judgement.ratio is None else -judgement.ratio
+    if judgement.verdict is Verdict.INCONCLUSIVE:  # a noisy regression must not be cut off first
+        return rank, math.inf if judgement.ratio is None else -judgement.ratio
     if judgement.verdict is Verdict.FASTER:
         return rank, math.inf if judgement.ratio is None else judgement.ratio
     return rank, 0.0

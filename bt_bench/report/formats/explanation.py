@@ -104,7 +104,7 @@ def _evidence_texts(judgement: Judgement, evidence: Evidence) -> Iterator[str]:
         f"p = {_p(evidence.p_faster)}, adjusted {_p(evidence.adjusted_faster)}, "
         f"{_compared(evidence.adjusted_faster, evidence.alpha)}"
     )
-    yield _same_text(evidence, bound)
+    yield _same_text(evidence)
     yield (
         f"alpha: {evidence.alpha:.6g} at this look, for a family of {evidence.tests} "
         f"{'test' if evidence.tests == 1 else 'tests'}"
@@ -137,11 +137,13 @@ def _t_text(difference: float, error: float) -> str:
     return f"t = {difference:.6g} / {error:.6g} = {difference / error:.4g}"
 
 
-def _same_text(evidence: Evidence, bound: float) -> str:
+def _same_text(evidence: Evidence) -> str:
+    bound = math.log1p(evidence.margin.wanted)
     estimate = Estimate(evidence.estimate, evidence.error, evidence.degrees, evidence.observations)
     larger = max(estimate.tail_above(-bound), estimate.tail_below(bound))
     return (
-        "within the margin: the larger p of the one-sided tests against either end is "
+        f"within {share_text(evidence.margin.wanted)}, the margin without its part for noise: the "
+        "larger p of the one-sided tests against either end is "
         f"{_p(larger)}, {_compared(larger, evidence.alpha)}; it is not adjusted, and counts where "
         "neither of the above is certain"
     )

@@ -1,7 +1,8 @@
 """A comparison for the terminal: verdicts by case, each line within 80 columns.
 
 No cell is ever folded. So that long names fit, the case and the sides have a line of their own,
-above their metrics.
+above their metrics. Of very many verdicts only the worst are listed, since nobody reads the others
+in a terminal, and the summary would be scrolled away; other formats have them all.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from itertools import groupby
 
 from rich.cells import cell_len
 
+from bt_bench.report.formats.arrange import worst_first
 from bt_bench.report.formats.judged_document import needs_words, summary_lines, worst_of
 from bt_bench.report.formats.plain import WIDTH, aligned, inert, wrapped
 from bt_bench.report.formats.texts import (
@@ -30,6 +32,9 @@ _TESTED_HEADINGS = ("Interval", "Margin")
 _INDENT = "  "
 _DETAIL_INDENT = "      "
 
+MAX_LISTED = 60
+"""How many verdicts a terminal gets; the summary counts all of them."""
+
 
 def render_table(judged: Judged) -> str:
     """The text that a terminal or a pipe gets."""
@@ -47,9 +52,23 @@ def render_table(judged: Judged) -> str:
         lines += ["", "Geometric mean over cases: change in percent, interval"]
         lines += _overall(judged.overall)
     if judged.judgements:
+        listed = _listed(judged)
         lines += ["", "By case: times in us; change, interval and margin in percent of the base"]
-        lines += _verdicts(judged.judgements)
+        if len(listed) < len(judged.judgements):
+            lines += wrapped(
+                f"Listed are the {len(listed)} worst of {len(judged.judgements)} verdicts; "
+                "--metric narrows what is judged, and --format md, csv or json has them all."
+            )
+        lines += _verdicts(listed)
     return inert("\n".join(lines) + "\n")
+
+
+def _listed(judged: Judged) -> Sequence[Judgement]:
+    """The worst if there are too many, in the order that they have."""
+    if len(judged.judgements) <= MAX_LISTED:
+        return judged.judgements
+    worst = {id(each) for each in worst_first(judged).judgements[:MAX_LISTED]}
+    return [each for each in judged.judgements if id(each) in worst]
 
 
 def _overall(overall: Sequence[Overall]) -> Iterator[str]:

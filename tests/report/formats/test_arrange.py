@@ -75,3 +75,10 @@ def test_a_missing_case_without_a_ratio_is_not_taken_for_the_worst_change():
         judgement(metric="host_us", ratio=0.9, verdict=Verdict.FASTER, cause=Cause.BEYOND_MARGIN),
     )
     assert metrics(sorted_by(found, SortKey.CHANGE)) == ["host_us", "gpu_us"]
+
+
+def test_of_what_is_inconclusive_the_largest_increase_is_first():
+    doubtful = {"verdict": Verdict.INCONCLUSIVE, "cause": Cause.WIDE_INTERVAL}
+    ratios = (0.7, 1.01, 1.4, None)
+    found = worst_first(judged(*(judgement(ratio=ratio, **doubtful) for ratio in ratios)))
+    assert [each.ratio for each in found.judgements] == [1.4, 1.01, 0.7, None]

@@ -42,7 +42,8 @@ def test_everything_can_be_checked_by_hand(each):
     p_faster = number(r"faster by .*?; p = (\S+),", text)
     assert p_faster == pytest.approx(stats.t.sf((-bound - estimate) / error, degrees), rel=1e-2)
     same = number(r"against either end is (\S+), ", text)
-    tails = [stats.t.sf((bound + side * estimate) / error, degrees) for side in (-1, 1)]
+    wanted = math.log1p(number(r"within (\S+) %, the margin without", text) / 100)
+    tails = [stats.t.sf((wanted + side * estimate) / error, degrees) for side in (-1, 1)]
     assert same == pytest.approx(max(tails), rel=1e-2)
     low, high = map(float, re.findall(r"interval: (\S+) to (\S+) of", text)[0])
     assert "standard errors), 99 %" in text

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from bt_bench.report.formats.arrange import worst_first
 from bt_bench.report.formats.plain import inert
-from bt_bench.report.formats.table_format import render_table
+from bt_bench.report.formats.table_format import MAX_LISTED, render_table
 from bt_bench.verdicts import Cause, Verdict
 
 
@@ -78,3 +78,14 @@ def test_a_case_and_its_sides_head_their_metrics_once():
 )
 def test_inert(text, safe):
     assert inert(text) == safe
+
+
+def test_of_very_many_verdicts_the_worst_are_listed_in_their_order_and_all_are_counted():
+    some = [judgement(case=f"same{index}") for index in range(MAX_LISTED)]
+    bad = {"verdict": Verdict.INVALID, "cause": Cause.FAILED, "detail": "it failed"}
+    text = render_table(judged(*some, judgement(case="last", **bad)))
+    assert f"Listed are the {MAX_LISTED} worst of {MAX_LISTED + 1} verdicts" in text
+    assert f"Verdicts: 1 INVALID, {MAX_LISTED} SAME." in text
+    assert text.index("step/same0 ") < text.index("step/last ")
+    assert f"step/same{MAX_LISTED - 1} " not in text
+    assert "Listed are" not in render_table(judged(*some))
