@@ -12,13 +12,13 @@ Noninferiority", 2nd edition (2010).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from bt_bench.errors import ExitCode, UsageError
 from bt_bench.inference import Estimate, benjamini_hochberg, holm
-from bt_bench.verdicts import Cause, Evidence, Judged, Margin, Verdict
+from bt_bench.verdicts import Cause, Evidence, Judged, Judgement, Margin, Verdict
 
 
 class Correction(StrEnum):
@@ -165,3 +165,13 @@ def exit_code(judged: Judged, fail_on: Collection[FailOn] = DEFAULT_FAIL_ON) -> 
         if name in fail_on and judged.count(verdict):
             return code
     return ExitCode.OK
+
+
+def compared_nothing(judgements: Iterable[Judgement]) -> bool:
+    """Whether there is nothing among them that was compared: that must not pass, ever.
+
+    So it is without any judgement, where none is of both sides or to be believed, and where all had
+    too little for any test.
+    """
+    nothing = (Verdict.MISSING, Verdict.INVALID)
+    return all(each.verdict in nothing or each.cause is Cause.TOO_FEW for each in judgements)

@@ -13,6 +13,7 @@ from bt_bench.deciding import (
     Decision,
     FailOn,
     Rules,
+    compared_nothing,
     decide,
     exit_code,
 )
@@ -164,3 +165,7 @@ def test_decisions_are_in_order() -> None:
         Verdict.SAME,
         Verdict.FASTER,
     ]
+
+
+def test_an_empty_comparison_compared_nothing() -> None:
+    assert compared_nothing([])

@@ -317,13 +317,17 @@ def entries_of(options: Options, found: Mapping[str, VariantEntry]) -> list[Vari
 def finish(judged: Judged, options: Options, folder: Path | None) -> ExitCode:
     """Writes all reports, and only then says how it ended."""
     from bt_bench.cli.outputs import Output
-    from bt_bench.deciding import exit_code
+    from bt_bench.deciding import compared_nothing, exit_code
 
     kept = [] if folder is None else [Output("json", folder / VERDICTS_NAME)]
     write_outputs(judged, [*kept, *options.outputs])
     if folder is not None:
         print(f"bt-bench: rounds and verdicts are in {folder}/", file=sys.stderr)
-    return exit_code(judged, options.fail_on)
+    code = exit_code(judged, options.fail_on)
+    if compared_nothing(judged.judgements) and code in (ExitCode.OK, ExitCode.INCONCLUSIVE):
+        print("bt-bench: error: nothing could be compared; see the reasons above", file=sys.stderr)
+        return ExitCode.NOT_COMPARABLE
+    return code
 
 
 def make_folder(name: str, out: Path | None) -> Path:

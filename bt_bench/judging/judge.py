@@ -7,7 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bt_bench.comparability import Labelled, refuse_differences
-from bt_bench.deciding import SPREAD_FACTOR, Contest, Correction, Decision, Rules, decide
+from bt_bench.deciding import (
+    SPREAD_FACTOR,
+    Contest,
+    Correction,
+    Decision,
+    Rules,
+    compared_nothing,
+    decide,
+)
 from bt_bench.errors import UsageError
 from bt_bench.inference import Estimate, geometric_mean
 from bt_bench.judging.entries import WHOLE_CASE, Entry, Matchup, Pairing, metrics_in_order
@@ -91,9 +99,6 @@ def judge(
 def not_compared(judged: Judged, wholes: Mapping[str, str]) -> dict[str, list[Judgement]]:
     """The sides of which nothing was compared, with why: that must not pass, whatever is allowed.
 
-    So it is where a side shares nothing with the base, where nothing of it is to be believed, and
-    where all of it is too little for any test.
-
     Args:
         judged: the comparison.
         wholes: by the label of a side what it is a part of; see `Matched.wholes`.
@@ -102,13 +107,8 @@ def not_compared(judged: Judged, wholes: Mapping[str, str]) -> dict[str, list[Ju
     for judgement in judged.judgements:
         found[wholes[judgement.other]].append(judgement)
     return {
-        whole: judgements for whole, judgements in found.items() if all(map(_is_empty, judgements))
+        whole: judgements for whole, judgements in found.items() if compared_nothing(judgements)
     }
-
-
-def _is_empty(judgement: Judgement) -> bool:
-    nothing = (Verdict.MISSING, Verdict.INVALID)
-    return judgement.verdict in nothing or judgement.cause is Cause.TOO_FEW
 
 
 def _comparable(matchup: Matchup, criteria: Criteria) -> Iterator[str]:

@@ -96,6 +96,14 @@ def test_missing_variants(repo):
     assert "no variant in common" in gate("--variants", "two").err
 
 
+def test_nothing_that_could_be_compared_never_passes(repo):
+    write(repo, {"mine/script.json": json.dumps({"one": {"us": 1.0, "fault": "check tiny"}})})
+    assert gate("--fail-on", "slower").code == 4
+    outcome = gate("--fail-on", "none")
+    assert outcome.code == 4
+    assert "nothing could be compared" in outcome.err
+
+
 def test_a_wrong_variant_is_a_failed_check(repo):
     write(repo, {"mine/script.json": json.dumps({"one": {"us": 1.0, "fault": "check tiny"}})})
     outcome = gate()
