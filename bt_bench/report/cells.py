@@ -165,14 +165,6 @@ def disagreements_of(arm: Arm, case: CaseResult) -> tuple[Crosscheck, ...]:
     return disagreements(crosschecks(case, arm.result.calibration))
 
 
-def disagreement_notes(checks: Iterable[Crosscheck]) -> dict[Series, str]:
-    """Per series that one method reports otherwise than another, what both say."""
-    found = disagreements(tuple(checks))
-    series = dict.fromkeys(reading.series for c in found for reading in (c.first, c.second))
-    notes = {each: disagreement_note(c for c in found if concerns(c, each)) for each in series}
-    return {each: note for each, note in notes.items() if note}
-
-
 def concerns(check: Crosscheck, series: Series) -> bool:
     """Whether a series is one of the two that are checked."""
     return series in (check.first.series, check.second.series)

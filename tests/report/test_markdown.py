@@ -176,7 +176,7 @@ def test_underscores_inside_words_are_left_alone() -> None:
 def test_rendering_imports_neither_torch_nor_triton_nor_pandas() -> None:
     code = (
         "import sys, bt_bench.report.markdown, bt_bench.report.console, bt_bench.store, "
-        "bt_bench.report.compare_report, bt_bench.report.frames;"
+        "bt_bench.report.frames, bt_bench.report.formats;"
         "print({'torch', 'triton', 'pandas', 'bt_kernels'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
