@@ -173,7 +173,7 @@ def test_compare_of_nothing_in_common(tmp_path, config):
         run("sweep", config, "-k", name, "--operations", "apply", "--out", tmp_path / name)
     outcome = run("compare", tmp_path / "one/baseline.json", tmp_path / "two/fused.json")
     assert outcome.code == 4
-    assert "nothing could be compared" in outcome.err
+    assert "nothing of fused could be compared" in outcome.err
 
 
 def test_wrong_option_is_exit_2():

@@ -51,8 +51,11 @@ def test_list_and_schema_import_no_torch():
     assert imported_by("schema") & {"torch", "triton", "pandas"} == set()
 
 
+ENOUGH = ("--set", "plan.rounds=4")  # fewer than three rounds are too few for any verdict
+
+
 def test_compare_without_torch_or_triton(config, tmp_path):
-    run("sweep", config, "--operations", "step", "--out", tmp_path / "run")
+    run("sweep", config, *ENOUGH, "--operations", "step", "--out", tmp_path / "run")
     blocked = "import sys\nsys.modules['torch'] = None\nsys.modules['triton'] = None"
     outcome = run_apart("compare", tmp_path / "run", prologue=blocked)
     assert outcome.code == 0, outcome.err
@@ -60,7 +63,7 @@ def test_compare_without_torch_or_triton(config, tmp_path):
 
 
 def test_compare_formats(config, tmp_path):
-    run("sweep", config, "--operations", "step", "--out", tmp_path / "run")
+    run("sweep", config, *ENOUGH, "--operations", "step", "--out", tmp_path / "run")
     files = (tmp_path / "run" / "baseline.json", tmp_path / "run" / "fused.json")
     assert run("compare", *files, "--format", "md").out.startswith("# ")
     assert run("compare", *files, "--json").json()["base"] == "baseline"
