@@ -1,9 +1,26 @@
 """Block-table kernels for LLM inference engines; needs torch, triton and numpy only.
 
-`TableLayout` gives the sizes, `bt_kernels.interface` the operations, and each file of
-`bt_kernels.variants` one implementation of them.
+`BlockTables` stands in for the class of that name in vLLM. Below it, `TableLayout` gives the sizes,
+`bt_kernels.interface` the operations, and each file of `bt_kernels.variants` one implementation of
+them.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from bt_kernels.layout import PAD_SLOT_ID, TableLayout
 
-__all__ = ["PAD_SLOT_ID", "TableLayout"]
+if TYPE_CHECKING:
+    from bt_kernels.block_tables import BlockTables
+
+__all__ = ["PAD_SLOT_ID", "BlockTables", "TableLayout"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports torch and triton for who asks for `BlockTables`, and not for who needs sizes."""
+    if name == "BlockTables":
+        from bt_kernels.block_tables import BlockTables
+
+        return BlockTables
+    raise AttributeError(f"module 'bt_kernels' has no attribute {name!r}")

@@ -1,118 +1,85 @@
-"""State and host code that all device variants share; a variant chooses the launches."""
+"""Host code that all device variants share; a variant chooses the launches."""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 
-from bt_kernels import launches
-from bt_kernels.device_code import RECORD_FIELDS as RECORD_FIELDS_CONSTEXPR
-from bt_kernels.interface import COMPILED, JIT, BlockTableOperations, TableState
-from bt_kernels.layout import PAD_SLOT_ID, TableLayout
-from bt_kernels.staging import HostRing, StagedWrites, check_append
-
-RECORD_FIELDS: int = RECORD_FIELDS_CONSTEXPR.value
+from bt_kernels import arguments, launches
+from bt_kernels.captured import CapturedStep
+from bt_kernels.device_state import RECORD_ROOM, DeviceState
+from bt_kernels.layout import FEATURES, NULL_BLOCK_ID, PAD_SLOT_ID
+from bt_kernels.staging import HostRing, refuse_ids, refuse_lists, refuse_row, refuse_width
 
 
-class DeviceBlockTables(BlockTableOperations):
+class DeviceBlockTables(DeviceState):
     """Block tables on a device (or on the CPU, under Triton's interpreter).
 
     As it stands it makes the separate launches: one per written group, one to gather, one for
-    slots. Variants override `_launch_apply` and `gather_and_compute_slot_mappings`, and launch
-    through `self.launch`, whose arguments are those of `bt_kernels.launches.launch_jit`.
-
-    Args:
-        layout: the sizes.
-        device: where the tables live.
+    slots. Variants override `_launch_apply` and operations, and launch through `self.launch`, whose
+    arguments are those of `bt_kernels.launches.launch_jit`. Arguments of the constructor are those
+    of `DeviceState`.
     """
 
+    features = FEATURES
     # Applying publishes: its host part fills a buffer of the ring, after waiting for an event.
+    # `capture_step` is for that.
     capturable = frozenset(
         {"gather_block_tables", "compute_slot_mappings", "gather_and_compute_slot_mappings"}
     )
 
-    def __init__(self, layout: TableLayout, device: torch.device | str) -> None:
-        self.layout = layout
-        self.device = torch.device(device)
-        self._launches = {JIT: launches.launch_jit, COMPILED: launches.CompiledLaunches()}
-        self.launch_path = JIT
-        shapes = [(layout.max_num_reqs, width) for width in layout.widths]
-        self.block_tables = [self._zeros(shape, torch.int32) for shape in shapes]
-        self.input_block_tables = [self._zeros(shape, torch.int32) for shape in shapes]
-        self.slot_mappings = torch.full(
-            (layout.num_groups, layout.max_num_batched_tokens),
-            PAD_SLOT_ID,
-            dtype=torch.int64,
-            device=self.device,
-        )
-        self.descriptors = torch.tensor(
-            [
-                [source.data_ptr(), target.data_ptr(), width, block_size]
-                for source, target, width, block_size in zip(
-                    self.block_tables,
-                    self.input_block_tables,
-                    layout.widths,
-                    layout.block_sizes,
-                    strict=True,
-                )
-            ],
-            dtype=torch.int64,
-            device=self.device,
-        )
-        self.num_blocks = np.zeros((layout.num_groups, layout.max_num_reqs), dtype=np.int32)
-        self.num_dirty_rows = 0
-        self._staged = StagedWrites(layout.num_groups)
-        # Room for a record and three block ids per row; a burst of longer writes grows it.
-        room = self.num_blocks.size * (1 + RECORD_FIELDS + 3)
-        self._ring = HostRing(room, self.device)
-
-    @property
-    def launch_paths(self) -> tuple[str, ...]:
-        """Launch paths that work here: only Triton's call where kernels are interpreted."""
-        on_gpu = self.device.type == "cuda" and launches.COMPILES
-        return (JIT, COMPILED) if on_gpu else (JIT,)
-
-    @property
-    def launch_path(self) -> str:
-        """How kernels are launched from now on, one of `launch_paths`.
-
-        Raises:
-            ValueError: when it is set to anything else.
-        """
-        return self._launch_path
-
-    @launch_path.setter
-    def launch_path(self, path: str) -> None:
-        if path not in self.launch_paths:
-            expected = " or ".join(repr(known) for known in self.launch_paths)
-            raise ValueError(f"launch_path is {path!r}; expected {expected} on {self.device}")
-        self._launch_path = path
-        # Kept as an attribute, so that no launch has to choose.
-        self.launch = self._launches[path]
-
     def append_block_ids(
         self, req_index: int, new_block_ids: Sequence[Sequence[int]], overwrite: bool
     ) -> None:
-        starts = check_append(self.layout, self.num_blocks, req_index, new_block_ids, overwrite)
+        layout = self.layout
+        if not 0 <= req_index < layout.max_num_reqs:
+            refuse_row(layout, req_index)
+        if len(new_block_ids) != layout.num_groups:
+            refuse_lists(layout, new_block_ids)
+        num_blocks = self.num_blocks
+        writes = []
         for group, ids in enumerate(new_block_ids):
-            start = starts[group]
-            self._staged.add(group, req_index, start, ids, overwrite)
-            self.num_blocks[group, req_index] = start + len(ids)
+            try:
+                contents = array("i", ids)
+            except (OverflowError, TypeError):
+                refuse_ids(group, ids)
+                raise
+            start = 0 if overwrite else num_blocks.item(group, req_index)
+            end = start + len(contents)
+            if end > layout.widths[group]:
+                refuse_width(layout, req_index, group, end)
+            writes.append((start, end, contents))
+        # Nothing is changed before all is known to be right.
+        for group, (start, end, contents) in enumerate(writes):
+            if overwrite or contents:
+                num_blocks[group, req_index] = end
+                if self.redirect_writes_to_null_block:
+                    contents = array("i", [NULL_BLOCK_ID]) * len(contents)
+                self._staged.add(group, req_index, start, contents, overwrite)
 
     def apply_staged_writes(self) -> None:
-        records_per_group = self._publish()
-        if any(records_per_group):
-            self._launch_apply(records_per_group)
+        if self._staged:
+            self._launch_apply(self._publish(self._ring))
 
     def gather_block_tables(
-        self, idx_mapping: torch.Tensor, num_reqs_padded: int
+        self,
+        idx_mapping: torch.Tensor,
+        num_reqs_padded: int,
+        out: Sequence[torch.Tensor] | None = None,
+        out_ptrs: torch.Tensor | None = None,
+        num_computed_tokens: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, ...]:
-        num_rows = self._rows_to_gather(idx_mapping, num_reqs_padded)
+        num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
+        arguments.check_rows(self.layout, num_reqs, num_reqs_padded)
+        window, ptrs = self._options(num_reqs_padded, out, out_ptrs, num_computed_tokens)
+        if self.validate and not self._capturing():
+            arguments.check_rows_exist(self.layout, idx_mapping)
+        num_rows, views = self._targets(num_reqs, num_reqs_padded, out)
         if num_rows:
-            launches.gather(self, self._ring.current, idx_mapping, num_rows)
-        return tuple(table[:num_reqs_padded] for table in self.input_block_tables)
+            launches.gather(self, idx_mapping, num_rows, window, ptrs)
+        return views
 
     def compute_slot_mappings(
         self,
@@ -120,21 +87,122 @@ class DeviceBlockTables(BlockTableOperations):
         query_start_loc: torch.Tensor,
         positions: torch.Tensor,
         num_tokens_padded: int,
+        out: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        self._check_tokens(num_tokens_padded)
-        launches.slots(self, idx_mapping, query_start_loc, positions)
-        return self.slot_mappings[:, :num_tokens_padded]
+        num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
+        views = self._check_slots(
+            num_reqs, idx_mapping, query_start_loc, positions, num_tokens_padded, out
+        )
+        launches.slots(self, idx_mapping, query_start_loc, positions, out)
+        return views
 
-    def restore(self, state: TableState) -> None:
-        for table, saved in zip(self.block_tables, state.block_tables, strict=True):
-            table.copy_(saved)
-        for table, saved in zip(self.input_block_tables, state.input_block_tables, strict=True):
-            table.copy_(saved)
-        self.slot_mappings.copy_(state.slot_mappings)
-        self.num_blocks[:] = state.num_blocks
-        self.num_dirty_rows = state.num_dirty_rows
-        self._staged.clear()
-        self._publish()
+    def prepare_step(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_reqs_padded: int,
+        num_tokens_padded: int,
+        *,
+        out: Sequence[torch.Tensor] | None = None,
+        out_ptrs: torch.Tensor | None = None,
+        num_computed_tokens: torch.Tensor | None = None,
+        slots_out: torch.Tensor | None = None,
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        # What is wrong with the batch must be known before anything is applied.
+        self._check_step(
+            *(idx_mapping, query_start_loc, positions, num_reqs_padded, num_tokens_padded),
+            *(out, out_ptrs, num_computed_tokens, slots_out),
+        )
+        self.apply_staged_writes()
+        return self.gather_and_compute_slot_mappings(
+            idx_mapping,
+            query_start_loc,
+            positions,
+            num_reqs_padded,
+            num_tokens_padded,
+            out=out,
+            out_ptrs=out_ptrs,
+            num_computed_tokens=num_computed_tokens,
+            slots_out=slots_out,
+        )
+
+    def get_dummy_block_tables(self, num_reqs: int) -> tuple[torch.Tensor, ...]:
+        arguments.check_rows(self.layout, 0, num_reqs)
+        num_rows = max(num_reqs, self.num_dirty_rows)
+        if num_rows:
+            launches.gather(self, self._no_requests, num_rows)
+        # The caller may fill the rows.
+        self.num_dirty_rows = num_reqs
+        return self._views_of_tables(num_reqs)
+
+    def get_dummy_slot_mappings(self, num_tokens: int) -> torch.Tensor:
+        limit = self.layout.max_num_batched_tokens
+        if not 0 <= num_tokens <= limit:
+            raise ValueError(
+                f"num_tokens is {num_tokens}; expected 0 to {limit} (max_num_batched_tokens)"
+            )
+        self.slot_mappings.fill_(PAD_SLOT_ID)
+        return self._views_of_slots(num_tokens)
+
+    def capture_step(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_reqs_padded: int,
+        num_tokens_padded: int,
+        *,
+        num_computed_tokens: torch.Tensor | None = None,
+    ) -> CapturedStep:
+        """Enqueues a whole step whose replays apply what `CapturedStep.publish` brings.
+
+        To be called while a CUDA graph is captured, and once before, so that kernels are loaded.
+        Arguments are those of `prepare_step`. They must stay where they are, but what they hold may
+        change from replay to replay: requests leave and join as entries of `idx_mapping` turn to -1
+        and back, with `query_start_loc` repeating the last token for them.
+
+        Raises:
+            ValueError: as `prepare_step`.
+        """
+        self._check_step(
+            *(idx_mapping, query_start_loc, positions, num_reqs_padded, num_tokens_padded),
+            *(None, None, num_computed_tokens, None),
+        )
+        if self._captured_ring is None:
+            if self._capturing():
+                raise ValueError(
+                    "capture_step is called for the first time while a graph is captured; call it "
+                    "once before, so that its buffer is there and its kernels are loaded"
+                )
+            # One buffer, since its address is captured; a larger burst is written by a launch.
+            self._captured_ring = HostRing(
+                1 + self.num_blocks.size * RECORD_ROOM, self.device, depth=1, fixed=True
+            )
+        if not self._capturing():
+            self.publish_for_replay(num_reqs_padded)
+        launches.apply_captured(self, self._captured_ring.current)
+        block_tables, slot_mappings = self.gather_and_compute_slot_mappings(
+            idx_mapping,
+            query_start_loc,
+            positions,
+            num_reqs_padded,
+            num_tokens_padded,
+            num_computed_tokens=num_computed_tokens,
+        )
+        return CapturedStep(self, block_tables, slot_mappings)
+
+    def publish_for_replay(self, num_rows: int) -> None:
+        """What `CapturedStep.publish` does, for a step that writes so many input rows."""
+        ring = self._captured_ring
+        assert ring is not None, "there is a captured step only once there is a ring for it"
+        if self.num_dirty_rows > num_rows:
+            for table in self.input_block_tables:
+                table[num_rows : self.num_dirty_rows].zero_()
+        self.num_dirty_rows = num_rows
+        if not ring.has_room(1 + len(self._staged.pack(0)[1])):
+            self.apply_staged_writes()
+        self._publish(ring, counted=True)
 
     def _launch_apply(self, records_per_group: list[int]) -> None:
         """Launches the writes that `_publish` laid out: here one launch per written group."""
@@ -144,50 +212,115 @@ class DeviceBlockTables(BlockTableOperations):
                 launches.apply_writes(self, self._ring.current, first_record, num_records)
             first_record += num_records
 
-    def _publish(self) -> list[int]:
-        """Moves `num_blocks` and the staged writes into the next buffer of the ring.
+    def _publish(self, ring: HostRing, counted: bool = False) -> list[int]:
+        """Moves the staged writes into the next buffer of a ring.
+
+        Args:
+            ring: which one.
+            counted: the number of records comes first.
 
         Returns:
-            Records per group; they lie in `staging` in the order of the groups.
+            Records per group; they lie in the buffer in the order of the groups.
         """
-        groups = self._staged.groups
-        records_per_group = [len(intervals) for intervals in groups]
-        records_start = self.num_blocks.size
-        contents_start = records_start + sum(records_per_group) * RECORD_FIELDS
-        records: list[int] = []
-        contents: list[int] = []
-        for group, intervals in enumerate(groups):
-            for row, (start, ids) in intervals.items():
-                offset = contents_start + len(contents)
-                records += (group, row, start, len(ids), offset)
-                contents += ids
-        # Converted before the ring moves on: an id that does not fit int32 must not leave the
-        # kernels with a buffer that was never filled.
-        staged = np.array(records + contents, dtype=np.int32)
-        buffer = self._ring.advance(records_start + len(staged))
-        buffer[:records_start] = self.num_blocks.reshape(-1)
-        buffer[records_start : records_start + len(staged)] = staged
+        first = 1 if counted else 0
+        records_per_group, packed = self._staged.pack(first)
+        buffer = ring.advance(first + len(packed))
+        if counted:
+            buffer[0] = sum(records_per_group)
+        buffer[first : first + len(packed)] = packed
         self._staged.clear()
         return records_per_group
 
-    def _rows_to_gather(self, idx_mapping: torch.Tensor, num_reqs_padded: int) -> int:
+    def _check_step(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_reqs_padded: int,
+        num_tokens_padded: int,
+        out: Sequence[torch.Tensor] | None,
+        out_ptrs: torch.Tensor | None,
+        num_computed_tokens: torch.Tensor | None,
+        slots_out: torch.Tensor | None,
+    ) -> None:
+        """Refuses what gather and slots would, without doing anything."""
+        num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
+        arguments.check_rows(self.layout, num_reqs, num_reqs_padded)
+        if not (out is None and out_ptrs is None and num_computed_tokens is None):
+            self._options(num_reqs_padded, out, out_ptrs, num_computed_tokens)
+        self._check_slots(
+            num_reqs, idx_mapping, query_start_loc, positions, num_tokens_padded, slots_out
+        )
+
+    def _options(
+        self,
+        num_reqs_padded: int,
+        out: Sequence[torch.Tensor] | None,
+        out_ptrs: torch.Tensor | None,
+        num_computed_tokens: torch.Tensor | None,
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """What a gather's kernels need of the options; refuses what they cannot be given.
+
+        Returns:
+            `num_computed_tokens` if any group has a sliding window, and the addresses of `out`.
+        """
+        if num_computed_tokens is not None:
+            arguments.check_computed(self.layout, self.device, num_computed_tokens)
+            if not self._has_window:
+                num_computed_tokens = None
+        if out is not None:
+            arguments.check_out(self.layout, self.device, out, out_ptrs, num_reqs_padded)
+            if out_ptrs is None:
+                addresses = [table.data_ptr() for table in out]
+                out_ptrs = torch.tensor(addresses, device=self.device)
+            elif self.validate:
+                arguments.check_addresses(out, out_ptrs)
+        elif out_ptrs is not None:
+            raise ValueError("out_ptrs is given without out; expected both, or out alone")
+        return num_computed_tokens, out_ptrs
+
+    def _check_slots(
+        self,
+        num_reqs: int,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_tokens_padded: int,
+        out: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Refuses what slots cannot be computed of; returns the view that they will be in."""
+        arguments.check_tokens(
+            self.layout,
+            self.device,
+            num_reqs,
+            query_start_loc,
+            positions,
+            num_tokens_padded,
+            out,
+        )
+        if self.validate and not self._capturing():
+            slots = self.slot_mappings if out is None else out
+            arguments.check_rows_exist(self.layout, idx_mapping)
+            arguments.check_token_ranges(num_reqs, query_start_loc, positions, slots.shape[1])
+        if out is None:
+            return self._views_of_slots(num_tokens_padded)
+        return out[:, :num_tokens_padded]
+
+    def _targets(
+        self, num_reqs: int, num_reqs_padded: int, out: Sequence[torch.Tensor] | None
+    ) -> tuple[int, tuple[torch.Tensor, ...]]:
+        """Rows that a gather must write or zero, and the views of them that its caller reads."""
+        if out is not None:
+            return num_reqs_padded, tuple([table[:num_reqs_padded] for table in out])
+        num_rows = self._rows_to_gather(num_reqs, num_reqs_padded)
+        return num_rows, self._views_of_tables(num_reqs_padded)
+
+    def _rows_to_gather(self, num_reqs: int, num_reqs_padded: int) -> int:
         """Input rows that the gather must write or zero; notes those that it leaves dirty."""
-        num_reqs = idx_mapping.shape[0]
-        if not num_reqs <= num_reqs_padded <= self.layout.max_num_reqs:
-            raise ValueError(
-                f"num_reqs_padded is {num_reqs_padded}; expected {num_reqs} (the batch) to "
-                f"{self.layout.max_num_reqs} (max_num_reqs)"
-            )
+        # Nothing runs while a graph is captured, and what is dirty stays so. Only a batch that is
+        # smaller than the one before has to ask.
+        if num_reqs < self.num_dirty_rows and self._capturing():
+            return num_reqs_padded
         num_rows = max(num_reqs_padded, self.num_dirty_rows)
         self.num_dirty_rows = num_reqs
         return num_rows
-
-    def _check_tokens(self, num_tokens_padded: int) -> None:
-        if num_tokens_padded > self.layout.max_num_batched_tokens:
-            raise ValueError(
-                f"num_tokens_padded is {num_tokens_padded}; expected at most "
-                f"{self.layout.max_num_batched_tokens} (max_num_batched_tokens)"
-            )
-
-    def _zeros(self, shape: tuple[int, int], dtype: torch.dtype) -> torch.Tensor:
-        return torch.zeros(shape, dtype=dtype, device=self.device)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
-from bt_kernels import launches
+from bt_kernels import arguments, launches
 from bt_kernels.device_tables import DeviceBlockTables
 
 
@@ -25,13 +27,20 @@ class FusedGatherSlots(DeviceBlockTables):
         positions: torch.Tensor,
         num_reqs_padded: int,
         num_tokens_padded: int,
+        *,
+        out: Sequence[torch.Tensor] | None = None,
+        out_ptrs: torch.Tensor | None = None,
+        num_computed_tokens: torch.Tensor | None = None,
+        slots_out: torch.Tensor | None = None,
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
-        self._check_tokens(num_tokens_padded)
-        num_rows = self._rows_to_gather(idx_mapping, num_reqs_padded)
+        num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
+        arguments.check_rows(self.layout, num_reqs, num_reqs_padded)
+        window, ptrs = self._options(num_reqs_padded, out, out_ptrs, num_computed_tokens)
+        slots = self._check_slots(
+            num_reqs, idx_mapping, query_start_loc, positions, num_tokens_padded, slots_out
+        )
+        num_rows, views = self._targets(num_reqs, num_reqs_padded, out)
         launches.gather_slots(
-            self, self._ring.current, idx_mapping, query_start_loc, positions, num_rows
+            self, idx_mapping, query_start_loc, positions, num_rows, window, ptrs, slots_out
         )
-        return (
-            tuple(table[:num_reqs_padded] for table in self.input_block_tables),
-            self.slot_mappings[:, :num_tokens_padded],
-        )
+        return views, slots

@@ -45,26 +45,43 @@ class TableState:
 
 
 class BlockTableOperations(ABC):
-    """The six operations, and the state that they work on.
+    """The operations, and the state that they work on.
 
     A variant file defines one subclass with the name `Variant`.
+
+    `features` names what a variant can do beyond the plain path, of `bt_kernels.layout.FEATURES`.
+    A variant that lacks one ignores the option, and is not used where it is needed.
 
     `launch_paths` names the ways to launch that the tables offer where they live, and
     `launch_path` is the one in use; it may be set before any call. `capturable` names the methods
     whose calls may be captured into a CUDA graph. A replay runs the device part alone, with what
-    the host part came to at the capture: sizes, padding, and the addresses that the kernels read.
-    It is valid on the state that the call was captured on, and until the next
-    `apply_staged_writes` or `restore` publishes a new state to the device: what was captured still
-    reads the buffer before, which is filled again while later steps are published.
+    the host part came to at the capture: sizes, padding, and the addresses of the arguments. What
+    lies at these addresses may change from replay to replay, and so may the tables. Requests are
+    then added and removed by setting entries of `idx_mapping` to a row or to -1.
+
+    Attributes that may be set at any time:
+        redirect_writes_to_null_block: while true, every block id that is staged becomes 0, the
+            null block, but counts all the same (warm-up of an engine).
+        validate: check on every call what lies in device memory, too. It makes the host wait for
+            the device, so it is for tests; when off it costs nothing.
 
     Args:
-        layout: the sizes.
+        layout: sizes and options.
         device: where the tables live.
+
+    Every operation raises `ValueError` before it has changed or launched anything when an argument
+    has the wrong dtype, shape or device, is not contiguous, or is too large for the layout; the
+    message names argument, value and limit. With `validate` this holds for contents, too: rows of
+    `idx_mapping` that do not exist, and a `query_start_loc` that does not begin at 0, falls, or
+    ends past `positions` or the slots.
     """
 
+    features: frozenset[str] = frozenset()
     launch_path: str = JIT
     launch_paths: tuple[str, ...] = (JIT,)
     capturable: frozenset[str] = frozenset()
+    redirect_writes_to_null_block: bool = False
+    validate: bool = False
 
     layout: TableLayout
     device: torch.device
@@ -90,8 +107,9 @@ class BlockTableOperations(ABC):
                 append after the row's last block.
 
         Raises:
-            ValueError: when the row does not exist, the number of lists is not G, or a row would
-                become wider than its table. Nothing has been changed then.
+            ValueError: when the row does not exist, the number of lists is not G, an id does not
+                fit int32, or a row would become wider than its table. Nothing has been changed
+                then.
         """
 
     @abstractmethod
@@ -100,18 +118,32 @@ class BlockTableOperations(ABC):
 
     @abstractmethod
     def gather_block_tables(
-        self, idx_mapping: torch.Tensor, num_reqs_padded: int
+        self,
+        idx_mapping: torch.Tensor,
+        num_reqs_padded: int,
+        out: Sequence[torch.Tensor] | None = None,
+        out_ptrs: torch.Tensor | None = None,
+        num_computed_tokens: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, ...]:
         """Copies source rows into batch order (operation 3).
 
         Args:
-            idx_mapping: `[R]` int32 or int64, batch index → request row, on the device.
+            idx_mapping: `[R]` int32 or int64, batch index → request row, on the device; -1 for a
+                dummy request, which owns no blocks: its row is zeroed whole.
             num_reqs_padded: rows that the caller will read, `R <= num_reqs_padded`; rows from R on
                 are zeroed whole, and so are rows that an earlier, larger batch filled. Columns of
                 a live row from its number of blocks on keep what they held.
+            out: per group, an int32 tensor `[num_reqs_padded or more, width]` that is written in
+                place of the input table. Rows from `num_reqs_padded` on are then left alone.
+            out_ptrs: `[G]` uint64 or int64 on the device, the addresses of `out`. Without it they
+                are copied from the host in each call, which cannot be captured.
+            num_computed_tokens: `[max_num_reqs]` int32 on the device, by request row: tokens
+                computed before the step. With it, the columns of a group with a sliding window
+                that lie before the window become 0: those of `[0, num_blocks)` before
+                `max(num_computed_tokens[row] - reach, 0) // block_size`.
 
         Returns:
-            Per group, a view `[num_reqs_padded, width]` of the input table.
+            Per group, a view `[num_reqs_padded, width]` of the input table, or of `out`.
         """
 
     @abstractmethod
@@ -121,18 +153,23 @@ class BlockTableOperations(ABC):
         query_start_loc: torch.Tensor,
         positions: torch.Tensor,
         num_tokens_padded: int,
+        out: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Turns positions into cache slots, from the source tables (operation 4).
 
         Args:
-            idx_mapping: as in `gather_block_tables`.
+            idx_mapping: as in `gather_block_tables`; all slots of a dummy request are PAD.
             query_start_loc: `[R + 1]` int32, first token of each request; the last is T.
             positions: `[T]` or longer, int64, the position of each token in its sequence.
             num_tokens_padded: length of the returned view, `T <= num_tokens_padded`.
+            out: int64 `[G, num_tokens_padded or more]`, with elements of a row side by side, that
+                is written, and padded to its end, in place of `slot_mappings`.
 
         Returns:
-            A view `[G, num_tokens_padded]` of `slot_mappings`, which is `PAD_SLOT_ID` from T to
-            the end of the buffer. A position outside its row's table has `PAD_SLOT_ID` too.
+            A view `[G, num_tokens_padded]` of `slot_mappings`, or of `out`, which is `PAD_SLOT_ID`
+            from T to the end of the buffer. A position outside its row's table has `PAD_SLOT_ID`
+            too, and so has every token of a group whose slot mapping is not enabled, and each that
+            another rank holds.
         """
 
     def gather_and_compute_slot_mappings(
@@ -142,11 +179,21 @@ class BlockTableOperations(ABC):
         positions: torch.Tensor,
         num_reqs_padded: int,
         num_tokens_padded: int,
+        *,
+        out: Sequence[torch.Tensor] | None = None,
+        out_ptrs: torch.Tensor | None = None,
+        num_computed_tokens: torch.Tensor | None = None,
+        slots_out: torch.Tensor | None = None,
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
-        """Operations 3 and 4 together (operation 5); arguments and results are theirs."""
-        block_tables = self.gather_block_tables(idx_mapping, num_reqs_padded)
+        """Operations 3 and 4 together (operation 5); arguments and results are theirs.
+
+        `slots_out` is the `out` of operation 4.
+        """
+        block_tables = self.gather_block_tables(
+            idx_mapping, num_reqs_padded, out, out_ptrs, num_computed_tokens
+        )
         slot_mappings = self.compute_slot_mappings(
-            idx_mapping, query_start_loc, positions, num_tokens_padded
+            idx_mapping, query_start_loc, positions, num_tokens_padded, slots_out
         )
         return block_tables, slot_mappings
 
@@ -157,12 +204,41 @@ class BlockTableOperations(ABC):
         positions: torch.Tensor,
         num_reqs_padded: int,
         num_tokens_padded: int,
+        *,
+        out: Sequence[torch.Tensor] | None = None,
+        out_ptrs: torch.Tensor | None = None,
+        num_computed_tokens: torch.Tensor | None = None,
+        slots_out: torch.Tensor | None = None,
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
         """The whole step: operations 2, 3 and 4 (operation 6); arguments as in operation 5."""
         self.apply_staged_writes()
         return self.gather_and_compute_slot_mappings(
-            idx_mapping, query_start_loc, positions, num_reqs_padded, num_tokens_padded
+            idx_mapping,
+            query_start_loc,
+            positions,
+            num_reqs_padded,
+            num_tokens_padded,
+            out=out,
+            out_ptrs=out_ptrs,
+            num_computed_tokens=num_computed_tokens,
+            slots_out=slots_out,
         )
+
+    @abstractmethod
+    def get_dummy_block_tables(self, num_reqs: int) -> tuple[torch.Tensor, ...]:
+        """Zeroes input rows for a run without requests, at the persistent addresses.
+
+        Args:
+            num_reqs: rows that the caller will read, and may fill. They are zeroed whole, and so
+                are all that an earlier batch filled.
+
+        Returns:
+            Per group, a view `[num_reqs, width]` of the input table.
+        """
+
+    @abstractmethod
+    def get_dummy_slot_mappings(self, num_tokens: int) -> torch.Tensor:
+        """Fills `slot_mappings` with PAD, whole, and returns its view `[G, num_tokens]`."""
 
     def snapshot(self) -> TableState:
         """A copy of the state, on the device of the tables. Writes still staged are not in it."""

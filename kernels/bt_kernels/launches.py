@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING, Any
 import triton
 
 from bt_kernels.device_code import (
+    apply_captured_kernel,
     apply_writes_kernel,
     gather_kernel,
+    gather_options_kernel,
     gather_slots_kernel,
+    gather_slots_options_kernel,
     slots_kernel,
+    slots_options_kernel,
 )
 from bt_kernels.layout import PAD_SLOT_ID
 
@@ -32,6 +36,9 @@ _WRITE_CONSTANTS = (WRITE_BLOCK,)
 _ROW_CONSTANTS = (ROW_BLOCK,)
 _SLOT_CONSTANTS = (PAD_SLOT_ID, ROW_BLOCK)
 
+# Enough to keep the GPU busy with a burst of prefills, and few where there is nothing to write.
+CAPTURED_PROGRAMS = 256
+
 # What Triton takes for the alignment of a pointer when it compiles, in bytes.
 _ALIGNMENT = 16
 
@@ -44,7 +51,7 @@ def launch_jit(
     grid: tuple[int, int, int],
     arguments: tuple[Any, ...],
     constants: tuple[Any, ...],
-    _inputs: tuple[torch.Tensor, ...],
+    _inputs: tuple[torch.Tensor | None, ...],
 ) -> None:
     """Launches through Triton's call, which finds the binary by all arguments.
 
@@ -53,7 +60,8 @@ def launch_jit(
         grid: programs in each dimension.
         arguments: values of the parameters that are not constants, in their order.
         constants: values of the `tl.constexpr` parameters, which come last.
-        _inputs: those of `arguments` that a caller passed in; `CompiledLaunches` needs them.
+        _inputs: those of `arguments` that a caller passed in and whose dtype, alignment or absence
+            (`None`) selects a binary; `CompiledLaunches` needs them.
     """
     kernel[grid](*arguments, *constants)
 
@@ -76,13 +84,16 @@ class CompiledLaunches:
         grid: tuple[int, int, int],
         arguments: tuple[Any, ...],
         constants: tuple[Any, ...],
-        inputs: tuple[torch.Tensor, ...],
+        inputs: tuple[torch.Tensor | None, ...],
     ) -> None:
         """Launches once; arguments as in `launch_jit`."""
         # By identity, since the hash of a kernel takes a lock; its handle keeps it alive.
         key: tuple[Any, ...] = (id(kernel), constants)
         for tensor in inputs:
-            key = (key, tensor.dtype, tensor.data_ptr() % _ALIGNMENT == 0)
+            if tensor is None:
+                key = (key, None)
+            else:
+                key = (key, tensor.dtype, tensor.data_ptr() % _ALIGNMENT == 0)
         handle = self._handles.get(key)
         if handle is None:
             self._handles[key] = kernel[grid](*arguments, *constants)
@@ -97,23 +108,42 @@ def apply_writes(
     tables.launch(
         apply_writes_kernel,
         (num_records, 1, 1),
-        (tables.descriptors, staging, tables.num_blocks.size, first_record),
+        (tables.descriptors, staging, first_record),
+        _WRITE_CONSTANTS,
+        (),
+    )
+
+
+def apply_captured(tables: DeviceBlockTables, staging: torch.Tensor) -> None:
+    """Writes as many records as `staging` says when the launch is replayed."""
+    tables.launch(
+        apply_captured_kernel,
+        (CAPTURED_PROGRAMS, 1, 1),
+        (tables.descriptors, staging),
         _WRITE_CONSTANTS,
         (),
     )
 
 
 def gather(
-    tables: DeviceBlockTables, num_blocks: torch.Tensor, idx_mapping: torch.Tensor, num_rows: int
+    tables: DeviceBlockTables,
+    idx_mapping: torch.Tensor,
+    num_rows: int,
+    num_computed_tokens: torch.Tensor | None = None,
+    out_ptrs: torch.Tensor | None = None,
 ) -> None:
     """Gathers the batch's rows and zeroes further ones up to `num_rows`."""
-    layout = tables.layout
+    grid = (tables.layout.num_groups, num_rows, 1)
+    plain = (tables.descriptors, idx_mapping, idx_mapping.shape[0])
+    if num_computed_tokens is None and out_ptrs is None:
+        tables.launch(gather_kernel, grid, plain, _ROW_CONSTANTS, (idx_mapping,))
+        return
     tables.launch(
-        gather_kernel,
-        (layout.num_groups, num_rows, 1),
-        (tables.descriptors, idx_mapping, num_blocks, layout.max_num_reqs, idx_mapping.shape[0]),
+        gather_options_kernel,
+        grid,
+        (*plain, num_computed_tokens, out_ptrs),
         _ROW_CONSTANTS,
-        (idx_mapping,),
+        (idx_mapping, num_computed_tokens, out_ptrs),
     )
 
 
@@ -122,53 +152,50 @@ def slots(
     idx_mapping: torch.Tensor,
     query_start_loc: torch.Tensor,
     positions: torch.Tensor,
+    out: torch.Tensor | None = None,
 ) -> None:
     """Computes the slots of the batch's tokens and pads the rest of the buffer."""
-    layout = tables.layout
     num_reqs = idx_mapping.shape[0]
+    grid = (tables.layout.num_groups, num_reqs + 1, 1)
+    plain = (tables.descriptors, idx_mapping, query_start_loc, positions, num_reqs)
+    if out is None and not tables.sharded:
+        tables.launch(slots_kernel, grid, plain, _SLOT_CONSTANTS, (idx_mapping,))
+        return
     tables.launch(
-        slots_kernel,
-        (layout.num_groups, num_reqs + 1, 1),
-        (
-            tables.descriptors,
-            idx_mapping,
-            query_start_loc,
-            positions,
-            tables.slot_mappings,
-            layout.max_num_batched_tokens,
-            num_reqs,
-        ),
-        _SLOT_CONSTANTS,
-        (idx_mapping, query_start_loc, positions),
+        slots_options_kernel,
+        grid,
+        (*plain, *_slots_out(out)),
+        (tables.sharded, *_SLOT_CONSTANTS),
+        (idx_mapping, out),
     )
 
 
 def gather_slots(
     tables: DeviceBlockTables,
-    num_blocks: torch.Tensor,
     idx_mapping: torch.Tensor,
     query_start_loc: torch.Tensor,
     positions: torch.Tensor,
     num_rows: int,
+    num_computed_tokens: torch.Tensor | None = None,
+    out_ptrs: torch.Tensor | None = None,
+    out: torch.Tensor | None = None,
 ) -> None:
     """Does what `gather` and `slots` do, in one launch."""
-    layout = tables.layout
     num_reqs = idx_mapping.shape[0]
+    grid = (tables.layout.num_groups, num_rows + num_reqs + 1, 1)
+    plain = (tables.descriptors, idx_mapping, query_start_loc, positions, num_reqs, num_rows)
+    if num_computed_tokens is None and out_ptrs is None and out is None and not tables.sharded:
+        tables.launch(gather_slots_kernel, grid, plain, _SLOT_CONSTANTS, (idx_mapping,))
+        return
     tables.launch(
-        gather_slots_kernel,
-        (layout.num_groups, num_rows + num_reqs + 1, 1),
-        (
-            tables.descriptors,
-            idx_mapping,
-            num_blocks,
-            layout.max_num_reqs,
-            query_start_loc,
-            positions,
-            tables.slot_mappings,
-            layout.max_num_batched_tokens,
-            num_reqs,
-            num_rows,
-        ),
-        _SLOT_CONSTANTS,
-        (idx_mapping, query_start_loc, positions),
+        gather_slots_options_kernel,
+        grid,
+        (*plain, num_computed_tokens, out_ptrs, *_slots_out(out)),
+        (tables.sharded, *_SLOT_CONSTANTS),
+        (idx_mapping, num_computed_tokens, out_ptrs, out),
     )
+
+
+def _slots_out(out: torch.Tensor | None) -> tuple[torch.Tensor | None, int | None, int | None]:
+    """The arguments for a caller's buffer of slots: itself, its stride, and the length of a row."""
+    return (None, None, None) if out is None else (out, out.stride(0), out.shape[1])

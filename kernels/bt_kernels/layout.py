@@ -1,4 +1,4 @@
-"""The sizes that a set of block tables is built for."""
+"""The sizes and options that a set of block tables is built for."""
 
 from __future__ import annotations
 
@@ -8,25 +8,59 @@ from dataclasses import dataclass
 PAD_SLOT_ID = -1
 """The slot of a token that must not be written to the cache (`PAD` in the documentation)."""
 
+NULL_BLOCK_ID = 0
+"""The block that belongs to no request: what a zeroed column of an input table names."""
+
+INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
+
+DISABLED_GROUPS = "disabled_groups"
+SLIDING_WINDOW = "sliding_window"
+CONTEXT_PARALLELISM = "context_parallelism"
+DUMMY_REQUESTS = "dummy_requests"
+CUSTOM_OUTPUTS = "custom_outputs"
+
+FEATURES = frozenset(
+    {DISABLED_GROUPS, SLIDING_WINDOW, CONTEXT_PARALLELISM, DUMMY_REQUESTS, CUSTOM_OUTPUTS}
+)
+"""What a variant may be asked for beyond the plain path, by the names in its `features`."""
+
 
 @dataclass(frozen=True)
 class TableLayout:
-    """Sizes of the block tables of all KV cache groups; fixed for the life of the tables.
+    """Sizes and options of the block tables of all KV cache groups; fixed for their life.
+
+    The options are those of `docs/block-tables.md`. A sequence of one entry per group may be left
+    empty, and then has the default in all groups.
 
     Args:
         block_sizes: tokens per block, one entry per KV cache group. Its length is G.
         widths: columns (blocks) in a row of the table, one entry per group.
         max_num_reqs: rows of every table.
         max_num_batched_tokens: slots per group, i.e. the most tokens in one step.
+        slot_mapping_enabled: per group; all slots of a group that is not are PAD. Default: True.
+        sliding_window_reach: per group, tokens before a request's first computed one that are
+            still read, or 0 for no window. Without effect where `cp_size` is above 1, since a
+            column then is no range of consecutive tokens. Default: 0.
+        cp_size: ranks that share the tokens of a sequence (context parallelism).
+        cp_rank: which of them this is, `0 <= cp_rank < cp_size`.
+        cp_interleave: consecutive tokens that go to one rank.
+        dcp_sharded: per group, whether its tokens are shared among the ranks. Default: True.
 
     Raises:
-        ValueError: when a size is not positive, or the two tuples differ in length.
+        ValueError: when a size is not positive, a sequence has not one entry per group, the rank is
+            none of `cp_size`, or the interleave does not divide the block size of a sharded group.
     """
 
     block_sizes: tuple[int, ...]
     widths: tuple[int, ...]
     max_num_reqs: int
     max_num_batched_tokens: int
+    slot_mapping_enabled: tuple[bool, ...] = ()
+    sliding_window_reach: tuple[int, ...] = ()
+    cp_size: int = 1
+    cp_rank: int = 0
+    cp_interleave: int = 1
+    dcp_sharded: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.block_sizes) != len(self.widths) or not self.block_sizes:
@@ -34,19 +68,77 @@ class TableLayout:
                 f"block_sizes has {len(self.block_sizes)} and widths {len(self.widths)} entries; "
                 "expected one of each per group, and at least one group"
             )
-        for name in ("block_sizes", "widths"):
+        for name, least in (("block_sizes", 1), ("widths", 1), ("sliding_window_reach", 0)):
             for group, value in enumerate(getattr(self, name)):
-                if value < 1:
-                    raise ValueError(f"{name}[{group}] is {value}; expected 1 or more")
-        for name in ("max_num_reqs", "max_num_batched_tokens"):
+                if value < least:
+                    raise ValueError(f"{name}[{group}] is {value}; expected {least} or more")
+        for name in ("max_num_reqs", "max_num_batched_tokens", "cp_size", "cp_interleave"):
             value = getattr(self, name)
             if value < 1:
                 raise ValueError(f"{name} is {value}; expected 1 or more")
+        self._fill("slot_mapping_enabled", True)
+        self._fill("sliding_window_reach", 0)
+        self._fill("dcp_sharded", True)
+        self._check_context_parallelism()
+
+    def _fill(self, name: str, default: bool | int) -> None:
+        given = tuple(getattr(self, name)) or (default,) * self.num_groups
+        if len(given) != self.num_groups:
+            raise ValueError(
+                f"{name} has {len(given)} entries; expected {self.num_groups}, one per group"
+            )
+        object.__setattr__(self, name, given)
+
+    def _check_context_parallelism(self) -> None:
+        if not 0 <= self.cp_rank < self.cp_size:
+            raise ValueError(
+                f"cp_rank is {self.cp_rank}; expected 0 to {self.cp_size - 1} (cp_size - 1)"
+            )
+        if self.cp_size == 1:
+            return
+        for group, (size, sharded) in enumerate(
+            zip(self.block_sizes, self.dcp_sharded, strict=True)
+        ):
+            if sharded and size % self.cp_interleave:
+                raise ValueError(
+                    f"cp_interleave is {self.cp_interleave}; expected a divisor of "
+                    f"block_sizes[{group}], which is {size}"
+                )
 
     @property
     def num_groups(self) -> int:
         """G, the number of KV cache groups."""
         return len(self.block_sizes)
+
+    @property
+    def cp_sizes(self) -> tuple[int, ...]:
+        """Per group, ranks that share its tokens: `cp_size` where it is sharded, else 1."""
+        return tuple(self.cp_size if sharded else 1 for sharded in self.dcp_sharded)
+
+    @property
+    def tokens_per_block(self) -> tuple[int, ...]:
+        """Per group, tokens of the whole sequence that a column stands for.
+
+        They are more than the block holds where ranks share them.
+        """
+        return tuple(
+            size * ranks for size, ranks in zip(self.block_sizes, self.cp_sizes, strict=True)
+        )
+
+    @property
+    def reaches(self) -> tuple[int, ...]:
+        """Per group, the reach of the sliding window that is in effect; 0 for none."""
+        return self.sliding_window_reach if self.cp_size == 1 else (0,) * self.num_groups
+
+    @property
+    def features(self) -> frozenset[str]:
+        """Which of `FEATURES` these tables need, whatever they are called with."""
+        needs = {
+            DISABLED_GROUPS: not all(self.slot_mapping_enabled),
+            SLIDING_WINDOW: any(self.reaches),
+            CONTEXT_PARALLELISM: self.cp_size > 1,
+        }
+        return frozenset(name for name, needed in needs.items() if needed)
 
     @classmethod
     def for_length(
@@ -55,7 +147,29 @@ class TableLayout:
         max_model_len: int,
         max_num_reqs: int,
         max_num_batched_tokens: int,
+        *,
+        slot_mapping_enabled: Sequence[bool] = (),
+        sliding_window_reach: Sequence[int] = (),
+        cp_size: int = 1,
+        cp_rank: int = 0,
+        cp_interleave: int = 1,
+        dcp_sharded: Sequence[bool] = (),
     ) -> TableLayout:
         """The layout whose rows just hold `max_model_len` tokens in every group."""
-        widths = tuple(-(-max_model_len // size) for size in block_sizes)
-        return cls(tuple(block_sizes), widths, max_num_reqs, max_num_batched_tokens)
+        sharded = tuple(dcp_sharded) or (True,) * len(block_sizes)
+        widths = tuple(
+            -(-max_model_len // (size * (cp_size if shared else 1)))
+            for size, shared in zip(block_sizes, sharded, strict=True)
+        )
+        return cls(
+            tuple(block_sizes),
+            widths,
+            max_num_reqs,
+            max_num_batched_tokens,
+            tuple(slot_mapping_enabled),
+            tuple(sliding_window_reach),
+            cp_size,
+            cp_rank,
+            cp_interleave,
+            sharded,
+        )

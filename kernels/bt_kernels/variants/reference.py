@@ -8,11 +8,13 @@ import numpy as np
 import torch
 
 from bt_kernels.interface import BlockTableOperations, TableState
-from bt_kernels.layout import PAD_SLOT_ID, TableLayout
+from bt_kernels.layout import FEATURES, PAD_SLOT_ID, TableLayout
 
 
 class Variant(BlockTableOperations):
     """What every other variant is checked against. It shares no code with them."""
+
+    features = FEATURES
 
     def __init__(self, layout: TableLayout, device: torch.device | str = "cpu") -> None:
         self.layout = layout
@@ -45,12 +47,16 @@ class Variant(BlockTableOperations):
             width = self.layout.widths[group]
             if end > width:
                 raise ValueError(f"row {req_index} of group {group}: {end} blocks, width {width}")
+            for block_id in ids:
+                if not -(2**31) <= block_id < 2**31:
+                    raise ValueError(f"block id {block_id} of group {group} does not fit int32")
         for group, ids in enumerate(new_block_ids):
             if overwrite:
                 self._staged[group, req_index] = {}
             columns = self._staged.setdefault((group, req_index), {})
             for offset, block_id in enumerate(ids):
-                columns[starts[group] + offset] = block_id
+                null = self.redirect_writes_to_null_block
+                columns[starts[group] + offset] = 0 if null else block_id
             self.num_blocks[group, req_index] = starts[group] + len(ids)
 
     def apply_staged_writes(self) -> None:
@@ -61,20 +67,33 @@ class Variant(BlockTableOperations):
         self._applied_num_blocks = self.num_blocks.copy()
 
     def gather_block_tables(
-        self, idx_mapping: torch.Tensor, num_reqs_padded: int
+        self,
+        idx_mapping: torch.Tensor,
+        num_reqs_padded: int,
+        out: Sequence[torch.Tensor] | None = None,
+        out_ptrs: torch.Tensor | None = None,
+        num_computed_tokens: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, ...]:
         rows = idx_mapping.tolist()
         if not len(rows) <= num_reqs_padded <= self.layout.max_num_reqs:
             raise ValueError(f"num_reqs_padded is {num_reqs_padded}; expected {len(rows)} or more")
+        targets = self.input_block_tables if out is None else out
+        end = num_reqs_padded if out is not None else max(num_reqs_padded, self.num_dirty_rows)
         for group in range(self.layout.num_groups):
-            source = self.block_tables[group]
-            target = self.input_block_tables[group]
+            source, target = self.block_tables[group], targets[group]
+            target[len(rows) : end] = 0
             for batch_index, row in enumerate(rows):
-                length = self._applied_num_blocks[group, row]
+                if row < 0:  # a dummy request
+                    target[batch_index] = 0
+                    continue
+                length = int(self._applied_num_blocks[group, row])
                 target[batch_index, :length] = source[row, :length]
-            target[len(rows) : max(num_reqs_padded, self.num_dirty_rows)] = 0
-        self.num_dirty_rows = len(rows)
-        return tuple(table[:num_reqs_padded] for table in self.input_block_tables)
+                if num_computed_tokens is not None:
+                    computed = int(num_computed_tokens[row])
+                    target[batch_index, : min(self._first_column(group, computed), length)] = 0
+        if out is None:
+            self.num_dirty_rows = len(rows)
+        return tuple(table[:num_reqs_padded] for table in targets)
 
     def compute_slot_mappings(
         self,
@@ -82,18 +101,31 @@ class Variant(BlockTableOperations):
         query_start_loc: torch.Tensor,
         positions: torch.Tensor,
         num_tokens_padded: int,
+        out: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        if num_tokens_padded > self.layout.max_num_batched_tokens:
+        slot_mappings = self.slot_mappings if out is None else out
+        if num_tokens_padded > slot_mappings.shape[1]:
             raise ValueError(f"num_tokens_padded is {num_tokens_padded}, past the buffer")
         starts = query_start_loc.tolist()
-        for group, block_size in enumerate(self.layout.block_sizes):
-            slots = self.slot_mappings[group]
-            slots[starts[-1] :] = PAD_SLOT_ID
-            for batch_index, row in enumerate(idx_mapping.tolist()):
-                blocks = self.block_tables[group][row].tolist()
+        rows = idx_mapping.tolist()
+        for group in range(self.layout.num_groups):
+            slots = slot_mappings[group]
+            slots[starts[len(rows)] :] = PAD_SLOT_ID
+            for batch_index, row in enumerate(rows):
+                blocks = [] if row < 0 else self.block_tables[group][row].tolist()
                 for token in range(starts[batch_index], starts[batch_index + 1]):
-                    slots[token] = _slot(blocks, int(positions[token]), block_size)
-        return self.slot_mappings[:, :num_tokens_padded]
+                    slots[token] = self._slot(group, blocks, int(positions[token]))
+        return slot_mappings[:, :num_tokens_padded]
+
+    def get_dummy_block_tables(self, num_reqs: int) -> tuple[torch.Tensor, ...]:
+        for table in self.input_block_tables:
+            table[: max(num_reqs, self.num_dirty_rows)] = 0
+        self.num_dirty_rows = num_reqs
+        return tuple(table[:num_reqs] for table in self.input_block_tables)
+
+    def get_dummy_slot_mappings(self, num_tokens: int) -> torch.Tensor:
+        self.slot_mappings[:] = PAD_SLOT_ID
+        return self.slot_mappings[:, :num_tokens]
 
     def restore(self, state: TableState) -> None:
         for table, saved in zip(self.block_tables, state.block_tables, strict=True):
@@ -106,10 +138,25 @@ class Variant(BlockTableOperations):
         self._staged.clear()
         self._applied_num_blocks = self.num_blocks.copy()
 
+    def _first_column(self, group: int, computed: int) -> int:
+        """First column that the sliding window of a group reaches; 0 without one."""
+        reach = self.layout.sliding_window_reach[group]
+        if reach == 0 or self.layout.cp_size > 1:
+            return 0
+        return max(computed - reach, 0) // self.layout.block_sizes[group]
 
-def _slot(blocks: list[int], position: int, block_size: int) -> int:
-    """Slot of one token, or `PAD_SLOT_ID` for a position outside the row."""
-    column = position // block_size
-    if not 0 <= column < len(blocks):
-        return PAD_SLOT_ID
-    return blocks[column] * block_size + position % block_size
+    def _slot(self, group: int, blocks: list[int], position: int) -> int:
+        """Slot of one token, or `PAD_SLOT_ID` where it has none here."""
+        layout = self.layout
+        size = layout.block_sizes[group]
+        ranks = layout.cp_size if layout.dcp_sharded[group] else 1
+        column = position // (size * ranks)
+        if not layout.slot_mapping_enabled[group] or not 0 <= column < len(blocks):
+            return PAD_SLOT_ID
+        offset = position % (size * ranks)
+        if ranks > 1:
+            interleave = layout.cp_interleave
+            if offset // interleave % ranks != layout.cp_rank:
+                return PAD_SLOT_ID  # another rank has the token
+            offset = offset // (interleave * ranks) * interleave + offset % interleave
+        return blocks[column] * size + offset

@@ -1,0 +1,150 @@
+"""State that all device variants share: tables, what tells kernels where they are, host buffers."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from bt_kernels import launches
+from bt_kernels.interface import COMPILED, JIT, BlockTableOperations, TableState
+from bt_kernels.layout import PAD_SLOT_ID, TableLayout
+from bt_kernels.staging import RECORD_FIELDS, HostRing, StagedWrites
+
+# Room in a host buffer for a record and three block ids per row of each group.
+RECORD_ROOM = RECORD_FIELDS + 3
+
+# Padded sizes of an engine's graphs, with room; a view takes half a KiB of host memory.
+_KEPT_VIEWS = 256
+
+
+class DeviceState(BlockTableOperations):
+    """Block tables on a device (or on the CPU, under Triton's interpreter), without operations.
+
+    Args:
+        layout: sizes and options.
+        device: where the tables live.
+        steps_in_flight: how many calls of `apply_staged_writes` that had something to write the
+            device may not have finished when the next is made, by the caller's own promise. There
+            are then so many pinned buffers and one more, and nothing is waited for. Without it
+            there are two, and a third call waits until the device has read the first's.
+        validate: see `BlockTableOperations`.
+
+    Raises:
+        ValueError: when `steps_in_flight` is below 1.
+    """
+
+    def __init__(
+        self,
+        layout: TableLayout,
+        device: torch.device | str,
+        *,
+        steps_in_flight: int | None = None,
+        validate: bool = False,
+    ) -> None:
+        self.layout = layout
+        self.validate = validate
+        self._launches = {JIT: launches.launch_jit, COMPILED: launches.CompiledLaunches()}
+        self._has_window = any(layout.reaches)
+        self.sharded = layout.cp_size > 1
+        shapes = [(layout.max_num_reqs, width) for width in layout.widths]
+        place = torch.device(device)
+        self.block_tables = [_zeros(shape, torch.int32, place) for shape in shapes]
+        self.input_block_tables = [_zeros(shape, torch.int32, place) for shape in shapes]
+        # With its index, as the arguments will have it.
+        self.device = self.block_tables[0].device
+        self.launch_path = JIT
+        slots = (layout.num_groups, layout.max_num_batched_tokens)
+        self.slot_mappings = torch.full(slots, PAD_SLOT_ID, dtype=torch.int64, device=self.device)
+        self.num_blocks = np.zeros((layout.num_groups, layout.max_num_reqs), dtype=np.int32)
+        self.num_blocks_on_device = _zeros(self.num_blocks.shape, torch.int32, self.device)
+        self.num_dirty_rows = 0
+        self._no_requests = _zeros((0,), torch.int64, self.device)
+        self._staged = StagedWrites(layout.num_groups)
+        # A burst of longer writes grows it.
+        self._ring = HostRing(
+            self.num_blocks.size * RECORD_ROOM, self.device, in_flight=steps_in_flight
+        )
+        self._captured_ring: HostRing | None = None
+        self.descriptors = torch.tensor(self._describe_groups(), device=self.device)
+        self._make_views()
+
+    @property
+    def launch_paths(self) -> tuple[str, ...]:
+        """Launch paths that work here: only Triton's call where kernels are interpreted."""
+        on_gpu = self.device.type == "cuda" and launches.COMPILES
+        return (JIT, COMPILED) if on_gpu else (JIT,)
+
+    @property
+    def launch_path(self) -> str:
+        """How kernels are launched from now on, one of `launch_paths`.
+
+        Raises:
+            ValueError: when it is set to anything else.
+        """
+        return self._launch_path
+
+    @launch_path.setter
+    def launch_path(self, path: str) -> None:
+        if path not in self.launch_paths:
+            expected = " or ".join(repr(known) for known in self.launch_paths)
+            raise ValueError(f"launch_path is {path!r}; expected {expected} on {self.device}")
+        self._launch_path = path
+        # Kept as an attribute, so that no launch has to choose.
+        self.launch = self._launches[path]
+
+    def init_block_table_layout_tensors(self) -> None:
+        """Tells the kernels where the tables are, after `block_tables` or others were replaced."""
+        self.descriptors.copy_(torch.tensor(self._describe_groups()))
+        self._make_views()
+
+    def restore(self, state: TableState) -> None:
+        for table, saved in zip(self.block_tables, state.block_tables, strict=True):
+            table.copy_(saved)
+        for table, saved in zip(self.input_block_tables, state.input_block_tables, strict=True):
+            table.copy_(saved)
+        self.slot_mappings.copy_(state.slot_mappings)
+        self.num_blocks[:] = state.num_blocks
+        self.num_blocks_on_device.copy_(torch.from_numpy(self.num_blocks))
+        self.num_dirty_rows = state.num_dirty_rows
+        self._staged.clear()
+
+    def _make_views(self) -> None:
+        """Keeps the views that calls return, since the same few sizes are asked for all the time.
+
+        What is kept must not refer to `self`, or the tables would outlive their last user.
+        """
+        tables, slots = self.input_block_tables, self.slot_mappings
+        self._views_of_tables = lru_cache(_KEPT_VIEWS)(
+            lambda num_rows: tuple([table[:num_rows] for table in tables])
+        )
+        self._views_of_slots = lru_cache(_KEPT_VIEWS)(lambda num_tokens: slots[:, :num_tokens])
+
+    def _capturing(self) -> bool:
+        return self.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+
+    def _describe_groups(self) -> list[list[int]]:
+        """The rows of `descriptors`, with the fields of `bt_kernels.device_code` in their order."""
+        layout = self.layout
+        return [
+            [
+                self.block_tables[group].data_ptr(),
+                self.input_block_tables[group].data_ptr(),
+                layout.widths[group],
+                layout.block_sizes[group],
+                layout.widths[group] * layout.tokens_per_block[group] * enabled,
+                self.num_blocks_on_device[group].data_ptr(),
+                self.slot_mappings[group].data_ptr(),
+                layout.max_num_batched_tokens,
+                layout.reaches[group],
+                layout.cp_sizes[group],
+                layout.cp_rank if layout.dcp_sharded[group] else 0,
+                layout.cp_interleave if layout.dcp_sharded[group] else 1,
+            ]
+            for group, enabled in enumerate(layout.slot_mapping_enabled)
+        ]
+
+
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    return torch.zeros(shape, dtype=dtype, device=device)
