@@ -43,8 +43,9 @@ def _section(section: Noun) -> dict[str, Any]:
 
 def _case(case: CaseSpec) -> dict[str, Any]:
     parameters = case.parameters.model_dump(exclude_none=True)
-    if isinstance(parameters.get("block_size"), list):
-        parameters["block_size"] = _on_one_line(parameters["block_size"])
+    for name, value in parameters.items():
+        if isinstance(value, list):
+            parameters[name] = _on_one_line(value)
     own = {} if case.margin_percent is None else {"margin_percent": case.margin_percent}
     return {"name": case.name, "workload": parameters.pop("workload"), **own, **parameters}
 

@@ -99,8 +99,9 @@ def _value_text(parameters: TableParameters, key: str) -> str:
     if key == "groups":
         return str(len(parameters.block_sizes()))
     if key == "block_size":
-        sizes = parameters.block_sizes()
-        return "x".join(map(str, sizes if len(set(sizes)) > 1 else sizes[:1]))
+        return _sizes_text(parameters.block_sizes())
+    if key == "sliding_window":
+        return _sizes_text(parameters.reaches())
     if key == "window" and isinstance(parameters, TraceParameters):
         return parameters.window.name
     value: object = parameters
@@ -109,9 +110,15 @@ def _value_text(parameters: TableParameters, key: str) -> str:
     return _text_of(value)
 
 
+def _sizes_text(per_group: tuple[int, ...]) -> str:
+    return "x".join(map(str, per_group if len(set(per_group)) > 1 else per_group[:1]))
+
+
 def _text_of(value: object) -> str:
     if value is None:
         return "default"
+    if isinstance(value, list):
+        return "x".join(map(str, value)) or "none"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):

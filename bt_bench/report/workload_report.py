@@ -34,6 +34,8 @@ def _facts(description: Description) -> Iterator[str]:
         f"each {format_number(description.block_reuse)} times on average, "
         f"at most {description.peak_blocks_in_use} in use"
     )
+    if description.features:
+        yield f"features: {', '.join(description.features)}"
     trace = description.trace
     if trace is not None:
         yield (

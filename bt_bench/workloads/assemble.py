@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Iterable, Sequence
 
-from bt_bench.workloads.parameters import TableParameters
-from bt_bench.workloads.steps import Append, Int64Array, Step
+import numpy as np
+
+from bt_bench.errors import UsageError
+from bt_bench.workloads.parameters import BatchParameters, TableParameters, UniformParameters
+from bt_bench.workloads.steps import Append, Int32Array, Int64Array, Step, Workload
 from bt_kernels.layout import TableLayout
 
-Int32Array = npt.NDArray[np.int32]
+DUMMY_ROW = -1
+"""What stands in `idx_mapping` for a request that owns no blocks."""
 
 
 def layout_of(parameters: TableParameters) -> TableLayout:
@@ -19,7 +22,23 @@ def layout_of(parameters: TableParameters) -> TableLayout:
         parameters.max_model_len,
         parameters.max_num_reqs,
         parameters.max_num_batched_tokens,
+        slot_mapping_enabled=_all_but(parameters.disabled_groups, parameters),
+        sliding_window_reach=parameters.reaches(),
+        cp_size=parameters.cp_size,
+        cp_rank=parameters.cp_rank,
+        cp_interleave=parameters.cp_interleave,
+        dcp_sharded=_all_but(parameters.unsharded_groups, parameters),
     )
+
+
+def _all_but(groups: list[int], parameters: TableParameters) -> list[bool]:
+    return [group not in groups for group in range(len(parameters.block_sizes()))]
+
+
+def tokens_per_block(parameters: TableParameters) -> tuple[int, ...]:
+    """Tokens of a sequence that a column of each group stands for, by all ranks together."""
+    sizes: tuple[int, ...] = layout_of(parameters).tokens_per_block
+    return sizes
 
 
 def padded_size(count: int, limit: int) -> int:
@@ -45,6 +64,7 @@ def assemble_step(
     rows: Int64Array,
     starts: Int64Array,
     counts: Int64Array,
+    num_computed_tokens: Int32Array | None = None,
 ) -> Step:
     """The arrays of a step, which are fresh: nothing is shared with the arguments.
 
@@ -54,6 +74,7 @@ def assemble_step(
         rows: `[R]`, request rows in batch order.
         starts: `[R]`, position of each request's first token in the step.
         counts: `[R]`, tokens of each request in the step, 1 or more.
+        num_computed_tokens: `[max_num_reqs]`, where there is a sliding window.
     """
     num_reqs = len(rows)
     query_start_loc = np.zeros(num_reqs + 1, dtype=np.int32)
@@ -73,6 +94,97 @@ def assemble_step(
         num_reqs_padded=padded_size(num_reqs, parameters.max_num_reqs) if pad else num_reqs,
         num_tokens_padded=(
             padded_size(num_tokens, parameters.max_num_batched_tokens) if pad else num_tokens
+        ),
+        num_computed_tokens=None if num_computed_tokens is None else num_computed_tokens.copy(),
+    )
+
+
+def single_step_workload(
+    parameters: UniformParameters | BatchParameters,
+    rows: Int64Array,
+    starts: Int64Array,
+    counts: Int64Array,
+    staged: tuple[tuple[Append, ...], tuple[Append, ...]],
+) -> Workload:
+    """A workload of one step, with what the options of its parameters add to it.
+
+    Dummy requests come last in the batch, as padding does, each with one token at position 0.
+
+    Args:
+        parameters: of the workload.
+        rows: `[R]`, request rows in batch order, without dummy requests.
+        starts: `[R]`, position of each request's first token in the step.
+        counts: `[R]`, tokens of each request in the step.
+        staged: appends of the setup, and of the step.
+    """
+    layout = layout_of(parameters)
+    num_computed_tokens = None
+    if any(layout.reaches):
+        num_computed_tokens = np.zeros(layout.max_num_reqs, dtype=np.int32)
+        num_computed_tokens[rows] = starts
+    dummies = np.ones(parameters.dummy_requests, dtype=np.int64)
+    setup, appends = staged
+    step = assemble_step(
+        parameters,
+        appends,
+        np.concatenate((rows, dummies * DUMMY_ROW)),
+        np.concatenate((starts, dummies * 0)),
+        np.concatenate((counts, dummies)),
+        num_computed_tokens,
+    )
+    return Workload(layout, parameters.idx_mapping_dtype, setup, (step,), parameters.custom_outputs)
+
+
+def validate_dummy_requests(
+    parameters: UniformParameters | BatchParameters, requests: int, tokens: int
+) -> None:
+    """Refuses dummy requests that do not fit beside so many requests and tokens.
+
+    Raises:
+        UsageError: naming parameter, value and limit.
+    """
+    dummies = parameters.dummy_requests
+    for what, count, limit in (
+        ("requests", requests, "max_num_reqs"),
+        ("tokens", tokens, "max_num_batched_tokens"),
+    ):
+        most = getattr(parameters, limit)
+        if count + dummies > most:
+            raise UsageError(
+                f"'dummy_requests' is {dummies}, of one token each, beside {count} {what}; "
+                f"expected at most '{limit}' in all, {most}"
+            )
+
+
+def step_of_requests(
+    appends: list[Append],
+    rows: list[int],
+    positions: Sequence[Iterable[int]],
+    spare_rows: int = 0,
+    spare_tokens: int = 0,
+    num_computed_tokens: Sequence[int] | None = None,
+) -> Step:
+    """A step by its requests: the row of each (-1: a dummy), and the positions of its tokens.
+
+    Args:
+        appends: staged before the step.
+        rows: one per request.
+        positions: one sequence per request.
+        spare_rows: rows that are read beyond the requests.
+        spare_tokens: slots that are read beyond the tokens.
+        num_computed_tokens: by request row, where they are passed.
+    """
+    tokens = [list(request) for request in positions]
+    num_tokens = sum(map(len, tokens))
+    return Step(
+        appends=tuple(appends),
+        idx_mapping=np.array(rows, dtype=np.int64),
+        query_start_loc=np.cumsum([0, *map(len, tokens)]).astype(np.int32),
+        positions=np.array([p for request in tokens for p in request], dtype=np.int64),
+        num_reqs_padded=len(rows) + spare_rows,
+        num_tokens_padded=num_tokens + spare_tokens,
+        num_computed_tokens=(
+            None if num_computed_tokens is None else np.array(num_computed_tokens, dtype=np.int32)
         ),
     )
 
@@ -119,6 +231,6 @@ def choose_rows(
     return np.arange(count, dtype=np.int64)
 
 
-def blocks_for(tokens: Int64Array, block_sizes: tuple[int, ...]) -> Int64Array:
+def blocks_for(tokens: Int64Array, tokens_per_block: tuple[int, ...]) -> Int64Array:
     """`[G, R]`: blocks that hold so many tokens, rounded up."""
-    return -(-tokens // np.array(block_sizes, dtype=np.int64)[:, np.newaxis])
+    return -(-tokens // np.array(tokens_per_block, dtype=np.int64)[:, np.newaxis])

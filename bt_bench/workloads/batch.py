@@ -19,11 +19,12 @@ import numpy as np
 
 from bt_bench.errors import UsageError
 from bt_bench.workloads.assemble import (
-    assemble_step,
     blocks_for,
     choose_rows,
-    layout_of,
+    single_step_workload,
     stage_rows,
+    tokens_per_block,
+    validate_dummy_requests,
 )
 from bt_bench.workloads.parameters import BatchParameters
 from bt_bench.workloads.steps import Int64Array, Workload
@@ -41,15 +42,11 @@ def build_batch(parameters: BatchParameters) -> Workload:
     counts = np.full(len(starts), parameters.tokens_per_request, dtype=np.int64)
     counts[parameters.requests :] = parameters.prefill_tokens
     rows = choose_rows(len(starts), parameters, parameters.mapping == "shuffled", generator)
-    held = blocks_for(starts, parameters.block_sizes())
-    new = blocks_for(starts + counts, parameters.block_sizes()) - held
-    setup, appends = stage_rows(rows, held, new, generator)
-    return Workload(
-        layout=layout_of(parameters),
-        idx_mapping_dtype=parameters.idx_mapping_dtype,
-        setup=setup,
-        steps=(assemble_step(parameters, appends, rows, starts, counts),),
-    )
+    sizes = tokens_per_block(parameters)
+    held = blocks_for(starts, sizes)
+    new = blocks_for(starts + counts, sizes) - held
+    staged = stage_rows(rows, held, new, generator)
+    return single_step_workload(parameters, rows, starts, counts, staged)
 
 
 def _decode_starts(parameters: BatchParameters, generator: np.random.Generator) -> Int64Array:
@@ -65,7 +62,7 @@ def _decode_starts(parameters: BatchParameters, generator: np.random.Generator) 
     written = np.zeros(parameters.requests, dtype=np.bool_)
     written[generator.permutation(parameters.requests)[: parameters.staged_writes]] = True
     if parameters.staged_writes:
-        multiple = math.lcm(*parameters.block_sizes())
+        multiple = math.lcm(*tokens_per_block(parameters))
         lowest = -(-parameters.min_length // multiple) * multiple
         starts[written] = np.maximum(starts[written] // multiple * multiple, lowest)
     starts[~written] = _off_boundaries(starts[~written], parameters)
@@ -77,7 +74,7 @@ def _off_boundaries(starts: Int64Array, parameters: BatchParameters) -> Int64Arr
 
     A start that leaves the range on its way up goes on from `min_length`, once.
     """
-    sizes = np.array(parameters.block_sizes(), dtype=np.int64)[:, np.newaxis]
+    sizes = np.array(tokens_per_block(parameters), dtype=np.int64)[:, np.newaxis]
     longest = parameters.max_model_len - parameters.tokens_per_request
     starts = starts.copy()
     again = np.zeros(len(starts), dtype=np.bool_)
@@ -117,7 +114,9 @@ def _fewest_chunks(parameters: BatchParameters) -> int:
 
 
 def _sizes_text(parameters: BatchParameters) -> str:
-    return "block size " + ", ".join(map(str, sorted(set(parameters.block_sizes()))))
+    sizes = ", ".join(map(str, sorted(set(parameters.block_sizes()))))
+    ranks = f" on each of {parameters.cp_size} ranks" if parameters.cp_size > 1 else ""
+    return f"block size {sizes}{ranks}"
 
 
 def validate_batch(parameters: BatchParameters) -> None:
@@ -153,6 +152,7 @@ def _validate_counts(parameters: BatchParameters) -> None:
             f"'prefill_tokens' {parameters.prefill_tokens}); expected at most "
             f"'max_num_batched_tokens', {parameters.max_num_batched_tokens}"
         )
+    validate_dummy_requests(parameters, requests, decode_tokens + prefill_tokens)
 
 
 def _validate_lengths(parameters: BatchParameters) -> None:
@@ -177,7 +177,8 @@ def _validate_staged_writes(parameters: BatchParameters, staged_writes: int) -> 
             f"'staged_writes' is {staged_writes}; expected at most 'requests', "
             f"{parameters.requests}: decoding rows are written"
         )
-    multiple = math.lcm(*parameters.block_sizes())
+    sizes = tokens_per_block(parameters)
+    multiple = math.lcm(*sizes)
     longest = parameters.max_model_len - parameters.tokens_per_request
     lowest = -(-parameters.min_length // multiple) * multiple
     if staged_writes and lowest > longest:
@@ -186,10 +187,10 @@ def _validate_staged_writes(parameters: BatchParameters, staged_writes: int) -> 
             f"{multiple} ({_sizes_text(parameters)}) from 'min_length', {parameters.min_length}, "
             f"to 'max_model_len' less 'tokens_per_request', {longest}; there is none"
         )
-    smallest = min(parameters.block_sizes())
+    smallest = min(sizes)
     if staged_writes < parameters.requests and parameters.tokens_per_request >= smallest:
         raise UsageError(
             f"'staged_writes' is {staged_writes} of {parameters.requests} requests, and "
             f"'tokens_per_request' is {parameters.tokens_per_request}; expected less than the "
-            f"smallest block size, {smallest}, since else every row begins a block"
+            f"tokens of the smallest block, {smallest}, since else every row begins a block"
         )

@@ -24,11 +24,12 @@ from bt_bench.workloads.parameters import (
 from bt_bench.workloads.scheduler import Scheduler, validate_trace
 from bt_bench.workloads.steps import Int64Array, Step, Workload
 from bt_bench.workloads.uniform import build_uniform, validate_uniform
-from bt_kernels.layout import TableLayout
+from bt_kernels.layout import CUSTOM_OUTPUTS, DUMMY_REQUESTS, TableLayout
 
 __all__ = [
     "build_workload",
     "estimate_bytes",
+    "features_of",
     "first_step",
     "layout_of",
     "tokens_per_step",
@@ -76,6 +77,16 @@ def estimate_bytes(layout: TableLayout) -> int:
     return 2 * TABLE_ITEM_BYTES * cells + SLOT_ITEM_BYTES * slots
 
 
+def features_of(parameters: AnyParameters) -> frozenset[str]:
+    """The `features` of the workload of these parameters, which need not be built for it."""
+    features = set(layout_of(parameters).features)
+    if parameters.custom_outputs:
+        features.add(CUSTOM_OUTPUTS)
+    if not isinstance(parameters, TraceParameters) and parameters.dummy_requests:
+        features.add(DUMMY_REQUESTS)
+    return frozenset(features)
+
+
 def _build_from_trace(parameters: TraceParameters) -> Workload:
     window = parameters.window
     start = _known_start(window)
@@ -90,7 +101,13 @@ def _build_from_trace(parameters: TraceParameters) -> Workload:
         steps.append(scheduler.step())
     if len(steps) < window.steps:
         raise _beyond_the_end(window, start, scheduler.num_steps)
-    return Workload(layout_of(parameters), parameters.idx_mapping_dtype, setup, tuple(steps))
+    return Workload(
+        layout_of(parameters),
+        parameters.idx_mapping_dtype,
+        setup,
+        tuple(steps),
+        parameters.custom_outputs,
+    )
 
 
 def first_step(window: Window, tokens: Int64Array) -> int:

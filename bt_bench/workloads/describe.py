@@ -18,6 +18,7 @@ from bt_bench.workloads.build import (
     AnyParameters,
     build_workload,
     estimate_bytes,
+    features_of,
     first_step,
     layout_of,
 )
@@ -38,7 +39,11 @@ class Distribution(Noun):
 
 
 class RowBlocks(Noun):
-    """Blocks that a scheduled row holds, over steps and rows, in groups of one block size."""
+    """Blocks that a scheduled row holds, over steps and rows, in groups of one block size.
+
+    Under context parallelism `block_size` is what a block and those of the other ranks in its place
+    hold together.
+    """
 
     block_size: int
     num_groups: int
@@ -79,6 +84,7 @@ class Description(Noun):
 
     Args:
         kind: uniform, batch or trace.
+        features: what a variant must be able to do beyond the plain path, sorted.
         block_sizes: tokens per block, per group.
         widths: columns of a row, per group.
         max_num_reqs: rows of a table.
@@ -93,6 +99,7 @@ class Description(Noun):
     """
 
     kind: Literal["uniform", "batch", "trace"]
+    features: list[str]
     block_sizes: list[int]
     widths: list[int]
     max_num_reqs: int
@@ -115,17 +122,14 @@ def describe(parameters: AnyParameters) -> Description:
     if isinstance(parameters, TraceParameters):
         return _describe_trace(parameters)
     workload = build_workload(parameters)
+    step = workload.steps[0]
     tally = _Tally(parameters)
     tally.add(_batch_of(workload, parameters))
-    ids = sum(
-        len(ids)
-        for append in workload.setup + workload.steps[0].appends
-        for ids in append.block_ids
-    )
+    ids = sum(len(ids) for append in workload.setup + step.appends for ids in append.block_ids)
     return Description(
         kind=parameters.workload,
         **_sizes(parameters),
-        requests_served=workload.steps[0].num_reqs,
+        requests_served=int(np.count_nonzero(step.idx_mapping >= 0)),
         steps=tally.figures(prefills_known=isinstance(parameters, BatchParameters)),
         block_allocations=ids,
         block_reuse=1.0,
@@ -173,6 +177,7 @@ def _window_figures(parameters: TraceParameters, start: int) -> StepFigures:
 def _sizes(parameters: AnyParameters) -> dict[str, Any]:
     layout = layout_of(parameters)
     return {
+        "features": sorted(features_of(parameters)),
         "block_sizes": list(layout.block_sizes),
         "widths": list(layout.widths),
         "max_num_reqs": layout.max_num_reqs,
@@ -190,7 +195,8 @@ def _batch_of(
     held = np.zeros((layout.num_groups, layout.max_num_reqs), dtype=np.int64)
     for append in workload.setup + step.appends:
         held[:, append.row] += [len(ids) for ids in append.block_ids]
-    first_groups = [layout.block_sizes.index(size) for size in dict.fromkeys(layout.block_sizes)]
+    sizes = layout.tokens_per_block
+    first_groups = [sizes.index(size) for size in dict.fromkeys(sizes)]
     first_tokens = step.query_start_loc[:-1]
     return ScheduledBatch(
         requests=np.arange(step.num_reqs, dtype=np.int64),
@@ -199,7 +205,7 @@ def _batch_of(
         counts=np.diff(step.query_start_loc).astype(np.int64),
         num_tokens=step.num_tokens,
         num_prefills=parameters.prefills if isinstance(parameters, BatchParameters) else 0,
-        row_blocks=held[first_groups][:, step.idx_mapping],
+        row_blocks=held[first_groups][:, step.idx_mapping[step.idx_mapping >= 0]],
         appends=step.appends,
     )
 
@@ -209,8 +215,8 @@ class _Tally:
 
     def __init__(self, parameters: AnyParameters) -> None:
         layout = layout_of(parameters)
-        self._groups_of_size = Counter(layout.block_sizes)
-        widths = dict(zip(layout.block_sizes, layout.widths, strict=True))
+        self._groups_of_size = Counter(layout.tokens_per_block)
+        widths = dict(zip(layout.tokens_per_block, layout.widths, strict=True))
         self._row_blocks = [
             np.zeros(widths[size] + 1, dtype=np.int64) for size in self._groups_of_size
         ]

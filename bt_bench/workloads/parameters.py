@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -15,9 +16,13 @@ MAX_REQS = 16_384  # a fused launch has two programs per request on a grid axis 
 MAX_TOKENS = 4_194_304
 MAX_MODEL_LEN = 16_777_216
 MAX_BLOCK_SIZE = 4_194_304
+MAX_CP_SIZE = 256
 
 BlockSize = Annotated[int, Field(ge=1, le=MAX_BLOCK_SIZE)]
 BlockSizes = Annotated[list[BlockSize], Field(min_length=1, max_length=MAX_GROUPS)]
+Reach = Annotated[int, Field(ge=0, le=MAX_MODEL_LEN)]
+Reaches = Annotated[list[Reach], Field(min_length=1, max_length=MAX_GROUPS)]
+GroupIndex = Annotated[int, Field(ge=0, le=MAX_GROUPS - 1)]
 
 MODEL_PRESETS: dict[str, list[int]] = {
     # Block size per KV cache group, in tokens. The number of groups is what vLLM's planning rule
@@ -55,6 +60,27 @@ class TableParameters(Noun):
     pad_requests: bool = Field(
         default=False, description="pad batch and tokens to the next CUDA graph size"
     )
+    disabled_groups: list[GroupIndex] = Field(
+        default=[], description="groups, from 0, whose slots are all PAD"
+    )
+    sliding_window: Reach | Reaches | None = Field(
+        default=None,
+        description="reach: tokens before a request's first computed one that are still read, "
+        "a model's window less 1; one for all groups, or a list of one per group; 0: no window",
+    )
+    cp_size: int = Field(
+        default=1, ge=1, le=MAX_CP_SIZE, description="ranks that share the tokens of a sequence"
+    )
+    cp_rank: int = Field(default=0, ge=0, le=MAX_CP_SIZE - 1, description="this rank, from 0")
+    cp_interleave: int = Field(
+        default=1, ge=1, le=MAX_BLOCK_SIZE, description="consecutive tokens that go to one rank"
+    )
+    unsharded_groups: list[GroupIndex] = Field(
+        default=[], description="groups, from 0, whose tokens all ranks have, each for itself"
+    )
+    custom_outputs: bool = Field(
+        default=False, description="gather and slots write into buffers of the caller"
+    )
     seed: int = Field(default=0, ge=0)
 
     def block_sizes(self) -> tuple[int, ...]:
@@ -64,6 +90,12 @@ class TableParameters(Noun):
         if isinstance(self.block_size, list):
             return tuple(self.block_size)
         return (self.block_size or 16,) * (self.groups or 1)
+
+    def reaches(self) -> tuple[int, ...]:
+        """Reach of the sliding window of each group, in tokens; 0 where there is none."""
+        if isinstance(self.sliding_window, list):
+            return tuple(self.sliding_window)
+        return (self.sliding_window or 0,) * len(self.block_sizes())
 
     @model_validator(mode="after")
     def _groups_agree(self) -> TableParameters:
@@ -78,6 +110,41 @@ class TableParameters(Noun):
                     "group, one size for all, or no 'groups'",
                 )
         return self
+
+    @model_validator(mode="after")
+    def _options_agree(self) -> TableParameters:
+        num_groups = len(self.block_sizes())
+        _check_indices("disabled_groups", self.disabled_groups, num_groups)
+        _check_indices("unsharded_groups", self.unsharded_groups, num_groups)
+        if len(self.reaches()) != num_groups:
+            raise _wrong(
+                "sliding_window",
+                f"sliding_window lists {len(self.reaches())} reaches for {_groups(num_groups)}; "
+                "expected one per group, or one for all",
+            )
+        if self.cp_rank >= self.cp_size:
+            raise _wrong(
+                "cp_rank",
+                f"cp_rank is {self.cp_rank}; expected less than 'cp_size', {self.cp_size}",
+            )
+        if self.cp_size > 1:
+            self._check_context_parallelism()
+        return self
+
+    def _check_context_parallelism(self) -> None:
+        if any(self.reaches()):
+            raise _wrong(
+                "sliding_window",
+                f"sliding_window is given beside cp_size {self.cp_size}, which turns it off, since "
+                "a column then is no range of consecutive tokens; remove one of the two",
+            )
+        for group, size in enumerate(self.block_sizes()):
+            if group not in self.unsharded_groups and size % self.cp_interleave:
+                raise _wrong(
+                    "cp_interleave",
+                    f"cp_interleave is {self.cp_interleave}; expected a divisor of the block size "
+                    f"of every sharded group, and that of group {group} is {size}",
+                )
 
     def _check_model(self, model: str) -> None:
         if model not in MODEL_PRESETS:
@@ -98,6 +165,19 @@ def _wrong(field: str, message: str) -> PydanticCustomError:
     )
 
 
+def _check_indices(field: str, indices: Sequence[int], num_groups: int) -> None:
+    for index in indices:
+        if index >= num_groups:
+            raise _wrong(
+                field,
+                f"{field} has group {index} of {_groups(num_groups)}; they count from 0",
+            )
+
+
+def _groups(count: int) -> str:
+    return "1 group" if count == 1 else f"{count} groups"
+
+
 class UniformParameters(TableParameters):
     """The origin's workload: one step, equal token counts, lengths rising with the batch index.
 
@@ -111,6 +191,9 @@ class UniformParameters(TableParameters):
     tokens: int = Field(ge=1, le=MAX_TOKENS, description="T")
     staged_writes: int | None = Field(
         default=None, ge=0, le=MAX_REQS, description="rows written; default min(R, 32)"
+    )
+    dummy_requests: int = Field(
+        default=0, ge=0, le=MAX_REQS, description="further requests, of one token and no row each"
     )
     mapping: Literal["identity", "shuffled"] = "identity"
 
@@ -139,6 +222,9 @@ class BatchParameters(TableParameters):
         ge=0,
         le=MAX_REQS,
         description="decoding rows moved to a block boundary so that exactly so many are written",
+    )
+    dummy_requests: int = Field(
+        default=0, ge=0, le=MAX_REQS, description="further requests, of one token and no row each"
     )
     mapping: Literal["identity", "shuffled"] = "shuffled"
 

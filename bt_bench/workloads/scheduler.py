@@ -15,6 +15,9 @@ It follows vLLM's V1 scheduler and V2 model runner where the block tables can te
 - The step that completes a prefill generates the first token, so that a request which generates n
   tokens is in n - 1 decodes. It ends with the step that generates its last token, which is never
   computed itself; row and blocks are free before the next step.
+- In a group with a sliding window, the blocks that lie wholly before the window of a running
+  request go back to the pool at the beginning of a step, and are handed out again. The row keeps
+  their ids and its count. To admit a request, windows are not allowed for.
 - Free rows are a stack, as in vLLM. Its first order is shuffled with the seed, because rows would
   follow the order of arrival otherwise.
 - Decodes come first in the batch, in order of admission; then prefills, shortest chunk first.
@@ -36,14 +39,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from bt_bench.errors import UsageError
-from bt_bench.workloads.assemble import assemble_step, blocks_for, layout_of
+from bt_bench.workloads.assemble import (
+    assemble_step,
+    blocks_for,
+    layout_of,
+    tokens_per_block,
+)
 from bt_bench.workloads.block_pool import MAX_BLOCK_ID, BlockPool
 from bt_bench.workloads.parameters import TraceParameters
-from bt_bench.workloads.steps import Append, Int64Array, Step
+from bt_bench.workloads.steps import Append, Int32Array, Int64Array, Step
 from bt_bench.workloads.trace import Trace, find_trace, read_trace
+from bt_bench.workloads.windows import SlidingWindows
 
 # What is known of each running request: a row of `Scheduler._live`. From HELD on, the blocks that
-# it holds, one row for each distinct block size.
+# it holds, one row for each distinct block size (in tokens of the sequence).
 ROW, REQUEST, COMPUTED, PREFILL_END, FINAL, HELD = range(6)
 
 
@@ -58,8 +67,11 @@ class ScheduledBatch:
         counts: tokens in the step.
         num_tokens: their sum.
         num_prefills: requests, at the end of the batch, whose tokens belong to a prefill.
-        row_blocks: `[S, R]`, blocks that each row holds in the step, for each distinct block size.
+        row_blocks: `[S, R]`, blocks that each row holds in the step, for each distinct block size;
+            those before a sliding window still count.
         appends: what is staged before the step.
+        num_computed_tokens: `[max_num_reqs]` by row, where there is a sliding window. Rows of no
+            request keep what the last one left there, as in an engine.
     """
 
     requests: Int64Array
@@ -70,6 +82,7 @@ class ScheduledBatch:
     num_prefills: int
     row_blocks: Int64Array
     appends: tuple[Append, ...]
+    num_computed_tokens: Int32Array | None = None
 
 
 class Scheduler:
@@ -99,16 +112,20 @@ class Scheduler:
         self._parameters = parameters
         self._budget = parameters.max_num_batched_tokens
         self.pool = BlockPool(pool_size(parameters))
-        self._set_up_groups(parameters.block_sizes())
+        sizes = tokens_per_block(parameters)
+        self._set_up_groups(sizes)
+        self._windows = SlidingWindows(
+            sizes, layout_of(parameters).reaches, parameters.max_num_reqs
+        )
         self._set_up_requests(trace)
         self._set_up_rows()
 
-    def _set_up_groups(self, block_sizes: tuple[int, ...]) -> None:
+    def _set_up_groups(self, sizes: tuple[int, ...]) -> None:
         # Groups of one block size need the same number of blocks, which is computed once.
-        groups_of = Counter(block_sizes)
+        groups_of = Counter(sizes)
         self._distinct_sizes = tuple(groups_of)
         self._groups_of_size = list(groups_of.values())
-        self._size_of_group = [self._distinct_sizes.index(size) for size in block_sizes]
+        self._size_of_group = [self._distinct_sizes.index(size) for size in sizes]
         self._sizes = np.array(self._distinct_sizes, dtype=np.int64)[:, np.newaxis]
 
     def _set_up_requests(self, trace: Trace) -> None:
@@ -140,6 +157,8 @@ class Scheduler:
         if not self._wait_for_work():
             return False
         counts, budget = self._tokens_of_running()
+        if self._windows:
+            self._give_back_before_windows()
         num_preempted = self.num_preempted
         appends = self._grow_running(counts)
         counts = counts[: self._count]
@@ -163,14 +182,20 @@ class Scheduler:
         """The current step, as an engine would make it."""
         batch = self.batch
         return assemble_step(
-            self._parameters, batch.appends, batch.rows, batch.starts, batch.counts
+            self._parameters,
+            batch.appends,
+            batch.rows,
+            batch.starts,
+            batch.counts,
+            batch.num_computed_tokens,
         )
 
     def live_rows(self) -> tuple[Append, ...]:
         """Appends that bring fresh tables to the present state of all running requests.
 
         What tables hold besides (rows of requests that have ended, cells beyond a row's blocks) is
-        not brought back.
+        not brought back. Columns before a sliding window have the ids that they had, though the
+        blocks may be another row's by now.
         """
         return tuple(
             Append(row, tuple(ids.tolist() for ids in self._row_blocks[row]), overwrite=True)
@@ -200,6 +225,11 @@ class Scheduler:
             counts[-1] += more
             budget -= more
         return counts, budget
+
+    def _give_back_before_windows(self) -> None:
+        live = self._live[:, : self._count]
+        for row, group, columns in self._windows.move(live[ROW], live[COMPUTED]):
+            self.pool.give_back(self._row_blocks[row][group][columns])
 
     def _grow_running(self, counts: Int64Array) -> list[Append]:
         """Gives running requests the blocks that their tokens begin; may preempt the last ones."""
@@ -269,6 +299,9 @@ class Scheduler:
             order = np.lexsort((counts, in_prefill))
             num_prefills = int(np.count_nonzero(in_prefill))
             live, counts = live[:, order], counts[order]
+        num_computed_tokens = None
+        if self._windows:
+            num_computed_tokens = self._windows.num_computed_tokens(live[ROW], live[COMPUTED])
         return ScheduledBatch(
             requests=live[REQUEST],
             rows=live[ROW],
@@ -278,6 +311,7 @@ class Scheduler:
             num_prefills=num_prefills,
             row_blocks=live[HELD:],
             appends=appends,
+            num_computed_tokens=num_computed_tokens,
         )
 
     def _finish_step(self, counts: Int64Array, num_tokens: int) -> None:
@@ -308,8 +342,9 @@ class Scheduler:
         return ids
 
     def _release(self, row: int) -> None:
-        for ids in self._row_blocks.pop(row):
-            self.pool.give_back(ids)
+        held = self._row_blocks.pop(row)
+        for ids, first in zip(held, self._windows.forget(row, len(held)), strict=True):
+            self.pool.give_back(ids[first:] if first else ids)
         self._free_rows.append(row)
 
     def _blocks_in_all_groups(self, by_size: list[int]) -> int:
@@ -357,7 +392,7 @@ def _fit_lengths(trace: Trace, max_model_len: int) -> tuple[Int64Array, Int64Arr
 
 
 def _refuse_oversized(final: Int64Array, parameters: TraceParameters, num_blocks: int) -> None:
-    needed = blocks_for(final, parameters.block_sizes()).sum(axis=0)
+    needed = blocks_for(final, tokens_per_block(parameters)).sum(axis=0)
     largest = int(needed.argmax())
     if needed[largest] > num_blocks:
         raise UsageError(

@@ -6,11 +6,12 @@ import numpy as np
 
 from bt_bench.errors import UsageError
 from bt_bench.workloads.assemble import (
-    assemble_step,
     blocks_for,
     choose_rows,
-    layout_of,
+    single_step_workload,
     stage_rows,
+    tokens_per_block,
+    validate_dummy_requests,
 )
 from bt_bench.workloads.parameters import UniformParameters
 from bt_bench.workloads.steps import Workload
@@ -31,15 +32,10 @@ def build_uniform(parameters: UniformParameters) -> Workload:
     counts = parameters.tokens // requests + (index < parameters.tokens % requests)
     lengths = np.maximum((index + 1) * (parameters.max_model_len // requests), counts)
     rows = choose_rows(requests, parameters, parameters.mapping == "shuffled", generator)
-    blocks = blocks_for(lengths, parameters.block_sizes())
+    blocks = blocks_for(lengths, tokens_per_block(parameters))
     new = np.broadcast_to(index < staged_writes(parameters), blocks.shape).astype(np.int64)
-    setup, appends = stage_rows(rows, blocks - new, new, generator)
-    return Workload(
-        layout=layout_of(parameters),
-        idx_mapping_dtype=parameters.idx_mapping_dtype,
-        setup=setup,
-        steps=(assemble_step(parameters, appends, rows, lengths - counts, counts),),
-    )
+    staged = stage_rows(rows, blocks - new, new, generator)
+    return single_step_workload(parameters, rows, lengths - counts, counts, staged)
 
 
 def staged_writes(parameters: UniformParameters) -> int:
@@ -80,3 +76,4 @@ def validate_uniform(parameters: UniformParameters) -> None:
             f"'staged_writes' is {parameters.staged_writes}; expected at most 'requests', "
             f"{requests}: a row is written once"
         )
+    validate_dummy_requests(parameters, requests, tokens)

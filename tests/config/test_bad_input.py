@@ -144,9 +144,10 @@ def test_aliases_of_aliases(error_of):
         ("defaults:\n  product: {groups: [1]}\ncases: [GOOD]",
          "my.yaml:2:3: unknown parameter 'product'; expected one of model, groups, block_size, "
          "max_num_reqs, max_num_batched_tokens, max_model_len, idx_mapping_dtype, pad_requests, "
-         "seed, workload, requests, tokens, staged_writes, mapping, tokens_per_request, prefills, "
-         "prefill_tokens, min_length, trace, rate, base_ms, per_token_us, num_blocks, window.name, "
-         "window.at, window.steps, window"),
+         "disabled_groups, sliding_window, cp_size, cp_rank, cp_interleave, unsharded_groups, "
+         "custom_outputs, seed, workload, requests, tokens, staged_writes, dummy_requests, "
+         "mapping, tokens_per_request, prefills, prefill_tokens, min_length, trace, rate, "
+         "base_ms, per_token_us, num_blocks, window.name, window.at, window.steps, window"),
         ("defaults:\n  rate: 3\ncases: [GOOD]", "my.yaml:2:3: 'rate' is a parameter of trace "
          "workloads, and no case is one; remove it"),
     ],
@@ -224,6 +225,33 @@ def test_top_level(error_of, text, expected):
         ("name: a, requests: 1, tokens: 2, model: qwen3-32b, groups: 2",
          "1:69: groups is given beside model 'qwen3-32b', which sets groups and block sizes; "
          "remove one of the two"),
+        ("name: a, requests: 1, tokens: 2, groups: 2, disabled_groups: [1, 2]",
+         "1:71: disabled_groups has group 2 of 2 groups; they count from 0"),
+        ("name: a, requests: 1, tokens: 2, unsharded_groups: [-1]",
+         "1:62: unsharded_groups[0] is -1; expected a list, each a whole number from 0 to 63"),
+        ("name: a, requests: 1, tokens: 2, disabled_groups: 0",
+         "1:60: disabled_groups is 0; expected a list, each a whole number from 0 to 63"),
+        ("name: a, requests: 1, tokens: 2, unsharded_groups: [1]",
+         "1:61: unsharded_groups has group 1 of 1 group; they count from 0"),
+        ("name: a, requests: 1, tokens: 2, groups: 2, sliding_window: [1, 2, 3]",
+         "1:70: sliding_window lists 3 reaches for 2 groups; expected one per group, or one for "
+         "all"),
+        ("name: a, requests: 1, tokens: 2, sliding_window: -1",
+         "1:59: sliding_window is -1; expected a whole number from 0 to 16777216 or a list of "
+         "these, not empty"),
+        ("name: a, requests: 1, tokens: 2, cp_size: 2, cp_rank: 2",
+         "1:64: cp_rank is 2; expected less than 'cp_size', 2"),
+        ("name: a, requests: 1, tokens: 2, cp_rank: 1",
+         "1:52: cp_rank is 1; expected less than 'cp_size', 1"),
+        ("name: a, requests: 1, tokens: 2, sliding_window: 9, cp_size: 2",
+         "1:59: sliding_window is given beside cp_size 2, which turns it off, since a column then "
+         "is no range of consecutive tokens; remove one of the two"),
+        ("name: a, requests: 1, tokens: 2, block_size: [16, 6], cp_size: 2, cp_interleave: 4",
+         "1:91: cp_interleave is 4; expected a divisor of the block size of every sharded group, "
+         "and that of group 1 is 6"),
+        ("name: a, workload: trace, trace: azure_conv, dummy_requests: 1",
+         "1:55: 'dummy_requests' is a parameter of uniform and batch workloads, and this case is "
+         "trace; remove it"),
         ("name: a, workload: bach, requests: 1",
          "1:29: workload is 'bach'; did you mean 'batch'?"),
         ("name: a, workload: 3, requests: 1",
@@ -297,6 +325,19 @@ def test_error_in_defaults_is_located_there_once(error_of):
     assert error_of(text) == (
         "my.yaml:2:18: max_model_len is 0; expected a whole number from 1 to 16777216"
     )
+
+
+def test_options_that_no_longer_fit_are_located_where_they_are(error_of):
+    text = """\
+    defaults: {groups: 4, disabled_groups: [3]}
+    cases:
+      - {name: a, requests: 1, tokens: 2, groups: 2}
+      - {name: b, requests: 1, tokens: 2, product: {cp_size: [1, 2]}, sliding_window: 9}
+    """
+    assert [line.partition(", ")[0] for line in error_of(text).splitlines()] == [
+        "my.yaml:1:40: disabled_groups has group 3 of 2 groups; they count from 0",
+        "my.yaml:4:83: sliding_window is given beside cp_size 2",
+    ]
 
 
 def test_parameters_that_do_not_go_together(error_of):

@@ -113,6 +113,30 @@ def test_axis_of_one_value_is_not_appended(load):
     assert parameters(spec, "groups") == [(4,)]
 
 
+def test_axes_of_features(load):
+    spec = load(
+        """\
+        defaults: {requests: 1, tokens: 2, groups: 2}
+        cases:
+          - name: d
+            product: {disabled_groups: [[], [1], [0, 1]]}
+          - name: "w{sliding_window}"
+            product: {sliding_window: [0, 127, [127, 0]]}
+          - name: "r{cp_rank}of{cp_size}"
+            zip: {cp_size: [1, 4, 4], cp_rank: [0, 0, 3]}
+          - name: o
+            product: {custom_outputs: [false, true], dummy_requests: [3]}
+        """
+    )
+    assert names(spec) == [
+        *("d-disabled_groups=none", "d-disabled_groups=1", "d-disabled_groups=0x1"),
+        *("w0", "w127", "w127x0", "r0of1", "r0of4", "r3of4"),
+        *("o-custom_outputs=false", "o-custom_outputs=true"),
+    ]
+    assert [case.parameters.reaches() for case in spec.cases[3:6]] == [(0, 0), (127, 127), (127, 0)]
+    assert parameters(spec, "dummy_requests")[-1] == (3,)
+
+
 def test_block_size_axis_with_lists(load):
     spec = load(
         """\

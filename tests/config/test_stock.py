@@ -15,7 +15,9 @@ from bt_bench.errors import UsageError
 from bt_bench.model import Plan
 from bt_bench.operation import Operation
 from bt_bench.resources import stock_config_dir, stock_config_names, trace_names, trace_path
+from bt_bench.workloads.build import build_workload, features_of
 from bt_bench.workloads.parameters import MODEL_PRESETS, BatchParameters, TraceParameters
+from bt_kernels.layout import CONTEXT_PARALLELISM, FEATURES, SLIDING_WINDOW
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "configs.md").read_text(encoding="utf-8")
 
@@ -91,6 +93,29 @@ def test_production_covers_the_range():
     assert {case.name for case in spec.cases} >= models
 
 
+def test_features_has_each_beside_the_plain_path():
+    features = {case.name: features_of(case.parameters) for case in load_config("features").cases}
+    assert frozenset().union(*features.values()) == FEATURES
+    single = {next(iter(needed)) for needed in features.values() if len(needed) == 1}
+    assert single == FEATURES
+    kinds = {name.partition("_")[0] for name in features}
+    assert {name for name, needed in features.items() if not needed} == {
+        *(f"{kind}_plain" for kind in kinds - {"trace"}),
+        "trace_gemma_plain",
+    }
+    assert FEATURES - {CONTEXT_PARALLELISM} == features["decode_all_but_cp"]
+    assert FEATURES - {SLIDING_WINDOW} == features["decode_all_but_window"]
+
+
+def test_features_has_the_same_steps_with_and_without_a_window():
+    cases = {case.name: case.parameters for case in load_config("features").cases}
+    plain, window = (build_workload(cases[f"trace_gemma_{name}"]) for name in ("plain", "window"))
+    for left, right in zip(plain.steps, window.steps, strict=True):
+        assert left.idx_mapping.tolist() == right.idx_mapping.tolist()
+        assert left.positions.tolist() == right.positions.tolist()
+    assert window.features == {SLIDING_WINDOW}
+
+
 def test_dump_spells_everything_out(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("my.yaml").write_text(
@@ -127,6 +152,12 @@ cases:
   max_model_len: 8192
   idx_mapping_dtype: int64
   pad_requests: false
+  disabled_groups: []
+  cp_size: 1
+  cp_rank: 0
+  cp_interleave: 1
+  unsharded_groups: []
+  custom_outputs: false
   seed: 0
   trace: azure_code
   rate: 1.0

@@ -41,6 +41,7 @@ def any_batch(draw: st.DrawFn) -> BatchParameters:
         staged_writes=draw(st.none() | st.integers(0, 20)),
         max_model_len=draw(st.sampled_from([1, 9, 1000, 8192])),
         mapping=draw(st.sampled_from(["identity", "shuffled"])),
+        cp_size=draw(st.sampled_from([1, 1, 2])),
         seed=draw(st.integers(0, 3)),
     )
 
@@ -55,7 +56,7 @@ def test_any_batch_is_refused_or_consistent(given_parameters):
     step = workload.steps[0]
     counts = np.diff(step.query_start_loc)
     starts = step.positions[step.query_start_loc[:-1]]
-    sizes = np.array(workload.layout.block_sizes)[:, np.newaxis]
+    sizes = np.array(workload.layout.tokens_per_block)[:, np.newaxis]
     decodes = given_parameters.requests
     assert step.num_reqs == decodes + given_parameters.prefills
     assert (counts[:decodes] == given_parameters.tokens_per_request).all()
@@ -131,6 +132,15 @@ def test_the_digest_does_not_change_between_versions():
             {"prefills": 1, "min_length": 7000},
             "'prefill_tokens' is 2048, .* of 10240 after the step; .*'max_model_len', 8192",
         ),
+        (
+            {"requests": 60, "dummy_requests": 5},
+            "'dummy_requests' is 5, of one token each, beside 60 requests; .*'max_num_reqs' in "
+            "all, 64",
+        ),
+        (
+            {"requests": 1, "dummy_requests": 5, "prefills": 3, "max_num_batched_tokens": 6149},
+            "'dummy_requests' is 5, .*beside 6145 tokens; .*'max_num_batched_tokens' in all, 6149",
+        ),
         ({"requests": 2, "staged_writes": 3}, "'staged_writes' is 3; .*'requests', 2"),
         (
             {"requests": 2, "staged_writes": 1, "block_size": [544, 262_144]},
@@ -138,7 +148,7 @@ def test_the_digest_does_not_change_between_versions():
         ),
         (
             {"requests": 2, "staged_writes": 1, "block_size": 4, "tokens_per_request": 4},
-            "'tokens_per_request' is 4; expected less than the smallest block size, 4",
+            "'tokens_per_request' is 4; expected less than the tokens of the smallest block, 4",
         ),
     ],
 )
@@ -160,3 +170,52 @@ def test_no_length_without_a_write_is_refused():
                 tokens_per_request=4,
             )
         )
+
+
+def test_dummy_requests_come_last_with_a_token_each():
+    plain = build_workload(parameters(requests=5, prefills=1, prefill_tokens=7))
+    padded = build_workload(
+        parameters(requests=5, prefills=1, prefill_tokens=7, dummy_requests=3, pad_requests=True)
+    )
+    step, before = padded.steps[0], plain.steps[0]
+    assert step.idx_mapping.tolist() == [*before.idx_mapping.tolist(), -1, -1, -1]
+    assert np.diff(step.query_start_loc).tolist() == [1] * 5 + [7] + [1] * 3
+    assert step.positions.tolist() == [*before.positions.tolist(), 0, 0, 0]
+    assert (step.num_reqs_padded, step.num_tokens_padded) == (16, 16)
+    assert (padded.setup, step.appends) == (plain.setup, before.appends)
+    assert padded.features == {"dummy_requests"}
+
+
+def test_a_sliding_window_passes_the_tokens_before_the_step_by_row():
+    workload = build_workload(
+        parameters(requests=5, prefills=1, groups=2, sliding_window=[100, 0], dummy_requests=1)
+    )
+    step = workload.steps[0]
+    starts = step.positions[step.query_start_loc[:-1]][:6]
+    assert step.num_computed_tokens.dtype == np.int32
+    assert step.num_computed_tokens[step.idx_mapping[:6]].tolist() == starts.tolist()
+    assert np.count_nonzero(step.num_computed_tokens) == np.count_nonzero(starts)
+    assert workload.layout.reaches == (100, 0)
+    assert build_workload(parameters(requests=5)).steps[0].num_computed_tokens is None
+
+
+def test_with_context_parallelism_a_block_covers_the_tokens_of_all_ranks():
+    # The interleave divides 4, and need not divide 15.
+    options = {"block_size": [4, 15], "cp_size": 4, "cp_interleave": 2, "unsharded_groups": [1]}
+    workload = build_workload(parameters(requests=30, staged_writes=6, cp_rank=3, **options))
+    step = workload.steps[0]
+    held, new = blocks_of(workload, False), blocks_of(workload, True)
+    starts = step.positions[step.query_start_loc[:-1]]
+    sizes = np.array([[16], [15]])
+    assert (held == -(-starts // sizes)).all()
+    assert (held + new == -(-(starts + 1) // sizes)).all()
+    assert np.count_nonzero(new.all(axis=0)) == np.count_nonzero(new.any(axis=0)) == 6
+    assert workload.layout.widths == (512, 547)
+    assert (workload.layout.cp_rank, workload.layout.cp_interleave) == (3, 2)
+
+
+def test_sizes_in_a_message_are_those_of_a_rank():
+    with pytest.raises(
+        UsageError, match=r"multiple of 4456448 .block size 544, 65536 on each of 4"
+    ):
+        build_workload(parameters(requests=2, staged_writes=1, block_size=[544, 65_536], cp_size=4))

@@ -117,6 +117,29 @@ def test_dtypes_of_a_trace(parameters):
         assert all(type(block_id) is int for ids in append.block_ids for block_id in ids)
 
 
+def test_options_reach_the_workload_of_a_trace(parameters):
+    workload = build_workload(
+        parameters(sliding_window=[6, 0], disabled_groups=[1], custom_outputs=True)
+    )
+    assert workload.features == {"sliding_window", "disabled_groups", "custom_outputs"}
+    assert all(step.num_computed_tokens is not None for step in workload.steps)
+
+
+def test_a_window_restores_tables_whose_passed_columns_count(parameters):
+    """A row may name blocks that are another row's by now, but never has fewer of them."""
+    changes = {"window": {"at": 20, "steps": 10}, "num_blocks": 30}
+    plain, window = (
+        build_workload(parameters(**changes, **options)) for options in ({}, {"sliding_window": 5})
+    )
+    counts = [
+        {append.row: [len(ids) for ids in append.block_ids] for append in workload.setup}
+        for workload in (plain, window)
+    ]
+    assert counts[0] == counts[1]
+    for before, after in zip(plain.steps, window.steps, strict=True):
+        assert before.idx_mapping.tolist() == after.idx_mapping.tolist()
+
+
 def test_seeds(parameters):
     digests = [build_workload(parameters(seed=seed)).digest() for seed in (1, 1, 2)]
     assert digests[0] == digests[1] != digests[2]

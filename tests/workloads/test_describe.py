@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bt_bench.errors import UsageError
+from bt_bench.report.workload_report import workload_document
 from bt_bench.workloads.build import build_workload, estimate_bytes
 from bt_bench.workloads.describe import Description, describe
 from bt_bench.workloads.parameters import (
@@ -33,6 +34,7 @@ def test_a_trace_by_hand(write_trace):
     description = describe(parameters)
     assert json.loads(description.model_dump_json()) == {
         "kind": "trace",
+        "features": [],
         "block_sizes": [4],
         "widths": [3],
         "max_num_reqs": 2,
@@ -171,6 +173,65 @@ def test_a_batch_workload(prefills, share):
     assert description.steps.share_with_prefill == share
     assert description.steps.rows_written.max == prefills
     assert description.steps.share_without_write == 1 - share
+
+
+ALL_BUT_CP = {
+    "block_size": [16, 16, 64],
+    "dummy_requests": 3,
+    "disabled_groups": [2],
+    "sliding_window": [5, 0, 0],
+    "custom_outputs": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "features"),
+    [
+        ({}, []),
+        ({"dummy_requests": 1}, ["dummy_requests"]),
+        ({"sliding_window": 0}, []),
+        (ALL_BUT_CP, ["custom_outputs", "disabled_groups", "dummy_requests", "sliding_window"]),
+        ({"cp_size": 2, "groups": 2, "unsharded_groups": [0]}, ["context_parallelism"]),
+    ],
+)
+def test_features_are_those_of_the_workload(options, features):
+    parameters = UniformParameters(requests=4, tokens=8, **options)
+    assert describe(parameters).features == features
+    assert build_workload(parameters).features == set(features)
+    facts = str(workload_document("a", describe(parameters)).lead)
+    assert ("features: " + ", ".join(features) in facts) == bool(features)
+
+
+def test_dummy_requests_are_in_the_batch_and_hold_nothing():
+    plain = UniformParameters(requests=4, tokens=8, max_model_len=64)
+    padded = describe(plain.model_copy(update={"dummy_requests": 3}))
+    assert (padded.requests_served, padded.steps.num_reqs.max) == (4, 7)
+    assert padded.steps.num_tokens.max == 8 + 3
+    assert padded.steps.row_blocks == describe(plain).steps.row_blocks
+
+
+def test_blocks_of_a_row_by_what_a_column_stands_for():
+    description = describe(
+        UniformParameters(
+            **{"requests": 1, "tokens": 1, "max_model_len": 64, "block_size": [8, 16, 8]},
+            **{"cp_size": 2, "unsharded_groups": [2]},
+        )
+    )
+    assert description.widths == [4, 2, 8]
+    figures = [(r.block_size, r.num_groups, r.blocks.max) for r in description.steps.row_blocks]
+    assert figures == [(16, 1, 4), (32, 1, 2), (8, 1, 8)]
+
+
+def test_blocks_before_a_window_are_free_and_used_again(write_trace):
+    parameters = TraceParameters(
+        workload="trace", trace=write_trace([(0, 40, 60)]), block_size=4, window=Window(steps=1)
+    )
+    window = parameters.model_copy(update={"sliding_window": 8, "num_blocks": 25})
+    assert describe(parameters).peak_blocks_in_use == 25
+    description = describe(window)
+    assert description.peak_blocks_in_use == 10  # all of the prefill, then the window
+    assert description.steps == describe(parameters).steps
+    assert description.features == ["sliding_window"]
 
 
 def test_a_description_survives_json(write_trace):

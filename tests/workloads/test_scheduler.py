@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bt_bench.errors import UsageError
+from bt_bench.workloads.assemble import tokens_per_block
 from bt_bench.workloads.parameters import TraceParameters
 from bt_bench.workloads.scheduler import Scheduler, iterate_steps, pool_size, validate_trace
+from bt_bench.workloads.steps import Append
 from bt_bench.workloads.trace import Trace, read_trace
 
 
@@ -90,6 +92,44 @@ def test_preemption_by_hand():
     assert written == [[[1], [2]], [[3]], [], [], [], [[2]], [[2, 3]], []]
     assert scheduler.num_preempted == 1
     assert scheduler.pool.peak_in_use == 3
+
+
+def test_a_sliding_window_by_hand():
+    scheduler = Scheduler(
+        parameters(block_size=2, groups=2, sliding_window=[3, 0], max_num_reqs=2, num_blocks=5),
+        trace_of((0, 5, 6), (1, 1, 1)),
+    )
+    steps = list(iterate_steps(scheduler))
+    assert [step.positions[0] for step in steps] == [0, 5, 6, 7, 8, 9, 0]
+    # The column of tokens 0 and 1 is passed at 5 computed tokens, that of 2 and 3 at 7.
+    written = [step.appends[0].block_ids if step.appends else None for step in steps]
+    assert written == [
+        ([1, 2, 3], [4, 5, 6]),
+        None,
+        ([7], [8]),
+        None,
+        ([9], [10]),  # the pool has ten, and blocks 1 and 2 were given back
+        None,
+        ([1], [2]),
+    ]
+    row, other = steps[0].appends[0].row, steps[-1].appends[0].row
+    computed = [step.num_computed_tokens for step in steps]
+    assert [array[row] for array in computed] == [0, 5, 6, 7, 8, 9, 0 if row == other else 9]
+    assert computed[0].dtype == np.int32
+    assert len(computed[0]) == 2
+    assert scheduler.pool.num_in_use == 0
+
+
+def test_rows_of_no_request_keep_what_was_computed_there():
+    scheduler = Scheduler(
+        parameters(block_size=2, sliding_window=3, max_num_reqs=2),
+        trace_of((0, 5, 2), (0, 3, 4)),
+    )
+    steps = list(iterate_steps(scheduler))
+    ended = steps[0].appends[0].row
+    assert [int(step.num_computed_tokens[ended]) for step in steps] == [0, 5, 5, 5]
+    scheduler.batch.num_computed_tokens[:] = 99
+    assert steps[-1].num_computed_tokens[ended] == 5
 
 
 def test_the_clock_jumps_over_idle_time_and_requests_wait_for_their_arrival():
@@ -190,7 +230,9 @@ class Replay:
         self.given = given
         self.computed = [0] * num_requests
         self.scheduled = [0] * num_requests
+        self.starts = [0] * num_requests
         self.row_of: dict[int, int] = {}
+        self.sizes = tokens_per_block(given)
         self.tables: dict[int, list[list[int]]] = {}
         self.running: list[int] = []
         self.waiting = list(range(num_requests))
@@ -259,17 +301,32 @@ class Replay:
         self.computed[request] = start + count
         self.scheduled[request] += count
         held = [len(ids) for ids in self.tables[row]]
-        assert held == [-(-(start + count) // size) for size in self.given.block_sizes()]
+        assert held == [-(-(start + count) // size) for size in self.sizes]
+        self.starts[request] = start
+        if any(self.given.reaches()):
+            assert step.num_computed_tokens[row] == start
+        else:
+            assert step.num_computed_tokens is None
 
     def check_state_after(self) -> None:
         live = self.scheduler.live_rows()
-        owned = [block_id for append in live for ids in append.block_ids for block_id in ids]
+        owned = [block_id for append in live for block_id in self.owned(append)]
         assert len(owned) == len(set(owned)) == self.scheduler.pool.num_in_use
         assert len(live) <= self.given.max_num_reqs
         assert len({append.row for append in live}) == len(live)
         assert not owned or 1 <= min(owned) <= max(owned) <= self.scheduler.pool.num_blocks
         for append in live:
             assert list(append.block_ids) == self.tables[append.row]
+
+    def owned(self, append: Append) -> list[int]:
+        """The ids of a live row without those of columns that its windows have passed."""
+        (request,) = [r for r in self.running if self.row_of[r] == append.row]
+        firsts = [
+            max(self.starts[request] - reach, 0) // size if reach else 0
+            for size, reach in zip(self.sizes, self.given.reaches(), strict=True)
+        ]
+        groups = zip(append.block_ids, firsts, strict=True)
+        return [block_id for ids, first in groups for block_id in ids[first:]]
 
 
 @st.composite
@@ -284,7 +341,14 @@ def any_trace(draw: st.DrawFn) -> tuple[TraceParameters, Trace]:
     sizes = draw(st.lists(st.sampled_from([1, 3, 4, 16, 100]), min_size=1, max_size=3))
     max_model_len = draw(st.sampled_from([2, 20, 64]))
     enough_for_one = sum(-(-max_model_len // size) for size in sizes)
+    reaches = st.lists(st.integers(0, 30), min_size=len(sizes), max_size=len(sizes))
+    options = draw(
+        st.just({})
+        | st.fixed_dictionaries({"sliding_window": reaches})
+        | st.fixed_dictionaries({"cp_size": st.sampled_from([2, 4])})
+    )
     given_parameters = parameters(
+        **options,
         block_size=sizes,
         max_num_reqs=draw(st.integers(1, 6)),
         max_num_batched_tokens=draw(st.integers(1, 50)),

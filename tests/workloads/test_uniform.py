@@ -120,3 +120,21 @@ def test_what_cannot_be_is_refused(changes, message):
     for refuse in (validate_parameters, build_workload):
         with pytest.raises(UsageError, match=message):
             refuse(parameters(**changes))
+
+
+def test_options_reach_the_workload():
+    workload = build_workload(
+        parameters(
+            **{"groups": 3, "disabled_groups": [2], "sliding_window": [0, 9, 9]},
+            **{"dummy_requests": 2, "custom_outputs": True},
+        )
+    )
+    step = workload.steps[0]
+    assert workload.layout.slot_mapping_enabled == (True, True, False)
+    assert workload.layout.reaches == (0, 9, 9)
+    assert workload.custom_outputs
+    assert step.idx_mapping.tolist() == [*range(32), -1, -1]
+    assert (step.num_reqs, step.num_tokens) == (34, 514)
+    assert step.num_computed_tokens[:32].tolist() == step.positions[:512:16].tolist()
+    assert not step.num_computed_tokens[32:].any()
+    assert len(workload.features) == 4
