@@ -56,13 +56,13 @@ class _Waiting(Variant):
         while time.perf_counter_ns() < end:
             pass
 
-    def gather_and_compute_slot_mappings(self, *arguments):
+    def gather_and_compute_slot_mappings(self, *arguments, **options):
         self._wait()
-        return super().gather_and_compute_slot_mappings(*arguments)
+        return super().gather_and_compute_slot_mappings(*arguments, **options)
 
-    def prepare_step(self, *arguments):
+    def prepare_step(self, *arguments, **options):
         self._wait()
-        return super().prepare_step(*arguments)
+        return super().prepare_step(*arguments, **options)
 
 
 Variant = _Waiting

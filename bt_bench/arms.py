@@ -21,28 +21,61 @@ from bt_bench.workloads.steps import Append, Step, Workload
 
 
 @dataclass(frozen=True)
+class CustomOutputs:
+    """Buffers of a caller, which gather and slots write in place of the persistent ones.
+
+    They serve all steps of a workload, so most steps fill only part of them.
+
+    Args:
+        block_tables: per group, int32 `[rows, width]`.
+        addresses: `[G]` uint64, where the tables lie; on the device, as a captured graph needs it.
+            `None`: the variant has to find them.
+        slot_mappings: int64 `[G, tokens]`.
+    """
+
+    block_tables: tuple[torch.Tensor, ...]
+    addresses: torch.Tensor | None
+    slot_mappings: torch.Tensor
+
+
+@dataclass(frozen=True)
 class StepInputs:
     """One step with its arrays on the device, where an engine has them before the step.
 
     Args:
         appends: staged before the step.
-        tensors: `idx_mapping`, `query_start_loc`, `positions`, as the operations take them.
+        idx_mapping: `[R]` int32 or int64.
+        query_start_loc: `[R + 1]` int32.
+        positions: `[T]` int64, or longer.
         num_reqs_padded: rows to read.
         num_tokens_padded: slots to read.
+        num_computed_tokens: `[max_num_reqs]` int32; `None` where the engine does not pass it.
+        outputs: where to write; `None`: the persistent buffers.
     """
 
     appends: tuple[Append, ...]
-    tensors: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+    idx_mapping: torch.Tensor
+    query_start_loc: torch.Tensor
+    positions: torch.Tensor
     num_reqs_padded: int
     num_tokens_padded: int
+    num_computed_tokens: torch.Tensor | None = None
+    outputs: CustomOutputs | None = None
 
 
 def inputs_on(device: torch.device, workload: Workload) -> list[StepInputs]:
     """The steps of a workload on a device; arms of one case share them."""
-    return [step_on(device, workload, step) for step in workload.steps]
+    outputs = outputs_on(device, workload)
+    return [step_on(device, workload, step, outputs=outputs) for step in workload.steps]
 
 
-def step_on(device: torch.device, workload: Workload, step: Step, spare: int = 0) -> StepInputs:
+def step_on(
+    device: torch.device,
+    workload: Workload,
+    step: Step,
+    spare: int = 0,
+    outputs: CustomOutputs | None = None,
+) -> StepInputs:
     """One step on a device: copies, so that a variant that writes to them harms nobody else.
 
     Args:
@@ -50,19 +83,59 @@ def step_on(device: torch.device, workload: Workload, step: Step, spare: int = 0
         workload: for the dtype of `idx_mapping`.
         step: the step.
         spare: elements of garbage after the positions, which may be longer than T.
+        outputs: of `outputs_on`.
     """
     positions = np.concatenate([step.positions, np.arange(spare, dtype=np.int64)])
     index_dtype = getattr(torch, workload.idx_mapping_dtype)
-    tensors = (
-        torch.tensor(step.idx_mapping, device=device, dtype=index_dtype),
-        torch.tensor(step.query_start_loc, device=device),
-        torch.tensor(positions, device=device),
+    computed = step.num_computed_tokens
+    return StepInputs(
+        appends=tuple(
+            replace(append, block_ids=tuple(list(ids) for ids in append.block_ids))
+            for append in step.appends
+        ),
+        idx_mapping=torch.tensor(step.idx_mapping, device=device, dtype=index_dtype),
+        query_start_loc=torch.tensor(step.query_start_loc, device=device),
+        positions=torch.tensor(positions, device=device),
+        num_reqs_padded=step.num_reqs_padded,
+        num_tokens_padded=step.num_tokens_padded,
+        num_computed_tokens=None if computed is None else torch.tensor(computed, device=device),
+        outputs=outputs,
     )
-    appends = tuple(
-        replace(append, block_ids=tuple(list(ids) for ids in append.block_ids))
-        for append in step.appends
+
+
+def outputs_on(
+    device: torch.device, workload: Workload, spare: int = 0, *, addressed: bool = True
+) -> CustomOutputs | None:
+    """Buffers for the custom outputs of a workload; `None` where it has none.
+
+    Args:
+        device: where they go.
+        workload: its largest padded step is what they have room for.
+        spare: rows and slots that they are longer than that.
+        addressed: whether the addresses lie on the device.
+    """
+    if not workload.custom_outputs:
+        return None
+    layout = workload.layout
+    rows = spare + max((step.num_reqs_padded for step in workload.steps), default=0)
+    tokens = spare + max((step.num_tokens_padded for step in workload.steps), default=0)
+    tables = tuple(
+        torch.zeros((rows, width), dtype=torch.int32, device=device) for width in layout.widths
     )
-    return StepInputs(appends, tensors, step.num_reqs_padded, step.num_tokens_padded)
+    addresses = [table.data_ptr() for table in tables]
+    return CustomOutputs(
+        tables,
+        torch.tensor(addresses, dtype=torch.uint64, device=device) if addressed else None,
+        torch.zeros((layout.num_groups, tokens), dtype=torch.int64, device=device),
+    )
+
+
+def lacking(variant: type[Any], workload: Workload) -> Reason | None:
+    """Why a variant is not run on a workload: features that it lacks; `None` where it is run."""
+    missing = workload.features - getattr(variant, "features", frozenset())
+    if not missing:
+        return None
+    return Reason(code=ReasonCode.UNSUPPORTED, message=f"lacks {', '.join(sorted(missing))}")
 
 
 def stage(tables: Any, step: StepInputs) -> None:
@@ -73,22 +146,43 @@ def stage(tables: Any, step: StepInputs) -> None:
 
 
 def bind(tables: Any, operation: Operation, step: StepInputs) -> Callable[[], object]:
-    """The call that performs an operation on a step, ready to be made."""
+    """The call that performs an operation on a step, ready to be made.
+
+    Only a step that needs an optional argument passes it: variants without the feature lack it.
+    """
     reqs, tokens = step.num_reqs_padded, step.num_tokens_padded
-    idx_mapping = step.tensors[0]
+    batch = step.idx_mapping, step.query_start_loc, step.positions
+    rows, slots = _gather_options(step), _slots_out(step)
     match operation:
         case Operation.STAGE:
             return partial(stage, tables, step)
         case Operation.APPLY:
             return partial(tables.apply_staged_writes)
         case Operation.GATHER:
-            return partial(tables.gather_block_tables, idx_mapping, reqs)
+            return partial(tables.gather_block_tables, step.idx_mapping, reqs, **rows)
         case Operation.SLOTS:
-            return partial(tables.compute_slot_mappings, *step.tensors, tokens)
+            out = {"out": slots["slots_out"]} if slots else {}
+            return partial(tables.compute_slot_mappings, *batch, tokens, **out)
         case Operation.GATHER_SLOTS:
-            return partial(tables.gather_and_compute_slot_mappings, *step.tensors, reqs, tokens)
+            both = tables.gather_and_compute_slot_mappings
+            return partial(both, *batch, reqs, tokens, **rows, **slots)
         case Operation.STEP:
-            return partial(tables.prepare_step, *step.tensors, reqs, tokens)
+            return partial(tables.prepare_step, *batch, reqs, tokens, **rows, **slots)
+
+
+def _gather_options(step: StepInputs) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if step.num_computed_tokens is not None:
+        options["num_computed_tokens"] = step.num_computed_tokens
+    if step.outputs is not None:
+        options["out"] = step.outputs.block_tables
+        if step.outputs.addresses is not None:
+            options["out_ptrs"] = step.outputs.addresses
+    return options
+
+
+def _slots_out(step: StepInputs) -> dict[str, Any]:
+    return {} if step.outputs is None else {"slots_out": step.outputs.slot_mappings}
 
 
 class ArmFailedError(Exception):

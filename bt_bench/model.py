@@ -44,6 +44,7 @@ class Status(StrEnum):
     OK = "ok"
     INSUFFICIENT = "insufficient"  # too few rounds are left to say anything
     FAILED = "failed"
+    UNSUPPORTED = "unsupported"  # not run: the variant lacks a feature that the case needs
 
 
 class ReasonCode(StrEnum):
@@ -51,12 +52,14 @@ class ReasonCode(StrEnum):
 
     WRONG_RESULT = "wrong_result"
     OUT_OF_BOUNDS = "out_of_bounds"
+    RACE = "race"
     RAISED = "raised"
     OUT_OF_MEMORY = "out_of_memory"
     CRASHED = "crashed"
     HUNG = "hung"
     DISTURBED = "disturbed"
     PROFILER_INCOMPLETE = "profiler_incomplete"
+    UNSUPPORTED = "unsupported"
 
 
 class Reason(Noun):

@@ -73,6 +73,7 @@ class CaseReport:
         rounds: how many were taken, if any.
         stopped: why no more were.
         half_width_percent: widest of the intervals that decided that, half of it.
+        unsupported: variants that lack a feature that the case needs, and were not run.
     """
 
     key: str
@@ -81,6 +82,7 @@ class CaseReport:
     rounds: int | None = None
     stopped: StopReason | None = None
     half_width_percent: float | None = None
+    unsupported: Sequence[str] = ()
 
 
 class Progress(Protocol):
@@ -331,8 +333,8 @@ def _failures(request: SweepRequest, runner: Runner, progress: Progress) -> dict
     progress.phase("conformance", "checking")
     failures: dict[str, Reason] = {}
     for outcome in check_conformance(runner, request.spec, request.arms, progress):
-        if outcome.reason is not None:
-            failures.setdefault(outcome.variant, outcome.reason)
+        if outcome.failure is not None:
+            failures.setdefault(outcome.variant, outcome.failure)
     return failures
 
 
@@ -376,7 +378,7 @@ class _CaseSweep:
         return Checked(finished.value.workload, finished.value.outcomes | failed)
 
     def _measure(self, operation: Operation, outcomes: CheckOutcomes) -> dict[str, Measured]:
-        """What was measured of each variant: nothing of those that failed the check."""
+        """What was measured of each variant: nothing of those that did not pass the check."""
         passed = [arm for arm in self.request.arms if outcomes[arm, operation].reason is None]
         measured = {arm: Measured() for arm in self.request.arms}
         if passed:
@@ -387,11 +389,12 @@ class _CaseSweep:
         return measured
 
 
-# Reasons that leave a case something to show.
+# What a reason makes of a case; any other makes it failed.
 _STATUS = {
     None: Status.OK,
     ReasonCode.PROFILER_INCOMPLETE: Status.OK,
     ReasonCode.DISTURBED: Status.INSUFFICIENT,
+    ReasonCode.UNSUPPORTED: Status.UNSUPPORTED,
 }
 
 
@@ -436,6 +439,7 @@ def _report(key: str, stored: Mapping[str, CaseResult]) -> CaseReport:
         rounds=stoppings[0].rounds if stoppings else None,
         stopped=stoppings[0].reason if stoppings else None,
         half_width_percent=100 * max(widths) if widths else None,
+        unsupported=arms(Status.UNSUPPORTED),
     )
 
 

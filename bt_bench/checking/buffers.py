@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from bt_bench.arms import StepInputs
+from bt_bench.arms import CustomOutputs, StepInputs
 from bt_bench.model import Operation
 from bt_bench.workloads.steps import Step
 
 COMPARED = ["block_tables", "input_block_tables", "slot_mappings", "num_blocks", "inputs"]
 """What a passed check has compared; the names in a report."""
+
+CUSTOM_OUTPUTS = "custom_outputs"
+"""What it has compared besides, where the workload has them."""
 
 Buffers = dict[str, torch.Tensor]
 
@@ -22,14 +25,18 @@ class MismatchError(Exception):
     """Something of a variant differs from what it must be."""
 
 
-def buffers_of(tables: Any) -> Buffers:
-    """All buffers of a variant or of the reference, by name."""
+def buffers_of(tables: Any, outputs: CustomOutputs | None = None) -> Buffers:
+    """All buffers of a variant or of the reference, by name, with those that it was given."""
     named = {"slot_mappings": tables.slot_mappings}
     for group, table in enumerate(tables.block_tables):
         named[f"block_tables[{group}]"] = table
     for group, table in enumerate(tables.input_block_tables):
         named[f"input_block_tables[{group}]"] = table
     named["num_blocks"] = torch.from_numpy(np.array(tables.num_blocks, dtype=np.int64))
+    if outputs is not None:
+        named["slots_out"] = outputs.slot_mappings
+        for group, table in enumerate(outputs.block_tables):
+            named[f"out[{group}]"] = table
     return named
 
 
@@ -47,20 +54,29 @@ def addresses_of(tables: Any) -> dict[str, int]:
     }
 
 
-def poison(tables: Any, value: int) -> None:
-    """Fills the outputs, so that what is not written shows."""
+def poison(tables: Any, value: int, outputs: CustomOutputs | None = None) -> None:
+    """Fills the outputs, so that what is not written shows; those that were given too."""
     for table in tables.input_block_tables:
         table.fill_(value)
     tables.slot_mappings.fill_(value)
+    if outputs is not None:
+        for table in outputs.block_tables:
+            table.fill_(value)
+        outputs.slot_mappings.fill_(value)
 
 
-def compare_buffers(expected: Buffers, tables: Any, poison_value: int | None = None) -> None:
+def compare_buffers(
+    expected: Buffers,
+    tables: Any,
+    poison_value: int | None = None,
+    outputs: CustomOutputs | None = None,
+) -> None:
     """Compares every element of every buffer.
 
     Raises:
         MismatchError: naming the first buffer that differs, and its first element.
     """
-    actual = buffers_of(tables)
+    actual = buffers_of(tables, outputs)
     for name, wanted in expected.items():
         found = actual.get(name)
         if found is None or found.shape != wanted.shape:
@@ -83,36 +99,51 @@ def compare_addresses(before: dict[str, int], tables: Any) -> None:
 def compare_results(
     results: Sequence[tuple[Operation, Any]], tables: Any, step: StepInputs
 ) -> None:
-    """What operations return must be views of the persistent buffers, of the padded sizes."""
+    """What operations return must be views of the buffers that they wrote, of the padded sizes."""
     for operation, result in results:
         if operation in (Operation.STAGE, Operation.APPLY):
             continue
         if operation is Operation.GATHER:
-            _compare_table_views(operation, result, tables, step)
+            _compare_table_views(operation, result, _tables_written(tables, step))
         elif operation is Operation.SLOTS:
-            _compare_slots_view(operation, result, tables, step)
+            _compare_view(f"{operation}'s slot mappings", result, _slots_written(tables, step))
         else:
             if not isinstance(result, tuple) or len(result) != 2:
                 raise MismatchError(
                     f"{operation} returned {_shown(result)}; expected block tables and slots"
                 )
-            _compare_table_views(operation, result[0], tables, step)
-            _compare_slots_view(operation, result[1], tables, step)
+            _compare_table_views(operation, result[0], _tables_written(tables, step))
+            _compare_view(f"{operation}'s slot mappings", result[1], _slots_written(tables, step))
+
+
+def compare_dummies(views: Any, slots: Any, tables: Any, num_reqs: int, num_tokens: int) -> None:
+    """What the methods for dummy outputs return must be views of the persistent buffers."""
+    written = [table[:num_reqs] for table in tables.input_block_tables]
+    _compare_table_views("get_dummy_block_tables", views, written)
+    wanted = tables.slot_mappings[:, :num_tokens]
+    _compare_view("get_dummy_slot_mappings' result", slots, wanted)
 
 
 def compare_inputs(given: Step, step: StepInputs) -> None:
     """What a step is given must be only read."""
-    for name, tensor in zip(
-        ("idx_mapping", "query_start_loc", "positions"), step.tensors, strict=True
-    ):
-        wanted = getattr(given, name)
-        if not np.array_equal(tensor[: len(wanted)].cpu().numpy(), wanted):
+    for name in ("idx_mapping", "query_start_loc", "positions", "num_computed_tokens"):
+        tensor, wanted = getattr(step, name), getattr(given, name)
+        if tensor is not None and not np.array_equal(tensor[: len(wanted)].cpu().numpy(), wanted):
             raise MismatchError(f"the argument {name} was changed; expected it to be only read")
     for append, wanted in zip(step.appends, given.appends, strict=True):
         if append.block_ids != wanted.block_ids:
             raise MismatchError(
                 f"new_block_ids of row {append.row} were changed; expected them to be only read"
             )
+    _compare_output_addresses(step.outputs)
+
+
+def _compare_output_addresses(outputs: CustomOutputs | None) -> None:
+    if outputs is None or outputs.addresses is None:
+        return
+    wanted = [table.data_ptr() for table in outputs.block_tables]
+    if outputs.addresses.tolist() != wanted:
+        raise MismatchError("the argument out_ptrs was changed; expected it to be only read")
 
 
 def _describe(
@@ -136,20 +167,25 @@ def _describe(
     )
 
 
-def _compare_table_views(operation: Operation, views: Any, tables: Any, step: StepInputs) -> None:
-    num_groups = len(tables.input_block_tables)
-    if not isinstance(views, (tuple, list)) or len(views) != num_groups:
+def _tables_written(tables: Any, step: StepInputs) -> list[torch.Tensor]:
+    """The views that a gather must return."""
+    written = tables.input_block_tables if step.outputs is None else step.outputs.block_tables
+    return [table[: step.num_reqs_padded] for table in written]
+
+
+def _slots_written(tables: Any, step: StepInputs) -> torch.Tensor:
+    """The view that slots must be returned as."""
+    written = tables.slot_mappings if step.outputs is None else step.outputs.slot_mappings
+    return written[:, : step.num_tokens_padded]
+
+
+def _compare_table_views(method: str, views: Any, wanted: Sequence[torch.Tensor]) -> None:
+    if not isinstance(views, (tuple, list)) or len(views) != len(wanted):
         raise MismatchError(
-            f"{operation} returned {_shown(views)}; expected {num_groups} block tables"
+            f"{method} returned {_shown(views)}; expected {len(wanted)} block tables"
         )
-    for group, view in enumerate(views):
-        whole = tables.input_block_tables[group][: step.num_reqs_padded]
-        _compare_view(f"{operation}'s block table of group {group}", view, whole)
-
-
-def _compare_slots_view(operation: Operation, view: Any, tables: Any, step: StepInputs) -> None:
-    whole = tables.slot_mappings[:, : step.num_tokens_padded]
-    _compare_view(f"{operation}'s slot mappings", view, whole)
+    for group, (view, whole) in enumerate(zip(views, wanted, strict=True)):
+        _compare_view(f"{method}'s block table of group {group}", view, whole)
 
 
 def _compare_view(name: str, view: Any, wanted: torch.Tensor) -> None:
@@ -161,7 +197,7 @@ def _compare_view(name: str, view: Any, wanted: torch.Tensor) -> None:
             f"{tuple(wanted.shape)} and {wanted.dtype}"
         )
     if view.numel() and (view.data_ptr(), view.stride()) != (wanted.data_ptr(), wanted.stride()):
-        raise MismatchError(f"{name} is no view of the persistent buffer")
+        raise MismatchError(f"{name} is no view of the buffer that it must be written to")
 
 
 def _shown(value: object) -> str:

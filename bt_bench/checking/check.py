@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,43 +10,28 @@ from typing import Any
 import numpy as np
 import torch
 
-from bt_bench import activity
-from bt_bench.arms import (
-    Arm,
-    ArmFailedError,
-    StepInputs,
-    bind,
-    is_fatal,
-    reason_of,
-    stage,
-    step_on,
-    synchronize,
-)
+from bt_bench.arms import Arm, CustomOutputs, StepInputs, lacking, outputs_on, step_on
 from bt_bench.catalogue import load_reference
 from bt_bench.checking.buffers import (
-    COMPARED,
     Buffers,
     MismatchError,
     addresses_of,
     buffers_of,
     compare_addresses,
     compare_buffers,
-    compare_inputs,
-    compare_results,
+    compare_dummies,
     copies_on,
     poison,
 )
-from bt_bench.checking.interpreter_guard import OutOfBoundsError, guarded_memory
-from bt_bench.checking.paths import PATHS, Path
-from bt_bench.model import CheckReport, Operation, Reason, ReasonCode
-from bt_bench.raised import is_interrupt
+from bt_bench.checking.paths import PATHS
+from bt_bench.checking.subject import Subject, Through, run
+from bt_bench.model import Operation, Reason
 from bt_bench.tasks import CheckOutcome, CheckOutcomes
 from bt_bench.workloads.steps import Append, Workload
 
-# Makes a call of an operation on some tables, and returns what the call returned.
-Through = Callable[[Any, Operation, Callable[[], object]], object]
-
 SPARE_POSITIONS = 5  # garbage after the positions, which may be a longer buffer than T
+DUMMY_POISON = -1000  # what outputs hold before they are emptied
+SPARE_OUTPUTS = 2  # rows and slots that no step reads, in buffers that the caller gives
 
 
 def check(
@@ -65,7 +49,8 @@ def check(
     Before each round the source tables are filled with garbage and all block ids are replaced by
     others, large ones too; before each step the outputs are poisoned. After it the source tables,
     input tables, slot mappings and block counts are compared whole, what the calls returned, and
-    the inputs. After the window a refused append and `restore` are tried.
+    the inputs. After the window dummy outputs, a refused append and `restore` are tried. A variant
+    that lacks a feature of the workload is not run, and that is its outcome.
 
     Args:
         variants: class by name.
@@ -83,15 +68,19 @@ def check(
         ArmFailedError: when a variant has run out of memory or has taken the device with it; the
             others have to be checked without it, in a fresh process.
     """
+    reasons = {name: lacking(variant, workload) for name, variant in variants.items()}
+    able = {name: variant for name, variant in variants.items() if reasons[name] is None}
     paths = list(dict.fromkeys(PATHS[operation] for operation in operations))
-    subjects = {(name, path): _Subject(name, path, device) for name in variants for path in paths}
+    subjects = {(name, path): Subject(name, path, device) for name in able for path in paths}
     rng = np.random.default_rng(seed)
-    for round_index in range(rounds):
+    for round_index in range(rounds if able else 0):
         fresh = _relabel(workload, rng)
         where = f"{title}, round {round_index}"
-        _check_round(variants, list(subjects.values()), fresh, device, rng, where)
+        _check_round(able, list(subjects.values()), fresh, device, rng, where)
     return {
         (name, operation): subjects[name, PATHS[operation]].outcome()
+        if name in able
+        else CheckOutcome(None, reasons[name])
         for name in variants
         for operation in operations
     }
@@ -127,99 +116,32 @@ def verify_after_timing(
     """
     reference = load_reference()(workload.layout, "cpu")
     _append_setup(reference, workload)
-    subjects = [_Subject(arm.name, PATHS[operation], device, through) for arm in arms]
+    outputs = outputs_on(torch.device("cpu"), workload)
+    subjects = [Subject(arm.name, PATHS[operation], device, through) for arm in arms]
     for subject, arm in zip(subjects, arms, strict=True):
         subject.tables = arm.tables
         subject.attempt("after timing, restore", arm.rewind)
     for index, given in enumerate(workload.steps):
         value = -1000 - index
-        poison(reference, value)
-        _run(reference, (Operation.STEP,), step_on(torch.device("cpu"), workload, given))
-        expected = copies_on(device, buffers_of(reference))
+        expected = copies_on(device, _expected(reference, workload, index, value, outputs))
         for subject in subjects:
             subject.step(f"after timing, step {index}", expected, value, steps[index], given)
     return {subject.name: subject.reason for subject in subjects if subject.reason is not None}
 
 
-class _Subject:
-    """A variant under check on one path, and how it ended."""
-
-    def __init__(
-        self, name: str, path: Path, device: torch.device, through: Through | None = None
-    ) -> None:
-        self.name = name
-        self.path = path
-        self._device = device
-        self._through = through or _plainly
-        self.tables: Any = None
-        self.addresses: dict[str, int] = {}
-        self.start: Any = None  # snapshot before the first step
-        self.reason: Reason | None = None
-        self.steps = 0
-
-    def attempt(self, where: str, action: Callable[[], None]) -> None:
-        """Runs part of the check unless the subject has failed, and notes a failure.
-
-        Raises:
-            ArmFailedError: when nothing more can be run in this process.
-        """
-        if self.reason is not None:
-            return
-        before = activity.current().enter(self.name)
-        try:
-            action()
-            synchronize(self._device)  # what the device has against it shows here
-        except MismatchError as mismatch:
-            calls = "+".join(self.path)
-            self.reason = Reason(
-                code=ReasonCode.WRONG_RESULT, message=f"{where}, calls {calls}: {mismatch}"
-            )
-        except OutOfBoundsError as error:
-            self.reason = Reason(code=ReasonCode.OUT_OF_BOUNDS, message=f"{where}: {error}")
-        except BaseException as error:  # SystemExit too: a variant must not end the run
-            if is_interrupt(error):
-                raise
-            if is_fatal(error, self._device):
-                raise ArmFailedError(self.name, error, where) from error
-            self.reason = reason_of(error, where)
-        finally:
-            activity.current().leave(before)
-        if self.reason is not None:
-            self.tables = None
-
-    def step(
-        self,
-        where: str,
-        expected: Buffers,
-        poison_value: int,
-        step: StepInputs,
-        given: Any,
-    ) -> None:
-        """Runs one step and compares everything."""
-
-        def run() -> None:
-            poison(self.tables, poison_value)
-            with _bounds(self._device, self.tables, step):
-                results = _run(self.tables, self.path, step, self._through)
-            compare_buffers(expected, self.tables, poison_value)
-            compare_results(results, self.tables, step)
-            compare_inputs(given, step)
-            if self.addresses:
-                compare_addresses(self.addresses, self.tables)
-            self.steps += 1
-
-        self.attempt(where, run)
-
-    def outcome(self) -> CheckOutcome:
-        """How it ended."""
-        if self.reason is not None:
-            return CheckOutcome(None, self.reason)
-        return CheckOutcome(CheckReport(steps=self.steps, buffers=COMPARED), None)
+def _expected(
+    reference: Any, workload: Workload, index: int, value: int, outputs: CustomOutputs | None
+) -> Buffers:
+    """What all buffers hold after a step, of which those to be written held a poison before."""
+    poison(reference, value, outputs)
+    step = step_on(torch.device("cpu"), workload, workload.steps[index], outputs=outputs)
+    run(reference, (Operation.STEP,), step)
+    return buffers_of(reference, outputs)
 
 
 def _check_round(
     variants: Mapping[str, type[Any]],
-    subjects: Sequence[_Subject],
+    subjects: Sequence[Subject],
     workload: Workload,
     device: torch.device,
     rng: np.random.Generator,
@@ -228,32 +150,69 @@ def _check_round(
     garbage = [int(value) for value in rng.integers(0, 2**31, workload.layout.num_groups)]
     reference = load_reference()(workload.layout, "cpu")
     _set_up(reference, workload, garbage)
+    outputs = outputs_on(torch.device("cpu"), workload, SPARE_OUTPUTS)
     start = copies_on(device, buffers_of(reference))
     for subject in subjects:
 
-        def set_up(subject: _Subject = subject) -> None:
+        def set_up(subject: Subject = subject) -> None:
             subject.tables = variants[subject.name](workload.layout, device)
-            with _bounds(device, subject.tables):
+            with subject.guard():
                 _set_up(subject.tables, workload, garbage)
+            subject.outputs = outputs_on(device, workload, SPARE_OUTPUTS)
             subject.addresses = addresses_of(subject.tables)
             subject.start = subject.tables.snapshot()
 
         subject.attempt(f"{where}, set-up", set_up)
     for index, given in enumerate(workload.steps):
         value = int(rng.integers(-(2**31), -1))
-        poison(reference, value)
-        _run(reference, (Operation.STEP,), step_on(torch.device("cpu"), workload, given))
-        expected = copies_on(device, buffers_of(reference))
+        expected = copies_on(device, _expected(reference, workload, index, value, outputs))
         for subject in subjects:
             # Inputs of its own: what one variant does to them must not be held against another.
-            step = step_on(device, workload, given, spare=SPARE_POSITIONS)
+            own = _given_outputs(subject, index)
+            step = step_on(device, workload, given, spare=SPARE_POSITIONS, outputs=own)
             subject.step(f"{where}, step {index}", expected, value, step, given)
+    most_reqs, most_tokens = workload.layout.max_num_reqs, workload.layout.max_num_batched_tokens
+    # The second empties what the first has left to be filled.
+    for sizes in ((most_reqs // 2, most_tokens // 2), (0, 0)):
+        expected = copies_on(device, _expected_of_dummies(reference, *sizes))
+        for subject in subjects:
+            dummies = partial(_check_dummies, subject, expected, *sizes)
+            subject.attempt(f"{where}, dummy outputs", dummies)
     for subject in subjects:
         subject.attempt(f"{where}, refusal", partial(_check_refusal, subject, workload))
         subject.attempt(f"{where}, restore", partial(_check_restore, subject, start))
 
 
-def _check_refusal(subject: _Subject, workload: Workload) -> None:
+def _given_outputs(subject: Subject, index: int) -> CustomOutputs | None:
+    """The buffers for a step; in every other one the variant has to find their addresses."""
+    outputs = subject.outputs
+    if outputs is None or index % 2 == 0:
+        return outputs
+    return replace(outputs, addresses=None)
+
+
+def _expected_of_dummies(reference: Any, num_reqs: int, num_tokens: int) -> Buffers:
+    poison(reference, DUMMY_POISON)
+    reference.get_dummy_block_tables(num_reqs)
+    reference.get_dummy_slot_mappings(num_tokens)
+    return buffers_of(reference)
+
+
+def _check_dummies(subject: Subject, expected: Buffers, num_reqs: int, num_tokens: int) -> None:
+    """Dummy outputs are empty, at the persistent addresses; a variant may be without them."""
+    tables = subject.tables
+    if not hasattr(tables, "get_dummy_block_tables"):
+        return
+    poison(tables, DUMMY_POISON)
+    with subject.guard():
+        views = tables.get_dummy_block_tables(num_reqs)
+        slots = tables.get_dummy_slot_mappings(num_tokens)
+    compare_buffers(expected, tables, DUMMY_POISON)
+    compare_dummies(views, slots, tables, num_reqs, num_tokens)
+    compare_addresses(subject.addresses, tables)
+
+
+def _check_refusal(subject: Subject, workload: Workload) -> None:
     """A row that would become wider than its table is refused, and nothing is changed."""
     tables = subject.tables
     before = copies_on(torch.device("cpu"), buffers_of(tables))
@@ -271,7 +230,7 @@ def _check_refusal(subject: _Subject, workload: Workload) -> None:
     compare_buffers(before, tables)
 
 
-def _check_restore(subject: _Subject, start: Buffers) -> None:
+def _check_restore(subject: Subject, start: Buffers) -> None:
     """A restored snapshot is the state before the first step, in place."""
     subject.tables.append_block_ids(0, [[] for _ in subject.tables.block_tables], True)
     subject.tables.restore(subject.start)
@@ -300,25 +259,6 @@ def _append_setup(tables: Any, workload: Workload) -> None:
         ids = tuple(list(group_ids) for group_ids in append.block_ids)
         tables.append_block_ids(append.row, ids, append.overwrite)
     tables.apply_staged_writes()
-
-
-def _bounds(device: torch.device, *owners: object) -> AbstractContextManager[None]:
-    """Keeps interpreted kernels within their memory; on a GPU there is no such guard."""
-    return guarded_memory(*owners) if device.type == "cpu" else nullcontext()
-
-
-def _run(
-    tables: Any, path: Path, step: StepInputs, through: Through | None = None
-) -> list[tuple[Operation, Any]]:
-    stage(tables, step)
-    make = through or _plainly
-    return [
-        (operation, make(tables, operation, bind(tables, operation, step))) for operation in path
-    ]
-
-
-def _plainly(_tables: Any, _operation: Operation, call: Callable[[], object]) -> object:
-    return call()
 
 
 def _relabel(workload: Workload, rng: np.random.Generator) -> Workload:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bt_bench.config.schema import SweepSpec
-from bt_bench.model import Operation, Reason
+from bt_bench.model import Operation, Reason, ReasonCode
 from bt_bench.tasks import CheckCase, CheckConformance, CheckOutcomes, Runner, Watcher
+from bt_bench.workloads.build import features_of
 from bt_bench.workloads.conformance import conformance_workloads
 
 
@@ -19,7 +20,7 @@ class Outcome:
         variant: its name.
         workload: name of the workload.
         operation: the operation.
-        reason: why it failed, or `None`.
+        reason: why it failed, or was not run; `None` if it passed.
         steps: steps that were compared.
     """
 
@@ -29,17 +30,39 @@ class Outcome:
     reason: Reason | None
     steps: int
 
+    @property
+    def failure(self) -> Reason | None:
+        """Why it failed; a variant that lacks a feature of the workload has not."""
+        if self.reason is None or self.reason.code is ReasonCode.UNSUPPORTED:
+            return None
+        return self.reason
+
 
 def check_conformance(
-    runner: Runner, spec: SweepSpec, arms: Sequence[str], watcher: Watcher | None = None
+    runner: Runner,
+    spec: SweepSpec,
+    arms: Sequence[str],
+    watcher: Watcher | None = None,
+    *,
+    all_features: bool = False,
 ) -> Iterator[Outcome]:
     """Checks every arm on the conformance workloads, with the operations of a config.
 
     An arm that has taken its worker with it is not tried on the rest of them.
+
+    Args:
+        runner: runs the tasks.
+        spec: the config.
+        arms: the variants.
+        watcher: is told of progress.
+        all_features: with workloads of every feature, whether or not a case of the config has it.
     """
     operations = tuple(spec.operations)
+    used = frozenset[str]().union(*(features_of(case.parameters) for case in spec.cases))
     remaining = list(arms)
-    for name in conformance_workloads(spec.plan.seed):
+    for name, workload in conformance_workloads(spec.plan.seed).items():
+        if not (all_features or workload.features <= used):
+            continue
         task = CheckConformance(name, operations)
         finished = runner.run(task, remaining, watcher)
         yield from _outcomes(task.title, remaining, operations, finished.value, finished.failed)
@@ -49,8 +72,8 @@ def check_conformance(
 def check_spec(
     runner: Runner, spec: SweepSpec, arms: Sequence[str], watcher: Watcher | None = None
 ) -> Iterator[Outcome]:
-    """Checks every arm on the conformance workloads and on each case of a config."""
-    yield from check_conformance(runner, spec, arms, watcher)
+    """Checks every arm on all conformance workloads and on each case of a config."""
+    yield from check_conformance(runner, spec, arms, watcher, all_features=True)
     operations = tuple(spec.operations)
     for case in spec.cases:
         finished = runner.run(CheckCase(case, operations), arms, watcher)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -46,7 +47,7 @@ def check(
     Every variant runs through small random workloads that reach the corners, then through the
     workloads of the config. Whole buffers are compared, exactly. They run in a process of their
     own, so that one that crashes fails alone. Exit code 5 means that one differs, raised, crashed
-    or hung.
+    or hung. What needs a feature that a variant lacks is skipped for it, which is no failure.
 
     Examples:
     - `bt-bench check`
@@ -69,18 +70,27 @@ def check(
             outcomes.append(outcome)
             if not as_json:
                 print(_line(outcome), flush=True)
-    failed = [outcome for outcome in outcomes if outcome.reason is not None]
+    counts = Counter(map(_status, outcomes))
     if as_json:
         print(json.dumps(_document(kind, outcomes), indent=2))
     else:
-        print(f"{len(outcomes) - len(failed)} passed, {len(failed)} failed, on {kind}")
-    return ExitCode.CHECK_FAILED if failed else ExitCode.OK
+        skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
+        print(f"{counts['ok']} passed, {counts['failed']} failed{skipped}, on {kind}")
+    return ExitCode.CHECK_FAILED if counts["failed"] else ExitCode.OK
+
+
+def _status(outcome: Outcome) -> str:
+    if outcome.failure is not None:
+        return "failed"
+    return "ok" if outcome.reason is None else "skipped"
 
 
 def _line(outcome: Outcome) -> str:
     what = f"{outcome.variant} · {outcome.workload} · {outcome.operation}"
     if outcome.reason is None:
         return f"ok      {what}"
+    if outcome.failure is None:
+        return f"skipped {what} · {outcome.reason.message}"
     return f"FAILED  {what}\n        {outcome.reason.code}: {outcome.reason.message}"
 
 
@@ -93,7 +103,7 @@ def _document(device: str, outcomes: list[Outcome]) -> dict[str, object]:
                 "variant": outcome.variant,
                 "workload": outcome.workload,
                 "operation": outcome.operation,
-                "status": "ok" if outcome.reason is None else "failed",
+                "status": _status(outcome),
                 "reason": outcome.reason.model_dump() if outcome.reason else None,
                 "steps": outcome.steps,
             }

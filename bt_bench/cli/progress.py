@@ -150,7 +150,7 @@ class Bars:
         self._time.finish_case()
         self._bars.advance(self._sweep)
         self._show_time_left(None)
-        if report.failed or report.insufficient:
+        if report.failed or report.insufficient or report.unsupported:
             text = f"{report.key}: {outcome(report)}"
             self._bars.console.print(text, markup=False, highlight=False)
 
@@ -167,6 +167,8 @@ def outcome(report: CaseReport) -> str:
         parts.append(f"INSUFFICIENT: {', '.join(report.insufficient)}")
     if not parts:
         parts.append("ok")
+    if report.unsupported:
+        parts.append(f"unsupported: {', '.join(report.unsupported)}")
     if report.rounds is not None:
         stopped = f" ({report.stopped})" if report.stopped else ""
         parts.append(f"{report.rounds} rounds{stopped}")

@@ -282,6 +282,7 @@ def _summary(
         "cases": sum(len(result.cases) for result in results),
         "failed": counts["failed"],
         "insufficient": counts["insufficient"],
+        "unsupported": counts["unsupported"],
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -24,6 +24,9 @@ from bt_bench.model import Operation, Quantity
 from bt_bench.supervisor import Serve
 from bt_bench.tasks import Hello
 from bt_bench.verdicts import Cause, Judged, Judgement, Verdict
+
+# Per variant and case, the revisions that cannot run it, and what they lack.
+Lacking = Mapping[tuple[str, str], Mapping[str, str]]
 
 # Times that nothing but the binaries and what they are launched with can change.
 _OF_BINARIES = (Quantity.GPU_US, Quantity.LAST_US)
@@ -159,7 +162,12 @@ def run_live_gate(request: GateRequest, progress: GateProgress) -> Judged:
         timed = [subject for subject in rounds.subjects if subject not in known]
         variants = [n for n in rounds.variants if any(s.variant == n for s in timed)]
         failures = workers.failures(variants, progress)
-    timed = [subject for subject in timed if _why_failed(subject, failures) is None]
+        lacking = workers.lacking
+    timed = [
+        subject
+        for subject in timed
+        if _why_failed(subject, failures) is None and (subject.variant, subject.case) not in lacking
+    ]
     measured = None
     if timed:
         plan = _plan(request, timed)
@@ -172,7 +180,7 @@ def run_live_gate(request: GateRequest, progress: GateProgress) -> Judged:
         outcome = run_gate(source, plan, request.rules, thresholds, progress.look)
         measured = outcome.judged
         failures = failures | source.failures
-    return _whole(request, prepared, same, known, failures, measured)
+    return _whole(request, prepared, same, known, failures, lacking, measured)
 
 
 def _plan(request: GateRequest, subjects: Sequence[Subject]) -> GatePlan:
@@ -242,6 +250,7 @@ def _whole(
     same: Sameness,
     known: Mapping[Subject, Cause],
     failures: Mapping[Culprit, str],
+    lacking: Lacking,
     measured: Judged | None,
 ) -> Judged:
     """All judgements in the order of the config: measured ones, and those that need no timing."""
@@ -249,26 +258,40 @@ def _whole(
     judged = measured or Judged(_title(request), request.base.label, (), (), ())
     found = {_place(judgement): judgement for judgement in judged.judgements}
     judgements = []
+    labels = {request.base.label, request.head.label}
     for subject in _all_subjects(request.spec, rounds):
         why = _why_failed(subject, failures)
-        lacking = prepared.missing.get(subject.variant)
-        if lacking is not None:
-            verdict = Verdict.MISSING, Cause.NO_CASE, f"{lacking} has no variant {subject.variant}"
+        lacks = lacking.get((subject.variant, subject.case), {})
+        without = prepared.missing.get(subject.variant)
+        if without is not None:
+            verdict = Verdict.MISSING, Cause.NO_CASE, f"{without} has no variant {subject.variant}"
             judgements.append(_unmeasured(request, subject, *verdict))
         elif subject in known:
             detail = _WHY_EQUAL[known[subject]]
             judgements.append(_unmeasured(request, subject, Verdict.SAME, known[subject], detail))
         elif why is not None:
             judgements.append(_unmeasured(request, subject, Verdict.INVALID, Cause.FAILED, why))
-        else:
+        elif len(lacks) == 1 < len(labels):
+            label, what = next(iter(lacks.items()))
+            detail = f"{label} {what}"
+            judgements.append(_unmeasured(request, subject, Verdict.MISSING, Cause.NO_CASE, detail))
+        elif not lacks:
             judgements.append(found[_place_of(request, subject)])
     return replace(
         judged,
         judgements=tuple(judgements),
         others=tuple(dict.fromkeys(judgement.other for judgement in judgements)),
-        facts=(*prepared.facts, *judged.facts),
+        facts=(*prepared.facts, *_not_run(lacking, labels), *judged.facts),
         warnings=(*judged.warnings, *same.warnings),
     )
+
+
+def _not_run(lacking: Lacking, labels: Collection[str]) -> Iterator[str]:
+    """What neither revision can run, of which there is no judgement."""
+    for (variant, case), lacks in lacking.items():
+        if len(lacks) == len(labels):
+            what = next(iter(lacks.values()))
+            yield f"{variant} is not run on {case}: it {what}, in both revisions."
 
 
 def _all_subjects(spec: SweepSpec, rounds: RoundsRequest) -> list[Subject]:

@@ -14,7 +14,7 @@ from bt_bench.device import DeviceChoice
 from bt_bench.errors import UsageError
 from bt_bench.gating.rounds import GateArm, Subject
 from bt_bench.metrics import Metric
-from bt_bench.model import Operation
+from bt_bench.model import Operation, ReasonCode
 from bt_bench.supervisor import Serve, Supervisor
 from bt_bench.tasks import CheckCase, Hello, WorkerSetup
 
@@ -102,6 +102,9 @@ class Checkers:
     def __init__(self, spec: SweepSpec, workers: Sequence[tuple[Side, Supervisor]]) -> None:
         self._spec = spec
         self._workers = workers
+        # Per variant and case, the revisions that cannot run it, and what they lack; of the
+        # variants that were checked.
+        self.lacking: dict[tuple[str, str], dict[str, str]] = {}
 
     @property
     def hello(self) -> Hello:
@@ -117,7 +120,28 @@ class Checkers:
         failures: dict[Culprit, str] = {}
         for side, worker in self._workers if variants else ():
             progress.phase(f"checking {side.label}")
-            failures = _wrong(self._spec, side, variants, worker) | failures
+            failures = self._wrong(side, variants, worker) | failures
+        return failures
+
+    def _wrong(self, side: Side, variants: Sequence[str], worker: Supervisor) -> dict[Culprit, str]:
+        spec = self._spec
+        failures: dict[Culprit, str] = {}
+        for outcome in check_conformance(worker, spec, variants):
+            if outcome.failure is not None:
+                message = outcome.failure.message.removeprefix(f"{outcome.workload}, ")
+                what = f"{side.label}: {outcome.workload}: {message}"
+                failures.setdefault((outcome.variant, None, None), what)
+        right = [name for name in variants if (name, None, None) not in failures]
+        for case in spec.cases:
+            finished = worker.run(CheckCase(case, tuple(spec.operations)), right)
+            for name, reason in finished.failed.items():
+                failures[name, None, case.name] = f"{side.label}: {reason.message}"
+            for (name, operation), outcome_of in finished.value.outcomes.items():
+                why = outcome_of.reason
+                if why is not None and why.code is ReasonCode.UNSUPPORTED:
+                    self.lacking.setdefault((name, case.name), {})[side.label] = why.message
+                elif why is not None:
+                    failures[name, operation, case.name] = f"{side.label}: {why.message}"
         return failures
 
 
@@ -139,27 +163,6 @@ def checkers(request: RoundsRequest, progress: RoundsProgress) -> Iterator[Check
         for side, worker in workers:
             greet(worker, side)
         yield Checkers(request.spec, workers)
-
-
-def _wrong(
-    spec: SweepSpec, side: Side, variants: Sequence[str], worker: Supervisor
-) -> dict[Culprit, str]:
-    failures: dict[Culprit, str] = {}
-    for outcome in check_conformance(worker, spec, variants):
-        if outcome.reason is not None:
-            message = outcome.reason.message.removeprefix(f"{outcome.workload}, ")
-            what = f"{side.label}: {outcome.workload}: {message}"
-            failures.setdefault((outcome.variant, None, None), what)
-    right = [name for name in variants if (name, None, None) not in failures]
-    for case in spec.cases:
-        finished = worker.run(CheckCase(case, tuple(spec.operations)), right)
-        for name, reason in finished.failed.items():
-            failures[name, None, case.name] = f"{side.label}: {reason.message}"
-        for (name, operation), outcome_of in finished.value.outcomes.items():
-            if outcome_of.reason is not None:
-                message = f"{side.label}: {outcome_of.reason.message}"
-                failures[name, operation, case.name] = message
-    return failures
 
 
 def started(stack: ExitStack, setup: WorkerSetup, serve: Serve) -> Supervisor:

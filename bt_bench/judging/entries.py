@@ -113,6 +113,8 @@ class Pairing:
         )
 
     def _pair(self, left: CompactCase, right: CompactCase) -> Iterator[Entry]:
+        if left.status is right.status is Status.UNSUPPORTED:
+            return  # neither side can have it, so nothing is missing
         refusal = self._ended_badly(left, right)
         if refusal:
             yield self._entry(left, WHOLE_CASE, outcome=refusal)
@@ -132,6 +134,8 @@ class Pairing:
 
     def _ended_badly(self, left: CompactCase, right: CompactCase) -> Refusal | None:
         for side, case in ((self._matchup.base, left), (self._matchup.other, right)):
+            if case.status is Status.UNSUPPORTED:
+                return Refusal(Verdict.MISSING, Cause.NO_CASE, f"{side.label} {case.reason}")
             if case.status is not Status.OK:
                 failed = case.status is Status.FAILED
                 cause = Cause.FAILED if failed else Cause.INSUFFICIENT

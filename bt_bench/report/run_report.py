@@ -18,6 +18,7 @@ from bt_bench.report.tables import distribution_table, event_table, time_table
 
 _FIRST_OPERATIONS = (Operation.GATHER_SLOTS, Operation.STEP)
 _LONGEST_MESSAGE = 600
+_LESS_THAN_FAILED = (Status.INSUFFICIENT, Status.UNSUPPORTED)
 _DISTRIBUTIONS = (Quantity.STEP_US, Quantity.HOST_US, Quantity.GPU_US)
 
 
@@ -85,9 +86,11 @@ def failure_section(failures: Sequence[FailedCase]) -> Section:
 
 def _failure_title(failures: Iterable[FailedCase]) -> str:
     statuses = {failure.status for failure in failures}
-    if statuses == {Status.INSUFFICIENT}:
-        return "Insufficient cases"
-    return "Failures and insufficient cases" if Status.INSUFFICIENT in statuses else "Failures"
+    kinds = [status.value for status in _LESS_THAN_FAILED if status in statuses]
+    cases = f"{' and '.join(kinds)} cases"
+    if Status.FAILED not in statuses:
+        return cases.capitalize()
+    return f"Failures{', ' if len(kinds) > 1 else ' and '}{cases}" if kinds else "Failures"
 
 
 def _describe_failure(failure: FailedCase) -> str:
@@ -97,6 +100,8 @@ def _describe_failure(failure: FailedCase) -> str:
     message = failure.reason.message
     if len(message) > _LONGEST_MESSAGE:
         message = message[:_LONGEST_MESSAGE] + "…"
+    if failure.status is Status.UNSUPPORTED:
+        return f"{text}, {message}"
     return f"{text}, {failure.reason.code}: {message}"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from bt_bench.arms import Arm, ArmFailedError, StepInputs, inputs_on
+from bt_bench.arms import Arm, ArmFailedError, StepInputs, inputs_on, lacking
 from bt_bench.catalogue import VariantEntry, load_apart, shipped_folder
 from bt_bench.config.schema import CaseSpec
 from bt_bench.errors import BtBenchError
@@ -105,6 +105,8 @@ class Compiler:
         operations: list[OperationCensus] = []
         kernels: set[Kernel] = set()
         for case in cases:
+            if lacking(variant, case.workload) is not None:
+                continue  # as if it had no such case
             for device, target in enumerate(self._request.targets):
                 self._driver.set_current_device(device)
                 for operation in self._request.operations:

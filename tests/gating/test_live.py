@@ -123,6 +123,34 @@ def test_a_variant_that_is_wrong_or_fails_gets_no_verdict(tmp_path, fault, why):
     assert good.verdict is Verdict.SAME
 
 
+@pytest.mark.parametrize("without", ["old", "new"])
+def test_a_case_that_one_side_does_not_support_is_missing(tmp_path, without):
+    able = {"mine": {"us": 100.0}, "good": {"us": 100.0}}
+    unable = able | {"mine": {"us": 100.0, "fault": "lacks one"}}
+    sides = (unable, able) if without == "old" else (able, unable)
+    judged = run_live_gate(request_of(tmp_path, *sides), Quiet())
+    good, mine = judged.judgements
+    assert (mine.verdict, mine.cause, mine.detail) == (
+        Verdict.MISSING,
+        Cause.NO_CASE,
+        f"{without} lacks windows",
+    )
+    assert good.verdict is Verdict.SAME
+
+
+def test_a_case_that_neither_side_supports_is_told_and_not_judged(tmp_path):
+    both = {"mine": {"us": 100.0, "fault": "lacks one"}, "good": {"us": 100.0}}
+    judged = run_live_gate(request_of(tmp_path, both, both), Quiet())
+    assert verdicts(judged) == {"good": (Verdict.SAME, Cause.WITHIN_MARGIN)}
+    assert "mine is not run on one: it lacks windows, in both revisions." in judged.facts
+
+
+def test_a_feature_that_no_case_needs_is_not_missed(tmp_path):
+    both = {"mine": {"us": 100.0, "fault": "lacks conformance:corners"}}
+    judged = run_live_gate(request_of(tmp_path, both, both), Quiet())
+    assert verdicts(judged) == {"mine": (Verdict.SAME, Cause.WITHIN_MARGIN)}
+
+
 def test_where_all_variants_are_wrong_nothing_is_timed(tmp_path):
     base, head = {"bad": {"us": 1.0}}, {"bad": {"us": 1.0, "fault": "check one"}}
     request = request_of(tmp_path, base, head)

@@ -34,6 +34,7 @@ from bt_bench.model import (
     Method,
     Plan,
     Quantity,
+    ReasonCode,
     Status,
     VariantResult,
 )
@@ -324,6 +325,18 @@ def test_cases_that_ended_badly(status: Status, cause: Cause) -> None:
         found = only(judged([sides[0]], [sides[1]]))
         assert (found.verdict, found.cause, found.metric) == (Verdict.INVALID, cause, "case")
         assert "slot 3 is wrong" in found.detail
+
+
+def test_a_case_that_one_side_does_not_support_is_missing() -> None:
+    lacking = make_failed_case(
+        "small", message="lacks windows", code=ReasonCode.UNSUPPORTED, status=Status.UNSUPPORTED
+    )
+    (judgement,) = judged([timed(50.0)], [lacking]).judgements
+    assert (judgement.verdict, judgement.cause) == (Verdict.MISSING, Cause.NO_CASE)
+    assert judgement.detail == "fused lacks windows"
+    assert exit_code(judged([lacking], [timed(50.0)])) == ExitCode.NOT_COMPARABLE
+    both = judged([lacking, timed(50.0, "more")], [lacking, timed(50.0, "more", 1)])
+    assert {each.case for each in both.judgements} == {"more"}
 
 
 def test_device_times_that_a_second_method_contradicts() -> None:

@@ -1,0 +1,143 @@
+"""A variant under check: what it is run through, what is compared, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+from bt_bench import activity
+from bt_bench.arms import (
+    ArmFailedError,
+    CustomOutputs,
+    StepInputs,
+    bind,
+    is_fatal,
+    reason_of,
+    stage,
+    synchronize,
+)
+from bt_bench.checking.buffers import (
+    COMPARED,
+    CUSTOM_OUTPUTS,
+    Buffers,
+    MismatchError,
+    compare_addresses,
+    compare_buffers,
+    compare_inputs,
+    compare_results,
+    poison,
+)
+from bt_bench.checking.interpreter_guard import OutOfBoundsError, RaceError, guarded_memory
+from bt_bench.checking.paths import Path
+from bt_bench.model import CheckReport, Operation, Reason, ReasonCode
+from bt_bench.raised import is_interrupt
+from bt_bench.tasks import CheckOutcome
+
+# Makes a call of an operation on some tables, and returns what the call returned.
+Through = Callable[[Any, Operation, Callable[[], object]], object]
+
+
+class Subject:
+    """A variant under check on one path, and how it ended."""
+
+    def __init__(
+        self, name: str, path: Path, device: torch.device, through: Through | None = None
+    ) -> None:
+        self.name = name
+        self.path = path
+        self._device = device
+        self._through = through or _plainly
+        self.tables: Any = None
+        self.addresses: dict[str, int] = {}
+        self.start: Any = None  # snapshot before the first step
+        self.outputs: CustomOutputs | None = None  # where the workload has them
+        self.reason: Reason | None = None
+        self.steps = 0
+
+    def attempt(self, where: str, action: Callable[[], None]) -> None:
+        """Runs part of the check unless the subject has failed, and notes a failure.
+
+        Raises:
+            ArmFailedError: when nothing more can be run in this process.
+        """
+        if self.reason is not None:
+            return
+        before = activity.current().enter(self.name)
+        try:
+            action()
+            synchronize(self._device)  # what the device has against it shows here
+        except MismatchError as mismatch:
+            calls = "+".join(self.path)
+            self.reason = Reason(
+                code=ReasonCode.WRONG_RESULT, message=f"{where}, calls {calls}: {mismatch}"
+            )
+        except OutOfBoundsError as error:
+            self.reason = Reason(code=ReasonCode.OUT_OF_BOUNDS, message=f"{where}: {error}")
+        except RaceError as error:
+            self.reason = Reason(code=ReasonCode.RACE, message=f"{where}: {error}")
+        except BaseException as error:  # SystemExit too: a variant must not end the run
+            if is_interrupt(error):
+                raise
+            if is_fatal(error, self._device):
+                raise ArmFailedError(self.name, error, where) from error
+            self.reason = reason_of(error, where)
+        finally:
+            activity.current().leave(before)
+        if self.reason is not None:
+            self.tables = None
+
+    def step(
+        self,
+        where: str,
+        expected: Buffers,
+        poison_value: int,
+        step: StepInputs,
+        given: Any,
+    ) -> None:
+        """Runs one step and compares everything."""
+
+        def run_and_compare() -> None:
+            poison(self.tables, poison_value, step.outputs)
+            with self.guard(step):
+                results = run(self.tables, self.path, step, self._through)
+            compare_buffers(expected, self.tables, poison_value, step.outputs)
+            compare_results(results, self.tables, step)
+            compare_inputs(given, step)
+            if self.addresses:
+                compare_addresses(self.addresses, self.tables)
+            self.steps += 1
+
+        self.attempt(where, run_and_compare)
+
+    def guard(self, *given: object) -> AbstractContextManager[None]:
+        """Keeps interpreted kernels within the tables and what they are given, and out of each
+        other's way; on a GPU there is no such guard.
+        """
+        if self._device.type != "cpu":
+            return nullcontext()
+        return guarded_memory(self.tables, *given)
+
+    def outcome(self) -> CheckOutcome:
+        """How it ended."""
+        if self.reason is not None:
+            return CheckOutcome(None, self.reason)
+        compared = COMPARED if self.outputs is None else [*COMPARED, CUSTOM_OUTPUTS]
+        return CheckOutcome(CheckReport(steps=self.steps, buffers=compared), None)
+
+
+def run(
+    tables: Any, path: Path, step: StepInputs, through: Through | None = None
+) -> list[tuple[Operation, Any]]:
+    """Stages the writes of a step and makes the calls of a path; returns what these returned."""
+    stage(tables, step)
+    make = through or _plainly
+    return [
+        (operation, make(tables, operation, bind(tables, operation, step))) for operation in path
+    ]
+
+
+def _plainly(_tables: Any, _operation: Operation, call: Callable[[], object]) -> object:
+    return call()
