@@ -16,11 +16,14 @@ endif
 
 # Without a GPU kernels are interpreted; tests that need a GPU are skipped with a reason.
 TEST := TRITON_INTERPRET=1 $(PY) -m pytest
+# A process per core; more than a few would wait for the longest tests. One: make test WORKERS=0
+WORKERS ?= logical
+PARALLEL := -n $(WORKERS) --maxprocesses 4 --dist worksteal
 
 STATIC := $(PY) -m bt_bench gate --config benchmarks/static.yaml --static
 
 .PHONY: help sweep test test-slow test-gpu check format format-check lint types contracts bench \
-	gate-static census clean
+	gate-static census sanitize clean
 
 help:
 	@echo "make sweep      set up, run configs/quick.yaml, print the comparison"
@@ -29,6 +32,7 @@ help:
 	@echo "make gate-static  compare what the kernels compile to with reports/static/census.json"
 	@echo "make census     write that file anew, for a change that is meant"
 	@echo "make test-gpu   tests on a CUDA device (PY=python3 for an interpreter of your own)"
+	@echo "make sanitize   compute-sanitizer over the kernels, on a CUDA device"
 	@echo "make test-slow  tests that take minutes"
 	@echo "make bench      time what the project promises about its own speed"
 	@echo "make format     rewrite the sources in the project's format"
@@ -37,7 +41,7 @@ sweep: $(RUN_READY)
 	$(PY) -m bt_bench sweep configs/quick.yaml
 
 test: $(DEV_READY)
-	$(TEST) -m "not gpu and not slow"
+	$(TEST) $(PARALLEL) -m "not gpu and not slow"
 
 test-slow: $(DEV_READY)
 	$(TEST) -m "slow and not gpu"
@@ -71,6 +75,9 @@ gate-static: $(DEV_READY)
 
 census: $(DEV_READY)
 	$(STATIC) --save reports/static/census.json
+
+sanitize: $(DEV_READY)
+	$(PY) benchmarks/sanitize.py --out reports/sanitize
 
 bench: $(DEV_READY)
 	$(PY) benchmarks/bench.py

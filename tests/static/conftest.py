@@ -60,7 +60,7 @@ EDITS = {
     "extra_launch": [Edit("fusions.py", APPLY, f"{APPLY} 1)\n{APPLY}")],
     "torch": [Edit("fusions.py", GATHER, f"        self.slot_mappings.fill_(-1)\n{GATHER}")],
     "grid": [Edit("launches.py", "(num_records, 1, 1)", "(num_records, 1, 2)")],
-    "data": [Edit("device_tables.py", "num_blocks.reshape(-1)", "num_blocks.reshape(-1) - 1")],
+    "data": [Edit("staging.py", "row, start, length, place))", "row, start, length, place + 1))")],
     "few_registers": [
         Edit("launches.py", LAUNCH, LAUNCH.replace("constants)", "constants, maxnreg=24)"))
     ],

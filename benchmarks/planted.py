@@ -1,0 +1,35 @@
+"""Errors that `benchmarks/sanitize.py` must find: the shipped gather, told something wrong.
+
+compute-sanitizer --tool memcheck python benchmarks/planted.py memcheck
+"""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+
+from bt_kernels import TableLayout
+from bt_kernels.variants.fused import Variant
+
+LAYOUT = TableLayout((16,), (64,), max_num_reqs=4, max_num_batched_tokens=16)
+
+
+def main(tool: str) -> None:
+    """Makes the error that a tool is for."""
+    tables = Variant(LAYOUT, "cuda")
+    idx_mapping = torch.zeros(1, dtype=torch.int64, device="cuda")
+    tables.append_block_ids(0, [range(1, 65)], True)
+    tables.apply_staged_writes()
+    if tool == "memcheck":
+        idx_mapping += LAYOUT.max_num_reqs  # the first row past the table
+        # Its number of blocks is past the end, too.
+    else:
+        tables.block_tables[0] = torch.empty_like(tables.block_tables[0])
+        tables.init_block_table_layout_tensors()
+    tables.gather_block_tables(idx_mapping, 1)
+    torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
