@@ -9,8 +9,10 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import TracebackType
@@ -174,6 +176,23 @@ class Supervisor:
             self._worker = None
 
 
+@contextmanager
+def _ctrl_c_held_back() -> Iterator[None]:
+    """Starts a process deaf to Ctrl-C, which would end it with a traceback before it ignores it.
+
+    A process begins with the signals blocked that its parent blocks; `serve` unblocks this one.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # no POSIX
+        yield
+        return
+    resource_tracker.ensure_running()  # its start, which is part of the first, would unblock it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class _Worker:
     """One process, from its start to its end."""
 
@@ -187,7 +206,8 @@ class _Worker:
         self._process: BaseProcess = context.Process(
             target=serve, args=(theirs, block, setup), name="bt-bench worker", daemon=True
         )
-        self._process.start()
+        with _ctrl_c_held_back():
+            self._process.start()
         theirs.close()  # so that its end is seen here
 
     def is_alive(self) -> bool:

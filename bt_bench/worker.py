@@ -40,6 +40,8 @@ def serve(connection: Connection, block: Any, setup: WorkerSetup) -> None:
     """
     _end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both: the parent decides
+    if hasattr(signal, "pthread_sigmask"):  # it was blocked until here: see the supervisor
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     ignore_interrupts()
     _print_to_stderr()
     notes = activity.Activity(block)

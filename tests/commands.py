@@ -8,12 +8,13 @@ import subprocess
 import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 from typer.testing import CliRunner
 
 from bt_bench.cli.app import app
+from bt_bench.tasks import CheckConformance, Finished
 
 TINY = """\
 variants: [baseline, fused]
@@ -25,6 +26,13 @@ cases:
   - {name: two, groups: 2, requests: 3, tokens: 9, mapping: shuffled}
 """
 
+# As the `prologue` of a command of its own whose test is not about checks: one workload of them.
+ONE_CHECK = """\
+from bt_bench.checking import spec
+all_of = spec.conformance_workloads
+spec.conformance_workloads = lambda seed: {n: w for n, w in all_of(seed).items() if n == "corners"}
+"""
+
 RAISING_VARIANT = '''\
 """A variant that raises when it gathers."""
 
@@ -32,7 +40,7 @@ from bt_kernels.device_tables import DeviceBlockTables
 
 
 class Variant(DeviceBlockTables):
-    def gather_block_tables(self, idx_mapping, num_reqs_padded):
+    def gather_and_compute_slot_mappings(self, *inputs, **options):
         raise RuntimeError("no gather today")
 '''
 
@@ -53,10 +61,15 @@ class InProcess:
     """Stands in for the supervisor: does the worker's work here, where torch is imported already.
 
     Takes a second or two less than a worker, and takes the tests with it if a variant crashes.
+    What shipped variants do on the conformance workloads is found once in a process: they do not
+    change in between, and a check takes longer than all else that a command does here.
     """
+
+    _known: ClassVar[dict[tuple[object, ...], Any]] = {}  # outcomes of shipped variants
 
     def __init__(self, setup: Any, serve: object) -> None:
         self._setup = setup
+        self._shipped = {e.name for e in setup.variants if e.shipped and e.kernels is None}
 
     def __enter__(self) -> InProcess:
         from bt_bench.executor import LocalRunner
@@ -72,7 +85,28 @@ class InProcess:
 
     def run(self, task: Any, arms: Any, watcher: Any = None) -> Any:
         with redirect_stdout(sys.stderr):
+            if isinstance(task, CheckConformance):
+                return self._check(task, arms, watcher)
             return self._runner.run(task, arms, watcher)
+
+    def _check(self, task: CheckConformance, arms: list[str], watcher: Any) -> Any:
+        """Checks what is not known yet; a failure is never kept."""
+        plan = self._setup.plan
+        asked = (task, plan.seed, plan.check_rounds, self._setup.device)
+        keys = {name: (name, *asked) for name in arms}
+        unknown = [n for n in arms if n not in self._shipped or keys[n] not in self._known]
+        finished = self._runner.run(task, unknown, watcher)
+        for name in self._shipped & set(unknown) - set(finished.failed):
+            found = {operation: finished.value[name, operation] for operation in task.operations}
+            if all(outcome.reason is None for outcome in found.values()):
+                self._known[keys[name]] = found
+        known = {
+            (name, operation): outcome
+            for name in arms
+            if name not in unknown
+            for operation, outcome in self._known[keys[name]].items()
+        }
+        return Finished(finished.value | known, finished.failed)
 
 
 def run(*arguments: object, stdin: str | None = None) -> Outcome:

@@ -22,6 +22,11 @@ for _name in [name for name in os.environ if name.startswith("BT_BENCH_")]:
         del os.environ[_name]
 
 
+# Tables of tests are small, and threads of torch would spin on cores that other tests use. Also for
+# the processes that tests start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skips what the process cannot run, with the reason."""
     for item in items:

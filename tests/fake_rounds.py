@@ -2,7 +2,8 @@
 
 The script is `script.json` in the folder of the variants' files: per variant `us`, the value of all
 its series, and `fault`, what happens to it when (`raises`, `kills`, `kills_once` in `check`,
-`prepare` or `measure`). What workers do is appended to `log`.
+`prepare` or `measure`), or what it is wrong on or lacks a feature for (`check one`, `lacks one`).
+What workers do is appended to `log`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from bt_bench.tasks import (
 )
 
 PASSED = CheckOutcome(CheckReport(steps=1, buffers=["slot_mappings"]), None)
+LACKING = CheckOutcome(None, Reason(code=ReasonCode.UNSUPPORTED, message="lacks windows"))
 WRONG = CheckOutcome(None, Reason(code=ReasonCode.WRONG_RESULT, message="slot 3 is 17"))
 
 
@@ -99,8 +101,9 @@ class _Worker:
                 return self.go_wrong("measure", arms) or self.measured(task, arms)
 
     def check(self, task, arms):
+        outcomes = {f"check {task.title}": WRONG, f"lacks {task.title}": LACKING}
         found = {
-            (arm, operation): WRONG if self.fault(arm) == f"check {task.title}" else PASSED
+            (arm, operation): outcomes.get(self.fault(arm), PASSED)
             for arm in arms
             for operation in task.operations
         }

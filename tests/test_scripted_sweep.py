@@ -78,8 +78,8 @@ def scripted(base, times, device):
     class Scripted(base):
         host_ns, gpu_ns = times
 
-        def gather_and_compute_slot_mappings(self, *inputs):
-            results = super().gather_and_compute_slot_mappings(*inputs)
+        def gather_and_compute_slot_mappings(self, *inputs, **options):
+            results = super().gather_and_compute_slot_mappings(*inputs, **options)
             device.host(self.host_ns)
             device.enqueue(self.gpu_ns)
             return results

@@ -228,7 +228,7 @@ def test_everything_that_was_measured_is_stored(sweep):
         "round",
     ]
     assert listening.reports == [
-        CaseReport("step/one", [], [], 2, StopReason.PRECISE, pytest.approx(0.75))
+        CaseReport("step/one", [], [], 2, StopReason.PRECISE, pytest.approx(0.75), [])
     ]
 
 
@@ -240,6 +240,7 @@ def test_everything_that_was_measured_is_stored(sweep):
         (ReasonCode.WRONG_RESULT, "failed"),
         (ReasonCode.CRASHED, "failed"),
         (ReasonCode.HUNG, "failed"),
+        (ReasonCode.UNSUPPORTED, "unsupported"),
     ],
 )
 def test_a_reason_makes_the_status(code, status, sweep):
@@ -250,6 +251,13 @@ def test_a_reason_makes_the_status(code, status, sweep):
     report = listening.reports[0]
     assert report.failed == (["fused"] if status == "failed" else [])
     assert report.insufficient == (["fused"] if status == "insufficient" else [])
+    assert report.unsupported == (["fused"] if status == "unsupported" else [])
+
+
+def test_what_lacks_a_feature_of_a_conformance_workload_is_measured(sweep):
+    runner = ScriptedRunner(conformance={"fused": reason(ReasonCode.UNSUPPORTED)})
+    (_, fused), _ = sweep(runner, make_spec(["one"]))
+    assert all(case.status == "ok" for case in fused.cases)
 
 
 def test_what_fails_conformance_fails_every_case_and_is_not_run(sweep):

@@ -93,6 +93,7 @@ def test_list():
     assert {config["name"] for config in document["configs"]} == {
         "azure_code",
         "azure_conv",
+        "features",
         "origin",
         "production",
         "quick",

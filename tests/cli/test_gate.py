@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import fake_rounds
@@ -15,6 +16,7 @@ from commands import run, run_apart, start
 from repositories import KERNELS, commit, git, repository, write
 
 from bt_bench.gating.recording import read_recording
+from bt_bench.static.census import take_census
 
 CONFIG = """\
 variants: [one]
@@ -288,7 +290,14 @@ def test_a_stored_result_is_compared_with_the_working_tree(shipped):
     assert "no case in common with the config more; it has step/tiny" in outcome.err
 
 
-def test_what_is_compiled_is_compared_without_a_gpu(shipped):
+@pytest.fixture
+def one_target(monkeypatch):
+    """Kernels are compiled for one target rather than all: a third of the time."""
+    taken = partial(take_census, targets=["sm_90"])
+    monkeypatch.setattr("bt_bench.static.census.take_census", taken)
+
+
+def test_what_is_compiled_is_compared_without_a_gpu(shipped, one_target):
     static = ["gate", "--config", "my.yaml", "--static"]
     outcome = run(*static, "--base", "HEAD", "--save", "census.json")
     assert outcome.code == 0, outcome.err
@@ -312,7 +321,7 @@ TWO_CASES = CONFIG.replace("[one]", "[fused, baseline]").replace("[stage]", "[st
 )
 
 
-def test_a_stored_census_is_cut_to_what_flags_select(shipped):
+def test_a_stored_census_is_cut_to_what_flags_select(shipped, one_target):
     Path("my.yaml").write_text(TWO_CASES)
     static = ["gate", "--config", "my.yaml", "--static"]
     assert run(*static, "--save", "census.json").code == 0
@@ -335,7 +344,7 @@ def test_a_stored_census_is_cut_to_what_flags_select(shipped):
     assert outcome.json()["counts"]["MISSING"] == 2
 
 
-def test_a_failure_has_no_figures_and_fails_whatever_metric_is_asked_for(shipped):
+def test_a_failure_has_no_figures_and_fails_whatever_metric_is_asked_for(shipped, one_target):
     Path("my.yaml").write_text(f"gate: {{metrics: [gpu_us]}}\n{Path('my.yaml').read_text()}")
     path = shipped / "kernels/bt_kernels/variants/fused.py"
     path.write_text(
@@ -390,7 +399,9 @@ def is_there(group):
     return True
 
 
-def test_ctrl_c_leaves_no_worktree_and_no_process(tmp_path):
+# While its workers start, and in the middle of its rounds.
+@pytest.mark.parametrize("seconds", [0.1, 1.0])
+def test_ctrl_c_leaves_no_worktree_and_no_process(seconds, tmp_path):
     top = repository(tmp_path / "repo", {"my.yaml": CONFIG.replace("[one]", "[fused]")})
     write(top, {"mine/other.py": FILE})
     commit(top, "more")
@@ -406,7 +417,7 @@ def test_ctrl_c_leaves_no_worktree_and_no_process(tmp_path):
         if "setting up" in line:
             break
     assert "setting up" in heard[-1], heard
-    time.sleep(1)  # in the middle of it
+    time.sleep(seconds)
     assert git(top, "worktree", "list").count("\n") == 1
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)

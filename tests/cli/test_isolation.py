@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-from commands import TINY, run, start
+from commands import ONE_CHECK, TINY, run, start
 from faulty import write_faulty
 
 from bt_bench.store import read_run
@@ -103,6 +103,7 @@ def sweep_with_every_fault(folder):
         *("sweep", folder / "tiny.yaml", "--out", folder / "run", "--kernels", kernels),
         *("--variants", ",".join(variants), "--operations", "step"),
         *("--set", "plan.rounds=4", "--set", "plan.hang_seconds=3"),
+        prologue=ONE_CHECK,
     )
     killing = threading.Thread(target=kill_all_in, args=(pid_file, process))
     killing.start()
@@ -141,6 +142,7 @@ def test_a_worker_killed_once_from_outside_costs_nobody_a_case(tmp_path):
     process = start(
         *("sweep", tmp_path / "tiny.yaml", "--out", tmp_path / "run", "--kernels", kernels),
         *("--variants", "baseline,victim", "--operations", "step"),
+        prologue=ONE_CHECK,
     )
     os.kill(int(wait_for(lambda: text_of(pid_file))), signal.SIGKILL)
     _out, err = process.communicate(timeout=120)
@@ -179,6 +181,7 @@ def test_killed_parent_leaves_no_worker_and_loses_nothing(tmp_path):
     process = start(
         *("sweep", config, "--out", out, "--operations", "step", "--set", "plan.rounds=30"),
         *("--set", "plan.precision_percent=0"),
+        prologue=ONE_CHECK,
     )
     for line in process.stderr:
         if line.startswith("[1/2]"):

@@ -4,13 +4,31 @@ from __future__ import annotations
 
 import json
 import signal
+from functools import partial
 
 import jsonschema
 import pytest
-from commands import RAISING_VARIANT, TINY, run, run_apart, start
+from commands import ONE_CHECK, RAISING_VARIANT, TINY, run, run_apart, start
 from mutants import write_mutant
 
 from bt_bench.store import RunFolder, read_run, result_schema
+
+PLAIN_VARIANT = '''\
+"""A variant from before there were features."""
+
+from bt_kernels.variants.fused import Variant as Fused
+
+
+class Variant(Fused):
+    features = frozenset()
+
+    def prepare_step(self, idx_mapping, query_start_loc, positions, num_reqs, num_tokens):
+        return super().prepare_step(idx_mapping, query_start_loc, positions, num_reqs, num_tokens)
+'''
+FEATURE_CASES = """\
+  - {name: outputs, requests: 2, tokens: 4, custom_outputs: true}
+  - {name: window, requests: 2, tokens: 4, custom_outputs: true, sliding_window: 8}
+"""
 
 
 @pytest.fixture
@@ -112,13 +130,49 @@ def test_a_variant_that_raises_fails_its_cases_only(config, tmp_path):
     assert "RuntimeError: no gather today" in " ".join((out / "comparison.md").read_text().split())
 
 
+def test_a_variant_without_features_is_swept_beside_one_that_has_them(config, tmp_path):
+    """On cases that need a feature it is no arm; nothing is wrong, and it is said everywhere."""
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    (folder / "plain.py").write_text(PLAIN_VARIANT)
+    config.write_text(TINY + FEATURE_CASES)
+    out = tmp_path / "run"
+    outcome = run(
+        *("sweep", config, "-k", "one", "-k", "outputs", "-k", "window", "--operations", "step"),
+        *("--kernels", folder, "--variants", "fused,plain", "--out", out),
+    )
+    assert outcome.code == 0, outcome.err
+    fused, plain = read_run(out)
+    assert {case.case: case.status for case in fused.cases} == dict.fromkeys(
+        ("one", "outputs", "window"), "ok"
+    )
+    assert all(case.check.buffers[-1] == "custom_outputs" for case in fused.cases[1:])
+    found = {case.case: (case.status, case.reason and case.reason.message) for case in plain.cases}
+    assert found == {
+        "one": ("ok", None),
+        "outputs": ("unsupported", "lacks custom_outputs"),
+        "window": ("unsupported", "lacks custom_outputs, sliding_window"),
+    }
+    assert fused.cases[1].rounds.arms == ["fused", "(control)"]
+    assert "step/outputs: ok, unsupported: plain" in outcome.err
+    text = (out / "comparison.md").read_text()
+    assert "## Unsupported cases" in text
+    assert "plain, step/outputs: unsupported, lacks custom_outputs" in " ".join(text.split())
+    compared = run("compare", out / "fused.json", out / "plain.json", "--json").json()
+    missing = {j["case"]: j["detail"] for j in compared["judgements"] if j["verdict"] == "MISSING"}
+    assert missing == {
+        "outputs": "plain lacks custom_outputs",
+        "window": "plain lacks custom_outputs, sliding_window",
+    }
+
+
 def test_a_variant_that_raises_only_when_timed(config, tmp_path):
     folder = tmp_path / "kernels"
     folder.mkdir()
     (folder / "late.py").write_text(
         RAISING_VARIANT.replace(
             'raise RuntimeError("no gather today")',
-            "return super().gather_block_tables(idx_mapping, num_reqs_padded)\n\n"
+            "return super().gather_and_compute_slot_mappings(*inputs, **options)\n\n"
             "    def restore(self, state):\n"
             "        self.restored = getattr(self, 'restored', 0) + 1\n"
             "        if self.restored > 1:\n"
@@ -136,10 +190,10 @@ def test_a_variant_that_raises_only_when_timed(config, tmp_path):
 
 
 def test_a_wrong_variant_is_not_timed(config, tmp_path):
-    folder = write_mutant(tmp_path / "kernels", "no_padding")
+    folder = write_mutant(tmp_path / "kernels", "stale_slots")
     out = tmp_path / "run"
     outcome = run(
-        "sweep", config, "--kernels", folder, "--variants", "baseline,no_padding", "--out", out
+        "sweep", config, "--kernels", folder, "--variants", "baseline,stale_slots", "--out", out
     )
     assert outcome.code == 5
     _baseline, wrong = read_run(out)
@@ -150,7 +204,8 @@ def test_a_wrong_variant_is_not_timed(config, tmp_path):
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_runs_are_partial_and_can_be_resumed(stop, config, tmp_path):
     out = tmp_path / "run"
-    process = start("sweep", config, "--out", out, "--set", "plan.rounds=20")
+    rounds = "plan.rounds=20"
+    process = start("sweep", config, "--out", out, "--set", rounds, prologue=ONE_CHECK)
     for line in process.stderr:
         if line.startswith("[1/4]"):
             process.send_signal(stop)
@@ -244,7 +299,9 @@ def test_dump_config_loads_again(config, tmp_path):
     assert "seed: 5" in dumped
 
 
-@pytest.mark.parametrize("how", [run, run_apart])
+@pytest.mark.parametrize(
+    "how", [run, partial(run_apart, prologue=ONE_CHECK)], ids=["run", "run_apart"]
+)
 def test_a_variant_that_exits_or_prints_does_not_end_or_spoil_the_run(how, config, tmp_path):
     folder = tmp_path / "kernels"
     folder.mkdir()
@@ -323,7 +380,7 @@ def test_resume_of_a_run_that_was_killed_at_once(config, tmp_path):
 def test_the_sweeping_process_imports_no_torch(config, tmp_path):
     outcome = run_apart(
         *("sweep", config, "-k", "one", "--operations", "apply", "--out", tmp_path / "run"),
-        prologue="import sys\nsys.modules['triton'] = sys.modules['torch'] = None",
+        prologue="import sys\nsys.modules['triton'] = sys.modules['torch'] = None\n" + ONE_CHECK,
     )
     assert outcome.code == 0, outcome.err
 
