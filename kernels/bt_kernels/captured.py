@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 class CapturedStep:
     """A step in a CUDA graph, from `DeviceBlockTables.capture_step`.
 
-    Before each replay call `publish`, on the stream that the graph is replayed on. In between, the
-    tables may be used as ever.
+    Right before each replay call `publish`, on the stream that the graph is replayed on. Between
+    the two, apply nothing else: the replay would come after it. At all other times the tables may
+    be used as ever.
 
     Args:
         tables: whose step it is.
@@ -36,7 +37,8 @@ class CapturedStep:
         """Brings what has been staged to where the next replay reads it.
 
         Waits until the replay before has read its own, and with it for all that the stream has been
-        given. Rows that a larger batch left dirty are zeroed by a launch of their own, and writes
-        too many for the captured buffer are applied by one.
+        given. Rows that a larger batch left dirty are zeroed by a launch of their own. Writes too
+        many for the captured buffer are applied by one, and so are those that were published and
+        never replayed.
         """
         self._tables.publish_for_replay(self.block_tables[0].shape[0])

@@ -39,6 +39,7 @@ CP_RANK = tl.constexpr(10)  # which of them this is
 CP_INTERLEAVE = tl.constexpr(11)  # consecutive tokens of one rank
 
 RECORD_FIELDS = tl.constexpr(5)
+CAPTURED_HEADER = tl.constexpr(3)
 
 # Sizes that change from step to step must not select another binary: without this, Triton
 # compiles again at 1 and at multiples of 16, in the middle of serving.
@@ -290,13 +291,18 @@ def apply_writes_kernel(descriptors, staging, first_record, BLOCK: tl.constexpr)
 
 @triton.jit
 def apply_captured_kernel(descriptors, staging, BLOCK: tl.constexpr):
-    """As `apply_writes_kernel`, for replays: `staging` begins with the number of records.
+    """As `apply_writes_kernel`, for replays; grid `(programs,)`, of any size.
 
-    Grid `(programs,)`, of any size: each takes every so many records.
+    `staging` begins with the number of records and the number of the publication, which is noted
+    behind them once a replay has taken it: the host must not overwrite what was never applied.
     """
+    program = tl.program_id(0)
     num_records = tl.load(staging)
-    for record in range(tl.program_id(0), num_records, tl.num_programs(0)):
-        _write_record(descriptors, staging, 1 + record * RECORD_FIELDS, BLOCK)
+    if program == 0:
+        tl.store(staging + 2, tl.load(staging + 1))
+    for record in range(program, num_records, tl.num_programs(0)):
+        first = CAPTURED_HEADER + record * RECORD_FIELDS
+        _write_record(descriptors, staging, first, BLOCK)
 
 
 @triton.jit(do_not_specialize=STEP_SIZES, do_not_specialize_on_alignment=INPUTS)

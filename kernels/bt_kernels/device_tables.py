@@ -10,8 +10,15 @@ import torch
 from bt_kernels import arguments, launches
 from bt_kernels.captured import CapturedStep
 from bt_kernels.device_state import RECORD_ROOM, DeviceState
-from bt_kernels.layout import FEATURES, NULL_BLOCK_ID, PAD_SLOT_ID
-from bt_kernels.staging import HostRing, refuse_ids, refuse_lists, refuse_row, refuse_width
+from bt_kernels.layout import FEATURES, INT32_MAX, NULL_BLOCK_ID, PAD_SLOT_ID
+from bt_kernels.staging import (
+    CAPTURED_HEADER,
+    HostRing,
+    refuse_ids,
+    refuse_lists,
+    refuse_row,
+    refuse_width,
+)
 
 
 class DeviceBlockTables(DeviceState):
@@ -61,7 +68,7 @@ class DeviceBlockTables(DeviceState):
 
     def apply_staged_writes(self) -> None:
         if self._staged:
-            self._launch_apply(self._publish(self._ring))
+            self._launch_apply(self._publish())
 
     def gather_block_tables(
         self,
@@ -177,7 +184,10 @@ class DeviceBlockTables(DeviceState):
                 )
             # One buffer, since its address is captured; a larger burst is written by a launch.
             self._captured_ring = HostRing(
-                1 + self.num_blocks.size * RECORD_ROOM, self.device, depth=1, fixed=True
+                CAPTURED_HEADER + self.num_blocks.size * RECORD_ROOM,
+                self.device,
+                depth=1,
+                fixed=True,
             )
         if not self._capturing():
             self.publish_for_replay(num_reqs_padded)
@@ -200,9 +210,18 @@ class DeviceBlockTables(DeviceState):
             for table in self.input_block_tables:
                 table[num_rows : self.num_dirty_rows].zero_()
         self.num_dirty_rows = num_rows
-        if not ring.has_room(1 + len(self._staged.pack(0)[1])):
+        _, number, replayed = ring.advance(CAPTURED_HEADER)[:CAPTURED_HEADER]
+        if number != replayed:  # published, and not replayed since
+            launches.apply_captured(self, ring.current)
+            ring.advance(CAPTURED_HEADER)
+        if not ring.has_room(CAPTURED_HEADER + len(self._staged.pack(0)[1])):
             self.apply_staged_writes()
-        self._publish(ring, counted=True)
+        records_per_group, packed = self._staged.pack(CAPTURED_HEADER)
+        buffer = ring.current_view
+        buffer[0] = sum(records_per_group)
+        buffer[1] = (number + 1) % INT32_MAX
+        buffer[CAPTURED_HEADER : CAPTURED_HEADER + len(packed)] = packed
+        self._staged.clear()
 
     def _launch_apply(self, records_per_group: list[int]) -> None:
         """Launches the writes that `_publish` laid out: here one launch per written group."""
@@ -212,22 +231,14 @@ class DeviceBlockTables(DeviceState):
                 launches.apply_writes(self, self._ring.current, first_record, num_records)
             first_record += num_records
 
-    def _publish(self, ring: HostRing, counted: bool = False) -> list[int]:
-        """Moves the staged writes into the next buffer of a ring.
-
-        Args:
-            ring: which one.
-            counted: the number of records comes first.
+    def _publish(self) -> list[int]:
+        """Moves the staged writes into the next buffer of the ring.
 
         Returns:
             Records per group; they lie in the buffer in the order of the groups.
         """
-        first = 1 if counted else 0
-        records_per_group, packed = self._staged.pack(first)
-        buffer = ring.advance(first + len(packed))
-        if counted:
-            buffer[0] = sum(records_per_group)
-        buffer[first : first + len(packed)] = packed
+        records_per_group, packed = self._staged.pack(0)
+        self._ring.advance(len(packed))[: len(packed)] = packed
         self._staged.clear()
         return records_per_group
 

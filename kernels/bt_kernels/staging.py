@@ -8,10 +8,11 @@ from typing import NoReturn
 
 import torch
 
-from bt_kernels.device_code import RECORD_FIELDS as RECORD_FIELDS_CONSTEXPR
+from bt_kernels import device_code
 from bt_kernels.layout import INT32_MAX, INT32_MIN, TableLayout
 
-RECORD_FIELDS: int = RECORD_FIELDS_CONSTEXPR.value
+RECORD_FIELDS: int = device_code.RECORD_FIELDS.value
+CAPTURED_HEADER: int = device_code.CAPTURED_HEADER.value
 
 
 class StagedWrites:
@@ -116,6 +117,11 @@ class HostRing:
     def current(self) -> torch.Tensor:
         """The buffer that kernels are to read now."""
         return self._buffers[self._current]
+
+    @property
+    def current_view(self) -> memoryview:
+        """The same buffer, for filling."""
+        return self._views[self._current]
 
     def has_room(self, size: int) -> bool:
         """Whether `advance` can give so many elements."""

@@ -135,6 +135,19 @@ def test_a_burst_larger_than_the_captured_buffer_is_written(device):
     assert step.block_tables[0][0, :3].tolist() == [1, 2, 3]
 
 
+def test_what_was_published_and_not_replayed_is_not_lost(device):
+    tables = classes(["fused"])["fused"](LAYOUT, device)
+    inputs = Inputs(device)
+    tables.capture_step(*inputs.batch(), ROWS, TOKENS)
+    graph, step = captured(lambda: tables.capture_step(*inputs.batch(), ROWS, TOKENS))
+    for block_id in (7, 8, 9):
+        tables.append_block_ids(1, [[block_id], [], []], False)
+        step.publish()
+    graph.replay()
+    graph.replay()
+    assert tables.block_tables[0][1, :4].tolist() == [7, 8, 9, 0]
+
+
 def test_the_first_call_cannot_be_captured(device):
     tables = classes(["fused"])["fused"](LAYOUT, device)
     inputs = Inputs(device)
