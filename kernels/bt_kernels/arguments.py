@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from bt_kernels.layout import index_of
+
 if TYPE_CHECKING:
     from bt_kernels.layout import TableLayout
 
@@ -42,6 +44,8 @@ def check_mapping(layout: TableLayout, device: torch.device, idx_mapping: torch.
 
 def check_rows(layout: TableLayout, num_reqs: int, num_reqs_padded: int) -> None:
     """Checks the number of rows that a caller will read."""
+    if type(num_reqs_padded) is not int and index_of(num_reqs_padded) is None:
+        raise ValueError(f"num_reqs_padded is {num_reqs_padded!r}; expected an integer")
     if not num_reqs <= num_reqs_padded <= layout.max_num_reqs:
         raise ValueError(
             f"num_reqs_padded is {num_reqs_padded}; expected {num_reqs} (the batch) to "
@@ -78,12 +82,45 @@ def check_tokens(
         _refuse_vector("positions", positions, (torch.int64,), device)
     if out is not None:
         _check_slots_out(layout, device, out)
+    if type(num_tokens_padded) is not int and index_of(num_tokens_padded) is None:
+        raise ValueError(f"num_tokens_padded is {num_tokens_padded!r}; expected an integer")
     limit = layout.max_num_batched_tokens if out is None else out.shape[1]
     if not 0 <= num_tokens_padded <= limit:
         name = "max_num_batched_tokens" if out is None else "columns of out"
         raise ValueError(
             f"num_tokens_padded is {num_tokens_padded}; expected 0 to {limit} ({name})"
         )
+
+
+def check_size(name: str, value: int, limit: int, limit_name: str) -> None:
+    """Checks a number of rows or tokens."""
+    if index_of(value) is None or not 0 <= value <= limit:
+        raise ValueError(f"{name} is {value!r}; expected 0 to {limit} ({limit_name})")
+
+
+def check_table(
+    name: str,
+    table: torch.Tensor,
+    shape: tuple[int, int],
+    dtype: torch.dtype,
+    device: torch.device,
+) -> None:
+    """Checks a table that a caller has put in place of another."""
+    _check_place(name, table, (dtype,), device)
+    if tuple(table.shape) != shape:
+        raise ValueError(f"{name} has shape {tuple(table.shape)}; expected {shape}")
+    _check_contiguous(name, table)
+
+
+def check_apart(out: Sequence[torch.Tensor], *others: Sequence[torch.Tensor]) -> None:
+    """Checks that each table of a caller begins elsewhere than all other tables."""
+    taken = {table.data_ptr() for tables in others for table in tables if table.numel()}
+    for group, table in enumerate(out):
+        if table.numel() and table.data_ptr() in taken:
+            raise ValueError(
+                f"out[{group}] is where another table is; expected a buffer of its own"
+            )
+        taken.add(table.data_ptr())
 
 
 def check_computed(

@@ -17,9 +17,11 @@ from bt_kernels.layout import TableLayout
 from bt_kernels.variants.fused import Variant
 
 
-@dataclass(frozen=True)
+@dataclass
 class SourceTable:
     """A source table, under the name that engines know it by.
+
+    After `gpu` was replaced, call `BlockTables.init_block_table_layout_tensors`.
 
     Args:
         gpu: `[max_num_reqs, max_num_blocks_per_group[g]]` int32 on the device.
@@ -101,12 +103,16 @@ class BlockTables:
             tuple(max_num_blocks_per_group),
             max_num_reqs,
             max_num_batched_tokens,
-            tuple(slot_mapping_enabled or ()),
-            tuple(sliding_window_reach or ()),
+            ()
+            if slot_mapping_enabled is None
+            else _per_group(slot_mapping_enabled, len(block_sizes)),
+            ()
+            if sliding_window_reach is None
+            else _per_group(sliding_window_reach, len(block_sizes)),
             cp_size,
             cp_rank,
             cp_interleave,
-            tuple(dcp_sharded or ()),
+            () if dcp_sharded is None else _per_group(dcp_sharded, len(block_sizes)),
         )
         self._variant = Variant(
             self.layout, device, steps_in_flight=steps_in_flight, validate=validate
@@ -126,6 +132,15 @@ class BlockTables:
         )
         self.dcp_sharded = self._tensor(self.layout.dcp_sharded, torch.bool)
         self.init_block_table_layout_tensors()
+
+    @property
+    def launch_path(self) -> str:
+        """How kernels are launched, `"jit"` or `"compiled"`; the latter takes less host time."""
+        return self._variant.launch_path
+
+    @launch_path.setter
+    def launch_path(self, path: str) -> None:
+        self._variant.launch_path = path
 
     @property
     def redirect_writes_to_null_block(self) -> bool:
@@ -271,6 +286,15 @@ class BlockTables:
 
     def _addresses(self, tables: Sequence[torch.Tensor]) -> torch.Tensor:
         return self._tensor([table.data_ptr() for table in tables], torch.uint64)
+
+
+def _per_group(values: Sequence[int], num_groups: int) -> tuple[int, ...]:
+    """Options of all groups; no options at all are no way to leave them out."""
+    if len(values) != num_groups:
+        raise ValueError(
+            f"{len(values)} options are given for {num_groups} groups; expected one each"
+        )
+    return tuple(values)
 
 
 def _read_only(values: np.ndarray) -> np.ndarray:

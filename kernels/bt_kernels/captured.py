@@ -1,8 +1,12 @@
-"""A whole step inside a CUDA graph, as the caller sees it."""
+"""A whole step inside a CUDA graph: what replays read, and the step as the caller sees it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from bt_kernels import launches
+from bt_kernels.layout import INT32_MAX
+from bt_kernels.staging import CAPTURED_HEADER, HostRing, StagedWrites
 
 if TYPE_CHECKING:
     import torch
@@ -10,12 +14,67 @@ if TYPE_CHECKING:
     from bt_kernels.device_tables import DeviceBlockTables
 
 
+class CapturedWrites:
+    """The buffer from which replays apply writes: a single one, since graphs hold its address.
+
+    It begins with the number of records, the number of the publication, and the number of the last
+    one that was applied, which the device writes.
+
+    Args:
+        size: int32 elements for records and block ids.
+        device: the device that reads.
+    """
+
+    def __init__(self, size: int, device: torch.device) -> None:
+        self._ring = HostRing(CAPTURED_HEADER + size, device, depth=1, fixed=True)
+        self._published = False  # and perhaps not replayed
+
+    def launch(self, tables: DeviceBlockTables) -> None:
+        """Launches the writes of whatever is published when the launch runs."""
+        launches.apply_captured(tables, self._ring.current)
+
+    def has_room(self, staged: StagedWrites) -> bool:
+        """Whether so much can be published."""
+        return self._ring.has_room(CAPTURED_HEADER + staged.size())
+
+    def publish(self, tables: DeviceBlockTables, staged: StagedWrites) -> None:
+        """Fills the buffer for the next replay, once the last one has read it.
+
+        What was published before and never replayed is applied first.
+        """
+        view = self._ring.advance(CAPTURED_HEADER)
+        _, number, applied = view[:CAPTURED_HEADER]
+        if self._published and number != applied:
+            self.launch(tables)
+            self._ring.advance(CAPTURED_HEADER)
+        records_per_group, packed = staged.pack(CAPTURED_HEADER)
+        view[0] = sum(records_per_group)
+        view[1] = (number + 1) % INT32_MAX
+        view[CAPTURED_HEADER : CAPTURED_HEADER + len(packed)] = packed
+        self._published = True
+
+    def settle(self, tables: DeviceBlockTables) -> None:
+        """Applies what was published, before newer writes are: perhaps it was never replayed.
+
+        If it was, it is written once more, and nothing changes.
+        """
+        if self._published:
+            self.launch(tables)
+            self._published = False
+
+    def discard(self) -> None:
+        """Forgets what was published, even if a replay follows."""
+        view = self._ring.advance(CAPTURED_HEADER)
+        view[0], view[2] = 0, view[1]
+        self._published = False
+
+
 class CapturedStep:
     """A step in a CUDA graph, from `DeviceBlockTables.capture_step`.
 
-    Right before each replay call `publish`, on the stream that the graph is replayed on. Between
-    the two, apply nothing else: the replay would come after it. At all other times the tables may
-    be used as ever.
+    Right before each replay call its `publish`, on the stream that the graph is replayed on, and
+    replay once. A replay that was not published, or between which and its `publish` other writes
+    were applied, writes old ids. Otherwise the tables may be used as ever.
 
     Args:
         tables: whose step it is.
@@ -40,5 +99,8 @@ class CapturedStep:
         given. Rows that a larger batch left dirty are zeroed by a launch of their own. Writes too
         many for the captured buffer are applied by one, and so are those that were published and
         never replayed.
+
+        Raises:
+            ValueError: while a graph is captured.
         """
         self._tables.publish_for_replay(self.block_tables[0].shape[0])

@@ -7,7 +7,8 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from bt_kernels import launches
+from bt_kernels import arguments, launches
+from bt_kernels.captured import CapturedWrites
 from bt_kernels.interface import COMPILED, JIT, BlockTableOperations, TableState
 from bt_kernels.layout import PAD_SLOT_ID, TableLayout
 from bt_kernels.staging import RECORD_FIELDS, HostRing, StagedWrites
@@ -66,8 +67,10 @@ class DeviceState(BlockTableOperations):
         self._ring = HostRing(
             self.num_blocks.size * RECORD_ROOM, self.device, in_flight=steps_in_flight
         )
-        self._captured_ring: HostRing | None = None
-        self.descriptors = torch.tensor(self._describe_groups(), device=self.device)
+        self._captured_writes: CapturedWrites | None = None
+        # Rows that replays of captured gathers may fill, unknown to the host.
+        self._captured_rows = 0
+        self.descriptors = self._describe_groups().to(self.device)
         self._make_views()
 
     @property
@@ -95,8 +98,16 @@ class DeviceState(BlockTableOperations):
         self.launch = self._launches[path]
 
     def init_block_table_layout_tensors(self) -> None:
-        """Tells the kernels where the tables are, after `block_tables` or others were replaced."""
-        self.descriptors.copy_(torch.tensor(self._describe_groups()))
+        """Tells the kernels where the tables are, after `block_tables` or others were replaced.
+
+        The number of blocks on the device is brought up to date, too.
+
+        Raises:
+            ValueError: when one has another shape, dtype or device than it had.
+        """
+        self._check_tables()
+        self.descriptors.copy_(self._describe_groups())
+        self._upload_num_blocks()
         self._make_views()
 
     def restore(self, state: TableState) -> None:
@@ -106,9 +117,36 @@ class DeviceState(BlockTableOperations):
             table.copy_(saved)
         self.slot_mappings.copy_(state.slot_mappings)
         self.num_blocks[:] = state.num_blocks
-        self.num_blocks_on_device.copy_(torch.from_numpy(self.num_blocks))
         self.num_dirty_rows = state.num_dirty_rows
         self._staged.clear()
+        self._upload_num_blocks()
+        if self._captured_writes is not None:
+            self._captured_writes.discard()
+
+    def _upload_num_blocks(self) -> None:
+        """Copies the number of blocks as of the last apply to the device."""
+        applied = self.num_blocks.copy()
+        for group, intervals in enumerate(self._staged.groups):
+            for row, (start, _) in intervals.items():
+                applied[group, row] = start
+        self.num_blocks_on_device.copy_(torch.from_numpy(applied))
+
+    def _check_tables(self) -> None:
+        layout = self.layout
+        for name, tables in (
+            ("block_tables", self.block_tables),
+            ("input_block_tables", self.input_block_tables),
+        ):
+            for group, (table, width) in enumerate(zip(tables, layout.widths, strict=True)):
+                arguments.check_table(
+                    f"{name}[{group}]",
+                    table,
+                    (layout.max_num_reqs, width),
+                    torch.int32,
+                    self.device,
+                )
+        shape = (layout.num_groups, layout.max_num_batched_tokens)
+        arguments.check_table("slot_mappings", self.slot_mappings, shape, torch.int64, self.device)
 
     def _make_views(self) -> None:
         """Keeps the views that calls return, since the same few sizes are asked for all the time.
@@ -124,10 +162,10 @@ class DeviceState(BlockTableOperations):
     def _capturing(self) -> bool:
         return self.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
-    def _describe_groups(self) -> list[list[int]]:
+    def _describe_groups(self) -> torch.Tensor:
         """The rows of `descriptors`, with the fields of `bt_kernels.device_code` in their order."""
         layout = self.layout
-        return [
+        rows = [
             [
                 self.block_tables[group].data_ptr(),
                 self.input_block_tables[group].data_ptr(),
@@ -144,6 +182,7 @@ class DeviceState(BlockTableOperations):
             ]
             for group, enabled in enumerate(layout.slot_mapping_enabled)
         ]
+        return torch.tensor(rows, dtype=torch.int64)
 
 
 def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:

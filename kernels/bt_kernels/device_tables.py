@@ -8,17 +8,10 @@ from collections.abc import Sequence
 import torch
 
 from bt_kernels import arguments, launches
-from bt_kernels.captured import CapturedStep
+from bt_kernels.captured import CapturedStep, CapturedWrites
 from bt_kernels.device_state import RECORD_ROOM, DeviceState
-from bt_kernels.layout import FEATURES, INT32_MAX, NULL_BLOCK_ID, PAD_SLOT_ID
-from bt_kernels.staging import (
-    CAPTURED_HEADER,
-    HostRing,
-    refuse_ids,
-    refuse_lists,
-    refuse_row,
-    refuse_width,
-)
+from bt_kernels.layout import FEATURES, NULL_BLOCK_ID, PAD_SLOT_ID
+from bt_kernels.staging import checked_row, refuse_ids, refuse_lists, refuse_width
 
 
 class DeviceBlockTables(DeviceState):
@@ -41,8 +34,8 @@ class DeviceBlockTables(DeviceState):
         self, req_index: int, new_block_ids: Sequence[Sequence[int]], overwrite: bool
     ) -> None:
         layout = self.layout
-        if not 0 <= req_index < layout.max_num_reqs:
-            refuse_row(layout, req_index)
+        if type(req_index) is not int or not 0 <= req_index < layout.max_num_reqs:
+            req_index = checked_row(layout, req_index)
         if len(new_block_ids) != layout.num_groups:
             refuse_lists(layout, new_block_ids)
         num_blocks = self.num_blocks
@@ -67,8 +60,13 @@ class DeviceBlockTables(DeviceState):
                 self._staged.add(group, req_index, start, contents, overwrite)
 
     def apply_staged_writes(self) -> None:
+        if self._captured_writes is not None:
+            self._captured_writes.settle(self)
         if self._staged:
+            self._refuse_capture("apply_staged_writes")
             self._launch_apply(self._publish())
+            # Not before: a launch that fails leaves the writes to the next.
+            self._staged.clear()
 
     def gather_block_tables(
         self,
@@ -83,10 +81,11 @@ class DeviceBlockTables(DeviceState):
         window, ptrs = self._options(num_reqs_padded, out, out_ptrs, num_computed_tokens)
         if self.validate and not self._capturing():
             arguments.check_rows_exist(self.layout, idx_mapping)
-        num_rows, views = self._targets(num_reqs, num_reqs_padded, out)
+        num_rows, dirty = self._rows_to_gather(num_reqs, num_reqs_padded, out)
         if num_rows:
             launches.gather(self, idx_mapping, num_rows, window, ptrs)
-        return views
+        self.num_dirty_rows = dirty
+        return self._views(num_reqs_padded, out)
 
     def compute_slot_mappings(
         self,
@@ -103,6 +102,36 @@ class DeviceBlockTables(DeviceState):
         launches.slots(self, idx_mapping, query_start_loc, positions, out)
         return views
 
+    def gather_and_compute_slot_mappings(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_reqs_padded: int,
+        num_tokens_padded: int,
+        *,
+        out: Sequence[torch.Tensor] | None = None,
+        out_ptrs: torch.Tensor | None = None,
+        num_computed_tokens: torch.Tensor | None = None,
+        slots_out: torch.Tensor | None = None,
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        # What is wrong with the tokens must be known before anything is gathered.
+        out_ptrs = self._check_step(
+            *(idx_mapping, query_start_loc, positions, num_reqs_padded, num_tokens_padded),
+            *(out, out_ptrs, num_computed_tokens, slots_out),
+        )
+        return super().gather_and_compute_slot_mappings(
+            idx_mapping,
+            query_start_loc,
+            positions,
+            num_reqs_padded,
+            num_tokens_padded,
+            out=out,
+            out_ptrs=out_ptrs,
+            num_computed_tokens=num_computed_tokens,
+            slots_out=slots_out,
+        )
+
     def prepare_step(
         self,
         idx_mapping: torch.Tensor,
@@ -116,8 +145,9 @@ class DeviceBlockTables(DeviceState):
         num_computed_tokens: torch.Tensor | None = None,
         slots_out: torch.Tensor | None = None,
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        self._refuse_capture("prepare_step")
         # What is wrong with the batch must be known before anything is applied.
-        self._check_step(
+        out_ptrs = self._check_step(
             *(idx_mapping, query_start_loc, positions, num_reqs_padded, num_tokens_padded),
             *(out, out_ptrs, num_computed_tokens, slots_out),
         )
@@ -135,20 +165,18 @@ class DeviceBlockTables(DeviceState):
         )
 
     def get_dummy_block_tables(self, num_reqs: int) -> tuple[torch.Tensor, ...]:
-        arguments.check_rows(self.layout, 0, num_reqs)
-        num_rows = max(num_reqs, self.num_dirty_rows)
+        arguments.check_size("num_reqs", num_reqs, self.layout.max_num_reqs, "max_num_reqs")
+        num_rows, _ = self._rows_to_gather(0, num_reqs, None)
         if num_rows:
             launches.gather(self, self._no_requests, num_rows)
         # The caller may fill the rows.
-        self.num_dirty_rows = num_reqs
+        kept = self.num_dirty_rows if self._capturing() else self._captured_rows
+        self.num_dirty_rows = max(num_reqs, kept)
         return self._views_of_tables(num_reqs)
 
     def get_dummy_slot_mappings(self, num_tokens: int) -> torch.Tensor:
         limit = self.layout.max_num_batched_tokens
-        if not 0 <= num_tokens <= limit:
-            raise ValueError(
-                f"num_tokens is {num_tokens}; expected 0 to {limit} (max_num_batched_tokens)"
-            )
+        arguments.check_size("num_tokens", num_tokens, limit, "max_num_batched_tokens")
         self.slot_mappings.fill_(PAD_SLOT_ID)
         return self._views_of_slots(num_tokens)
 
@@ -176,22 +204,16 @@ class DeviceBlockTables(DeviceState):
             *(idx_mapping, query_start_loc, positions, num_reqs_padded, num_tokens_padded),
             *(None, None, num_computed_tokens, None),
         )
-        if self._captured_ring is None:
+        if self._captured_writes is None:
             if self._capturing():
                 raise ValueError(
                     "capture_step is called for the first time while a graph is captured; call it "
                     "once before, so that its buffer is there and its kernels are loaded"
                 )
-            # One buffer, since its address is captured; a larger burst is written by a launch.
-            self._captured_ring = HostRing(
-                CAPTURED_HEADER + self.num_blocks.size * RECORD_ROOM,
-                self.device,
-                depth=1,
-                fixed=True,
-            )
+            self._captured_writes = CapturedWrites(self.num_blocks.size * RECORD_ROOM, self.device)
         if not self._capturing():
             self.publish_for_replay(num_reqs_padded)
-        launches.apply_captured(self, self._captured_ring.current)
+        self._captured_writes.launch(self)
         block_tables, slot_mappings = self.gather_and_compute_slot_mappings(
             idx_mapping,
             query_start_loc,
@@ -204,23 +226,16 @@ class DeviceBlockTables(DeviceState):
 
     def publish_for_replay(self, num_rows: int) -> None:
         """What `CapturedStep.publish` does, for a step that writes so many input rows."""
-        ring = self._captured_ring
-        assert ring is not None, "there is a captured step only once there is a ring for it"
+        self._refuse_capture("publish")
+        writes = self._captured_writes
+        assert writes is not None, "there is a captured step only once there is a buffer for it"
         if self.num_dirty_rows > num_rows:
             for table in self.input_block_tables:
                 table[num_rows : self.num_dirty_rows].zero_()
-        self.num_dirty_rows = num_rows
-        _, number, replayed = ring.advance(CAPTURED_HEADER)[:CAPTURED_HEADER]
-        if number != replayed:  # published, and not replayed since
-            launches.apply_captured(self, ring.current)
-            ring.advance(CAPTURED_HEADER)
-        if not ring.has_room(CAPTURED_HEADER + len(self._staged.pack(0)[1])):
+        self.num_dirty_rows = max(num_rows, self._captured_rows)
+        if not writes.has_room(self._staged):
             self.apply_staged_writes()
-        records_per_group, packed = self._staged.pack(CAPTURED_HEADER)
-        buffer = ring.current_view
-        buffer[0] = sum(records_per_group)
-        buffer[1] = (number + 1) % INT32_MAX
-        buffer[CAPTURED_HEADER : CAPTURED_HEADER + len(packed)] = packed
+        writes.publish(self, self._staged)
         self._staged.clear()
 
     def _launch_apply(self, records_per_group: list[int]) -> None:
@@ -239,7 +254,6 @@ class DeviceBlockTables(DeviceState):
         """
         records_per_group, packed = self._staged.pack(0)
         self._ring.advance(len(packed))[: len(packed)] = packed
-        self._staged.clear()
         return records_per_group
 
     def _check_step(
@@ -253,15 +267,16 @@ class DeviceBlockTables(DeviceState):
         out_ptrs: torch.Tensor | None,
         num_computed_tokens: torch.Tensor | None,
         slots_out: torch.Tensor | None,
-    ) -> None:
-        """Refuses what gather and slots would, without doing anything."""
+    ) -> torch.Tensor | None:
+        """Refuses what gather and slots would, without doing anything; returns `out_ptrs`."""
         num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
         arguments.check_rows(self.layout, num_reqs, num_reqs_padded)
         if not (out is None and out_ptrs is None and num_computed_tokens is None):
-            self._options(num_reqs_padded, out, out_ptrs, num_computed_tokens)
+            _, out_ptrs = self._options(num_reqs_padded, out, out_ptrs, num_computed_tokens)
         self._check_slots(
             num_reqs, idx_mapping, query_start_loc, positions, num_tokens_padded, slots_out
         )
+        return out_ptrs
 
     def _options(
         self,
@@ -281,10 +296,11 @@ class DeviceBlockTables(DeviceState):
                 num_computed_tokens = None
         if out is not None:
             arguments.check_out(self.layout, self.device, out, out_ptrs, num_reqs_padded)
+            arguments.check_apart(out, self.block_tables, self.input_block_tables)
             if out_ptrs is None:
                 addresses = [table.data_ptr() for table in out]
                 out_ptrs = torch.tensor(addresses, device=self.device)
-            elif self.validate:
+            elif self.validate and not self._capturing():
                 arguments.check_addresses(out, out_ptrs)
         elif out_ptrs is not None:
             raise ValueError("out_ptrs is given without out; expected both, or out alone")
@@ -317,21 +333,30 @@ class DeviceBlockTables(DeviceState):
             return self._views_of_slots(num_tokens_padded)
         return out[:, :num_tokens_padded]
 
-    def _targets(
-        self, num_reqs: int, num_reqs_padded: int, out: Sequence[torch.Tensor] | None
-    ) -> tuple[int, tuple[torch.Tensor, ...]]:
-        """Rows that a gather must write or zero, and the views of them that its caller reads."""
-        if out is not None:
-            return num_reqs_padded, tuple([table[:num_reqs_padded] for table in out])
-        num_rows = self._rows_to_gather(num_reqs, num_reqs_padded)
-        return num_rows, self._views_of_tables(num_reqs_padded)
+    def _views(
+        self, num_reqs_padded: int, out: Sequence[torch.Tensor] | None
+    ) -> tuple[torch.Tensor, ...]:
+        """What the caller of a gather reads."""
+        if out is None:
+            return self._views_of_tables(num_reqs_padded)
+        return tuple([table[:num_reqs_padded] for table in out])
 
-    def _rows_to_gather(self, num_reqs: int, num_reqs_padded: int) -> int:
-        """Input rows that the gather must write or zero; notes those that it leaves dirty."""
-        # Nothing runs while a graph is captured, and what is dirty stays so. Only a batch that is
-        # smaller than the one before has to ask.
-        if num_reqs < self.num_dirty_rows and self._capturing():
-            return num_reqs_padded
-        num_rows = max(num_reqs_padded, self.num_dirty_rows)
-        self.num_dirty_rows = num_reqs
-        return num_rows
+    def _rows_to_gather(
+        self, num_reqs: int, num_reqs_padded: int, out: Sequence[torch.Tensor] | None
+    ) -> tuple[int, int]:
+        """Input rows that a gather must write or zero, and how many are dirty after it."""
+        if out is not None:
+            return num_reqs_padded, self.num_dirty_rows
+        if self._capturing():
+            # Nothing runs now: what is dirty stays so, and what replays will fill is not noticed.
+            self._captured_rows = max(self._captured_rows, num_reqs)
+            return num_reqs_padded, max(self.num_dirty_rows, num_reqs)
+        dirty = max(num_reqs, self._captured_rows)
+        return max(num_reqs_padded, self.num_dirty_rows), dirty
+
+    def _refuse_capture(self, method: str) -> None:
+        """A captured apply would read the same host buffer for ever, whatever is in it."""
+        if self._capturing():
+            raise ValueError(
+                f"{method} is called while a CUDA graph is captured; capture_step is for that"
+            )

@@ -39,8 +39,9 @@ class FusedGatherSlots(DeviceBlockTables):
         slots = self._check_slots(
             num_reqs, idx_mapping, query_start_loc, positions, num_tokens_padded, slots_out
         )
-        num_rows, views = self._targets(num_reqs, num_reqs_padded, out)
+        num_rows, dirty = self._rows_to_gather(num_reqs, num_reqs_padded, out)
         launches.gather_slots(
             self, idx_mapping, query_start_loc, positions, num_rows, window, ptrs, slots_out
         )
-        return views, slots
+        self.num_dirty_rows = dirty
+        return self._views(num_reqs_padded, out), slots

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,18 @@ FEATURES = frozenset(
     {DISABLED_GROUPS, SLIDING_WINDOW, CONTEXT_PARALLELISM, DUMMY_REQUESTS, CUSTOM_OUTPUTS}
 )
 """What a variant may be asked for beyond the plain path, by the names in its `features`."""
+
+
+MAX_NUM_REQS = 32_767
+"""A launch has up to two programs per row and one more, on a grid axis of 65,535."""
+
+
+def index_of(value: object) -> int | None:
+    """A value as an integer, or `None` if it is none, such as a float."""
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -47,8 +60,9 @@ class TableLayout:
         dcp_sharded: per group, whether its tokens are shared among the ranks. Default: True.
 
     Raises:
-        ValueError: when a size is not positive, a sequence has not one entry per group, the rank is
-            none of `cp_size`, or the interleave does not divide the block size of a sharded group.
+        ValueError: when a size is no integer, below 1 or above its limit (int32; `MAX_NUM_REQS`),
+            a sequence has not one entry per group, the rank is none of `cp_size`, or the interleave
+            does not divide the block size of a sharded group.
     """
 
     block_sizes: tuple[int, ...]
@@ -69,13 +83,15 @@ class TableLayout:
                 "expected one of each per group, and at least one group"
             )
         for name, least in (("block_sizes", 1), ("widths", 1), ("sliding_window_reach", 0)):
-            for group, value in enumerate(getattr(self, name)):
-                if value < least:
-                    raise ValueError(f"{name}[{group}] is {value}; expected {least} or more")
+            values = tuple(getattr(self, name))
+            sizes = tuple(
+                _size(f"{name}[{group}]", value, least) for group, value in enumerate(values)
+            )
+            object.__setattr__(self, name, sizes)
         for name in ("max_num_reqs", "max_num_batched_tokens", "cp_size", "cp_interleave"):
-            value = getattr(self, name)
-            if value < 1:
-                raise ValueError(f"{name} is {value}; expected 1 or more")
+            most = MAX_NUM_REQS if name == "max_num_reqs" else INT32_MAX
+            object.__setattr__(self, name, _size(name, getattr(self, name), 1, most))
+        object.__setattr__(self, "cp_rank", _size("cp_rank", self.cp_rank, INT32_MIN))
         self._fill("slot_mapping_enabled", True)
         self._fill("sliding_window_reach", 0)
         self._fill("dcp_sharded", True)
@@ -87,6 +103,8 @@ class TableLayout:
             raise ValueError(
                 f"{name} has {len(given)} entries; expected {self.num_groups}, one per group"
             )
+        if isinstance(default, bool):
+            given = tuple(bool(value) for value in given)
         object.__setattr__(self, name, given)
 
     def _check_context_parallelism(self) -> None:
@@ -173,3 +191,19 @@ class TableLayout:
             cp_interleave,
             sharded,
         )
+
+
+def _size(name: str, value: int, least: int, most: int = INT32_MAX) -> int:
+    """A size as an integer within its limits.
+
+    Raises:
+        ValueError: when it is none.
+    """
+    size = index_of(value)
+    if size is None:
+        raise ValueError(f"{name} is {value!r}; expected an integer")
+    if size < least:
+        raise ValueError(f"{name} is {size}; expected {least} or more")
+    if size > most:
+        raise ValueError(f"{name} is {size}; expected {most} or less")
+    return size

@@ -9,7 +9,7 @@ from typing import NoReturn
 import torch
 
 from bt_kernels import device_code
-from bt_kernels.layout import INT32_MAX, INT32_MIN, TableLayout
+from bt_kernels.layout import INT32_MAX, INT32_MIN, TableLayout, index_of
 
 RECORD_FIELDS: int = device_code.RECORD_FIELDS.value
 CAPTURED_HEADER: int = device_code.CAPTURED_HEADER.value
@@ -60,6 +60,10 @@ class StagedWrites:
         packed = array("i", records)
         packed.extend(contents)
         return records_per_group, packed
+
+    def size(self) -> int:
+        """Elements that `pack` returns."""
+        return sum(RECORD_FIELDS + len(ids) for group in self.groups for _, ids in group.values())
 
     def clear(self) -> None:
         """Forgets all staged writes."""
@@ -118,11 +122,6 @@ class HostRing:
         """The buffer that kernels are to read now."""
         return self._buffers[self._current]
 
-    @property
-    def current_view(self) -> memoryview:
-        """The same buffer, for filling."""
-        return self._views[self._current]
-
     def has_room(self, size: int) -> bool:
         """Whether `advance` can give so many elements."""
         return not self._fixed or size <= self.current.numel()
@@ -154,11 +153,18 @@ class HostRing:
         return torch.zeros(size, dtype=torch.int32, pin_memory=self._on_gpu)
 
 
-def refuse_row(layout: TableLayout, req_index: int) -> NoReturn:
-    """Raises for a request row that does not exist."""
-    raise ValueError(
-        f"req_index is {req_index}; expected 0 to {layout.max_num_reqs - 1} (max_num_reqs - 1)"
-    )
+def checked_row(layout: TableLayout, req_index: int) -> int:
+    """A request row as an integer.
+
+    Raises:
+        ValueError: when it is none, or does not exist.
+    """
+    row = index_of(req_index)
+    if row is None or not 0 <= row < layout.max_num_reqs:
+        raise ValueError(
+            f"req_index is {req_index}; expected 0 to {layout.max_num_reqs - 1} (max_num_reqs - 1)"
+        )
+    return row
 
 
 def refuse_lists(layout: TableLayout, new_block_ids: Sequence[Sequence[int]]) -> NoReturn:

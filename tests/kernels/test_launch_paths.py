@@ -171,7 +171,8 @@ def test_unaligned_inputs_through_handles(name, layout, dtype, device):
         for each in (reference, tables):
             stage(each, step)
         bind(reference, Operation.STEP, step)()
-        moved = [shifted(tensor, index % 4, device) for tensor in step.tensors]
+        inputs = (step.idx_mapping, step.query_start_loc, step.positions)
+        moved = [shifted(tensor, index % 4, device) for tensor in inputs]
         tables.prepare_step(*moved, step.num_reqs_padded, step.num_tokens_padded)
         assert_equal(tables, reference)
 

@@ -1,0 +1,120 @@
+"""Random sequences of calls: every variant equals the reference after each, in whole buffers.
+
+All variants play the same sequence, so that the reference runs once. The interpreter needs about
+1 ms per program, so that sequences are tiny there.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import get_args
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from mutants import IN_A_SEQUENCE, write_mutant
+from playing import EngineTables, Player
+from sequences import CALLED, DUMMY, OUTPUTS, Action, Append, Call, RefusedAppend, Sizes, sequences
+from variants import SHIPPED, classes
+
+from bt_bench.checking.buffers import MismatchError
+from bt_kernels.layout import CONTEXT_PARALLELISM, DISABLED_GROUPS, SLIDING_WINDOW
+
+TINY = Sizes(
+    actions=12,
+    groups=(1, 2, 3, 4, 1, 2, 3, 1, 2, 3, 2, 8),
+    widths=(1, 2, 3, 5),
+    max_num_reqs=(2, 1, 3, 2, 3, 2, 4),
+    max_num_batched_tokens=(1, 4, 9),
+)
+LARGE = Sizes(
+    actions=40,
+    groups=(1, 2, 3, 4, 1, 2, 3, 4, 8),
+    widths=(1, 3, 20, 130, 300, 1_100),
+    max_num_reqs=(1, 4, 16, 33),
+    max_num_batched_tokens=(1, 16, 64, 200),
+)
+SUBJECTS = {**classes(SHIPPED), "BlockTables": EngineTables}
+
+
+def play(sizes, device, *, examples, first, subjects=SUBJECTS, shrink=True):
+    """Plays so many sequences on all subjects; equal arguments play equal sequences."""
+
+    @seed(first)
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        print_blob=True,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate, Phase.shrink] if shrink else [Phase.generate],
+    )
+    @given(sequences(sizes))
+    def all_equal_the_reference(sequence):
+        Player(sequence, subjects, device).play()
+
+    all_equal_the_reference()
+
+
+# 200 sequences, in parts, so that several processes can share them.
+PARTS, EXAMPLES = range(8), 25
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_short_sequences(part, device):
+    play(TINY, device, examples=EXAMPLES, first=part)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(20))
+def test_more_short_sequences(part, device):
+    play(TINY, device, examples=100, first=100 + part)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("part", range(3))
+def test_long_sequences(part, device):
+    play(LARGE, device, examples=100, first=part)
+
+
+@pytest.mark.parametrize("name", IN_A_SEQUENCE)
+def test_a_mutant_is_found(name, device, tmp_path):
+    """These `check` does not see: what it calls is always a whole step."""
+    mutant = classes([name], [write_mutant(tmp_path, name)])
+
+    def play_all():
+        for part in PARTS:
+            play(TINY, device, examples=EXAMPLES, first=part, subjects=mutant, shrink=False)
+
+    with pytest.raises(MismatchError) as found:
+        play_all()
+    assert any(note.startswith(f"{name}, ") for note in found.value.__notes__)
+
+
+def test_sequences_have_everything(device, monkeypatch):
+    """What the short ones are made of, so that no kind of action gets lost."""
+    drawn = []
+    monkeypatch.setattr(Player, "play", lambda player: drawn.append(player.sequence))
+    for part in PARTS:
+        play(TINY, device, examples=EXAMPLES, first=part, subjects={})
+    assert len(drawn) == len(PARTS) * EXAMPLES
+    actions = [action for sequence in drawn for action in sequence.actions]
+    calls = [action for action in actions if isinstance(action, Call)]
+    assert {type(action) for action in actions} == set(get_args(Action))
+    assert {call.operation for call in calls} == set(CALLED)
+    assert {call.batch.outputs for call in calls} == set(OUTPUTS)
+    assert {action.why for action in actions if isinstance(action, RefusedAppend)} == set(
+        RefusedAppend.REASONS
+    )
+    layouts = [sequence.layout for sequence in drawn]
+    assert {layout.num_groups for layout in layouts} >= {1, 2, 3, 8}
+    assert frozenset().union(*(layout.features for layout in layouts)) == {
+        DISABLED_GROUPS,
+        SLIDING_WINDOW,
+        CONTEXT_PARALLELISM,
+    }
+    assert any(call.batch.computed for call in calls)
+    assert any(action.redirected for action in actions if isinstance(action, Append))
+    assert any(request.row == DUMMY for call in calls for request in call.batch.requests)
+    assert {sequence.dtype for sequence in drawn} == {"int32", "int64"}
+    assert statistics.mean(len(sequence.actions) for sequence in drawn) > TINY.actions / 2
