@@ -16,10 +16,12 @@ from typing import Any
 
 from bt_bench.errors import UsageError
 from bt_bench.model import BASELINE
+from bt_bench.opponents.source import VLLM, Sources, VllmSource, is_opponent
 from bt_bench.raised import is_interrupt, text_of
 from bt_bench.wording import names_hint
 
 REFERENCE = "reference"
+ADAPTER = Path(__file__).parent / "opponents" / "adapter.py"
 
 REQUIRED_METHODS = (
     "append_block_ids",
@@ -44,6 +46,7 @@ class VariantEntry:
         shipped: part of `bt_kernels`, rather than of a user's folder.
         kernels: folder that `bt_kernels` is imported from; `None`: what is installed. Only
             `load_apart` can load a variant of another folder.
+        opponent: the vLLM whose block tables the file adapts; `None`: it has a class of its own.
     """
 
     name: str
@@ -51,23 +54,33 @@ class VariantEntry:
     path: Path
     shipped: bool
     kernels: Path | None = None
+    opponent: VllmSource | None = None
 
     def source_sha256(self) -> str:
-        """Digest of the variant's file and of all of `bt_kernels`, which it may build on."""
+        """Digest of the variant's file and of all of `bt_kernels`, which it may build on.
+
+        Of an opponent it is that of its files and of what adapts them.
+        """
         digest = hashlib.sha256(self.path.read_bytes())
+        if self.opponent is not None:
+            self.opponent.update(digest)
+            return digest.hexdigest()
         for path in sorted(shipped_folder(self.kernels).parent.rglob("*.py")):
             digest.update(path.read_bytes())
         return digest.hexdigest()
 
 
 def find_variants(
-    folders: Iterable[Path] = (), kernels: Path | None = None
+    folders: Iterable[Path] = (),
+    kernels: Path | None = None,
+    sources: Sources | None = None,
 ) -> dict[str, VariantEntry]:
-    """All variants by name: the shipped ones, then those of `folders`; runs none of them.
+    """All variants by name: the shipped ones, those of `folders`, vLLM's own; runs none of them.
 
     Args:
         folders: a user's own.
         kernels: folder that holds another revision of `bt_kernels`; `None`: what is installed.
+        sources: of opponents; `None`: there are none.
 
     Raises:
         UsageError: for a folder that is none or is empty, and for a name that occurs twice.
@@ -86,7 +99,15 @@ def find_variants(
                     f"{entry.path}: variant {entry.name!r} exists already in "
                     f"{_shown(found[entry.name])}; rename the file"
                 )
+            if is_opponent(entry.name):
+                raise UsageError(
+                    f"{entry.path}: names that begin with {VLLM!r} are those of vLLM's own block "
+                    "tables; rename the file"
+                )
             found[entry.name] = entry
+    for name, source in sources.names().items() if sources is not None else ():
+        summary = f"BlockTables of vLLM {source.release} itself"
+        found[name] = VariantEntry(name, summary, ADAPTER, shipped=False, opponent=source)
     return found
 
 
@@ -135,6 +156,9 @@ def load(entry: VariantEntry) -> type[Any]:
             f"{entry.path}{line}: the variant file does not import: "
             f"{type(error).__name__}: {text_of(error)}"
         ) from error
+    if entry.opponent is not None:
+        adapted: type[Any] = module.adapt(entry.opponent)
+        return adapted
     variant = getattr(module, "Variant", None)
     if not isinstance(variant, type):
         raise UsageError(f"{entry.path}: lacks a class 'Variant' (see docs/variants.md)")

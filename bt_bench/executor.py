@@ -9,6 +9,7 @@ from typing import Any
 from bt_bench import activity
 from bt_bench.arms import ArmFailedError, device_fault, is_out_of_memory, reason_of
 from bt_bench.checking.check import check
+from bt_bench.checking.differences import differences_of, tamed
 from bt_bench.config.schema import CaseSpec
 from bt_bench.errors import UsageError
 from bt_bench.measuring.case import CONTROL, Bench, measure_case
@@ -107,8 +108,7 @@ class Executor:
             case Calibrate():
                 return self._bench.calibrate()
             case CheckConformance():
-                workload = self._conformance_workload(task.workload)
-                return self._check(task, arms, workload)
+                return self._check_conformance(task, arms)
             case CheckCase():
                 workload = self._workload(task.case)
                 known = record(task.case.parameters, workload)
@@ -121,6 +121,15 @@ class Executor:
             case MeasureRound():
                 return self._ready_round(task.units, arms).measure(on_round)
         raise TypeError(f"{type(task).__name__} is no task of this executor")
+
+    def _check_conformance(self, task: CheckConformance, arms: Sequence[str]) -> CheckOutcomes:
+        """Each arm on what is defined for it: for all but opponents that is the workload itself."""
+        workload = self._conformance_workload(task.workload)
+        outcomes: CheckOutcomes = {}
+        for differences in dict.fromkeys(differences_of(self._classes[arm]) for arm in arms):
+            alike = [arm for arm in arms if differences_of(self._classes[arm]) == differences]
+            outcomes |= self._check(task, alike, tamed(workload, differences))
+        return outcomes
 
     def _check(
         self, task: CheckConformance | CheckCase, arms: Sequence[str], workload: Workload

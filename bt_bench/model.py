@@ -250,10 +250,15 @@ class CompiledKernel(Noun):
 
 
 class CheckReport(Noun):
-    """What was compared with the reference before timing."""
+    """What was compared with the reference before timing.
+
+    `differences` are those of an opponent, by the names in `docs/vllm.md`: where they hold, it was
+    compared with what it defines itself.
+    """
 
     steps: int = Field(ge=1)
     buffers: list[str]
+    differences: list[str] = []
 
 
 class WorkloadRecord(Noun):

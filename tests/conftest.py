@@ -16,6 +16,9 @@ if ON_GPU:
 else:
     os.environ["TRITON_INTERPRET"] = "1"
 
+# For tests of vLLM's own block tables alone; other tests are to find none.
+os.environ.setdefault("TEST_VLLM_SOURCE", os.environ.get("BT_BENCH_VLLM_SOURCE", ""))
+
 # Settings of the shell that runs the tests must not change what commands do.
 for _name in [name for name in os.environ if name.startswith("BT_BENCH_")]:
     if _name != "BT_BENCH_TEST_GPU":

@@ -23,9 +23,11 @@ from bt_bench.checking.buffers import (
     copies_on,
     poison,
 )
+from bt_bench.checking.differences import as_defined, differences_of, undefined_on
 from bt_bench.checking.paths import PATHS
 from bt_bench.checking.subject import Subject, Through, run
 from bt_bench.model import Operation, Reason
+from bt_bench.opponents.differences import OUT_PTRS, REFUSALS
 from bt_bench.tasks import CheckOutcome, CheckOutcomes
 from bt_bench.workloads.steps import Append, Workload
 
@@ -68,10 +70,17 @@ def check(
         ArmFailedError: when a variant has run out of memory or has taken the device with it; the
             others have to be checked without it, in a fresh process.
     """
-    reasons = {name: lacking(variant, workload) for name, variant in variants.items()}
+    reasons = {
+        name: lacking(variant, workload) or undefined_on(variant, workload)
+        for name, variant in variants.items()
+    }
     able = {name: variant for name, variant in variants.items() if reasons[name] is None}
     paths = list(dict.fromkeys(PATHS[operation] for operation in operations))
-    subjects = {(name, path): Subject(name, path, device) for name in able for path in paths}
+    subjects = {
+        (name, path): Subject(name, path, device, differences=differences_of(variant))
+        for name, variant in able.items()
+        for path in paths
+    }
     rng = np.random.default_rng(seed)
     for round_index in range(rounds if able else 0):
         fresh = _relabel(workload, rng)
@@ -117,7 +126,11 @@ def verify_after_timing(
     reference = load_reference()(workload.layout, "cpu")
     _append_setup(reference, workload)
     outputs = outputs_on(torch.device("cpu"), workload)
-    subjects = [Subject(arm.name, PATHS[operation], device, through) for arm in arms]
+    arms = list(arms)
+    path = PATHS[operation]
+    subjects = [
+        Subject(arm.name, path, device, through, differences_of(arm.tables)) for arm in arms
+    ]
     for subject, arm in zip(subjects, arms, strict=True):
         subject.tables = arm.tables
         subject.attempt("after timing, restore", arm.rewind)
@@ -186,7 +199,7 @@ def _check_round(
 def _given_outputs(subject: Subject, index: int) -> CustomOutputs | None:
     """The buffers for a step; in every other one the variant has to find their addresses."""
     outputs = subject.outputs
-    if outputs is None or index % 2 == 0:
+    if outputs is None or index % 2 == 0 or OUT_PTRS in subject.differences:
         return outputs
     return replace(outputs, addresses=None)
 
@@ -207,13 +220,16 @@ def _check_dummies(subject: Subject, expected: Buffers, num_reqs: int, num_token
     with subject.guard():
         views = tables.get_dummy_block_tables(num_reqs)
         slots = tables.get_dummy_slot_mappings(num_tokens)
-    compare_buffers(expected, tables, DUMMY_POISON)
+    wanted = as_defined(subject.differences, tables, expected, DUMMY_POISON, num_reqs=0)
+    compare_buffers(wanted, tables, DUMMY_POISON)
     compare_dummies(views, slots, tables, num_reqs, num_tokens)
     compare_addresses(subject.addresses, tables)
 
 
 def _check_refusal(subject: Subject, workload: Workload) -> None:
     """A row that would become wider than its table is refused, and nothing is changed."""
+    if REFUSALS in subject.differences:
+        return
     tables = subject.tables
     before = copies_on(torch.device("cpu"), buffers_of(tables))
     for group, width in enumerate(workload.layout.widths):

@@ -30,6 +30,7 @@ from bt_bench.checking.buffers import (
     compare_results,
     poison,
 )
+from bt_bench.checking.differences import Differences, as_defined, as_returned
 from bt_bench.checking.interpreter_guard import OutOfBoundsError, RaceError, guarded_memory
 from bt_bench.checking.paths import Path
 from bt_bench.model import CheckReport, Operation, Reason, ReasonCode
@@ -44,10 +45,16 @@ class Subject:
     """A variant under check on one path, and how it ended."""
 
     def __init__(
-        self, name: str, path: Path, device: torch.device, through: Through | None = None
+        self,
+        name: str,
+        path: Path,
+        device: torch.device,
+        through: Through | None = None,
+        differences: Differences = frozenset(),
     ) -> None:
         self.name = name
         self.path = path
+        self.differences = differences
         self._device = device
         self._through = through or _plainly
         self.tables: Any = None
@@ -103,8 +110,12 @@ class Subject:
             poison(self.tables, poison_value, step.outputs)
             with self.guard(step):
                 results = run(self.tables, self.path, step, self._through)
-            compare_buffers(expected, self.tables, poison_value, step.outputs)
-            compare_results(results, self.tables, step)
+            written = slice(given.num_tokens, len(step.positions))
+            wanted = as_defined(
+                self.differences, self.tables, expected, poison_value, given.num_reqs, written
+            )
+            compare_buffers(wanted, self.tables, poison_value, step.outputs)
+            compare_results(results, self.tables, as_returned(self.differences, step))
             compare_inputs(given, step)
             if self.addresses:
                 compare_addresses(self.addresses, self.tables)
@@ -125,7 +136,10 @@ class Subject:
         if self.reason is not None:
             return CheckOutcome(None, self.reason)
         compared = COMPARED if self.outputs is None else [*COMPARED, CUSTOM_OUTPUTS]
-        return CheckOutcome(CheckReport(steps=self.steps, buffers=compared), None)
+        report = CheckReport(
+            steps=self.steps, buffers=compared, differences=sorted(self.differences)
+        )
+        return CheckOutcome(report, None)
 
 
 def run(

@@ -16,6 +16,7 @@ from bt_bench.cli.options import (
     SelectOption,
     SetOption,
     VariantsOption,
+    VllmSourceOption,
     choose_variants,
     kernel_folders,
     load_spec,
@@ -40,6 +41,7 @@ def check(
     overrides: SetOption = None,
     device: DeviceOption = None,
     kernels: KernelsOption = None,
+    vllm_source: VllmSourceOption = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
     """Compare variants with the reference, and time nothing.
@@ -57,7 +59,9 @@ def check(
     spec = load_spec(
         config, variants=variants, operations=operations, select=select, overrides=overrides
     )
-    entries = choose_variants(spec.variants, kernel_folders(kernels))
+    entries = choose_variants(
+        spec.variants, kernel_folders(kernels), vllm_source, by_name=variants is not None
+    )
 
     from bt_bench.checking.spec import check_spec
     from bt_bench.sweep import check_memory
@@ -74,6 +78,9 @@ def check(
     if as_json:
         print(json.dumps(_document(kind, outcomes), indent=2))
     else:
+        for entry in entries:
+            if entry.opponent is not None:
+                print(f"{entry.name} was held to what it defines itself, see docs/vllm.md")
         skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
         print(f"{counts['ok']} passed, {counts['failed']} failed{skipped}, on {kind}")
     return ExitCode.CHECK_FAILED if counts["failed"] else ExitCode.OK

@@ -23,6 +23,7 @@ from bt_bench.cli.options import (
     chosen_device,
     kernel_folders,
     load_spec,
+    without_opponents,
 )
 from bt_bench.cli.outputs import (
     AllowMissingOption,
@@ -213,6 +214,7 @@ def gate(
     spec = load_spec(
         config, variants=variants, operations=operations, select=select, overrides=overrides
     )
+    spec = without_opponents(spec, by_name=variants is not None)
     percent = threshold if threshold is not None else spec.gate.margin_percent
     default = Rules()
     failing = parse_fail_on(

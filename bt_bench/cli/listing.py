@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 
-from bt_bench.cli.options import JsonOption, KernelsOption, kernel_folders
+from bt_bench.cli.options import JsonOption, KernelsOption, VllmSourceOption, kernel_folders
 from bt_bench.errors import ExitCode
 
 
-def list_(kernels: KernelsOption = None, as_json: JsonOption = False) -> ExitCode:
+def list_(
+    kernels: KernelsOption = None,
+    vllm_source: VllmSourceOption = None,
+    as_json: JsonOption = False,
+) -> ExitCode:
     """List variants, operations and stock configs.
 
     Examples:
@@ -18,9 +22,12 @@ def list_(kernels: KernelsOption = None, as_json: JsonOption = False) -> ExitCod
     from bt_bench.catalogue import find_variants
     from bt_bench.config.load import load_config
     from bt_bench.model import OPERATION_TITLES
+    from bt_bench.opponents.source import VLLM, find_sources
     from bt_bench.resources import stock_config_names
 
-    variants = find_variants(kernel_folders(kernels)).values()
+    sources = find_sources(vllm_source or ())
+    variants = find_variants(kernel_folders(kernels), sources=sources).values()
+    absent = {} if sources.found else {VLLM: sources.reason}
     configs = {name: load_config(name) for name in stock_config_names()}
     if as_json:
         document = {
@@ -28,6 +35,7 @@ def list_(kernels: KernelsOption = None, as_json: JsonOption = False) -> ExitCod
             "variants": [
                 {"name": v.name, "summary": v.summary, "shipped": v.shipped} for v in variants
             ],
+            "not_available": [{"name": name, "reason": reason} for name, reason in absent.items()],
             "operations": [{"name": o, "title": title} for o, title in OPERATION_TITLES.items()],
             "configs": [
                 {"name": name, "description": spec.description, "cases": len(spec.cases)}
@@ -36,7 +44,9 @@ def list_(kernels: KernelsOption = None, as_json: JsonOption = False) -> ExitCod
         }
         print(json.dumps(document, indent=2))
         return ExitCode.OK
-    _section("Variants", {variant.name: variant.summary for variant in variants})
+    rows = {variant.name: variant.summary for variant in variants}
+    rows |= {name: f"not available: {reason}" for name, reason in absent.items()}
+    _section("Variants", rows)
     _section("Operations", {o.value: title for o, title in OPERATION_TITLES.items()})
     _section(
         "Configs",

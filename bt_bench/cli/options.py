@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,6 +59,16 @@ KernelsOption = Annotated[
         envvar="BT_BENCH_KERNELS",
         metavar="DIR",
         help="A folder of your own variant files; may be repeated.",
+    ),
+]
+VllmSourceOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--vllm-source",
+        envvar="BT_BENCH_VLLM_SOURCE",
+        metavar="DIR",
+        help="An unpacked wheel of vLLM, for the variant `vllm`; may be repeated.",
+        show_default="the installed vLLM",
     ),
 ]
 DeviceOption = Annotated[
@@ -140,11 +151,50 @@ def load_spec(
     )
 
 
-def choose_variants(names: Sequence[str], folders: Sequence[Path]) -> list[VariantEntry]:
-    """The files of the named variants; runs none of them."""
-    from bt_bench.catalogue import choose, find_variants
+def choose_variants(
+    names: Sequence[str],
+    folders: Sequence[Path],
+    vllm_sources: Sequence[Path] | None = None,
+    *,
+    by_name: bool = False,
+) -> list[VariantEntry]:
+    """The files of the named variants; runs none of them.
 
-    return choose(names, find_variants(folders))
+    Args:
+        names: of the config, or as asked for.
+        folders: of variant files.
+        vllm_sources: what the variant `vllm` is made of.
+        by_name: the names were asked for. Otherwise `vllm` is left out where there is none, which
+            stderr then says.
+    """
+    from bt_bench.catalogue import choose, find_variants
+    from bt_bench.opponents.source import expand_opponents, find_sources
+
+    sources = find_sources(vllm_sources or ())
+    chosen, absent = expand_opponents(names, sources, by_name=by_name)
+    for name, reason in absent.items():
+        print(f"bt-bench: {name} is left out: {reason}", file=sys.stderr)
+    return choose(chosen, find_variants(folders, sources=sources))
+
+
+def without_opponents(spec: SweepSpec, *, by_name: bool) -> SweepSpec:
+    """The config without vLLM's own block tables, of which no revision of kernels has others.
+
+    Raises:
+        UsageError: where they were asked for, or nothing else is.
+    """
+    from bt_bench.errors import UsageError
+    from bt_bench.opponents.source import is_opponent
+
+    out = [name for name in spec.variants if is_opponent(name)]
+    rest = [name for name in spec.variants if name not in out]
+    if not out:
+        return spec
+    why = "revisions of the kernels are compared, and it is none"
+    if by_name or not rest:
+        raise UsageError(f"variant {out[0]!r} has no place here: {why}; leave it out")
+    print(f"bt-bench: {', '.join(out)} is left out: {why}", file=sys.stderr)
+    return spec.model_copy(update={"variants": rest})
 
 
 def worker_for(

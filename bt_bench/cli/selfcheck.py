@@ -134,14 +134,20 @@ def _record(config: str, device: DeviceChoice, rounds: int, save: Path | None) -
     """Records rounds whose three arms are the same variants; `auto` takes a GPU if there is one."""
     from tempfile import TemporaryDirectory
 
-    from bt_bench.cli.options import choose_variants, kernel_folders, load_spec, resolve_device
+    from bt_bench.cli.options import (
+        choose_variants,
+        kernel_folders,
+        load_spec,
+        resolve_device,
+        without_opponents,
+    )
     from bt_bench.gating.processes import record
     from bt_bench.gating.rounds import GateArm
     from bt_bench.gating.sides import RoundsRequest, Side
     from bt_bench.gating.wanted import choose_metrics
     from bt_bench.worker import serve
 
-    spec = load_spec(config)
+    spec = without_opponents(load_spec(config), by_name=False)
     side = Side("installed", tuple(choose_variants(spec.variants, kernel_folders(None))))
     kind = resolve_device(device)
     request = RoundsRequest(

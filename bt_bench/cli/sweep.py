@@ -19,6 +19,7 @@ from bt_bench.cli.options import (
     SelectOption,
     SetOption,
     VariantsOption,
+    VllmSourceOption,
     choose_variants,
     kernel_folders,
     load_spec,
@@ -55,6 +56,7 @@ def sweep(
     overrides: SetOption = None,
     device: DeviceOption = None,
     kernels: KernelsOption = None,
+    vllm_source: VllmSourceOption = None,
     reports: Annotated[
         Path | None,
         typer.Option(
@@ -104,9 +106,12 @@ def sweep(
         sys.stdout.write(dump(spec))
         return ExitCode.OK
     folders = kernel_folders(kernels)
+    by_name = variants is not None or resume is not None
+    entries = choose_variants(spec.variants, folders, vllm_source, by_name=by_name)
+    # What is run, so that it is clear from the run's folder.
+    spec = spec.model_copy(update={"variants": [entry.name for entry in entries]})
     if dry_run:
-        return _dry_run(spec, resolve_device(device), folders, as_json)
-    entries = choose_variants(spec.variants, folders)
+        return _dry_run(spec, entries, resolve_device(device), as_json)
     with worker_for(spec, entries, device) as worker:
         request = _request(spec, entries, worker.hello, reports, out, resume)
         results = _run(request, worker, folders)
@@ -171,11 +176,12 @@ def _name(case: object) -> str:
     return str(getattr(case, "name", ""))
 
 
-def _dry_run(spec: SweepSpec, kind: DeviceKind, folders: list[Path], as_json: bool) -> ExitCode:
+def _dry_run(
+    spec: SweepSpec, entries: Sequence[VariantEntry], kind: DeviceKind, as_json: bool
+) -> ExitCode:
     from bt_bench.units import format_bytes
     from bt_bench.workloads.build import estimate_bytes, layout_of
 
-    entries = choose_variants(spec.variants, folders)
     cases = [(case, estimate_bytes(layout_of(case.parameters))) for case in spec.cases]
     if as_json:
         plan = {
@@ -251,6 +257,9 @@ def _say_how_to_resume(request: SweepRequest, folders: list[Path]) -> None:
     again = ["bt-bench", "sweep", "--resume", str(path), "--device", request.environment.device]
     for folder in folders:
         again += ["--kernels", str(folder)]
+    for entry in request.entries:
+        if entry.opponent is not None:
+            again += ["--vllm-source", str(entry.opponent.root)]
     print(
         f"bt-bench: stopped; what was measured so far is in {path} and marked as partial.\n"
         f"bt-bench: continue with: {shlex.join(again)}",

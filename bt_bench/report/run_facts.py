@@ -48,6 +48,7 @@ def run_facts(arms: Arms) -> Iterator[str]:
     yield f"Run {result.run_id} of {result.created} by {tool}."
     yield from _round_facts(arms)
     yield from _binary_facts(arms)
+    yield from _opponent_facts(arms)
     if arms.others:
         others = ", ".join(arm.name for arm in arms.others)
         yield f"Savings are those of {others} against {arms.baseline.name}."
@@ -102,6 +103,18 @@ def _stopping(arms: Arms, case_id: CaseId) -> Stopping | None:
     """How the rounds of a case ended; its arms took part in the same ones."""
     found = (arm.cases[case_id].stopping for arm in arms.all if case_id in arm.cases)
     return next((stopping for stopping in found if stopping is not None), None)
+
+
+def _opponent_facts(arms: Arms) -> Iterator[str]:
+    """In what opponents were not held to the reference."""
+    for arm in arms.all:
+        checks = (case.check for case in arm.result.cases if case.check is not None)
+        names = sorted({name for check in checks for name in check.differences})
+        if names:
+            yield (
+                f"{arm.name} is {arm.result.variant.summary}. It was held to what it defines "
+                f"itself in {', '.join(names)}; see docs/vllm.md."
+            )
 
 
 def _binary_facts(arms: Arms) -> Iterator[str]:

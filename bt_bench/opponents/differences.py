@@ -1,0 +1,34 @@
+"""In what an opponent's results differ on purpose, or are undefined, where ours are defined."""
+
+from __future__ import annotations
+
+WRITES_TO_A_ROW = "writes_to_a_row"
+POSITIONS_OUTSIDE = "positions_outside"
+INT32_SLOTS = "int32_slots"
+REFUSALS = "refusals"
+OUT_PTRS = "out_ptrs"
+ROWS_KEPT = "rows_kept"
+SLOTS_KEPT = "slots_kept"
+ONE_LENGTH = "one_length"
+
+MEANINGS = {
+    WRITES_TO_A_ROW: "several writes to a row in a step have no order",
+    POSITIONS_OUTSIDE: "a position outside of its row reads out of bounds",
+    INT32_SLOTS: "block id times block size wraps at 2^31",
+    REFUSALS: "a row that would become too wide is not refused before something has changed",
+    OUT_PTRS: "out is not taken without out_ptrs",
+    ROWS_KEPT: "input rows from R on are left as they are and not returned",
+    SLOTS_KEPT: "slots are padded from the length of positions on, and returned up to it",
+    ONE_LENGTH: "the rows of all groups hold one length in tokens",
+}
+"""What each name stands for; `docs/vllm.md` says how a check deals with it."""
+
+
+class Opponent:
+    """Base of the variants that stand for somebody else's code.
+
+    Only for these a check takes `differences` into account: no variant can excuse itself.
+    """
+
+    differences: frozenset[str] = frozenset()
+    """Which of `MEANINGS` hold for it."""

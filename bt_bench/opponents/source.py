@@ -1,0 +1,167 @@
+"""Finds the sources of vLLM's block tables; runs none of them."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bt_bench.errors import UsageError
+
+VLLM = "vllm"
+"""Name of the variant where there is one source; of all of them together where there are more."""
+
+BLOCK_TABLE = "vllm.v1.worker.gpu.block_table"
+BUFFER_UTILS = "vllm.v1.worker.gpu.buffer_utils"
+
+_UNKNOWN = "unknown"
+_HOW = "pip download vllm==0.33.0 --no-deps, and unpack the wheel"
+
+
+@dataclass(frozen=True)
+class VllmSource:
+    """A vLLM whose files are there.
+
+    Args:
+        root: folder that holds the package's folder `vllm`.
+        release: its version, or `unknown` where no file says it.
+    """
+
+    root: Path
+    release: str
+
+    def path_of(self, module: str) -> Path:
+        """The file of one of its modules, whether or not it is there."""
+        return self.root.joinpath(*module.split(".")).with_suffix(".py")
+
+    def update(self, digest: hashlib._Hash) -> None:
+        """Adds to a digest the files of which something may run in a step."""
+        for module in (BLOCK_TABLE, BUFFER_UTILS, *_UTILITIES):
+            path = self.path_of(module)
+            digest.update(path.read_bytes() if path.is_file() else b"absent")
+
+
+_UTILITIES = ("vllm.utils.torch_utils", "vllm.utils.math_utils")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The sources that there are, or why there is none.
+
+    Args:
+        found: each of another release, but for one that is unknown.
+        reason: why `found` is empty.
+    """
+
+    found: tuple[VllmSource, ...]
+    reason: str = ""
+
+    def names(self) -> dict[str, VllmSource]:
+        """The variants that they make, by name."""
+        if len(self.found) == 1:
+            return {VLLM: self.found[0]}
+        return {f"{VLLM}_{source.release}": source for source in self.found}
+
+
+def is_opponent(name: str) -> bool:
+    """Whether a variant's name is one that `Sources.names` can give."""
+    return re.fullmatch(rf"{VLLM}(_(\d.*|{_UNKNOWN}))?", name) is not None
+
+
+def expand_opponents(
+    names: Sequence[str], sources: Sources, *, by_name: bool
+) -> tuple[list[str], dict[str, str]]:
+    """Names of variants with `vllm` spelled out, where it stands for several.
+
+    Args:
+        names: as they were given.
+        sources: of opponents.
+        by_name: they must all be there, since somebody asked for them.
+
+    Returns:
+        The names that there are, and why each of the others is left out.
+
+    Raises:
+        UsageError: where one must be there and is not.
+    """
+    known = sources.names()
+    chosen: dict[str, None] = {}
+    absent: dict[str, str] = {}
+    for name in names:
+        if not is_opponent(name) or name in known:
+            chosen[name] = None
+        elif name == VLLM and known:
+            chosen |= dict.fromkeys(known)
+        else:
+            there = (f"{other} (vLLM {source.release})" for other, source in known.items())
+            absent[name] = sources.reason or f"there is {', '.join(there)}"
+            if by_name:
+                raise UsageError(f"variant {name!r} is not available: {absent[name]}")
+    return list(chosen), absent
+
+
+def find_sources(folders: Sequence[Path]) -> Sources:
+    """The given sources; without any, the installed vLLM.
+
+    Raises:
+        UsageError: for a folder that holds none, and for two of one release.
+    """
+    if not folders:
+        return _installed()
+    found: dict[str, VllmSource] = {}
+    for folder in folders:
+        source = _given(folder)
+        if source.release in found:
+            raise UsageError(
+                f"--vllm-source {folder}: vLLM {source.release}, as in "
+                f"{found[source.release].root}; expected sources of different releases, each with "
+                "the vllm-*.dist-info folder of its wheel, which names it"
+            )
+        found[source.release] = source
+    return Sources(tuple(found.values()))
+
+
+def _given(folder: Path) -> VllmSource:
+    if not folder.is_dir():
+        what = "a file" if folder.exists() else "no such folder"
+        raise UsageError(f"--vllm-source {folder}: {what}; expected a folder ({_HOW})")
+    source = VllmSource(folder.resolve(), _release_in(folder))
+    missing = _missing(source)
+    if missing:
+        raise UsageError(f"--vllm-source {folder}: holds no {missing}; expected one ({_HOW})")
+    return source
+
+
+def _installed() -> Sources:
+    spec = importlib.util.find_spec(VLLM)
+    if spec is None or spec.origin is None:
+        return Sources((), "no vLLM is installed; --vllm-source DIR names an unpacked wheel")
+    root = Path(spec.origin).parent.parent
+    source = VllmSource(root, _release_in(root))
+    missing = _missing(source)
+    if missing:
+        return Sources((), f"the installed vLLM {source.release} has no {missing}")
+    return Sources((source,))
+
+
+def _missing(source: VllmSource) -> str:
+    """The first of the files that every source must have, if it is not there."""
+    paths = [source.path_of(module) for module in (BLOCK_TABLE, BUFFER_UTILS)]
+    missing = [path.relative_to(source.root).as_posix() for path in paths if not path.is_file()]
+    return missing[0] if missing else ""
+
+
+def _release_in(root: Path) -> str:
+    """The release, by the metadata beside the package or the file of versions in it."""
+    candidates = [(path, r"^Version: (.+)$") for path in root.glob("vllm-*.dist-info/METADATA")]
+    candidates.append((root / VLLM / "_version.py", r"^__version__\b.*=\s*['\"](.+)['\"]"))
+    for path, pattern in candidates:
+        if path.is_file():
+            text = path.read_text(encoding="utf-8", errors="replace")
+            stated = re.search(pattern, text, re.MULTILINE)
+            if stated:
+                return stated[1].strip()
+    return _UNKNOWN
