@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -82,6 +83,7 @@ def _run(sanitizer: list[str], settings: dict[str, str], command: list[str]) -> 
 def _shortened(said: str) -> list[str]:
     """What a tool said, without host backtraces and this machine's paths; the middle left out."""
     said = said.replace(str(ROOT), ".").replace(str(Path.home()), "~")
+    said = re.sub(r'File "[^"]*site-packages/', 'File "', said)
     lines = [line for line in said.splitlines() if "Host Frame" not in line]
     if len(lines) <= 2 * KEPT_LINES:
         return lines

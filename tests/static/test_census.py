@@ -64,8 +64,7 @@ def test_what_a_kernel_takes(censuses):
         assert (kernel.spill_bytes, kernel.stack_bytes, kernel.shared_bytes) == (0, 0, 0)
         assert kernel.target == "sm_90"
     assert kernels["apply_writes_kernel"].signature == (
-        "descriptors: *i64:16, staging: *i32:16, first_record: i32, "
-        "BLOCK = 128"
+        "descriptors: *i64:16, staging: *i32:16, first_record: i32, BLOCK = 128"
     )
 
 
