@@ -118,6 +118,7 @@ class DeviceState(BlockTableOperations):
         self.slot_mappings.copy_(state.slot_mappings)
         self.num_blocks[:] = state.num_blocks
         self.num_dirty_rows = state.num_dirty_rows
+        self._captured_rows = 0  # what replays have filled is overwritten
         self._staged.clear()
         self._upload_num_blocks()
         if self._captured_writes is not None:

@@ -18,9 +18,9 @@ class DeviceBlockTables(DeviceState):
     """Block tables on a device (or on the CPU, under Triton's interpreter).
 
     As it stands it makes the separate launches: one per written group, one to gather, one for
-    slots. Variants override `_launch_apply` and operations, and launch through `self.launch`, whose
-    arguments are those of `bt_kernels.launches.launch_jit`. Arguments of the constructor are those
-    of `DeviceState`.
+    slots. Variants override `_launch_…` methods or operations, and launch through `self.launch`,
+    whose arguments are those of `bt_kernels.launches.launch_jit`. Arguments of the constructor are
+    those of `DeviceState`.
     """
 
     features = FEATURES
@@ -83,7 +83,7 @@ class DeviceBlockTables(DeviceState):
             arguments.check_rows_exist(self.layout, idx_mapping)
         num_rows, dirty = self._rows_to_gather(num_reqs, num_reqs_padded, out)
         if num_rows:
-            launches.gather(self, idx_mapping, num_rows, window, ptrs)
+            self._launch_gather(idx_mapping, num_rows, window, ptrs)
         self.num_dirty_rows = dirty
         return self._views(num_reqs_padded, out)
 
@@ -99,7 +99,7 @@ class DeviceBlockTables(DeviceState):
         views = self._check_slots(
             num_reqs, idx_mapping, query_start_loc, positions, num_tokens_padded, out
         )
-        launches.slots(self, idx_mapping, query_start_loc, positions, out)
+        self._launch_slots(idx_mapping, query_start_loc, positions, out)
         return views
 
     def gather_and_compute_slot_mappings(
@@ -168,7 +168,7 @@ class DeviceBlockTables(DeviceState):
         arguments.check_size("num_reqs", num_reqs, self.layout.max_num_reqs, "max_num_reqs")
         num_rows, _ = self._rows_to_gather(0, num_reqs, None)
         if num_rows:
-            launches.gather(self, self._no_requests, num_rows)
+            self._launch_gather(self._no_requests, num_rows, None, None)
         # The caller may fill the rows.
         kept = self.num_dirty_rows if self._capturing() else self._captured_rows
         self.num_dirty_rows = max(num_reqs, kept)
@@ -245,6 +245,33 @@ class DeviceBlockTables(DeviceState):
             if num_records:
                 launches.apply_writes(self, self._ring.current, first_record, num_records)
             first_record += num_records
+
+    def _launch_gather(
+        self,
+        idx_mapping: torch.Tensor,
+        num_rows: int,
+        num_computed_tokens: torch.Tensor | None,
+        out_ptrs: torch.Tensor | None,
+    ) -> None:
+        """Launches the gather of a batch, and the zeroing of rows after it up to `num_rows`.
+
+        Args:
+            idx_mapping: `[R]`.
+            num_rows: 1 or more.
+            num_computed_tokens: `None` where there is no sliding window.
+            out_ptrs: `None` for the input tables.
+        """
+        launches.gather(self, idx_mapping, num_rows, num_computed_tokens, out_ptrs)
+
+    def _launch_slots(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        out: torch.Tensor | None,
+    ) -> None:
+        """Launches the slots of a batch; `out` is `None` for `slot_mappings`."""
+        launches.slots(self, idx_mapping, query_start_loc, positions, out)
 
     def _publish(self) -> list[int]:
         """Moves the staged writes into the next buffer of the ring.
