@@ -145,6 +145,10 @@ def stage(tables: Any, step: StepInputs) -> None:
         append_block_ids(append.row, append.block_ids, append.overwrite)
 
 
+GATHERS = ("gather_block_tables", "gather_and_compute_slot_mappings")
+"""Methods that fill input rows and may be captured."""
+
+
 def bind(tables: Any, operation: Operation, step: StepInputs) -> Callable[[], object]:
     """The call that performs an operation on a step, ready to be made.
 
@@ -168,6 +172,19 @@ def bind(tables: Any, operation: Operation, step: StepInputs) -> Callable[[], ob
             return partial(both, *batch, reqs, tokens, **rows, **slots)
         case Operation.STEP:
             return partial(tables.prepare_step, *batch, reqs, tokens, **rows, **slots)
+
+
+def note_replay(call: Callable[[], object]) -> None:
+    """Tells tables that a call of theirs was replayed: rows that a graph fills they cannot see.
+
+    Args:
+        call: from `bind`. Tables that take a capture for a call need not be told, and are not.
+    """
+    if not isinstance(call, partial) or "out" in call.keywords:
+        return
+    tables = getattr(call.func, "__self__", None)
+    if tables is not None and getattr(call.func, "__name__", "") in GATHERS:
+        tables.num_dirty_rows = call.args[0].shape[0]
 
 
 def _gather_options(step: StepInputs) -> dict[str, Any]:

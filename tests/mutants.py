@@ -65,8 +65,8 @@ MUTANTS = {
     "dirty_rows_kept": Mutant(
         "rows that a larger batch left are not zeroed",
         "device_tables.py",
-        "return max(num_reqs_padded, self.num_dirty_rows), dirty",
-        "return num_reqs_padded, dirty",
+        "num_rows = max(num_reqs_padded, self.num_dirty_rows)",
+        "num_rows = num_reqs_padded",
         "shrinking",
     ),
     "first_column_zeroed": Mutant(
@@ -394,8 +394,8 @@ MUTANTS = {
     "dummy_tables_keep_dirty_rows": Mutant(
         "dummy tables are zeroed as far as they are read, but not where a batch was",
         "device_tables.py",
-        "num_rows, _ = self._rows_to_gather(0, num_reqs, None)",
-        "num_rows = num_reqs",
+        "num_rows, dirty = self._rows_to_gather(0, num_reqs, None)",
+        "num_rows, dirty = num_reqs, 0",
     ),
     "slots_move": Mutant(
         "slots are in a new buffer at every step",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from bt_bench.arms import Arm, StepInputs
+from bt_bench.arms import Arm, StepInputs, note_replay
 from bt_bench.measuring.paths import supports, use
 from bt_bench.measuring.ports import Clock, DevicePort, Replayable
 from bt_bench.measuring.probes import SHORTEST_QUEUE_US, eager_series
@@ -104,6 +104,7 @@ def _sample(
     short_us, long_us = (
         median([_replay_us(graph, device) for _ in range(REPLAYS)]) for graph in (short, long)
     )
+    note_replay(call)
     slope_us = max(0.0, (long_us - short_us) / CALLS)
     return ((returned - start) / 1e3, (end - start) / 1e3, event_us, slope_us)
 
@@ -127,5 +128,6 @@ def run_captured(device: DevicePort, call: Callable[[], object]) -> object:
     returned: list[object] = []
     device.synchronize()
     device.capture(lambda: returned.append(call()), 1).replay()
+    note_replay(call)
     device.synchronize()
     return returned[0]

@@ -143,6 +143,15 @@ class BlockTables:
         self._variant.launch_path = path
 
     @property
+    def num_dirty_rows(self) -> int:
+        """Input rows that the last gather filled; to be set after the replay of a captured one."""
+        return self._variant.num_dirty_rows
+
+    @num_dirty_rows.setter
+    def num_dirty_rows(self, num_rows: int) -> None:
+        self._variant.num_dirty_rows = num_rows
+
+    @property
     def redirect_writes_to_null_block(self) -> bool:
         """While true, every block id that is staged becomes 0, but counts all the same."""
         return self._variant.redirect_writes_to_null_block

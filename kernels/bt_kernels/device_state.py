@@ -68,8 +68,6 @@ class DeviceState(BlockTableOperations):
             self.num_blocks.size * RECORD_ROOM, self.device, in_flight=steps_in_flight
         )
         self._captured_writes: CapturedWrites | None = None
-        # Rows that replays of captured gathers may fill, unknown to the host.
-        self._captured_rows = 0
         self.descriptors = self._describe_groups().to(self.device)
         self._make_views()
 
@@ -118,7 +116,6 @@ class DeviceState(BlockTableOperations):
         self.slot_mappings.copy_(state.slot_mappings)
         self.num_blocks[:] = state.num_blocks
         self.num_dirty_rows = state.num_dirty_rows
-        self._captured_rows = 0  # what replays have filled is overwritten
         self._staged.clear()
         self._upload_num_blocks()
         if self._captured_writes is not None:

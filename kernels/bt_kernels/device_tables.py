@@ -166,12 +166,11 @@ class DeviceBlockTables(DeviceState):
 
     def get_dummy_block_tables(self, num_reqs: int) -> tuple[torch.Tensor, ...]:
         arguments.check_size("num_reqs", num_reqs, self.layout.max_num_reqs, "max_num_reqs")
-        num_rows, _ = self._rows_to_gather(0, num_reqs, None)
+        num_rows, dirty = self._rows_to_gather(0, num_reqs, None)
         if num_rows:
             self._launch_gather(self._no_requests, num_rows, None, None)
         # The caller may fill the rows.
-        kept = self.num_dirty_rows if self._capturing() else self._captured_rows
-        self.num_dirty_rows = max(num_reqs, kept)
+        self.num_dirty_rows = max(num_reqs, dirty)
         return self._views_of_tables(num_reqs)
 
     def get_dummy_slot_mappings(self, num_tokens: int) -> torch.Tensor:
@@ -232,7 +231,7 @@ class DeviceBlockTables(DeviceState):
         if self.num_dirty_rows > num_rows:
             for table in self.input_block_tables:
                 table[num_rows : self.num_dirty_rows].zero_()
-        self.num_dirty_rows = max(num_rows, self._captured_rows)
+        self.num_dirty_rows = num_rows
         if not writes.has_room(self._staged):
             self.apply_staged_writes()
         writes.publish(self, self._staged)
@@ -374,12 +373,10 @@ class DeviceBlockTables(DeviceState):
         """Input rows that a gather must write or zero, and how many are dirty after it."""
         if out is not None:
             return num_reqs_padded, self.num_dirty_rows
+        num_rows = max(num_reqs_padded, self.num_dirty_rows)
         if self._capturing():
-            # Nothing runs now: what is dirty stays so, and what replays will fill is not noticed.
-            self._captured_rows = max(self._captured_rows, num_reqs)
-            return num_reqs_padded, max(self.num_dirty_rows, num_reqs)
-        dirty = max(num_reqs, self._captured_rows)
-        return max(num_reqs_padded, self.num_dirty_rows), dirty
+            return num_rows, max(num_reqs, self.num_dirty_rows)  # nothing runs now
+        return num_rows, num_reqs
 
     def _refuse_capture(self, method: str) -> None:
         """A captured apply would read the same host buffer for ever, whatever is in it."""

@@ -57,7 +57,8 @@ class BlockTableOperations(ABC):
     whose calls may be captured into a CUDA graph. A replay runs the device part alone, with what
     the host part came to at the capture: sizes, padding, and the addresses of the arguments. What
     lies at these addresses may change from replay to replay, and so may the tables. Requests are
-    then added and removed by setting entries of `idx_mapping` to a row or to -1.
+    then added and removed by setting entries of `idx_mapping` to a row or to -1. The host does not
+    see a replay: who replays a gather sets `num_dirty_rows` to the rows that it filled.
 
     Attributes that may be set at any time:
         redirect_writes_to_null_block: while true, every block id that is staged becomes 0, the
