@@ -108,10 +108,10 @@ def test_aliases_of_aliases(error_of):
         ("description: [a]\ncases: [GOOD]", "my.yaml:1:14: description is ['a']; expected text"),
         ("variants: []\ncases: [GOOD]",
          "my.yaml:1:11: variants is []; expected a list of one or more names, or leave 'variants' "
-         "out for baseline, fused, fused_apply, fused_gather_slots"),
+         "out for baseline, fused, fused_apply, fused_gather_slots, one_launch"),
         ("variants: fused\ncases: [GOOD]",
          "my.yaml:1:11: variants is 'fused'; expected a list of one or more names, or leave "
-         "'variants' out for baseline, fused, fused_apply, fused_gather_slots"),
+         "'variants' out for baseline, fused, fused_apply, fused_gather_slots, one_launch"),
         ("variants: [a, 1, a]\ncases: [GOOD]",
          "my.yaml:1:15: variants has 1; expected a name\n"
          "my.yaml:1:18: variants has 'a' twice; remove one"),

@@ -20,7 +20,9 @@ def test_only_cases_are_needed(load):
     spec = load("cases: [{name: a, requests: 1, tokens: 2}]")
     assert spec.name == "my"
     assert spec.description == ""
-    assert spec.variants == ["baseline", "fused", "fused_apply", "fused_gather_slots"]
+    assert spec.variants == [
+        *("baseline", "fused", "fused_apply", "fused_gather_slots", "one_launch")
+    ]
     assert spec.operations == [Operation.GATHER_SLOTS, Operation.STEP]
     assert spec.plan == Plan()
     assert names(spec) == ["a"]

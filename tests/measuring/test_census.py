@@ -56,6 +56,7 @@ LAUNCHES = {
     "fused_apply": lambda groups: 3,
     "fused_gather_slots": lambda groups: groups + 1,
     "fused": lambda groups: 2,
+    "one_launch": lambda groups: 1,
 }
 
 
