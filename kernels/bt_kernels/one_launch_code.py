@@ -22,9 +22,6 @@ import triton.language as tl
 from bt_kernels.device_code import (
     BLOCK_SIZE,
     CAPACITY,
-    CP_INTERLEAVE,
-    CP_RANK,
-    CP_SIZE,
     DESCRIPTOR_FIELDS,
     INPUTS,
     MAX_NUM_TOKENS,
@@ -32,6 +29,7 @@ from bt_kernels.device_code import (
     REACH,
     SOURCE,
     WIDTH,
+    _local_position,
     _slots,
     _target,
 )
@@ -176,15 +174,8 @@ def _tile(
         # Division truncates on a device and floors in the interpreter: keep it off negatives.
         position = tl.where(inside, position, 0)
         if SHARDED:
-            ranks = tl.load(descriptor + CP_SIZE)
-            interleave = tl.load(descriptor + CP_INTERLEAVE)
-            span = block_size * ranks
-            offset = position % span
-            turn = offset // interleave
-            inside &= turn % ranks == tl.load(descriptor + CP_RANK)
-            position = position // span * block_size + (
-                turn // ranks * interleave + offset % interleave
-            )
+            position, mine = _local_position(descriptor, position, block_size)
+            inside &= mine
         column = (position // block_size).to(tl.int32)
         fresh = (column >= its_start) & (column < its_end)
         its_many = its_end - its_start > 1
