@@ -1,7 +1,7 @@
 """A class that can stand in for the `BlockTables` of vLLM 0.33.0.
 
 Constructor, methods, argument order and attributes are those of that release; what differs in
-meaning is in `docs/engines.md`. The work is done by the variant `fused`.
+meaning is in `docs/engines.md`. The work is done by the variant `one_launch`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 
 from bt_kernels.captured import CapturedStep
 from bt_kernels.layout import TableLayout
-from bt_kernels.variants.fused import Variant
+from bt_kernels.variants.one_launch import Variant
 
 
 @dataclass
@@ -117,6 +117,7 @@ class BlockTables:
         self._variant = Variant(
             self.layout, device, steps_in_flight=steps_in_flight, validate=validate
         )
+        self._variant.launch_path = self._variant.launch_paths[-1]
         self.block_sizes = list(block_sizes)
         self.max_num_reqs = max_num_reqs
         self.max_num_batched_tokens = max_num_batched_tokens
@@ -135,7 +136,10 @@ class BlockTables:
 
     @property
     def launch_path(self) -> str:
-        """How kernels are launched, `"jit"` or `"compiled"`; the latter takes less host time."""
+        """How kernels are launched, `"jit"`, `"compiled"` or `"direct"`: each takes less host time.
+
+        To begin with it is the last of them that works here.
+        """
         return self._variant.launch_path
 
     @launch_path.setter
@@ -179,6 +183,15 @@ class BlockTables:
     ) -> None:
         """Stages new block ids of one request row, one list per group."""
         self._variant.append_block_ids(req_index, new_block_ids, overwrite)
+
+    def append_many(
+        self,
+        req_indices: Sequence[int],
+        new_block_ids: Sequence[Sequence[Sequence[int]]],
+        overwrite: Sequence[bool],
+    ) -> None:
+        """Stages new block ids of many request rows in one call: all of them, or none."""
+        self._variant.append_many(req_indices, new_block_ids, overwrite)
 
     def apply_staged_writes(self) -> None:
         """Writes what was staged into the source tables."""

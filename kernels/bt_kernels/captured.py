@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bt_kernels import launches
+from bt_kernels.host_ring import CapturedBuffer
 from bt_kernels.layout import INT32_MAX
-from bt_kernels.staging import CAPTURED_HEADER, HostRing, StagedWrites
+from bt_kernels.staging import CAPTURED_HEADER, RECORD_FIELDS, StagedWrites
 
 if TYPE_CHECKING:
     import torch
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CapturedWrites:
-    """The buffer from which replays apply writes: a single one, since graphs hold its address.
+    """The buffer from which replays apply writes.
 
     It begins with the number of records, the number of the publication, and the number of the last
     one that was applied, which the device writes.
@@ -26,31 +28,31 @@ class CapturedWrites:
     """
 
     def __init__(self, size: int, device: torch.device) -> None:
-        self._ring = HostRing(CAPTURED_HEADER + size, device, depth=1, fixed=True)
+        self._buffer = CapturedBuffer(CAPTURED_HEADER + size, device)
         self._published = False  # and perhaps not replayed
 
     def launch(self, tables: DeviceBlockTables) -> None:
         """Launches the writes of whatever is published when the launch runs."""
-        launches.apply_captured(tables, self._ring.current)
+        launches.apply_captured(tables, self._buffer.tensor)
+        self._buffer.note_reader()
 
     def has_room(self, staged: StagedWrites) -> bool:
         """Whether so much can be published."""
-        return self._ring.has_room(CAPTURED_HEADER + staged.size())
+        size = CAPTURED_HEADER + RECORD_FIELDS * staged.num_records + staged.num_ids
+        return size <= self._buffer.tensor.numel()
 
     def publish(self, tables: DeviceBlockTables, staged: StagedWrites) -> None:
         """Fills the buffer for the next replay, once the last one has read it.
 
         What was published before and never replayed is applied first.
         """
-        view = self._ring.advance(CAPTURED_HEADER)
-        _, number, applied = view[:CAPTURED_HEADER]
-        if self._published and number != applied:
+        view = self._buffer.wait()
+        number = view[1]
+        if self._published and number != view[2]:
             self.launch(tables)
-            self._ring.advance(CAPTURED_HEADER)
-        records_per_group, packed = staged.pack(CAPTURED_HEADER)
-        view[0] = sum(records_per_group)
+            self._buffer.wait()
+        view[0] = sum(staged.pack(view, CAPTURED_HEADER))
         view[1] = (number + 1) % INT32_MAX
-        view[CAPTURED_HEADER : CAPTURED_HEADER + len(packed)] = packed
         self._published = True
 
     def settle(self, tables: DeviceBlockTables) -> None:
@@ -64,7 +66,7 @@ class CapturedWrites:
 
     def discard(self) -> None:
         """Forgets what was published, even if a replay follows."""
-        view = self._ring.advance(CAPTURED_HEADER)
+        view = self._buffer.wait()
         view[0], view[2] = 0, view[1]
         self._published = False
 
@@ -77,30 +79,29 @@ class CapturedStep:
     were applied, writes old ids. Otherwise the tables may be used as ever.
 
     Args:
-        tables: whose step it is.
         block_tables: per group, the view `[num_reqs_padded, width]` that a replay fills.
         slot_mappings: the view `[G, num_tokens_padded]` that a replay fills.
+        publish: what `publish` does.
     """
 
     def __init__(
         self,
-        tables: DeviceBlockTables,
         block_tables: tuple[torch.Tensor, ...],
         slot_mappings: torch.Tensor,
+        publish: Callable[[], None],
     ) -> None:
         self.block_tables = block_tables
         self.slot_mappings = slot_mappings
-        self._tables = tables
+        self._publish = publish
 
     def publish(self) -> None:
         """Brings what has been staged to where the next replay reads it.
 
-        Waits until the replay before has read its own, and with it for all that the stream has been
-        given. Rows that a larger batch left dirty are zeroed by a launch of their own. Writes too
-        many for the captured buffer are applied by one, and so are those that were published and
-        never replayed.
+        Waits until the replay before has read its own. Rows that a larger batch left dirty are
+        zeroed, writes too many for the captured buffer are applied, and so are those that were
+        published and never replayed: by launches of their own, where the variant needs them.
 
         Raises:
             ValueError: while a graph is captured.
         """
-        self._tables.publish_for_replay(self.block_tables[0].shape[0])
+        self._publish()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -9,12 +10,13 @@ import torch
 
 from bt_kernels import arguments, launches
 from bt_kernels.captured import CapturedWrites
-from bt_kernels.interface import COMPILED, JIT, BlockTableOperations, TableState
+from bt_kernels.host_ring import HostRing
+from bt_kernels.interface import COMPILED, DIRECT, JIT, BlockTableOperations, TableState
 from bt_kernels.layout import PAD_SLOT_ID, TableLayout
-from bt_kernels.staging import RECORD_FIELDS, HostRing, StagedWrites
+from bt_kernels.staging import RECORD_FIELDS, staged_writes
 
-# Room in a host buffer for a record and three block ids per row of each group.
-RECORD_ROOM = RECORD_FIELDS + 3
+# Room in a host buffer for a record and a block id per row of each group.
+RECORD_ROOM = RECORD_FIELDS + 1
 
 # Padded sizes of an engine's graphs, with room; a view takes half a KiB of host memory.
 _KEPT_VIEWS = 256
@@ -22,6 +24,9 @@ _KEPT_VIEWS = 256
 
 class DeviceState(BlockTableOperations):
     """Block tables on a device (or on the CPU, under Triton's interpreter), without operations.
+
+    `native` says whether a subclass uses the compiled helpers where they can be had (see
+    `bt_kernels.native`): without them host code is Python, and there is no direct launch.
 
     Args:
         layout: sizes and options.
@@ -36,6 +41,8 @@ class DeviceState(BlockTableOperations):
         ValueError: when `steps_in_flight` is below 1.
     """
 
+    native: bool = True
+
     def __init__(
         self,
         layout: TableLayout,
@@ -46,7 +53,6 @@ class DeviceState(BlockTableOperations):
     ) -> None:
         self.layout = layout
         self.validate = validate
-        self._launches = {JIT: launches.launch_jit, COMPILED: launches.CompiledLaunches()}
         self._has_window = any(layout.reaches)
         self.sharded = layout.cp_size > 1
         shapes = [(layout.max_num_reqs, width) for width in layout.widths]
@@ -55,6 +61,9 @@ class DeviceState(BlockTableOperations):
         self.input_block_tables = [_zeros(shape, torch.int32, place) for shape in shapes]
         # With its index, as the arguments will have it.
         self.device = self.block_tables[0].device
+        self._on_gpu = self.device.type == "cuda" and launches.COMPILES
+        self._launcher = launches.find_launcher() if self.native and self._on_gpu else None
+        self._launches = self._make_launches()
         self.launch_path = JIT
         slots = (layout.num_groups, layout.max_num_batched_tokens)
         self.slot_mappings = torch.full(slots, PAD_SLOT_ID, dtype=torch.int64, device=self.device)
@@ -62,11 +71,8 @@ class DeviceState(BlockTableOperations):
         self.num_blocks_on_device = _zeros(self.num_blocks.shape, torch.int32, self.device)
         self.num_dirty_rows = 0
         self._no_requests = _zeros((0,), torch.int64, self.device)
-        self._staged = StagedWrites(layout.num_groups)
-        # A burst of longer writes grows it.
-        self._ring = HostRing(
-            self.num_blocks.size * RECORD_ROOM, self.device, in_flight=steps_in_flight
-        )
+        self._staged = staged_writes(self.native)(layout.widths, self.num_blocks)
+        self._ring = self._make_ring(self.num_blocks.size * RECORD_ROOM, steps_in_flight)
         self._captured_writes: CapturedWrites | None = None
         self.descriptors = self._describe_groups().to(self.device)
         self._make_views()
@@ -74,8 +80,7 @@ class DeviceState(BlockTableOperations):
     @property
     def launch_paths(self) -> tuple[str, ...]:
         """Launch paths that work here: only Triton's call where kernels are interpreted."""
-        on_gpu = self.device.type == "cuda" and launches.COMPILES
-        return (JIT, COMPILED) if on_gpu else (JIT,)
+        return tuple(self._launches)
 
     @property
     def launch_path(self) -> str:
@@ -124,9 +129,8 @@ class DeviceState(BlockTableOperations):
     def _upload_num_blocks(self) -> None:
         """Copies the number of blocks as of the last apply to the device."""
         applied = self.num_blocks.copy()
-        for group, intervals in enumerate(self._staged.groups):
-            for row, (start, _) in intervals.items():
-                applied[group, row] = start
+        for group, row, start, _ in self._staged.intervals():
+            applied[group, row] = start
         self.num_blocks_on_device.copy_(torch.from_numpy(applied))
 
     def _check_tables(self) -> None:
@@ -157,8 +161,21 @@ class DeviceState(BlockTableOperations):
         )
         self._views_of_slots = lru_cache(_KEPT_VIEWS)(lambda num_tokens: slots[:, :num_tokens])
 
+    def _make_launches(self) -> dict[str, Callable[..., None]]:
+        """How to launch, by the name of the launch path."""
+        ways: dict[str, Callable[..., None]] = {JIT: launches.launch_jit}
+        if self._on_gpu:
+            ways[COMPILED] = launches.CompiledLaunches()
+        if self._launcher is not None:
+            ways[DIRECT] = launches.DirectLaunches(self._launcher, self.device)
+        return ways
+
+    def _make_ring(self, size: int, steps_in_flight: int | None) -> HostRing:
+        """Host buffers of so many elements; a burst of longer writes grows them."""
+        return HostRing(size, self.device, in_flight=steps_in_flight, launcher=self._launcher)
+
     def _capturing(self) -> bool:
-        return self.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+        return self._on_gpu and torch.cuda.is_current_stream_capturing()
 
     def _describe_groups(self) -> torch.Tensor:
         """The rows of `descriptors`, with the fields of `bt_kernels.device_code` in their order."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 
 from bt_kernels import arguments, launches
 from bt_kernels.captured import CapturedStep, CapturedWrites
 from bt_kernels.device_state import RECORD_ROOM, DeviceState
-from bt_kernels.layout import FEATURES, NULL_BLOCK_ID, PAD_SLOT_ID
-from bt_kernels.staging import checked_row, refuse_ids, refuse_lists, refuse_width
+from bt_kernels.layout import FEATURES, PAD_SLOT_ID
+from bt_kernels.staging import RECORD_FIELDS, refuse_append, refuse_append_many
 
 
 class DeviceBlockTables(DeviceState):
@@ -33,31 +33,32 @@ class DeviceBlockTables(DeviceState):
     def append_block_ids(
         self, req_index: int, new_block_ids: Sequence[Sequence[int]], overwrite: bool
     ) -> None:
-        layout = self.layout
-        if type(req_index) is not int or not 0 <= req_index < layout.max_num_reqs:
-            req_index = checked_row(layout, req_index)
-        if len(new_block_ids) != layout.num_groups:
-            refuse_lists(layout, new_block_ids)
-        num_blocks = self.num_blocks
-        writes = []
-        for group, ids in enumerate(new_block_ids):
-            try:
-                contents = array("i", ids)
-            except (OverflowError, TypeError):
-                refuse_ids(group, ids)
-                raise
-            start = 0 if overwrite else num_blocks.item(group, req_index)
-            end = start + len(contents)
-            if end > layout.widths[group]:
-                refuse_width(layout, req_index, group, end)
-            writes.append((start, end, contents))
-        # Nothing is changed before all is known to be right.
-        for group, (start, end, contents) in enumerate(writes):
-            if overwrite or contents:
-                num_blocks[group, req_index] = end
-                if self.redirect_writes_to_null_block:
-                    contents = array("i", [NULL_BLOCK_ID]) * len(contents)
-                self._staged.add(group, req_index, start, contents, overwrite)
+        redirect = self.redirect_writes_to_null_block
+        if not self._staged.append(req_index, new_block_ids, overwrite, redirect):
+            refuse_append(self.layout, self.num_blocks, req_index, new_block_ids, overwrite)
+
+    def append_many(
+        self,
+        req_indices: Sequence[int],
+        new_block_ids: Sequence[Sequence[Sequence[int]]],
+        overwrite: Sequence[bool],
+    ) -> None:
+        """Stages new block ids of many request rows, in one call (operation 1, host only).
+
+        Means what `append_block_ids` means for each request in turn, but stages all or nothing.
+
+        Args:
+            req_indices: the rows; one may occur twice.
+            new_block_ids: for each of them one list of block ids per group, as a scheduler has it.
+            overwrite: for each of them.
+
+        Raises:
+            ValueError: as `append_block_ids` for any of them, and when the three are not of one
+                length. Nothing has been changed then.
+        """
+        redirect = self.redirect_writes_to_null_block
+        if not self._staged.append_many(req_indices, new_block_ids, overwrite, redirect):
+            refuse_append_many(self.layout, self.num_blocks, req_indices, new_block_ids, overwrite)
 
     def apply_staged_writes(self) -> None:
         if self._captured_writes is not None:
@@ -209,11 +210,32 @@ class DeviceBlockTables(DeviceState):
                     "capture_step is called for the first time while a graph is captured; call it "
                     "once before, so that its buffer is there and its kernels are loaded"
                 )
-            self._captured_writes = CapturedWrites(self.num_blocks.size * RECORD_ROOM, self.device)
+            self._captured_writes = self._make_captured_writes()
+        batch = (idx_mapping, query_start_loc, positions)
+        publish = partial(self._publish_for_replay, *batch, num_reqs_padded, num_computed_tokens)
         if not self._capturing():
-            self.publish_for_replay(num_reqs_padded)
+            publish()
+        block_tables, slot_mappings = self._launch_captured(
+            *batch, num_reqs_padded, num_tokens_padded, num_computed_tokens
+        )
+        return CapturedStep(block_tables, slot_mappings, publish)
+
+    def _make_captured_writes(self) -> CapturedWrites:
+        return CapturedWrites(self.num_blocks.size * RECORD_ROOM, self.device)
+
+    def _launch_captured(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_reqs_padded: int,
+        num_tokens_padded: int,
+        num_computed_tokens: torch.Tensor | None,
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        """Launches the step that replays are to make; returns the views that it fills."""
+        assert self._captured_writes is not None
         self._captured_writes.launch(self)
-        block_tables, slot_mappings = self.gather_and_compute_slot_mappings(
+        return self.gather_and_compute_slot_mappings(
             idx_mapping,
             query_start_loc,
             positions,
@@ -221,21 +243,31 @@ class DeviceBlockTables(DeviceState):
             num_tokens_padded,
             num_computed_tokens=num_computed_tokens,
         )
-        return CapturedStep(self, block_tables, slot_mappings)
 
-    def publish_for_replay(self, num_rows: int) -> None:
-        """What `CapturedStep.publish` does, for a step that writes so many input rows."""
+    def _publish_for_replay(
+        self,
+        _idx_mapping: torch.Tensor,
+        _query_start_loc: torch.Tensor,
+        _positions: torch.Tensor,
+        num_reqs_padded: int,
+        _num_computed_tokens: torch.Tensor | None,
+    ) -> None:
+        """What `CapturedStep.publish` does for a step with these arguments."""
         self._refuse_capture("publish")
         writes = self._captured_writes
         assert writes is not None, "there is a captured step only once there is a buffer for it"
-        if self.num_dirty_rows > num_rows:
-            for table in self.input_block_tables:
-                table[num_rows : self.num_dirty_rows].zero_()
-        self.num_dirty_rows = num_rows
+        self._zero_dirty_rows(num_reqs_padded)
         if not writes.has_room(self._staged):
             self.apply_staged_writes()
         writes.publish(self, self._staged)
         self._staged.clear()
+
+    def _zero_dirty_rows(self, num_reqs_padded: int) -> None:
+        """Zeroes rows behind those that a replay fills, and takes these for dirty from now on."""
+        if self.num_dirty_rows > num_reqs_padded:
+            for table in self.input_block_tables:
+                table[num_reqs_padded : self.num_dirty_rows].zero_()
+        self.num_dirty_rows = num_reqs_padded
 
     def _launch_apply(self, records_per_group: list[int]) -> None:
         """Launches the writes that `_publish` laid out: here one launch per written group."""
@@ -278,9 +310,9 @@ class DeviceBlockTables(DeviceState):
         Returns:
             Records per group; they lie in the buffer in the order of the groups.
         """
-        records_per_group, packed = self._staged.pack(0)
-        self._ring.advance(len(packed))[: len(packed)] = packed
-        return records_per_group
+        staged = self._staged
+        view = self._ring.advance(RECORD_FIELDS * staged.num_records + staged.num_ids)
+        return staged.pack(view, 0)
 
     def _check_step(
         self,

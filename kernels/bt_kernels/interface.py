@@ -22,6 +22,9 @@ JIT = "jit"
 COMPILED = "compiled"
 """Launch path: the handle of the compiled kernel."""
 
+DIRECT = "direct"
+"""Launch path: the driver's `cuLaunchKernel`, by compiled code of the project's own."""
+
 
 @dataclass
 class TableState:

@@ -1,7 +1,7 @@
-"""One function per kernel: grid and arguments of its launch; and the two ways to launch.
+"""One function per kernel: grid and arguments of its launch; and the three ways to launch.
 
-Every launch goes through `tables.launch`, which `tables.launch_path` chooses: `launch_jit`, or a
-`CompiledLaunches`. Both take the same arguments, those of `launch_jit`.
+Every launch goes through `tables.launch`, which `tables.launch_path` chooses: `launch_jit`, a
+`CompiledLaunches`, or a `DirectLaunches`. All take the same arguments, those of `launch_jit`.
 
 Block shapes are those of vLLM's kernels (1024 elements) for gather, slots and padding. A staged
 write is mostly a few block ids, and a chunk of 2048 tokens 128 of them: 128 elements for those.
@@ -9,10 +9,13 @@ write is mostly a few block ids, and a chunk of 2048 tokens 128 of them: 128 ele
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import triton
 
+from bt_kernels import native
 from bt_kernels.device_code import (
     apply_captured_kernel,
     apply_writes_kernel,
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
     from bt_kernels.device_tables import DeviceBlockTables
 
+NUM_WARPS = 4  # Triton's own choice
 WRITE_BLOCK = 128
 ROW_BLOCK = 1024
 _WRITE_CONSTANTS = (WRITE_BLOCK,)
@@ -52,6 +56,7 @@ def launch_jit(
     arguments: tuple[Any, ...],
     constants: tuple[Any, ...],
     _inputs: tuple[torch.Tensor | None, ...],
+    num_warps: int = NUM_WARPS,
 ) -> None:
     """Launches through Triton's call, which finds the binary by all arguments.
 
@@ -62,8 +67,9 @@ def launch_jit(
         constants: values of the `tl.constexpr` parameters, which come last.
         _inputs: those of `arguments` that a caller passed in and whose dtype, alignment or absence
             (`None`) selects a binary; `CompiledLaunches` needs them.
+        num_warps: of a program.
     """
-    kernel[grid](*arguments, *constants)
+    kernel[grid](*arguments, *constants, num_warps=num_warps)
 
 
 class CompiledLaunches:
@@ -85,20 +91,135 @@ class CompiledLaunches:
         arguments: tuple[Any, ...],
         constants: tuple[Any, ...],
         inputs: tuple[torch.Tensor | None, ...],
+        num_warps: int = NUM_WARPS,
     ) -> None:
         """Launches once; arguments as in `launch_jit`."""
-        # By identity, since the hash of a kernel takes a lock; its handle keeps it alive.
-        key: tuple[Any, ...] = (id(kernel), constants)
-        for tensor in inputs:
-            if tensor is None:
-                key = (key, None)
-            else:
-                key = (key, tensor.dtype, tensor.data_ptr() % _ALIGNMENT == 0)
+        key = _selects(kernel, constants, inputs, num_warps)
         handle = self._handles.get(key)
         if handle is None:
-            self._handles[key] = kernel[grid](*arguments, *constants)
+            self._handles[key] = kernel[grid](*arguments, *constants, num_warps=num_warps)
         else:
             handle[grid](*arguments, *constants)
+
+
+class DirectLaunches:
+    """Launches by the driver's `cuLaunchKernel`, without Triton's Python on the way to it.
+
+    Binaries are found as by `CompiledLaunches`. Triton's hooks for launches are not called.
+
+    Args:
+        launcher: the compiled module of that name.
+        device: where kernels are launched, with its index.
+    """
+
+    def __init__(self, launcher: ModuleType, device: torch.device) -> None:
+        self._launcher = launcher
+        self._device_index = device.index
+        self._current_stream = triton.runtime.driver.active.get_current_stream
+        self._kept: dict[tuple[Any, ...], Callable[..., None]] = {}
+
+    def __call__(
+        self,
+        kernel: Any,
+        grid: tuple[int, int, int],
+        arguments: tuple[Any, ...],
+        constants: tuple[Any, ...],
+        inputs: tuple[torch.Tensor | None, ...],
+        num_warps: int = NUM_WARPS,
+    ) -> None:
+        """Launches once; arguments as in `launch_jit`."""
+        key = _selects(kernel, constants, inputs, num_warps)
+        launch = self._kept.get(key)
+        if launch is None:
+            handle = kernel[grid](*arguments, *constants, num_warps=num_warps)
+            self._kept[key] = self._keep(handle, arguments, constants)
+        else:
+            launch(self._current_stream(self._device_index), grid, arguments)
+
+    def _keep(
+        self, handle: Any, arguments: tuple[Any, ...], constants: tuple[Any, ...]
+    ) -> Callable[..., None]:
+        num_arguments = sum(argument is not None for argument in arguments)
+        launch = direct_launch(self._launcher, handle, self._device_index, num_arguments)
+        if launch is not None:
+            return launch
+        return lambda _stream, grid, arguments: handle[grid](*arguments, *constants)
+
+
+def direct_launch(
+    launcher: ModuleType, handle: Any, device_index: int, num_arguments: int
+) -> Callable[..., None] | None:
+    """A compiled kernel as something to call with stream, grid and arguments.
+
+    Args:
+        launcher: the compiled module of that name.
+        handle: of the kernel, loaded on the device.
+        device_index: the device.
+        num_arguments: those that the kernel is called with.
+
+    Returns:
+        `None` where Triton's own launcher has to see to something: instrumentation, or an argument
+        that became a constant.
+    """
+    metadata = handle.metadata
+    if metadata.global_scratch_size or metadata.profile_scratch_size:
+        return None
+    if sum(_num_parameters(kind) for kind in handle.src.signature.values()) != num_arguments:
+        return None
+    launch: Callable[..., None] = launcher.Launch(
+        owner=handle,
+        function=handle.function,
+        device=device_index,
+        threads=32 * metadata.num_warps,
+        shared=metadata.shared,
+        num_arguments=num_arguments,
+    )
+    return launch
+
+
+def direct_replay(
+    launcher: ModuleType | None, graph: torch.cuda.CUDAGraph, device: torch.device
+) -> Callable[[], None]:
+    """A call that replays a captured graph on the current stream, by the driver where it can."""
+    if launcher is None or not hasattr(graph, "raw_cuda_graph_exec"):
+        return graph.replay
+    current_stream = triton.runtime.driver.active.get_current_stream
+    executable = graph.raw_cuda_graph_exec()
+
+    def replay(_graph: torch.cuda.CUDAGraph = graph) -> None:  # which must live as long
+        launcher.replay(executable, current_stream(device.index))
+
+    return replay
+
+
+def _num_parameters(kind: str | tuple[Any, ...]) -> int:
+    """Parameters of the binary for one of a kernel's, by its type in the signature."""
+    if isinstance(kind, tuple):
+        return sum(_num_parameters(part) for part in kind)
+    return int(kind != "constexpr")
+
+
+def find_launcher() -> ModuleType | None:
+    """The compiled module `launcher`, where it can be had and the driver has what it needs."""
+    launcher = native.load("launcher")
+    return None if launcher is None or launcher.lacking() is not None else launcher
+
+
+def _selects(
+    kernel: Any,
+    constants: tuple[Any, ...],
+    inputs: tuple[torch.Tensor | None, ...],
+    num_warps: int,
+) -> tuple[Any, ...]:
+    """What selects a binary."""
+    # By identity, since the hash of a kernel takes a lock; its handle keeps it alive.
+    key: tuple[Any, ...] = (id(kernel), constants, num_warps)
+    for tensor in inputs:
+        if tensor is None:
+            key = (key, None)
+        else:
+            key = (key, tensor.dtype, tensor.data_ptr() % _ALIGNMENT == 0)
+    return key
 
 
 def apply_writes(

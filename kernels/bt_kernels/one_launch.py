@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import torch
+import triton
 
 from bt_kernels import arguments, launches, one_launch_code
+from bt_kernels.captured import CapturedWrites
+from bt_kernels.device_code import DESCRIPTOR_FIELDS, TARGET
 from bt_kernels.fusions import FusedApply, FusedGatherSlots
+from bt_kernels.host_ring import CapturedBuffer, HostRing
 from bt_kernels.interface import TableState
 from bt_kernels.layout import INT32_MAX, PAD_SLOT_ID, TableLayout
-from bt_kernels.one_launch_code import one_launch_kernel, one_launch_options_kernel
-from bt_kernels.staging import HostRing, StagedWrites
+from bt_kernels.one_launch_code import (
+    one_launch_captured_kernel,
+    one_launch_carrying_kernel,
+    one_launch_kernel,
+    one_launch_options_kernel,
+)
+from bt_kernels.staging import NO_WRITE, StagedWrites
 
 MARK_FIELDS: int = one_launch_code.MARK_FIELDS.value
 STEP_RECORD_FIELDS: int = one_launch_code.STEP_RECORD_FIELDS.value
+HEADER_FIELDS: int = one_launch_code.HEADER_FIELDS.value
+OPTION_FIELDS: int = one_launch_code.OPTION_FIELDS.value
+ADDRESS_BITS: int = one_launch_code.ADDRESS_BITS.value
+WORDS = 2  # int32 elements of an int64
 
 
 @dataclass(frozen=True)
@@ -28,12 +44,15 @@ class Shape:
         requests: that a program gathers and maps.
         columns: of a row that it copies at a time.
         tokens: that it maps at a time.
+        num_warps: of a program.
     """
 
     requests: int
     columns: int
     tokens: int
+    num_warps: int
 
+    @cached_property
     def constants(self) -> tuple[int, ...]:
         """Values of the kernels' last `tl.constexpr` parameters, in their order."""
         return (PAD_SLOT_ID, self.requests, self.columns, self.tokens, BLOCK)
@@ -43,70 +62,257 @@ class Shape:
 # there are thousands, starting programs is what takes the time (0.65 us a thousand), and requests
 # share one. A long prompt, or a long row, has more programs of more columns and tokens. Found by
 # measurement on an H200.
-FEW = Shape(requests=1, columns=256, tokens=32)
-MANY = Shape(requests=8, columns=32, tokens=16)
-LONG = Shape(requests=2, columns=512, tokens=256)
+FEW = Shape(requests=1, columns=128, tokens=32, num_warps=1)
+MANY = Shape(requests=16, columns=32, tokens=16, num_warps=4)
+LONG = Shape(requests=1, columns=512, tokens=256, num_warps=4)
+# For a launch that never changes, which has to do for any step of a layout with few rows.
+FIXED = Shape(requests=1, columns=256, tokens=128, num_warps=4)
 MANY_ROWS = 1024  # of all groups
 LONG_TOKENS = 256  # tokens per request, on average
 LONG_COLUMNS = 2048
-CHUNK = 1024  # tokens or columns for which a tile of `LONG` has a program of its own
-MAX_CHUNKS = 16
+CHUNK = 256  # tokens or columns for which a tile of `LONG` has a program of its own
+MAX_CHUNKS = 64
+MAX_PADS = 16
 BLOCK = 1024  # slots that are padded, or ids that are written, at a time
+# Writes for each group that the parameters of a launch carry, at most. Their code grows with them,
+# and they are looked for by 32, a warp's worth.
+MOST_SLOTS = 64
+LANES = 32
+# Each takes long there. So few that both have more than one pass.
+SLOTS_INTERPRETED, LANES_INTERPRETED = 4, 2
+MAX_WORDS = 512
+MAX_PROGRAMS = 1056  # of a launch that never changes: eight for each multiprocessor
 
 
 class StepWrites:
-    """The host buffers of `one_launch_kernel`, in turn: marks, records and block ids.
+    """Marks, records and block ids of one step after another, in buffers that kernels read.
 
     Args:
         layout: of the tables.
-        device: that reads.
-        in_flight: see `HostRing`.
+        first: elements of a buffer before the marks.
     """
 
-    def __init__(self, layout: TableLayout, device: torch.device, in_flight: int | None) -> None:
-        self._max_num_reqs = layout.max_num_reqs
-        self._num_marks = layout.num_groups * layout.max_num_reqs
-        self.records = self._num_marks * MARK_FIELDS  # where they begin
-        # Room for a record per row, or fewer and their ids; a burst of longer writes grows it.
-        size = self.records + self._num_marks * STEP_RECORD_FIELDS
-        self._ring = HostRing(size, device, in_flight=in_flight)
+    def __init__(self, layout: TableLayout, first: int = 0) -> None:
+        num_marks = layout.num_groups * layout.max_num_reqs
+        self._first = first
+        self.records = num_marks * MARK_FIELDS  # where they begin, from the first mark on
+        # A burst of writes grows a buffer.
+        self.room = first + self.records + max(2 * num_marks, STEP_RECORD_FIELDS * 64)
         self.step = 0
-        self.longest = 0  # blocks of a row, so far
 
-    @property
-    def current(self) -> torch.Tensor:
-        """The buffer that the launch is to read."""
-        return self._ring.current
+    def size(self, staged: StagedWrites) -> int:
+        """Elements of a buffer that a step needs."""
+        ids = self._first + self.records + STEP_RECORD_FIELDS * staged.num_records
+        return ids + staged.num_ids
 
-    def publish(self, staged: StagedWrites) -> int:
-        """Fills the next buffer; returns the number of records."""
+    def pack(self, staged: StagedWrites, view: memoryview) -> int:
+        """Fills a buffer; returns the number of the step, and 0 where nothing is staged."""
+        if not staged.num_records:
+            return 0
         self.step += 1
         if self.step == INT32_MAX:
             raise OverflowError("2,147,483,647 steps were prepared; make new tables")
-        num_records = sum(map(len, staged.groups))
-        first_id = self.records + STEP_RECORD_FIELDS * num_records
-        records: list[int] = []
-        contents = array("i")
-        for group, intervals in enumerate(staged.groups):
-            for row, (start, ids) in intervals.items():
-                length = len(ids)
-                self.longest = max(self.longest, start + length)
-                if length == 1:
-                    value = ids[0]
-                else:
-                    value = first_id + len(contents)
-                    contents.extend(ids)
-                records.extend((group, row, start, start + length, value, self.step, 0, 0))
-        packed = array("i", records)
-        view = self._ring.advance(first_id + len(contents))
-        view[self.records : first_id] = packed
-        view[first_id : first_id + len(contents)] = contents
-        table = np.frombuffer(packed, dtype=np.int32).reshape(num_records, STEP_RECORD_FIELDS)
-        marks = np.frombuffer(view, dtype=np.int32, count=self.records)
-        keys = table[:, 0] * self._max_num_reqs + table[:, 1]
-        # A mark is part of its record: start, end, value, step.
-        marks.reshape(self._num_marks, MARK_FIELDS)[keys] = table[:, 2 : 2 + MARK_FIELDS]
-        return num_records
+        first = self._first
+        staged.pack_step(view[first:] if first else view, self.records, self.step)
+        return self.step
+
+
+class CarryingLaunch:
+    """Launches of steps whose writes are parameters: few for each group, and one block id a row.
+
+    The driver copies parameters when it is called, so that nothing has to be kept for the device.
+    Triton's own call takes longer the more parameters there are, and compiles anew for values of
+    some: these launches go by the driver, whatever the launch path.
+
+    Args:
+        layout: of the tables.
+        device: where the tables live.
+        launcher: the compiled module of that name; `None` where kernels are interpreted.
+        slots: writes that a launch carries for a group.
+    """
+
+    def __init__(
+        self,
+        layout: TableLayout,
+        device: torch.device,
+        launcher: ModuleType | None,
+        slots: int,
+    ) -> None:
+        self.slots = slots
+        lanes = LANES if launches.COMPILES else LANES_INTERPRETED
+        self._constants = (layout.num_groups, slots, lanes)
+        self._device_index = device.index
+        self._launcher = launcher
+        self.words = memoryview(array("q", [NO_WRITE] * (layout.num_groups * slots)))
+        self._kept: dict[tuple[Any, ...], Callable[..., None]] = {}
+        if launcher is not None:
+            self._current_stream = triton.runtime.driver.active.get_current_stream
+
+    def launch(
+        self,
+        grid: tuple[int, int, int],
+        arguments: tuple[Any, ...],
+        shape: Shape,
+        index_dtype: torch.dtype,
+    ) -> bool:
+        """Launches the step whose writes are in `words`; `False` where the driver cannot."""
+        if self._launcher is None:
+            one_launch_carrying_kernel[grid](
+                *arguments, tuple(self.words), *self._constants, *shape.constants
+            )
+            return True
+        launch = self._kept.get((shape, index_dtype))
+        if launch is None:
+            launch = self._load(arguments, shape)
+            if launch is None:
+                return False
+            self._kept[shape, index_dtype] = launch
+        launch(self._current_stream(self._device_index), grid, arguments, self.words)
+        return True
+
+    def _load(self, arguments: tuple[Any, ...], shape: Shape) -> Callable[..., None] | None:
+        # Odd, or Triton would take all to be multiples of 16. A grid of none launches nothing.
+        words = (NO_WRITE + 1,) * len(self.words)
+        handle = one_launch_carrying_kernel[0, 1, 1](
+            *arguments,
+            words,
+            *(*self._constants, *shape.constants),
+            num_warps=shape.num_warps,
+        )
+        num_arguments = len(arguments) + len(words)
+        return launches.direct_launch(self._launcher, handle, self._device_index, num_arguments)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a step has beyond the plain path, as kernels are told it; see `one_launch_code`.
+
+    Args:
+        num_computed_tokens: `None` where there is no sliding window.
+        out_ptrs: `None` for the input tables.
+        out: `None` for `slot_mappings`.
+    """
+
+    num_computed_tokens: torch.Tensor | None
+    out_ptrs: torch.Tensor | None
+    out: torch.Tensor | None
+
+    def __bool__(self) -> bool:
+        return not (self.num_computed_tokens is None and self.out_ptrs is None and self.out is None)
+
+    def words(self, tables: OneLaunch) -> tuple[int, ...]:
+        """The int64 that a program reads."""
+        out = tables.slot_mappings if self.out is None else self.out
+        if self.out_ptrs is None:
+            descriptors = tables.descriptors
+            address = descriptors.data_ptr() + TARGET.value * descriptors.itemsize
+            apart = DESCRIPTOR_FIELDS.value
+        else:
+            address, apart = self.out_ptrs.data_ptr(), 1
+        computed = self.num_computed_tokens
+        of_tokens = 0 if computed is None else computed.data_ptr()
+        return of_tokens, address, out.data_ptr(), apart, out.stride(0), out.shape[1], 0, 0
+
+
+class FixedLaunch:
+    """The launch of a step whose grid and arguments never change: what varies is in headers.
+
+    Args:
+        tables: that are launched for.
+        launcher: the compiled module of that name; `None`: headers are written by numpy.
+        applied: told which step was launched, int32; `None`: nobody asks.
+    """
+
+    def __init__(
+        self, tables: OneLaunch, launcher: ModuleType | None, applied: torch.Tensor | None = None
+    ) -> None:
+        layout = tables.layout
+        num_rows = layout.num_groups * layout.max_num_reqs
+        self._shape = MANY if num_rows > MANY_ROWS else FIXED
+        num_tiles = -(-layout.max_num_reqs // self._shape.requests)
+        num_pads = _num_pads(layout.max_num_batched_tokens)
+        # Enough for any batch without writes: more would wait for each other's headers.
+        self.num_programs = min(MAX_PROGRAMS, layout.num_groups * (num_tiles + num_pads))
+        self.body = self.num_programs * (HEADER_FIELDS + OPTION_FIELDS) * WORDS  # marks begin there
+        self._constants = (tables.sharded, *self._shape.constants)
+        self._launcher = launcher
+        self._applied = applied
+
+    def launch(self, tables: OneLaunch, staging: torch.Tensor, has_options: bool) -> None:
+        """Launches whatever step the headers in `staging` say when it runs."""
+        tables.launch(
+            one_launch_captured_kernel,
+            (self.num_programs, 1, 1),
+            (
+                *(tables.descriptors, staging, self._applied),
+                *(tables.layout.num_groups, tables.layout.max_num_reqs),
+            ),
+            (self.num_programs, has_options, *self._constants),
+            (),
+            self._shape.num_warps,
+        )
+
+    def write(
+        self,
+        view: memoryview,
+        tables: OneLaunch,
+        step: int,
+        num_records: int,
+        batch: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+        num_rows: int,
+        longest: int,
+        options: Options,
+    ) -> None:
+        """Writes the headers, and the options if there are any.
+
+        Args:
+            view: where they go, at its start.
+            tables: that are launched for.
+            step: its number, or 0 where nothing is staged.
+            num_records: that are staged.
+            batch: `idx_mapping`, `query_start_loc` and `positions`.
+            num_rows: to gather or to zero.
+            longest: columns of the longest row.
+            options: of the step.
+        """
+        idx_mapping, query_start_loc, positions = batch
+        num_reqs = idx_mapping.shape[0]
+        out = tables.slot_mappings if options.out is None else options.out
+        num_chunks = self._num_chunks(num_reqs, positions.shape[0], longest)
+        self._repeat(
+            view,
+            0,
+            (
+                num_reqs << ADDRESS_BITS | _address(idx_mapping),
+                num_rows << ADDRESS_BITS | _address(query_start_loc),
+                (num_chunks << 8 | _num_pads(out.shape[1])) << ADDRESS_BITS | _address(positions),
+                step << 32 | num_records << 1 | (idx_mapping.itemsize == 8),
+            ),
+        )
+        if options:
+            self._repeat(view, self.num_programs * HEADER_FIELDS * WORDS, options.words(tables))
+
+    def _num_chunks(self, num_reqs: int, num_tokens: int, longest: int) -> int:
+        """Programs that share a tile."""
+        shape = self._shape
+        spare = longest // shape.columns
+        if num_tokens > LONG_TOKENS * (num_reqs or 1):
+            spare = max(spare, (num_tokens - num_reqs) // shape.tokens)
+        # A chunk of eight turns at most, as long as there are programs.
+        return min(MAX_CHUNKS, -(-spare // 8)) or 1
+
+    def write_records_only(self, view: memoryview, step: int, num_records: int) -> None:
+        """Writes headers of a step that applies what is staged, and has no batch."""
+        self._repeat(view, 0, (0, 0, 0, step << 32 | num_records << 1))
+
+    def _repeat(self, view: memoryview, first: int, words: tuple[int, ...]) -> None:
+        """Writes the same words for each program, from an element on."""
+        if self._launcher is not None:
+            self._launcher.repeat(view, first, self.num_programs, words)
+            return
+        size = len(words)
+        found = np.frombuffer(view, np.int64, self.num_programs * size, first * view.itemsize)
+        found.reshape(self.num_programs, size)[:] = words
 
 
 class OneLaunch(FusedApply, FusedGatherSlots):
@@ -124,7 +330,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         validate: bool = False,
     ) -> None:
         super().__init__(layout, device, steps_in_flight=steps_in_flight, validate=validate)
-        self._step_writes = StepWrites(layout, self.device, steps_in_flight)
+        self._make_step_buffers(steps_in_flight)
 
     def prepare_step(
         self,
@@ -149,40 +355,71 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         if self._captured_writes is not None:
             self._captured_writes.settle(self)
         num_rows, dirty = self._rows_to_gather(num_reqs, num_reqs_padded, out)
-        batch = (idx_mapping, query_start_loc, positions)
-        if self._staged:
-            self._launch_step(*batch, num_rows, window, ptrs, slots_out)
-            self._staged.clear()
-        else:
-            # Reads no host memory, which is what takes the time of the other launch.
-            launches.gather_slots(self, *batch, num_rows, window, ptrs, slots_out)
+        self._launch_step(
+            idx_mapping, query_start_loc, positions, num_reqs, num_rows, window, ptrs, slots_out
+        )
+        # Not before: a launch that fails leaves the writes to the next.
+        self._staged.clear()
         self.num_dirty_rows = dirty
         return self._views(num_reqs_padded, out), slots
 
     def restore(self, state: TableState) -> None:
         super().restore(state)
-        self._step_writes.longest = int(self.num_blocks.max())
+        self._staged.longest = int(self.num_blocks.max())
+
+    def _make_ring(self, _size: int, steps_in_flight: int | None) -> HostRing:
+        # Used when writes are applied by themselves only: it may have to grow then.
+        return super()._make_ring(STEP_RECORD_FIELDS * 64, steps_in_flight)
+
+    def _make_step_buffers(self, steps_in_flight: int | None) -> None:
+        self._writes = StepWrites(self.layout)
+        self._step_ring = super()._make_ring(self._writes.room, steps_in_flight)
+        slots = self._slots_to_carry()
+        self._carrying = None
+        if slots and not self.sharded:
+            self._carrying = CarryingLaunch(self.layout, self.device, self._launcher, slots)
+
+    def _slots_to_carry(self) -> int:
+        """Writes for each group that the parameters of a launch carry; 0 if that cannot be."""
+        if not launches.COMPILES:
+            return SLOTS_INTERPRETED
+        slots = min(MOST_SLOTS, MAX_WORDS // self.layout.num_groups) if self._launcher else 0
+        return slots - slots % LANES
 
     def _launch_step(
         self,
         idx_mapping: torch.Tensor,
         query_start_loc: torch.Tensor,
         positions: torch.Tensor,
+        num_reqs: int,
         num_rows: int,
         num_computed_tokens: torch.Tensor | None,
         out_ptrs: torch.Tensor | None,
         out: torch.Tensor | None,
     ) -> None:
-        writes, num_groups = self._step_writes, self.layout.num_groups
-        num_records = writes.publish(self._staged)
-        num_reqs = idx_mapping.shape[0]
+        """Launches the whole step, with all that is staged."""
+        staged, writes, num_groups = self._staged, self._writes, self.layout.num_groups
+        num_records = staged.num_records
+        if not num_records:
+            # Reads no host memory, which is what takes the time of the other launch.
+            batch = (idx_mapping, query_start_loc, positions)
+            launches.gather_slots(self, *batch, num_rows, num_computed_tokens, out_ptrs, out)
+            return
+        plain = num_computed_tokens is None and out_ptrs is None and out is None
+        if (
+            plain
+            and self._carrying
+            and staged.pack_words(self._carrying.words, self._carrying.slots)
+        ):
+            if self._carry(idx_mapping, query_start_loc, positions, num_reqs, num_rows):
+                return
+            self._carrying = None  # for good: the kernel is instrumented, say
+        step = writes.pack(staged, self._step_ring.advance(writes.size(staged)))
         shape, num_chunks = self._cut(num_reqs, num_rows, positions.shape[0])
-        num_tiles = -(-num_rows // shape.requests)
-        size = self.layout.max_num_batched_tokens if out is None else out.shape[1]
-        num_pads = min(MAX_CHUNKS, -(-size // BLOCK)) or 1
-        plain = (
+        num_pads = self._num_pads if out is None else _num_pads(out.shape[1])
+        arguments = (
             self.descriptors,
-            writes.current,
+            self._step_ring.current,
             idx_mapping,
             query_start_loc,
             positions,
@@ -190,33 +427,249 @@ class OneLaunch(FusedApply, FusedGatherSlots):
             num_records,
             num_reqs,
             num_rows,
-            writes.step,
+            step,
             self.layout.max_num_reqs,
-            num_tiles,
             num_chunks,
             num_pads,
         )
+        num_tiles = -(-num_rows // shape.requests)
         grid = (num_records + num_groups * (num_tiles * num_chunks + num_pads), 1, 1)
-        if num_computed_tokens is None and out_ptrs is None and out is None and not self.sharded:
-            self.launch(one_launch_kernel, grid, plain, shape.constants(), (idx_mapping,))
+        if plain and not self.sharded:
+            inputs = (idx_mapping,)
+            self.launch(
+                one_launch_kernel, grid, arguments, shape.constants, inputs, shape.num_warps
+            )
             return
         stride, length = (None, None) if out is None else (out.stride(0), out.shape[1])
         self.launch(
             one_launch_options_kernel,
             grid,
-            (*plain, num_computed_tokens, out_ptrs, out, stride, length),
-            (self.sharded, *shape.constants()),
+            (*arguments, num_computed_tokens, out_ptrs, out, stride, length),
+            (self.sharded, *shape.constants),
             (idx_mapping, num_computed_tokens, out_ptrs, out),
+            shape.num_warps,
+        )
+
+    def _carry(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_reqs: int,
+        num_rows: int,
+    ) -> bool:
+        """Launches the whole step with the words that were packed, if that can be."""
+        assert self._carrying is not None
+        shape, num_chunks = self._cut(num_reqs, num_rows, positions.shape[0])
+        num_pads = self._num_pads
+        num_tiles = -(-num_rows // shape.requests)
+        num_programs = self.layout.num_groups * (1 + num_tiles * num_chunks + num_pads)
+        return self._carrying.launch(
+            (num_programs, 1, 1),
+            (
+                *(self.descriptors, idx_mapping, query_start_loc, positions),
+                *(num_reqs, num_rows, num_chunks, num_pads),
+            ),
+            shape,
+            idx_mapping.dtype,
         )
 
     def _cut(self, num_reqs: int, num_rows: int, num_tokens: int) -> tuple[Shape, int]:
         """The shape of a step's programs, and how many share a tile."""
-        longest = self._step_writes.longest
-        if num_rows > num_reqs:  # rows that are zeroed whole
-            longest = max(self.layout.widths)
-        if num_tokens > LONG_TOKENS * max(num_reqs, 1) or longest > LONG_COLUMNS:
+        longest = self._longest(num_reqs, num_rows)
+        if num_tokens > LONG_TOKENS * (num_reqs or 1) or longest > LONG_COLUMNS:
             spare = max(num_tokens - num_reqs, longest)
             return LONG, min(MAX_CHUNKS, max(1, spare // CHUNK))
         if num_rows * self.layout.num_groups > MANY_ROWS:
             return MANY, 1
         return FEW, 1
+
+    def _longest(self, num_reqs: int, num_rows: int) -> int:
+        """Columns of the longest row that may have to be filled."""
+        if num_rows > num_reqs:  # rows that are zeroed whole
+            return self._widest
+        return self._staged.longest
+
+    @cached_property
+    def _widest(self) -> int:
+        return max(self.layout.widths)
+
+    @cached_property
+    def _num_pads(self) -> int:
+        return _num_pads(self.layout.max_num_batched_tokens)
+
+    def _make_captured_writes(self) -> CapturedWrites:
+        return CapturedLaunch(self, self._launcher)
+
+    def _launch_captured(
+        self,
+        _idx_mapping: torch.Tensor,
+        _query_start_loc: torch.Tensor,
+        _positions: torch.Tensor,
+        num_reqs_padded: int,
+        num_tokens_padded: int,
+        num_computed_tokens: torch.Tensor | None,
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        assert isinstance(self._captured_writes, CapturedLaunch)
+        self._captured_writes.launch_step(
+            self, self._has_window and num_computed_tokens is not None
+        )
+        return self._views(num_reqs_padded, None), self._views_of_slots(num_tokens_padded)
+
+    def _publish_for_replay(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_reqs_padded: int,
+        num_computed_tokens: torch.Tensor | None,
+    ) -> None:
+        self._refuse_capture("publish")
+        writes = self._captured_writes
+        assert isinstance(writes, CapturedLaunch)
+        if not writes.has_room(self._staged):
+            self.apply_staged_writes()
+        options = Options(num_computed_tokens if self._has_window else None, None, None)
+        batch = (idx_mapping, query_start_loc, positions)
+        # Not left to the replay, which may never be made.
+        self._zero_dirty_rows(num_reqs_padded)
+        writes.publish_step(self, self._staged, batch, num_reqs_padded, options)
+        self._staged.clear()
+
+
+class OneLaunchGraph(OneLaunch):
+    """A whole step by the replay of a CUDA graph that was captured once for each host buffer.
+
+    Where kernels are interpreted, what the graph holds is launched instead.
+    """
+
+    @property
+    def launch_paths(self) -> tuple[str, ...]:
+        """Triton's call: a step is a replay, however the tables launch what else there is."""
+        return super().launch_paths[:1]
+
+    def _make_step_buffers(self, steps_in_flight: int | None) -> None:
+        self._fixed = FixedLaunch(self, self._launcher)
+        self._writes = StepWrites(self.layout, self._fixed.body)
+        self._step_ring = super(OneLaunch, self)._make_ring(self._writes.room, steps_in_flight)
+        # By address of a buffer, and whether the step has options.
+        self._replays: dict[tuple[int, bool], Callable[[], None]] = {}
+
+    def _launch_step(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_reqs: int,
+        num_rows: int,
+        num_computed_tokens: torch.Tensor | None,
+        out_ptrs: torch.Tensor | None,
+        out: torch.Tensor | None,
+    ) -> None:
+        staged, writes = self._staged, self._writes
+        view = self._step_ring.advance(writes.size(staged))
+        step = writes.pack(staged, view)
+        batch = (idx_mapping, query_start_loc, positions)
+        options = Options(num_computed_tokens, out_ptrs, out)
+        # The launch has their addresses alone.
+        self._addressed = (batch, options)
+        longest = self._longest(num_reqs, num_rows)
+        self._fixed.write(view, self, step, staged.num_records, batch, num_rows, longest, options)
+        staging = self._step_ring.current
+        which = (staging.data_ptr(), bool(options))
+        replay = self._replays.get(which)
+        if replay is not None:
+            replay()
+            return
+        self._fixed.launch(self, staging, bool(options))
+        if self._on_gpu:
+            self._replays[which] = self._capture(staging, bool(options))
+
+    def _capture(self, staging: torch.Tensor, has_options: bool) -> Callable[[], None]:
+        """The launch that reads a buffer, as a graph; the kernel has been launched before."""
+        graph = torch.cuda.CUDAGraph()
+        # Not by `torch.cuda.graph`, which waits for the device and collects garbage.
+        with torch.cuda.stream(torch.cuda.Stream(self.device)):
+            graph.capture_begin(capture_error_mode="thread_local")
+            try:
+                self._fixed.launch(self, staging, has_options)
+            finally:
+                graph.capture_end()
+        return launches.direct_replay(self._launcher, graph, self.device)
+
+
+class CapturedLaunch(CapturedWrites):
+    """The buffer from which replays make a whole step in one launch.
+
+    Args:
+        tables: whose step it is.
+        launcher: see `FixedLaunch`.
+    """
+
+    def __init__(self, tables: OneLaunch, launcher: ModuleType | None) -> None:
+        on_gpu = tables.device.type == "cuda"
+        self._applied = torch.zeros(1, dtype=torch.int32, pin_memory=on_gpu)
+        self._fixed = FixedLaunch(tables, launcher, self._applied)
+        self._writes = StepWrites(tables.layout, self._fixed.body)
+        # It cannot grow: room for a record, or a few ids, per row of each group.
+        self._buffer = CapturedBuffer(self._writes.room + self._writes.records, tables.device)
+        self._pending = (0, 0)  # step and number of records, if it was perhaps not replayed
+
+    def launch_step(self, tables: OneLaunch, has_options: bool) -> None:
+        """Launches whatever step is published when the launch runs."""
+        self._fixed.launch(tables, self._buffer.tensor, has_options)
+        self._buffer.note_reader()
+
+    def has_room(self, staged: StagedWrites) -> bool:
+        return self._writes.size(staged) <= self._buffer.tensor.numel()
+
+    def publish_step(
+        self,
+        tables: OneLaunch,
+        staged: StagedWrites,
+        batch: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+        num_rows: int,
+        options: Options,
+    ) -> None:
+        """Fills the buffer for the next replay, once the last one has read it.
+
+        Writes that were published before and never replayed are applied first.
+        """
+        self.settle(tables)
+        view = self._buffer.wait()
+        num_records = staged.num_records
+        step = self._writes.pack(staged, view)
+        longest = tables._longest(0, num_rows)
+        self._fixed.write(view, tables, step, num_records, batch, num_rows, longest, options)
+        self._pending = (step, num_records)
+
+    def settle(self, tables: OneLaunch) -> None:
+        step, num_records = self._pending
+        if not step:
+            return
+        view = self._buffer.wait()
+        if self._applied.item() != step:
+            self._fixed.write_records_only(view, step, num_records)
+            self.launch_step(tables, False)
+        self._pending = (0, 0)
+
+    def discard(self) -> None:
+        self._fixed.write_records_only(self._buffer.wait(), 0, 0)
+        self._pending = (0, 0)
+
+
+def _address(tensor: torch.Tensor) -> int:
+    """Where a tensor begins.
+
+    Raises:
+        ValueError: where a header has too few bits for it.
+    """
+    address = tensor.data_ptr()
+    if address >> ADDRESS_BITS:
+        raise ValueError(f"a tensor is at {address:#x}; expected an address of {ADDRESS_BITS} bits")
+    return address
+
+
+def _num_pads(num_slots: int) -> int:
+    """Programs that pad the slots of a group."""
+    return min(MAX_PADS, -(-num_slots // BLOCK)) or 1

@@ -14,6 +14,29 @@ ids into the source table.
 - records, `[n, 8]`: group, row, start, end, value, and three of no meaning. Each has 32 bytes for
   itself, since programs that read one sector of host memory are served one after another.
 - the block ids of intervals of more than one column.
+
+Where a step writes little, one block id a row, `writes` carries it instead: parameters of the
+launch, an int64 for each, `SLOTS` for each group, of
+which `LANES` are looked at together. They save the read of host memory, the slowest on
+the way, and with it the buffer that must not be filled again too early. A word holds, from the
+highest bit down, 1 bit that is set in all, which makes all of one type to Triton, 15 bits of the
+row (`NO_ROW` where nothing is written), 15 of the column, 32 of the block id.
+
+A launch in a CUDA graph has the same grid and arguments in each replay, and each program may have
+several parts to do. What varies stands before the marks then, in headers of four int64, one for
+each program, which is a sector. From the highest bit down, a header has:
+
+0. 16 bits of `num_reqs`, 48 of the address of `idx_mapping`;
+1. 16 bits of `num_rows`, 48 of the address of `query_start_loc`;
+2. 8 bits each of `num_chunks` and `num_pads`, 48 of the address of `positions`;
+3. 1 that is not used, so that no word is negative; 31 bits of the number of the step, which is 0
+   where nothing is staged, so that no mark is looked at; 31 of `num_records`; 1 that is set if
+   `idx_mapping` is int64.
+
+Where a launch has options, they are eight int64 after all headers, a set for each program again:
+addresses of
+`num_computed_tokens`, or 0, of the addresses of the tables to fill, and of the slots; how far apart
+the addresses of tables are, in elements; the stride of slots, and how many a group has.
 """
 
 import triton
@@ -36,6 +59,11 @@ from bt_kernels.device_code import (
 
 MARK_FIELDS = tl.constexpr(4)
 STEP_RECORD_FIELDS = tl.constexpr(8)
+HEADER_FIELDS = tl.constexpr(4)
+OPTION_FIELDS = tl.constexpr(8)
+ADDRESS_BITS = tl.constexpr(48)
+ADDRESS_MASK = tl.constexpr(2**48 - 1)
+NO_ROW = tl.constexpr(32767)  # above any row: see `MAX_NUM_REQS`
 
 
 @triton.jit
@@ -49,6 +77,86 @@ def _pick(fields, index: tl.constexpr):
 def _spread(values, chosen):
     """`[TILE]` values to `[TOKENS]`, where `chosen` `[TILE, TOKENS]` is true once per column."""
     return tl.sum(tl.where(chosen, values[:, None], 0), axis=0)
+
+
+@triton.jit
+def _words(writes, first: tl.constexpr, LANES: tl.constexpr):
+    """`[LANES]` of the words that a launch carries, from one on."""
+    lane = tl.arange(0, LANES)
+    words = tl.zeros([LANES], dtype=tl.int64)
+    # Parameters have no addresses: each is put in its lane.
+    for index in tl.static_range(LANES):
+        words = tl.where(lane == index, writes[first + index], words)
+    return words
+
+
+@triton.jit
+def _unpack(words):
+    """Row, column and block id of words."""
+    place = (words >> 32).to(tl.int32)
+    return (place >> 15) & 0x7FFF, place & 0x7FFF, words.to(tl.int32)
+
+
+@triton.jit
+def _write_carried(
+    descriptors, writes, group, GROUPS: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr
+):
+    """Writes what a launch carries for one group into its source table."""
+    descriptor = descriptors + group * DESCRIPTOR_FIELDS
+    num_blocks = tl.load(descriptor + NUM_BLOCKS).to(tl.pointer_type(tl.int32))
+    width = tl.load(descriptor + WIDTH)
+    source = tl.load(descriptor + SOURCE).to(tl.pointer_type(tl.int32))
+    for which in tl.static_range(GROUPS):
+        if group == which:
+            for first in tl.static_range(0, SLOTS, LANES):
+                row, column, block_id = _unpack(_words(writes, which * SLOTS + first, LANES))
+                written = row != NO_ROW
+                tl.store(num_blocks + row, column + 1, mask=written)
+                tl.store(source + row.to(tl.int64) * width + column, block_id, mask=written)
+
+
+@triton.jit
+def _find_carried(
+    row,
+    live,
+    writes,
+    group,
+    GROUPS: tl.constexpr,
+    SLOTS: tl.constexpr,
+    LANES: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    """Start, end and block id of what a launch carries for rows `[TILE]`; 0 and 0 for none."""
+    start = tl.zeros([TILE], dtype=tl.int32)
+    end = tl.zeros([TILE], dtype=tl.int32)
+    value = tl.zeros([TILE], dtype=tl.int32)
+    for which in tl.static_range(GROUPS):
+        # The others' words are jumped over.
+        if group == which:
+            for first in tl.static_range(0, SLOTS, LANES):
+                of_row, column, block_id = _unpack(_words(writes, which * SLOTS + first, LANES))
+                found = live[:, None] & (row[:, None] == of_row[None, :])
+                start += tl.sum(tl.where(found, column[None, :], 0), axis=1)
+                end += tl.sum(tl.where(found, column[None, :] + 1, 0), axis=1)
+                value += tl.sum(tl.where(found, block_id[None, :], 0), axis=1)
+    return start, end, value
+
+
+@triton.jit
+def _find_marked(row, staging, group, max_num_reqs, step):
+    """Start, end and value of the marks of rows `[TILE]`; 0 and 0 for none of this step."""
+    marked = tl.where(step > 0, row, -1) >= 0
+    marks = tl.load(
+        staging
+        + (group * max_num_reqs + row)[:, None] * MARK_FIELDS
+        + tl.arange(0, MARK_FIELDS)[None, :],
+        mask=marked[:, None],
+        other=0,
+    )
+    staged = marked & (_pick(marks, 3) == step)
+    start = tl.where(staged, _pick(marks, 0), 0)
+    end = tl.where(staged, _pick(marks, 1), 0)
+    return start, end, _pick(marks, 2), staged
 
 
 @triton.jit
@@ -79,12 +187,13 @@ def _tile(
     descriptors,
     staging,
     idx_mapping,
+    index_step,
     query_start_loc,
     positions,
     num_computed_tokens,
-    out_ptrs,
-    out,
-    out_stride,
+    windowed,
+    target,
+    slots,
     max_num_reqs,
     num_reqs,
     num_rows,
@@ -93,6 +202,10 @@ def _tile(
     tile,
     chunk,
     num_chunks,
+    writes,
+    GROUPS: tl.constexpr,
+    SLOTS: tl.constexpr,
+    LANES: tl.constexpr,
     SHARDED: tl.constexpr,
     PAD: tl.constexpr,
     TILE: tl.constexpr,
@@ -107,20 +220,14 @@ def _tile(
     first_index = tile * TILE
     batch_index = first_index + tl.arange(0, TILE)
     in_batch = batch_index < num_reqs
-    row = tl.load(idx_mapping + batch_index, mask=in_batch, other=-1).to(tl.int32)
+    row = tl.load(idx_mapping + batch_index * index_step, mask=in_batch, other=-1).to(tl.int32)
     live = row >= 0
-    # Marks: what is staged for the rows in this step.
-    marks = tl.load(
-        staging
-        + (group * max_num_reqs + row)[:, None] * MARK_FIELDS
-        + tl.arange(0, MARK_FIELDS)[None, :],
-        mask=live[:, None],
-        other=0,
-    )
-    staged = live & (_pick(marks, 3) == step)
-    start = tl.where(staged, _pick(marks, 0), 0)
-    end = tl.where(staged, _pick(marks, 1), 0)
-    place = _pick(marks, 2)
+    # What is staged for the rows in this step.
+    if SLOTS > 0:
+        start, end, place = _find_carried(row, live, writes, group, GROUPS, SLOTS, LANES, TILE)
+        staged = end > 0
+    else:
+        start, end, place, staged = _find_marked(row, staging, group, max_num_reqs, step)
     many = end - start > 1
     # Gather. A dummy request, and a row past the batch, is zeroed whole.
     owned = tl.load(num_blocks + row, mask=live & (~staged), other=0)
@@ -130,31 +237,30 @@ def _tile(
     first_column = tl.zeros([TILE], dtype=tl.int32)
     if num_computed_tokens is not None:
         reach = tl.load(descriptor + REACH)
-        if reach > 0:
+        if (reach > 0) & windowed:
             computed = tl.load(num_computed_tokens + row, mask=live, other=0).to(tl.int64)
             first_column = tl.maximum(computed - reach, 0) // tl.load(descriptor + BLOCK_SIZE)
             first_column = tl.minimum(first_column, width).to(tl.int32)
-    target = _target(descriptor, out_ptrs, group)
     longest = tl.max(length, axis=0)
     source_row = source + row.to(tl.int64) * width
     target_row = target + batch_index.to(tl.int64) * width
-    fresh_ids = staging + (place - start)
     for first in range(chunk * COLUMNS, longest, num_chunks * COLUMNS):
         column = (first + tl.arange(0, COLUMNS))[None, :]
         mask = column < length[:, None]
         fresh = (column >= start[:, None]) & (column < end[:, None])
         shown = mask & live[:, None] & (column >= first_column[:, None])
         old = tl.load(source_row[:, None] + column, mask=shown & (~fresh), other=0)
-        new = tl.load(
-            fresh_ids[:, None] + column,
-            mask=shown & fresh & many[:, None],
-            other=0,
-        )
-        new = tl.where(many[:, None], new, place[:, None])
+        new = place[:, None]
+        if SLOTS == 0:
+            more = tl.load(
+                staging + (place - start)[:, None] + column,
+                mask=shown & fresh & many[:, None],
+                other=0,
+            )
+            new = tl.where(many[:, None], more, new)
         ids = tl.where(shown & fresh, new, old)
         tl.store(target_row[:, None] + column, ids, mask=mask)
     # Slots. The tokens of a tile's requests lie side by side.
-    slots = _slots(descriptor, out, out_stride, group)
     block_size = tl.load(descriptor + BLOCK_SIZE)
     capacity = tl.load(descriptor + CAPACITY)
     past = tl.load(query_start_loc + batch_index + 1, mask=in_batch, other=2147483647)
@@ -178,40 +284,30 @@ def _tile(
             inside &= mine
         column = (position // block_size).to(tl.int32)
         fresh = (column >= its_start) & (column < its_end)
-        its_many = its_end - its_start > 1
         old = tl.load(
             source + its_row.to(tl.int64) * width + column,
             mask=mask & inside & (~fresh),
             other=0,
         )
-        new = tl.load(
-            staging + its_place + column - its_start,
-            mask=mask & inside & fresh & its_many,
-            other=0,
-        )
-        block_id = tl.where(fresh, tl.where(its_many, new, its_place), old)
+        new = its_place
+        if SLOTS == 0:
+            its_many = its_end - its_start > 1
+            more = tl.load(
+                staging + its_place + column - its_start,
+                mask=mask & inside & fresh & its_many,
+                other=0,
+            )
+            new = tl.where(its_many, more, new)
+        block_id = tl.where(fresh, new, old)
         slot = block_id.to(tl.int64) * block_size + position % block_size
         tl.store(slots + token, tl.where(inside, slot, PAD), mask=mask)
 
 
 @triton.jit
 def _pad(
-    descriptors,
-    query_start_loc,
-    out,
-    out_stride,
-    out_size,
-    num_reqs,
-    group,
-    chunk,
-    num_chunks,
-    PAD: tl.constexpr,
-    BLOCK: tl.constexpr,
+    slots, end, query_start_loc, num_reqs, chunk, num_chunks, PAD: tl.constexpr, BLOCK: tl.constexpr
 ):
     """Pads the slots from the real token count to the end: every so many chunks of the buffer."""
-    descriptor = descriptors + group * DESCRIPTOR_FIELDS
-    slots = _slots(descriptor, out, out_stride, group)
-    end = tl.load(descriptor + MAX_NUM_TOKENS) if out is None else out_size
     num_tokens = tl.load(query_start_loc + num_reqs)
     for first in range(chunk * BLOCK, end, num_chunks * BLOCK):
         token = first + tl.arange(0, BLOCK)
@@ -220,10 +316,12 @@ def _pad(
 
 
 @triton.jit
-def _step(
+def _part(
+    part,
     descriptors,
     staging,
     idx_mapping,
+    index_step,
     query_start_loc,
     positions,
     records,
@@ -232,11 +330,12 @@ def _step(
     num_rows,
     step,
     max_num_reqs,
-    num_tiles,
     num_chunks,
     num_pads,
     num_computed_tokens,
+    windowed,
     out_ptrs,
+    out_ptrs_step,
     out,
     out_stride,
     out_size,
@@ -247,33 +346,41 @@ def _step(
     TOKENS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    program = tl.program_id(0)
-    if program < num_records:
-        _write_staged(descriptors, staging, records + program * STEP_RECORD_FIELDS, BLOCK)
+    """One of the parts that a step is cut into: records; then, by group, tiles and padding."""
+    if part < num_records:
+        _write_staged(descriptors, staging, records + part * STEP_RECORD_FIELDS, BLOCK)
     else:
-        program -= num_records
+        part -= num_records
+        num_tiles = (num_rows + TILE - 1) // TILE
         in_group = num_tiles * num_chunks + num_pads
-        group = (program // in_group).to(tl.int64)
-        program = program % in_group
-        if program < num_tiles * num_chunks:
+        group = (part // in_group).to(tl.int64)
+        part = part % in_group
+        descriptor = descriptors + group * DESCRIPTOR_FIELDS
+        slots = _slots(descriptor, out, out_stride, group)
+        if part < num_tiles * num_chunks:
             _tile(
                 descriptors,
                 staging,
                 idx_mapping,
+                index_step,
                 query_start_loc,
                 positions,
                 num_computed_tokens,
-                out_ptrs,
-                out,
-                out_stride,
+                windowed,
+                _target(descriptor, out_ptrs, group * out_ptrs_step),
+                slots,
                 max_num_reqs,
                 num_reqs,
                 num_rows,
                 step,
                 group,
-                program // num_chunks,
-                program % num_chunks,
+                part // num_chunks,
+                part % num_chunks,
                 num_chunks,
+                None,
+                0,
+                0,
+                0,
                 SHARDED,
                 PAD,
                 TILE,
@@ -281,19 +388,9 @@ def _step(
                 TOKENS,
             )
         else:
-            _pad(
-                descriptors,
-                query_start_loc,
-                out,
-                out_stride,
-                out_size,
-                num_reqs,
-                group,
-                program - num_tiles * num_chunks,
-                num_pads,
-                PAD,
-                BLOCK,
-            )
+            end = tl.load(descriptor + MAX_NUM_TOKENS) if out is None else out_size
+            chunk = part - num_tiles * num_chunks
+            _pad(slots, end, query_start_loc, num_reqs, chunk, num_pads, PAD, BLOCK)
 
 
 _SIZES = [
@@ -303,7 +400,6 @@ _SIZES = [
     "num_rows",
     "step",
     "max_num_reqs",
-    "num_tiles",
     "num_chunks",
     "num_pads",
     "out_stride",
@@ -324,7 +420,6 @@ def one_launch_kernel(
     num_rows,
     step,
     max_num_reqs,
-    num_tiles,
     num_chunks,
     num_pads,
     PAD: tl.constexpr,
@@ -333,16 +428,18 @@ def one_launch_kernel(
     TOKENS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """A whole step; grid `(num_records + G * (num_tiles * num_chunks + num_pads),)`.
+    """A whole step; grid `(num_records + G * (ceil(num_rows / TILE) * num_chunks + num_pads),)`.
 
     Programs write a record each; then, group by group, gather and map the requests of a tile, each
     every so many chunks of columns and tokens, and pad the rest. Moves what `apply_writes_kernel`
     and `gather_slots_kernel` move, and 16 bytes per row and group.
     """
-    _step(
+    _part(
+        tl.program_id(0),
         descriptors,
         staging,
         idx_mapping,
+        1,
         query_start_loc,
         positions,
         records,
@@ -351,11 +448,12 @@ def one_launch_kernel(
         num_rows,
         step,
         max_num_reqs,
-        num_tiles,
         num_chunks,
         num_pads,
         None,
+        True,
         None,
+        1,
         None,
         None,
         None,
@@ -381,7 +479,6 @@ def one_launch_options_kernel(
     num_rows,
     step,
     max_num_reqs,
-    num_tiles,
     num_chunks,
     num_pads,
     num_computed_tokens,
@@ -397,10 +494,12 @@ def one_launch_options_kernel(
     BLOCK: tl.constexpr,
 ):
     """As `one_launch_kernel`, with sliding window, context parallelism and custom outputs."""
-    _step(
+    _part(
+        tl.program_id(0),
         descriptors,
         staging,
         idx_mapping,
+        1,
         query_start_loc,
         positions,
         records,
@@ -409,11 +508,12 @@ def one_launch_options_kernel(
         num_rows,
         step,
         max_num_reqs,
-        num_tiles,
         num_chunks,
         num_pads,
         num_computed_tokens,
+        True,
         out_ptrs,
+        1,
         out,
         out_stride,
         out_size,
@@ -424,3 +524,201 @@ def one_launch_options_kernel(
         TOKENS,
         BLOCK,
     )
+
+
+@triton.jit
+def _field(words, index: tl.constexpr, FIELDS: tl.constexpr):
+    return tl.sum(tl.where(tl.arange(0, FIELDS) == index, words, 0), axis=0)
+
+
+@triton.jit
+def _upper(word):
+    """The 16 bits above an address."""
+    return (word >> ADDRESS_BITS).to(tl.int32) & 0xFFFF
+
+
+@triton.jit
+def _lower(word):
+    return word & ADDRESS_MASK
+
+
+@triton.jit(do_not_specialize=["num_groups", "max_num_reqs"])
+def one_launch_captured_kernel(
+    descriptors,
+    staging,
+    applied,
+    num_groups,
+    max_num_reqs,
+    PROGRAMS: tl.constexpr,
+    OPTIONS: tl.constexpr,
+    SHARDED: tl.constexpr,
+    PAD: tl.constexpr,
+    TILE: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    TOKENS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Whatever step the headers say when the launch is replayed; grid `(PROGRAMS,)`.
+
+    `applied`, if it is not `None`, is told which step it was. `OPTIONS` is false for a launch that
+    has none in any replay.
+    """
+    program = tl.program_id(0)
+    headers = staging.to(tl.pointer_type(tl.int64))
+    # Each program reads words of its own: see `records` above.
+    header = tl.load(headers + program * HEADER_FIELDS + tl.arange(0, HEADER_FIELDS))
+    first = _field(header, 0, HEADER_FIELDS)
+    second = _field(header, 1, HEADER_FIELDS)
+    third = _field(header, 2, HEADER_FIELDS)
+    last = _field(header, 3, HEADER_FIELDS)
+    idx_mapping = _lower(first).to(tl.pointer_type(tl.int32))
+    query_start_loc = _lower(second).to(tl.pointer_type(tl.int32))
+    positions = _lower(third).to(tl.pointer_type(tl.int64))
+    num_reqs = _upper(first)
+    num_rows = _upper(second)
+    num_chunks = _upper(third) >> 8
+    num_pads = _upper(third) & 0xFF
+    step = (last >> 32).to(tl.int32)
+    num_records = ((last >> 1) & 0x7FFFFFFF).to(tl.int32)
+    index_step = 1 + (last & 1).to(tl.int32)
+    if applied is not None:
+        tl.store(applied, step, mask=program == 0)
+    num_tiles = (num_rows + TILE - 1) // TILE
+    num_parts = num_records + num_groups * (num_tiles * num_chunks + num_pads)
+    records = num_groups * max_num_reqs * MARK_FIELDS
+    body = staging + PROGRAMS * (HEADER_FIELDS + OPTION_FIELDS) * 2
+    if OPTIONS:
+        options = headers + PROGRAMS * HEADER_FIELDS + program * OPTION_FIELDS
+        given = tl.load(options + tl.arange(0, OPTION_FIELDS))
+        computed = _field(given, 0, OPTION_FIELDS)
+        for part in range(program, num_parts, PROGRAMS):
+            _part(
+                part,
+                descriptors,
+                body,
+                idx_mapping,
+                index_step,
+                query_start_loc,
+                positions,
+                records,
+                num_records,
+                num_reqs,
+                num_rows,
+                step,
+                max_num_reqs,
+                num_chunks,
+                num_pads,
+                computed.to(tl.pointer_type(tl.int32)),
+                computed != 0,
+                _field(given, 1, OPTION_FIELDS).to(tl.pointer_type(tl.int64)),
+                _field(given, 3, OPTION_FIELDS),
+                _field(given, 2, OPTION_FIELDS).to(tl.pointer_type(tl.int64)),
+                _field(given, 4, OPTION_FIELDS),
+                _field(given, 5, OPTION_FIELDS).to(tl.int32),
+                SHARDED,
+                PAD,
+                TILE,
+                COLUMNS,
+                TOKENS,
+                BLOCK,
+            )
+    else:
+        for part in range(program, num_parts, PROGRAMS):
+            _part(
+                part,
+                descriptors,
+                body,
+                idx_mapping,
+                index_step,
+                query_start_loc,
+                positions,
+                records,
+                num_records,
+                num_reqs,
+                num_rows,
+                step,
+                max_num_reqs,
+                num_chunks,
+                num_pads,
+                None,
+                True,
+                None,
+                1,
+                None,
+                None,
+                None,
+                SHARDED,
+                PAD,
+                TILE,
+                COLUMNS,
+                TOKENS,
+                BLOCK,
+            )
+
+
+@triton.jit(do_not_specialize=_SIZES, do_not_specialize_on_alignment=INPUTS)
+def one_launch_carrying_kernel(
+    descriptors,
+    idx_mapping,
+    query_start_loc,
+    positions,
+    num_reqs,
+    num_rows,
+    num_chunks,
+    num_pads,
+    writes,
+    GROUPS: tl.constexpr,
+    SLOTS: tl.constexpr,
+    LANES: tl.constexpr,
+    PAD: tl.constexpr,
+    TILE: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    TOKENS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """A whole step whose writes are parameters; reads no host memory.
+
+    Grid `(G * (1 + ceil(num_rows / TILE) * num_chunks + num_pads),)`.
+    """
+    num_tiles = (num_rows + TILE - 1) // TILE
+    in_group = 1 + num_tiles * num_chunks + num_pads
+    group = (tl.program_id(0) // in_group).to(tl.int64)
+    part = tl.program_id(0) % in_group
+    descriptor = descriptors + group * DESCRIPTOR_FIELDS
+    slots = _slots(descriptor, None, None, group)
+    if part == 0:
+        _write_carried(descriptors, writes, group, GROUPS, SLOTS, LANES)
+    elif part <= num_tiles * num_chunks:
+        _tile(
+            descriptors,
+            None,
+            idx_mapping,
+            1,
+            query_start_loc,
+            positions,
+            None,
+            True,
+            _target(descriptor, None, group),
+            slots,
+            None,
+            num_reqs,
+            num_rows,
+            None,
+            group,
+            (part - 1) // num_chunks,
+            (part - 1) % num_chunks,
+            num_chunks,
+            writes,
+            GROUPS,
+            SLOTS,
+            LANES,
+            False,
+            PAD,
+            TILE,
+            COLUMNS,
+            TOKENS,
+        )
+    else:
+        end = tl.load(descriptor + MAX_NUM_TOKENS)
+        chunk = part - 1 - num_tiles * num_chunks
+        _pad(slots, end, query_start_loc, num_reqs, chunk, num_pads, PAD, BLOCK)

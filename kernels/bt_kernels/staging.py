@@ -1,18 +1,28 @@
-"""Host side of a step: staged writes, and the pinned memory through which kernels read them."""
+"""What is staged for a step, and how kernels read it."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Iterable, Sequence
+from operator import index
+from typing import Any, NoReturn, TypeAlias
 
-import torch
+import numpy as np
 
-from bt_kernels import device_code
-from bt_kernels.layout import INT32_MAX, INT32_MIN, TableLayout, index_of
+from bt_kernels import device_code, one_launch_code
+from bt_kernels.layout import INT32_MAX, INT32_MIN, NULL_BLOCK_ID, TableLayout, index_of
+from bt_kernels.native import load
 
 RECORD_FIELDS: int = device_code.RECORD_FIELDS.value
 CAPTURED_HEADER: int = device_code.CAPTURED_HEADER.value
+MARK_FIELDS: int = one_launch_code.MARK_FIELDS.value
+STEP_RECORD_FIELDS: int = one_launch_code.STEP_RECORD_FIELDS.value
+TYPE_BIT = 1 << 62
+NO_WRITE: int = TYPE_BIT | one_launch_code.NO_ROW.value << 47
+LAST_COLUMN = 2**15 - 2  # that a word has room for, and for the column after it
+
+# Row, ids of each group, whether they replace what is there.
+_Request: TypeAlias = "tuple[int, list[array[int]], bool]"
 
 
 class StagedWrites:
@@ -20,137 +30,299 @@ class StagedWrites:
 
     Appends extend an interval; an overwrite replaces it, so that what was staged for the row
     before never reaches the table. An interval may be empty: the row then owns `start` blocks.
+
+    `staged.c` has the same in C, call by call; see `staged_writes`.
+
+    Args:
+        widths: columns of the table, one entry per group.
+        num_blocks: `[G, max_num_reqs]` int32, C-contiguous; the number of blocks that each row
+            owns. Kept up to date by `append` and `append_many`.
+
+    Attributes:
+        longest: the most blocks that a row has had, since this was made or `longest` was set.
+
+    Raises:
+        ValueError: when `num_blocks` is anything else.
     """
 
-    def __init__(self, num_groups: int) -> None:
-        self.groups: list[dict[int, tuple[int, array[int]]]] = [{} for _ in range(num_groups)]
+    def __init__(self, widths: Sequence[int], num_blocks: np.ndarray, /) -> None:
+        widths = _int32_of(widths)
+        num_groups = len(widths)
+        view = memoryview(num_blocks)
+        if (
+            (view.ndim, view.format, view.c_contiguous, view.readonly) != (2, "i", True, False)
+            or view.shape is None
+            or view.shape[0] != num_groups
+            or 0 in view.shape
+        ):
+            raise ValueError(
+                f"num_blocks is no writable C-contiguous int32 array of {num_groups} rows, one per "
+                "group"
+            )
+        self._max_num_reqs = size = view.shape[1]
+        flat = view.cast("B").cast("i")
+        # Start and ids by row, in the order in which rows were first written.
+        self._groups: list[dict[int, tuple[int, array[int]]]] = [{} for _ in range(num_groups)]
+        # Numbers of blocks, width and intervals. A view is quicker than the array.
+        self._tables = [
+            (flat[group * size : (group + 1) * size], width, self._groups[group])
+            for group, width in enumerate(widths)
+        ]
+        self.longest = 0
 
-    def add(self, group: int, row: int, start: int, ids: array[int], overwrite: bool) -> None:
-        """Adds block ids from column `start` on; `start` is where the interval so far ends.
+    @property
+    def num_records(self) -> int:
+        """Intervals that are staged."""
+        return sum(map(len, self._groups))
 
-        Keeps `ids`, and may extend them.
-        """
-        intervals = self.groups[group]
-        if overwrite or row not in intervals:
-            intervals[row] = (start, ids)
-        else:
-            intervals[row][1].extend(ids)
+    @property
+    def num_ids(self) -> int:
+        """Block ids in them."""
+        return sum([len(ids) for group in self._groups for _, ids in group.values()])
 
-    def pack(self, first: int) -> tuple[list[int], array[int]]:
-        """The writes as kernels read them, the groups one after the other.
+    def __bool__(self) -> bool:
+        return any(self._groups)
+
+    def append(
+        self,
+        row: int,
+        block_ids: Sequence[Sequence[int]],
+        overwrite: bool,
+        redirect: bool,
+        /,
+    ) -> bool:
+        """Stages what a request writes; copies the ids.
 
         Args:
-            first: where the result will be in the buffer, in elements.
+            row: of the tables.
+            block_ids: new ids of each group.
+            overwrite: they replace what the row has, rather than follow it.
+            redirect: stage the null block in place of every id.
 
         Returns:
-            Records per group; and a record for each interval, with group, row, start, length and
-            the place of its block ids in the buffer, followed by all block ids.
+            `False` if it is refused, and nothing has been changed: the row does not exist, there is
+            not one list per group, an id is no int32, or the row would be wider than its table.
+            `refuse_append` says which.
         """
-        records_per_group = [len(intervals) for intervals in self.groups]
+        try:
+            request = self._read(row, block_ids, overwrite)
+        except (OverflowError, TypeError):
+            return False
+        return request is not None and self._stage((request,), redirect)
+
+    def append_many(
+        self,
+        rows: Sequence[int],
+        block_ids: Sequence[Sequence[Sequence[int]]],
+        overwrite: Sequence[bool],
+        redirect: bool,
+        /,
+    ) -> bool:
+        """Stages what several requests write, as calls of `append` in their order would.
+
+        Returns:
+            `False` if one is refused, or the arguments have not one entry per request; then nothing
+            has been changed. `refuse_append_many` says why.
+        """
+        requests = []
+        try:
+            rows, block_ids, overwrite = _listed(rows), _listed(block_ids), _listed(overwrite)
+            num_reqs = len(rows)
+            if len(block_ids) != num_reqs or len(overwrite) != num_reqs:
+                return False
+            for arguments in zip(rows, block_ids, overwrite, strict=False):
+                request = self._read(*arguments)
+                if request is None:
+                    return False
+                requests.append(request)
+        except (OverflowError, TypeError):
+            return False
+        # A list may have changed while it was read.
+        return len(requests) == num_reqs and self._stage(requests, redirect)
+
+    def pack(self, view: memoryview, first: int, /) -> list[int]:
+        """Writes what is staged as the kernels that apply it read it, groups one after the other.
+
+        That is a record for each interval, with group, row, start, length and the place of its
+        block ids in the view, followed by all block ids.
+
+        Args:
+            view: of int32.
+            first: where to begin, in elements.
+
+        Returns:
+            Records per group.
+
+        Raises:
+            ValueError: when the view has no room, or is none of int32.
+        """
+        view, first = _checked_view(view, "first", first)
+        records_per_group = list(map(len, self._groups))
         place = first + RECORD_FIELDS * sum(records_per_group)
         records: list[int] = []
         contents = array("i")
-        for group, intervals in enumerate(self.groups):
+        for group, intervals in enumerate(self._groups):
             for row, (start, ids) in intervals.items():
                 length = len(ids)
-                records.extend((group, row, start, length, place))
-                contents.extend(ids)
+                records += (group, row, start, length, place)
+                contents += ids
                 place += length
+        _check_room(view, place)
         # Of all ways from Python objects to int32 in place, the quickest goes by `array`.
         packed = array("i", records)
-        packed.extend(contents)
-        return records_per_group, packed
+        packed += contents
+        view[first:place] = packed
+        return records_per_group
 
-    def size(self) -> int:
-        """Elements that `pack` returns."""
-        return sum(RECORD_FIELDS + len(ids) for group in self.groups for _, ids in group.values())
+    def pack_step(self, view: memoryview, first_record: int, step: int, /) -> None:
+        """Writes what is staged as the kernel of a whole step reads it.
+
+        A record per interval, with group, row, start, end, value, step and two zeros. The value is
+        the block id if there is one, else the place of the ids in the view. The ids follow the
+        records. Start, end, value and step are the interval's mark as well: the view begins with
+        `[G, max_num_reqs, 4]` marks, and others are left as they are.
+
+        Args:
+            view: of int32.
+            first_record: where the records begin, in elements.
+            step: tells the marks of this step from older ones.
+
+        Raises:
+            ValueError: when the view has no room, or is none of int32, or records are to begin
+                among the marks.
+        """
+        (step,) = array("i", [step])
+        view, first_record = _checked_view(view, "first_record", first_record)
+        size, num_records = self._max_num_reqs, self.num_records
+        num_marks = len(self._groups) * size
+        if first_record < MARK_FIELDS * num_marks:
+            raise ValueError(
+                f"first_record is {first_record}; expected {MARK_FIELDS * num_marks} or more, "
+                "after the marks"
+            )
+        place = first_id = first_record + STEP_RECORD_FIELDS * num_records
+        records: list[int] = []
+        rows: list[int] = []
+        contents = array("i")
+        for group, intervals in enumerate(self._groups):
+            for row, (start, ids) in intervals.items():
+                length = len(ids)
+                if length == 1:
+                    value = ids[0]
+                else:
+                    value = place
+                    contents += ids
+                    place += length
+                records += (group, row, start, start + length, value, step, 0, 0)
+                rows.append(group * size + row)
+        _check_room(view, place)
+        packed = array("i", records)
+        view[first_record:first_id] = packed
+        view[first_id:place] = contents
+        if num_records:
+            table = np.frombuffer(packed, np.int32).reshape(num_records, STEP_RECORD_FIELDS)
+            marks = np.frombuffer(view, np.int32, MARK_FIELDS * num_marks)
+            # A mark is part of its record.
+            marks.reshape(num_marks, MARK_FIELDS)[rows] = table[:, 2 : 2 + MARK_FIELDS]
+
+    def pack_words(self, words: memoryview, slots: int, /) -> bool:
+        """Writes what is staged as words that a launch carries; see `one_launch_code`.
+
+        Args:
+            words: of int64, `slots` for each group; those that are not needed write nothing.
+            slots: of a group.
+
+        Returns:
+            `False` where it does not fit, and `words` are of no meaning then: a group has more
+            intervals than slots, or one has not one block id, or its column is above 32,766.
+
+        Raises:
+            ValueError: when there are not so many words.
+        """
+        if len(words) != slots * len(self._groups):
+            raise ValueError(
+                f"the view has {len(words)} words; expected {len(self._groups)} groups of {slots}"
+            )
+        packed = array("q")
+        for intervals in self._groups:
+            if len(intervals) > slots:
+                return False
+            for row, (start, ids) in intervals.items():
+                if len(ids) != 1 or start > LAST_COLUMN:
+                    return False
+                packed.append(TYPE_BIT | row << 47 | start << 32 | ids[0] & 0xFFFFFFFF)
+            packed.extend([NO_WRITE] * (slots - len(intervals)))
+        words[:] = packed
+        return True
+
+    def intervals(self) -> list[tuple[int, int, int, list[int]]]:
+        """Group, row, start and ids of each interval, groups one after the other."""
+        return [
+            (group, row, start, ids.tolist())
+            for group, intervals in enumerate(self._groups)
+            for row, (start, ids) in intervals.items()
+        ]
 
     def clear(self) -> None:
         """Forgets all staged writes."""
-        for intervals in self.groups:
+        for intervals in self._groups:
             intervals.clear()
 
-    def __bool__(self) -> bool:
-        return any(self.groups)
-
-
-class HostRing:
-    """Ring of int32 buffers that the host fills and kernels read, pinned where there is a GPU.
-
-    A buffer is filled again only after the kernels that were enqueued while it was current have
-    run. Who knows how many buffers can be in flight at most says so, and then nothing has to be
-    waited for. Otherwise `advance` records an event behind the readers of a buffer, and waits for
-    the event of the buffer that it hands out; all readers must then be on the stream that is
-    current at `advance`.
-
-    Args:
-        size: int32 elements of a buffer at the start.
-        device: the device that reads.
-        in_flight: buffers that the device may have yet to read, by the caller's own promise, when
-            `advance` is called. `None`: nothing is promised.
-        depth: number of buffers where nothing is promised. With 1, kernels always read from one
-            address, and each `advance` waits for the readers before it.
-        fixed: never grow, since the address of a buffer is captured in a graph.
-
-    Raises:
-        ValueError: when `depth` or `in_flight` is below 1.
-    """
-
-    def __init__(
-        self,
-        size: int,
-        device: torch.device,
-        *,
-        in_flight: int | None = None,
-        depth: int = 2,
-        fixed: bool = False,
-    ) -> None:
-        for name, value in (("in_flight", in_flight), ("depth", depth)):
-            if value is not None and value < 1:
-                raise ValueError(f"{name} is {value}; expected 1 or more")
-        self._on_gpu = device.type == "cuda"
-        self._waits = self._on_gpu and in_flight is None
-        self.depth = depth if in_flight is None else in_flight + 1
-        self._fixed = fixed
-        self._buffers = [self._allocate(size) for _ in range(self.depth)]
-        self._views = [memoryview(buffer.numpy()) for buffer in self._buffers]
-        self._events = [torch.cuda.Event() if self._waits else None for _ in range(self.depth)]
-        self._current = 0
-
-    @property
-    def current(self) -> torch.Tensor:
-        """The buffer that kernels are to read now."""
-        return self._buffers[self._current]
-
-    def has_room(self, size: int) -> bool:
-        """Whether `advance` can give so many elements."""
-        return not self._fixed or size <= self.current.numel()
-
-    def advance(self, size: int) -> memoryview:
-        """Makes the next buffer current and returns it for filling, with `size` or more elements.
-
-        Waits while the device still reads it, unless that has been promised.
+    def _read(
+        self, row: int, block_ids: Sequence[Sequence[int]], overwrite: bool
+    ) -> _Request | None:
+        """A request with a copy of its ids, or `None` if its row or a list of ids does not exist.
 
         Raises:
-            ValueError: when a ring that never grows has less room.
+            OverflowError: for an id that does not fit int32.
+            TypeError: for what is no integer, or no list.
         """
-        if not self.has_room(size):
-            raise ValueError(f"size is {size}; expected at most {self.current.numel()}")
-        if self._waits:
-            self._events[self._current].record()
-        self._current = (self._current + 1) % self.depth
-        if self._waits:
-            # An event that was never recorded counts as complete.
-            self._events[self._current].synchronize()
-        view = self._views[self._current]
-        if len(view) < size:
-            buffer = self._allocate(max(size, 2 * len(view)))
-            view = memoryview(buffer.numpy())
-            self._buffers[self._current], self._views[self._current] = buffer, view
-        return view
+        if type(row) is not int:
+            row = int.__index__(index(row))
+        contents = []
+        for ids in block_ids:
+            # A comprehension takes longer for so few, in Python 3.11.
+            contents.append(array("i", ids) if type(ids) is list else _int32_of(ids))  # noqa: PERF401
+        if 0 <= row < self._max_num_reqs and len(contents) == len(self._groups):
+            return row, contents, bool(overwrite)
+        return None
 
-    def _allocate(self, size: int) -> torch.Tensor:
-        return torch.zeros(size, dtype=torch.int32, pin_memory=self._on_gpu)
+    def _stage(self, requests: Sequence[_Request], redirect: bool) -> bool:
+        """Stages requests, or nothing if a row would get too wide; keeps and extends their ids."""
+        if redirect:
+            requests = [(row, _zeros_for(ids), overwrite) for row, ids, overwrite in requests]
+        tables, longest = self._tables, self.longest
+        writes = []
+        for row, contents, overwrite in requests:
+            for group, ids in enumerate(contents):
+                counts, width, intervals = tables[group]
+                before = counts[row]
+                end = len(ids) if overwrite else before + len(ids)
+                if end > width:
+                    # Backwards, since a row may occur twice.
+                    for changed, _, place, number, _, _ in reversed(writes):
+                        changed[place] = number
+                    return False
+                counts[row] = end
+                if end > longest:
+                    longest = end
+                writes.append((counts, intervals, row, before, ids, overwrite))
+        self.longest = longest
+        for _, intervals, row, start, ids, overwrite in writes:
+            if overwrite:
+                intervals[row] = (0, ids)
+            elif ids:
+                if row in intervals:
+                    intervals[row][1].extend(ids)
+                else:
+                    intervals[row] = (start, ids)
+        return True
+
+
+def staged_writes(native: bool) -> type[StagedWrites]:
+    """The class of staged writes to use: that in C where it is wanted and can be had."""
+    module = load("staged") if native else None
+    return StagedWrites if module is None else module.StagedWrites
 
 
 def checked_row(layout: TableLayout, req_index: int) -> int:
@@ -167,26 +339,128 @@ def checked_row(layout: TableLayout, req_index: int) -> int:
     return row
 
 
-def refuse_lists(layout: TableLayout, new_block_ids: Sequence[Sequence[int]]) -> NoReturn:
-    """Raises for lists of ids that are not one per group."""
-    raise ValueError(
-        f"new_block_ids has {len(new_block_ids)} lists; expected {layout.num_groups}, one per group"
-    )
+def refuse_append(
+    layout: TableLayout,
+    num_blocks: np.ndarray,
+    row: int,
+    block_ids: Sequence[Sequence[int]],
+    overwrite: bool,
+) -> NoReturn:
+    """Says what is wrong with a call of `append` that was refused.
+
+    Args:
+        layout: of the tables.
+        num_blocks: `[G, max_num_reqs]`, as it was at the call and is.
+        row: as it was given, like the rest.
+        block_ids: see `StagedWrites.append`.
+        overwrite: likewise.
+
+    Raises:
+        ValueError: names it.
+        RuntimeError: when nothing is.
+    """
+    _refuse(layout, num_blocks.copy(), row, block_ids, overwrite)
+    raise RuntimeError(f"append refused row {row}, but nothing is wrong; this is a defect")
 
 
-def refuse_width(layout: TableLayout, req_index: int, group: int, num_blocks: int) -> NoReturn:
-    """Raises for a row that would become wider than its table."""
-    raise ValueError(
-        f"row {req_index} of group {group} would have {num_blocks} blocks; its table is "
-        f"{layout.widths[group]} columns wide"
-    )
+def refuse_append_many(
+    layout: TableLayout,
+    num_blocks: np.ndarray,
+    rows: Sequence[int],
+    block_ids: Sequence[Sequence[Sequence[int]]],
+    overwrite: Sequence[bool],
+) -> NoReturn:
+    """Says what is wrong with a call of `append_many` that was refused; see `refuse_append`.
+
+    Raises:
+        ValueError: names it and the request, counted from 0.
+        RuntimeError: when nothing is.
+    """
+    sizes = [_len(argument) for argument in (rows, block_ids, overwrite)]
+    if None in sizes or len(set(sizes)) != 1:
+        first, second, third = ("no" if size is None else size for size in sizes)
+        raise ValueError(
+            f"req_indices, new_block_ids and overwrite have {first}, {second} and {third} entries; "
+            "expected one of each per request"
+        )
+    num_blocks = num_blocks.copy()
+    for request, arguments in enumerate(zip(rows, block_ids, overwrite, strict=True)):
+        try:
+            _refuse(layout, num_blocks, *arguments)
+        except ValueError as error:
+            raise ValueError(f"request {request}: {error}") from None
+    raise RuntimeError(f"append_many refused rows {rows}, but nothing is wrong; this is a defect")
+
+
+def _refuse(
+    layout: TableLayout,
+    num_blocks: np.ndarray,
+    req_index: int,
+    new_block_ids: Sequence[Sequence[int]],
+    overwrite: bool,
+) -> None:
+    """Raises for the first thing that is wrong with a request, if any; else counts its blocks."""
+    row = checked_row(layout, req_index)
+    size = _len(new_block_ids)
+    if size != layout.num_groups:
+        raise ValueError(
+            f"new_block_ids has {'no' if size is None else size} lists; expected "
+            f"{layout.num_groups}, one per group"
+        )
+    for group, ids in enumerate(new_block_ids):
+        refuse_ids(group, ids)
+        end = len(ids) + (0 if overwrite else num_blocks.item(group, row))
+        if end > layout.widths[group]:
+            raise ValueError(
+                f"row {row} of group {group} would have {end} blocks; its table is "
+                f"{layout.widths[group]} columns wide"
+            )
+        num_blocks[group, row] = end
 
 
 def refuse_ids(group: int, ids: Sequence[int]) -> None:
     """Raises for the first id of a group that is no integer, or does not fit int32, if any is."""
-    for index, value in enumerate(ids):
-        if not hasattr(value, "__index__") or not INT32_MIN <= int(value) <= INT32_MAX:
+    if _len(ids) is None:
+        raise ValueError(f"new_block_ids[{group}] is {ids!r}; expected a list of integers")
+    for place, value in enumerate(ids):
+        number = index_of(value)
+        if number is None or not INT32_MIN <= number <= INT32_MAX:
             raise ValueError(
-                f"new_block_ids[{group}][{index}] is {value!r}; expected an integer from "
+                f"new_block_ids[{group}][{place}] is {value!r}; expected an integer from "
                 f"{INT32_MIN} to {INT32_MAX} (int32)"
             )
+
+
+def _len(value: Any) -> int | None:
+    """The length of a value, or `None` if it has none."""
+    try:
+        return len(value)
+    except TypeError:
+        return None
+
+
+def _listed(values: Iterable[Any]) -> Sequence[Any]:
+    return values if type(values) in (list, tuple) else list(values)
+
+
+def _zeros_for(contents: list[array[int]]) -> list[array[int]]:
+    return [array("i", [NULL_BLOCK_ID]) * len(ids) for ids in contents]
+
+
+def _int32_of(values: Iterable[int]) -> array[int]:
+    # Of bytes, or of another array, `array` would take the memory instead of the values.
+    return array("i", _listed(values))
+
+
+def _checked_view(view: Any, name: str, first: int) -> tuple[memoryview, int]:
+    view, first = memoryview(view), index(first)
+    if (view.ndim, view.format, view.c_contiguous, view.readonly) != (1, "i", True, False):
+        raise ValueError("view is none of contiguous int32 elements that can be written")
+    if first < 0:
+        raise ValueError(f"{name} is {first}; expected 0 or more")
+    return view, first
+
+
+def _check_room(view: memoryview, size: int) -> None:
+    if size > len(view):
+        raise ValueError(f"view has {len(view)} elements; expected {size} or more")

@@ -7,6 +7,7 @@ as late as can be.
 from __future__ import annotations
 
 import sys
+from array import array
 from collections import deque
 
 import pytest
@@ -15,7 +16,7 @@ from mutants import LATE, LATE_AS_PROMISED, write_mutant
 from variants import classes
 
 from bt_kernels import TableLayout
-from bt_kernels.staging import HostRing
+from bt_kernels.host_ring import HostRing
 
 STEPS = 9
 HOLD_CYCLES = 100_000_000  # about 50 ms at 2 GHz
@@ -151,3 +152,26 @@ def test_a_ring_that_is_too_short_is_found_on_the_gpu(name, device, tmp_path):
     assert gathered_late(variant, device, steps_in_flight=STEPS - 1) != list(range(STEPS))
     shipped = classes(["fused"])["fused"]
     assert gathered_late(shipped, device, steps_in_flight=STEPS - 1) == list(range(STEPS))
+
+
+def test_the_ring_goes_round():
+    ring = HostRing(4, torch.device("cpu"), in_flight=2)
+    addresses = []
+    for _ in range(4):
+        ring.advance(4)[0] = 1
+        addresses.append(ring.current.data_ptr())
+    assert ring.depth == 3
+    assert len(set(addresses[:3])) == 3
+    assert addresses[3] == addresses[0]
+
+
+def test_a_buffer_grows_and_is_filled_in_place():
+    ring = HostRing(2, torch.device("cpu"))
+    view = ring.advance(5)
+    view[:5] = array("i", [1, 2, 3, 4, 5])
+    assert ring.current[:5].tolist() == [1, 2, 3, 4, 5]
+
+
+def test_a_ring_has_a_buffer():
+    with pytest.raises(ValueError, match="in_flight is 0; expected 1 or more"):
+        HostRing(4, torch.device("cpu"), in_flight=0)

@@ -1,0 +1,130 @@
+"""Pinned host memory that kernels read while the host goes on."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import torch
+import triton
+
+
+class HostRing:
+    """Ring of int32 buffers that the host fills and kernels read, pinned where there is a GPU.
+
+    A buffer is filled again only after the kernels that were enqueued while it was current have
+    run. Who knows how many buffers can be in flight at most says so, and then nothing has to be
+    waited for. Otherwise `advance` records an event behind the readers of a buffer, and waits for
+    the event of the buffer that it hands out; all readers must then be on the stream that is
+    current at `advance`.
+
+    Args:
+        size: int32 elements of a buffer at the start.
+        device: the device that reads.
+        in_flight: buffers that the device may have yet to read, by the caller's own promise, when
+            `advance` is called. `None`: nothing is promised, and there are two buffers.
+        launcher: the compiled module of that name, which records an event in a fifth of the time
+            that torch takes; `None`: torch does.
+
+    Raises:
+        ValueError: when `in_flight` is below 1.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        device: torch.device,
+        *,
+        in_flight: int | None = None,
+        launcher: ModuleType | None = None,
+    ) -> None:
+        if in_flight is not None and in_flight < 1:
+            raise ValueError(f"in_flight is {in_flight}; expected 1 or more")
+        self._on_gpu = device.type == "cuda"
+        waits = self._on_gpu and in_flight is None
+        self.depth = 2 if in_flight is None else in_flight + 1
+        self._buffers = [self._allocate(size) for _ in range(self.depth)]
+        self._views = [memoryview(buffer.numpy()) for buffer in self._buffers]
+        self._events = _Events(self.depth, device, launcher) if waits else None
+        self._current = 0
+
+    @property
+    def current(self) -> torch.Tensor:
+        """The buffer that kernels are to read now."""
+        return self._buffers[self._current]
+
+    def advance(self, size: int) -> memoryview:
+        """Makes the next buffer current and returns it for filling, with `size` or more elements.
+
+        Waits while the device still reads it, unless that has been promised.
+        """
+        if self._events is not None:
+            self._events.record(self._current)
+        self._current = (self._current + 1) % self.depth
+        if self._events is not None:
+            self._events.wait_for(self._current)
+        view = self._views[self._current]
+        if len(view) < size:
+            buffer = self._allocate(max(size, 2 * len(view)))
+            view = memoryview(buffer.numpy())
+            self._buffers[self._current], self._views[self._current] = buffer, view
+        return view
+
+    def _allocate(self, size: int) -> torch.Tensor:
+        return torch.zeros(size, dtype=torch.int32, pin_memory=self._on_gpu)
+
+
+class CapturedBuffer:
+    """A single int32 buffer that kernels in CUDA graphs read, and the host fills between replays.
+
+    Its address never changes, since graphs hold it, and so it never grows. A node that follows the
+    reader in its graph says when a replay has read.
+
+    Args:
+        size: int32 elements.
+        device: the device that reads.
+    """
+
+    def __init__(self, size: int, device: torch.device) -> None:
+        on_gpu = device.type == "cuda"
+        self.tensor = torch.zeros(size, dtype=torch.int32, pin_memory=on_gpu)
+        self._view = memoryview(self.tensor.numpy())
+        self._read = torch.cuda.Event(external=True) if on_gpu else None
+
+    def note_reader(self) -> None:
+        """Marks where a kernel that was just launched has read, in a graph that is captured too."""
+        if self._read is not None:
+            self._read.record()
+
+    def wait(self) -> memoryview:
+        """The buffer for filling, once all readers that were launched or replayed are done."""
+        if self._read is not None:
+            self._read.synchronize()
+        return self._view
+
+
+class _Events:
+    """An event per buffer, on whatever stream is current when it is recorded."""
+
+    def __init__(self, num_events: int, device: torch.device, launcher: ModuleType | None) -> None:
+        self._device_index = device.index
+        self._events = [torch.cuda.Event() for _ in range(num_events)]
+        self._launcher = launcher
+        if launcher is not None:
+            self._current_stream = triton.runtime.driver.active.get_current_stream
+            for event in self._events:
+                event.record()  # torch makes it only now
+            self._handles = [event.cuda_event for event in self._events]
+
+    def record(self, index: int) -> None:
+        if self._launcher is None:
+            self._events[index].record()
+        else:
+            stream = self._current_stream(self._device_index)
+            self._launcher.record(self._handles[index], stream)
+
+    def wait_for(self, index: int) -> None:
+        """Returns at once where the event was never recorded."""
+        if self._launcher is None:
+            self._events[index].synchronize()
+        else:
+            self._launcher.wait_for(self._handles[index])

@@ -1,0 +1,124 @@
+"""Helpers in C: compiled where that is possible, and done without where it is not."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shlex
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+from functools import lru_cache
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from types import ModuleType
+
+SWITCH = "BT_KERNELS_NATIVE"
+_FOLDER = Path(__file__).parent
+_TIMEOUT_S = 120
+_FLAGS = ("-O3", "-shared", "-fPIC")
+
+
+def load(name: str) -> ModuleType | None:
+    """The module that `<name>.c` beside this file defines, or `None`; see `why_not`.
+
+    Compiled on first use, with the C compiler that Triton uses for its launchers, and kept in
+    Triton's cache. Silent, whatever happens.
+    """
+    return None if _is_switched_off() else _outcome(name)[0]
+
+
+def why_not(name: str) -> str | None:
+    """Why `load` returns `None`, in a line; `None` if it does not."""
+    if _is_switched_off():
+        return f"the environment has {SWITCH}=0"
+    return _outcome(name)[1]
+
+
+def _is_switched_off() -> bool:
+    return os.environ.get(SWITCH) == "0"
+
+
+@lru_cache
+def _outcome(name: str) -> tuple[ModuleType | None, str | None]:
+    """The module, or why there is none; found out once per process and copy of this package."""
+    try:
+        return _built(name), None
+    except subprocess.CalledProcessError as error:
+        return None, f"{name}.c does not compile: {_first_error(error.stderr)}"
+    except Exception as error:
+        # Whatever is missing or different here, there is Python code that does without.
+        return None, f"{type(error).__name__}: {error}"
+
+
+def _built(name: str) -> ModuleType:
+    """Compiles and imports a module, unless the cache has it."""
+    # What compiles kernels is imported when it is needed, and may be of any version.
+    from triton.runtime.cache import get_cache_manager
+
+    source = _FOLDER / f"{name}.c"
+    file = name + EXTENSION_SUFFIXES[0]
+    key = hashlib.sha256(source.read_bytes())
+    key.update(repr((file, _FLAGS, sysconfig.get_platform())).encode())
+    cache = get_cache_manager(key.hexdigest())
+    found = cache.get_file(file)
+    if found is not None:
+        try:
+            return _imported(name, found)
+        except ImportError:
+            pass  # damaged: built anew
+    # The cache takes a file at once, so that processes that compile at a time do no harm.
+    return _imported(name, cache.put(_compiled(source), file, binary=True))
+
+
+def _compiled(source: Path) -> bytes:
+    """What the compiler makes of a file.
+
+    Raises:
+        FileNotFoundError: without a compiler, or without Python's headers.
+        subprocess.SubprocessError: when the compiler fails.
+    """
+    headers = Path(sysconfig.get_path("include"))
+    if not (headers / "Python.h").is_file():
+        raise FileNotFoundError(f"there is no Python.h in {headers}; install Python's headers")
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "out.so"
+        command = [*_compiler(), *_FLAGS, f"-I{headers}", str(source), "-o", str(target)]
+        subprocess.run(
+            command,
+            check=True,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT_S,
+        )
+        return target.read_bytes()
+
+
+def _compiler() -> list[str]:
+    """The command of the C compiler, by the rule of Triton: `CC`, gcc, or clang."""
+    named = os.environ.get("CC")
+    if named:
+        return shlex.split(named)
+    for name in ("gcc", "clang"):
+        path = shutil.which(name)
+        if path is not None:
+            return [path]
+    raise FileNotFoundError("there is no C compiler; install gcc or clang, or set CC")
+
+
+def _imported(name: str, path: str) -> ModuleType:
+    """A new module of a compiled file; it is not in `sys.modules`."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot load {path}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _first_error(output: str) -> str:
+    lines = output.splitlines() or ["it says nothing"]
+    return next((line for line in lines if "error" in line), lines[0]).strip()

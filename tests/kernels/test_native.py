@@ -1,0 +1,192 @@
+"""Helpers in C: compiled where they can be, and done without where they cannot."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bt_kernels import native
+from bt_kernels.staging import StagedWrites, staged_writes
+
+SOURCES = sorted(Path(native.__file__).parent.glob("*.c"))
+HEADERS = Path(sysconfig.get_path("include"))
+COMPILER = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+CAN_COMPILE = COMPILER is not None and (HEADERS / "Python.h").is_file()
+
+SMALL = """
+#include <Python.h>
+static PyModuleDef_Slot slots[] = {{0, NULL}};
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "small", "Of a test.", 0, 0, slots};
+PyMODINIT_FUNC PyInit_small(void) { return PyModuleDef_Init(&definition); }
+"""
+
+needs_compiler = pytest.mark.skipif(not CAN_COMPILE, reason="no C compiler or no Python.h")
+
+
+@pytest.fixture(autouse=True)
+def _switched_on(monkeypatch):
+    monkeypatch.delenv(native.SWITCH, raising=False)
+
+
+@pytest.fixture
+def folder(monkeypatch, tmp_path):
+    """A folder of C files, and an empty cache for what they are compiled to."""
+    monkeypatch.setattr(native, "_FOLDER", tmp_path)
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "small.c").write_text(SMALL)
+    native._outcome.cache_clear()
+    yield tmp_path
+    native._outcome.cache_clear()
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", [path.stem for path in SOURCES])
+def test_it_is_there_where_there_is_a_compiler(name):
+    assert native.why_not(name) is None
+    assert native.load(name) is native.load(name) is not None
+
+
+def test_the_switch_turns_it_off(monkeypatch):
+    monkeypatch.setenv(native.SWITCH, "0")
+    assert native.load("staged") is None
+    assert native.why_not("staged") == "the environment has BT_KERNELS_NATIVE=0"
+    assert staged_writes(native=True) is StagedWrites
+
+
+def test_python_is_used_where_it_is_asked_for():
+    assert staged_writes(native=False) is StagedWrites
+    assert (staged_writes(native=True) is StagedWrites) is (native.load("staged") is None)
+
+
+@needs_compiler
+def test_it_is_compiled_once_and_kept(folder, monkeypatch):
+    assert native.load("small").__name__ == "small"
+    native._outcome.cache_clear()
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert native.load("small") is not None
+
+
+@needs_compiler
+def test_what_is_damaged_is_compiled_anew(folder, monkeypatch):
+    assert native.load("small") is not None
+    (built,) = (folder / "cache").rglob("small*")
+    # Not the same file: it is loaded.
+    damaged = folder / "damaged" / built.relative_to(folder / "cache")
+    damaged.parent.mkdir(parents=True)
+    damaged.write_bytes(b"damaged")
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(folder / "damaged"))
+    native._outcome.cache_clear()
+    assert native.load("small") is not None
+    assert damaged.read_bytes() == built.read_bytes()
+
+
+@needs_compiler
+def test_a_file_that_does_not_compile_is_done_without_in_silence(folder, capfd):
+    (folder / "small.c").write_text(SMALL + "int wrong = nowhere;\n")
+    assert native.load("small") is None
+    assert "small.c does not compile" in native.why_not("small")
+    assert "nowhere" in native.why_not("small")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_so_it_is_without_a_compiler(folder, monkeypatch):
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(folder))
+    assert native.load("small") is None
+    assert "no C compiler" in native.why_not("small") or "no Python.h" in native.why_not("small")
+
+
+def test_so_it_is_without_headers(folder, monkeypatch):
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(folder / name))
+    assert native.load("small") is None
+    assert "no Python.h" in native.why_not("small")
+
+
+def test_so_it_is_with_a_triton_that_keeps_nothing(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "triton.runtime.cache", None)
+    assert native.load("small") is None
+    assert "triton.runtime.cache" in native.why_not("small")
+
+
+@needs_compiler
+def test_processes_may_compile_at_a_time(folder):
+    code = (
+        "import importlib.util, pathlib, sys\n"
+        f"spec = importlib.util.spec_from_file_location('native', {native.__file__!r})\n"
+        "native = importlib.util.module_from_spec(spec)\n"
+        "spec.loader.exec_module(native)\n"
+        f"native._FOLDER = pathlib.Path({str(folder)!r})\n"
+        "print(native.why_not('small'))\n"
+    )
+    started = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    assert [process.communicate()[0] for process in started] == ["None\n"] * 3
+
+
+@needs_compiler
+def test_copies_share_nothing():
+    """The harness loads each variant with a copy of `bt_kernels` of its own."""
+    modules = [native._built("staged") for _ in range(2)]
+    kinds = [module.StagedWrites for module in modules]
+    assert kinds[0] is not kinds[1]
+    num_blocks = np.zeros((1, 4), dtype=np.int32)
+    first, second = (kind([8], num_blocks) for kind in kinds)
+    assert first.append(1, [[5]], False, False)
+    assert not second
+    del modules, kinds, first
+    gc.collect()
+    assert second.append(1, [[6]], False, False)
+    assert second.intervals() == [(0, 1, 1, [6])]
+
+
+@needs_compiler
+def test_nothing_leaks():
+    kind = staged_writes(native=True)
+    num_blocks = np.zeros((1, 4), dtype=np.int32)
+    before = sys.getrefcount(num_blocks), sys.getrefcount(kind)
+    staged = kind([8], num_blocks)
+    value = 123_456_789
+    ids, rows, overwrite = [value, np.int64(7)], [1], [True]
+    view = np.zeros(64, dtype=np.int32)
+    kept = (value, ids, ids[1], rows, overwrite, view)
+    counts = [sys.getrefcount(each) for each in kept]
+    for _ in range(20):
+        assert staged.append(1, [ids], True, False)
+        assert staged.append_many(rows, [[ids]], overwrite, False)
+        assert not staged.append(9, [ids], False, False)
+        assert not staged.append(1, [[*ids, None]], False, False)
+        assert not staged.append_many(rows, [[ids], []], overwrite, False)
+        assert not staged.append_many(rows, [ids], overwrite, False)
+        staged.pack(memoryview(view), 0)
+        staged.pack_step(view, 16, 1)
+        with pytest.raises(ValueError, match="view has"):
+            staged.pack(view, 60)
+        staged.intervals()
+    assert counts == [sys.getrefcount(each) for each in kept]
+    with pytest.raises(ValueError, match="num_blocks"):
+        kind([8, 8], num_blocks)
+    del staged
+    assert before == (sys.getrefcount(num_blocks), sys.getrefcount(kind))
+
+
+@needs_compiler
+@pytest.mark.parametrize("path", SOURCES, ids=[path.name for path in SOURCES])
+def test_the_compiler_has_nothing_to_say(path):
+    flags = ("-std=c99", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-fsyntax-only")
+    ended = subprocess.run(
+        [*native._compiler(), *flags, f"-isystem{HEADERS}", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
