@@ -6,7 +6,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import torch
 from bt_bench import activity
 from bt_bench.model import Operation, Reason, ReasonCode
 from bt_bench.raised import is_interrupt, text_of
+from bt_bench.staging import BatchedAppends, append_each, copied, staging_call
 from bt_bench.workloads.steps import Append, Step, Workload
 
 
@@ -43,7 +44,8 @@ class StepInputs:
     """One step with its arrays on the device, where an engine has them before the step.
 
     Args:
-        appends: staged before the step.
+        appends: staged before the step; `batched` has the same for `append_many`, so that no list
+            is made while staging is timed.
         idx_mapping: `[R]` int32 or int64.
         query_start_loc: `[R + 1]` int32.
         positions: `[T]` int64, or longer.
@@ -61,6 +63,11 @@ class StepInputs:
     num_tokens_padded: int
     num_computed_tokens: torch.Tensor | None = None
     outputs: CustomOutputs | None = None
+    batched: BatchedAppends = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Makes the lists for `append_many`."""
+        object.__setattr__(self, "batched", BatchedAppends.of(self.appends))
 
 
 def inputs_on(device: torch.device, workload: Workload) -> list[StepInputs]:
@@ -89,10 +96,7 @@ def step_on(
     index_dtype = getattr(torch, workload.idx_mapping_dtype)
     computed = step.num_computed_tokens
     return StepInputs(
-        appends=tuple(
-            replace(append, block_ids=tuple(list(ids) for ids in append.block_ids))
-            for append in step.appends
-        ),
+        appends=tuple(map(copied, step.appends)),
         idx_mapping=torch.tensor(step.idx_mapping, device=device, dtype=index_dtype),
         query_start_loc=torch.tensor(step.query_start_loc, device=device),
         positions=torch.tensor(positions, device=device),
@@ -140,9 +144,7 @@ def lacking(variant: type[Any], workload: Workload) -> Reason | None:
 
 def stage(tables: Any, step: StepInputs) -> None:
     """Stages the writes of a step."""
-    append_block_ids = tables.append_block_ids
-    for append in step.appends:
-        append_block_ids(append.row, append.block_ids, append.overwrite)
+    staging_call(tables, step.appends, step.batched)()
 
 
 GATHERS = ("gather_block_tables", "gather_and_compute_slot_mappings")
@@ -159,7 +161,7 @@ def bind(tables: Any, operation: Operation, step: StepInputs) -> Callable[[], ob
     rows, slots = _gather_options(step), _slots_out(step)
     match operation:
         case Operation.STAGE:
-            return partial(stage, tables, step)
+            return staging_call(tables, step.appends, step.batched)
         case Operation.APPLY:
             return partial(tables.apply_staged_writes)
         case Operation.GATHER:
@@ -302,8 +304,7 @@ class Arm:
         self._device = device
         with self.guarded():
             self.tables = variant(workload.layout, device)
-            for append in workload.setup:
-                self.tables.append_block_ids(append.row, append.block_ids, append.overwrite)
+            append_each(self.tables, workload.setup)
             self.tables.apply_staged_writes()
             self._start = self.tables.snapshot()
             synchronize(device)

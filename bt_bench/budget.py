@@ -44,6 +44,7 @@ _EAGER = Calibrated("null", "spin", Method.PROFILER)
 _CALIBRATED = {
     LaunchPath.JIT: _EAGER,
     LaunchPath.COMPILED: _EAGER,
+    LaunchPath.DIRECT: _EAGER,
     LaunchPath.GRAPH: Calibrated("null_graph", "spin_graph", Method.GRAPH_SLOPE),
 }
 

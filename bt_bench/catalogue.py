@@ -57,7 +57,7 @@ class VariantEntry:
     opponent: VllmSource | None = None
 
     def source_sha256(self) -> str:
-        """Digest of the variant's file and of all of `bt_kernels`, which it may build on.
+        """Digest of the variant's file and of all of `bt_kernels`, Python and C, as it may use any.
 
         Of an opponent it is that of its files and of what adapts them.
         """
@@ -65,9 +65,20 @@ class VariantEntry:
         if self.opponent is not None:
             self.opponent.update(digest)
             return digest.hexdigest()
-        for path in sorted(shipped_folder(self.kernels).parent.rglob("*.py")):
+        for path in self._sources(".py", ".c"):
             digest.update(path.read_bytes())
         return digest.hexdigest()
+
+    def native_sha256(self) -> str:
+        """Digest of what of `bt_kernels` is written in C, and so is in no syntax tree."""
+        digest = hashlib.sha256()
+        for path in self._sources(".c"):
+            digest.update(path.read_bytes())
+        return digest.hexdigest()
+
+    def _sources(self, *suffixes: str) -> list[Path]:
+        folder = shipped_folder(self.kernels).parent
+        return sorted(path for path in folder.rglob("*") if path.suffix in suffixes)
 
 
 def find_variants(

@@ -18,6 +18,8 @@ from enum import StrEnum
 
 from bt_bench.errors import ExitCode, UsageError
 from bt_bench.inference import Estimate, benjamini_hochberg, holm
+from bt_bench.metrics import metric_named
+from bt_bench.model import LaunchPath
 from bt_bench.verdicts import Cause, Evidence, Judged, Judgement, Margin, Verdict
 
 
@@ -165,6 +167,39 @@ def exit_code(judged: Judged, fail_on: Collection[FailOn] = DEFAULT_FAIL_ON) -> 
         if name in fail_on and judged.count(verdict):
             return code
     return ExitCode.OK
+
+
+def without_new_paths(judgements: Iterable[Judgement]) -> tuple[list[Judgement], list[str]]:
+    """Judgements without metrics of launch paths that the base lacks, and facts that say so.
+
+    Beside Triton's call a variant has the launch paths that it says. Where the base has not that
+    one, nothing was lost, whether or not the other side has it; one that the base alone has was.
+    """
+    judgements = list(judgements)
+    known = {_place_of_path(each) for each in judgements if each.base_value is not None}
+    kept: list[Judgement] = []
+    left_out: dict[tuple[str, str], list[Judgement]] = {}
+    for each in judgements:
+        place = _place_of_path(each) if each.cause is Cause.NO_METRIC else None
+        if place is None or place[0] is LaunchPath.JIT or place in known:
+            kept.append(each)
+        else:
+            left_out.setdefault((each.base, place[0]), []).append(each)
+    return kept, [_left_out(*place, of_path) for place, of_path in left_out.items()]
+
+
+def _place_of_path(judgement: Judgement) -> tuple[LaunchPath, str, str, str]:
+    """The launch path of a metric, and of which case and sides."""
+    series = metric_named(judgement.metric).series
+    path = LaunchPath.JIT if series is None else series.launch_path
+    return path, judgement.key, judgement.base, judgement.other
+
+
+def _left_out(base: str, path: str, judgements: Sequence[Judgement]) -> str:
+    metrics = ", ".join(dict.fromkeys(each.metric for each in judgements))
+    count = len({each.key for each in judgements})
+    cases = "1 case" if count == 1 else f"{count} cases"
+    return f"{base} is not launched by {path}: {metrics} of {cases} cannot be compared."
 
 
 def compared_nothing(judgements: Iterable[Judgement]) -> bool:

@@ -97,6 +97,7 @@ class LaunchPath(StrEnum):
 
     JIT = "jit"  # Triton's call, `kernel[grid](...)`
     COMPILED = "compiled"  # the handle of a compiled kernel
+    DIRECT = "direct"  # the driver's cuLaunchKernel, past Triton's call
     GRAPH = "graph"  # replay of a CUDA graph
 
 

@@ -1,9 +1,9 @@
 """Workers that take process-rounds by a script, for tests of the gate; neither torch nor Triton.
 
 The script is `script.json` in the folder of the variants' files: per variant `us`, the value of all
-its series, and `fault`, what happens to it when (`raises`, `kills`, `kills_once` in `check`,
-`prepare` or `measure`), or what it is wrong on or lacks a feature for (`check one`, `lacks one`).
-What workers do is appended to `log`.
+its series, `paths`, the launch paths that it has (`jit` if left out), and `fault`, what happens to
+it when (`raises`, `kills`, `kills_once` in `check`, `prepare` or `measure`), or what it is wrong on
+or lacks a feature for (`check one`, `lacks one`). What workers do is appended to `log`.
 """
 
 from __future__ import annotations
@@ -123,6 +123,7 @@ class _Worker:
             for arm in arms
             if arm in unit.variants
             for series in unit.series
+            if series.launch_path in self.script[arm].get("paths", ["jit"])
         )
         self.log("ends")
         return Success(values)

@@ -180,7 +180,7 @@ def _times(event_us: float, kernels: int, odd_us: float) -> Mapping[Series, floa
     """Times that fit each other, but for `odd_us` in a step and in the event time when busy."""
     device = 0.1 * event_us
     last = device / kernels
-    host, compiled, graph = 0.9 * event_us, 0.6 * event_us, 0.1 * event_us
+    host, compiled, direct, graph = (share * event_us for share in (0.9, 0.6, 0.3, 0.1))
     slope = device + kernels * (SLOPE_ADDS_US - PROFILER_ADDS_US)
     times = {
         series_of(Quantity.EVENT_US): event_us,
@@ -194,6 +194,8 @@ def _times(event_us: float, kernels: int, odd_us: float) -> Mapping[Series, floa
         series_of(Quantity.LAST_US): last,
         _path(Quantity.HOST_US, LaunchPath.COMPILED): compiled,
         _path(Quantity.STEP_US, LaunchPath.COMPILED): compiled + last + LATENCY_US + 0.5,
+        _path(Quantity.HOST_US, LaunchPath.DIRECT): direct,
+        _path(Quantity.STEP_US, LaunchPath.DIRECT): direct + last + LATENCY_US + 0.4,
         _path(Quantity.HOST_US, LaunchPath.GRAPH): graph,
         _path(Quantity.STEP_US, LaunchPath.GRAPH): graph + slope + GRAPH_LATENCY_US + 0.2,
         _path(Quantity.EVENT_US, LaunchPath.GRAPH): slope + 2.0,

@@ -96,7 +96,7 @@ class ScriptedTables:
 
 
 class ScriptedArm:
-    """An arm whose calls take `host_ns` times the step, by a handle half; and `gpu_ns`."""
+    """An arm whose calls take `host_ns` times the step, less by other paths; and `gpu_ns`."""
 
     def __init__(self, name, device, log, host_ns=10_000, gpu_ns=3_000, fails_at=None):
         self.name = name
@@ -122,7 +122,7 @@ class ScriptedArm:
             self._log.append(f"{self.name} {operation} {step}")
             if self._fails_at == step:
                 raise RuntimeError("broken")
-            share = 2 if self.tables.launch_path == "compiled" else 1
+            share = {"compiled": 2, "direct": 4}.get(self.tables.launch_path, 1)
             self._device.host(self._host_ns * step // share)
             self._device.enqueue(self._gpu_ns)
 

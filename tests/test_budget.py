@@ -62,18 +62,16 @@ def test_launches_by_python() -> None:
     assert found.closes
 
 
-def test_handles_of_compiled_kernels_leave_the_same_device_work() -> None:
-    compiled = {
-        _path(Quantity.STEP_US, LaunchPath.COMPILED): [[40.0]],
-        _path(Quantity.HOST_US, LaunchPath.COMPILED): [[26.0]],
-    }
-    case = make_case(samples=EAGER | compiled, launches=TWO)
-    found = budget(case, LaunchPath.COMPILED, _calibration())
+@pytest.mark.parametrize("path", [LaunchPath.COMPILED, LaunchPath.DIRECT])
+def test_other_launches_from_python_leave_the_same_device_work(path: LaunchPath) -> None:
+    taken = {_path(Quantity.STEP_US, path): [[40.0]], _path(Quantity.HOST_US, path): [[26.0]]}
+    case = make_case(samples=EAGER | taken, launches=TWO)
+    found = budget(case, path, _calibration())
     assert found is not None
     assert (found.step_us, found.host_us, found.device_left_us) == (40.0, 26.0, 4.0)
     assert [each.launch_path for each in budgets(case, _calibration())] == [
         LaunchPath.JIT,
-        LaunchPath.COMPILED,
+        path,
     ]
 
 

@@ -16,6 +16,7 @@ from bt_bench.deciding import (
     compared_nothing,
     decide,
     exit_code,
+    without_new_paths,
 )
 from bt_bench.errors import ExitCode, UsageError
 from bt_bench.inference import Estimate
@@ -169,3 +170,61 @@ def test_decisions_are_in_order() -> None:
 
 def test_an_empty_comparison_compared_nothing() -> None:
     assert compared_nothing([])
+
+
+def measured(metric: str, old: float | None, new: float | None, **fields: object) -> Judgement:
+    """A judgement on values, `None` where a side has none."""
+    missing = old is None or new is None
+    verdict = (Verdict.MISSING, Cause.NO_METRIC) if missing else (Verdict.SAME, Cause.WITHIN_MARGIN)
+    defaults: dict[str, object] = {
+        "operation": Operation.STEP,
+        "case": "a",
+        "metric": metric,
+        "unit": "us",
+        "base": "fused@old",
+        "other": "fused@new",
+        "base_value": old,
+        "other_value": new,
+        **dict.fromkeys(["ratio", "low", "high"]),
+        "verdict": verdict[0],
+        "cause": verdict[1],
+        "detail": "",
+    }
+    return Judgement(**(defaults | fields))  # type: ignore[arg-type]
+
+
+def test_a_launch_path_that_the_base_has_not_is_a_fact_and_no_verdict() -> None:
+    same = measured("host_us", 5.0, 5.0)
+    new = [measured(name, None, 1.0) for name in ("host_us/direct", "step_us/direct")]
+    neither = measured("host_us/graph", None, None)
+    again = measured("host_us/direct", None, 1.0, case="b")
+    kept, facts = without_new_paths([same, *new, neither, again])
+    assert kept == [same]
+    assert facts == [
+        "fused@old is not launched by direct: host_us/direct, step_us/direct of 2 cases cannot be "
+        "compared.",
+        "fused@old is not launched by graph: host_us/graph of 1 case cannot be compared.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        [measured("host_us/direct", 1.0, None)],
+        [measured("host_us", None, 1.0)],  # every variant has Triton's call
+        [measured("launches", None, 1.0)],
+        [measured("step_us/direct", 1.0, 1.0), measured("host_us/direct", None, 1.0)],
+        [measured("case", None, None, cause=Cause.NO_CASE)],
+        [measured("host_us/direct", None, 1.0, cause=Cause.NO_CASE)],
+    ],
+)
+def test_whatever_else_one_side_lacks_is_missing(lost: list[Judgement]) -> None:
+    assert without_new_paths(lost) == (lost, [])
+
+
+def test_paths_of_another_case_or_side_do_not_count() -> None:
+    others = [
+        measured("step_us/direct", 1.0, 1.0, case="b"),
+        measured("step_us/direct", 1.0, 1.0, other="split@new"),
+    ]
+    assert without_new_paths([*others, measured("host_us/direct", None, 1.0)])[0] == others

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 
 from bt_bench.arms import CustomOutputs, StepInputs
 from bt_bench.model import Operation
+from bt_bench.staging import BatchedAppends
 from bt_bench.workloads.steps import Step
 
 COMPARED = ["block_tables", "input_block_tables", "slot_mappings", "num_blocks", "inputs"]
@@ -19,6 +21,8 @@ CUSTOM_OUTPUTS = "custom_outputs"
 """What it has compared besides, where the workload has them."""
 
 Buffers = dict[str, torch.Tensor]
+
+SPOILED = -7  # no block id that a check stages
 
 
 class MismatchError(Exception):
@@ -130,12 +134,33 @@ def compare_inputs(given: Step, step: StepInputs) -> None:
         tensor, wanted = getattr(step, name), getattr(given, name)
         if tensor is not None and not np.array_equal(tensor[: len(wanted)].cpu().numpy(), wanted):
             raise MismatchError(f"the argument {name} was changed; expected it to be only read")
+    _compare_output_addresses(step.outputs)
+
+
+def compare_appends(given: Step, step: StepInputs) -> None:
+    """What is staged must be only read, too."""
     for append, wanted in zip(step.appends, given.appends, strict=True):
         if append.block_ids != wanted.block_ids:
             raise MismatchError(
                 f"new_block_ids of row {append.row} were changed; expected them to be only read"
             )
-    _compare_output_addresses(step.outputs)
+    # The lists of block ids are those of the appends, so that these are lists of known ones.
+    if step.batched != BatchedAppends.of(step.appends):
+        raise MismatchError("a list of append_many was changed; expected it to be only read")
+
+
+@contextmanager
+def spoiled_appends(step: StepInputs) -> Iterator[None]:
+    """Fills the lists of what has been staged, as an engine that uses them again may."""
+    lists = [ids for append in step.appends for ids in append.block_ids]
+    before = [list(ids) for ids in lists]
+    for ids in lists:
+        ids[:] = [SPOILED] * len(ids)
+    try:
+        yield
+    finally:
+        for ids, saved in zip(lists, before, strict=True):
+            ids[:] = saved
 
 
 def _compare_output_addresses(outputs: CustomOutputs | None) -> None:

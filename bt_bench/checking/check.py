@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -28,6 +28,7 @@ from bt_bench.checking.paths import PATHS
 from bt_bench.checking.subject import Subject, Through, run
 from bt_bench.model import Operation, Reason
 from bt_bench.opponents.differences import OUT_PTRS, REFUSALS
+from bt_bench.staging import append_each, append_many_of, copied
 from bt_bench.tasks import CheckOutcome, CheckOutcomes
 from bt_bench.workloads.steps import Append, Workload
 
@@ -148,6 +149,7 @@ def _expected(
     """What all buffers hold after a step, of which those to be written held a poison before."""
     poison(reference, value, outputs)
     step = step_on(torch.device("cpu"), workload, workload.steps[index], outputs=outputs)
+    append_each(reference, step.appends)  # what all other ways to stage have to mean
     run(reference, (Operation.STEP,), step)
     return buffers_of(reference, outputs)
 
@@ -183,7 +185,7 @@ def _check_round(
             # Inputs of its own: what one variant does to them must not be held against another.
             own = _given_outputs(subject, index)
             step = step_on(device, workload, given, spare=SPARE_POSITIONS, outputs=own)
-            subject.step(f"{where}, step {index}", expected, value, step, given)
+            subject.step(f"{where}, step {index}", expected, value, step, given, turn=index)
     most_reqs, most_tokens = workload.layout.max_num_reqs, workload.layout.max_num_batched_tokens
     # The second empties what the first has left to be filled.
     for sizes in ((most_reqs // 2, most_tokens // 2), (0, 0)):
@@ -227,30 +229,45 @@ def _check_dummies(subject: Subject, expected: Buffers, num_reqs: int, num_token
 
 
 def _check_refusal(subject: Subject, workload: Workload) -> None:
-    """A row that would become wider than its table is refused, and nothing is changed."""
+    """A row that would become wider than its table is refused, and nothing is changed.
+
+    Nor is any other row that is staged by the same call.
+    """
     if REFUSALS in subject.differences:
         return
     tables = subject.tables
+    append_many = append_many_of(tables)
+    num_groups = workload.layout.num_groups
     before = copies_on(torch.device("cpu"), buffers_of(tables))
     for group, width in enumerate(workload.layout.widths):
-        ids = [[1] * (width + 1) if g == group else [1] for g in range(workload.layout.num_groups)]
-        try:
-            tables.append_block_ids(0, ids, True)
-        except ValueError:
-            continue
-        raise MismatchError(
-            f"append_block_ids took {width + 1} blocks for a row of group {group}, which is "
-            f"{width} wide; expected a ValueError"
-        )
+        ids = [[1] * (width + 1) if g == group else [1] for g in range(num_groups)]
+        wider = f"{width + 1} blocks for a row of group {group}, which is {width} wide"
+        _check_refused(f"append_block_ids took {wider}", tables.append_block_ids, 0, ids, True)
+        if append_many is not None:
+            good: list[list[int]] = [[1] for _ in range(num_groups)]
+            many = [0, 0], [good, ids], [True, True]
+            _check_refused(f"append_many took {wider}", append_many, *many)
     tables.apply_staged_writes()
     compare_buffers(before, tables)
 
 
+def _check_refused(what: str, method: Callable[..., object], *arguments: object) -> None:
+    try:
+        method(*arguments)
+    except ValueError:
+        return
+    raise MismatchError(f"{what}; expected a ValueError")
+
+
 def _check_restore(subject: Subject, start: Buffers) -> None:
-    """A restored snapshot is the state before the first step, in place."""
-    subject.tables.append_block_ids(0, [[] for _ in subject.tables.block_tables], True)
-    subject.tables.restore(subject.start)
-    subject.tables.apply_staged_writes()
+    """A restored snapshot is the state before the first step, in place; nothing is staged then."""
+    tables = subject.tables
+    tables.append_block_ids(0, [[] for _ in tables.block_tables], True)
+    append_many = append_many_of(tables)
+    if append_many is not None:
+        append_many([0], [[[1] for _ in tables.block_tables]], [False])
+    tables.restore(subject.start)
+    tables.apply_staged_writes()
     outputs = ("slot_mappings", "input_block_tables")
     compare_buffers(
         {name: buffer for name, buffer in start.items() if not name.startswith(outputs)},
@@ -271,9 +288,7 @@ def _set_up(tables: Any, workload: Workload, garbage: list[int]) -> None:
 
 
 def _append_setup(tables: Any, workload: Workload) -> None:
-    for append in workload.setup:
-        ids = tuple(list(group_ids) for group_ids in append.block_ids)
-        tables.append_block_ids(append.row, ids, append.overwrite)
+    append_each(tables, [copied(append) for append in workload.setup])
     tables.apply_staged_writes()
 
 

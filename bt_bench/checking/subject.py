@@ -16,7 +16,6 @@ from bt_bench.arms import (
     bind,
     is_fatal,
     reason_of,
-    stage,
     synchronize,
 )
 from bt_bench.checking.buffers import (
@@ -25,17 +24,21 @@ from bt_bench.checking.buffers import (
     Buffers,
     MismatchError,
     compare_addresses,
+    compare_appends,
     compare_buffers,
     compare_inputs,
     compare_results,
     poison,
+    spoiled_appends,
 )
 from bt_bench.checking.differences import Differences, as_defined, as_returned
 from bt_bench.checking.interpreter_guard import OutOfBoundsError, RaceError, guarded_memory
 from bt_bench.checking.paths import Path
+from bt_bench.checking.staging_ways import staging_way
 from bt_bench.model import CheckReport, Operation, Reason, ReasonCode
 from bt_bench.raised import is_interrupt
 from bt_bench.tasks import CheckOutcome
+from bt_bench.workloads.steps import Step
 
 # Makes a call of an operation on some tables, and returns what the call returned.
 Through = Callable[[Any, Operation, Callable[[], object]], object]
@@ -102,14 +105,30 @@ class Subject:
         expected: Buffers,
         poison_value: int,
         step: StepInputs,
-        given: Any,
+        given: Step,
+        turn: int = 0,
     ) -> None:
-        """Runs one step and compares everything."""
+        """Runs one step and compares everything.
+
+        Args:
+            where: for messages.
+            expected: what the reference's buffers hold.
+            poison_value: what outputs hold before.
+            step: the inputs.
+            given: what they were made of.
+            turn: of the ways to stage; see `staging_way`.
+        """
+        way = staging_way(self.tables, turn)
+        if way.title:
+            where += f", staged by {way.title}"
 
         def run_and_compare() -> None:
             poison(self.tables, poison_value, step.outputs)
             with self.guard(step):
-                results = run(self.tables, self.path, step, self._through)
+                way.stage(self.tables, step)
+                compare_appends(given, step)
+                with spoiled_appends(step):
+                    results = run(self.tables, self.path, step, self._through)
             written = slice(given.num_tokens, len(step.positions))
             wanted = as_defined(
                 self.differences, self.tables, expected, poison_value, given.num_reqs, written
@@ -145,8 +164,7 @@ class Subject:
 def run(
     tables: Any, path: Path, step: StepInputs, through: Through | None = None
 ) -> list[tuple[Operation, Any]]:
-    """Stages the writes of a step and makes the calls of a path; returns what these returned."""
-    stage(tables, step)
+    """Makes the calls of a path on a step that is staged; returns what these returned."""
     make = through or _plainly
     return [
         (operation, make(tables, operation, bind(tables, operation, step))) for operation in path

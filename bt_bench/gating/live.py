@@ -9,7 +9,7 @@ from typing import Protocol
 
 from bt_bench.catalogue import REFERENCE, VariantEntry, choose
 from bt_bench.config.schema import SweepSpec
-from bt_bench.deciding import Rules
+from bt_bench.deciding import Rules, without_new_paths
 from bt_bench.device import DeviceKind
 from bt_bench.errors import NotComparableError
 from bt_bench.gating.loop import DEFAULT_LOOKS, GatePlan, Look, run_gate
@@ -277,11 +277,12 @@ def _whole(
             judgements.append(_unmeasured(request, subject, Verdict.MISSING, Cause.NO_CASE, detail))
         elif not lacks:
             judgements.append(found[_place_of(request, subject)])
+    kept, left_out = without_new_paths(judgements)
     return replace(
         judged,
-        judgements=tuple(judgements),
+        judgements=tuple(kept),
         others=tuple(dict.fromkeys(judgement.other for judgement in judgements)),
-        facts=(*prepared.facts, *_not_run(lacking, labels), *judged.facts),
+        facts=(*prepared.facts, *_not_run(lacking, labels), *left_out, *judged.facts),
         warnings=(*judged.warnings, *same.warnings),
     )
 

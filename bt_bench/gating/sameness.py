@@ -42,7 +42,7 @@ def _compiled(
     old = take_census(spec, [pair[0] for pair in changed], [target])
     new = take_census(spec, [pair[1] for pair in changed], [target])
     binaries = set()
-    for entry, _ in changed:
+    for entry, head in changed:
         places = [(case.name, operation) for case in spec.cases for operation in spec.operations]
         equal = {
             (entry.name, case, operation)
@@ -50,6 +50,8 @@ def _compiled(
             if equal_binaries(old, new, entry.name, case, operation)
         }
         binaries |= equal
-        if len(equal) == len(places) and equal_host_code(old, new, entry.name):
+        # Host code in C is no part of a census, which has syntax trees of Python.
+        native = entry.native_sha256() == head.native_sha256()
+        if len(equal) == len(places) and native and equal_host_code(old, new, entry.name):
             code.add(entry.name)
     return Sameness(frozenset(code), frozenset(binaries))

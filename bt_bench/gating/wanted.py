@@ -28,7 +28,7 @@ def candidates(operation: Operation, device: DeviceKind) -> list[Series]:
     if operation is Operation.STAGE or device == "cpu":
         return [series_of(Quantity.STAGE_US)]
     found = [series_of(Quantity.STAGE_US)]
-    for path in (LaunchPath.JIT, LaunchPath.COMPILED):
+    for path in (LaunchPath.JIT, LaunchPath.COMPILED, LaunchPath.DIRECT):
         found += [series_of(quantity, launch_path=path) for quantity in _IDLE]
     found += [series_of(quantity) for quantity in (*_DEVICE, Quantity.LAST_US)]
     for l2 in Cache:

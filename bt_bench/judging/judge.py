@@ -15,6 +15,7 @@ from bt_bench.deciding import (
     Rules,
     compared_nothing,
     decide,
+    without_new_paths,
 )
 from bt_bench.errors import UsageError
 from bt_bench.inference import Estimate, geometric_mean
@@ -82,7 +83,7 @@ def judge(
     entries = _in_order([entry for each in matchups for entry in Pairing(each).entries()])
     entries = _selected(entries, criteria.metrics)
     _estimate_all(entries)
-    judgements = _judge_all(entries, criteria)
+    judgements, left_out = without_new_paths(_judge_all(entries, criteria))
     base = base or matchups[0].base.label
     others = others or [each.other.label for each in matchups]
     return Judged(
@@ -91,7 +92,7 @@ def judge(
         others=tuple(others),
         judgements=tuple(judgements),
         overall=tuple(_overall(judgements)),
-        facts=tuple(_facts(matchups, criteria, judgements)),
+        facts=(*_facts(matchups, criteria, judgements), *left_out),
         warnings=tuple(dict.fromkeys(warnings)),
     )
 

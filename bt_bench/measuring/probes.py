@@ -92,7 +92,7 @@ class StageProbe:
     def sample(
         self, arm: Arm, operation: Operation, step: StepInputs, region: Range
     ) -> tuple[float, ...]:
-        """Times `append_block_ids` for all rows of the step."""
+        """Times staging of all rows of the step."""
         call = arm.bind(Operation.STAGE, step)
         region.push()
         start = self._clock.now_ns()
@@ -214,14 +214,14 @@ class PipelinedProbe(_PathProbe):
         if not restages:
             arm.stage(step)
             arm.prepare(operation)
-        call = arm.bind(operation, step)
+        stage, call = arm.bind(Operation.STAGE, step), arm.bind(operation, step)
         synchronize()
         region.push()
         start = now_ns()
         for _ in range(PIPELINED_CALLS):
             if restages:
                 num_blocks[...] = before
-                arm.stage(step)
+                stage()
             call()
         synchronize()
         end = now_ns()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from bt_bench.budget import CLOSES_WITHIN_PERCENT, Budget, budgets
 from bt_bench.crosscheck import Crosscheck
@@ -30,29 +30,39 @@ _REGIMES: dict[str, Series] = {
     "Graph": _GRAPH_SLOPE,
     "Graph event": series_of(Quantity.EVENT_US, launch_path=LaunchPath.GRAPH),
     "Host jit": series_of(Quantity.HOST_US),
-    "Host comp.": series_of(Quantity.HOST_US, launch_path=LaunchPath.COMPILED),
-    "Host graph": series_of(Quantity.HOST_US, launch_path=LaunchPath.GRAPH),
 }
+_HOST = {f"Host {path}": series_of(Quantity.HOST_US, launch_path=path) for path in LaunchPath}
 _IDLE_REGIMES = {"Step", "Host jit"}  # which the table of times has as well
 _SAVINGS_REGIMES = ("Step", "Busy hot", "Busy cold", "Graph", "Host jit")
 
 
 def regime_table(arms: Arms, operation: Operation) -> Table | None:
     """What a step costs in each regime, in µs; without those in which nothing was measured."""
-    regimes = _measured_regimes(arms, operation, _REGIMES)
-    if not regimes:
+    return _table_of(arms, operation, _REGIMES)
+
+
+def host_table(arms: Arms, operation: Operation) -> Table | None:
+    """What a step costs the host by each launch path, in µs; `None` where there is but one."""
+    return _table_of(arms, operation, _HOST)
+
+
+def _table_of(arms: Arms, operation: Operation, series: Mapping[str, Series]) -> Table | None:
+    """A column for each series that was measured, by its heading."""
+    columns = _measured_regimes(arms, operation, series)
+    if not columns:
         return None
 
     def cells(arm: Arm, case: CaseResult) -> list[Cell]:
         found = disagreements_of(arm, case)
-        return [_regime_cell(arm, case, _REGIMES[name], found) for name in regimes]
+        return [_regime_cell(arm, case, series[name], found) for name in columns]
 
-    return case_table(arms, operation, regimes, cells)
+    return case_table(arms, operation, columns, cells)
 
 
 def regime_savings_table(arms: Arms, operation: Operation) -> Table | None:
     """What each variant saves in each regime, in percent of the baseline."""
-    regimes = _measured_regimes(arms, operation, _SAVINGS_REGIMES)
+    of_savings = {name: _REGIMES[name] for name in _SAVINGS_REGIMES}
+    regimes = _measured_regimes(arms, operation, of_savings)
     if not regimes or not arms.others:
         return None
     rows = tuple(
@@ -91,8 +101,8 @@ def budget_table(
     return Table(columns, rows, num_text_columns=3) if rows else None
 
 
-def _measured_regimes(arms: Arms, operation: Operation, names: Iterable[str]) -> list[str]:
-    """The regimes in which there are measurements; none where there is the idle GPU only."""
+def _measured_regimes(arms: Arms, operation: Operation, regimes: Mapping[str, Series]) -> list[str]:
+    """Headings of what was measured; none where that is Triton's call on an idle GPU only."""
     taken = {
         measurement.series
         for arm in arms.all
@@ -100,8 +110,8 @@ def _measured_regimes(arms: Arms, operation: Operation, names: Iterable[str]) ->
         if case.operation is operation
         for measurement in case.measurements
     }
-    regimes = [name for name in names if _REGIMES[name] in taken]
-    return regimes if set(regimes) - _IDLE_REGIMES else []
+    measured = [name for name, series in regimes.items() if series in taken]
+    return measured if set(measured) - _IDLE_REGIMES else []
 
 
 def _regime_cell(arm: Arm, case: CaseResult, series: Series, found: Sequence[Crosscheck]) -> Cell:

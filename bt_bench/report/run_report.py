@@ -12,7 +12,12 @@ from bt_bench.report.advice import advice
 from bt_bench.report.arranged import Arms, arrange
 from bt_bench.report.calibration_report import calibration_section
 from bt_bench.report.document import Block, Bullets, Document, Section, Table
-from bt_bench.report.regime_tables import budget_table, regime_savings_table, regime_table
+from bt_bench.report.regime_tables import (
+    budget_table,
+    host_table,
+    regime_savings_table,
+    regime_table,
+)
 from bt_bench.report.run_facts import measured_on, progress_text, run_facts
 from bt_bench.report.tables import distribution_table, event_table, time_table
 
@@ -162,9 +167,10 @@ def _regimes(
 ) -> Iterator[tuple[str, Table | None]]:
     yield (
         "By regime, in us: a step on an idle GPU; what it adds to a busy GPU with a hot and a cold "
-        "L2; a replayed graph; the host's part by launch path (jit, compiled, graph):",
+        "L2; a replayed graph; the host's part by Triton's call:",
         regime_table(arms, operation),
     )
+    yield "The host's part by launch path, in us:", host_table(arms, operation)
     yield (
         f"Savings by regime, in percent of {arms.baseline.name}:",
         regime_savings_table(arms, operation),

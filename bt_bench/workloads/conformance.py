@@ -35,6 +35,7 @@ def conformance_workloads(seed: int) -> dict[str, Workload]:
         "long_request": _long_request(),
         "edges": _edges(),
         "shrinking": _shrinking(),
+        "decoding": _decoding(),
         **feature_workloads(seed + 3),
     }
 
@@ -116,3 +117,32 @@ def _shrinking() -> Workload:
             step_of_requests([], rows[2:3], [[0]], spare_rows=1, spare_tokens=3),
         ),
     )
+
+
+def _decoding() -> Workload:
+    """Steps that stage a block for a request, or nothing: most of those that an engine makes.
+
+    A variant may have a way of its own for few writes, so one step has many. Rows that the step
+    before wrote are read in each, beside those that it writes itself.
+    """
+    layout = TableLayout((4, 3), (4, 5), max_num_reqs=6, max_num_batched_tokens=12)
+    owned = [1, 2, 0, 3, 1, 2]
+    rows = [4, 2, 0, 5, 1, 3]
+    # A block more for each of these; the last step replaces those of row 1 by one.
+    grown = ([0, 1, 2, 4], [], rows[:5], [5, 1])
+
+    def append(row: int, step: int, count: int, overwrite: bool) -> Append:
+        return Append(row, tuple([10 * row + step + 100 * g] * count for g in (0, 1)), overwrite)
+
+    steps = []
+    setup = tuple(append(row, 9, count, True) for row, count in enumerate(owned))
+    for index, chosen in enumerate(grown):
+        appends = [append(row, index, 1, index == 3 and row == 1) for row in chosen]
+        owned = [
+            1 if index == 3 and row == 1 else count + (row in chosen)
+            for row, count in enumerate(owned)
+        ]
+        # The last position of what a row owns in the first group.
+        positions = [[max(0, 4 * owned[row] - 1)] for row in rows]
+        steps.append(step_of_requests(appends, rows, positions, spare_tokens=2))
+    return Workload(layout, "int64", setup, tuple(steps))

@@ -136,7 +136,7 @@ def cannot_find_addresses(step, args, given):
         (writes_past_the_rows, "(written although nothing may write there)"),
         (pads_the_view_alone, "slots_out[0, 2] is "),
         (changes_its_inputs, "the argument num_computed_tokens was changed"),
-        (cannot_find_addresses, "step 1: ValueError: out_ptrs is missing"),
+        (cannot_find_addresses, "staged by append_block_ids: ValueError: out_ptrs is missing"),
     ],
 )
 def test_defects_of_custom_outputs(defect, message, fused, device):

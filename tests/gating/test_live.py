@@ -12,7 +12,8 @@ import pytest
 from gating.test_processes import Quiet, spec_of
 from repositories import commit, repository, write
 
-from bt_bench.errors import NotComparableError, UsageError
+from bt_bench.deciding import exit_code
+from bt_bench.errors import ExitCode, NotComparableError, UsageError
 from bt_bench.gating.live import GateRequest, Sameness, prepare, run_live_gate
 from bt_bench.gating.recording import read_recording
 from bt_bench.gating.trees import Location, Tree
@@ -121,6 +122,27 @@ def test_a_variant_that_is_wrong_or_fails_gets_no_verdict(tmp_path, fault, why):
     bad, good = judged.judgements
     assert (bad.verdict, bad.cause, bad.detail) == (Verdict.INVALID, Cause.FAILED, why)
     assert good.verdict is Verdict.SAME
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "metrics", "code"),
+    [
+        (["jit"], ["jit", "direct"], ["host_us"], ExitCode.OK),
+        (["jit"], ["jit"], ["host_us"], ExitCode.OK),
+        (["jit", "direct"], ["jit"], ["host_us", "host_us/direct"], ExitCode.NOT_COMPARABLE),
+    ],
+    ids=["came", "never_there", "went"],
+)
+def test_a_launch_path_may_come_and_must_not_go(tmp_path, old, new, metrics, code):
+    base, head = ({"one": {"us": 100.0, "paths": paths}} for paths in (old, new))
+    request = request_of(tmp_path, base, head, device="cuda")
+    spec = request.spec.model_copy(update={"operations": [Operation.STEP]})
+    wanted = ("host_us", "host_us/direct")
+    judged = run_live_gate(replace(request, spec=spec, patterns=wanted), Quiet())
+    assert [judgement.metric for judgement in judged.judgements] == metrics
+    assert exit_code(judged) is code
+    said = "one@old is not launched by direct: host_us/direct of 1 case cannot be compared."
+    assert (said in judged.facts) == ("direct" not in old)
 
 
 @pytest.mark.parametrize("without", ["old", "new"])

@@ -22,7 +22,11 @@ ON_GPU = Hello("cuda", make_environment("cuda"), None)
 
 
 def entry(name, text):
-    return SimpleNamespace(name=name, path=name, source_sha256=lambda: text)
+    """A variant of Python code and, after a line, of C code."""
+    native = text.partition("\n")[2]
+    return SimpleNamespace(
+        name=name, path=name, source_sha256=lambda: text, native_sha256=lambda: native
+    )
 
 
 def sides(**texts):
@@ -72,6 +76,16 @@ def test_what_differs_is_compiled_for_the_gpu_that_is_there(monkeypatch, host):
         ("kernel", "one", step),
     }
     assert found.warnings == ()
+
+
+def test_code_in_c_that_differs_is_other_code(monkeypatch):
+    """No census has it: binaries and syntax trees of Python are equal."""
+    monkeypatch.setattr(sameness, "take_census", lambda *_: "census")
+    monkeypatch.setattr(judging, "equal_binaries", lambda *_: True)
+    monkeypatch.setattr(judging, "equal_host_code", lambda *_: True)
+    found = find_sameness(*sides(python=("x\nc", "y\nc"), c=("x\nc", "x\nd")), SPEC, ON_GPU)
+    assert found.code == {"python"}
+    assert {variant for variant, _, _ in found.binaries} == {"python", "c"}
 
 
 def test_what_cannot_be_compiled_is_timed_with_a_warning(monkeypatch):

@@ -26,6 +26,8 @@ def test_patterns_choose_among_all_that_can_be_taken():
     assert names(["gpu_us*"]) == {
         STEP: ["gpu_us", "gpu_us/busy", "gpu_us/busy/cold", "gpu_us/graph"]
     }
+    paths = ["host_us", "host_us/compiled", "host_us/direct", "host_us/graph"]
+    assert [name for name in names(["host_us*"])[STEP] if "busy" not in name] == paths
     assert names(["stage_us"], (STEP, STAGE)) == {STEP: ["stage_us"], STAGE: ["stage_us"]}
     with pytest.raises(UsageError, match="--metric gpu: no such metric"):
         choose_metrics(["gpu"], (STEP,), "cuda")

@@ -315,6 +315,24 @@ def test_missing_cases_and_metrics() -> None:
     assert exit_code(found) is ExitCode.NOT_COMPARABLE
 
 
+def test_a_launch_path_may_come_and_must_not_go() -> None:
+    direct = series_of(Quantity.HOST_US, launch_path=LaunchPath.DIRECT)
+    without = timed(9.0, seed=1)
+    having = make_case(samples={HOST: noisy(9.0, 2), direct: noisy(5.0, 3)})
+    came, went = judged([without], [having]), judged([having], [without])
+    assert [each.metric for each in came.judgements] == ["host_us"]
+    assert came.facts[-1].startswith("baseline is not launched by direct: host_us/direct of 1 case")
+    assert exit_code(came) is ExitCode.OK
+    assert [(each.metric, each.verdict) for each in went.judgements] == [
+        ("host_us", Verdict.SAME),
+        ("host_us/direct", Verdict.MISSING),
+    ]
+    assert exit_code(went) is ExitCode.NOT_COMPARABLE
+    # Where it was all that was asked for, nothing was compared.
+    alone = judged([without], [having], Criteria(metrics=["host_us/direct"]))
+    assert not_compared(alone, {"fused": "fused"})
+
+
 @pytest.mark.parametrize(
     ("status", "cause"),
     [(Status.FAILED, Cause.FAILED), (Status.INSUFFICIENT, Cause.INSUFFICIENT)],

@@ -10,8 +10,10 @@ import pytest
 from scripted import ScriptedArm, ScriptedClock, ScriptedDevice
 
 from bt_bench.arms import Arm, ArmFailedError
+from bt_bench.measuring.case import cuda_probes
 from bt_bench.measuring.graphs import measure_graphs
 from bt_bench.measuring.nvtx_ranges import Range
+from bt_bench.measuring.paths import use
 from bt_bench.measuring.probes import (
     PIPELINED_CALLS,
     SHORTEST_QUEUE_US,
@@ -38,7 +40,7 @@ from bt_bench.model import (
     StopReason,
 )
 
-JIT, COMPILED, GRAPH = LaunchPath
+JIT, COMPILED, DIRECT, GRAPH = LaunchPath
 
 
 class Rig:
@@ -99,6 +101,27 @@ def test_a_compiled_handle_is_a_series_of_its_own():
     assert rig.samples("a", Quantity.HOST_US, launch_path=JIT) == [[10.0, 20.0]] * 2
     assert rig.samples("a", Quantity.HOST_US, launch_path=COMPILED)[0] == [5.0, 10.0]
     assert len([m for m in rig.records.books["a"].measurements() if m.quantity == "stage_us"]) == 1
+
+
+def test_a_direct_launch_is_a_series_of_its_own_where_tables_have_it():
+    rig = Rig("a", "b")
+    rig.window.instances[0][1].tables.launch_paths = ("jit", "compiled", "direct")
+    plan = Plan(launch_paths=[JIT, DIRECT], loads=[Load.IDLE])
+    rig.run(cuda_probes(plan, rig.clock, rig.device), rounds=2)
+    assert rig.samples("b", Quantity.HOST_US, launch_path=DIRECT)[0] == [3.75, 7.5]
+    for quantity in (Quantity.STEP_US, Quantity.EVENT_US, Quantity.PIPELINED_US):
+        assert rig.samples("b", quantity, launch_path=DIRECT)
+    assert {m.launch_path for m in rig.records.books["a"].measurements()} == {JIT}
+
+
+def test_a_graph_is_captured_from_tritons_calls():
+    rig = Rig("a")
+    tables = rig.window.instances[0][0].tables
+    tables.launch_paths = ("jit", "direct")
+    use(rig.window.instances[0][0], DIRECT)
+    assert tables.launch_path == "direct"
+    use(rig.window.instances[0][0], GRAPH)
+    assert tables.launch_path == "jit"
 
 
 def test_an_arm_without_a_launch_path_has_no_samples_of_it():

@@ -49,7 +49,7 @@ def test_the_terminal_has_the_budget_of_one_launch_path_and_no_advice() -> None:
     text = _print_piped(scenarios.gpu_run())
     assert "Where the time of a step goes" in text
     assert re.search(r"^small +fused +jit ", text, re.MULTILINE)
-    assert not re.search(r"^small +fused +(compiled|graph) ", text, re.MULTILINE)
+    assert not re.search(r"^small +fused +(compiled|direct|graph) ", text, re.MULTILINE)
     assert "How to read this" not in text
 
 

@@ -13,7 +13,7 @@ from bt_bench.report.frames import SUMMARY_COLUMNS, summary_frame
 def test_a_row_per_variant_case_and_series() -> None:
     frame = summary_frame(scenarios.gpu_run())
     assert tuple(frame.columns) == SUMMARY_COLUMNS
-    assert len(frame) == 3 * 6 * 25  # variants, cases, series
+    assert len(frame) == 3 * 6 * 27  # variants, cases, series
     events = frame[(frame["quantity"] == "event_us") & (frame["operation"] == "step")]
     conditions = ["launch_path", "load", "l2", "method"]
     assert set(map(tuple, events[conditions].to_numpy())) == {

@@ -31,7 +31,12 @@ from bt_bench.operation import Operation
 from bt_bench.report.arranged import arrange
 from bt_bench.report.cells import NOT_RESOLVABLE, describe_launches, series_title
 from bt_bench.report.document import ABSENT, Cell, Table, numbered_notes
-from bt_bench.report.regime_tables import budget_table, regime_savings_table, regime_table
+from bt_bench.report.regime_tables import (
+    budget_table,
+    host_table,
+    regime_savings_table,
+    regime_table,
+)
 from bt_bench.report.tables import distribution_table, event_table, time_table
 from bt_bench.series import series_of
 
@@ -135,6 +140,20 @@ def test_an_idle_gpu_alone_needs_no_table_of_regimes() -> None:
     arms = arrange([make_result(name, [case]) for name in ("baseline", "fused")])
     assert regime_table(arms, case.operation) is None
     assert regime_savings_table(arms, case.operation) is None
+    assert host_table(arms, case.operation) is None
+
+
+def test_launch_paths_have_a_table_where_there_is_more_than_one() -> None:
+    paths = (LaunchPath.JIT, LaunchPath.DIRECT)
+    samples = {
+        series_of(Quantity.HOST_US, launch_path=path): [[value]]
+        for path, value in zip(paths, (20.0, 5.0), strict=True)
+    }
+    case = make_case(samples=samples)
+    table = host_table(arrange([make_result(cases=[case])]), case.operation)
+    assert table is not None
+    assert table.columns == ("Config", "Variant", "Host jit", "Host direct")
+    assert [cell.text for cell in table.rows[0][2:]] == ["20.00", "5.000"]
 
 
 def test_savings_that_cannot_be_told_from_none_have_no_percentage() -> None:
