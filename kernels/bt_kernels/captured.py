@@ -61,6 +61,7 @@ class CapturedWrites:
         If it was, it is written once more, and nothing changes.
         """
         if self._published:
+            tables.refuse_capture("apply_staged_writes")
             self.launch(tables)
             self._published = False
 

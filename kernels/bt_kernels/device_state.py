@@ -25,6 +25,9 @@ _KEPT_VIEWS = 256
 class DeviceState(BlockTableOperations):
     """Block tables on a device (or on the CPU, under Triton's interpreter), without operations.
 
+    They belong to one thread at a time: a launch lets other threads run, and what one of them
+    stages meanwhile would be forgotten with what was launched.
+
     `native` says whether a subclass uses the compiled helpers where they can be had (see
     `bt_kernels.native`): without them host code is Python, and there is no direct launch.
 
@@ -129,8 +132,12 @@ class DeviceState(BlockTableOperations):
     def _upload_num_blocks(self) -> None:
         """Copies the number of blocks as of the last apply to the device."""
         applied = self.num_blocks.copy()
-        for group, row, start, _ in self._staged.intervals():
-            applied[group, row] = start
+        staged = self._staged.intervals()
+        if staged:
+            # What is to be overwritten had some number that the host does not know any more.
+            before = self.num_blocks_on_device.cpu().numpy()
+            for group, row, _, _ in staged:
+                applied[group, row] = before[group, row]
         self.num_blocks_on_device.copy_(torch.from_numpy(applied))
 
     def _check_tables(self) -> None:

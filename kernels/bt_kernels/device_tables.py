@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from operator import index
 
 import torch
 
@@ -64,8 +65,9 @@ class DeviceBlockTables(DeviceState):
         if self._captured_writes is not None:
             self._captured_writes.settle(self)
         if self._staged:
-            self._refuse_capture("apply_staged_writes")
+            self.refuse_capture("apply_staged_writes")
             self._launch_apply(self._publish())
+            self._ring.note_reader()
             # Not before: a launch that fails leaves the writes to the next.
             self._staged.clear()
 
@@ -146,7 +148,7 @@ class DeviceBlockTables(DeviceState):
         num_computed_tokens: torch.Tensor | None = None,
         slots_out: torch.Tensor | None = None,
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
-        self._refuse_capture("prepare_step")
+        self.refuse_capture("prepare_step")
         # What is wrong with the batch must be known before anything is applied.
         out_ptrs = self._check_step(
             *(idx_mapping, query_start_loc, positions, num_reqs_padded, num_tokens_padded),
@@ -253,7 +255,7 @@ class DeviceBlockTables(DeviceState):
         _num_computed_tokens: torch.Tensor | None,
     ) -> None:
         """What `CapturedStep.publish` does for a step with these arguments."""
-        self._refuse_capture("publish")
+        self.refuse_capture("publish")
         writes = self._captured_writes
         assert writes is not None, "there is a captured step only once there is a buffer for it"
         self._zero_dirty_rows(num_reqs_padded)
@@ -403,14 +405,16 @@ class DeviceBlockTables(DeviceState):
         self, num_reqs: int, num_reqs_padded: int, out: Sequence[torch.Tensor] | None
     ) -> tuple[int, int]:
         """Input rows that a gather must write or zero, and how many are dirty after it."""
+        # Integers of numpy would be something else to Triton.
+        num_reqs_padded, dirty = index(num_reqs_padded), index(self.num_dirty_rows)
         if out is not None:
-            return num_reqs_padded, self.num_dirty_rows
-        num_rows = max(num_reqs_padded, self.num_dirty_rows)
+            return num_reqs_padded, dirty
+        num_rows = max(num_reqs_padded, dirty)
         if self._capturing():
-            return num_rows, max(num_reqs, self.num_dirty_rows)  # nothing runs now
+            return num_rows, max(num_reqs, dirty)  # nothing runs now
         return num_rows, num_reqs
 
-    def _refuse_capture(self, method: str) -> None:
+    def refuse_capture(self, method: str) -> None:
         """A captured apply would read the same host buffer for ever, whatever is in it."""
         if self._capturing():
             raise ValueError(

@@ -39,6 +39,7 @@ class HostRing:
     ) -> None:
         if in_flight is not None and in_flight < 1:
             raise ValueError(f"in_flight is {in_flight}; expected 1 or more")
+        self._device = device
         self._on_gpu = device.type == "cuda"
         waits = self._on_gpu and in_flight is None
         self.depth = 2 if in_flight is None else in_flight + 1
@@ -46,17 +47,26 @@ class HostRing:
         self._views = [memoryview(buffer.numpy()) for buffer in self._buffers]
         self._events = _Events(self.depth, device, launcher) if waits else None
         self._current = 0
+        self._was_read = True
 
     @property
     def current(self) -> torch.Tensor:
         """The buffer that kernels are to read now."""
         return self._buffers[self._current]
 
+    def note_reader(self) -> None:
+        """To be called once all that reads the current buffer has been launched."""
+        self._was_read = True
+
     def advance(self, size: int) -> memoryview:
         """Makes the next buffer current and returns it for filling, with `size` or more elements.
 
         Waits while the device still reads it, unless that has been promised.
         """
+        if self._on_gpu and not self._was_read:
+            # A launch failed: nothing that was promised counts it.
+            torch.cuda.synchronize(self._device)
+        self._was_read = False
         if self._events is not None:
             self._events.record(self._current)
         self._current = (self._current + 1) % self.depth
@@ -111,8 +121,9 @@ class _Events:
         self._launcher = launcher
         if launcher is not None:
             self._current_stream = triton.runtime.driver.active.get_current_stream
-            for event in self._events:
-                event.record()  # torch makes it only now
+            with torch.cuda.device(device):
+                for event in self._events:
+                    event.record()  # torch makes it only now
             self._handles = [event.cuda_event for event in self._events]
 
     def record(self, index: int) -> None:
@@ -120,7 +131,7 @@ class _Events:
             self._events[index].record()
         else:
             stream = self._current_stream(self._device_index)
-            self._launcher.record(self._handles[index], stream)
+            self._launcher.record(self._handles[index], stream, self._device_index)
 
     def wait_for(self, index: int) -> None:
         """Returns at once where the event was never recorded."""

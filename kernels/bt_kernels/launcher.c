@@ -22,6 +22,7 @@ static struct {
                      void *, void **, void **);
     Result (*parameter)(void *, size_t, size_t *, size_t *);
     Result (*graph_launch)(void *, void *);
+    Result (*is_capturing)(void *, int *);
     Result (*record)(void *, void *);
     Result (*query)(void *);
     Result (*synchronize)(void *);
@@ -43,6 +44,7 @@ static const char *find_driver(void) {
     } wanted[] = {
         {"cuLaunchKernel", (void **)&driver.launch},
         {"cuFuncGetParamInfo", (void **)&driver.parameter},
+        {"cuStreamIsCapturing", (void **)&driver.is_capturing},
         {"cuGraphLaunch", (void **)&driver.graph_launch},
         {"cuEventRecord", (void **)&driver.record},
         {"cuEventQuery", (void **)&driver.query},
@@ -70,6 +72,14 @@ static int ready(void) {
     const char *missing = find_driver();
     if (missing) PyErr_Format(PyExc_RuntimeError, "the CUDA driver lacks: %s", missing);
     return !missing;
+}
+
+/* Whether a call may be made again: in a thread that has not used the device yet. */
+static int has_context_now(Result result, int number) {
+    int device;
+    void *context;
+    return result == INVALID_CONTEXT && !driver.device(&device, number) &&
+           !driver.primary(&context, device) && !driver.use_context(context);
 }
 
 static void *address_of(PyObject *number) {
@@ -138,7 +148,8 @@ static PyObject *launch_call(PyObject *object, PyObject *const *args, size_t nar
         Py_buffer words;
         if (PyObject_GetBuffer(args[3], &words, PyBUF_SIMPLE)) return NULL;
         Py_ssize_t more = words.len / (Py_ssize_t)sizeof(uint64_t);
-        if (num + more <= self->num_arguments) memcpy(&values[num], words.buf, (size_t)words.len);
+        if (num + more <= self->num_arguments)
+            memcpy(&values[num], words.buf, (size_t)more * sizeof(uint64_t));
         num += more;
         PyBuffer_Release(&words);
     }
@@ -150,14 +161,7 @@ static PyObject *launch_call(PyObject *object, PyObject *const *args, size_t nar
     Result result;
     Py_BEGIN_ALLOW_THREADS
     result = launch_now(self, grid, stream, parameters);
-    if (result == INVALID_CONTEXT) {
-        /* A thread that has not used the device yet. */
-        int device;
-        void *context;
-        if (!driver.device(&device, self->device) && !driver.primary(&context, device) &&
-            !driver.use_context(context))
-            result = launch_now(self, grid, stream, parameters);
-    }
+    if (has_context_now(result, self->device)) result = launch_now(self, grid, stream, parameters);
     Py_END_ALLOW_THREADS
     if (result) return fail("cuLaunchKernel", result);
     Py_RETURN_NONE;
@@ -242,26 +246,324 @@ static PyTypeObject LaunchType = {
     .tp_dealloc = (destructor)launch_dealloc,
 };
 
+/* Step: a whole step whose writes are parameters, from the check of its arguments to the launch. */
+
+/* Of DLPack 1, by which torch shows tensors to C; see its dlpack.h. */
+typedef struct {
+    void *data;
+    int32_t device_type, device_index, num_dimensions;
+    uint8_t kind, bits;
+    uint16_t lanes;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+} Tensor;
+
+typedef struct {
+    uint32_t major, minor;
+    void *before;
+    void *allocate, *to_managed, *from_managed;
+    int (*look_at)(void *, Tensor *);
+    int (*current_stream)(int, int32_t, void **);
+} Exchange;
+
+#define DLPACK_MAJOR 1
+#define DLPACK_CUDA 2
+#define DLPACK_INT 0
+#define NUM_SHAPES 3
+
+enum { FEW, MANY, LONG };
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    const Exchange *exchange;
+    PyTypeObject *tensor_type;
+    PyObject *pack;                    /* fills `words`, and says whether it could */
+    PyObject *words_object, *slots;    /* its arguments */
+    PyObject *launches[NUM_SHAPES][2]; /* by shape, and whether the mapping is int64 */
+    Py_buffer words;
+    unsigned long long descriptors;
+    int device_type, device_index;
+    long long num_groups, max_num_reqs, max_num_tokens, num_pads, widest;
+    long long requests[NUM_SHAPES]; /* of a program */
+    long long many_rows, long_tokens, long_columns, chunk, max_chunks;
+} Step;
+
+/* A contiguous vector on the device. */
+static int look_at(Step *self, PyObject *object, int bits, Tensor *tensor) {
+    if (Py_TYPE(object) != self->tensor_type) return 0;
+    if (self->exchange->look_at(object, tensor)) {
+        PyErr_Clear(); /* Python code will say what is wrong, if anything is */
+        return 0;
+    }
+    return tensor->num_dimensions == 1 && tensor->kind == DLPACK_INT && tensor->lanes == 1 &&
+           (bits == 0 ? tensor->bits == 32 || tensor->bits == 64 : tensor->bits == bits) &&
+           tensor->device_type == self->device_type &&
+           tensor->device_index == self->device_index &&
+           (tensor->shape[0] < 2 || tensor->strides[0] == 1);
+}
+
+static uint64_t address_in(const Tensor *tensor) {
+    return (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset;
+}
+
+/* How the step is cut into programs; see `OneLaunch._cut`. */
+static int cut(const Step *self, long long num_reqs, long long num_rows, long long num_tokens,
+               long long longest, long long *num_chunks) {
+    if (num_rows > num_reqs) longest = self->widest;
+    *num_chunks = 1;
+    if (num_tokens > self->long_tokens * (num_reqs ? num_reqs : 1) ||
+        longest > self->long_columns) {
+        long long spare = num_tokens - num_reqs > longest ? num_tokens - num_reqs : longest;
+        *num_chunks = spare / self->chunk;
+        if (*num_chunks < 1) *num_chunks = 1;
+        if (*num_chunks > self->max_chunks) *num_chunks = self->max_chunks;
+        return LONG;
+    }
+    return num_rows * self->num_groups > self->many_rows ? MANY : FEW;
+}
+
+#define NUM_LEADING 8 /* arguments before the words */
+
+/* Launches by the driver; 0 where Python code has to see to it, -1 for an error. */
+static int launch_step(Step *self, Launch *launch, void *stream, unsigned num_programs,
+                       const uint64_t *leading) {
+    uint64_t values[MAX_PARAMETERS];
+    void *parameters[MAX_PARAMETERS];
+    Py_ssize_t num_words = self->words.len / (Py_ssize_t)sizeof(uint64_t);
+    if (NUM_LEADING + num_words != launch->num_arguments) return 0;
+    memcpy(values, leading, NUM_LEADING * sizeof(uint64_t));
+    memcpy(values + NUM_LEADING, self->words.buf, (size_t)num_words * sizeof(uint64_t));
+    for (Py_ssize_t i = launch->num_arguments; i < launch->num_parameters; i++) values[i] = 0;
+    for (Py_ssize_t i = 0; i < launch->num_parameters; i++) parameters[i] = &values[i];
+    unsigned grid[3] = {num_programs, 1, 1};
+    Result result;
+    Py_BEGIN_ALLOW_THREADS
+    result = launch_now(launch, grid, stream, parameters);
+    if (has_context_now(result, launch->device))
+        result = launch_now(launch, grid, stream, parameters);
+    Py_END_ALLOW_THREADS
+    if (!result) return 1;
+    fail("cuLaunchKernel", result);
+    return -1;
+}
+
+/* What stands in for the driver in tests. */
+static int launch_by_python(PyObject *launch, unsigned num_programs, const uint64_t *leading) {
+    PyObject *found = PyObject_CallFunction(
+        launch, "I(KKKKLLLL)", num_programs, (unsigned long long)leading[0],
+        (unsigned long long)leading[1], (unsigned long long)leading[2],
+        (unsigned long long)leading[3], (long long)leading[4], (long long)leading[5],
+        (long long)leading[6], (long long)leading[7]);
+    Py_XDECREF(found);
+    return found ? 1 : -1;
+}
+
+/* 1 if the current stream is being captured, or nothing is known of it. */
+static int find_stream(Step *self, void **stream) {
+    int status = 1;
+    *stream = NULL;
+    if (self->device_type != DLPACK_CUDA) return 0;
+    if (self->exchange->current_stream(self->device_type, self->device_index, stream)) {
+        PyErr_Clear();
+        return 1;
+    }
+    return driver.is_capturing(*stream, &status) || status;
+}
+
+static PyObject *step_call(PyObject *object, PyObject *const *args, size_t nargsf,
+                           PyObject *names) {
+    Step *self = (Step *)object;
+    if (PyVectorcall_NARGS(nargsf) != 7 || names) {
+        PyErr_SetString(PyExc_TypeError, "expected 7 arguments");
+        return NULL;
+    }
+    long long sizes[4]; /* num_reqs_padded, num_tokens_padded, num_dirty_rows, longest */
+    for (int i = 0; i < 4; i++) {
+        int overflow = 0;
+        if (!PyLong_CheckExact(args[3 + i])) Py_RETURN_NONE;
+        sizes[i] = PyLong_AsLongLongAndOverflow(args[3 + i], &overflow);
+        if (overflow || sizes[i] < 0) Py_RETURN_NONE;
+    }
+    Tensor mapping, starts, positions;
+    if (!look_at(self, args[0], 0, &mapping) || !look_at(self, args[1], 32, &starts) ||
+        !look_at(self, args[2], 64, &positions))
+        Py_RETURN_NONE;
+    long long num_reqs = mapping.shape[0];
+    if (num_reqs > sizes[0] || sizes[0] > self->max_num_reqs || starts.shape[0] <= num_reqs ||
+        sizes[1] > self->max_num_tokens)
+        Py_RETURN_NONE;
+    long long num_rows = sizes[0] > sizes[2] ? sizes[0] : sizes[2], num_chunks;
+    int shape = cut(self, num_reqs, num_rows, positions.shape[0], sizes[3], &num_chunks);
+    PyObject *launch = self->launches[shape][mapping.bits == 64];
+    void *stream;
+    if (!launch || find_stream(self, &stream)) Py_RETURN_NONE;
+    uint64_t leading[NUM_LEADING] = {
+        self->descriptors,      address_in(&mapping), address_in(&starts),
+        address_in(&positions), (uint64_t)num_reqs,   (uint64_t)num_rows,
+        (uint64_t)num_chunks,   (uint64_t)self->num_pads,
+    };
+    PyObject *pack[] = {self->words_object, self->slots};
+    PyObject *packed = PyObject_Vectorcall(self->pack, pack, 2, NULL);
+    if (!packed) return NULL;
+    int fits = packed == Py_True;
+    Py_DECREF(packed);
+    if (!fits) Py_RETURN_NONE;
+    long long num_tiles = (num_rows + self->requests[shape] - 1) / self->requests[shape];
+    unsigned num_programs =
+        (unsigned)(self->num_groups * (1 + num_tiles * num_chunks + self->num_pads));
+    Py_INCREF(launch);
+    int done = Py_TYPE(launch) == &LaunchType
+                   ? launch_step(self, (Launch *)launch, stream, num_programs, leading)
+                   : launch_by_python(launch, num_programs, leading);
+    Py_DECREF(launch);
+    if (done < 0) return NULL;
+    if (!done) Py_RETURN_NONE;
+    return PyLong_FromLongLong(num_reqs);
+}
+
+static int step_clear(Step *self) {
+    Py_CLEAR(self->pack);
+    Py_CLEAR(self->words_object);
+    Py_CLEAR(self->slots);
+    Py_CLEAR(self->tensor_type);
+    for (int i = 0; i < NUM_SHAPES; i++) {
+        Py_CLEAR(self->launches[i][0]);
+        Py_CLEAR(self->launches[i][1]);
+    }
+    return 0;
+}
+
+static int step_traverse(Step *self, visitproc visit, void *arg) {
+    Py_VISIT(self->pack);
+    Py_VISIT(self->words_object);
+    for (int i = 0; i < NUM_SHAPES; i++) {
+        Py_VISIT(self->launches[i][0]);
+        Py_VISIT(self->launches[i][1]);
+    }
+    return 0;
+}
+
+static void step_dealloc(Step *self) {
+    PyObject_GC_UnTrack(self);
+    step_clear(self);
+    if (self->words.obj) PyBuffer_Release(&self->words);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyObject *step_new(PyTypeObject *type, PyObject *args, PyObject *names) {
+    static char *keywords[] = {
+        "tensor_type", "pack",       "words",       "slots",        "descriptors",
+        "device_type", "device",     "num_groups",  "max_num_reqs", "max_num_tokens",
+        "num_pads",    "widest",     "requests",    "many_rows",    "long_tokens",
+        "long_columns", "chunk",     "max_chunks",  NULL};
+    PyTypeObject *tensor_type;
+    PyObject *pack, *words, *slots;
+    Step found = {0};
+    if (!PyArg_ParseTupleAndKeywords(
+            args, names, "O!OOO!KiiLLLLL(LLL)LLLLL", keywords, &PyType_Type, &tensor_type, &pack,
+            &words, &PyLong_Type, &slots, &found.descriptors, &found.device_type,
+            &found.device_index, &found.num_groups, &found.max_num_reqs, &found.max_num_tokens,
+            &found.num_pads, &found.widest, &found.requests[FEW], &found.requests[MANY],
+            &found.requests[LONG], &found.many_rows, &found.long_tokens, &found.long_columns,
+            &found.chunk, &found.max_chunks))
+        return NULL;
+    if (found.chunk < 1 || found.requests[FEW] < 1 || found.requests[MANY] < 1 ||
+        found.requests[LONG] < 1) {
+        PyErr_SetString(PyExc_ValueError, "chunk or requests are below 1");
+        return NULL;
+    }
+    if (found.device_type == DLPACK_CUDA && !ready()) return NULL;
+    PyObject *capsule =
+        PyObject_GetAttrString((PyObject *)tensor_type, "__dlpack_c_exchange_api__");
+    if (!capsule) return NULL;
+    /* It lives as long as the process. */
+    found.exchange = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+    Py_DECREF(capsule);
+    if (!found.exchange) return NULL;
+    if (found.exchange->major != DLPACK_MAJOR || !found.exchange->look_at ||
+        !found.exchange->current_stream) {
+        PyErr_Format(PyExc_ValueError, "DLPack %u.%u; expected %d with a quick look at tensors",
+                     found.exchange->major, found.exchange->minor, DLPACK_MAJOR);
+        return NULL;
+    }
+    Step *self = (Step *)type->tp_alloc(type, 0);
+    if (!self) return NULL;
+    size_t head = offsetof(Step, call);
+    memcpy((char *)self + head, (char *)&found + head, sizeof(Step) - head);
+    self->call = step_call;
+    if (PyObject_GetBuffer(words, &self->words, PyBUF_SIMPLE)) {
+        self->words.obj = NULL;
+        Py_DECREF(self);
+        return NULL;
+    }
+    self->tensor_type = (PyTypeObject *)Py_NewRef(tensor_type);
+    self->pack = Py_NewRef(pack);
+    self->words_object = Py_NewRef(words);
+    self->slots = Py_NewRef(slots);
+    return (PyObject *)self;
+}
+
+static PyObject *step_add(Step *self, PyObject *args) {
+    int shape, wide;
+    PyObject *launch;
+    if (!PyArg_ParseTuple(args, "ipO", &shape, &wide, &launch)) return NULL;
+    if (shape < 0 || shape >= NUM_SHAPES)
+        return PyErr_Format(PyExc_ValueError, "shape is %d; expected 0 to 2", shape);
+    Py_XSETREF(self->launches[shape][wide], Py_NewRef(launch));
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef step_methods[] = {
+    {"add", (PyCFunction)step_add, METH_VARARGS,
+     "add(shape, wide, launch): what launches steps of a shape (0 few, 1 many, 2 long) with a\n"
+     "mapping that is int64, or not."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyTypeObject StepType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "launcher.Step",
+    .tp_doc = "A whole step whose writes are parameters. Called with idx_mapping,\n"
+              "query_start_loc, positions, num_reqs_padded, num_tokens_padded, num_dirty_rows and\n"
+              "the length of the longest row. Returns the number of requests, once it is launched;\n"
+              "None, with nothing done, where Python code has to see to it: arguments that are\n"
+              "refused or unusual, writes that do not fit, a kernel that is not loaded, a capture.",
+    .tp_basicsize = sizeof(Step),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_new = step_new,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(Step, call),
+    .tp_methods = step_methods,
+    .tp_traverse = (traverseproc)step_traverse,
+    .tp_clear = (inquiry)step_clear,
+    .tp_dealloc = (destructor)step_dealloc,
+};
+
 /* Events, by the handles that torch made. */
 
 static PyObject *record(PyObject *module, PyObject *const *args, Py_ssize_t num) {
     (void)module;
-    if (num != 2) return PyErr_Format(PyExc_TypeError, "%zd arguments; expected 2", num);
+    if (num != 3) return PyErr_Format(PyExc_TypeError, "%zd arguments; expected 3", num);
     void *event = address_of(args[0]), *stream = address_of(args[1]);
+    int device = (int)PyLong_AsLong(args[2]);
     if (PyErr_Occurred() || !ready()) return NULL;
     Result result = driver.record(event, stream);
+    if (has_context_now(result, device)) result = driver.record(event, stream);
     if (result) return fail("cuEventRecord", result);
     Py_RETURN_NONE;
 }
 
 static PyObject *replay(PyObject *module, PyObject *const *args, Py_ssize_t num) {
     (void)module;
-    if (num != 2) return PyErr_Format(PyExc_TypeError, "%zd arguments; expected 2", num);
+    if (num != 3) return PyErr_Format(PyExc_TypeError, "%zd arguments; expected 3", num);
     void *executable = address_of(args[0]), *stream = address_of(args[1]);
+    int device = (int)PyLong_AsLong(args[2]);
     if (PyErr_Occurred() || !ready()) return NULL;
     Result result;
     Py_BEGIN_ALLOW_THREADS
     result = driver.graph_launch(executable, stream);
+    if (has_context_now(result, device)) result = driver.graph_launch(executable, stream);
     Py_END_ALLOW_THREADS
     if (result) return fail("cuGraphLaunch", result);
     Py_RETURN_NONE;
@@ -303,8 +605,10 @@ static PyObject *repeat(PyObject *module, PyObject *const *args, Py_ssize_t num)
     Py_buffer view;
     if (PyObject_GetBuffer(args[0], &view, PyBUF_WRITABLE)) return NULL;
     size_t size = (size_t)length * sizeof(int64_t);
-    char *place = (char *)view.buf + first * 4;
-    int fits = first * 4 + (Py_ssize_t)size * count <= view.len;
+    /* Divided, since a product may not fit. */
+    Py_ssize_t room = view.len / 4 - first;
+    int fits = room >= 0 && (!size || count <= room / (Py_ssize_t)(size / 4));
+    char *place = (char *)view.buf + (fits ? first * 4 : 0);
     for (Py_ssize_t i = 0; fits && i < count; i++, place += size) memcpy(place, words, size);
     PyBuffer_Release(&view);
     if (!fits) {
@@ -323,9 +627,9 @@ static PyObject *lacking(PyObject *module, PyObject *unused) {
 
 static PyMethodDef methods[] = {
     {"record", (PyCFunction)(void (*)(void))record, METH_FASTCALL,
-     "record(event, stream): enqueues an event."},
+     "record(event, stream, device): enqueues an event."},
     {"replay", (PyCFunction)(void (*)(void))replay, METH_FASTCALL,
-     "replay(executable, stream): launches a graph."},
+     "replay(executable, stream, device): launches a graph."},
     {"wait_for", wait_for, METH_O, "wait_for(event): waits until an event has come."},
     {"repeat", (PyCFunction)(void (*)(void))repeat, METH_FASTCALL,
      "repeat(view, first, count, words): writes int64 words so many times, side by side, from an\n"
@@ -334,7 +638,9 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static int execute(PyObject *module) { return PyModule_AddType(module, &LaunchType); }
+static int execute(PyObject *module) {
+    return PyModule_AddType(module, &LaunchType) || PyModule_AddType(module, &StepType) ? -1 : 0;
+}
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)execute}, {0, NULL}};
 

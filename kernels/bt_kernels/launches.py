@@ -1,7 +1,8 @@
 """One function per kernel: grid and arguments of its launch; and the three ways to launch.
 
-Every launch goes through `tables.launch`, which `tables.launch_path` chooses: `launch_jit`, a
-`CompiledLaunches`, or a `DirectLaunches`. All take the same arguments, those of `launch_jit`.
+Every launch, but those of `one_launch` that carry writes, goes through `tables.launch`, which
+`tables.launch_path` chooses: `launch_jit`, a `CompiledLaunches`, or a `DirectLaunches`. All take
+the same arguments, those of `launch_jit`.
 
 Block shapes are those of vLLM's kernels (1024 elements) for gather, slots and padding. A staged
 write is mostly a few block ids, and a chunk of 2048 tokens 128 of them: 128 elements for those.
@@ -187,7 +188,7 @@ def direct_replay(
     executable = graph.raw_cuda_graph_exec()
 
     def replay(_graph: torch.cuda.CUDAGraph = graph) -> None:  # which must live as long
-        launcher.replay(executable, current_stream(device.index))
+        launcher.replay(executable, current_stream(device.index), device.index)
 
     return replay
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from types import ModuleType
 from typing import Any
 
@@ -26,13 +26,14 @@ from bt_kernels.one_launch_code import (
     one_launch_kernel,
     one_launch_options_kernel,
 )
-from bt_kernels.staging import NO_WRITE, StagedWrites
+from bt_kernels.staging import NO_WRITE, RECORD_FIELDS, StagedWrites
 
 MARK_FIELDS: int = one_launch_code.MARK_FIELDS.value
 STEP_RECORD_FIELDS: int = one_launch_code.STEP_RECORD_FIELDS.value
 HEADER_FIELDS: int = one_launch_code.HEADER_FIELDS.value
 OPTION_FIELDS: int = one_launch_code.OPTION_FIELDS.value
 ADDRESS_BITS: int = one_launch_code.ADDRESS_BITS.value
+DLPACK_CUDA = 2
 WORDS = 2  # int32 elements of an int64
 
 
@@ -63,10 +64,11 @@ class Shape:
 # share one. A long prompt, or a long row, has more programs of more columns and tokens. Found by
 # measurement on an H200.
 FEW = Shape(requests=1, columns=128, tokens=32, num_warps=1)
-MANY = Shape(requests=16, columns=32, tokens=16, num_warps=4)
+MANY = Shape(requests=2, columns=128, tokens=8, num_warps=1)
 LONG = Shape(requests=1, columns=512, tokens=256, num_warps=4)
 # For a launch that never changes, which has to do for any step of a layout with few rows.
 FIXED = Shape(requests=1, columns=256, tokens=128, num_warps=4)
+SHAPES = (FEW, MANY, LONG)
 MANY_ROWS = 1024  # of all groups
 LONG_TOKENS = 256  # tokens per request, on average
 LONG_COLUMNS = 2048
@@ -74,13 +76,12 @@ CHUNK = 256  # tokens or columns for which a tile of `LONG` has a program of its
 MAX_CHUNKS = 64
 MAX_PADS = 16
 BLOCK = 1024  # slots that are padded, or ids that are written, at a time
-# Writes for each group that the parameters of a launch carry, at most. Their code grows with them,
-# and they are looked for by 32, a warp's worth.
+# Writes that the parameters of a launch carry: for each group a power of two up to the first, and
+# for all groups together up to the second, which takes 4 KiB.
 MOST_SLOTS = 64
-LANES = 32
-# Each takes long there. So few that both have more than one pass.
-SLOTS_INTERPRETED, LANES_INTERPRETED = 4, 2
 MAX_WORDS = 512
+FEWEST_SLOTS = 16
+SLOTS_INTERPRETED = 4  # each takes long there
 MAX_PROGRAMS = 1056  # of a launch that never changes: eight for each multiprocessor
 
 
@@ -96,6 +97,8 @@ class StepWrites:
         num_marks = layout.num_groups * layout.max_num_reqs
         self._first = first
         self.records = num_marks * MARK_FIELDS  # where they begin, from the first mark on
+        # Where they begin when they are applied by themselves, in records of that kernel.
+        self.first_record = -(-(first + self.records) // RECORD_FIELDS)
         # A burst of writes grows a buffer.
         self.room = first + self.records + max(2 * num_marks, STEP_RECORD_FIELDS * 64)
         self.step = 0
@@ -139,10 +142,11 @@ class CarryingLaunch:
         slots: int,
     ) -> None:
         self.slots = slots
-        lanes = LANES if launches.COMPILES else LANES_INTERPRETED
-        self._constants = (layout.num_groups, slots, lanes)
+        # The interpreter cannot index parameters.
+        self._constants = (layout.num_groups, slots, launches.COMPILES)
         self._device_index = device.index
         self._launcher = launcher
+        self.quick: Any = None  # told of every kernel that is loaded
         self.words = memoryview(array("q", [NO_WRITE] * (layout.num_groups * slots)))
         self._kept: dict[tuple[Any, ...], Callable[..., None]] = {}
         if launcher is not None:
@@ -167,6 +171,8 @@ class CarryingLaunch:
             if launch is None:
                 return False
             self._kept[shape, index_dtype] = launch
+            if self.quick is not None:
+                self.quick.add(SHAPES.index(shape), index_dtype is torch.int64, launch)
         launch(self._current_stream(self._device_index), grid, arguments, self.words)
         return True
 
@@ -321,6 +327,8 @@ class OneLaunch(FusedApply, FusedGatherSlots):
     Arguments of the constructor are those of `DeviceState`.
     """
 
+    _quick: Callable[..., int | None] | None = None
+
     def __init__(
         self,
         layout: TableLayout,
@@ -330,7 +338,11 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         validate: bool = False,
     ) -> None:
         super().__init__(layout, device, steps_in_flight=steps_in_flight, validate=validate)
-        self._make_step_buffers(steps_in_flight)
+        slots = 0 if self.sharded else self._slots_to_carry()
+        self._carrying = None
+        if slots:
+            self._carrying = CarryingLaunch(layout, self.device, self._launcher, slots)
+            self._quick = self._make_quick(self._carrying)
 
     def prepare_step(
         self,
@@ -345,7 +357,28 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         num_computed_tokens: torch.Tensor | None = None,
         slots_out: torch.Tensor | None = None,
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
-        self._refuse_capture("prepare_step")
+        if num_computed_tokens is not None and not self._has_window:
+            arguments.check_computed(self.layout, self.device, num_computed_tokens)
+            num_computed_tokens = None
+        if (
+            self._quick is not None
+            and num_computed_tokens is None
+            and out is None
+            and out_ptrs is None
+            and slots_out is None
+            and self._captured_writes is None
+            and not self.validate
+        ):
+            batch_size = self._quick(
+                *(idx_mapping, query_start_loc, positions, num_reqs_padded, num_tokens_padded),
+                *(self.num_dirty_rows, self._staged.longest),
+            )
+            if batch_size is not None:
+                self._staged.clear()
+                self.num_dirty_rows = batch_size
+                views = self._views_of_tables(num_reqs_padded)
+                return views, self._views_of_slots(num_tokens_padded)
+        self.refuse_capture("prepare_step")
         num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
         arguments.check_rows(self.layout, num_reqs, num_reqs_padded)
         window, ptrs = self._options(num_reqs_padded, out, out_ptrs, num_computed_tokens)
@@ -358,6 +391,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         self._launch_step(
             idx_mapping, query_start_loc, positions, num_reqs, num_rows, window, ptrs, slots_out
         )
+        self._ring.note_reader()
         # Not before: a launch that fails leaves the writes to the next.
         self._staged.clear()
         self.num_dirty_rows = dirty
@@ -368,23 +402,60 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         self._staged.longest = int(self.num_blocks.max())
 
     def _make_ring(self, _size: int, steps_in_flight: int | None) -> HostRing:
-        # Used when writes are applied by themselves only: it may have to grow then.
-        return super()._make_ring(STEP_RECORD_FIELDS * 64, steps_in_flight)
-
-    def _make_step_buffers(self, steps_in_flight: int | None) -> None:
         self._writes = StepWrites(self.layout)
-        self._step_ring = super()._make_ring(self._writes.room, steps_in_flight)
-        slots = self._slots_to_carry()
-        self._carrying = None
-        if slots and not self.sharded:
-            self._carrying = CarryingLaunch(self.layout, self.device, self._launcher, slots)
+        return super()._make_ring(self._writes.room, steps_in_flight)
+
+    def _publish(self) -> list[int]:
+        # Behind the marks, which are of no meaning to who applies.
+        staged, first = self._staged, self._writes.first_record * RECORD_FIELDS
+        size = first + RECORD_FIELDS * staged.num_records + staged.num_ids
+        return staged.pack(self._ring.advance(size), first)
+
+    def _launch_apply(self, records_per_group: list[int]) -> None:
+        first = self._writes.first_record
+        launches.apply_writes(self, self._ring.current, first, sum(records_per_group))
+
+    def _make_quick(self, carrying: CarryingLaunch) -> Callable[..., int | None] | None:
+        """What checks, packs and launches a step in one call; `None` where that cannot be.
+
+        It does what the Python code does, and leaves to that whatever is not as usual.
+        """
+        # An older torch does not show tensors to C.
+        if self._launcher is None or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+            return None
+        try:
+            carrying.quick = self._launcher.Step(
+                tensor_type=torch.Tensor,
+                pack=self._staged.pack_words,
+                words=carrying.words,
+                slots=carrying.slots,
+                descriptors=self.descriptors.data_ptr(),
+                device_type=DLPACK_CUDA,
+                device=self.device.index,
+                num_groups=self.layout.num_groups,
+                max_num_reqs=self.layout.max_num_reqs,
+                max_num_tokens=self.layout.max_num_batched_tokens,
+                num_pads=self._num_pads,
+                widest=self._widest,
+                requests=tuple(shape.requests for shape in SHAPES),
+                many_rows=MANY_ROWS,
+                long_tokens=LONG_TOKENS,
+                long_columns=LONG_COLUMNS,
+                chunk=CHUNK,
+                max_chunks=MAX_CHUNKS,
+            )
+        except ValueError:  # another version of DLPack
+            return None
+        return carrying.quick
 
     def _slots_to_carry(self) -> int:
         """Writes for each group that the parameters of a launch carry; 0 if that cannot be."""
         if not launches.COMPILES:
             return SLOTS_INTERPRETED
-        slots = min(MOST_SLOTS, MAX_WORDS // self.layout.num_groups) if self._launcher else 0
-        return slots - slots % LANES
+        if self._launcher is None:
+            return 0
+        most = min(MOST_SLOTS, MAX_WORDS // self.layout.num_groups)
+        return 1 << most.bit_length() - 1 if most >= FEWEST_SLOTS else 0
 
     def _launch_step(
         self,
@@ -400,11 +471,6 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         """Launches the whole step, with all that is staged."""
         staged, writes, num_groups = self._staged, self._writes, self.layout.num_groups
         num_records = staged.num_records
-        if not num_records:
-            # Reads no host memory, which is what takes the time of the other launch.
-            batch = (idx_mapping, query_start_loc, positions)
-            launches.gather_slots(self, *batch, num_rows, num_computed_tokens, out_ptrs, out)
-            return
         plain = num_computed_tokens is None and out_ptrs is None and out is None
         if (
             plain
@@ -414,12 +480,17 @@ class OneLaunch(FusedApply, FusedGatherSlots):
             if self._carry(idx_mapping, query_start_loc, positions, num_reqs, num_rows):
                 return
             self._carrying = None  # for good: the kernel is instrumented, say
-        step = writes.pack(staged, self._step_ring.advance(writes.size(staged)))
+        if not num_records:
+            # Reads no host memory, which is what takes the time of the other launch.
+            batch = (idx_mapping, query_start_loc, positions)
+            launches.gather_slots(self, *batch, num_rows, num_computed_tokens, out_ptrs, out)
+            return
+        step = writes.pack(staged, self._ring.advance(writes.size(staged)))
         shape, num_chunks = self._cut(num_reqs, num_rows, positions.shape[0])
         num_pads = self._num_pads if out is None else _num_pads(out.shape[1])
         arguments = (
             self.descriptors,
-            self._step_ring.current,
+            self._ring.current,
             idx_mapping,
             query_start_loc,
             positions,
@@ -524,7 +595,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         num_reqs_padded: int,
         num_computed_tokens: torch.Tensor | None,
     ) -> None:
-        self._refuse_capture("publish")
+        self.refuse_capture("publish")
         writes = self._captured_writes
         assert isinstance(writes, CapturedLaunch)
         if not writes.has_room(self._staged):
@@ -548,12 +619,16 @@ class OneLaunchGraph(OneLaunch):
         """Triton's call: a step is a replay, however the tables launch what else there is."""
         return super().launch_paths[:1]
 
-    def _make_step_buffers(self, steps_in_flight: int | None) -> None:
+    def _make_ring(self, _size: int, _steps_in_flight: int | None) -> HostRing:
         self._fixed = FixedLaunch(self, self._launcher)
         self._writes = StepWrites(self.layout, self._fixed.body)
-        self._step_ring = super(OneLaunch, self)._make_ring(self._writes.room, steps_in_flight)
         # By address of a buffer, and whether the step has options.
         self._replays: dict[tuple[int, bool], Callable[[], None]] = {}
+        # Steps without writes need a buffer too, and are not among those that are promised.
+        return super(OneLaunch, self)._make_ring(self._writes.room, None)
+
+    def _slots_to_carry(self) -> int:
+        return 0
 
     def _launch_step(
         self,
@@ -567,7 +642,7 @@ class OneLaunchGraph(OneLaunch):
         out: torch.Tensor | None,
     ) -> None:
         staged, writes = self._staged, self._writes
-        view = self._step_ring.advance(writes.size(staged))
+        view = self._ring.advance(writes.size(staged))
         step = writes.pack(staged, view)
         batch = (idx_mapping, query_start_loc, positions)
         options = Options(num_computed_tokens, out_ptrs, out)
@@ -575,26 +650,31 @@ class OneLaunchGraph(OneLaunch):
         self._addressed = (batch, options)
         longest = self._longest(num_reqs, num_rows)
         self._fixed.write(view, self, step, staged.num_records, batch, num_rows, longest, options)
-        staging = self._step_ring.current
+        staging = self._ring.current
         which = (staging.data_ptr(), bool(options))
         replay = self._replays.get(which)
-        if replay is not None:
+        if replay is None:
+            replay = partial(self._fixed.launch, self, staging, bool(options))
             replay()
-            return
-        self._fixed.launch(self, staging, bool(options))
-        if self._on_gpu:
-            self._replays[which] = self._capture(staging, bool(options))
+            if self._on_gpu:
+                self._replays[which] = self._capture(replay)
+        else:
+            replay()
 
-    def _capture(self, staging: torch.Tensor, has_options: bool) -> Callable[[], None]:
-        """The launch that reads a buffer, as a graph; the kernel has been launched before."""
+    def _capture(self, launch: Callable[[], None]) -> Callable[[], None]:
+        """A launch as a graph, or as it is where that fails; it has been made before."""
         graph = torch.cuda.CUDAGraph()
-        # Not by `torch.cuda.graph`, which waits for the device and collects garbage.
-        with torch.cuda.stream(torch.cuda.Stream(self.device)):
-            graph.capture_begin(capture_error_mode="thread_local")
-            try:
-                self._fixed.launch(self, staging, has_options)
-            finally:
-                graph.capture_end()
+        try:
+            # Not by `torch.cuda.graph`, which waits for the device and collects garbage.
+            with torch.cuda.stream(torch.cuda.Stream(self.device)):
+                graph.capture_begin(capture_error_mode="thread_local")
+                try:
+                    launch()
+                finally:
+                    graph.capture_end()
+        except RuntimeError:
+            # This step has been launched, and the next ones can be, too.
+            return launch
         return launches.direct_replay(self._launcher, graph, self.device)
 
 
@@ -611,8 +691,10 @@ class CapturedLaunch(CapturedWrites):
         self._applied = torch.zeros(1, dtype=torch.int32, pin_memory=on_gpu)
         self._fixed = FixedLaunch(tables, launcher, self._applied)
         self._writes = StepWrites(tables.layout, self._fixed.body)
-        # It cannot grow: room for a record, or a few ids, per row of each group.
-        self._buffer = CapturedBuffer(self._writes.room + self._writes.records, tables.device)
+        # It cannot grow: room for a record and a block id per row of each group.
+        num_rows = tables.num_blocks.size
+        size = self._fixed.body + self._writes.records + (STEP_RECORD_FIELDS + 1) * num_rows
+        self._buffer = CapturedBuffer(size, tables.device)
         self._pending = (0, 0)  # step and number of records, if it was perhaps not replayed
 
     def launch_step(self, tables: OneLaunch, has_options: bool) -> None:
@@ -649,6 +731,7 @@ class CapturedLaunch(CapturedWrites):
             return
         view = self._buffer.wait()
         if self._applied.item() != step:
+            tables.refuse_capture("apply_staged_writes")
             self._fixed.write_records_only(view, step, num_records)
             self.launch_step(tables, False)
         self._pending = (0, 0)

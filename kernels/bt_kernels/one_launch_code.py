@@ -16,8 +16,7 @@ ids into the source table.
 - the block ids of intervals of more than one column.
 
 Where a step writes little, one block id a row, `writes` carries it instead: parameters of the
-launch, an int64 for each, `SLOTS` for each group, of
-which `LANES` are looked at together. They save the read of host memory, the slowest on
+launch, an int64 for each, `SLOTS` for each group. They save the read of host memory, the slowest on
 the way, and with it the buffer that must not be filled again too early. A word holds, from the
 highest bit down, 1 bit that is set in all, which makes all of one type to Triton, 15 bits of the
 row (`NO_ROW` where nothing is written), 15 of the column, 32 of the block id.
@@ -80,13 +79,32 @@ def _spread(values, chosen):
 
 
 @triton.jit
-def _words(writes, first: tl.constexpr, LANES: tl.constexpr):
-    """`[LANES]` of the words that a launch carries, from one on."""
-    lane = tl.arange(0, LANES)
-    words = tl.zeros([LANES], dtype=tl.int64)
-    # Parameters have no addresses: each is put in its lane.
-    for index in tl.static_range(LANES):
-        words = tl.where(lane == index, writes[first + index], words)
+def _carried(writes, group, GROUPS: tl.constexpr, SLOTS: tl.constexpr, INDEXED: tl.constexpr):
+    """`[SLOTS]` of the words that a launch carries, those of a group."""
+    slot = tl.arange(0, SLOTS)
+    if INDEXED:
+        # Parameters lie side by side in memory of their own, where an index costs nothing. Triton
+        # has no name for that. To choose by comparing, as below, takes three instructions for each
+        # word: with hundreds, most of the time goes by until they have been fetched.
+        words = tl.inline_asm_elementwise(
+            """{
+            .reg .b64 place;
+            mov.b64 place, one_launch_carrying_kernel_param_8;
+            add.s64 place, place, $1;
+            ld.param.b64 $0, [place];
+            }""",
+            "=l,l",
+            [(group * SLOTS + slot) * 8],
+            dtype=tl.int64,
+            is_pure=True,
+            pack=1,
+        )
+    else:
+        words = tl.zeros([SLOTS], dtype=tl.int64)
+        for which in tl.static_range(GROUPS):
+            for index in tl.static_range(SLOTS):
+                chosen = (group == which) & (slot == index)
+                words = tl.where(chosen, writes[which * SLOTS + index], words)
     return words
 
 
@@ -98,48 +116,27 @@ def _unpack(words):
 
 
 @triton.jit
-def _write_carried(
-    descriptors, writes, group, GROUPS: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr
-):
+def _write_carried(descriptors, words, group):
     """Writes what a launch carries for one group into its source table."""
     descriptor = descriptors + group * DESCRIPTOR_FIELDS
     num_blocks = tl.load(descriptor + NUM_BLOCKS).to(tl.pointer_type(tl.int32))
     width = tl.load(descriptor + WIDTH)
     source = tl.load(descriptor + SOURCE).to(tl.pointer_type(tl.int32))
-    for which in tl.static_range(GROUPS):
-        if group == which:
-            for first in tl.static_range(0, SLOTS, LANES):
-                row, column, block_id = _unpack(_words(writes, which * SLOTS + first, LANES))
-                written = row != NO_ROW
-                tl.store(num_blocks + row, column + 1, mask=written)
-                tl.store(source + row.to(tl.int64) * width + column, block_id, mask=written)
+    row, column, block_id = _unpack(words)
+    written = row != NO_ROW
+    tl.store(num_blocks + row, column + 1, mask=written)
+    tl.store(source + row.to(tl.int64) * width + column, block_id, mask=written)
 
 
 @triton.jit
-def _find_carried(
-    row,
-    live,
-    writes,
-    group,
-    GROUPS: tl.constexpr,
-    SLOTS: tl.constexpr,
-    LANES: tl.constexpr,
-    TILE: tl.constexpr,
-):
+def _find_carried(row, words):
     """Start, end and block id of what a launch carries for rows `[TILE]`; 0 and 0 for none."""
-    start = tl.zeros([TILE], dtype=tl.int32)
-    end = tl.zeros([TILE], dtype=tl.int32)
-    value = tl.zeros([TILE], dtype=tl.int32)
-    for which in tl.static_range(GROUPS):
-        # The others' words are jumped over.
-        if group == which:
-            for first in tl.static_range(0, SLOTS, LANES):
-                of_row, column, block_id = _unpack(_words(writes, which * SLOTS + first, LANES))
-                found = live[:, None] & (row[:, None] == of_row[None, :])
-                start += tl.sum(tl.where(found, column[None, :], 0), axis=1)
-                end += tl.sum(tl.where(found, column[None, :] + 1, 0), axis=1)
-                value += tl.sum(tl.where(found, block_id[None, :], 0), axis=1)
-    return start, end, value
+    of_row, _, _ = _unpack(words)
+    # A row below 0 is none of them: theirs are 15 bits. At most one is found.
+    found = row[:, None] == of_row[None, :]
+    word = tl.sum(tl.where(found, words[None, :], 0), axis=1)
+    _, column, block_id = _unpack(word)
+    return column, tl.where(word == 0, 0, column + 1), block_id
 
 
 @triton.jit
@@ -202,10 +199,8 @@ def _tile(
     tile,
     chunk,
     num_chunks,
-    writes,
-    GROUPS: tl.constexpr,
+    words,
     SLOTS: tl.constexpr,
-    LANES: tl.constexpr,
     SHARDED: tl.constexpr,
     PAD: tl.constexpr,
     TILE: tl.constexpr,
@@ -224,7 +219,7 @@ def _tile(
     live = row >= 0
     # What is staged for the rows in this step.
     if SLOTS > 0:
-        start, end, place = _find_carried(row, live, writes, group, GROUPS, SLOTS, LANES, TILE)
+        start, end, place = _find_carried(row, words)
         staged = end > 0
     else:
         start, end, place, staged = _find_marked(row, staging, group, max_num_reqs, step)
@@ -378,8 +373,6 @@ def _part(
                 part % num_chunks,
                 num_chunks,
                 None,
-                0,
-                0,
                 0,
                 SHARDED,
                 PAD,
@@ -669,7 +662,7 @@ def one_launch_carrying_kernel(
     writes,
     GROUPS: tl.constexpr,
     SLOTS: tl.constexpr,
-    LANES: tl.constexpr,
+    INDEXED: tl.constexpr,
     PAD: tl.constexpr,
     TILE: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -686,8 +679,9 @@ def one_launch_carrying_kernel(
     part = tl.program_id(0) % in_group
     descriptor = descriptors + group * DESCRIPTOR_FIELDS
     slots = _slots(descriptor, None, None, group)
+    words = _carried(writes, group, GROUPS, SLOTS, INDEXED)
     if part == 0:
-        _write_carried(descriptors, writes, group, GROUPS, SLOTS, LANES)
+        _write_carried(descriptors, words, group)
     elif part <= num_tiles * num_chunks:
         _tile(
             descriptors,
@@ -708,10 +702,8 @@ def one_launch_carrying_kernel(
             (part - 1) // num_chunks,
             (part - 1) % num_chunks,
             num_chunks,
-            writes,
-            GROUPS,
+            words,
             SLOTS,
-            LANES,
             False,
             PAD,
             TILE,
