@@ -27,6 +27,8 @@ class Mutant:
             a test of its own does.
         variant: the variant that shows it.
         times: how often the text occurs; all are replaced.
+        native: whether helpers in C are used where they can be had. `False` for a defect of Python
+            code that they take the place of.
     """
 
     what: str
@@ -36,6 +38,7 @@ class Mutant:
     workload: str = "corners"
     variant: str = "fused"
     times: int = 1
+    native: bool = True
 
 
 _LAUNCH_BOTH = "        launches.gather_slots(\n"
@@ -52,6 +55,9 @@ _CP_FIELDS = """\
 """
 _LOOK_UP = "block_id = tl.load(source + row * width + column, mask=mask & inside, other=0)"
 _TO_APPLY = "        if self._staged:\n"
+_REFUSE = (
+    "            refuse_append(self.layout, self.num_blocks, req_index, new_block_ids, overwrite)\n"
+)
 
 MUTANTS = {
     # What has gone wrong in engines: the rows of HISTORY.
@@ -65,7 +71,7 @@ MUTANTS = {
     "dirty_rows_kept": Mutant(
         "rows that a larger batch left are not zeroed",
         "device_tables.py",
-        "num_rows = max(num_reqs_padded, self.num_dirty_rows)",
+        "num_rows = max(num_reqs_padded, dirty)",
         "num_rows = num_reqs_padded",
         "shrinking",
     ),
@@ -133,23 +139,23 @@ MUTANTS = {
     ),
     "ring_never_waits": Mutant(
         "a host buffer is filled again although the device has yet to read it",
-        "staging.py",
-        "            self._events[self._current].synchronize()\n",
+        "host_ring.py",
+        "            self._events.wait_for(self._current)\n",
         "            pass\n",
         "",
     ),
     "ring_forgets_readers": Mutant(
         "nothing marks when the readers of a host buffer are done",
-        "staging.py",
-        "            self._events[self._current].record()\n",
+        "host_ring.py",
+        "            self._events.record(self._current)\n",
         "            pass\n",
         "",
     ),
     "ring_a_buffer_short": Mutant(
         "as many host buffers as may be in flight, so that none is free",
-        "staging.py",
-        "self.depth = depth if in_flight is None else in_flight + 1",
-        "self.depth = depth if in_flight is None else in_flight",
+        "host_ring.py",
+        "self.depth = 2 if in_flight is None else in_flight + 1",
+        "self.depth = 2 if in_flight is None else in_flight",
         "",
     ),
     "graph_freezes_a_pointer": Mutant(
@@ -172,9 +178,16 @@ MUTANTS = {
     ),
     "row_may_overflow": Mutant(
         "a row may become a column wider than its table",
-        "device_tables.py",
-        "if end > layout.widths[group]:",
-        "if end > layout.widths[group] + 1:",
+        "staging.py",
+        "if end > width:",
+        "if end > width + 1:",
+        native=False,
+    ),
+    "row_may_overflow_in_c": Mutant(
+        "a row may become a column wider than its table, by the helper in C",
+        "staged.c",
+        "if (end > self->groups[group].width)",
+        "if (end > self->groups[group].width + 1)",
     ),
     "int64_mapping_gathered_as_int32": Mutant(
         "a gather takes the halves of an int64 mapping for its entries",
@@ -238,8 +251,8 @@ MUTANTS = {
     "custom_rows_past_the_padded": Mutant(
         "rows of a caller's tables are zeroed past what the caller reads",
         "device_tables.py",
-        "return num_reqs_padded, self.num_dirty_rows\n",
-        "return out[0].shape[0], self.num_dirty_rows\n",
+        "return num_reqs_padded, dirty\n",
+        "return out[0].shape[0], dirty\n",
         "custom_outputs",
     ),
     "custom_slots_not_padded": Mutant(
@@ -334,9 +347,29 @@ MUTANTS = {
     "overwrite_appends": Mutant(
         "what was staged before an overwrite is still written",
         "staging.py",
-        "if overwrite or row not in intervals:",
-        "if row not in intervals:",
+        "            if overwrite:\n                intervals",
+        "            if overwrite and row not in intervals:\n                intervals",
         "edges",
+        native=False,
+    ),
+    "overwrite_appends_in_c": Mutant(
+        "what was staged before an overwrite is still written, by the helper in C",
+        "staged.c",
+        "        if (write->overwrite) {\n            self->num_ids",
+        "        if (0 && write->overwrite) {\n            self->num_ids",
+        "edges",
+    ),
+    "ids_a_place_further_in_c": Mutant(
+        "records name the place after that of their ids, by the helper in C",
+        "staged.c",
+        "to[4] = (int32_t)(first + (ids - start));",
+        "to[4] = (int32_t)(first + (ids - start) + 1);",
+    ),
+    "refused_call_counts_in_c": Mutant(
+        "of a call that is refused, requests before the wrong one count, by the helper in C",
+        "staged.c",
+        "    while (index-- > 0) {\n        const Write *write",
+        "    while (0 && index-- > 0) {\n        const Write *write",
     ),
     "first_tokens_only": Mutant(
         "tokens past the first block of tokens of a request get no slot",
@@ -381,9 +414,11 @@ MUTANTS = {
     ),
     "staging_extends_the_callers_list": Mutant(
         "the caller's list of ids is kept and extended",
-        "device_tables.py",
-        'contents = array("i", ids)',
-        "contents = ids",
+        "staging.py",
+        'contents.append(array("i", ids) if type(ids) is list else _int32_of(ids))',
+        "contents.append(type('Kept', (array,), {'extend': lambda self, more, ids=ids:"
+        " array.extend(self, more) or ids.extend(more)})('i', ids))",
+        native=False,
     ),
     "restore_forgets_blocks": Mutant(
         "restore does not put the number of blocks back",
@@ -420,9 +455,8 @@ MUTANTS = {
     "gather_sees_what_is_staged": Mutant(
         "a gather between staging and applying takes blocks that have not been written",
         "device_tables.py",
-        "                num_blocks[group, req_index] = end\n",
-        "                num_blocks[group, req_index] = end\n"
-        "                self.num_blocks_on_device[group, req_index] = end\n",
+        _REFUSE,
+        _REFUSE + "        self.num_blocks_on_device.copy_(torch.from_numpy(self.num_blocks))\n",
         "",
     ),
     "restore_forgets_applied_blocks": Mutant(
@@ -434,10 +468,165 @@ MUTANTS = {
     ),
     "redirect_does_not_count": Mutant(
         "ids redirected to the null block are not staged",
-        "device_tables.py",
-        'contents = array("i", [NULL_BLOCK_ID]) * len(contents)',
-        'contents = array("i")',
+        "staging.py",
+        'return [array("i", [NULL_BLOCK_ID]) * len(ids) for ids in contents]',
+        'return [array("i") for _ in contents]',
         "",
+        native=False,
+    ),
+    "redirect_ignored_in_c": Mutant(
+        "ids are staged as they are although they are redirected, by the helper in C",
+        "staged.c",
+        "if (redirect && arguments->num_ids > 0)",
+        "if (0 && redirect && arguments->num_ids > 0)",
+        "",
+    ),
+    # A step in one launch: marks, and writes that the launch carries.
+    "mark_of_an_older_step": Mutant(
+        "a row that is not written has the columns of a mark that an older step left",
+        "one_launch_code.py",
+        "staged = marked & (_pick(marks, 3) == step)",
+        "staged = marked & (_pick(marks, 3) > 0)",
+        variant="one_launch",
+    ),
+    "ids_of_a_step_a_place_further_in_c": Mutant(
+        "marks and records of a step name the place after that of their ids",
+        "staged.c",
+        "to[4] = (int32_t)(ids - start);",
+        "to[4] = (int32_t)(ids - start) + 1;",
+        variant="one_launch",
+    ),
+    "carried_row_too_narrow": Mutant(
+        "a bit of a carried row is cut off, also of the row that means that nothing is written",
+        "one_launch_code.py",
+        "return (place >> 15) & 0x7FFF, ",
+        "return (place >> 15) & 0x3FFF, ",
+        "decoding",
+        variant="one_launch",
+    ),
+    "carried_count_is_the_column": Mutant(
+        "a row that a launch carries a write for has a block fewer on the device",
+        "one_launch_code.py",
+        "tl.store(num_blocks + row, column + 1, mask=written)",
+        "tl.store(num_blocks + row, column, mask=written)",
+        "decoding",
+        variant="one_launch",
+    ),
+    "slots_ignore_what_is_carried": Mutant(
+        "slots are from the source table, which the same launch is only now writing",
+        "one_launch_code.py",
+        "fresh = (column >= its_start) & (column < its_end)",
+        "fresh = (column >= its_start) & (column < its_end) & (SLOTS == 0)",
+        "decoding",
+        variant="one_launch",
+    ),
+    "half_of_the_carried_is_written": Mutant(
+        "writes in the second half of a group's are gathered, but not written",
+        "one_launch_code.py",
+        "    written = row != NO_ROW\n",
+        "    half: tl.constexpr = words.shape[0] // 2\n"
+        "    written = (row != NO_ROW) & (tl.arange(0, words.shape[0]) < half)\n",
+        "decoding",
+        variant="one_launch",
+    ),
+    "carried_of_the_last_group": Mutant(
+        "all groups have the writes of the last",
+        "one_launch_code.py",
+        "            if group == which:",
+        "            if which == GROUPS - 1:",
+        "decoding",
+        variant="one_launch",
+    ),
+    "carried_of_the_first_group_indexed": Mutant(
+        "all groups have the writes of the first, where parameters are indexed",
+        "one_launch_code.py",
+        "[(group * SLOTS + slot) * 8],",
+        "[(group * 0 + slot) * 8],",
+        "decoding",
+        variant="one_launch",
+    ),
+    "carried_column_is_the_end": Mutant(
+        "a row that a launch carries a write for is gathered without it",
+        "one_launch_code.py",
+        "return column, tl.where(word == 0, 0, column + 1), block_id",
+        "return column, tl.where(word == 0, 0, column), block_id",
+        "decoding",
+        variant="one_launch",
+    ),
+    "carried_id_is_signed_in_c": Mutant(
+        "the sign of a carried block id goes into its row and column",
+        "staged.c",
+        "(int64_t)record->start << 32 | (uint32_t)id;",
+        "(int64_t)record->start << 32 | (int64_t)id;",
+        "",
+        variant="one_launch",
+    ),
+    # A launch that never changes.
+    "last_program_has_an_old_header": Mutant(
+        "the last program does what an older step had for it",
+        "one_launch.py",
+        "found.reshape(self.num_programs, size)[:] = words",
+        "found.reshape(self.num_programs, size)[:-1] = words",
+        variant="one_launch_graph",
+        native=False,
+    ),
+    "no_step_has_marks": Mutant(
+        "marks that were never made are taken for those of a step that stages nothing",
+        "one_launch_code.py",
+        "marked = tl.where(step > 0, row, -1) >= 0",
+        "marked = row >= 0",
+        "shrinking",
+        variant="one_launch_graph",
+    ),
+    "num_records_not_shifted": Mutant(
+        "bits that lie below the number of records are taken for some of it",
+        "one_launch_code.py",
+        "num_records = ((last >> 1) & 0x7FFFFFFF)",
+        "num_records = (last & 0x7FFFFFFF)",
+        variant="one_launch_graph",
+    ),
+    "int64_mapping_of_headers_as_int32": Mutant(
+        "the halves of an int64 mapping are taken for its entries, where headers tell of it",
+        "one_launch_code.py",
+        "index_step = 1 + (last & 1).to(tl.int32)",
+        "index_step = 1 + (last & 0).to(tl.int32)",
+        variant="one_launch_graph",
+    ),
+    "options_of_an_older_step": Mutant(
+        "options are written to a buffer once, and then those of an older step are taken",
+        "one_launch.py",
+        "        if options:\n",
+        "        if options and not view[self.num_programs * HEADER_FIELDS * WORDS + 2]:\n",
+        "window",
+        variant="one_launch_graph",
+    ),
+    # A whole step in a caller's graph.
+    "never_replayed_is_forgotten": Mutant(
+        "writes that were published and never replayed are not applied before those that follow",
+        "one_launch.py",
+        "if self._applied.item() != step:",
+        "if self._applied.item() is None:",
+        "",
+        variant="one_launch",
+    ),
+    "publish_does_not_wait": Mutant(
+        "what a replay has yet to read is written over by the next publication",
+        "host_ring.py",
+        "            self._read.synchronize()\n",
+        "            pass\n",
+        "",
+        variant="one_launch",
+    ),
+    "dirty_rows_left_to_a_replay": Mutant(
+        "rows that a larger batch left are zeroed by the next replay alone, which may never be",
+        "one_launch.py",
+        "        self._zero_dirty_rows(num_reqs_padded)\n"
+        "        writes.publish_step(self, self._staged, batch, num_reqs_padded, options)\n",
+        "        num_rows = max(num_reqs_padded, self.num_dirty_rows)\n"
+        "        self.num_dirty_rows = num_reqs_padded\n"
+        "        writes.publish_step(self, self._staged, batch, num_rows, options)\n",
+        "",
+        variant="one_launch",
     ),
 }
 
@@ -464,7 +653,7 @@ HISTORY = {
     ),
     "a captured graph froze one of a ring's pointers": ("graph_freezes_a_pointer",),
     "a second specialization at R == 1 or T % 16 == 0": ("compiles_for_sizes",),
-    "appending past the row's width": ("row_may_overflow",),
+    "appending past the row's width": ("row_may_overflow", "row_may_overflow_in_c"),
     "int32 and int64 idx_mapping taken for one another": (
         "int64_mapping_gathered_as_int32",
         "int64_mapping_in_slots_as_int32",
@@ -478,6 +667,8 @@ IN_A_SEQUENCE = (
     "gather_sees_what_is_staged",
     "restore_forgets_applied_blocks",
     "redirect_does_not_count",
+    "redirect_ignored_in_c",
+    "carried_id_is_signed_in_c",
 )
 """Found by the random sequences of `test_state_machine`."""
 
@@ -487,14 +678,26 @@ LATE = ("ring_never_waits", "ring_forgets_readers")
 LATE_AS_PROMISED = ("ring_a_buffer_short",)
 """Found there where the device is as late as was promised."""
 
+UNREPLAYED = ("never_replayed_is_forgotten", "dirty_rows_left_to_a_replay")
+"""Found where publications are not replayed, in `test_captured_writes`."""
+
+OVERWRITTEN = ("publish_does_not_wait",)
+"""Found where the device is late, in `test_host_ring`, and in `test_late_device` on a GPU."""
+
 FROZEN = ("graph_freezes_a_pointer",)
 """Found by replays, and by the addresses that launches are given, in `test_addresses`."""
 
 SPECIALIZED = ("compiles_for_sizes",)
 """Found by the kernels that a sweep of sizes compiles, in `test_compiled_variants`."""
 
-RACES = {"every_program_pads"}
-"""Mutants whose values are right as long as programs run one after another."""
+RACES = {"every_program_pads": "slot_mappings[", "slots_ignore_what_is_carried": "block_tables["}
+"""Mutants whose values are right as long as programs run one after another, and where they race."""
+
+INTERPRETED = {"half_of_the_carried_is_written", "carried_of_the_last_group"}
+"""Mutants that a GPU does not have: it carries more writes than are made, and indexes them."""
+
+COMPILED = {"carried_of_the_first_group_indexed"}
+"""Mutants that only a GPU has."""
 
 # A kernel that reads or writes past its table may end the CUDA context of the whole process, so
 # these run under the interpreter only, where every access is checked before it is made.
@@ -503,6 +706,13 @@ OUT_OF_BOUNDS = {
     "dummy_writes_through_row_before",
     "ring_group_looked_up",
     "row_may_overflow",
+    "row_may_overflow_in_c",
+    "ids_a_place_further_in_c",
+    "ids_of_a_step_a_place_further_in_c",
+    "carried_row_too_narrow",
+    "last_program_has_an_old_header",
+    "num_records_not_shifted",
+    "options_of_an_older_step",
     "int32_mapping_as_int64",
     "custom_slots_packed",
     "first_groups_stride",
@@ -519,7 +729,7 @@ def write_mutant(folder: Path, name: str) -> Path:
     """
     mutant = MUTANTS[name]
     package = f"bt_kernels_{name}"
-    for path in SOURCE.rglob("*.py"):
+    for path in (*SOURCE.rglob("*.py"), *SOURCE.glob("*.c")):
         target = folder / "_mutants" / package / path.relative_to(SOURCE)
         target.parent.mkdir(parents=True, exist_ok=True)
         text = path.read_text(encoding="utf-8")
@@ -531,7 +741,9 @@ def write_mutant(folder: Path, name: str) -> Path:
         f'"""Mutant: {mutant.what}."""\n\n'
         "import sys\nfrom pathlib import Path\n\n"
         'sys.path.insert(0, str(Path(__file__).parent / "_mutants"))\n'
-        f"from {package}.variants.{mutant.variant} import Variant\n",
+        f"from {package}.variants.{mutant.variant} import Variant as Shipped\n\n\n"
+        "class Variant(Shipped):\n"
+        f"    native = {mutant.native}\n",
         encoding="utf-8",
     )
     return folder

@@ -20,6 +20,7 @@ from sequences import (
     DummySlots,
     DummyTables,
     Finish,
+    Grow,
     RefusedAppend,
     Restore,
     Snapshot,
@@ -99,12 +100,15 @@ class Player:
         self._device = device
         self._rng = np.random.default_rng(sequence.seed)
         self._reference = _Subject("reference", load_reference()(self.layout, "cpu"))
-        subjects = [_Subject(name, new(self.layout, device)) for name, new in variants.items()]
+        subjects = [
+            _Subject(name, _as_chosen(new, sequence)(self.layout, device))
+            for name, new in variants.items()
+        ]
         self._all = [self._reference, *subjects]
         for subject in subjects:
             subject.variant.validate = sequence.validate
-            if sequence.compiled and "compiled" in subject.variant.launch_paths:
-                subject.variant.launch_path = "compiled"
+            if sequence.launch_path in subject.variant.launch_paths:
+                subject.variant.launch_path = sequence.launch_path
 
     def play(self) -> None:
         """Plays the sequence.
@@ -151,6 +155,8 @@ class Player:
                 owner.redirect_writes_to_null_block = action.redirected
                 tables.append_block_ids(row, ids, overwrite)
                 owner.redirect_writes_to_null_block = False
+            case Grow(rows=rows):
+                _grow(tables, rows, ids, action.together)
             case Finish(row=row):
                 tables.append_block_ids(row, ids, True)
             case RefusedAppend(row=row, overwrite=overwrite):
@@ -226,6 +232,8 @@ class Player:
                 for columns, part in zip(room, action.eighths, strict=True)
             ]
             return [self._rng.integers(-(2**31), 2**31, count).tolist() for count in counts]
+        if isinstance(action, Grow):
+            return self._ids_of_rows(action)
         if not isinstance(action, RefusedAppend):
             return [[] for _ in self.layout.widths]
         ids = [[7] for _ in self.layout.widths]
@@ -236,6 +244,17 @@ class Player:
         }
         ids[action.group] = wrong.get(action.why, [7])
         return ids[1:] if action.why == "too_few_lists" else ids
+
+    def _ids_of_rows(self, grow: Grow) -> list[list[int]]:
+        """For each row in turn, the ids that it gets in each group: one, or none."""
+        room = {row: self._room(row, False) for row in grow.rows}
+        found = []
+        for row in grow.rows:
+            for group, chosen in enumerate(grow.groups):
+                fits = chosen and room[row][group] > 0
+                room[row][group] -= fits
+                found.append(self._rng.integers(-(2**31), 2**31, int(fits)).tolist())
+        return found
 
     def _room(self, row: int, overwrite: bool) -> list[int]:
         """Per group, columns that an append to a row may fill."""
@@ -255,6 +274,24 @@ class Player:
             for table, values in zip(state.block_tables, garbage, strict=True):
                 table.copy_(values)
             subject.variant.restore(state)
+
+
+def _as_chosen(new: Any, sequence: CallSequence) -> Any:
+    """The class of a subject, with or without helpers in C if it can have them."""
+    return (
+        type(new.__name__, (new,), {"native": sequence.native}) if hasattr(new, "native") else new
+    )
+
+
+def _grow(tables: Any, rows: tuple[int, ...], ids: list[list[int]], together: bool) -> None:
+    """Appends to rows: `ids` has a list for each row and group."""
+    num_groups = len(ids) // len(rows)
+    lists = [ids[first : first + num_groups] for first in range(0, len(ids), num_groups)]
+    if together and hasattr(tables, "append_many"):
+        tables.append_many(list(rows), lists, [False] * len(rows))
+        return
+    for row, of_groups in zip(rows, lists, strict=True):
+        tables.append_block_ids(row, of_groups, False)
 
 
 def _computed(layout: TableLayout, first: int) -> list[int]:

@@ -6,13 +6,14 @@ leave any of them out. `playing` plays sequences.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from hypothesis import strategies as st
 
 from bt_bench.operation import Operation
 from bt_kernels import TableLayout
+from bt_kernels.interface import COMPILED, DIRECT, JIT
 
 CALLED = (Operation.GATHER, Operation.SLOTS, Operation.GATHER_SLOTS, Operation.STEP)
 
@@ -33,6 +34,18 @@ class Append:
     eighths: tuple[int, ...]
     overwrite: bool
     redirected: bool
+
+
+@dataclass(frozen=True)
+class Grow:
+    """A block more for some rows in some groups, where there is room: what decoding appends.
+
+    With `together` by one call of `append_many`, where the tables have that.
+    """
+
+    rows: tuple[int, ...]  # one may occur twice
+    groups: tuple[bool, ...]
+    together: bool
 
 
 @dataclass(frozen=True)
@@ -122,7 +135,16 @@ class Restore:
 
 
 Action = (
-    Append | Finish | RefusedAppend | Call | Apply | DummyTables | DummySlots | Snapshot | Restore
+    Append
+    | Grow
+    | Finish
+    | RefusedAppend
+    | Call
+    | Apply
+    | DummyTables
+    | DummySlots
+    | Snapshot
+    | Restore
 )
 
 
@@ -135,7 +157,8 @@ class CallSequence:
         dtype: of `idx_mapping`.
         seed: of block ids, garbage and poison.
         validate: whether the tables look at what lies in device memory.
-        compiled: whether they launch through handles, where there are any.
+        launch_path: how they launch, where they can.
+        native: whether they use helpers in C, where there are any.
         setup: an append for each row before the first action, applied.
         actions: the calls.
     """
@@ -144,7 +167,8 @@ class CallSequence:
     dtype: Literal["int32", "int64"]
     seed: int
     validate: bool
-    compiled: bool
+    launch_path: str
+    native: bool
     setup: tuple[Append, ...]
     actions: tuple[Action, ...]
 
@@ -173,15 +197,18 @@ def sequences(draw: st.DrawFn, sizes: Sizes) -> CallSequence:
     """Sequences of some sizes."""
     layout = draw(layouts(sizes))
     action = _actions(layout)
-    actions: list[Action] = [draw(action)]
+    one = action.map(lambda drawn: [drawn])
+    some = st.integers(0, 5).flatmap(lambda kind: one if kind else _decoding(layout))
+    actions: list[Action] = draw(some)
     # Both are hardly ever 0, so that sequences are long, but can be when one is shrunk.
     while len(actions) < sizes.actions and (draw(st.integers(0, 60)) or draw(st.integers(0, 60))):
-        actions.append(draw(action))
+        actions += draw(some)
     return CallSequence(
         layout,
         draw(st.sampled_from(["int64", "int32"])),
         draw(st.integers(0, 2**32)),
         draw(st.booleans()),
+        draw(st.sampled_from([JIT, COMPILED, DIRECT])),
         draw(st.booleans()),
         draw(st.tuples(*[_appends(layout, st.just(row)) for row in range(layout.max_num_reqs)])),
         tuple(actions),
@@ -236,11 +263,31 @@ def _appends(layout: TableLayout, rows: st.SearchStrategy[int]) -> st.SearchStra
     )
 
 
+def _grows(layout: TableLayout) -> st.SearchStrategy[Grow]:
+    # All rows often, which may be more than a launch carries writes for.
+    every = tuple(range(layout.max_num_reqs))
+    rows = st.lists(_rows(layout), min_size=1, max_size=3).map(tuple)
+    return st.builds(
+        Grow,
+        rows | rows | st.just(every),
+        st.tuples(*[st.sampled_from([True, True, True, False])] * layout.num_groups),
+        st.booleans(),
+    )
+
+
+@st.composite
+def _decoding(draw: st.DrawFn, layout: TableLayout) -> list[Action]:
+    """What an engine does all the time: a few blocks, and a plain step."""
+    batch = replace(draw(_batches(layout)), computed=None, outputs="persistent")
+    return [draw(_grows(layout)), Call(Operation.STEP, batch)]
+
+
 def _actions(layout: TableLayout) -> st.SearchStrategy[Action]:
     """Half of the actions are calls, and a quarter appends."""
     kinds: dict[str, st.SearchStrategy[Action]] = {
         "apply": st.just(Apply()),
         "append": _appends(layout, _rows(layout)),
+        "grow": _grows(layout),
         "call": st.builds(Call, st.sampled_from(CALLED), _batches(layout)),
         "finish": st.builds(Finish, _rows(layout)),
         "refused": st.builds(

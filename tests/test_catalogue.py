@@ -20,7 +20,7 @@ def test_arms_that_are_loaded_apart_share_no_code():
     for method in ("append_block_ids", "prepare_step", "apply_staged_writes", "restore"):
         assert getattr(first, method).__code__ is not getattr(second, method).__code__, method
     globals_of = [variant.append_block_ids.__globals__ for variant in (first, second)]
-    for name in ("arguments", "refuse_width", "CapturedWrites", "launches"):
+    for name in ("arguments", "refuse_append", "CapturedWrites", "launches"):
         assert globals_of[0][name] is not globals_of[1][name], name
     after = {name: module for name, module in sys.modules.items() if "bt_kernels" in name}
     assert before == after

@@ -55,16 +55,19 @@ def test_regimes_are_those_of_the_committed_run():
         assert figures == [" → ".join(arm[column] for arm in of_arms) for column in columns]
 
 
-def test_figures_of_vllm_are_those_of_the_committed_report():
-    report = (ROOT / "reports/h200/origin_vllm.md").read_text(encoding="utf-8")
-    step = rows_of(report.split("## Whole step")[1])
-    start = next(i for i, row in enumerate(step) if row[:3] == ["Config", "Variant", "Step"])
-    found = {(row[0], row[1]): row[2] for row in step[start:] if len(row) == len(step[start])}
-    arms = ("vllm_0.16.0", "vllm_0.33.0", "baseline", "fused")
-    one, four = ([found[f"medium_batch_{groups}grp", arm] for arm in arms] for groups in (1, 4))
-    text = " ".join(README.split())
-    assert f"takes {one[0]} us in vLLM 0.16.0, {one[1]} in 0.33.0, {one[2]} in `baseline`" in text
-    assert f"and {one[3]} in `fused`; with four groups {', '.join(four[:3])} and {four[3]}." in text
+def test_figures_beside_vllm_are_those_of_the_committed_report():
+    report = (ROOT / "reports/h200/headline/headline.md").read_text(encoding="utf-8")
+    # vLLM's, the aim, ours, the graph's, and the factor; with an interval behind each figure.
+    found = {
+        row[0]: [cell.split(" (")[0] for cell in (row[1], row[2], row[4], row[6])]
+        for row in rows_of(report)
+        if len(row) == 10
+    }
+    section = README.split("## A step in one launch")[1].split("\n## ")[0]
+    quoted = [row for row in rows_of(section) if row[0] and set(row[0]) != {"-"}]
+    assert len(quoted) == 9
+    for name, *figures in quoted:
+        assert figures == found[name]
 
 
 def test_what_is_said_of_equal_code_is_what_was_measured():

@@ -49,7 +49,7 @@ class Staged:
         self.writes = []
 
     def stage(self, row, start, ids):
-        self.writes.append((row, start, ids))
+        self.writes.append((row, start, list(ids)))
 
     def apply(self):
         for row, start, ids in self.writes:

@@ -102,9 +102,9 @@ def _carried(writes, group, GROUPS: tl.constexpr, SLOTS: tl.constexpr, INDEXED: 
     else:
         words = tl.zeros([SLOTS], dtype=tl.int64)
         for which in tl.static_range(GROUPS):
-            for index in tl.static_range(SLOTS):
-                chosen = (group == which) & (slot == index)
-                words = tl.where(chosen, writes[which * SLOTS + index], words)
+            if group == which:  # each takes long in the interpreter
+                for index in tl.static_range(SLOTS):
+                    words = tl.where(slot == index, writes[which * SLOTS + index], words)
     return words
 
 

@@ -108,10 +108,12 @@ def test_aliases_of_aliases(error_of):
         ("description: [a]\ncases: [GOOD]", "my.yaml:1:14: description is ['a']; expected text"),
         ("variants: []\ncases: [GOOD]",
          "my.yaml:1:11: variants is []; expected a list of one or more names, or leave 'variants' "
-         "out for baseline, fused, fused_apply, fused_gather_slots, one_launch"),
+         "out for baseline, fused, fused_apply, fused_gather_slots, one_launch, "
+         "one_launch_graph"),
         ("variants: fused\ncases: [GOOD]",
          "my.yaml:1:11: variants is 'fused'; expected a list of one or more names, or leave "
-         "'variants' out for baseline, fused, fused_apply, fused_gather_slots, one_launch"),
+         "'variants' out for baseline, fused, fused_apply, fused_gather_slots, one_launch, "
+         "one_launch_graph"),
         ("variants: [a, 1, a]\ncases: [GOOD]",
          "my.yaml:1:15: variants has 1; expected a name\n"
          "my.yaml:1:18: variants has 'a' twice; remove one"),
@@ -127,10 +129,10 @@ def test_aliases_of_aliases(error_of):
         ("plan: {loads: []}\ncases: [GOOD]",
          "my.yaml:1:15: loads is []; expected one or more of idle, busy, in a list"),
         ("plan: {launch_paths: [jit, grph, 3]}\ncases: [GOOD]",
-         "my.yaml:1:28: launch_paths[1] is 'grph'; expected one or more of jit, compiled, graph, "
-         "in a list\n"
-         "my.yaml:1:34: launch_paths[2] is 3; expected one or more of jit, compiled, graph, "
-         "in a list"),
+         "my.yaml:1:28: launch_paths[1] is 'grph'; expected one or more of jit, compiled, direct, "
+         "graph, in a list\n"
+         "my.yaml:1:34: launch_paths[2] is 3; expected one or more of jit, compiled, direct, "
+         "graph, in a list"),
         ("plan: {loads: [idle, idle]}\ncases: [GOOD]",
          "my.yaml:1:22: loads has 'idle' twice; remove one"),
         ("plan: {case_seconds: 0, control: 1}\ncases: [GOOD]",

@@ -21,7 +21,8 @@ def test_only_cases_are_needed(load):
     assert spec.name == "my"
     assert spec.description == ""
     assert spec.variants == [
-        *("baseline", "fused", "fused_apply", "fused_gather_slots", "one_launch")
+        *("baseline", "fused", "fused_apply", "fused_gather_slots", "one_launch"),
+        "one_launch_graph",
     ]
     assert spec.operations == [Operation.GATHER_SLOTS, Operation.STEP]
     assert spec.plan == Plan()

@@ -125,7 +125,7 @@ def test_dump_spells_everything_out(tmp_path, monkeypatch):
         """\
 name: my
 description: ''
-variants: [baseline, fused, fused_apply, fused_gather_slots, one_launch]
+variants: [baseline, fused, fused_apply, fused_gather_slots, one_launch, one_launch_graph]
 operations: [gather_slots, step]
 plan:
   rounds: 4000

@@ -27,14 +27,14 @@ def given_to_launches(variant, device):
     steps = []
     launch = tables.launch
 
-    def noted(kernel, grid, arguments, constants, inputs):
+    def noted(kernel, grid, arguments, *others):
         mine = [
             value
             for value in arguments
             if isinstance(value, torch.Tensor) and not any(value is given for given in batch)
         ]
         steps[-1] += [(tensor, tensor.clone()) for tensor in mine]
-        launch(kernel, grid, arguments, constants, inputs)
+        launch(kernel, grid, arguments, *others)
 
     for number in range(STEPS):
         tables.append_block_ids(1, [[number], [number]], overwrite=True)

@@ -20,6 +20,8 @@ LAYOUT = TableLayout(
     slot_mapping_enabled=(True, True, False),
 )
 ROWS, TOKENS = 4, 24  # of the captured step
+# That which shares its code with the others, and those with kernels of their own.
+KINDS = ["fused", "one_launch", "one_launch_graph"]
 
 pytestmark = pytest.mark.gpu
 
@@ -80,11 +82,14 @@ def captured(call):
     return graph, result
 
 
-@pytest.mark.parametrize("path", ["jit", "compiled"])
+@pytest.mark.parametrize("path", ["jit", "compiled", "direct", "jit without C"])
 @pytest.mark.parametrize("name", SHIPPED)
 def test_replays_are_exact_between_steps_of_every_kind(name, path, device):
     rng = random.Random(0)
-    tables = classes([name])[name](LAYOUT, device)
+    path, _, without = path.partition(" ")
+    tables = type("Chosen", (classes([name])[name],), {"native": not without})(LAYOUT, device)
+    if path != "jit" and tables.launch_paths == ("jit",):
+        pytest.skip("its steps are replays of its own graphs")
     tables.launch_path = path
     reference = load_reference()(LAYOUT, "cpu")
     inputs = Inputs(device)
@@ -119,9 +124,10 @@ def test_replays_are_exact_between_steps_of_every_kind(name, path, device):
         assert_equal(tables, reference)
 
 
-def test_a_burst_larger_than_the_captured_buffer_is_written(device):
+@pytest.mark.parametrize("name", KINDS)
+def test_a_burst_larger_than_the_captured_buffer_is_written(name, device):
     layout = TableLayout((1,), (4000,), max_num_reqs=2, max_num_batched_tokens=8)
-    tables = classes(["fused"])["fused"](layout, device)
+    tables = classes([name])[name](layout, device)
     idx_mapping = torch.tensor([1, 0], device=device)
     starts = torch.tensor([0, 1, 2], dtype=torch.int32, device=device)
     positions = torch.tensor([3999, 3998], device=device)
@@ -135,8 +141,9 @@ def test_a_burst_larger_than_the_captured_buffer_is_written(device):
     assert step.block_tables[0][0, :3].tolist() == [1, 2, 3]
 
 
-def test_what_was_published_and_not_replayed_is_not_lost(device):
-    tables = classes(["fused"])["fused"](LAYOUT, device)
+@pytest.mark.parametrize("name", KINDS)
+def test_what_was_published_and_not_replayed_is_not_lost(name, device):
+    tables = classes([name])[name](LAYOUT, device)
     inputs = Inputs(device)
     tables.capture_step(*inputs.batch(), ROWS, TOKENS)
     graph, step = captured(lambda: tables.capture_step(*inputs.batch(), ROWS, TOKENS))
@@ -148,16 +155,18 @@ def test_what_was_published_and_not_replayed_is_not_lost(device):
     assert tables.block_tables[0][1, :4].tolist() == [7, 8, 9, 0]
 
 
-def test_the_first_call_cannot_be_captured(device):
-    tables = classes(["fused"])["fused"](LAYOUT, device)
+@pytest.mark.parametrize("name", KINDS)
+def test_the_first_call_cannot_be_captured(name, device):
+    tables = classes([name])[name](LAYOUT, device)
     inputs = Inputs(device)
     with pytest.raises(ValueError, match="call it once before"):
         captured(lambda: tables.capture_step(*inputs.batch(), ROWS, TOKENS))
 
 
-def test_replays_are_exact_when_the_device_is_late(device):
+@pytest.mark.parametrize("name", KINDS)
+def test_replays_are_exact_when_the_device_is_late(name, device):
     rng = random.Random(1)
-    tables = classes(["fused"])["fused"](LAYOUT, device)
+    tables = classes([name])[name](LAYOUT, device)
     reference = load_reference()(LAYOUT, "cpu")
     inputs = Inputs(device)
     inputs.draw(rng)
@@ -175,3 +184,17 @@ def test_replays_are_exact_when_the_device_is_late(device):
         wanted.append(reference.slot_mappings.clone())
     for one, other in zip(found, wanted, strict=True):
         assert torch.equal(one.cpu(), other)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_what_a_captured_step_launches(name, device):
+    """Kernels of its graph."""
+    tables = classes([name])[name](LAYOUT, device)
+    inputs = Inputs(device)
+    tables.capture_step(*inputs.batch(), ROWS, TOKENS)
+    launched = []
+    launch = tables.launch
+    tables.launch = lambda kernel, *rest: launched.append(kernel) or launch(kernel, *rest)
+    captured(lambda: tables.capture_step(*inputs.batch(), ROWS, TOKENS))
+    wanted = {"one_launch": 1, "one_launch_graph": 1, "fused": 2, "fused_gather_slots": 2}
+    assert len(launched) == wanted.get(name, 3)

@@ -9,14 +9,17 @@ from __future__ import annotations
 import sys
 from array import array
 from collections import deque
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
-from mutants import LATE, LATE_AS_PROMISED, write_mutant
+import triton
+from mutants import LATE, LATE_AS_PROMISED, OVERWRITTEN, write_mutant
 from variants import classes
 
 from bt_kernels import TableLayout
-from bt_kernels.host_ring import HostRing
+from bt_kernels.host_ring import CapturedBuffer, HostRing
 
 STEPS = 9
 HOLD_CYCLES = 100_000_000  # about 50 ms at 2 GHz
@@ -45,8 +48,9 @@ class ScriptedEvent:
 
     device: LateDevice
 
-    def __init__(self):
+    def __init__(self, external=False):
         self.number = 0
+        self.external = external
 
     def record(self):
         self.number = self.device.enqueued
@@ -55,40 +59,75 @@ class ScriptedEvent:
         self.device.run_to(self.number)
 
 
+class ScriptedLauncher:
+    """The compiled module: the same, by the handles of events."""
+
+    def record(self, handle, _stream, _device):
+        handle.record()
+
+    def wait_for(self, handle):
+        handle.synchronize()
+
+
 @pytest.fixture
 def late_device(monkeypatch):
-    """Stands in for the GPU of the rings that are made in a test."""
+    """Stands in for the GPU of the buffers that are made in a test."""
     scripted = LateDevice()
-    monkeypatch.setattr(torch.cuda, "Event", type("Event", (ScriptedEvent,), {"device": scripted}))
+    event = type("Event", (ScriptedEvent,), {"device": scripted, "cuda_event": property(id_of)})
+    monkeypatch.setattr(torch.cuda, "Event", event)
+    zeros = torch.zeros
+    # Nothing can be pinned without a GPU.
+    monkeypatch.setattr(torch, "zeros", lambda *sizes, pin_memory, **rest: zeros(*sizes, **rest))
+    monkeypatch.setattr(torch.cuda, "device", nullcontext)
+    active = SimpleNamespace(get_current_stream=lambda _: 0)
+    monkeypatch.setattr(triton.runtime, "driver", SimpleNamespace(active=active))
     return scripted
 
 
-def read_by(late_device, ring_class, in_flight=None, **options):
+def id_of(event):
+    return event
+
+
+def read_by(late_device, ring_class, in_flight=None, launcher=None):
     """What the device reads of the numbers that the host writes, one in a buffer."""
-
-    class Ring(ring_class):
-        def _allocate(self, size):
-            return torch.zeros(size, dtype=torch.int32)  # nothing can be pinned without a GPU
-
-    ring = Ring(1, torch.device("cuda"), in_flight=in_flight, **options)
+    ring = ring_class(1, torch.device("cuda", 0), in_flight=in_flight, launcher=launcher)
     read = []
     for number in range(STEPS):
         if in_flight is not None:  # the promise: no more steps than that are under way
             late_device.run_to(max(0, number - in_flight))
         ring.advance(1)[0] = number
         late_device.enqueue(lambda buffer=ring.current: read.append(int(buffer[0])))
+        ring.note_reader()
     late_device.run_to(STEPS)
     return read
 
 
-def ring_of_mutant(folder, name):
+def published_to(late_device, buffer_class):
+    """What replays read of the numbers that the host publishes, and what was done by the last."""
+    buffer = buffer_class(1, torch.device("cuda", 0))
+    read = []
+    for number in range(STEPS):
+        buffer.wait()[0] = number
+        late_device.enqueue(lambda: read.append(int(buffer.tensor[0])))
+        buffer.note_reader()  # a node behind the reader in a graph
+        late_device.enqueue(lambda: None)  # what follows in the graph
+    done = late_device.done
+    late_device.run_to(2 * STEPS)
+    return read, done
+
+
+def of_mutant(folder, name):
+    """The module of buffers of a mutant."""
     classes([name], [write_mutant(folder, name)])
-    return sys.modules[f"bt_kernels_{name}.staging"].HostRing
+    return sys.modules[f"bt_kernels_{name}.host_ring"]
 
 
-@pytest.mark.parametrize("depth", [1, 2, 3])
-def test_a_late_device_reads_every_buffer_before_it_is_filled_again(depth, late_device):
-    assert read_by(late_device, HostRing, depth=depth) == list(range(STEPS))
+LAUNCHERS = pytest.mark.parametrize("launcher", [None, ScriptedLauncher()], ids=["torch", "C"])
+
+
+@LAUNCHERS
+def test_a_late_device_reads_every_buffer_before_it_is_filled_again(launcher, late_device):
+    assert read_by(late_device, HostRing, launcher=launcher) == list(range(STEPS))
 
 
 @pytest.mark.parametrize("in_flight", [1, 2, 5])
@@ -98,25 +137,62 @@ def test_so_it_does_as_late_as_was_promised_without_being_waited_for(in_flight, 
 
 def test_the_host_runs_ahead_by_the_depth(late_device):
     """It does not wait for more than it must, or the ring would be of no use."""
-    ring = type("Ring", (HostRing,), {"_allocate": lambda _, size: torch.zeros(size).int()})(
-        1, torch.device("cuda"), depth=3
-    )
-    for _ in range(3):
+    ring = HostRing(1, torch.device("cuda", 0))
+    for _ in range(2):
         ring.advance(1)
         late_device.enqueue(lambda: None)
-    assert late_device.done == 0
+        ring.note_reader()
+    assert (ring.depth, late_device.done) == (2, 0)
     ring.advance(1)
     assert late_device.done == 1
 
 
+def test_a_step_that_failed_is_not_counted_on(late_device, monkeypatch):
+    """Its buffer is not among those that are promised, so all of the device is waited for."""
+    waited = []
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    ring = HostRing(1, torch.device("cuda", 0), in_flight=2)
+    ring.advance(1)
+    ring.note_reader()
+    ring.advance(1)  # and then its launch fails
+    assert waited == []
+    ring.advance(1)
+    assert waited == [torch.device("cuda", 0)]
+
+
+def test_a_publication_waits_until_the_replay_before_has_read_and_no_longer(late_device):
+    read, done = published_to(late_device, CapturedBuffer)
+    assert read == list(range(STEPS))
+    assert done == 2 * STEPS - 3  # not what follows the reader, and not the last replay
+
+
+def test_graphs_can_record_the_event_of_a_captured_buffer(late_device):
+    assert CapturedBuffer(1, torch.device("cuda", 0))._read.external
+
+
+def test_a_captured_buffer_stays_where_it_is():
+    buffer = CapturedBuffer(4, torch.device("cpu"))
+    before = buffer.tensor.data_ptr()
+    buffer.wait()[3] = 7
+    assert buffer.tensor.tolist() == [0, 0, 0, 7]
+    buffer.note_reader()
+    assert (len(buffer.wait()), buffer.tensor.data_ptr()) == (4, before)
+
+
 @pytest.mark.parametrize("name", LATE)
 def test_a_ring_that_does_not_wait_is_found(name, late_device, tmp_path):
-    assert read_by(late_device, ring_of_mutant(tmp_path, name)) != list(range(STEPS))
+    assert read_by(late_device, of_mutant(tmp_path, name).HostRing) != list(range(STEPS))
 
 
 @pytest.mark.parametrize("name", LATE_AS_PROMISED)
 def test_a_ring_that_is_too_short_is_found(name, late_device, tmp_path):
-    assert read_by(late_device, ring_of_mutant(tmp_path, name), 2) != list(range(STEPS))
+    assert read_by(late_device, of_mutant(tmp_path, name).HostRing, 2) != list(range(STEPS))
+
+
+@pytest.mark.parametrize("name", OVERWRITTEN)
+def test_a_publication_that_does_not_wait_is_found(name, late_device, tmp_path):
+    read, _ = published_to(late_device, of_mutant(tmp_path, name).CapturedBuffer)
+    assert read != list(range(STEPS))
 
 
 def gathered_late(variant, device, **options):

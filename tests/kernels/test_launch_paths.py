@@ -1,24 +1,30 @@
-"""Launch paths: what is offered where, which handle a launch takes, and that results are equal."""
+"""Launch paths: what is offered where, and which handle a launch takes."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
-from variants import SHIPPED, classes, failures
+import triton
+from variants import SHIPPED, classes
 
-from bt_bench.arms import bind, inputs_on, stage
 from bt_bench.catalogue import load_reference
-from bt_bench.model import Operation
-from bt_bench.workloads.conformance import CORNERS, conformance_workloads, random_workload
-from bt_kernels import TableLayout
+from bt_bench.workloads.conformance import CORNERS
 from bt_kernels.interface import BlockTableOperations
-from bt_kernels.launches import CompiledLaunches, launch_jit
+from bt_kernels.launches import (
+    NUM_WARPS,
+    CompiledLaunches,
+    DirectLaunches,
+    direct_replay,
+    find_launcher,
+    launch_jit,
+)
 
-ONES = TableLayout((1,), (1,), max_num_reqs=1, max_num_batched_tokens=1)
 CAPTURED = {
-    "gather_block_tables": Operation.GATHER,
-    "compute_slot_mappings": Operation.SLOTS,
-    "gather_and_compute_slot_mappings": Operation.GATHER_SLOTS,
+    "gather_block_tables",
+    "compute_slot_mappings",
+    "gather_and_compute_slot_mappings",
 }
 
 
@@ -38,16 +44,33 @@ def test_kernels_that_are_interpreted_have_no_handles(name, device):
     assert tables.launch_path == "jit"
 
 
+def paths_of(name, native=True):
+    """Launch paths that a variant has on a GPU."""
+    if name == "one_launch_graph":
+        return ["jit"]  # its own graphs, whatever else is launched
+    return ["jit", "compiled", "direct"] if native else ["jit", "compiled"]
+
+
 @pytest.mark.gpu
+@pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("name", SHIPPED)
-def test_compiled_kernels_have_handles(name, device):
-    tables = shipped(name)(CORNERS, device)
-    assert (tables.launch_path, tables.launch_paths) == ("jit", ("jit", "compiled"))
-    tables.launch_path = "compiled"
-    assert tables.launch_path == "compiled"
-    with pytest.raises(ValueError, match="launch_path is 'graph'; expected 'jit' or 'compiled'"):
-        tables.launch_path = "graph"
-    assert tables.launch_path == "compiled"
+def test_compiled_kernels_have_handles(name, native, device):
+    variant = type("Chosen", (shipped(name),), {"native": native})
+    tables = variant(CORNERS, device)
+    assert (tables.launch_path, list(tables.launch_paths)) == ("jit", paths_of(name, native))
+    for path in tables.launch_paths:
+        tables.launch_path = path
+        assert tables.launch_path == path
+        with pytest.raises(ValueError, match="launch_path is 'graph'; expected 'jit'"):
+            tables.launch_path = "graph"
+        assert tables.launch_path == path
+
+
+def test_without_a_driver_nothing_is_launched_by_it(monkeypatch):
+    monkeypatch.setattr("bt_kernels.native.load", lambda _: SimpleNamespace(lacking=lambda: "all"))
+    assert find_launcher() is None
+    monkeypatch.setattr("bt_kernels.native.load", lambda _: None)
+    assert find_launcher() is None
 
 
 def test_variants_that_say_nothing_offer_tritons_call_only():
@@ -57,7 +80,7 @@ def test_variants_that_say_nothing_offer_tritons_call_only():
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_what_may_be_captured_are_methods_that_publish_nothing(name):
-    assert shipped(name).capturable == set(CAPTURED)
+    assert shipped(name).capturable == CAPTURED
     assert all(hasattr(BlockTableOperations, method) for method in CAPTURED)
 
 
@@ -67,46 +90,117 @@ def test_what_may_be_captured_are_methods_that_publish_nothing(name):
 class FakeKernel:
     """Notes its launches; the call of `kernel[grid]` returns a handle that notes them too."""
 
+    num_constants = 0
+    scratch = 0
+    signature = None
+
     def __init__(self, log, name="kernel"):
         self.log = log
         self.name = name
         self.handles = 0
+        self.warps = []
 
     def __getitem__(self, grid):
-        def call(*values):
-            self.log.append((self.name, grid, values))
+        def call(*values, **options):
             if self.name != "kernel":
+                assert options == {}  # a binary has its warps
+                self.log.append((self.name, grid, values))
                 return None
+            self.log.append((self.name, grid, values))
+            self.warps.append(options["num_warps"])
             self.handles += 1
-            return FakeKernel(self.log, f"handle {self.handles}")
+            handle = FakeKernel(self.log, f"handle {self.handles}")
+            handle.function = 1000 + self.handles
+            # Of the arguments that are not `None`, and those that became constants.
+            size = len([value for value in values if value is not None]) - self.num_constants
+            signature = dict.fromkeys(map(str, range(size)), "i64") | {"PAD": "constexpr"}
+            handle.src = SimpleNamespace(signature=self.signature or signature)
+            handle.metadata = SimpleNamespace(
+                num_warps=options["num_warps"],
+                shared=48,
+                global_scratch_size=0,
+                profile_scratch_size=self.scratch,
+            )
+            return handle
 
         return call
 
 
-def launched(*launches):
-    """Names of what was called for launches `(arguments, constants, inputs)` of one kernel."""
-    log = []
-    kernel = FakeKernel(log)
-    compiled = CompiledLaunches()
-    for arguments, constants, inputs in launches:
-        compiled(kernel, (2, 1, 1), arguments, constants, inputs)
-    assert [entry[1:] for entry in log] == [((2, 1, 1), (*a, *c)) for a, c, _ in launches]
-    return [name for name, _, _ in log]
+class FakeLauncher:
+    """Notes what is launched by the driver."""
+
+    def __init__(self, log):
+        self.log = log
+        self.made = []
+
+    def Launch(self, **options):  # noqa: N802 - a class of the compiled module
+        self.made.append(options)
+        name = options["owner"].name.replace("handle", "direct")
+        return lambda stream, grid, arguments: self.log.append((name, grid, arguments, stream))
+
+
+@pytest.fixture
+def stream_17(monkeypatch):
+    active = SimpleNamespace(get_current_stream=lambda index: 17 + index)
+    monkeypatch.setattr(triton.runtime, "driver", SimpleNamespace(active=active))
+
+
+def by_handles(log):
+    return CompiledLaunches(), "handle"
+
+
+def by_the_driver(log):
+    return DirectLaunches(FakeLauncher(log), torch.device("cuda", 0)), "direct"
+
+
+@pytest.fixture(params=[by_handles, by_the_driver])
+def launched(request, stream_17):
+    """What was called for launches `(arguments, constants, inputs, num_warps)` of one kernel."""
+
+    def run(*launches):
+        log = []
+        kernel = FakeKernel(log)
+        ways, kept = request.param(log)
+        for arguments, constants, inputs, *num_warps in launches:
+            kernel.num_constants = len(constants)
+            ways(kernel, (2, 1, 1), arguments, constants, inputs, *num_warps)
+        for (name, grid, values, *stream), (arguments, constants, *_) in zip(
+            log, launches, strict=True
+        ):
+            wanted = arguments if stream else (*arguments, *constants)
+            assert (grid, values, stream) == ((2, 1, 1), wanted, [17] * name.startswith("direct"))
+        return [name.replace(kept, "kept") for name, *_ in log]
+
+    return run
 
 
 def test_tritons_call_gets_arguments_and_constants_in_order():
     log = []
-    launch_jit(FakeKernel(log), (2, 3, 1), (5, 6), (-1, 7), ())
-    assert log == [("kernel", (2, 3, 1), (5, 6, -1, 7))]
+    kernel = FakeKernel(log)
+    launch_jit(kernel, (2, 3, 1), (5, 6), (-1, 7), ())
+    launch_jit(kernel, (2, 3, 1), (5, 6), (-1, 7), (), 1)
+    assert log == [("kernel", (2, 3, 1), (5, 6, -1, 7))] * 2
+    assert kernel.warps == [NUM_WARPS, 1]
 
 
-def test_later_launches_take_the_handle_of_the_first():
+def test_later_launches_take_the_handle_of_the_first(launched):
     aligned = torch.zeros(8, dtype=torch.int64)
     calls = [((aligned, size), (4,), (aligned,)) for size in (1, 16, 3)]
-    assert launched(*calls) == ["kernel", "handle 1", "handle 1"]
+    assert launched(*calls) == ["kernel", "kept 1", "kept 1"]
 
 
-def test_each_binary_has_its_own_handle():
+def test_another_number_of_warps_is_another_binary(launched):
+    calls = [((1,), (4,), (), warps) for warps in (4, 1)]
+    assert launched(*calls, *calls) == ["kernel", "kernel", "kept 1", "kept 2"]
+
+
+def test_what_is_absent_is_another_binary(launched):
+    given = torch.zeros(8, dtype=torch.int64)
+    calls = [((one, 5), (4,), (one,)) for one in (None, given)]
+    assert launched(*calls, *calls) == ["kernel", "kernel", "kept 1", "kept 2"]
+
+
+def test_each_binary_has_its_own_handle(launched):
     buffer = torch.zeros(9, dtype=torch.int64)
     aligned, unaligned = buffer[:8], buffer[1:]
     narrow = torch.zeros(8, dtype=torch.int32)
@@ -114,109 +208,69 @@ def test_each_binary_has_its_own_handle():
     calls = [((1,), (4,), inputs) for inputs in ((aligned,), (unaligned,), (narrow,))]
     calls.append(((1,), (8,), (aligned,)))
     first = ["kernel"] * 4
-    assert launched(*calls, *calls) == [*first, *(f"handle {n}" for n in (1, 2, 3, 4))]
+    assert launched(*calls, *calls) == [*first, *(f"kept {n}" for n in (1, 2, 3, 4))]
 
 
-def test_alignment_is_that_of_each_input():
+def test_alignment_is_that_of_each_input(launched):
     buffer = torch.zeros(9, dtype=torch.int64)
     one, other = buffer[:8], buffer[1:]
     calls = [((1,), (4,), inputs) for inputs in ((one, other), (other, one))]
-    assert launched(*calls, *calls) == ["kernel", "kernel", "handle 1", "handle 2"]
+    assert launched(*calls, *calls) == ["kernel", "kernel", "kept 1", "kept 2"]
 
 
-def test_kernels_do_not_share_handles():
+@pytest.mark.parametrize("ways_to", [by_handles, by_the_driver])
+def test_kernels_do_not_share_handles(ways_to, stream_17):
     log = []
-    compiled = CompiledLaunches()
+    launch, _ = ways_to(log)
     one, other = FakeKernel(log), FakeKernel(log)
     for kernel in (one, other):
-        compiled(kernel, (1, 1, 1), (), (), ())
+        launch(kernel, (1, 1, 1), (), (), ())
     assert (one.handles, other.handles) == (1, 1)
 
 
-# Equality on a GPU
+def test_the_driver_is_told_of_a_binary_what_its_handle_says(stream_17):
+    launcher = FakeLauncher([])
+    launch = DirectLaunches(launcher, torch.device("cuda", 3))
+    kernel = FakeKernel([])
+    kernel.num_constants = 1
+    launch(kernel, (1, 1, 1), (7, None, 8), (-1,), (), 2)
+    (made,) = launcher.made
+    assert made.pop("owner").name == "handle 1"
+    wanted = {"function": 1001, "device": 3, "threads": 64, "shared": 48, "num_arguments": 2}
+    assert made == wanted
 
 
-def compiled_variant(name):
-    class Compiled(shipped(name)):
-        def __init__(self, layout, device):
-            super().__init__(layout, device)
-            self.launch_path = "compiled"
-
-    return Compiled
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", SHIPPED)
-def test_conformance_through_handles(name, device):
-    variants = {name: compiled_variant(name)}
-    for title, workload in conformance_workloads(seed=3).items():
-        found = failures(variants, workload, list(Operation), device, title=title, rounds=2)
-        assert found == {}
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", ["int32", "int64"])
-@pytest.mark.parametrize("layout", [ONES, CORNERS], ids=["ones", "corners"])
-@pytest.mark.parametrize("name", SHIPPED)
-def test_unaligned_inputs_through_handles(name, layout, dtype, device):
-    """Aligned steps come first, so that a handle for these is there to be taken by mistake."""
-    workload = random_workload(5, layout, num_steps=8, dtype=dtype)
-    reference = load_reference()(layout, "cpu")
-    tables = compiled_variant(name)(layout, device)
-    for append in workload.setup:
-        for each in (reference, tables):
-            each.append_block_ids(append.row, append.block_ids, append.overwrite)
-    host_steps = inputs_on(torch.device("cpu"), workload)
-    for index, step in enumerate(host_steps):
-        for each in (reference, tables):
-            stage(each, step)
-        bind(reference, Operation.STEP, step)()
-        inputs = (step.idx_mapping, step.query_start_loc, step.positions)
-        moved = [shifted(tensor, index % 4, device) for tensor in inputs]
-        tables.prepare_step(*moved, step.num_reqs_padded, step.num_tokens_padded)
-        assert_equal(tables, reference)
+@pytest.mark.parametrize(
+    "unusual",
+    [{"scratch": 16}, {"signature": {"x": "i64"}}, {"signature": {"x": ("i64", ("i32", "i32"))}}],
+    ids=["instrumented", "an argument became a constant", "more parameters"],
+)
+def test_what_the_driver_cannot_launch_is_launched_by_its_handle(unusual, stream_17):
+    log = []
+    launcher = FakeLauncher(log)
+    launch = DirectLaunches(launcher, torch.device("cuda", 0))
+    kernel = FakeKernel(log)
+    vars(kernel).update(num_constants=1, **unusual)
+    for _ in range(2):
+        launch(kernel, (2, 1, 1), (5, 6), (-1,), ())
+    assert log == [(name, (2, 1, 1), (5, 6, -1)) for name in ("kernel", "handle 1")]
+    assert launcher.made == []
 
 
-def shifted(tensor, elements, device):
-    """A copy on the device that begins `elements` after an aligned address."""
-    buffer = torch.zeros(len(tensor) + elements, dtype=tensor.dtype, device=device)
-    buffer[elements:] = tensor
-    return buffer[elements:]
+def test_parts_of_a_tuple_are_parameters_each(stream_17):
+    launcher = FakeLauncher([])
+    kernel = FakeKernel([])
+    vars(kernel).update(num_constants=1, signature={"x": ("i64", ("i32", "constexpr"))})
+    DirectLaunches(launcher, torch.device("cuda", 0))(kernel, (2, 1, 1), (5, 6), (-1,), ())
+    assert launcher.made[0]["num_arguments"] == 2
 
 
-def assert_equal(tables, reference):
-    for found, wanted in [
-        *zip(tables.block_tables, reference.block_tables, strict=True),
-        *zip(tables.input_block_tables, reference.input_block_tables, strict=True),
-        (tables.slot_mappings, reference.slot_mappings),
-    ]:
-        assert torch.equal(found.cpu().to(torch.int64), wanted)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("path", ["jit", "compiled"])
-@pytest.mark.parametrize("method", CAPTURED)
-@pytest.mark.parametrize("name", SHIPPED)
-def test_replay_of_a_captured_call(name, method, path, device):
-    workload = random_workload(9, CORNERS, num_steps=1)
-    reference = load_reference()(CORNERS, "cpu")
-    tables = shipped(name)(CORNERS, device)
-    tables.launch_path = path
-    (host_step,) = inputs_on(torch.device("cpu"), workload)
-    (step,) = inputs_on(device, workload)
-    for each in (reference, tables):
-        for append in workload.setup:
-            each.append_block_ids(append.row, append.block_ids, append.overwrite)
-        stage(each, host_step)
-        each.apply_staged_writes()
-    state = tables.snapshot()
-    call = bind(tables, CAPTURED[method], step)
-    call()  # loads the binaries
-    tables.restore(state)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        call()
-    assert_equal(tables, reference)  # capturing runs nothing
-    graph.replay()
-    bind(reference, CAPTURED[method], host_step)()
-    assert_equal(tables, reference)
+def test_a_graph_is_replayed_by_torch_where_the_driver_cannot(stream_17):
+    replays = []
+    graph = SimpleNamespace(replay=lambda: replays.append("torch"))
+    launcher = SimpleNamespace(replay=lambda *arguments: replays.append(arguments))
+    direct_replay(None, graph, torch.device("cuda", 0))()
+    direct_replay(launcher, graph, torch.device("cuda", 0))()  # an older torch
+    graph.raw_cuda_graph_exec = lambda: 99
+    direct_replay(launcher, graph, torch.device("cuda", 0))()
+    assert replays == ["torch", "torch", (99, 17, 0)]

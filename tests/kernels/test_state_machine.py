@@ -7,23 +7,38 @@ All variants play the same sequence, so that the reference runs once. The interp
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from typing import get_args
 
+import playing
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from mutants import IN_A_SEQUENCE, write_mutant
 from playing import EngineTables, Player
-from sequences import CALLED, DUMMY, OUTPUTS, Action, Append, Call, RefusedAppend, Sizes, sequences
+from sequences import (
+    CALLED,
+    DUMMY,
+    OUTPUTS,
+    Action,
+    Append,
+    Call,
+    Grow,
+    RefusedAppend,
+    Sizes,
+    sequences,
+)
+from triton.runtime.interpreter import InterpretedFunction
 from variants import SHIPPED, classes
 
 from bt_bench.checking.buffers import MismatchError
 from bt_kernels.layout import CONTEXT_PARALLELISM, DISABLED_GROUPS, SLIDING_WINDOW
+from bt_kernels.one_launch import SLOTS_INTERPRETED, OneLaunch, StepWrites
 
 TINY = Sizes(
     actions=12,
     groups=(1, 2, 3, 4, 1, 2, 3, 1, 2, 3, 2, 8),
     widths=(1, 2, 3, 5),
-    max_num_reqs=(2, 1, 3, 2, 3, 2, 4),
+    max_num_reqs=(2, 1, 3, 2, 3, 6, 4),
     max_num_batched_tokens=(1, 4, 9),
 )
 LARGE = Sizes(
@@ -56,8 +71,8 @@ def play(sizes, device, *, examples, first, subjects=SUBJECTS, shrink=True):
     all_equal_the_reference()
 
 
-# 200 sequences, in parts, so that several processes can share them.
-PARTS, EXAMPLES = range(8), 25
+# 128 sequences, in parts, so that several processes can share them.
+PARTS, EXAMPLES = range(8), 16
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -117,4 +132,33 @@ def test_sequences_have_everything(device, monkeypatch):
     assert any(action.redirected for action in actions if isinstance(action, Append))
     assert any(request.row == DUMMY for call in calls for request in call.batch.requests)
     assert {sequence.dtype for sequence in drawn} == {"int32", "int64"}
+    assert {sequence.launch_path for sequence in drawn} == {"jit", "compiled", "direct"}
+    assert {sequence.native for sequence in drawn} == {True, False}
+    grown = [action for action in actions if isinstance(action, Grow)]
+    assert {action.together for action in grown} == {True, False}
+    assert any(len(set(action.rows)) > SLOTS_INTERPRETED for action in grown)
     assert statistics.mean(len(sequence.actions) for sequence in drawn) > TINY.actions / 2
+
+
+def test_few_writes_are_carried_and_many_are_not(device, monkeypatch):
+    """By whole steps of one sequence at times, with helpers in C and without; nothing is run."""
+    monkeypatch.setattr(InterpretedFunction, "run", lambda *arguments, **options: None)
+    for compared in ("_compare", "compare_results", "compare_dummies"):
+        monkeypatch.setattr(playing, compared, lambda *arguments: None)
+    steps = []
+    carry, pack = OneLaunch._carry, StepWrites.pack
+    monkeypatch.setattr(OneLaunch, "_carry", lambda *a: steps.append("carried") or carry(*a))
+    monkeypatch.setattr(StepWrites, "pack", lambda *a: steps.append("packed") or pack(*a))
+    found = []
+
+    def play_noted(player, play=Player.play):
+        steps.clear()
+        play(player)
+        found.append((player.sequence.native, Counter(steps)))
+
+    monkeypatch.setattr(Player, "play", play_noted)
+    for part in PARTS:
+        play(TINY, device, examples=EXAMPLES, first=part, subjects=classes(["one_launch"]))
+    of_both = Counter(native for native, steps in found if len(steps) == 2)
+    assert min(of_both[True], of_both[False]) > 2
+    assert sum(steps["carried"] for _, steps in found) > 50

@@ -57,6 +57,7 @@ LAUNCHES = {
     "fused_gather_slots": lambda groups: groups + 1,
     "fused": lambda groups: 2,
     "one_launch": lambda groups: 1,
+    "one_launch_graph": lambda groups: 1,
 }
 
 

@@ -25,7 +25,7 @@ from bt_bench.measuring.rounds import Window
 from bt_bench.model import Cache, LaunchPath, Load, Operation, Plan
 from bt_bench.workloads.build import build_workload
 
-VARIANTS = ("one_launch",)
+VARIANTS = ("one_launch", "one_launch_graph")
 TRACES = ("azure_conv", "azure_code")
 CONFIGS = ("origin", "features")
 JIT, COMPILED, DIRECT, _ = LaunchPath

@@ -43,7 +43,7 @@ class Edit:
 
 APPLY = "        launches.apply_writes(self, self._ring.current, 0,"
 GATHER = "        launches.gather_slots"
-LAUNCH = "kernel[grid](*arguments, *constants)\n\n\nclass"
+LAUNCH = "num_warps=num_warps)\n\n\nclass"
 OTHER = "mask=mask, other=0)\n        inside"
 TUNED = "@triton.jit(do_not_specialize=STEP_SIZES)\ndef apply"
 EDITS = {
@@ -60,10 +60,12 @@ EDITS = {
     "extra_launch": [Edit("fusions.py", APPLY, f"{APPLY} 1)\n{APPLY}")],
     "torch": [Edit("fusions.py", GATHER, f"        self.slot_mappings.fill_(-1)\n{GATHER}")],
     "grid": [Edit("launches.py", "(num_records, 1, 1)", "(num_records, 1, 2)")],
-    "data": [Edit("staging.py", "row, start, length, place))", "row, start, length, place + 1))")],
-    "few_registers": [
-        Edit("launches.py", LAUNCH, LAUNCH.replace("constants)", "constants, maxnreg=24)"))
+    # Staging is in C where that can be compiled.
+    "data": [
+        Edit("staging.py", "row, start, length, place)", "row, start, length, place + 1)"),
+        Edit("staged.c", "(first + (ids - start));", "(first + (ids - start) + 1);"),
     ],
+    "few_registers": [Edit("launches.py", LAUNCH, LAUNCH.replace("warps)", "warps, maxnreg=24)"))],
     "broken": [Edit("device_code.py", "program = tl.program_id(1)", "program = not_there(1)")],
     "tuned": [
         Edit(
