@@ -129,7 +129,7 @@ def _decoding() -> Workload:
     owned = [1, 2, 0, 3, 1, 2]
     rows = [4, 2, 0, 5, 1, 3]
     # A block more for each of these; the last step replaces those of row 1 by one.
-    grown = ([0, 1, 2, 4], [], rows[:5], [5, 1])
+    grown: tuple[list[int], ...] = ([0, 1, 2, 4], [], rows[:5], [5, 1])
 
     def append(row: int, step: int, count: int, overwrite: bool) -> Append:
         return Append(row, tuple([10 * row + step + 100 * g] * count for g in (0, 1)), overwrite)

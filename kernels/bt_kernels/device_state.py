@@ -54,6 +54,8 @@ class DeviceState(BlockTableOperations):
         steps_in_flight: int | None = None,
         validate: bool = False,
     ) -> None:
+        if steps_in_flight is not None and steps_in_flight < 1:
+            raise ValueError(f"steps_in_flight is {steps_in_flight}; expected 1 or more")
         self.layout = layout
         self.validate = validate
         self._has_window = any(layout.reaches)

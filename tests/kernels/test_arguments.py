@@ -272,7 +272,7 @@ def test_wrong_sizes_of_dummy_outputs(method, size, message, each):
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_promise_of_no_step_in_flight_is_refused(name, device):
-    with pytest.raises(ValueError, match="in_flight is 0; expected 1 or more"):
+    with pytest.raises(ValueError, match="steps_in_flight is 0; expected 1 or more"):
         classes([name])[name](LAYOUT, device, steps_in_flight=0)
 
 
