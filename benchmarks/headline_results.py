@@ -60,23 +60,18 @@ class Run:
         return found
 
 
-def path_of(case: CaseResult) -> LaunchPath:
-    """The path by which a case is read: `direct` where it was taken, else `jit`."""
-    taken = case.measurement(series_of(Quantity.HOST_US, launch_path=DIRECT))
-    return JIT if taken is None else DIRECT
-
-
-def estimate(case: CaseResult | None, what: str, path: LaunchPath | None = None) -> Estimate | None:
+def estimate(case: CaseResult | None, what: str, path: LaunchPath = JIT) -> Estimate | None:
     """Median over rounds of a column of `COLUMNS`, for a case of one step.
 
     Args:
         case: `None`: there is none.
         what: the column.
-        path: `None`: that of `path_of`.
+        path: by default the one by which arms are compared, whose rounds all of them took part in.
+            Steps that carry writes, and replays, are launched their own way whatever the path.
     """
     if case is None:
         return None
-    rows = summed(case, series_for(what, path or path_of(case)))
+    rows = summed(case, series_for(what, path))
     if not rows:
         return None
     values = [median(row) for row in rows]

@@ -45,7 +45,7 @@ ARMS = {
     "vllm_0.33.0": (140.0, 30.0, 4),
     "baseline": (80.0, 8.0, 3),
     "fused": (60.0, 6.0, 2),
-    "one_launch": (30.0, 3.0, 1),
+    "one_launch": (8.0, 3.0, 1),
     "one_launch_graph": (9.0, 3.5, 1),
     "baseline_python": (88.0, 8.0, 3),
     "fused_python": (70.0, 6.0, 2),
@@ -55,7 +55,7 @@ ARMS = {
     "one_launch_pinned": (35.0, 4.0, 1),
     "one_launch_carried": (32.0, 3.0, 1),
 }
-DIRECT_SAVES_US = 22.0
+DIRECT_SAVES_US = 6.0
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def steps_case(arm: str, case: str, **changes):
     ]
     if not arm.startswith("vllm") and arm != "one_launch_graph":
         for path in (LaunchPath.COMPILED, LaunchPath.DIRECT):
-            saved = DIRECT_SAVES_US if path is LaunchPath.DIRECT else 10.0
+            saved = DIRECT_SAVES_US if path is LaunchPath.DIRECT else 4.0
             host = [host_us - saved + drift[index] for index in rare]
             measurements.append(timed(Quantity.HOST_US, host, rare, path))
             measurements.append(timed(Quantity.STEP_US, [us + 5 for us in host], rare, path))
@@ -198,11 +198,11 @@ def test_all_reached(made):
 def test_sums_are_of_the_samples_of_a_round(bench, made):
     """Host rises as stage falls: the sum of a round is the same in all, unlike that of others."""
     value = row_of(made(), "host + stage, 1 group").values["one_launch"]
-    assert (value.value, value.low, value.high) == (10.0, 10.0, 10.0)  # 30 - 22 + 2
-    assert value.count == 6  # rounds in which the direct path was taken
+    assert (value.value, value.low, value.high) == (10.0, 10.0, 10.0)  # 8 + 2
+    assert value.count == 12  # by Triton's call, in whose rounds all arms took part
     case = steps_case("one_launch", "one")
     estimate = bench.headline_results.estimate
-    assert estimate(case, "host").value == 8.25  # + the drift, in rounds 0, 2, 4, …
+    assert estimate(case, "host").value == 8.375  # + the drift
     assert estimate(case, "stage").count == 12
     assert estimate(case, "stage to synchronize").value == 15.0
 
@@ -212,13 +212,6 @@ def test_other_rounds_have_nothing_in_common(bench):
     stage = timed(Quantity.STAGE_US, [1.0], [1])
     case = make_case().model_copy(update={"measurements": [host, stage]})
     assert bench.headline_results.estimate(case, "host + stage") is None
-
-
-@pytest.mark.parametrize(
-    ("arm", "path"), [("vllm_0.33.0", "jit"), ("one_launch", "direct"), ("one_launch_graph", "jit")]
-)
-def test_launch_path(bench, arm, path):
-    assert bench.headline_results.path_of(steps_case(arm, "one")) == path
 
 
 def slower(case: str, quantity: Quantity, factor: float = 10.0):
@@ -322,7 +315,7 @@ def test_a_rung_is_of_its_own_launch_path_or_missing(made):
     rung = found.changes["one"][8]
     assert (rung.rung.variant, rung.rung.path) == ("one_launch", "direct")
     assert set(rung.values.values()) == {None}
-    assert row_of(found, "host + stage, 1 group").values["one_launch"].value == 32.0  # by jit
+    assert row_of(found, "host + stage, 1 group").values["one_launch"].value == 10.0  # by jit
 
 
 def test_problems_alone_are_a_failure(made):

@@ -31,6 +31,11 @@ class CapturedWrites:
         self._buffer = CapturedBuffer(CAPTURED_HEADER + size, device)
         self._published = False  # and perhaps not replayed
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether something is published that was perhaps not replayed."""
+        return self._published
+
     def launch(self, tables: DeviceBlockTables) -> None:
         """Launches the writes of whatever is published when the launch runs."""
         launches.apply_captured(tables, self._buffer.tensor)

@@ -407,6 +407,9 @@ class DeviceBlockTables(DeviceState):
         """Input rows that a gather must write or zero, and how many are dirty after it."""
         # Integers of numpy would be something else to Triton.
         num_reqs_padded, dirty = index(num_reqs_padded), index(self.num_dirty_rows)
+        limit = self.layout.max_num_reqs
+        if not 0 <= dirty <= limit:
+            raise ValueError(f"num_dirty_rows is {dirty}; expected 0 to {limit} (max_num_reqs)")
         if out is not None:
             return num_reqs_padded, dirty
         num_rows = max(num_reqs_padded, dirty)

@@ -9,8 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <structmember.h>
 
-#define MAX_PARAMETERS 1024
+#define MAX_PARAMETERS 2048
 #define MAX_WORDS 64
 #define INVALID_CONTEXT 201
 #define NOT_READY 600
@@ -97,6 +98,7 @@ typedef struct {
     int device;
     unsigned threads, shared;
     Py_ssize_t num_arguments, num_parameters;
+    Py_ssize_t side_by_side; /* arguments at the end, of 8 bytes each, with nothing between */
 } Launch;
 
 static int set_value(Launch *self, PyObject *argument, uint64_t *place) {
@@ -182,9 +184,13 @@ static PyObject *launch_new(PyTypeObject *type, PyObject *args, PyObject *names)
     if (PyErr_Occurred()) return NULL;
     /* How many parameters there are, and how long, is asked of the binary: beside its arguments
        Triton gives a kernel up to two addresses of scratch memory, null where it uses none. */
-    Py_ssize_t count = 0;
-    size_t offset, size;
+    Py_ssize_t count = 0, side_by_side = 0;
+    size_t offset, size, before = 0;
     while (count < MAX_PARAMETERS && !driver.parameter(address, (size_t)count, &offset, &size)) {
+        if (count < num_arguments) {
+            side_by_side = size != 8 ? 0 : offset == before + 8 ? side_by_side + 1 : 1;
+            before = offset;
+        }
         if (size != 4 && size != 8)
             return PyErr_Format(PyExc_ValueError, "parameter %zd has %zu bytes; expected 4 or 8",
                                 count, size);
@@ -205,6 +211,7 @@ static PyObject *launch_new(PyTypeObject *type, PyObject *args, PyObject *names)
     self->shared = shared;
     self->num_arguments = num_arguments;
     self->num_parameters = count;
+    self->side_by_side = side_by_side;
     if (!self->data_ptr) {
         Py_DECREF(self);
         return NULL;
@@ -229,6 +236,12 @@ static void launch_dealloc(Launch *self) {
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
+static PyMemberDef launch_members[] = {
+    {"side_by_side", T_PYSSIZET, offsetof(Launch, side_by_side), READONLY,
+     "arguments at the end, of 8 bytes each, that lie side by side"},
+    {NULL, 0, 0, 0, NULL},
+};
+
 static PyTypeObject LaunchType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "launcher.Launch",
@@ -241,6 +254,7 @@ static PyTypeObject LaunchType = {
     .tp_new = launch_new,
     .tp_call = PyVectorcall_Call,
     .tp_vectorcall_offset = offsetof(Launch, call),
+    .tp_members = launch_members,
     .tp_traverse = (traverseproc)launch_traverse,
     .tp_clear = (inquiry)launch_clear,
     .tp_dealloc = (destructor)launch_dealloc,
@@ -286,7 +300,7 @@ typedef struct {
     int device_type, device_index;
     long long num_groups, max_num_reqs, max_num_tokens, num_pads, widest;
     long long requests[NUM_SHAPES]; /* of a program */
-    long long many_rows, long_tokens, long_columns, chunk, max_chunks;
+    long long many_rows, long_tokens, long_columns, chunk, max_chunks, max_tile_programs;
 } Step;
 
 /* A contiguous vector on the device. */
@@ -315,9 +329,12 @@ static int cut(const Step *self, long long num_reqs, long long num_rows, long lo
     if (num_tokens > self->long_tokens * (num_reqs ? num_reqs : 1) ||
         longest > self->long_columns) {
         long long spare = num_tokens - num_reqs > longest ? num_tokens - num_reqs : longest;
+        long long num_tiles = num_rows * self->num_groups;
+        long long most = self->max_tile_programs / (num_tiles ? num_tiles : 1);
         *num_chunks = spare / self->chunk;
-        if (*num_chunks < 1) *num_chunks = 1;
         if (*num_chunks > self->max_chunks) *num_chunks = self->max_chunks;
+        if (*num_chunks > most) *num_chunks = most;
+        if (*num_chunks < 1) *num_chunks = 1;
         return LONG;
     }
     return num_rows * self->num_groups > self->many_rows ? MANY : FEW;
@@ -390,8 +407,8 @@ static PyObject *step_call(PyObject *object, PyObject *const *args, size_t nargs
         !look_at(self, args[2], 64, &positions))
         Py_RETURN_NONE;
     long long num_reqs = mapping.shape[0];
-    if (num_reqs > sizes[0] || sizes[0] > self->max_num_reqs || starts.shape[0] <= num_reqs ||
-        sizes[1] > self->max_num_tokens)
+    if (num_reqs > sizes[0] || sizes[0] > self->max_num_reqs || sizes[1] > self->max_num_tokens ||
+        sizes[2] > self->max_num_reqs || starts.shape[0] <= num_reqs)
         Py_RETURN_NONE;
     long long num_rows = sizes[0] > sizes[2] ? sizes[0] : sizes[2], num_chunks;
     int shape = cut(self, num_reqs, num_rows, positions.shape[0], sizes[3], &num_chunks);
@@ -437,6 +454,8 @@ static int step_clear(Step *self) {
 static int step_traverse(Step *self, visitproc visit, void *arg) {
     Py_VISIT(self->pack);
     Py_VISIT(self->words_object);
+    Py_VISIT(self->slots);
+    Py_VISIT(self->tensor_type);
     for (int i = 0; i < NUM_SHAPES; i++) {
         Py_VISIT(self->launches[i][0]);
         Py_VISIT(self->launches[i][1]);
@@ -456,17 +475,17 @@ static PyObject *step_new(PyTypeObject *type, PyObject *args, PyObject *names) {
         "tensor_type", "pack",       "words",       "slots",        "descriptors",
         "device_type", "device",     "num_groups",  "max_num_reqs", "max_num_tokens",
         "num_pads",    "widest",     "requests",    "many_rows",    "long_tokens",
-        "long_columns", "chunk",     "max_chunks",  NULL};
+        "long_columns", "chunk",     "max_chunks",  "max_tile_programs", NULL};
     PyTypeObject *tensor_type;
     PyObject *pack, *words, *slots;
     Step found = {0};
     if (!PyArg_ParseTupleAndKeywords(
-            args, names, "O!OOO!KiiLLLLL(LLL)LLLLL", keywords, &PyType_Type, &tensor_type, &pack,
+            args, names, "O!OOO!KiiLLLLL(LLL)LLLLLL", keywords, &PyType_Type, &tensor_type, &pack,
             &words, &PyLong_Type, &slots, &found.descriptors, &found.device_type,
             &found.device_index, &found.num_groups, &found.max_num_reqs, &found.max_num_tokens,
             &found.num_pads, &found.widest, &found.requests[FEW], &found.requests[MANY],
             &found.requests[LONG], &found.many_rows, &found.long_tokens, &found.long_columns,
-            &found.chunk, &found.max_chunks))
+            &found.chunk, &found.max_chunks, &found.max_tile_programs))
         return NULL;
     if (found.chunk < 1 || found.requests[FEW] < 1 || found.requests[MANY] < 1 ||
         found.requests[LONG] < 1) {

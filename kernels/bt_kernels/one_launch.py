@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -74,6 +75,7 @@ LONG_TOKENS = 256  # tokens per request, on average
 LONG_COLUMNS = 2048
 CHUNK = 256  # tokens or columns for which a tile of `LONG` has a program of its own
 MAX_CHUNKS = 64
+MAX_TILE_PROGRAMS = 2048  # that chunks make; without chunks there may be more
 MAX_PADS = 16
 BLOCK = 1024  # slots that are padded, or ids that are written, at a time
 # Writes that the parameters of a launch carry: for each group a power of two up to the first, and
@@ -179,14 +181,23 @@ class CarryingLaunch:
     def _load(self, arguments: tuple[Any, ...], shape: Shape) -> Callable[..., None] | None:
         # Odd, or Triton would take all to be multiples of 16. A grid of none launches nothing.
         words = (NO_WRITE + 1,) * len(self.words)
-        handle = one_launch_carrying_kernel[0, 1, 1](
-            *arguments,
-            words,
-            *(*self._constants, *shape.constants),
-            num_warps=shape.num_warps,
-        )
+        try:
+            handle = one_launch_carrying_kernel[0, 1, 1](
+                *arguments,
+                words,
+                *(*self._constants, *shape.constants),
+                num_warps=shape.num_warps,
+            )
+        except Exception as error:
+            # It names a parameter as Triton does now. Steps can do without.
+            warnings.warn(f"writes are not carried by launches: {error}", stacklevel=2)
+            return None
         num_arguments = len(arguments) + len(words)
-        return launches.direct_launch(self._launcher, handle, self._device_index, num_arguments)
+        launch = launches.direct_launch(self._launcher, handle, self._device_index, num_arguments)
+        # The kernel finds a word by its distance from the first.
+        if launch is None or launch.side_by_side < len(words):
+            return None
+        return launch
 
 
 @dataclass(frozen=True)
@@ -240,6 +251,7 @@ class FixedLaunch:
         # Enough for any batch without writes: more would wait for each other's headers.
         self.num_programs = min(MAX_PROGRAMS, layout.num_groups * (num_tiles + num_pads))
         self.body = self.num_programs * (HEADER_FIELDS + OPTION_FIELDS) * WORDS  # marks begin there
+        self._num_groups = layout.num_groups
         self._constants = (tables.sharded, *self._shape.constants)
         self._launcher = launcher
         self._applied = applied
@@ -284,7 +296,7 @@ class FixedLaunch:
         idx_mapping, query_start_loc, positions = batch
         num_reqs = idx_mapping.shape[0]
         out = tables.slot_mappings if options.out is None else options.out
-        num_chunks = self._num_chunks(num_reqs, positions.shape[0], longest)
+        num_chunks = self._num_chunks(num_reqs, num_rows, positions.shape[0], longest)
         self._repeat(
             view,
             0,
@@ -298,14 +310,16 @@ class FixedLaunch:
         if options:
             self._repeat(view, self.num_programs * HEADER_FIELDS * WORDS, options.words(tables))
 
-    def _num_chunks(self, num_reqs: int, num_tokens: int, longest: int) -> int:
+    def _num_chunks(self, num_reqs: int, num_rows: int, num_tokens: int, longest: int) -> int:
         """Programs that share a tile."""
         shape = self._shape
         spare = longest // shape.columns
         if num_tokens > LONG_TOKENS * (num_reqs or 1):
             spare = max(spare, (num_tokens - num_reqs) // shape.tokens)
         # A chunk of eight turns at most, as long as there are programs.
-        return min(MAX_CHUNKS, -(-spare // 8)) or 1
+        num_tiles = -(-num_rows // shape.requests) * self._num_groups
+        most = MAX_TILE_PROGRAMS // (num_tiles or 1)
+        return max(1, min(MAX_CHUNKS, -(-spare // 8), most))
 
     def write_records_only(self, view: memoryview, step: int, num_records: int) -> None:
         """Writes headers of a step that applies what is staged, and has no batch."""
@@ -366,7 +380,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
             and out is None
             and out_ptrs is None
             and slots_out is None
-            and self._captured_writes is None
+            and (self._captured_writes is None or not self._captured_writes.is_pending)
             and not self.validate
         ):
             batch_size = self._quick(
@@ -391,7 +405,6 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         self._launch_step(
             idx_mapping, query_start_loc, positions, num_reqs, num_rows, window, ptrs, slots_out
         )
-        self._ring.note_reader()
         # Not before: a launch that fails leaves the writes to the next.
         self._staged.clear()
         self.num_dirty_rows = dirty
@@ -443,6 +456,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
                 long_columns=LONG_COLUMNS,
                 chunk=CHUNK,
                 max_chunks=MAX_CHUNKS,
+                max_tile_programs=MAX_TILE_PROGRAMS,
             )
         except ValueError:  # another version of DLPack
             return None
@@ -510,6 +524,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
             self.launch(
                 one_launch_kernel, grid, arguments, shape.constants, inputs, shape.num_warps
             )
+            self._ring.note_reader()
             return
         stride, length = (None, None) if out is None else (out.stride(0), out.shape[1])
         self.launch(
@@ -520,6 +535,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
             (idx_mapping, num_computed_tokens, out_ptrs, out),
             shape.num_warps,
         )
+        self._ring.note_reader()
 
     def _carry(
         self,
@@ -550,7 +566,9 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         longest = self._longest(num_reqs, num_rows)
         if num_tokens > LONG_TOKENS * (num_reqs or 1) or longest > LONG_COLUMNS:
             spare = max(num_tokens - num_reqs, longest)
-            return LONG, min(MAX_CHUNKS, max(1, spare // CHUNK))
+            # Where there are many rows, only some of them are long: each chunk is a program more.
+            most = MAX_TILE_PROGRAMS // (num_rows * self.layout.num_groups or 1)
+            return LONG, max(1, min(MAX_CHUNKS, spare // CHUNK, most))
         if num_rows * self.layout.num_groups > MANY_ROWS:
             return MANY, 1
         return FEW, 1
@@ -660,6 +678,7 @@ class OneLaunchGraph(OneLaunch):
                 self._replays[which] = self._capture(replay)
         else:
             replay()
+        self._ring.note_reader()
 
     def _capture(self, launch: Callable[[], None]) -> Callable[[], None]:
         """A launch as a graph, or as it is where that fails; it has been made before."""
@@ -696,6 +715,10 @@ class CapturedLaunch(CapturedWrites):
         size = self._fixed.body + self._writes.records + (STEP_RECORD_FIELDS + 1) * num_rows
         self._buffer = CapturedBuffer(size, tables.device)
         self._pending = (0, 0)  # step and number of records, if it was perhaps not replayed
+
+    @property
+    def is_pending(self) -> bool:
+        return self._pending[0] != 0
 
     def launch_step(self, tables: OneLaunch, has_options: bool) -> None:
         """Launches whatever step is published when the launch runs."""
