@@ -13,6 +13,7 @@
 
 #define MAX_PARAMETERS 2048
 #define MAX_WORDS 64
+#define NUM_SCRATCH 2
 #define INVALID_CONTEXT 201
 #define NOT_READY 600
 
@@ -186,7 +187,10 @@ static PyObject *launch_new(PyTypeObject *type, PyObject *args, PyObject *names)
        Triton gives a kernel up to two addresses of scratch memory, null where it uses none. */
     Py_ssize_t count = 0, side_by_side = 0;
     size_t offset, size, before = 0;
-    while (count < MAX_PARAMETERS && !driver.parameter(address, (size_t)count, &offset, &size)) {
+    /* Not one more is asked for: that would be an error, which compute-sanitizer counts. */
+    Py_ssize_t most = num_arguments + NUM_SCRATCH < MAX_PARAMETERS ? num_arguments + NUM_SCRATCH
+                                                                   : MAX_PARAMETERS;
+    while (count < most && !driver.parameter(address, (size_t)count, &offset, &size)) {
         if (count < num_arguments) {
             side_by_side = size != 8 ? 0 : offset == before + 8 ? side_by_side + 1 : 1;
             before = offset;
@@ -196,7 +200,7 @@ static PyObject *launch_new(PyTypeObject *type, PyObject *args, PyObject *names)
                                 count, size);
         count++;
     }
-    if (num_arguments < 0 || count < num_arguments || count > num_arguments + 2)
+    if (num_arguments < 0 || count < num_arguments)
         return PyErr_Format(PyExc_ValueError,
                             "the kernel has %zd parameters; expected %zd, and up to 2 of Triton's",
                             count, num_arguments);

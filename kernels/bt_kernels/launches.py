@@ -165,6 +165,8 @@ def direct_launch(
     metadata = handle.metadata
     if metadata.global_scratch_size or metadata.profile_scratch_size:
         return None
+    if getattr(metadata, "instrumentation_mode", ""):  # has parameters of its own
+        return None
     if sum(_num_parameters(kind) for kind in handle.src.signature.values()) != num_arguments:
         return None
     launch: Callable[..., None] = launcher.Launch(

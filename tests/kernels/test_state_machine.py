@@ -71,8 +71,8 @@ def play(sizes, device, *, examples, first, subjects=SUBJECTS, shrink=True):
     all_equal_the_reference()
 
 
-# 128 sequences, in parts, so that several processes can share them.
-PARTS, EXAMPLES = range(8), 16
+# 200 sequences, in parts, so that several processes can share them.
+PARTS, EXAMPLES = range(8), 25
 
 
 @pytest.mark.parametrize("part", PARTS)
