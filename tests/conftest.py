@@ -8,6 +8,11 @@ from __future__ import annotations
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No test may depend on how fast the machine is.
+settings.register_profile("any_speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any_speed")
 
 ON_GPU = os.environ.get("BT_BENCH_TEST_GPU") == "1"
 
