@@ -75,8 +75,10 @@ def test_it_launches_what_python_does(noted):
     rng = random.Random(0)
     tables = noted.tables
     for _ in range(300):
-        num_reqs = rng.choice((0, 1, 2, 17, 500, 700))
-        num_tokens = rng.choice((0, 1, num_reqs, 256 * num_reqs + 1, 8000, 9000))
+        # 512 of two groups are as many rows as a program each is made for, and 513 are more.
+        num_reqs = rng.choice((0, 1, 2, 17, 512, 513, 700))
+        exact = 256 * num_reqs
+        num_tokens = rng.choice((0, 1, num_reqs, exact, exact + 1, 8000, 9000))
         batch = batch_of(num_reqs, num_tokens, rng.choice((torch.int32, torch.int64)))
         padded = rng.choice((num_reqs, num_reqs, rng.randint(num_reqs, 700)))
         tables.num_dirty_rows = rng.choice((0, 0, 3, 512, 700))
@@ -159,3 +161,30 @@ def test_a_step_by_c_has_the_effects_of_one_by_python(noted):
     assert tables.num_dirty_rows == 2
     assert [tuple(view.shape) for view in views] == [(3, 5), (3, 3000)]
     assert tuple(slots.shape) == (2, 4)
+
+
+def test_dirty_rows_that_there_cannot_be_are_left_to_python_which_refuses_them(noted):
+    batch = batch_of(4, 4)
+    noted.tables.num_dirty_rows = LAYOUT.max_num_reqs + 1
+    assert noted.call(*batch, 4, 4) is None
+    noted.tables._quick = None
+    with pytest.raises(ValueError, match="num_dirty_rows is 701; expected 0 to 700"):
+        noted.tables.prepare_step(*batch, 4, 4)
+    assert not noted.by_python
+
+
+def test_a_vector_of_one_element_may_have_any_stride(noted):
+    batch = (
+        torch.zeros(4, dtype=torch.int64)[::4],
+        torch.zeros(2, dtype=torch.int32),
+        torch.zeros(4, dtype=torch.int64)[::4],
+    )
+    assert noted.call(*batch, 1, 1) == 1
+
+
+@pytest.mark.parametrize("num_rows", [2, 40, 341, 342, 512, 700])
+def test_rows_that_are_zeroed_in_wide_tables_bring_few_programs(noted, num_rows):
+    shape, num_chunks = noted.tables._cut(num_rows - 1, num_rows, num_rows)
+    assert shape is one_launch.LONG
+    tiles = LAYOUT.num_groups * num_rows
+    assert tiles * num_chunks <= max(one_launch.MAX_TILE_PROGRAMS, tiles)
