@@ -10,11 +10,13 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from bt_bench.errors import UsageError
+from bt_bench.isolation import FreshSourceLoader
 from bt_bench.model import BASELINE
 from bt_bench.opponents.source import VLLM, Sources, VllmSource, is_opponent
 from bt_bench.raised import is_interrupt, text_of
@@ -65,20 +67,10 @@ class VariantEntry:
         if self.opponent is not None:
             self.opponent.update(digest)
             return digest.hexdigest()
-        for path in self._sources(".py", ".c"):
-            digest.update(path.read_bytes())
-        return digest.hexdigest()
-
-    def native_sha256(self) -> str:
-        """Digest of what of `bt_kernels` is written in C, and so is in no syntax tree."""
-        digest = hashlib.sha256()
-        for path in self._sources(".c"):
-            digest.update(path.read_bytes())
-        return digest.hexdigest()
-
-    def _sources(self, *suffixes: str) -> list[Path]:
         folder = shipped_folder(self.kernels).parent
-        return sorted(path for path in folder.rglob("*") if path.suffix in suffixes)
+        for path in sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".c")):
+            digest.update(path.read_bytes())
+        return digest.hexdigest()
 
 
 def find_variants(
@@ -227,8 +219,9 @@ def _is_kernels(name: str) -> bool:
     return name.partition(".")[0] == "bt_kernels"
 
 
+@cache
 def load_reference() -> type[Any]:
-    """The class of the reference."""
+    """The class of the installed reference; the same for as long as the process lives."""
     return load(find_variants()[REFERENCE])
 
 
@@ -269,13 +262,14 @@ def _import(entry: VariantEntry) -> ModuleType:
     name = _module_name(entry)
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, entry.path)
-    if spec is None or spec.loader is None:
+    loader = FreshSourceLoader(name, str(entry.path))
+    spec = importlib.util.spec_from_file_location(name, entry.path, loader=loader)
+    if spec is None:
         raise ImportError(f"cannot load {entry.path}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise

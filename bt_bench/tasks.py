@@ -14,6 +14,7 @@ from bt_bench.catalogue import VariantEntry
 from bt_bench.config.schema import CaseSpec
 from bt_bench.device import DeviceChoice, DeviceKind
 from bt_bench.errors import BtBenchError
+from bt_bench.isolation import Isolation
 from bt_bench.model import (
     Calibration,
     CheckReport,
@@ -191,12 +192,14 @@ class WorkerSetup:
         variants: the files of the arms; the worker imports them, the parent never does.
         plan: how it checks and measures.
         ahead: what it does at once; how that ended shows when it is asked for the same.
+        isolation: what it may use of a repository; `None`: whatever it finds.
     """
 
     device: DeviceChoice
     variants: tuple[VariantEntry, ...]
     plan: Plan
     ahead: Ahead | None = None
+    isolation: Isolation | None = None
 
 
 @dataclass(frozen=True)

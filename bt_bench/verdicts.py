@@ -29,8 +29,7 @@ class Cause(StrEnum):
 
     BEYOND_MARGIN = "beyond_margin"  # FASTER, SLOWER: by more than the margin
     WITHIN_MARGIN = "within_margin"  # SAME: the interval is within the margin but for noise
-    EQUAL_CODE = "equal_code"  # SAME: host code and binaries are equal, so nothing can differ
-    EQUAL_BINARIES = "equal_binaries"  # SAME: of a device time, whose binaries are equal
+    EQUAL_CODE = "equal_code"  # SAME: all files of both revisions are equal, and none was built
     EXACT = "exact"  # a count or a size, compared without statistics
     WIDE_INTERVAL = "wide_interval"  # INCONCLUSIVE: reaches from within the margin to beyond it
     TOO_FEW = "too_few"  # for an interval: INCONCLUSIVE; INVALID for rounds that stay too few

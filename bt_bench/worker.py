@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 from bt_bench import activity
 from bt_bench.errors import BtBenchError
+from bt_bench.isolation import add_variants_path
 from bt_bench.outcome import RoundProgress
 from bt_bench.raised import ignore_interrupts, text_of
 from bt_bench.tasks import Attempt, Defect, Hello, Message, Refusal, Request, WorkerSetup
 
 if TYPE_CHECKING:
     from bt_bench.executor import Executor
+    from bt_bench.fence import Fence
     from bt_bench.measuring.case import Bench
 
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
@@ -51,14 +53,17 @@ def serve(connection: Connection, block: Any, setup: WorkerSetup) -> None:
     # The parent may be gone, or have closed the connection in the middle of an answer.
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         try:
-            hello, executor = set_up(setup)
+            hello, executor, fence = set_up(setup)
             answers.send(hello)
             if setup.ahead is not None:
                 # What goes wrong goes wrong again when it is asked for, and is reported then.
                 with suppress(Exception):
                     executor.attempt(setup.ahead.task, setup.ahead.arms, lambda _: None)
             while (request := answers.next_request()) is not None:
-                answers.send(executor.attempt(request.task, request.arms, answers.send))
+                attempt = executor.attempt(request.task, request.arms, answers.send)
+                if fence is not None:
+                    fence.refuse()  # what a variant used of another tree while it ran
+                answers.send(attempt)
         except (EOFError, BrokenPipeError, ConnectionResetError):
             raise
         except BtBenchError as error:
@@ -102,30 +107,45 @@ def _defect(error: BaseException) -> Defect:
     return Defect(text, f"{type(error).__name__}: {text_of(error)}{at}")
 
 
-def set_up(setup: WorkerSetup) -> tuple[Hello, Executor]:
+def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Fence | None]:
     """Chooses the device, imports the variants, and makes what does the tasks.
 
+    Returns:
+        What was found, what does the tasks, and what keeps the process to its own tree, if it has
+        one.
+
     Raises:
-        UsageError: for a device that is not there, and for a variant file that does not import.
+        UsageError: for a device that is not there, for a variant file that does not import, and
+            for one that uses another tree.
     """
     from bt_bench.device import choose_device
 
     kind = choose_device(setup.device)  # before anything imports Triton
 
-    from bt_bench.catalogue import load_apart
+    from bt_bench.catalogue import load_apart, load_reference
     from bt_bench.environment import available_bytes, read_environment
     from bt_bench.executor import Executor
 
+    add_variants_path()
+    fence = None
+    if setup.isolation is not None:
+        from bt_bench.fence import Fence
+
+        load_reference()  # the installed one, as for all revisions
+        fence = Fence(setup.isolation)
+        fence.put_up()
     notes = activity.current()
     notes.expect({entry.name: place for place, entry in enumerate(setup.variants)})
     classes = {}
     for entry in setup.variants:
         with notes.running(entry.name):
             classes[entry.name] = load_apart(entry)
+    if fence is not None:
+        fence.refuse()
     hello = Hello(kind, read_environment(kind), available_bytes(kind))
     entries = {entry.name: entry for entry in setup.variants}
     copy_of = cache(lambda name: load_apart(entries[name]))
-    return hello, Executor(classes, _bench(kind), setup.plan, copy_of)
+    return hello, Executor(classes, _bench(kind), setup.plan, copy_of), fence
 
 
 def _bench(kind: str) -> Bench:

@@ -76,7 +76,7 @@ class InProcess:
         from bt_bench.worker import set_up
 
         with redirect_stdout(sys.stderr):
-            self.hello, executor = set_up(self._setup)
+            self.hello, executor, _ = set_up(self._setup)
         self._runner = LocalRunner(executor)
         return self
 
@@ -116,7 +116,12 @@ def run(*arguments: object, stdin: str | None = None) -> Outcome:
     return Outcome(result.exit_code, result.stdout, result.stderr)
 
 
-def start(*arguments: object, prologue: str = "", **kwargs: Any) -> subprocess.Popen[str]:
+def start(
+    *arguments: object,
+    prologue: str = "",
+    environment: dict[str, str] | None = None,
+    **kwargs: Any,
+) -> subprocess.Popen[str]:
     """Starts a command in a process of its own; `prologue` is Python that runs first."""
     code = f"{prologue}\nfrom bt_bench.cli import main\nmain()"
     return subprocess.Popen(
@@ -124,7 +129,7 @@ def start(*arguments: object, prologue: str = "", **kwargs: Any) -> subprocess.P
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=os.environ | {"COLUMNS": "200"},
+        env=os.environ | {"COLUMNS": "200"} | (environment or {}),
         **kwargs,
     )
 

@@ -107,7 +107,7 @@ def untimed() -> tuple[Judgement, ...]:
         judgement(cause=Cause.EQUAL_CODE, detail="host code and binaries are equal"),
         judgement(
             case="small_batch_2grp",
-            cause=Cause.EQUAL_BINARIES,
+            cause=Cause.EQUAL_CODE,
             detail="the binaries are equal, the host code is not",
             base_value=3.2,
             other_value=3.21,

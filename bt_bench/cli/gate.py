@@ -181,7 +181,7 @@ def gate(
         ),
     ] = None,
     time_equal: Annotated[
-        bool, typer.Option("--time-equal", help="Time variants too whose code is equal.")
+        bool, typer.Option("--time-equal", help="Measure also where both trees are equal.")
     ] = False,
     formats: FormatOption = None,
     out: Annotated[
@@ -357,7 +357,6 @@ def _request(
 ) -> GateRequest:
     from bt_bench.gating.live import GateRequest
     from bt_bench.gating.loop import DEFAULT_LOOKS
-    from bt_bench.gating.sameness import find_sameness
     from bt_bench.worker import serve
 
     given = tuple(options.spec.gate.looks or DEFAULT_LOOKS)
@@ -372,7 +371,8 @@ def _request(
         rules=options.rules,
         looks=given if looks is None else _parse_looks(looks),
         workers=workers,
-        find_sameness=None if time_equal else find_sameness,
+        time_equal=time_equal,
+        built=options.command is not None,
         command=("bt-bench", *sys.argv[1:]),
     )
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from bt_bench.catalogue import VariantEntry
-    from bt_bench.gating.trees import Tree
+    from bt_bench.isolation import Isolation
     from bt_bench.static.model import StaticCensus
     from bt_bench.verdicts import Judged
 
@@ -73,18 +73,25 @@ def _dry_run(options: Options) -> ExitCode:
 
 
 def _against_revision(options: Options, save: Path | None) -> Judged:
+    from bt_bench.gating.sameness import compare_trees
+    from bt_bench.gating.trees import isolations
     from bt_bench.static.judging import judge_static
 
     with both_trees(options) as (old_tree, new_tree):
         old_found, new_found = old_tree.variants(), new_tree.variants()
         _refuse_unknown(options, old_found | new_found)
-        new = _taken(options, entries_of(options, new_found), new_tree.label)
+        of_old, of_new = isolations(old_tree, new_tree)
+        same = compare_trees(old_tree, new_tree, built=options.command is not None)
+        new = _taken(options, entries_of(options, new_found), new_tree.label, of_new)
         _save(new, save)
-        try:
-            old = _taken_anew(options, new, entries_of(options, old_found), new_found, old_tree)
-        except UsageError as error:
-            raise UsageError(old_tree.named(str(error))) from None
-        return judge_static(old, new, old_tree.label, new_tree.label)
+        old = new
+        if not same.proved:
+            try:
+                old = _taken(options, entries_of(options, old_found), old_tree.label, of_old)
+            except UsageError as error:
+                raise UsageError(old_tree.named(str(error))) from None
+        judged = judge_static(old, new, old_tree.label, new_tree.label)
+        return replace(judged, facts=(same.how, *judged.facts))
 
 
 def _stored(options: Options, path: str) -> StaticCensus:
@@ -114,30 +121,16 @@ def _refuse_unknown(
     choose([name for name in options.spec.variants if name not in stored], dict(found))
 
 
-def _taken(options: Options, entries: list[VariantEntry], label: str) -> StaticCensus:
+def _taken(
+    options: Options,
+    entries: list[VariantEntry],
+    label: str,
+    isolation: Isolation | None = None,
+) -> StaticCensus:
     from bt_bench.static.census import take_census
 
     print(f"bt-bench: compiling {label}", file=sys.stderr, flush=True)
-    return take_census(options.spec, entries)
-
-
-def _taken_anew(
-    options: Options,
-    new: StaticCensus,
-    entries: list[VariantEntry],
-    new_found: Mapping[str, VariantEntry],
-    tree: Tree,
-) -> StaticCensus:
-    """The census of the base; files that are equal in the working tree are not compiled again."""
-    changed = [
-        entry
-        for entry in entries
-        if entry.name not in new_found
-        or entry.source_sha256() != new_found[entry.name].source_sha256()
-    ]
-    taken = _taken(options, changed, tree.label).variants if changed else []
-    known = {variant.name: variant for variant in (*new.variants, *taken)}
-    return new.model_copy(update={"variants": [known[entry.name] for entry in entries]})
+    return take_census(options.spec, entries, isolation=isolation)
 
 
 def _save(census: StaticCensus, path: Path | None) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 from bt_bench.catalogue import REFERENCE, VariantEntry, choose
-from bt_bench.config.schema import SweepSpec
+from bt_bench.config.schema import CaseSpec, SweepSpec
 from bt_bench.deciding import Rules, without_new_paths
 from bt_bench.device import DeviceKind
 from bt_bench.errors import NotComparableError
@@ -16,20 +16,20 @@ from bt_bench.gating.loop import DEFAULT_LOOKS, GatePlan, Look, run_gate
 from bt_bench.gating.processes import ProcessRounds, header_of
 from bt_bench.gating.recording import Recorder
 from bt_bench.gating.rounds import GateArm, Subject
+from bt_bench.gating.sameness import Sameness, compare_trees
 from bt_bench.gating.sides import Culprit, RoundsProgress, RoundsRequest, Side, checkers
-from bt_bench.gating.trees import Tree
+from bt_bench.gating.trees import Tree, isolations
 from bt_bench.gating.wanted import choose_metrics
+from bt_bench.isolation import Isolation
 from bt_bench.metrics import metric_named
-from bt_bench.model import Operation, Quantity
+from bt_bench.model import Operation
 from bt_bench.supervisor import Serve
-from bt_bench.tasks import Hello
 from bt_bench.verdicts import Cause, Judged, Judgement, Verdict
+from bt_bench.workloads.parameters import TraceParameters
+from bt_bench.workloads.trace import BUNDLED_TRACES
 
 # Per variant and case, the revisions that cannot run it, and what they lack.
 Lacking = Mapping[tuple[str, str], Mapping[str, str]]
-
-# Times that nothing but the binaries and what they are launched with can change.
-_OF_BINARIES = (Quantity.GPU_US, Quantity.LAST_US)
 
 
 class GateProgress(RoundsProgress, Protocol):
@@ -38,24 +38,6 @@ class GateProgress(RoundsProgress, Protocol):
     def look(self, look: Look) -> None:
         """Verdicts were looked for."""
         ...
-
-
-@dataclass(frozen=True)
-class Sameness:
-    """What of the variants is equal in both revisions.
-
-    Args:
-        code: variants whose host code and binaries are equal.
-        binaries: variant, case and operation whose binaries and launches are equal.
-        warnings: what stood in the way of finding out.
-    """
-
-    code: frozenset[str] = frozenset()
-    binaries: frozenset[tuple[str, str, Operation]] = frozenset()
-    warnings: tuple[str, ...] = ()
-
-
-FindSameness = Callable[[Side, Side, SweepSpec, Hello], Sameness]
 
 
 @dataclass(frozen=True)
@@ -72,8 +54,9 @@ class GateRequest:
         rules: margin, alpha, correction.
         looks: after how many rounds verdicts are looked for.
         workers: processes that are there at once; `None`: by cores and memory.
-        find_sameness: compares the code of both sides; `None`: everything is timed.
-        recording: file of the rounds.
+        time_equal: time everything, also where the trees are equal.
+        built: whether a command has built something in both trees.
+        recording: file of the rounds, in a folder of the gate.
         command: the command line, for the record.
     """
 
@@ -87,7 +70,8 @@ class GateRequest:
     rules: Rules = field(default_factory=Rules)
     looks: tuple[int, ...] = DEFAULT_LOOKS
     workers: int | None = None
-    find_sameness: FindSameness | None = None
+    time_equal: bool = False
+    built: bool = False
     command: tuple[str, ...] = ()
 
 
@@ -127,10 +111,11 @@ def prepare(request: GateRequest) -> Prepared:
             f"{request.base.label} and {request.head.label} have no variant in common of "
             f"{', '.join(spec.variants)}; nothing can be compared"
         )
+    of_base, of_head = isolations(request.base, request.head)
     sides = {
-        GateArm.BASE: _side(request.base, names, on_base),
-        GateArm.HEAD: _side(request.head, names, on_head),
-        GateArm.CONTROL: _side(request.base, names, on_base),
+        GateArm.BASE: _side(request.base, names, on_base, of_base),
+        GateArm.HEAD: _side(request.head, names, on_head, of_head),
+        GateArm.CONTROL: _side(request.base, names, on_base, of_base),
     }
     metrics = choose_metrics(request.patterns, spec.operations, request.device)
     rounds = RoundsRequest(spec, sides, metrics, request.device, request.serve, request.workers)
@@ -139,7 +124,9 @@ def prepare(request: GateRequest) -> Prepared:
 
 
 def run_live_gate(request: GateRequest, progress: GateProgress) -> Judged:
-    """Checks, times and judges; what is equal, missing or wrong is judged without timing.
+    """Checks, times and judges; what is missing or wrong is judged without timing.
+
+    Where both trees are equal, nothing is timed.
 
     The recording is whole after every batch of rounds, whatever ends the gate.
 
@@ -152,20 +139,13 @@ def run_live_gate(request: GateRequest, progress: GateProgress) -> Judged:
     rounds = prepared.rounds
     with checkers(rounds, progress) as workers:
         hello = workers.hello
-        same = Sameness()
-        if request.find_sameness is not None:
-            progress.phase("comparing the code of both revisions")
-            same = request.find_sameness(
-                rounds.sides[GateArm.BASE], rounds.sides[GateArm.HEAD], rounds.spec, hello
-            )
-        known = _known(rounds.subjects, same)
-        timed = [subject for subject in rounds.subjects if subject not in known]
-        variants = [n for n in rounds.variants if any(s.variant == n for s in timed)]
-        failures = workers.failures(variants, progress)
+        progress.phase("comparing the trees of both revisions")
+        same = _sameness(request)
+        failures = workers.failures([] if same.proved else rounds.variants, progress)
         lacking = workers.lacking
     timed = [
         subject
-        for subject in timed
+        for subject in ([] if same.proved else rounds.subjects)
         if _why_failed(subject, failures) is None and (subject.variant, subject.case) not in lacking
     ]
     measured = None
@@ -180,7 +160,14 @@ def run_live_gate(request: GateRequest, progress: GateProgress) -> Judged:
         outcome = run_gate(source, plan, request.rules, thresholds, progress.look)
         measured = outcome.judged
         failures = failures | source.failures
-    return _whole(request, prepared, same, known, failures, lacking, measured)
+    return _whole(request, prepared, same, failures, lacking, measured)
+
+
+def _sameness(request: GateRequest) -> Sameness:
+    if request.time_equal:
+        return Sameness(False, "Everything is measured, as --time-equal asks for.")
+    ours = request.recording.parent
+    return compare_trees(request.base, request.head, built=request.built, ours=ours)
 
 
 def _plan(request: GateRequest, subjects: Sequence[Subject]) -> GatePlan:
@@ -190,16 +177,29 @@ def _plan(request: GateRequest, subjects: Sequence[Subject]) -> GatePlan:
 
 def _spec_for(request: GateRequest) -> tuple[SweepSpec, tuple[str, ...]]:
     """Without a GPU staging is all that can be timed, and it is the same in all operations."""
-    spec = request.spec
+    spec = _with_absolute_traces(request.spec)  # workers have a working directory of their own
     if request.device == "cuda" or spec.operations == [Operation.STAGE]:
         return spec, ()
     note = "No GPU: kernels are interpreted, and nothing but staging on the host is timed."
     return spec.model_copy(update={"operations": [Operation.STAGE]}), (note,)
 
 
-def _side(tree: Tree, names: Sequence[str], found: Mapping[str, VariantEntry]) -> Side:
+def _with_absolute_traces(spec: SweepSpec) -> SweepSpec:
+    def absolute(case: CaseSpec) -> CaseSpec:
+        parameters = case.parameters
+        if not isinstance(parameters, TraceParameters) or parameters.trace in BUNDLED_TRACES:
+            return case
+        path = str(Path(parameters.trace).expanduser().absolute())
+        return case.model_copy(update={"parameters": parameters.model_copy(update={"trace": path})})
+
+    return spec.model_copy(update={"cases": [absolute(case) for case in spec.cases]})
+
+
+def _side(
+    tree: Tree, names: Sequence[str], found: Mapping[str, VariantEntry], isolation: Isolation
+) -> Side:
     entries = tuple(found[name] for name in names if name != REFERENCE)
-    return Side(tree.label, entries, tree.commit, tree.dirty, tree.named)
+    return Side(tree.label, entries, tree.commit, tree.dirty, isolation, tree.named)
 
 
 def _title(request: GateRequest) -> str:
@@ -213,22 +213,6 @@ def _revisions(request: GateRequest) -> tuple[str, ...]:
     )
 
 
-def _known(subjects: Sequence[Subject], same: Sameness) -> dict[Subject, Cause]:
-    """Subjects that need no timing, and why."""
-    known = {}
-    for subject in subjects:
-        series = metric_named(subject.metric).series
-        if subject.variant in same.code:
-            known[subject] = Cause.EQUAL_CODE
-        elif (
-            (subject.variant, subject.case, subject.operation) in same.binaries
-            and series is not None
-            and series.quantity in _OF_BINARIES
-        ):
-            known[subject] = Cause.EQUAL_BINARIES
-    return known
-
-
 def _why_failed(subject: Subject, failures: Mapping[Culprit, str]) -> str | None:
     for operation in (None, subject.operation):
         for case in (None, subject.case):
@@ -238,17 +222,10 @@ def _why_failed(subject: Subject, failures: Mapping[Culprit, str]) -> str | None
     return None
 
 
-_WHY_EQUAL = {
-    Cause.EQUAL_CODE: "host code and binaries are equal, so nothing was timed",
-    Cause.EQUAL_BINARIES: "binaries and launches are equal, so nothing was timed",
-}
-
-
 def _whole(
     request: GateRequest,
     prepared: Prepared,
     same: Sameness,
-    known: Mapping[Subject, Cause],
     failures: Mapping[Culprit, str],
     lacking: Lacking,
     measured: Judged | None,
@@ -266,9 +243,9 @@ def _whole(
         if without is not None:
             verdict = Verdict.MISSING, Cause.NO_CASE, f"{without} has no variant {subject.variant}"
             judgements.append(_unmeasured(request, subject, *verdict))
-        elif subject in known:
-            detail = _WHY_EQUAL[known[subject]]
-            judgements.append(_unmeasured(request, subject, Verdict.SAME, known[subject], detail))
+        elif same.proved:
+            verdict = Verdict.SAME, Cause.EQUAL_CODE, "both trees hold the same files"
+            judgements.append(_unmeasured(request, subject, *verdict))
         elif why is not None:
             judgements.append(_unmeasured(request, subject, Verdict.INVALID, Cause.FAILED, why))
         elif len(lacks) == 1 < len(labels):
@@ -282,8 +259,7 @@ def _whole(
         judged,
         judgements=tuple(kept),
         others=tuple(dict.fromkeys(judgement.other for judgement in judgements)),
-        facts=(*prepared.facts, *_not_run(lacking, labels), *left_out, *judged.facts),
-        warnings=(*judged.warnings, *same.warnings),
+        facts=(*prepared.facts, same.how, *_not_run(lacking, labels), *left_out, *judged.facts),
     )
 
 

@@ -120,8 +120,10 @@ class ProcessRounds:
         )
         self._rounds += 1
         ahead = Ahead(PrepareRound(self._units), tuple(self._names))
-        entries = tuple(e for e in request.sides[arm].entries if e.name in self._names)
-        return started(stack, WorkerSetup(request.device, entries, plan, ahead), request.serve)
+        side = request.sides[arm]
+        entries = tuple(entry for entry in side.entries if entry.name in self._names)
+        setup = WorkerSetup(request.device, entries, plan, ahead, side.isolation)
+        return started(stack, setup, request.serve)
 
     def _set_up(self, worker: Supervisor, arm: GateArm) -> list[str]:
         """Waits until a worker is ready; the variants that are."""

@@ -1,57 +1,158 @@
-"""Which variants are the same code in two revisions, so that timing them could show nothing."""
+"""Whether two trees are equal on disk, which is what it takes to be sure without measuring.
+
+What a variant uses cannot be listed: helper modules, data, libraries that it loads, programs that
+it starts, or whether a file is there at all. So nothing short of equal trees proves equal code.
+Git is not asked: it passes over what is ignored, and can be told to pass over more.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
 
-from bt_bench.catalogue import VariantEntry
-from bt_bench.config.schema import SweepSpec
-from bt_bench.errors import UsageError
-from bt_bench.gating.live import Sameness
-from bt_bench.gating.sides import Side
-from bt_bench.static.census import take_census
-from bt_bench.tasks import Hello
+from bt_bench.gating.trees import Tree
+
+# What these hold is written by Python and its tools for themselves. Python's own bytecode is not
+# used in a gate; see `bt_bench.isolation.FreshSourceLoader`.
+CACHES = frozenset(
+    {"__pycache__", ".hypothesis", ".import_linter_cache", ".mypy_cache", ".pytest_cache"}
+    | {".ruff_cache"}
+)
+GIT = ".git"
+_CHUNK = 2**20
+_LOOKED_FOR = 4  # one more than is shown
 
 
-def find_sameness(base: Side, head: Side, spec: SweepSpec, hello: Hello) -> Sameness:
-    """Compares files first, and what differs as compiled for the GPU that is there.
+@dataclass(frozen=True)
+class Sameness:
+    """Whether nothing differs between two revisions.
 
-    Without a GPU only equal files count.
+    Args:
+        proved: whether that is so, beyond doubt.
+        how: what was compared, or what stands against it; a sentence.
     """
-    pairs = list(zip(base.entries, head.entries, strict=True))
-    code = {old.name for old, new in pairs if old.source_sha256() == new.source_sha256()}
-    changed = [(old, new) for old, new in pairs if old.name not in code]
-    if not changed or hello.device == "cpu" or not hello.environment.gpus:
-        return Sameness(frozenset(code))
-    target = "sm_" + hello.environment.gpus[0].capability.replace(".", "")
-    try:
-        return _compiled(spec, changed, target, code)
-    except UsageError as error:
-        warning = f"binaries of both revisions could not be compared, so all is timed: {error}"
-        return Sameness(frozenset(code), warnings=(warning,))
+
+    proved: bool
+    how: str
 
 
-def _compiled(
-    spec: SweepSpec,
-    changed: Sequence[tuple[VariantEntry, VariantEntry]],
-    target: str,
-    code: set[str],
-) -> Sameness:
-    from bt_bench.static.judging import equal_binaries, equal_host_code
+def compare_trees(base: Tree, head: Tree, *, built: bool, ours: Path | None = None) -> Sameness:
+    """Compares all files of two trees, byte by byte, those too that git ignores.
 
-    old = take_census(spec, [pair[0] for pair in changed], [target])
-    new = take_census(spec, [pair[1] for pair in changed], [target])
-    binaries = set()
-    for entry, head in changed:
-        places = [(case.name, operation) for case in spec.cases for operation in spec.operations]
-        equal = {
-            (entry.name, case, operation)
-            for case, operation in places
-            if equal_binaries(old, new, entry.name, case, operation)
-        }
-        binaries |= equal
-        # Host code in C is no part of a census, which has syntax trees of Python.
-        native = entry.native_sha256() == head.native_sha256()
-        if len(equal) == len(places) and native and equal_host_code(old, new, entry.name):
-            code.add(entry.name)
-    return Sameness(frozenset(code), frozenset(binaries))
+    Passed over are git's own folders, the environment of the Python that runs, and caches of
+    Python's tools (`CACHES`).
+
+    Args:
+        base: one tree.
+        head: the other.
+        built: whether a `--build` has run, which can make anything of equal files.
+        ours: a folder of the gate itself that may lie in a tree.
+    """
+    if built:
+        return Sameness(False, "Everything is measured, since --build ran in both trees.")
+    passed_over = {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
+    if ours is not None:
+        passed_over.add(ours.resolve())
+    comparison = _Comparison(base, head, passed_over)
+    found = list(islice(comparison.differences(), _LOOKED_FOR))
+    if found:
+        shown, more = found[: _LOOKED_FOR - 1], len(found) >= _LOOKED_FOR
+        return Sameness(
+            False,
+            f"Everything is measured, since the trees differ: {', '.join(shown)}"
+            f"{' and more' * more}.",
+        )
+    return Sameness(
+        True,
+        f"Nothing is measured, since the trees are equal: {comparison.files} files, byte by byte, "
+        "and nothing beside them but caches of Python's tools; no --build ran.",
+    )
+
+
+class _Comparison:
+    """A walk through two trees side by side.
+
+    Attributes:
+        files: how many files were compared so far.
+    """
+
+    def __init__(self, base: Tree, head: Tree, passed_over: set[Path]) -> None:
+        self.files = 0
+        self._base, self._head = base, head
+        self._passed_over = passed_over
+
+    def differences(self, folder: Path = Path()) -> Iterator[str]:
+        """What differs below a folder, in words."""
+        old, new = (_entries(tree.top / folder) for tree in (self._base, self._head))
+        for name in sorted(old.keys() | new.keys()):
+            path = folder / name
+            if self._is_passed_over(path):
+                continue
+            if self._holds_passed_over(path):
+                yield from self.differences(path)
+            elif name not in old or name not in new:
+                there = self._head if name in new else self._base
+                yield f"{path} (only in the {there.label})"
+            elif stat.S_ISDIR(old[name].st_mode) and stat.S_ISDIR(new[name].st_mode):
+                yield from self.differences(path)
+            elif not self._is_equal(path, old[name], new[name]):
+                yield str(path)
+
+    def _is_passed_over(self, path: Path) -> bool:
+        if path.name == GIT or path.name in CACHES:
+            return True
+        # The trees are without symlinks, and so are all folders that are gone into.
+        return any(tree.top / path in self._passed_over for tree in (self._base, self._head))
+
+    def _holds_passed_over(self, path: Path) -> bool:
+        """Whether a folder is there, perhaps on one side only, for what is passed over."""
+        tops = (self._base.top, self._head.top)
+        return any(top / path in folder.parents for folder in self._passed_over for top in tops)
+
+    def _is_equal(self, path: Path, old: os.stat_result, new: os.stat_result) -> bool:
+        self.files += 1
+        old_path, new_path = self._base.top / path, self._head.top / path
+        if stat.S_ISLNK(old.st_mode) and stat.S_ISLNK(new.st_mode):
+            return self._is_equal_link(old_path, new_path)
+        regular = stat.S_ISREG(old.st_mode) and stat.S_ISREG(new.st_mode)
+        # Of the permissions git keeps one.
+        return (
+            regular
+            and old.st_size == new.st_size
+            and old.st_mode & stat.S_IXUSR == new.st_mode & stat.S_IXUSR
+            and _same_bytes(old_path, new_path)
+        )
+
+    def _is_equal_link(self, old: Path, new: Path) -> bool:
+        """Whether links lead to the same: a relative one must not lead out of its tree."""
+        target = old.readlink()
+        if new.readlink() != target:
+            return False
+        if target.is_absolute():
+            return True
+        return all(
+            link.resolve().is_relative_to(tree.top)
+            for link, tree in ((old, self._base), (new, self._head))
+        )
+
+
+def _entries(folder: Path) -> dict[str, os.stat_result]:
+    if not folder.is_dir():
+        return {}
+    with os.scandir(folder) as entries:
+        return {entry.name: entry.stat(follow_symlinks=False) for entry in entries}
+
+
+def _same_bytes(old: Path, new: Path) -> bool:
+    with old.open("rb") as first, new.open("rb") as second:
+        while True:
+            left, right = first.read(_CHUNK), second.read(_CHUNK)
+            if left != right:
+                return False
+            if not left:
+                return True

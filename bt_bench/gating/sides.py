@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from bt_bench.catalogue import VariantEntry
@@ -13,6 +13,7 @@ from bt_bench.config.schema import SweepSpec
 from bt_bench.device import DeviceChoice
 from bt_bench.errors import UsageError
 from bt_bench.gating.rounds import GateArm, Subject
+from bt_bench.isolation import Isolation
 from bt_bench.metrics import Metric
 from bt_bench.model import Operation, ReasonCode
 from bt_bench.supervisor import Serve, Supervisor
@@ -30,6 +31,7 @@ class Side:
         entries: variant files, the same names on both sides.
         commit: where there is one.
         dirty: whether files differ from it.
+        isolation: what its processes may use of the repository; `None`: whatever they find.
         named: makes an error about its files one that names the revision.
     """
 
@@ -37,6 +39,7 @@ class Side:
     entries: tuple[VariantEntry, ...]
     commit: str | None = None
     dirty: bool | None = None
+    isolation: Isolation | None = None
     named: Callable[[str], str] = field(default=lambda text: text, compare=False)
 
     @property
@@ -158,7 +161,9 @@ def checkers(request: RoundsRequest, progress: RoundsProgress) -> Iterator[Check
         progress.phase("importing the variants")
         workers = []
         for side in [base] if head == base else [base, head]:
-            setup = WorkerSetup(request.device, side.entries, request.spec.plan)
+            # Nothing is timed here, so every file that a variant opens may be looked at.
+            audited = replace(side.isolation, audited=True) if side.isolation else None
+            setup = WorkerSetup(request.device, side.entries, request.spec.plan, isolation=audited)
             workers.append((side, started(stack, setup, request.serve)))
         for side, worker in workers:
             greet(worker, side)

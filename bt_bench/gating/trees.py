@@ -18,6 +18,7 @@ from pathlib import Path
 
 from bt_bench.catalogue import VariantEntry, find_variants
 from bt_bench.errors import UsageError
+from bt_bench.isolation import Isolation
 
 GIT_SECONDS = 600.0  # a worktree of a large repository
 TAIL_LINES = 20
@@ -250,3 +251,19 @@ def _git(folder: Path, *arguments: str) -> str:
         said = done.stderr.strip().splitlines()
         raise UsageError(f"git says: {said[0] if said else f'exit code {done.returncode}'}")
     return done.stdout.strip()
+
+
+def isolations(base: Tree, head: Tree) -> tuple[Isolation, Isolation]:
+    """What the processes of either revision may use: their own tree, and not the other's."""
+    trees, scratch = (base, head), base.top.parent
+
+    def of(tree: Tree, other: Tree, caches: str) -> Isolation:
+        return Isolation(
+            label=tree.label,
+            own=tree.top,
+            others=((other.label, other.top),),
+            repository=head.top,
+            caches=scratch / caches,
+        )
+
+    return of(*trees, "caches-base"), of(*trees[::-1], "caches-head")

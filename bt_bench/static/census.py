@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from bt_bench.catalogue import VariantEntry
 from bt_bench.config.schema import CaseSpec, SweepSpec
 from bt_bench.errors import BtBenchError, UsageError
+from bt_bench.isolation import Isolation
 from bt_bench.operation import Operation
 from bt_bench.static.model import StaticCensus
 from bt_bench.static.targets import capability_of
@@ -43,6 +44,7 @@ class Request:
         operations: run on each.
         entries: the variants, each with the tree that it is imported from.
         targets: such as `sm_90`.
+        isolation: what the variants may use of a repository; `None`: whatever they find.
     """
 
     config: str
@@ -50,6 +52,7 @@ class Request:
     operations: tuple[Operation, ...]
     entries: tuple[VariantEntry, ...]
     targets: tuple[str, ...]
+    isolation: Isolation | None = None
 
 
 class Answer(BaseModel):
@@ -65,6 +68,7 @@ def take_census(
     entries: Sequence[VariantEntry],
     targets: Sequence[str] = DEFAULT_TARGETS,
     seconds: float = SECONDS_TO_COMPILE,
+    isolation: Isolation | None = None,
 ) -> StaticCensus:
     """Compiles what variants launch in the cases and operations of a config; needs no GPU.
 
@@ -75,10 +79,12 @@ def take_census(
         entries: the variants, each with the tree that it is imported from.
         targets: what to compile for.
         seconds: given up after.
+        isolation: what the variants may use of a repository; `None`: whatever they find.
 
     Raises:
         UsageError: for no target or an unknown one, a variant file that does not import, a workload
-            that cannot be built, or when the compiler does not end or dies.
+            that cannot be built, a variant that uses another tree, or when the compiler does not
+            end or dies.
         BtBenchError: for a defect of bt-bench.
     """
     for target in targets:
@@ -86,7 +92,12 @@ def take_census(
     if not targets:
         raise UsageError("no target to compile for; expected one or more, such as sm_90")
     request = Request(
-        spec.name, tuple(spec.cases), tuple(spec.operations), tuple(entries), tuple(targets)
+        config=spec.name,
+        cases=tuple(spec.cases),
+        operations=tuple(spec.operations),
+        entries=tuple(entries),
+        targets=tuple(targets),
+        isolation=None if isolation is None else replace(isolation, audited=True),
     )
     with tempfile.TemporaryDirectory(prefix="bt-bench-static-") as name:
         folder = Path(name)

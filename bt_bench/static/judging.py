@@ -59,7 +59,7 @@ def judge_static(
     )
 
 
-def equal_binaries(
+def equal_launches(
     base: StaticCensus, head: StaticCensus, variant: str, case: str, operation: Operation
 ) -> bool:
     """Whether both launch the same binaries in the same order, on the same data.
@@ -250,7 +250,15 @@ def _facts(base: StaticCensus, head: StaticCensus) -> Iterator[str]:
         before, after = base.variant(name), head.variant(name)
         if before is not None and after is not None:
             code = "equal" if equal_host_code(base, head, name) else "changed"
-            yield f"{name}: Python code is {code}, {_changed_binaries(before, after)}."
+            other = [
+                f"{operation.value}/{case}"
+                for operation, case in _places(before).keys() & _places(after).keys()
+                if not equal_launches(base, head, name, case, operation)
+            ]
+            said = f"{name}: Python code is {code}, {_changed_binaries(before, after)}"
+            if other:
+                said += f"; other launches, grids or data in {', '.join(sorted(other))}"
+            yield f"{said}."
 
 
 def _changed_binaries(before: VariantCensus, after: VariantCensus) -> str:

@@ -13,10 +13,13 @@ from typing import Any
 
 import torch
 
+from bt_bench import activity
 from bt_bench.arms import Arm, ArmFailedError, StepInputs, inputs_on, lacking
 from bt_bench.catalogue import VariantEntry, load_apart, shipped_folder
 from bt_bench.config.schema import CaseSpec
 from bt_bench.errors import BtBenchError
+from bt_bench.fence import Fence
+from bt_bench.isolation import add_variants_path
 from bt_bench.operation import Operation
 from bt_bench.raised import text_of
 from bt_bench.static.census import ANSWER_NAME, REQUEST_NAME, Answer, Request
@@ -86,13 +89,22 @@ class Compiler:
         """The census of all variants.
 
         Raises:
-            UsageError: for a workload that cannot be built and a variant that does not import.
+            UsageError: for a workload that cannot be built, a variant that does not import, and one
+            that uses another tree.
         """
         cases = [_built(spec) for spec in self._request.cases]
+        add_variants_path()
+        fence = None if self._request.isolation is None else Fence(self._request.isolation)
+        if fence is not None:
+            fence.put_up()
         sys.meta_path.insert(0, self._watch)
+        names = [entry.name for entry in self._request.entries]
+        activity.current().expect({name: place for place, name in enumerate(names)})
         # What variants print must not get between the lines of ptxas, nor anywhere else.
         with redirect_stdout(self._recorder.log):
             variants = [self._variant(entry, cases) for entry in self._request.entries]
+        if fence is not None:
+            fence.refuse()
         return StaticCensus(
             config=self._request.config,
             toolchain=_toolchain(self._request.targets),
@@ -101,7 +113,8 @@ class Compiler:
         )
 
     def _variant(self, entry: VariantEntry, cases: Sequence[_Case]) -> VariantCensus:
-        variant = load_apart(entry)
+        with activity.current().running(entry.name):
+            variant = load_apart(entry)
         operations: list[OperationCensus] = []
         kernels: set[Kernel] = set()
         for case in cases:

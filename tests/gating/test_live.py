@@ -14,7 +14,7 @@ from repositories import commit, repository, write
 
 from bt_bench.deciding import exit_code
 from bt_bench.errors import ExitCode, NotComparableError, UsageError
-from bt_bench.gating.live import GateRequest, Sameness, prepare, run_live_gate
+from bt_bench.gating.live import GateRequest, prepare, run_live_gate
 from bt_bench.gating.recording import read_recording
 from bt_bench.gating.trees import Location, Tree
 from bt_bench.model import Operation
@@ -48,6 +48,7 @@ def request_of(tmp_path, base, head, **changes):
         recording=tmp_path / "recording.json",
         looks=(4,),
         workers=6,
+        time_equal=True,
     )
     return replace(request, **changes)
 
@@ -181,53 +182,62 @@ def test_where_all_variants_are_wrong_nothing_is_timed(tmp_path):
     assert not request.recording.exists()
 
 
-def test_equal_code_is_not_timed(tmp_path):
+def test_equal_trees_are_not_timed(tmp_path):
     both = {"one": {"us": 100.0}, "two": {"us": 100.0}}
-    asked = []
-
-    def find(base, head, spec, hello):
-        asked.append((base.label, head.label))
-        return Sameness(frozenset({"one"}), warnings=("half is unknown",))
-
-    request = request_of(tmp_path, both, both, find_sameness=find)
+    request = request_of(tmp_path, both, both, time_equal=False)
     judged = run_live_gate(request, Quiet())
-    assert asked == [("old", "new")]
-    assert verdicts(judged) == {
-        "one": (Verdict.SAME, Cause.EQUAL_CODE),
-        "two": (Verdict.SAME, Cause.WITHIN_MARGIN),
-    }
-    assert judged.warnings == ("half is unknown",)
-    timed = {subject.variant for subject in read_recording(request.recording).table()}
-    assert timed == {"two"}
-
-
-def test_where_all_code_is_equal_nothing_is_timed(tmp_path):
-    both = {"one": {"us": 100.0}}
-    request = request_of(
-        tmp_path, both, both, find_sameness=lambda *_: Sameness(frozenset({"one"}))
-    )
-    judged = run_live_gate(request, Quiet())
-    assert verdicts(judged) == {"one": (Verdict.SAME, Cause.EQUAL_CODE)}
+    assert verdicts(judged) == dict.fromkeys(both, (Verdict.SAME, Cause.EQUAL_CODE))
     assert not request.recording.exists()
+    assert any(fact.startswith("Nothing is measured, since the trees are") for fact in judged.facts)
 
 
-def test_equal_binaries_decide_device_times_only(tmp_path):
+@pytest.mark.parametrize("name", ["mine/_helper.py", "mine/tuning.json", "lib.so", "unrelated"])
+def test_trees_that_differ_are_timed(tmp_path, name):
+    """Whatever it is that differs: what a variant uses cannot be listed."""
     both = {"one": {"us": 100.0}}
-    step = Operation.STEP
+    request = request_of(tmp_path, both, both, time_equal=False)
+    write(tmp_path / "a", {name: "1"})
+    write(tmp_path / "b", {name: "2"})
+    judged = run_live_gate(request, Quiet())
+    assert verdicts(judged) == {"one": (Verdict.SAME, Cause.WITHIN_MARGIN)}
+    assert f"Everything is measured, since the trees differ: {name}." in judged.facts
 
-    def find(base, head, spec, hello):
-        return Sameness(binaries=frozenset({("one", "one", step)}))
 
-    request = request_of(tmp_path, both, both, find_sameness=find, device="cuda")
-    spec = request.spec.model_copy(update={"operations": [step, Operation.GATHER]})
-    judged = run_live_gate(replace(request, spec=spec), Quiet())
-    causes = {(j.operation, j.metric): j.cause for j in judged.judgements}
-    assert causes == {
-        (step, "gpu_us"): Cause.EQUAL_BINARIES,
-        (step, "host_us"): Cause.WITHIN_MARGIN,
-        (Operation.GATHER, "gpu_us"): Cause.WITHIN_MARGIN,
-        (Operation.GATHER, "host_us"): Cause.WITHIN_MARGIN,
-    }
+def test_what_was_built_is_timed(tmp_path):
+    both = {"one": {"us": 100.0}}
+    request = request_of(tmp_path, both, both, time_equal=False, built=True)
+    judged = run_live_gate(request, Quiet())
+    assert verdicts(judged) == {"one": (Verdict.SAME, Cause.WITHIN_MARGIN)}
+
+
+def test_each_side_has_its_own_tree(tmp_path):
+    both = {"one": {"us": 100.0}}
+    sides = prepare(request_of(tmp_path, both, both)).rounds.sides
+    found = {arm.value: side.isolation for arm, side in sides.items()}
+    assert found["control"] == found["base"]
+    for name, tree, other in (("base", "a", "b"), ("head", "b", "a")):
+        assert found[name].own == tmp_path / tree
+        assert [top for _, top in found[name].others] == [tmp_path / other]
+        assert found[name].repository == tmp_path / "b"
+
+
+def test_traces_are_found_from_any_folder(tmp_path, monkeypatch):
+    from bt_bench.workloads.parameters import TraceParameters
+
+    monkeypatch.chdir(tmp_path)
+    both = {"one": {"us": 100.0}}
+    request = request_of(tmp_path, both, both)
+    spec = request.spec
+    cases = [
+        spec.cases[0].model_copy(
+            update={"name": name, "parameters": TraceParameters(workload="trace", trace=trace)}
+        )
+        for name, trace in (("own", "my.csv"), ("bundled", "azure_conv"))
+    ]
+    changed = spec.model_copy(update={"cases": cases})
+    prepared = prepare(replace(request, spec=changed)).rounds.spec
+    traces = [case.parameters.trace for case in prepared.cases]
+    assert traces == [str(tmp_path / "my.csv"), "azure_conv"]
 
 
 def test_without_a_gpu_staging_is_timed_and_it_is_said(tmp_path):

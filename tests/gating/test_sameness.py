@@ -1,98 +1,131 @@
-"""Equal files need no compiling; what differs is compiled for the GPU that is there."""
+"""What is equal beyond doubt, and so needs no measuring: nothing short of equal trees."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import sys
+from pathlib import Path
 
 import pytest
-from factories import make_environment
+from repositories import write
 
-from bt_bench.errors import UsageError
-from bt_bench.gating import sameness
-from bt_bench.gating.sameness import find_sameness
-from bt_bench.gating.sides import Side
-from bt_bench.model import Operation
-from bt_bench.static import judging
-from bt_bench.tasks import Hello
+from bt_bench.gating.sameness import compare_trees
+from bt_bench.gating.trees import Location, Tree
 
-SPEC = SimpleNamespace(
-    cases=[SimpleNamespace(name="one"), SimpleNamespace(name="two")], operations=[Operation.STEP]
-)
-ON_GPU = Hello("cuda", make_environment("cuda"), None)
+FILES = {"mine/one.py": "x = 1\n", "mine/deep/data.json": "{}", "README": "text"}
 
 
-def entry(name, text):
-    """A variant of Python code and, after a line, of C code."""
-    native = text.partition("\n")[2]
-    return SimpleNamespace(
-        name=name, path=name, source_sha256=lambda: text, native_sha256=lambda: native
+@pytest.fixture
+def pair(tmp_path):
+    """Two trees with the same files."""
+    trees = []
+    for name in ("base", "head"):
+        write(tmp_path / name, FILES)
+        top = (tmp_path / name).resolve()
+        trees.append(Tree(name, "0" * 40, False, top, Location(top, None, (Path("mine"),))))
+    return trees
+
+
+def how(pair, **options):
+    same = compare_trees(*pair, built=False, **options)
+    assert not same.proved
+    return same.how
+
+
+def test_equal_trees(pair):
+    same = compare_trees(*pair, built=False)
+    assert same.proved
+    assert same.how == (
+        "Nothing is measured, since the trees are equal: 3 files, byte by byte, and nothing beside "
+        "them but caches of Python's tools; no --build ran."
     )
 
 
-def sides(**texts):
-    base = tuple(entry(name, old) for name, (old, _) in texts.items())
-    head = tuple(entry(name, new) for name, (_, new) in texts.items())
-    return Side("old", base), Side("new", head)
+def test_what_was_built_is_never_equal(pair):
+    same = compare_trees(*pair, built=True)
+    assert not same.proved
+    assert same.how == "Everything is measured, since --build ran in both trees."
 
 
-def forbidden(*_):
-    raise AssertionError("compiled")
+@pytest.mark.parametrize("name", ["mine/one.py", "mine/deep/data.json", "README"])
+def test_any_file_that_differs_counts(pair, name):
+    path = pair[1].top / name
+    path.write_text(path.read_text().swapcase() + " ")
+    assert how(pair) == f"Everything is measured, since the trees differ: {name}."
+    path.write_text(FILES[name])
+    assert compare_trees(*pair, built=False).proved
 
 
-def test_equal_files_are_the_same_code_without_compiling(monkeypatch):
-    monkeypatch.setattr(sameness, "take_census", forbidden)
-    found = find_sameness(*sides(a=("x", "x")), SPEC, ON_GPU)
-    assert (found.code, found.binaries) == ({"a"}, frozenset())
+def test_a_file_of_the_same_size_and_time(pair):
+    path = pair[1].top / "README"
+    path.write_text("txet")
+    assert "the trees differ: README." in how(pair)
 
 
-def test_without_a_gpu_nothing_is_compiled(monkeypatch):
-    monkeypatch.setattr(sameness, "take_census", forbidden)
-    hello = Hello("cpu", make_environment("cpu"), None)
-    assert find_sameness(*sides(a=("x", "y"), b=("x", "x")), SPEC, hello).code == {"b"}
+def test_files_that_git_knows_nothing_of(pair):
+    write(pair[1].top, {"build/lib.so": "x", ".gitignore": "build\n"})
+    write(pair[0].top, {".gitignore": "build\n"})
+    assert "differ: build (only in the head)." in how(pair)
+    write(pair[0].top, {"gone.json": "x"})
+    assert "build (only in the head), gone.json (only in the base)." in how(pair)
+    for name in "abcdef":
+        write(pair[1].top, {name: "x"})
+    assert how(pair).endswith(
+        "a (only in the head), b (only in the head), build (only in the head) and more."
+    )
 
 
-@pytest.mark.parametrize("host", [True, False])
-def test_what_differs_is_compiled_for_the_gpu_that_is_there(monkeypatch, host):
-    asked = []
-
-    def take(spec, entries, targets):
-        asked.append(([e.name for e in entries], targets))
-        return "census"
-
-    def equal(base, head, variant, case, operation):
-        return variant == "comment" or case == "one"
-
-    monkeypatch.setattr(sameness, "take_census", take)
-    monkeypatch.setattr(judging, "equal_binaries", equal)
-    monkeypatch.setattr(judging, "equal_host_code", lambda *_: host)
-    changed = sides(comment=("x", "y"), kernel=("x", "y"), same=("x", "x"))
-    found = find_sameness(*changed, SPEC, ON_GPU)
-    assert asked == [(["comment", "kernel"], ["sm_90"])] * 2
-    assert found.code == ({"comment", "same"} if host else {"same"})
-    step = Operation.STEP
-    assert found.binaries == {
-        ("comment", "one", step),
-        ("comment", "two", step),
-        ("kernel", "one", step),
-    }
-    assert found.warnings == ()
+def test_what_can_be_executed(pair):
+    (pair[1].top / "README").chmod(0o755)
+    assert "differ: README." in how(pair)
 
 
-def test_code_in_c_that_differs_is_other_code(monkeypatch):
-    """No census has it: binaries and syntax trees of Python are equal."""
-    monkeypatch.setattr(sameness, "take_census", lambda *_: "census")
-    monkeypatch.setattr(judging, "equal_binaries", lambda *_: True)
-    monkeypatch.setattr(judging, "equal_host_code", lambda *_: True)
-    found = find_sameness(*sides(python=("x\nc", "y\nc"), c=("x\nc", "x\nd")), SPEC, ON_GPU)
-    assert found.code == {"python"}
-    assert {variant for variant, _, _ in found.binaries} == {"python", "c"}
+def test_an_empty_folder(pair):
+    (pair[1].top / "flag").mkdir()
+    assert "flag (only in the head)" in how(pair)
 
 
-def test_what_cannot_be_compiled_is_timed_with_a_warning(monkeypatch):
-    def fails(*_):
-        raise UsageError("ptxas died")
+def test_a_file_in_the_place_of_a_folder(pair):
+    write(pair[0].top, {"x/y": ""})
+    write(pair[1].top, {"x": ""})
+    assert "differ: x." in how(pair)
 
-    monkeypatch.setattr(sameness, "take_census", fails)
-    found = find_sameness(*sides(a=("x", "y")), SPEC, ON_GPU)
-    assert found.code == frozenset()
-    assert "so all is timed: ptxas died" in found.warnings[0]
+
+@pytest.mark.parametrize(
+    ("target", "equal"),
+    [("mine/one.py", True), ("../outside", False), ("/etc/hostname", True), ("..", False)],
+)
+def test_symlinks(pair, target, equal):
+    """A relative one that leads out of its tree leads to another place from another tree."""
+    for tree in pair:
+        (tree.top / "link").symlink_to(target)
+    assert compare_trees(*pair, built=False).proved == equal
+    (pair[1].top / "link").unlink()
+    (pair[1].top / "link").symlink_to("README")
+    assert "differ: link." in how(pair)
+
+
+def test_what_cannot_be_compared_is_not_equal(pair):
+    import os
+
+    for tree in pair:
+        os.mkfifo(tree.top / "pipe")
+    assert "differ: pipe." in how(pair)
+
+
+@pytest.mark.parametrize(
+    "name", [".git/HEAD", "mine/__pycache__/one.pyc", ".mypy_cache/x", ".ruff_cache/y"]
+)
+def test_what_nothing_reads_is_passed_over(pair, name):
+    write(pair[1].top, {name: "x"})
+    assert compare_trees(*pair, built=False).proved
+
+
+def test_the_environment_of_python_and_the_folder_of_the_gate_are_passed_over(pair, monkeypatch):
+    top = pair[1].top
+    write(top, {".venv/lib/x.py": "", "reports/gate-1/recording.json": ""})
+    assert "differ: .venv (only in the head), reports" in how(pair)
+    monkeypatch.setattr(sys, "prefix", str(top / ".venv"))
+    assert "differ: reports (only in the head)." in how(pair)
+    assert compare_trees(*pair, built=False, ours=top / "reports/gate-1").proved
+    write(top, {"reports/gate-0/verdicts.json": "x"})
+    assert "differ: reports/gate-0 (only in the head)." in how(pair, ours=top / "reports/gate-1")

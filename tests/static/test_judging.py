@@ -7,7 +7,7 @@ import pytest
 from bt_bench.deciding import exit_code
 from bt_bench.errors import ExitCode, NotComparableError
 from bt_bench.operation import Operation
-from bt_bench.static.judging import ALL_CASES, equal_binaries, equal_host_code, judge_static
+from bt_bench.static.judging import ALL_CASES, equal_host_code, equal_launches, judge_static
 from bt_bench.static.model import (
     CensusCase,
     Kernel,
@@ -36,7 +36,7 @@ def equal_everywhere(base, head):
     return {
         place
         for place in places
-        if equal_binaries(base, head, "fused", place[0], Operation(place[1]))
+        if equal_launches(base, head, "fused", place[0], Operation(place[1]))
     }
 
 
@@ -110,7 +110,7 @@ def test_another_grid_or_other_data_is_not_the_same_work(censuses, name):
     base, head = censuses("original"), censuses(name)
     judged = judge_static(base, head)
     assert changes(judged) == {}
-    assert "its binaries are equal" in judged.facts[1]
+    assert "its binaries are equal; other launches, grids or data in apply/" in judged.facts[1]
     assert equal_everywhere(base, head) == set()
 
 
@@ -126,7 +126,7 @@ def test_a_failure_is_invalid(censuses, turned):
     assert found[0].detail.startswith(f"{side} failed for sm_90: a kernel does not compile")
     assert exit_code(judged) is ExitCode.CHECK_FAILED
     assert equal_everywhere(*sides) == {("uniform", "apply"), ("trace", "apply")}
-    assert not equal_binaries(sides[1], sides[1], "fused", "uniform", Operation.STEP)
+    assert not equal_launches(sides[1], sides[1], "fused", "uniform", Operation.STEP)
 
 
 def test_a_variant_of_one_side_only_is_missing(censuses, again):
@@ -139,7 +139,7 @@ def test_a_variant_of_one_side_only_is_missing(censuses, again):
     )
     assert exit_code(judged) is ExitCode.NOT_COMPARABLE
     assert not equal_host_code(censuses("original"), again, "baseline")
-    assert not equal_binaries(censuses("original"), again, "baseline", "uniform", Operation.STEP)
+    assert not equal_launches(censuses("original"), again, "baseline", "uniform", Operation.STEP)
 
 
 # Censuses with made-up figures
@@ -234,6 +234,6 @@ def test_nothing_in_common_is_refused():
         judge_static(census(), census(variants=[]))
     with pytest.raises(NotComparableError, match="no variant, operation and case in common"):
         judge_static(census(variants=[]), census(variants=[]))
-    assert not equal_binaries(
+    assert not equal_launches(
         census(), census(toolchain=toolchain("3.6.0")), "fused", "case", Operation.STEP
     )
