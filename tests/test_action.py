@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from commands import run
+from repositories import write
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parent.parent
@@ -18,6 +21,7 @@ STEPS = ACTION["runs"]["steps"]
 # Stands in for python: notes its arguments, a line each, and ends as it is told to.
 FAKE_PYTHON = """#!/bin/bash
 printf '%s\\n' "$@" > "$NOTED"
+printf '%s %s\\n' "${PYTHONPATH-none}" "$BT_BENCH_PYTHONPATH" > "$NOTED.path"
 exit "$ENDS_WITH"
 """
 
@@ -67,7 +71,7 @@ def gate(tmp_path):
             for name, value in GATE["env"].items()
         }
         env |= {"PATH": f"{fake.parent}:/usr/bin:/bin", "GITHUB_OUTPUT": str(outputs)}
-        env |= {"NOTED": str(noted), "ENDS_WITH": str(ends_with)}
+        env |= {"NOTED": str(noted), "ENDS_WITH": str(ends_with), "PYTHONPATH": "lib:src"}
         shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", GATE["run"]]
         done = subprocess.run(shell, env=env, cwd=tmp_path, capture_output=True, text=True)
         words = noted.read_text().splitlines() if noted.exists() else None
@@ -83,7 +87,7 @@ def test_what_is_run_by_default(gate, tmp_path):
     words, told, done = gate(config="gate.yaml")
     junit = str(tmp_path / "bt-bench-junit.xml")
     assert words == [
-        *("-m", "bt_bench", "gate", "--config", "gate.yaml", "--format", "github"),
+        *("-P", "-m", "bt_bench", "gate", "--config", "gate.yaml", "--format", "github"),
         *("--format", f"junit={junit}", "--base", "HEAD^"),
     ]
     assert told == {"junit": junit, "exit-code": "0"}
@@ -100,15 +104,35 @@ def test_what_is_run_with_all_inputs(gate, tmp_path):
         args="--threshold\n3\n\n-k\ntwo words; $(touch pwned)\n",
         junit=f"{tmp_path}/out/x.xml",
     )
-    assert words[4:] == [
+    assert words[5:] == [
         *("my gate.yaml", "--format", "github", "--format", f"junit={tmp_path}/out/x.xml"),
         *("--against", "census.json", "--static", "--kernels", "first", "--kernels", "the second"),
         *("--fail-on", "slower,inconclusive"),
         *("--threshold", "3", "-k", "two words; $(touch pwned)"),
     ]
+    # The path is for what is measured, and not for what measures.
+    assert (tmp_path / "noted.path").read_text() == "none lib:src\n"
     assert told["junit"] == f"{tmp_path}/out/x.xml"
     assert (tmp_path / "out").is_dir()
     assert not (tmp_path / "pwned").exists()
+
+
+def test_the_checkout_cannot_replace_what_measures(tmp_path):
+    """Neither by the working directory nor by PYTHONPATH, with the words of the script itself."""
+    for name in ("bt_bench", "pip"):
+        write(tmp_path, {f"{name}/__init__.py": "", f"{name}/__main__.py": "print('replaced')\n"})
+    scripts = [step["run"].replace("\\\n", " ") for step in STEPS]
+    commands = [re.search(r"env -u .*python -P -m (\w+)", script) for script in scripts]
+    assert [command[1] for command in commands] == ["pip", "bt_bench"]
+    for command in commands:
+        env = os.environ | {
+            "PYTHONPATH": str(tmp_path),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        }
+        shell = ["bash", "-c", f"{command[0]} --version"]
+        done = subprocess.run(shell, env=env, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert re.match(r"(pip|bt-bench) \d", done.stdout)
 
 
 @pytest.mark.parametrize("code", [0, 1, 4, 70])
