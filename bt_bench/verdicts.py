@@ -44,6 +44,10 @@ class Cause(StrEnum):
     UNIT_DIFFERS = "unit_differs"  # INVALID
 
 
+LOST_FROM_CONFIG = "the base's config has it, and the head's has not"
+"""Why a gate on two revisions misses what is in the config of the base alone."""
+
+
 @dataclass(frozen=True)
 class Margin:
     """By how much a metric may differ and still count as the same; ratios are relative to the base.

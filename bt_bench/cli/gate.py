@@ -36,7 +36,7 @@ from bt_bench.cli.outputs import (
 from bt_bench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from bt_bench.catalogue import VariantEntry
     from bt_bench.cli.outputs import Output
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from bt_bench.deciding import FailOn, Rules
     from bt_bench.device import DeviceKind
     from bt_bench.gating.live import GateRequest
+    from bt_bench.gating.lost import Lost
     from bt_bench.gating.trees import Tree
     from bt_bench.verdicts import Judged
 
@@ -64,6 +65,8 @@ class Options:
         rules: margin and alpha.
         fail_on: verdicts that fail the gate.
         outputs: where it goes.
+        config: as `--config` has it.
+        load: reads another config with the same flags.
         chosen: which of variants, cases and operations flags select from the config.
     """
 
@@ -75,6 +78,8 @@ class Options:
     rules: Rules
     fail_on: tuple[FailOn, ...]
     outputs: list[Output]
+    config: str
+    load: Callable[[str], SweepSpec]
     chosen: frozenset[str] = frozenset()
 
 
@@ -211,10 +216,13 @@ def gate(
     if against is not None and not _is_typed(ctx, "base"):
         base = None  # a flag goes before the environment
 
-    spec = load_spec(
-        config, variants=variants, operations=operations, select=select, overrides=overrides
-    )
-    spec = without_opponents(spec, by_name=variants is not None)
+    def load(path: str) -> SweepSpec:
+        loaded = load_spec(
+            path, variants=variants, operations=operations, select=select, overrides=overrides
+        )
+        return without_opponents(loaded, by_name=variants is not None)
+
+    spec = load(config)
     percent = threshold if threshold is not None else spec.gate.margin_percent
     default = Rules()
     failing = parse_fail_on(
@@ -233,6 +241,8 @@ def gate(
         ),
         fail_on=tuple(f for f in failing if not (allow_missing and f is FailOn.MISSING)),
         outputs=parse_outputs(formats, as_json),
+        config=config,
+        load=load,
         chosen=frozenset(
             name
             for name, given in (
@@ -298,6 +308,25 @@ def both_trees(options: Options) -> Iterator[tuple[Tree, Tree]]:
             print(f"bt-bench: building {tree.label}", file=sys.stderr, flush=True)
             build(tree, options.command or "")
         yield old, new
+
+
+def lost_of(options: Options, old: Tree, new: Tree) -> Lost:
+    """What the config of the base has, and that of the working tree no longer."""
+    from bt_bench.gating.lost import Lost, config_of, lost_between
+    from bt_bench.resources import stock_config_names
+
+    if options.config == "-" or options.config in stock_config_names():
+        return Lost()
+    path = config_of(old, new, Path(options.config))
+    if path is None:
+        return Lost()
+    unseen = "so cases that the config has lost are not noticed"
+    if not path.is_file():
+        return Lost(warnings=(f"{old.label} has no {options.config}, {unseen}",))
+    try:
+        return lost_between(options.load(str(path)), options.spec)
+    except UsageError as error:
+        return Lost(warnings=(old.named(f"the config cannot be read, {unseen}: {error}"),))
 
 
 def entries_here(options: Options) -> list[VariantEntry]:
@@ -373,6 +402,7 @@ def _request(
         workers=workers,
         time_equal=time_equal,
         built=options.command is not None,
+        lost=lost_of(options, old, new),
         command=("bt-bench", *sys.argv[1:]),
     )
 

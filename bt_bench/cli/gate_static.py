@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bt_bench.cli.gate import Options, both_trees, entries_here, entries_of, finish
+from bt_bench.cli.gate import Options, both_trees, entries_here, entries_of, finish, lost_of
 from bt_bench.errors import ExitCode, UsageError
 from bt_bench.verdicts import Verdict
 
@@ -75,7 +75,7 @@ def _dry_run(options: Options) -> ExitCode:
 def _against_revision(options: Options, save: Path | None) -> Judged:
     from bt_bench.gating.sameness import compare_trees
     from bt_bench.gating.trees import isolations
-    from bt_bench.static.judging import judge_static
+    from bt_bench.static.judging import judge_static, missing_from_config
 
     with both_trees(options) as (old_tree, new_tree):
         old_found, new_found = old_tree.variants(), new_tree.variants()
@@ -91,7 +91,14 @@ def _against_revision(options: Options, save: Path | None) -> Judged:
             except UsageError as error:
                 raise UsageError(old_tree.named(str(error))) from None
         judged = judge_static(old, new, old_tree.label, new_tree.label)
-        return replace(judged, facts=(same.how, *judged.facts))
+        lost = lost_of(options, old_tree, new_tree)
+        gone = (missing_from_config(*place, judged) for place in lost.places)
+        return replace(
+            judged,
+            judgements=(*judged.judgements, *gone),
+            facts=(same.how, *judged.facts),
+            warnings=(*judged.warnings, *lost.warnings),
+        )
 
 
 def _stored(options: Options, path: str) -> StaticCensus:

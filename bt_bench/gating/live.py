@@ -13,6 +13,7 @@ from bt_bench.deciding import Rules, without_new_paths
 from bt_bench.device import DeviceKind
 from bt_bench.errors import NotComparableError
 from bt_bench.gating.loop import DEFAULT_LOOKS, GatePlan, Look, run_gate
+from bt_bench.gating.lost import Lost
 from bt_bench.gating.processes import ProcessRounds, header_of
 from bt_bench.gating.recording import Recorder
 from bt_bench.gating.rounds import GateArm, Subject
@@ -24,7 +25,7 @@ from bt_bench.isolation import Isolation
 from bt_bench.metrics import metric_named
 from bt_bench.model import Operation
 from bt_bench.supervisor import Serve
-from bt_bench.verdicts import Cause, Judged, Judgement, Verdict
+from bt_bench.verdicts import LOST_FROM_CONFIG, Cause, Judged, Judgement, Verdict
 from bt_bench.workloads.parameters import TraceParameters
 from bt_bench.workloads.trace import BUNDLED_TRACES
 
@@ -56,6 +57,7 @@ class GateRequest:
         workers: processes that are there at once; `None`: by cores and memory.
         time_equal: time everything, also where the trees are equal.
         built: whether a command has built something in both trees.
+        lost: what the config of the base has, and the head's no longer.
         recording: file of the rounds, in a folder of the gate.
         command: the command line, for the record.
     """
@@ -72,6 +74,7 @@ class GateRequest:
     workers: int | None = None
     time_equal: bool = False
     built: bool = False
+    lost: Lost = field(default_factory=Lost)
     command: tuple[str, ...] = ()
 
 
@@ -254,12 +257,16 @@ def _whole(
             judgements.append(_unmeasured(request, subject, Verdict.MISSING, Cause.NO_CASE, detail))
         elif not lacks:
             judgements.append(found[_place_of(request, subject)])
+    for subject in _lost_subjects(request):
+        verdict = Verdict.MISSING, Cause.NO_CASE, LOST_FROM_CONFIG
+        judgements.append(_unmeasured(request, subject, *verdict))
     kept, left_out = without_new_paths(judgements)
     return replace(
         judged,
         judgements=tuple(kept),
         others=tuple(dict.fromkeys(judgement.other for judgement in judgements)),
         facts=(*prepared.facts, same.how, *_not_run(lacking, labels), *left_out, *judged.facts),
+        warnings=(*judged.warnings, *request.lost.warnings),
     )
 
 
@@ -279,6 +286,29 @@ def _all_subjects(spec: SweepSpec, rounds: RoundsRequest) -> list[Subject]:
         for operation, metrics in rounds.metrics.items()
         for variant in spec.variants
         for metric in metrics
+    ]
+
+
+def _lost_subjects(request: GateRequest) -> list[Subject]:
+    """Subjects that the config of the base has, and the head's has not."""
+    places = request.lost.places
+    if request.device == "cpu":  # where staging is all that is timed, it is the same in all
+        cases = [case.name for case in request.spec.cases]
+        places = tuple(
+            dict.fromkeys(
+                (Operation.STAGE, case, variant)
+                for _, case, variant in places
+                if case not in cases or variant not in request.spec.variants
+            )
+        )
+    if not places:
+        return []
+    operations = {operation for operation, _, _ in places}
+    metrics = choose_metrics(request.patterns, operations, request.device)
+    return [
+        Subject(operation, case, variant, metric.name)
+        for operation, case, variant in places
+        for metric in metrics[operation]
     ]
 
 

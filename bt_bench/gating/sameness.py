@@ -23,7 +23,6 @@ CACHES = frozenset(
     {"__pycache__", ".hypothesis", ".import_linter_cache", ".mypy_cache", ".pytest_cache"}
     | {".ruff_cache"}
 )
-GIT = ".git"
 _CHUNK = 2**20
 _LOOKED_FOR = 4  # one more than is shown
 
@@ -104,7 +103,7 @@ class _Comparison:
                 yield str(path)
 
     def _is_passed_over(self, path: Path) -> bool:
-        if path.name == GIT or path.name in CACHES:
+        if path == Path(".git") or path.name in CACHES:
             return True
         # The trees are without symlinks, and so are all folders that are gone into.
         return any(tree.top / path in self._passed_over for tree in (self._base, self._head))

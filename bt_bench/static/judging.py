@@ -10,7 +10,7 @@ from bt_bench.metrics import COUNTED
 from bt_bench.operation import Operation
 from bt_bench.static.figures import COMPILED_VARIANTS, LAUNCHES, Figure, figures_of, taken
 from bt_bench.static.model import OperationCensus, StaticCensus, Toolchain, VariantCensus
-from bt_bench.verdicts import Cause, Judged, Judgement, Verdict
+from bt_bench.verdicts import LOST_FROM_CONFIG, Cause, Judged, Judgement, Verdict
 
 ALL_CASES = "(all cases)"
 """The case of what is counted over all cases of an operation; no case can have this name."""
@@ -221,6 +221,18 @@ def _missing(sides: _Sides, place: _Place, in_base: bool) -> Judgement:
         verdict=Verdict.MISSING,
         cause=Cause.NO_CASE,
         detail=f"in the census of {there}, but not in that of {absent}",
+    )
+
+
+def missing_from_config(operation: Operation, case: str, variant: str, judged: Judged) -> Judgement:
+    """Of a place that only the config of the base has, beside what was judged."""
+    nothing = VariantCensus(name=variant, host_code="0" * 16, operations=[], kernels=[])
+    labels = (f"{variant}@{judged.base}", f"{variant}@{judged.others[0]}")
+    return replace(
+        _blank(_Sides(nothing, nothing, *labels), (operation, case)),
+        verdict=Verdict.MISSING,
+        cause=Cause.NO_CASE,
+        detail=LOST_FROM_CONFIG,
     )
 
 

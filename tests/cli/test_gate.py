@@ -128,6 +128,45 @@ def test_the_threshold_is_that_of_the_flag_the_environment_or_the_config(repo, m
     assert gate().code == 0
 
 
+def test_a_config_that_lost_a_case_or_a_variant_does_not_pass(repo):
+    """Both revisions are measured by the head's config, so nobody else would miss it."""
+    more = CONFIG + "  - {name: more, requests: 1, tokens: 2}\n"
+    files = {"mine/two.py": FILE, "mine/script.json": script(100.0, two={"us": 1.0})}
+    write(repo, files | {"my.yaml": more.replace("[one]", "[one, two]")})
+    commit(repo, "two of each")
+    assert gate().code == 0
+    write(repo, {"my.yaml": CONFIG})
+    outcome = gate("--json")
+    assert outcome.code == 4
+    missing = [j for j in outcome.json()["judgements"] if j["verdict"] == "MISSING"]
+    assert {(j["case"], j["other"].partition("@")[0]) for j in missing} == {
+        *(("more", "one"), ("more", "two"), ("tiny", "two"))
+    }
+    assert {j["detail"] for j in missing} == {"the base's config has it, and the head's has not"}
+    # What flags leave out on both sides is not lost, and it may be allowed.
+    assert gate("-k", "tiny", "--variants", "one").code == 0
+    assert gate("--allow-missing").code == 0
+
+
+def test_a_config_that_asks_for_less_is_told(repo):
+    write(
+        repo,
+        {"my.yaml": "gate: {margin_percent: 30, looks: [4]}\n" + CONFIG.replace("2, t", "1, t")},
+    )
+    said = " ".join(gate("--json").json()["warnings"])
+    assert "case tiny has another workload in the base's config" in said
+    assert "gate.margin_percent is 30.0, and in the base's config the default" in said
+    write(repo, {"new.yaml": CONFIG})
+    (said,) = gate("--json", config="new.yaml").json()["warnings"]
+    assert said.startswith("HEAD (")
+    assert "has no new.yaml, so cases that the config has lost are not noticed" in said
+    write(repo, {"my.yaml": "cases: none\n"})
+    commit(repo, "damaged")
+    write(repo, {"my.yaml": CONFIG})
+    (said,) = gate("--json").json()["warnings"]
+    assert "the config cannot be read, so cases" in said
+
+
 def test_looks_of_the_config(repo):
     Path("my.yaml").write_text(f"gate: {{looks: [3, 5]}}\n{CONFIG}")
     arguments = ["gate", "--config", "my.yaml", "--base", "HEAD", "--kernels", "mine"]
