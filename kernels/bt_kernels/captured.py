@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import torch
 
     from bt_kernels.device_tables import DeviceBlockTables
+    from bt_kernels.place import Place
 
 
 class CapturedWrites:
@@ -24,11 +25,11 @@ class CapturedWrites:
 
     Args:
         size: int32 elements for records and block ids.
-        device: the device that reads.
+        place: the device that reads.
     """
 
-    def __init__(self, size: int, device: torch.device) -> None:
-        self._buffer = CapturedBuffer(CAPTURED_HEADER + size, device)
+    def __init__(self, size: int, place: Place) -> None:
+        self._buffer = CapturedBuffer(CAPTURED_HEADER + size, place)
         self._published = False  # and perhaps not replayed
 
     @property

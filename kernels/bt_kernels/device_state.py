@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from bt_kernels.captured import CapturedWrites
 from bt_kernels.host_ring import HostRing
 from bt_kernels.interface import COMPILED, DIRECT, JIT, BlockTableOperations, TableState
 from bt_kernels.layout import PAD_SLOT_ID, TableLayout
+from bt_kernels.place import Place
 from bt_kernels.staging import RECORD_FIELDS, staged_writes
 
 # Room in a host buffer for a record and a block id per row of each group.
@@ -61,13 +62,14 @@ class DeviceState(BlockTableOperations):
         self._has_window = any(layout.reaches)
         self.sharded = layout.cp_size > 1
         shapes = [(layout.max_num_reqs, width) for width in layout.widths]
-        place = torch.device(device)
-        self.block_tables = [_zeros(shape, torch.int32, place) for shape in shapes]
-        self.input_block_tables = [_zeros(shape, torch.int32, place) for shape in shapes]
+        device = torch.device(device)
+        self.block_tables = [_zeros(shape, torch.int32, device) for shape in shapes]
+        self.input_block_tables = [_zeros(shape, torch.int32, device) for shape in shapes]
         # With its index, as the arguments will have it.
         self.device = self.block_tables[0].device
         self._on_gpu = self.device.type == "cuda" and launches.COMPILES
         self._launcher = launches.find_launcher() if self.native and self._on_gpu else None
+        self.place = Place(self.device, self._launcher)
         self._launches = self._make_launches()
         self.launch_path = JIT
         slots = (layout.num_groups, layout.max_num_batched_tokens)
@@ -172,19 +174,19 @@ class DeviceState(BlockTableOperations):
 
     def _make_launches(self) -> dict[str, Callable[..., None]]:
         """How to launch, by the name of the launch path."""
-        ways: dict[str, Callable[..., None]] = {JIT: launches.launch_jit}
+        ways: dict[str, Callable[..., None]] = {JIT: partial(self.place.run, launches.launch_jit)}
         if self._on_gpu:
-            ways[COMPILED] = launches.CompiledLaunches()
+            ways[COMPILED] = launches.CompiledLaunches(self.place)
         if self._launcher is not None:
-            ways[DIRECT] = launches.DirectLaunches(self._launcher, self.device)
+            ways[DIRECT] = launches.DirectLaunches(self.place)
         return ways
 
     def _make_ring(self, size: int, steps_in_flight: int | None) -> HostRing:
         """Host buffers of so many elements; a burst of longer writes grows them."""
-        return HostRing(size, self.device, in_flight=steps_in_flight, launcher=self._launcher)
+        return HostRing(size, self.place, in_flight=steps_in_flight)
 
     def _capturing(self) -> bool:
-        return self._on_gpu and torch.cuda.is_current_stream_capturing()
+        return self._on_gpu and self.place.is_capturing()
 
     def _describe_groups(self) -> torch.Tensor:
         """The rows of `descriptors`, with the fields of `bt_kernels.device_code` in their order."""

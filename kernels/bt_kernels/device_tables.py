@@ -223,7 +223,7 @@ class DeviceBlockTables(DeviceState):
         return CapturedStep(block_tables, slot_mappings, publish)
 
     def _make_captured_writes(self) -> CapturedWrites:
-        return CapturedWrites(self.num_blocks.size * RECORD_ROOM, self.device)
+        return CapturedWrites(self.num_blocks.size * RECORD_ROOM, self.place)
 
     def _launch_captured(
         self,

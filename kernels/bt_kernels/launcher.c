@@ -14,7 +14,6 @@
 #define MAX_PARAMETERS 2048
 #define MAX_WORDS 64
 #define NUM_SCRATCH 2
-#define INVALID_CONTEXT 201
 #define NOT_READY 600
 
 typedef int Result;
@@ -30,8 +29,12 @@ static struct {
     Result (*synchronize)(void *);
     Result (*error_string)(Result, const char **);
     Result (*device)(int *, int);
-    Result (*primary)(void **, int);
-    Result (*use_context)(void *);
+    Result (*retain)(void **, int);
+    Result (*release)(int);
+    Result (*current_context)(void **);
+    Result (*current_device)(int *);
+    Result (*push)(void *);
+    Result (*pop)(void **);
 } driver;
 
 static int found;
@@ -53,8 +56,12 @@ static const char *find_driver(void) {
         {"cuEventSynchronize", (void **)&driver.synchronize},
         {"cuGetErrorString", (void **)&driver.error_string},
         {"cuDeviceGet", (void **)&driver.device},
-        {"cuDevicePrimaryCtxRetain", (void **)&driver.primary},
-        {"cuCtxSetCurrent", (void **)&driver.use_context},
+        {"cuDevicePrimaryCtxRetain", (void **)&driver.retain},
+        {"cuDevicePrimaryCtxRelease_v2", (void **)&driver.release},
+        {"cuCtxGetCurrent", (void **)&driver.current_context},
+        {"cuCtxGetDevice", (void **)&driver.current_device},
+        {"cuCtxPushCurrent_v2", (void **)&driver.push},
+        {"cuCtxPopCurrent_v2", (void **)&driver.pop},
     };
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         *wanted[i].place = dlsym(library, wanted[i].name);
@@ -76,17 +83,158 @@ static int ready(void) {
     return !missing;
 }
 
-/* Whether a call may be made again: in a thread that has not used the device yet. */
-static int has_context_now(Result result, int number) {
-    int device;
-    void *context;
-    return result == INVALID_CONTEXT && !driver.device(&device, number) &&
-           !driver.primary(&context, device) && !driver.use_context(context);
-}
-
 static void *address_of(PyObject *number) {
     return (void *)(uintptr_t)PyLong_AsUnsignedLongLong(number);
 }
+
+/* Device: a device by its primary context. Whatever is done for a device, by the objects below too,
+   is done between `enter` and `leave`. */
+
+typedef struct {
+    PyObject_HEAD
+    int number; /* as the driver has it */
+    void *context; /* retained, and released with the object */
+} Device;
+
+/* Makes the device current for calls of the driver by this thread, unless it is. Another context of
+   the device than its primary one stays: streams of a green context, whose default stream is not
+   that of the primary one, are to be met in it. Returns -1 for an error. */
+static int enter(const Device *self, int *pushed) {
+    void *context = NULL;
+    int number;
+    *pushed = 0;
+    Result result = driver.current_context(&context);
+    if (result) {
+        fail("cuCtxGetCurrent", result);
+        return -1;
+    }
+    if (context == self->context ||
+        (context && !driver.current_device(&number) && number == self->number))
+        return 0;
+    result = driver.push(self->context);
+    if (result) {
+        fail("cuCtxPushCurrent", result);
+        return -1;
+    }
+    *pushed = 1;
+    return 0;
+}
+
+/* Makes current again what was, if anything. Returns -1 for an error, or for one before it. */
+static int leave(int pushed) {
+    void *context;
+    Result result = pushed ? driver.pop(&context) : 0;
+    if (result && !PyErr_Occurred()) fail("cuCtxPopCurrent", result);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *names) {
+    static char *keywords[] = {"index", NULL};
+    int index, number;
+    void *context;
+    if (!PyArg_ParseTupleAndKeywords(args, names, "i", keywords, &index) || !ready()) return NULL;
+    Result result = driver.device(&number, index);
+    if (result) return fail("cuDeviceGet", result);
+    result = driver.retain(&context, number);
+    if (result) return fail("cuDevicePrimaryCtxRetain", result);
+    Device *self = (Device *)type->tp_alloc(type, 0);
+    if (!self) {
+        driver.release(number);
+        return NULL;
+    }
+    self->number = number;
+    self->context = context;
+    return (PyObject *)self;
+}
+
+static void device_dealloc(Device *self) {
+    driver.release(self->number); /* fails where all contexts are gone by now */
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyObject *device_push(Device *self, PyObject *unused) {
+    (void)unused;
+    Result result = driver.push(self->context);
+    if (result) return fail("cuCtxPushCurrent", result);
+    Py_RETURN_NONE;
+}
+
+static PyObject *device_pop(Device *self, PyObject *unused) {
+    (void)self, (void)unused;
+    void *context;
+    Result result = driver.pop(&context);
+    if (result) return fail("cuCtxPopCurrent", result);
+    Py_RETURN_NONE;
+}
+
+/* Events and graphs, by the handles that torch made. */
+
+static PyObject *device_record(Device *self, PyObject *const *args, Py_ssize_t num) {
+    if (num != 2) return PyErr_Format(PyExc_TypeError, "%zd arguments; expected 2", num);
+    void *event = address_of(args[0]), *stream = address_of(args[1]);
+    int pushed;
+    if (PyErr_Occurred() || enter(self, &pushed)) return NULL;
+    Result result = driver.record(event, stream);
+    if (result) fail("cuEventRecord", result);
+    if (leave(pushed)) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *device_replay(Device *self, PyObject *const *args, Py_ssize_t num) {
+    if (num != 2) return PyErr_Format(PyExc_TypeError, "%zd arguments; expected 2", num);
+    void *executable = address_of(args[0]), *stream = address_of(args[1]);
+    int pushed;
+    if (PyErr_Occurred() || enter(self, &pushed)) return NULL;
+    Result result;
+    Py_BEGIN_ALLOW_THREADS
+    result = driver.graph_launch(executable, stream);
+    Py_END_ALLOW_THREADS
+    if (result) fail("cuGraphLaunch", result);
+    if (leave(pushed)) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *device_wait_for(Device *self, PyObject *event) {
+    void *address = address_of(event);
+    int pushed;
+    if (PyErr_Occurred() || enter(self, &pushed)) return NULL;
+    Result result = driver.query(address);
+    if (result == NOT_READY) {
+        Py_BEGIN_ALLOW_THREADS
+        result = driver.synchronize(address);
+        Py_END_ALLOW_THREADS
+    }
+    if (result) fail("cuEventSynchronize", result);
+    if (leave(pushed)) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef device_methods[] = {
+    {"record", (PyCFunction)(void (*)(void))device_record, METH_FASTCALL,
+     "record(event, stream): enqueues an event."},
+    {"replay", (PyCFunction)(void (*)(void))device_replay, METH_FASTCALL,
+     "replay(executable, stream): launches a graph."},
+    {"wait_for", (PyCFunction)device_wait_for, METH_O,
+     "wait_for(event): waits until an event has come."},
+    {"push", (PyCFunction)device_push, METH_NOARGS,
+     "push(): makes the device current in this thread, until `pop` is called."},
+    {"pop", (PyCFunction)device_pop, METH_NOARGS,
+     "pop(): makes current again what was when `push` was called, whatever was set meanwhile."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyTypeObject DeviceType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "launcher.Device",
+    .tp_doc = "Device(index)\n\n"
+              "A device, and its primary context, which it keeps. What its methods do is done on\n"
+              "it, whatever is current in the thread, and leaves current what was.",
+    .tp_basicsize = sizeof(Device),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_new = device_new,
+    .tp_methods = device_methods,
+    .tp_dealloc = (destructor)device_dealloc,
+};
 
 /* Launch: a kernel on a device, and how many parameters it has. */
 
@@ -95,8 +243,8 @@ typedef struct {
     vectorcallfunc call;
     PyObject *owner; /* keeps the kernel loaded */
     PyObject *data_ptr;
+    Device *device;
     void *function;
-    int device;
     unsigned threads, shared;
     Py_ssize_t num_arguments, num_parameters;
     Py_ssize_t side_by_side; /* arguments at the end, of 8 bytes each, with nothing between */
@@ -117,9 +265,15 @@ static int set_value(Launch *self, PyObject *argument, uint64_t *place) {
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static Result launch_now(Launch *self, const unsigned *grid, void *stream, void **parameters) {
-    return driver.launch(self->function, grid[0], grid[1], grid[2], self->threads, 1, 1,
-                         self->shared, stream, parameters, NULL);
+/* Launches on the device, which has been entered. Returns -1 for an error. */
+static int launch_now(Launch *self, const unsigned *grid, void *stream, void **parameters) {
+    Result result;
+    Py_BEGIN_ALLOW_THREADS
+    result = driver.launch(self->function, grid[0], grid[1], grid[2], self->threads, 1, 1,
+                           self->shared, stream, parameters, NULL);
+    Py_END_ALLOW_THREADS
+    if (result) fail("cuLaunchKernel", result);
+    return result ? -1 : 0;
 }
 
 static PyObject *launch_call(PyObject *object, PyObject *const *args, size_t nargsf,
@@ -161,26 +315,23 @@ static PyObject *launch_call(PyObject *object, PyObject *const *args, size_t nar
                             self->num_arguments);
     for (; num < self->num_parameters; num++) values[num] = 0;
     for (Py_ssize_t i = 0; i < num; i++) parameters[i] = &values[i];
-    Result result;
-    Py_BEGIN_ALLOW_THREADS
-    result = launch_now(self, grid, stream, parameters);
-    if (has_context_now(result, self->device)) result = launch_now(self, grid, stream, parameters);
-    Py_END_ALLOW_THREADS
-    if (result) return fail("cuLaunchKernel", result);
+    int pushed;
+    if (enter(self->device, &pushed)) return NULL;
+    launch_now(self, grid, stream, parameters);
+    if (leave(pushed)) return NULL;
     Py_RETURN_NONE;
 }
 
 static PyObject *launch_new(PyTypeObject *type, PyObject *args, PyObject *names) {
     static char *keywords[] = {"owner",   "function",      "device", "threads",
                                "shared",  "num_arguments", NULL};
-    PyObject *owner, *function;
-    int device;
+    PyObject *owner, *function, *device;
     unsigned threads, shared;
     Py_ssize_t num_arguments;
-    if (!PyArg_ParseTupleAndKeywords(args, names, "OO!iIIn", keywords, &owner, &PyLong_Type,
-                                     &function, &device, &threads, &shared, &num_arguments))
+    if (!PyArg_ParseTupleAndKeywords(args, names, "OO!O!IIn", keywords, &owner, &PyLong_Type,
+                                     &function, &DeviceType, &device, &threads, &shared,
+                                     &num_arguments))
         return NULL;
-    if (!ready()) return NULL;
     void *address = address_of(function);
     if (PyErr_Occurred()) return NULL;
     /* How many parameters there are, and how long, is asked of the binary: beside its arguments
@@ -190,16 +341,21 @@ static PyObject *launch_new(PyTypeObject *type, PyObject *args, PyObject *names)
     /* Not one more is asked for: that would be an error, which compute-sanitizer counts. */
     Py_ssize_t most = num_arguments + NUM_SCRATCH < MAX_PARAMETERS ? num_arguments + NUM_SCRATCH
                                                                    : MAX_PARAMETERS;
+    int pushed;
+    if (enter((Device *)device, &pushed)) return NULL;
     while (count < most && !driver.parameter(address, (size_t)count, &offset, &size)) {
         if (count < num_arguments) {
             side_by_side = size != 8 ? 0 : offset == before + 8 ? side_by_side + 1 : 1;
             before = offset;
         }
-        if (size != 4 && size != 8)
-            return PyErr_Format(PyExc_ValueError, "parameter %zd has %zu bytes; expected 4 or 8",
-                                count, size);
+        if (size != 4 && size != 8) {
+            PyErr_Format(PyExc_ValueError, "parameter %zd has %zu bytes; expected 4 or 8", count,
+                         size);
+            break;
+        }
         count++;
     }
+    if (leave(pushed)) return NULL;
     if (num_arguments < 0 || count < num_arguments)
         return PyErr_Format(PyExc_ValueError,
                             "the kernel has %zd parameters; expected %zd, and up to 2 of Triton's",
@@ -209,8 +365,8 @@ static PyObject *launch_new(PyTypeObject *type, PyObject *args, PyObject *names)
     self->call = launch_call;
     self->data_ptr = PyUnicode_InternFromString("data_ptr");
     self->owner = Py_NewRef(owner);
+    self->device = (Device *)Py_NewRef(device);
     self->function = address;
-    self->device = device;
     self->threads = threads;
     self->shared = shared;
     self->num_arguments = num_arguments;
@@ -237,6 +393,7 @@ static void launch_dealloc(Launch *self) {
     PyObject_GC_UnTrack(self);
     Py_CLEAR(self->owner);
     Py_CLEAR(self->data_ptr);
+    Py_CLEAR(self->device);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -250,7 +407,7 @@ static PyTypeObject LaunchType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "launcher.Launch",
     .tp_doc = "Launch(owner, function, device, threads, shared, num_arguments)\n\n"
-              "A kernel that is called with stream, grid, and a tuple of arguments: integers,\n"
+              "A kernel on a `Device` that is called with stream, grid, and a tuple of arguments: integers,\n"
               "tensors, and None for what the binary has no parameter for. A buffer of int64 may\n"
               "follow, whose elements are the last arguments.",
     .tp_basicsize = sizeof(Launch),
@@ -298,6 +455,7 @@ typedef struct {
     PyTypeObject *tensor_type;
     PyObject *pack;                    /* fills `words`, and says whether it could */
     PyObject *words_object, *slots;    /* its arguments */
+    Device *device;                    /* none where tests have tensors on the CPU */
     PyObject *launches[NUM_SHAPES][2]; /* by shape, and whether the mapping is int64 */
     Py_buffer words;
     unsigned long long descriptors;
@@ -358,15 +516,7 @@ static int launch_step(Step *self, Launch *launch, void *stream, unsigned num_pr
     for (Py_ssize_t i = launch->num_arguments; i < launch->num_parameters; i++) values[i] = 0;
     for (Py_ssize_t i = 0; i < launch->num_parameters; i++) parameters[i] = &values[i];
     unsigned grid[3] = {num_programs, 1, 1};
-    Result result;
-    Py_BEGIN_ALLOW_THREADS
-    result = launch_now(launch, grid, stream, parameters);
-    if (has_context_now(result, launch->device))
-        result = launch_now(launch, grid, stream, parameters);
-    Py_END_ALLOW_THREADS
-    if (!result) return 1;
-    fail("cuLaunchKernel", result);
-    return -1;
+    return launch_now(launch, grid, stream, parameters) ? -1 : 1;
 }
 
 /* What stands in for the driver in tests. */
@@ -380,16 +530,33 @@ static int launch_by_python(PyObject *launch, unsigned num_programs, const uint6
     return found ? 1 : -1;
 }
 
-/* 1 if the current stream is being captured, or nothing is known of it. */
+/* 1 if the device's current stream is being captured, or nothing is known of it. */
 static int find_stream(Step *self, void **stream) {
     int status = 1;
     *stream = NULL;
-    if (self->device_type != DLPACK_CUDA) return 0;
+    if (!self->device) return 0;
     if (self->exchange->current_stream(self->device_type, self->device_index, stream)) {
         PyErr_Clear();
         return 1;
     }
     return driver.is_capturing(*stream, &status) || status;
+}
+
+/* A step that was checked. 1 if it is launched, 0 where Python code has to see to it, -1 for an
+   error. */
+static int pack_and_launch(Step *self, PyObject *launch, unsigned num_programs,
+                           const uint64_t *leading) {
+    void *stream;
+    if (find_stream(self, &stream)) return 0;
+    PyObject *pack[] = {self->words_object, self->slots};
+    PyObject *packed = PyObject_Vectorcall(self->pack, pack, 2, NULL);
+    if (!packed) return -1;
+    int fits = packed == Py_True;
+    Py_DECREF(packed);
+    if (!fits) return 0;
+    return Py_TYPE(launch) == &LaunchType
+               ? launch_step(self, (Launch *)launch, stream, num_programs, leading)
+               : launch_by_python(launch, num_programs, leading);
 }
 
 static PyObject *step_call(PyObject *object, PyObject *const *args, size_t nargsf,
@@ -417,28 +584,21 @@ static PyObject *step_call(PyObject *object, PyObject *const *args, size_t nargs
     long long num_rows = sizes[0] > sizes[2] ? sizes[0] : sizes[2], num_chunks;
     int shape = cut(self, num_reqs, num_rows, positions.shape[0], sizes[3], &num_chunks);
     PyObject *launch = self->launches[shape][mapping.bits == 64];
-    void *stream;
-    if (!launch || find_stream(self, &stream)) Py_RETURN_NONE;
+    if (!launch) Py_RETURN_NONE;
     uint64_t leading[NUM_LEADING] = {
         self->descriptors,      address_in(&mapping), address_in(&starts),
         address_in(&positions), (uint64_t)num_reqs,   (uint64_t)num_rows,
         (uint64_t)num_chunks,   (uint64_t)self->num_pads,
     };
-    PyObject *pack[] = {self->words_object, self->slots};
-    PyObject *packed = PyObject_Vectorcall(self->pack, pack, 2, NULL);
-    if (!packed) return NULL;
-    int fits = packed == Py_True;
-    Py_DECREF(packed);
-    if (!fits) Py_RETURN_NONE;
     long long num_tiles = (num_rows + self->requests[shape] - 1) / self->requests[shape];
     unsigned num_programs =
         (unsigned)(self->num_groups * (1 + num_tiles * num_chunks + self->num_pads));
+    int pushed = 0;
+    if (self->device && enter(self->device, &pushed)) return NULL;
     Py_INCREF(launch);
-    int done = Py_TYPE(launch) == &LaunchType
-                   ? launch_step(self, (Launch *)launch, stream, num_programs, leading)
-                   : launch_by_python(launch, num_programs, leading);
+    int done = pack_and_launch(self, launch, num_programs, leading);
     Py_DECREF(launch);
-    if (done < 0) return NULL;
+    if (leave(pushed)) return NULL;
     if (!done) Py_RETURN_NONE;
     return PyLong_FromLongLong(num_reqs);
 }
@@ -447,6 +607,7 @@ static int step_clear(Step *self) {
     Py_CLEAR(self->pack);
     Py_CLEAR(self->words_object);
     Py_CLEAR(self->slots);
+    Py_CLEAR(self->device);
     Py_CLEAR(self->tensor_type);
     for (int i = 0; i < NUM_SHAPES; i++) {
         Py_CLEAR(self->launches[i][0]);
@@ -477,17 +638,17 @@ static void step_dealloc(Step *self) {
 static PyObject *step_new(PyTypeObject *type, PyObject *args, PyObject *names) {
     static char *keywords[] = {
         "tensor_type", "pack",       "words",       "slots",        "descriptors",
-        "device_type", "device",     "num_groups",  "max_num_reqs", "max_num_tokens",
-        "num_pads",    "widest",     "requests",    "many_rows",    "long_tokens",
-        "long_columns", "chunk",     "max_chunks",  "max_tile_programs", NULL};
+        "device_type", "index",      "device",      "num_groups",   "max_num_reqs",
+        "max_num_tokens", "num_pads", "widest",     "requests",     "many_rows",
+        "long_tokens", "long_columns", "chunk",     "max_chunks",   "max_tile_programs", NULL};
     PyTypeObject *tensor_type;
-    PyObject *pack, *words, *slots;
+    PyObject *pack, *words, *slots, *device;
     Step found = {0};
     if (!PyArg_ParseTupleAndKeywords(
-            args, names, "O!OOO!KiiLLLLL(LLL)LLLLLL", keywords, &PyType_Type, &tensor_type, &pack,
+            args, names, "O!OOO!KiiOLLLLL(LLL)LLLLLL", keywords, &PyType_Type, &tensor_type, &pack,
             &words, &PyLong_Type, &slots, &found.descriptors, &found.device_type,
-            &found.device_index, &found.num_groups, &found.max_num_reqs, &found.max_num_tokens,
-            &found.num_pads, &found.widest, &found.requests[FEW], &found.requests[MANY],
+            &found.device_index, &device, &found.num_groups, &found.max_num_reqs,
+            &found.max_num_tokens, &found.num_pads, &found.widest, &found.requests[FEW], &found.requests[MANY],
             &found.requests[LONG], &found.many_rows, &found.long_tokens, &found.long_columns,
             &found.chunk, &found.max_chunks, &found.max_tile_programs))
         return NULL;
@@ -496,7 +657,10 @@ static PyObject *step_new(PyTypeObject *type, PyObject *args, PyObject *names) {
         PyErr_SetString(PyExc_ValueError, "chunk or requests are below 1");
         return NULL;
     }
-    if (found.device_type == DLPACK_CUDA && !ready()) return NULL;
+    int on_cuda = found.device_type == DLPACK_CUDA;
+    if (on_cuda ? Py_TYPE(device) != &DeviceType : device != Py_None)
+        return PyErr_Format(PyExc_TypeError, "device is a %s; expected %s",
+                            Py_TYPE(device)->tp_name, on_cuda ? "a Device" : "None");
     PyObject *capsule =
         PyObject_GetAttrString((PyObject *)tensor_type, "__dlpack_c_exchange_api__");
     if (!capsule) return NULL;
@@ -524,6 +688,7 @@ static PyObject *step_new(PyTypeObject *type, PyObject *args, PyObject *names) {
     self->pack = Py_NewRef(pack);
     self->words_object = Py_NewRef(words);
     self->slots = Py_NewRef(slots);
+    self->device = on_cuda ? (Device *)Py_NewRef(device) : NULL;
     return (PyObject *)self;
 }
 
@@ -533,6 +698,10 @@ static PyObject *step_add(Step *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "ipO", &shape, &wide, &launch)) return NULL;
     if (shape < 0 || shape >= NUM_SHAPES)
         return PyErr_Format(PyExc_ValueError, "shape is %d; expected 0 to 2", shape);
+    if (Py_TYPE(launch) == &LaunchType && ((Launch *)launch)->device != self->device) {
+        PyErr_SetString(PyExc_ValueError, "the launch has another Device than the step");
+        return NULL;
+    }
     Py_XSETREF(self->launches[shape][wide], Py_NewRef(launch));
     Py_RETURN_NONE;
 }
@@ -562,49 +731,6 @@ static PyTypeObject StepType = {
     .tp_clear = (inquiry)step_clear,
     .tp_dealloc = (destructor)step_dealloc,
 };
-
-/* Events, by the handles that torch made. */
-
-static PyObject *record(PyObject *module, PyObject *const *args, Py_ssize_t num) {
-    (void)module;
-    if (num != 3) return PyErr_Format(PyExc_TypeError, "%zd arguments; expected 3", num);
-    void *event = address_of(args[0]), *stream = address_of(args[1]);
-    int device = (int)PyLong_AsLong(args[2]);
-    if (PyErr_Occurred() || !ready()) return NULL;
-    Result result = driver.record(event, stream);
-    if (has_context_now(result, device)) result = driver.record(event, stream);
-    if (result) return fail("cuEventRecord", result);
-    Py_RETURN_NONE;
-}
-
-static PyObject *replay(PyObject *module, PyObject *const *args, Py_ssize_t num) {
-    (void)module;
-    if (num != 3) return PyErr_Format(PyExc_TypeError, "%zd arguments; expected 3", num);
-    void *executable = address_of(args[0]), *stream = address_of(args[1]);
-    int device = (int)PyLong_AsLong(args[2]);
-    if (PyErr_Occurred() || !ready()) return NULL;
-    Result result;
-    Py_BEGIN_ALLOW_THREADS
-    result = driver.graph_launch(executable, stream);
-    if (has_context_now(result, device)) result = driver.graph_launch(executable, stream);
-    Py_END_ALLOW_THREADS
-    if (result) return fail("cuGraphLaunch", result);
-    Py_RETURN_NONE;
-}
-
-static PyObject *wait_for(PyObject *module, PyObject *event) {
-    (void)module;
-    void *address = address_of(event);
-    if (PyErr_Occurred() || !ready()) return NULL;
-    Result result = driver.query(address);
-    if (result == NOT_READY) {
-        Py_BEGIN_ALLOW_THREADS
-        result = driver.synchronize(address);
-        Py_END_ALLOW_THREADS
-    }
-    if (result) return fail("cuEventSynchronize", result);
-    Py_RETURN_NONE;
-}
 
 /* Host memory. */
 
@@ -649,11 +775,6 @@ static PyObject *lacking(PyObject *module, PyObject *unused) {
 }
 
 static PyMethodDef methods[] = {
-    {"record", (PyCFunction)(void (*)(void))record, METH_FASTCALL,
-     "record(event, stream, device): enqueues an event."},
-    {"replay", (PyCFunction)(void (*)(void))replay, METH_FASTCALL,
-     "replay(executable, stream, device): launches a graph."},
-    {"wait_for", wait_for, METH_O, "wait_for(event): waits until an event has come."},
     {"repeat", (PyCFunction)(void (*)(void))repeat, METH_FASTCALL,
      "repeat(view, first, count, words): writes int64 words so many times, side by side, from an\n"
      "element of an int32 view on."},
@@ -662,7 +783,10 @@ static PyMethodDef methods[] = {
 };
 
 static int execute(PyObject *module) {
-    return PyModule_AddType(module, &LaunchType) || PyModule_AddType(module, &StepType) ? -1 : 0;
+    return PyModule_AddType(module, &DeviceType) || PyModule_AddType(module, &LaunchType) ||
+                   PyModule_AddType(module, &StepType)
+               ? -1
+               : 0;
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)execute}, {0, NULL}};

@@ -1,5 +1,6 @@
 """One function per kernel: grid and arguments of its launch; and the three ways to launch.
 
+Each way launches on the device of the tables, on its current stream, whatever device is current.
 Every launch, but those of `one_launch` that carry writes, goes through `tables.launch`, which
 `tables.launch_path` chooses: `launch_jit`, a `CompiledLaunches`, or a `DirectLaunches`. All take
 the same arguments, those of `launch_jit`.
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     import torch
 
     from bt_kernels.device_tables import DeviceBlockTables
+    from bt_kernels.place import Place
 
 NUM_WARPS = 4  # Triton's own choice
 WRITE_BLOCK = 128
@@ -58,8 +60,8 @@ def launch_jit(
     constants: tuple[Any, ...],
     _inputs: tuple[torch.Tensor | None, ...],
     num_warps: int = NUM_WARPS,
-) -> None:
-    """Launches through Triton's call, which finds the binary by all arguments.
+) -> Any:
+    """Launches through Triton's call, on the current device; it finds the binary by all arguments.
 
     Args:
         kernel: a function under `triton.jit`.
@@ -69,8 +71,11 @@ def launch_jit(
         _inputs: those of `arguments` that a caller passed in and whose dtype, alignment or absence
             (`None`) selects a binary; `CompiledLaunches` needs them.
         num_warps: of a program.
+
+    Returns:
+        The handle of the compiled kernel; of no meaning where kernels are interpreted.
     """
-    kernel[grid](*arguments, *constants, num_warps=num_warps)
+    return kernel[grid](*arguments, *constants, num_warps=num_warps)
 
 
 class CompiledLaunches:
@@ -80,9 +85,13 @@ class CompiledLaunches:
     by the kernel, the constants, and dtype and alignment of the inputs. Whatever else selects a
     binary must be the same in all launches of a kernel: dtype and alignment of the tables' own
     tensors, and integers, unless the kernel has them in `do_not_specialize`.
+
+    Args:
+        place: where kernels are launched.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, place: Place) -> None:
+        self._place = place
         self._handles: dict[tuple[Any, ...], Any] = {}
 
     def __call__(
@@ -98,9 +107,12 @@ class CompiledLaunches:
         key = _selects(kernel, constants, inputs, num_warps)
         handle = self._handles.get(key)
         if handle is None:
-            self._handles[key] = kernel[grid](*arguments, *constants, num_warps=num_warps)
-        else:
+            launched = kernel, grid, arguments, constants, inputs, num_warps
+            self._handles[key] = self._place.run(launch_jit, *launched)
+        elif self._place.find_current() == self._place.index:  # as `run` does, but quicker
             handle[grid](*arguments, *constants)
+        else:
+            self._place.run(handle[grid], *arguments, *constants)
 
 
 class DirectLaunches:
@@ -109,13 +121,11 @@ class DirectLaunches:
     Binaries are found as by `CompiledLaunches`. Triton's hooks for launches are not called.
 
     Args:
-        launcher: the compiled module of that name.
-        device: where kernels are launched, with its index.
+        place: where kernels are launched, with the compiled module.
     """
 
-    def __init__(self, launcher: ModuleType, device: torch.device) -> None:
-        self._launcher = launcher
-        self._device_index = device.index
+    def __init__(self, place: Place) -> None:
+        self._place = place
         self._current_stream = triton.runtime.driver.active.get_current_stream
         self._kept: dict[tuple[Any, ...], Callable[..., None]] = {}
 
@@ -132,30 +142,29 @@ class DirectLaunches:
         key = _selects(kernel, constants, inputs, num_warps)
         launch = self._kept.get(key)
         if launch is None:
-            handle = kernel[grid](*arguments, *constants, num_warps=num_warps)
+            launched = kernel, grid, arguments, constants, inputs, num_warps
+            handle = self._place.run(launch_jit, *launched)
             self._kept[key] = self._keep(handle, arguments, constants)
         else:
-            launch(self._current_stream(self._device_index), grid, arguments)
+            launch(self._current_stream(self._place.index), grid, arguments)
 
     def _keep(
         self, handle: Any, arguments: tuple[Any, ...], constants: tuple[Any, ...]
     ) -> Callable[..., None]:
         num_arguments = sum(argument is not None for argument in arguments)
-        launch = direct_launch(self._launcher, handle, self._device_index, num_arguments)
+        launch = direct_launch(self._place, handle, num_arguments)
         if launch is not None:
             return launch
-        return lambda _stream, grid, arguments: handle[grid](*arguments, *constants)
+        run = self._place.run
+        return lambda _stream, grid, arguments: run(handle[grid], *arguments, *constants)
 
 
-def direct_launch(
-    launcher: ModuleType, handle: Any, device_index: int, num_arguments: int
-) -> Callable[..., None] | None:
+def direct_launch(place: Place, handle: Any, num_arguments: int) -> Callable[..., None] | None:
     """A compiled kernel as something to call with stream, grid and arguments.
 
     Args:
-        launcher: the compiled module of that name.
-        handle: of the kernel, loaded on the device.
-        device_index: the device.
+        place: where the kernel is launched, with the compiled module.
+        handle: of the kernel, loaded there.
         num_arguments: those that the kernel is called with.
 
     Returns:
@@ -169,10 +178,10 @@ def direct_launch(
         return None
     if sum(_num_parameters(kind) for kind in handle.src.signature.values()) != num_arguments:
         return None
-    launch: Callable[..., None] = launcher.Launch(
+    launch: Callable[..., None] = place.launcher.Launch(
         owner=handle,
         function=handle.function,
-        device=device_index,
+        device=place.native,
         threads=32 * metadata.num_warps,
         shared=metadata.shared,
         num_arguments=num_arguments,
@@ -180,17 +189,15 @@ def direct_launch(
     return launch
 
 
-def direct_replay(
-    launcher: ModuleType | None, graph: torch.cuda.CUDAGraph, device: torch.device
-) -> Callable[[], None]:
-    """A call that replays a captured graph on the current stream, by the driver where it can."""
-    if launcher is None or not hasattr(graph, "raw_cuda_graph_exec"):
+def direct_replay(place: Place, graph: torch.cuda.CUDAGraph) -> Callable[[], None]:
+    """A call that replays a captured graph on its device, by the driver where it can."""
+    if place.native is None or not hasattr(graph, "raw_cuda_graph_exec"):
         return graph.replay
     current_stream = triton.runtime.driver.active.get_current_stream
     executable = graph.raw_cuda_graph_exec()
 
     def replay(_graph: torch.cuda.CUDAGraph = graph) -> None:  # which must live as long
-        launcher.replay(executable, current_stream(device.index), device.index)
+        place.native.replay(executable, current_stream(place.index))
 
     return replay
 

@@ -27,6 +27,7 @@ from bt_kernels.one_launch_code import (
     one_launch_kernel,
     one_launch_options_kernel,
 )
+from bt_kernels.place import Place
 from bt_kernels.staging import NO_WRITE, RECORD_FIELDS, StagedWrites
 
 MARK_FIELDS: int = one_launch_code.MARK_FIELDS.value
@@ -131,27 +132,19 @@ class CarryingLaunch:
 
     Args:
         layout: of the tables.
-        device: where the tables live.
-        launcher: the compiled module of that name; `None` where kernels are interpreted.
+        place: where the tables live, with the compiled module unless kernels are interpreted.
         slots: writes that a launch carries for a group.
     """
 
-    def __init__(
-        self,
-        layout: TableLayout,
-        device: torch.device,
-        launcher: ModuleType | None,
-        slots: int,
-    ) -> None:
+    def __init__(self, layout: TableLayout, place: Place, slots: int) -> None:
         self.slots = slots
         # The interpreter cannot index parameters.
         self._constants = (layout.num_groups, slots, launches.COMPILES)
-        self._device_index = device.index
-        self._launcher = launcher
+        self._place = place
         self.quick: Any = None  # told of every kernel that is loaded
         self.words = memoryview(array("q", [NO_WRITE] * (layout.num_groups * slots)))
         self._kept: dict[tuple[Any, ...], Callable[..., None]] = {}
-        if launcher is not None:
+        if place.launcher is not None:
             self._current_stream = triton.runtime.driver.active.get_current_stream
 
     def launch(
@@ -162,7 +155,7 @@ class CarryingLaunch:
         index_dtype: torch.dtype,
     ) -> bool:
         """Launches the step whose writes are in `words`; `False` where the driver cannot."""
-        if self._launcher is None:
+        if self._place.launcher is None:
             one_launch_carrying_kernel[grid](
                 *arguments, tuple(self.words), *self._constants, *shape.constants
             )
@@ -175,25 +168,22 @@ class CarryingLaunch:
             self._kept[shape, index_dtype] = launch
             if self.quick is not None:
                 self.quick.add(SHAPES.index(shape), index_dtype is torch.int64, launch)
-        launch(self._current_stream(self._device_index), grid, arguments, self.words)
+        launch(self._current_stream(self._place.index), grid, arguments, self.words)
         return True
 
     def _load(self, arguments: tuple[Any, ...], shape: Shape) -> Callable[..., None] | None:
         # Odd, or Triton would take all to be multiples of 16. A grid of none launches nothing.
         words = (NO_WRITE + 1,) * len(self.words)
         try:
-            handle = one_launch_carrying_kernel[0, 1, 1](
-                *arguments,
-                words,
-                *(*self._constants, *shape.constants),
-                num_warps=shape.num_warps,
-            )
+            constants = (*self._constants, *shape.constants)
+            launched = (0, 1, 1), (*arguments, words), constants, (), shape.num_warps
+            handle = self._place.run(launches.launch_jit, one_launch_carrying_kernel, *launched)
         except Exception as error:
             # It names a parameter as Triton does now. Steps can do without.
             warnings.warn(f"writes are not carried by launches: {error}", stacklevel=2)
             return None
         num_arguments = len(arguments) + len(words)
-        launch = launches.direct_launch(self._launcher, handle, self._device_index, num_arguments)
+        launch = launches.direct_launch(self._place, handle, num_arguments)
         # The kernel finds a word by its distance from the first.
         if launch is None or launch.side_by_side < len(words):
             return None
@@ -355,7 +345,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         slots = 0 if self.sharded else self._slots_to_carry()
         self._carrying = None
         if slots:
-            self._carrying = CarryingLaunch(layout, self.device, self._launcher, slots)
+            self._carrying = CarryingLaunch(layout, self.place, slots)
             self._quick = self._make_quick(self._carrying)
 
     def prepare_step(
@@ -444,7 +434,8 @@ class OneLaunch(FusedApply, FusedGatherSlots):
                 slots=carrying.slots,
                 descriptors=self.descriptors.data_ptr(),
                 device_type=DLPACK_CUDA,
-                device=self.device.index,
+                index=self.device.index,
+                device=self.place.native,
                 num_groups=self.layout.num_groups,
                 max_num_reqs=self.layout.max_num_reqs,
                 max_num_tokens=self.layout.max_num_batched_tokens,
@@ -682,10 +673,10 @@ class OneLaunchGraph(OneLaunch):
 
     def _capture(self, launch: Callable[[], None]) -> Callable[[], None]:
         """A launch as a graph, or as it is where that fails; it has been made before."""
-        graph = torch.cuda.CUDAGraph()
         try:
             # Not by `torch.cuda.graph`, which waits for the device and collects garbage.
-            with torch.cuda.stream(torch.cuda.Stream(self.device)):
+            with self.place.current(), torch.cuda.stream(torch.cuda.Stream(self.device)):
+                graph = torch.cuda.CUDAGraph()
                 graph.capture_begin(capture_error_mode="thread_local")
                 try:
                     launch()
@@ -694,7 +685,7 @@ class OneLaunchGraph(OneLaunch):
         except RuntimeError:
             # This step has been launched, and the next ones can be, too.
             return launch
-        return launches.direct_replay(self._launcher, graph, self.device)
+        return launches.direct_replay(self.place, graph)
 
 
 class CapturedLaunch(CapturedWrites):
@@ -713,7 +704,7 @@ class CapturedLaunch(CapturedWrites):
         # It cannot grow: room for a record and a block id per row of each group.
         num_rows = tables.num_blocks.size
         size = self._fixed.body + self._writes.records + (STEP_RECORD_FIELDS + 1) * num_rows
-        self._buffer = CapturedBuffer(size, tables.device)
+        self._buffer = CapturedBuffer(size, tables.place)
         self._pending = (0, 0)  # step and number of records, if it was perhaps not replayed
 
     @property

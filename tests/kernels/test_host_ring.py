@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from array import array
 from collections import deque
-from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -20,9 +19,11 @@ from variants import classes
 
 from bt_kernels import TableLayout
 from bt_kernels.host_ring import CapturedBuffer, HostRing
+from bt_kernels.place import Place
 
 STEPS = 9
 HOLD_CYCLES = 100_000_000  # about 50 ms at 2 GHz
+CPU = Place(torch.device("cpu"))
 LAYOUT = TableLayout((1,), (1,), max_num_reqs=1, max_num_batched_tokens=1)
 
 
@@ -62,7 +63,10 @@ class ScriptedEvent:
 class ScriptedLauncher:
     """The compiled module: the same, by the handles of events."""
 
-    def record(self, handle, _stream, _device):
+    def Device(self, _index):  # noqa: N802 - a class of the compiled module
+        return self
+
+    def record(self, handle, _stream):
         handle.record()
 
     def wait_for(self, handle):
@@ -78,7 +82,7 @@ def late_device(monkeypatch):
     zeros = torch.zeros
     # Nothing can be pinned without a GPU.
     monkeypatch.setattr(torch, "zeros", lambda *sizes, pin_memory, **rest: zeros(*sizes, **rest))
-    monkeypatch.setattr(torch.cuda, "device", nullcontext)
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 0, raising=False)
     active = SimpleNamespace(get_current_stream=lambda _: 0)
     monkeypatch.setattr(triton.runtime, "driver", SimpleNamespace(active=active))
     return scripted
@@ -88,9 +92,13 @@ def id_of(event):
     return event
 
 
+def gpu(launcher=None):
+    return Place(torch.device("cuda", 0), launcher)
+
+
 def read_by(late_device, ring_class, in_flight=None, launcher=None):
     """What the device reads of the numbers that the host writes, one in a buffer."""
-    ring = ring_class(1, torch.device("cuda", 0), in_flight=in_flight, launcher=launcher)
+    ring = ring_class(1, gpu(launcher), in_flight=in_flight)
     read = []
     for number in range(STEPS):
         if in_flight is not None:  # the promise: no more steps than that are under way
@@ -104,7 +112,7 @@ def read_by(late_device, ring_class, in_flight=None, launcher=None):
 
 def published_to(late_device, buffer_class):
     """What replays read of the numbers that the host publishes, and what was done by the last."""
-    buffer = buffer_class(1, torch.device("cuda", 0))
+    buffer = buffer_class(1, gpu())
     read = []
     for number in range(STEPS):
         buffer.wait()[0] = number
@@ -137,7 +145,7 @@ def test_so_it_does_as_late_as_was_promised_without_being_waited_for(in_flight, 
 
 def test_the_host_runs_ahead_by_the_depth(late_device):
     """It does not wait for more than it must, or the ring would be of no use."""
-    ring = HostRing(1, torch.device("cuda", 0))
+    ring = HostRing(1, gpu())
     for _ in range(2):
         ring.advance(1)
         late_device.enqueue(lambda: None)
@@ -151,7 +159,7 @@ def test_a_step_that_failed_is_not_counted_on(late_device, monkeypatch):
     """Its buffer is not among those that are promised, so all of the device is waited for."""
     waited = []
     monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
-    ring = HostRing(1, torch.device("cuda", 0), in_flight=2)
+    ring = HostRing(1, gpu(), in_flight=2)
     ring.advance(1)
     ring.note_reader()
     ring.advance(1)  # and then its launch fails
@@ -167,11 +175,11 @@ def test_a_publication_waits_until_the_replay_before_has_read_and_no_longer(late
 
 
 def test_graphs_can_record_the_event_of_a_captured_buffer(late_device):
-    assert CapturedBuffer(1, torch.device("cuda", 0))._read.external
+    assert CapturedBuffer(1, gpu())._read.external
 
 
 def test_a_captured_buffer_stays_where_it_is():
-    buffer = CapturedBuffer(4, torch.device("cpu"))
+    buffer = CapturedBuffer(4, CPU)
     before = buffer.tensor.data_ptr()
     buffer.wait()[3] = 7
     assert buffer.tensor.tolist() == [0, 0, 0, 7]
@@ -231,7 +239,7 @@ def test_a_ring_that_is_too_short_is_found_on_the_gpu(name, device, tmp_path):
 
 
 def test_the_ring_goes_round():
-    ring = HostRing(4, torch.device("cpu"), in_flight=2)
+    ring = HostRing(4, CPU, in_flight=2)
     addresses = []
     for _ in range(4):
         ring.advance(4)[0] = 1
@@ -242,7 +250,7 @@ def test_the_ring_goes_round():
 
 
 def test_a_buffer_grows_and_is_filled_in_place():
-    ring = HostRing(2, torch.device("cpu"))
+    ring = HostRing(2, CPU)
     view = ring.advance(5)
     view[:5] = array("i", [1, 2, 3, 4, 5])
     assert ring.current[:5].tolist() == [1, 2, 3, 4, 5]
@@ -250,4 +258,4 @@ def test_a_buffer_grows_and_is_filled_in_place():
 
 def test_a_ring_has_a_buffer():
     with pytest.raises(ValueError, match="in_flight is 0; expected 1 or more"):
-        HostRing(4, torch.device("cpu"), in_flight=0)
+        HostRing(4, CPU, in_flight=0)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import triton
+from scripted_devices import ScriptedDevices
 from variants import SHIPPED, classes
 
 from bt_bench.catalogue import load_reference
@@ -20,6 +21,7 @@ from bt_kernels.launches import (
     find_launcher,
     launch_jit,
 )
+from bt_kernels.place import Place
 
 CAPTURED = {
     "gather_block_tables",
@@ -127,13 +129,25 @@ class FakeKernel:
 
 
 class FakeLauncher:
-    """Notes what is launched by the driver."""
+    """The compiled module, and a device of it: notes what is launched by the driver."""
 
     def __init__(self, log):
         self.log = log
         self.made = []
 
-    def Launch(self, **options):  # noqa: N802 - a class of the compiled module
+    def Device(self, index):  # noqa: N802 - classes of the compiled module
+        self.index = index
+        return self
+
+    def push(self):
+        """Nothing is current by a driver that is not there."""
+
+    pop = push
+
+    def replay(self, *arguments):
+        self.log.append(arguments)
+
+    def Launch(self, **options):  # noqa: N802
         self.made.append(options)
         name = options["owner"].name.replace("handle", "direct")
         return lambda stream, grid, arguments: self.log.append((name, grid, arguments, stream))
@@ -143,14 +157,19 @@ class FakeLauncher:
 def stream_17(monkeypatch):
     active = SimpleNamespace(get_current_stream=lambda index: 17 + index)
     monkeypatch.setattr(triton.runtime, "driver", SimpleNamespace(active=active))
+    ScriptedDevices(monkeypatch, ("primary", 0))
+
+
+def gpu(launcher=None, index=0):
+    return Place(torch.device("cuda", index), launcher)
 
 
 def by_handles(log):
-    return CompiledLaunches(), "handle"
+    return CompiledLaunches(gpu()), "handle"
 
 
 def by_the_driver(log):
-    return DirectLaunches(FakeLauncher(log), torch.device("cuda", 0)), "direct"
+    return DirectLaunches(gpu(FakeLauncher(log))), "direct"
 
 
 @pytest.fixture(params=[by_handles, by_the_driver])
@@ -230,14 +249,15 @@ def test_kernels_do_not_share_handles(ways_to, stream_17):
 
 def test_the_driver_is_told_of_a_binary_what_its_handle_says(stream_17):
     launcher = FakeLauncher([])
-    launch = DirectLaunches(launcher, torch.device("cuda", 3))
+    launch = DirectLaunches(gpu(launcher, 3))
     kernel = FakeKernel([])
     kernel.num_constants = 1
     launch(kernel, (1, 1, 1), (7, None, 8), (-1,), (), 2)
     (made,) = launcher.made
     assert made.pop("owner").name == "handle 1"
-    wanted = {"function": 1001, "device": 3, "threads": 64, "shared": 48, "num_arguments": 2}
+    wanted = {"function": 1001, "device": launcher, "threads": 64, "shared": 48, "num_arguments": 2}
     assert made == wanted
+    assert launcher.index == 3
 
 
 @pytest.mark.parametrize(
@@ -248,7 +268,7 @@ def test_the_driver_is_told_of_a_binary_what_its_handle_says(stream_17):
 def test_what_the_driver_cannot_launch_is_launched_by_its_handle(unusual, stream_17):
     log = []
     launcher = FakeLauncher(log)
-    launch = DirectLaunches(launcher, torch.device("cuda", 0))
+    launch = DirectLaunches(gpu(launcher))
     kernel = FakeKernel(log)
     vars(kernel).update(num_constants=1, **unusual)
     for _ in range(2):
@@ -261,16 +281,17 @@ def test_parts_of_a_tuple_are_parameters_each(stream_17):
     launcher = FakeLauncher([])
     kernel = FakeKernel([])
     vars(kernel).update(num_constants=1, signature={"x": ("i64", ("i32", "constexpr"))})
-    DirectLaunches(launcher, torch.device("cuda", 0))(kernel, (2, 1, 1), (5, 6), (-1,), ())
+    DirectLaunches(gpu(launcher))(kernel, (2, 1, 1), (5, 6), (-1,), ())
     assert launcher.made[0]["num_arguments"] == 2
 
 
 def test_a_graph_is_replayed_by_torch_where_the_driver_cannot(stream_17):
     replays = []
     graph = SimpleNamespace(replay=lambda: replays.append("torch"))
-    launcher = SimpleNamespace(replay=lambda *arguments: replays.append(arguments))
-    direct_replay(None, graph, torch.device("cuda", 0))()
-    direct_replay(launcher, graph, torch.device("cuda", 0))()  # an older torch
+    launcher = FakeLauncher(replays)
+    direct_replay(gpu(), graph)()
+    direct_replay(gpu(launcher), graph)()  # an older torch
     graph.raw_cuda_graph_exec = lambda: 99
-    direct_replay(launcher, graph, torch.device("cuda", 0))()
-    assert replays == ["torch", "torch", (99, 17, 0)]
+    direct_replay(gpu(launcher, 2), graph)()
+    assert replays == ["torch", "torch", (99, 19)]
+    assert launcher.index == 2

@@ -16,18 +16,57 @@ pytestmark = pytest.mark.skipif(
 )
 
 # Numbers stand for what a driver has handles of. The low byte of a function is its number of
-# parameters, 8 and 4 bytes long in turn; bit 8 makes the first 16 bytes long. A function with bit
-# 9, and whatever is on stream 12, needs a context. Stream 13 has failed.
+# parameters, 8 and 4 bytes long in turn; bit 8 makes the first 16 bytes long. Everything is done on
+# device 2, whose handle is 52, and its primary context 1052; 2052 is another context of it. Of
+# device 9 the primary context cannot be had. Stream 13 has failed.
 DRIVER = r"""
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-static _Thread_local int has_context;
-static int outcome_on(void *stream) {
-    uintptr_t number = (uintptr_t)stream;
-    return number == 13 ? 719 : number == 12 && !has_context ? 201 : 0;
+#define HANDLE 52
+static _Thread_local uintptr_t contexts[9];
+static _Thread_local int num_contexts;
+static _Thread_local int num_pushed;
+static int num_retained[100], is_destroyed;
+int depth(void) { return num_contexts; }
+int context_at(int index) { return (int)contexts[index]; }
+int pushed(void) { return num_pushed; }
+int retained(int handle) { return num_retained[handle]; }
+void destroy(void) { is_destroyed = 1; }
+int cuCtxGetCurrent(uintptr_t *context) {
+    *context = num_contexts ? contexts[num_contexts - 1] : 0;
+    return 0;
 }
+int cuCtxGetDevice(int *handle) {
+    if (!num_contexts) return 201;
+    *handle = contexts[num_contexts - 1] % 1000;
+    return 0;
+}
+int cuCtxPushCurrent_v2(uintptr_t context) {
+    if (is_destroyed) return 709;
+    contexts[num_contexts++] = context;
+    num_pushed++;
+    return 0;
+}
+int cuCtxPopCurrent_v2(uintptr_t *context) {
+    if (!num_contexts) return 201;
+    *context = contexts[--num_contexts];
+    return 0;
+}
+int cuDeviceGet(int *handle, int index) { *handle = index + 50; return index < 0 ? 101 : 0; }
+int cuDevicePrimaryCtxRetain(uintptr_t *context, int handle) {
+    if (handle == 59) return 2;
+    num_retained[handle]++;
+    *context = 1000 + handle;
+    return 0;
+}
+int cuDevicePrimaryCtxRelease_v2(int handle) { num_retained[handle]--; return 0; }
+static int outcome(void) {
+    return !num_contexts ? 201 : contexts[num_contexts - 1] % 1000 != HANDLE ? 400 : 0;
+}
+static int outcome_on(void *stream) { return (uintptr_t)stream == 13 ? 719 : outcome(); }
 int cuFuncGetParamInfo(uintptr_t function, size_t index, size_t *offset, size_t *size) {
+    if (outcome()) return outcome();
     if (index >= (function & 0xff)) return 1;
     *offset = 8 * index;
     *size = function & 0x100 && !index ? 16 : index % 2 ? 4 : 8;
@@ -36,7 +75,6 @@ int cuFuncGetParamInfo(uintptr_t function, size_t index, size_t *offset, size_t 
 int cuLaunchKernel(uintptr_t function, unsigned x, unsigned y, unsigned z, unsigned threads,
                    unsigned one, unsigned also, unsigned shared, void *stream, void **parameters,
                    void **extra) {
-    if (function & 0x200 && !has_context) return 201;
     if (outcome_on(stream)) return outcome_on(stream);
     char line[500]; /* threads take turns by lines */
     int end = sprintf(line, "launch %u %u %u, %u %u %u, %u, %zu:", x, y, z, threads, one, also,
@@ -56,24 +94,20 @@ static int noted(const char *what, void *one, void *stream) {
 }
 int cuGraphLaunch(void *graph, void *stream) { return noted("replay", graph, stream); }
 int cuEventRecord(void *event, void *stream) { return noted("record", event, stream); }
-int cuStreamIsCapturing(void *stream, int *status) { *status = 0; return 0; }
-int cuEventQuery(void *event) { return (uintptr_t)event == 5 ? 600 : 0; }
+int cuStreamIsCapturing(void *stream, int *status) { *status = 0; return outcome(); }
+int cuEventQuery(void *event) {
+    if (outcome()) return outcome();
+    return (uintptr_t)event == 5 ? 600 : (uintptr_t)event == 13 ? 719 : 0;
+}
 int cuEventSynchronize(void *event) { return noted("wait", event, NULL); }
 int cuGetErrorString(int error, const char **text) {
     *text = error == 719 ? "it has failed" : NULL;
     return *text == NULL;
 }
-int cuDeviceGet(int *device, int number) { *device = number + 50; return 0; }
-int cuDevicePrimaryCtxRetain(void **context, int device) {
-    printf("context of %d\n", device);
-    *context = &has_context;
-    return 0;
-}
-int cuCtxSetCurrent(void *context) { has_context = context == &has_context; return 0; }
 """
 
 SCRIPT = """
-import importlib.util, sys, threading
+import ctypes, functools, importlib.util, sys, threading
 spec = importlib.util.spec_from_file_location("launcher", sys.argv[1])
 launcher = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(launcher)
@@ -86,9 +120,13 @@ class Broken:
     def data_ptr(self):
         raise KeyError("no address")
 
+@functools.cache
+def device():
+    return launcher.Device(2)
+
 def make(function, num_arguments):
-    return launcher.Launch(owner="kernel", function=function, device=2, threads=128, shared=16,
-                           num_arguments=num_arguments)
+    return launcher.Launch(owner="kernel", function=function, device=device(), threads=128,
+                           shared=16, num_arguments=num_arguments)
 
 def refused(call, *arguments):
     try:
@@ -97,6 +135,72 @@ def refused(call, *arguments):
         print(f"{type(error).__name__}: {error}", flush=True)
     else:
         print("taken", flush=True)
+
+cuda = ctypes.CDLL("libcuda.so.1")
+
+def contexts():
+    return [cuda.context_at(index) for index in range(cuda.depth())]
+
+def among(numbers, call, *arguments):
+    "Calls in a thread with these contexts, and says if they are others afterwards."
+    def run():
+        for number in numbers:
+            cuda.cuCtxPushCurrent_v2(ctypes.c_size_t(number))
+        refused(call, *arguments)
+        if contexts() != numbers:
+            print("contexts are", contexts(), "and were", numbers)
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+"""
+
+# What torch does for tensors, for vectors of a test.
+VECTORS = """
+import struct
+keep = []
+
+class Vector:
+    def __init__(self, size, bits, device=2):
+        self.size = (ctypes.c_int64 * 1)(size)
+        self.strides = (ctypes.c_int64 * 1)(1)
+        self.bits, self.device = bits, device
+
+@ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)
+def look_at(vector, out):
+    packed = struct.pack("@QiiiBBHQQQ", 4096, 2, vector.device, 1, 0, vector.bits, 1,
+                         ctypes.addressof(vector.size), ctypes.addressof(vector.strides), 0)
+    ctypes.memmove(out, packed, len(packed))
+    return 0
+
+stream = 11
+
+@ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_size_t))
+def current_stream(kind, index, out):
+    assert (kind, index) == (2, 2)
+    out[0] = stream
+    return 0
+
+table = ctypes.create_string_buffer(struct.pack(
+    "@IIQQQQQQ", 1, 0, 0, 0, 0, 0, *(ctypes.cast(f, ctypes.c_void_p).value
+                                     for f in (look_at, current_stream))))
+new = ctypes.pythonapi.PyCapsule_New
+new.restype = ctypes.py_object
+new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+Vector.__dlpack_c_exchange_api__ = new(ctypes.addressof(table), b"dlpack_exchange_api", None)
+
+pack = lambda words, slots: True
+
+def make_step(device_type=2, **options):
+    given = dict(
+        tensor_type=Vector, pack=lambda *arguments: pack(*arguments), words=bytearray(16), slots=2,
+        descriptors=77, device_type=device_type, index=2, device=device(), num_groups=1,
+        max_num_reqs=4, max_num_tokens=8, num_pads=1, widest=4, requests=(1, 1, 1), many_rows=9,
+        long_tokens=99, long_columns=99, chunk=1, max_chunks=1, max_tile_programs=1)
+    return launcher.Step(**given | options)
+
+def step_once(step, *vectors):
+    vectors = vectors or (Vector(1, 64), Vector(2, 32), Vector(3, 64))
+    print("step:", step(*vectors, 1, 3, 0, 1), flush=True)
 """
 
 
@@ -197,41 +301,173 @@ refused(make, 5.0, 5)
     assert len(found) == 4
 
 
-def test_a_thread_that_has_not_used_the_device_is_given_its_context(driver):
-    code = """
-def run(call, *arguments):
-    thread = threading.Thread(target=call, args=arguments)
-    thread.start()
-    thread.join()
+# What is current in a thread: nothing, another device, also by a context that is no primary one and
+# is below another, a context of the device that is no primary one, and the device.
+CURRENT = "[[], [1051], [1052, 2051], [2052], [1052]]"
 
-launch = make(0x201, 1)
-run(launch, 7, (1, 1, 1), (9,))
-run(launcher.record, 5, 12, 2)
-run(launcher.replay, 6, 12, 2)
-launcher.record(5, 11, 2)
+
+def test_whatever_is_current_it_is_done_on_the_device_and_stays_current(driver):
+    code = f"""
+for numbers in {CURRENT}:
+    among(numbers, make, 1, 1)
+    among(numbers, make(1, 1), 7, (1, 1, 1), (9,))
+    among(numbers, device().record, 5, 12)
+    among(numbers, device().replay, 6, 12)
+    among(numbers, device().wait_for, 5)
+"""
+    done = [
+        "taken",
+        *("launch 1 1 1, 128 1 1, 16, 7: 9", "taken"),
+        *("record 5, 12", "taken"),
+        *("replay 6, 12", "taken"),
+        *("wait 5, 0", "taken"),
+    ]
+    assert printed(driver, code) == done * 5
+
+
+def test_what_is_current_stays_so_when_a_call_fails(driver):
+    code = f"""
+for numbers in {CURRENT}:
+    among(numbers, make, 0x101, 1)
+    among(numbers, make(1, 1), 13, (1, 1, 1), (9,))
+    among(numbers, device().record, 5, 13)
+    among(numbers, device().replay, 6, 13)
+    among(numbers, device().wait_for, 13)
+"""
+    failed = [
+        "ValueError: parameter 0 has 16 bytes; expected 4 or 8",
+        *(
+            f"RuntimeError: {call}: CUDA error 719: it has failed"
+            for call in ("cuLaunchKernel", "cuEventRecord", "cuGraphLaunch", "cuEventSynchronize")
+        ),
+    ]
+    assert printed(driver, code) == failed * 5
+
+
+def test_a_step_is_made_on_its_device_whatever_is_current(driver):
+    code = f"""
+step = make_step()
+step.add(0, True, make(10, 10))
+for numbers in {CURRENT}:
+    among(numbers, step_once, step)
+    stream = 13
+    among(numbers, step_once, step)
+    stream = 11
+    pack = lambda words, slots: 1 / 0
+    among(numbers, step_once, step)
+    pack = lambda words, slots: False
+    among(numbers, step_once, step)
+    pack = lambda words, slots: True
+    for one in range(3):
+        among(numbers, step_once, step, *(Vector(3, bits, 1 if one == place else 2)
+                                          for place, bits in enumerate((64, 32, 64))))
+"""
+    lines = printed(driver, VECTORS + code)
+    done = [
+        *("launch 3 1 1, 128 1 1, 16, 11: 77 4096 4096 4096 1 1 1 1 0 0", "step: 1", "taken"),
+        "RuntimeError: cuLaunchKernel: CUDA error 719: it has failed",
+        "ZeroDivisionError: division by zero",
+        *("step: None", "taken"),
+        # With a vector on another device, which Python code refuses.
+        *("step: None", "taken") * 3,
+    ]
+    assert lines == done * 5
+
+
+def test_a_step_has_a_device_and_launches_for_it(driver):
+    code = """
+refused(lambda: make_step(device=None))
+refused(lambda: make_step(device_type=1))
+refused(lambda: make_step(device=launcher.Device(2)).add(0, True, make(10, 10)))
+"""
+    assert printed(driver, VECTORS + code) == [
+        "TypeError: device is a NoneType; expected a Device",
+        "TypeError: device is a launcher.Device; expected None",
+        "ValueError: the launch has another Device than the step",
+    ]
+
+
+def test_nothing_is_pushed_where_the_device_is_current(driver):
+    code = """
+launch = make(1, 1)
+def call_all():
+    before = cuda.pushed()
+    launch(7, (1, 1, 1), (9,))
+    device().record(5, 12)
+    device().replay(6, 12)
+    device().wait_for(5)
+    print(cuda.pushed() - before)
+among([1052], call_all)
+among([2052], call_all)
+among([1051], call_all)
+"""
+    lines = printed(driver, code)
+    assert [line for line in lines if line.isdigit()] == ["0", "0", "4"]
+
+
+def test_a_context_is_retained_as_long_as_something_needs_it(driver):
+    code = """
+print(cuda.retained(52))
+launch = make(1, 1)
+step = make_step()
+device.cache_clear()
+print(cuda.retained(52))
+del step
+print(cuda.retained(52))
+del launch
+print(cuda.retained(52))
+refused(launcher.Device, 9)
+refused(launcher.Device, -1)
+print(contexts())
+"""
+    assert printed(driver, VECTORS + code) == [
+        *"0110",
+        "RuntimeError: cuDevicePrimaryCtxRetain: CUDA error 2: unknown error",
+        "RuntimeError: cuDeviceGet: CUDA error 101: unknown error",
+        "[]",
+    ]
+
+
+def test_a_context_that_is_gone_is_told(driver):
+    code = """
+launch = make(1, 1)
+cuda.destroy()
+refused(launch, 7, (1, 1, 1), (9,))
+refused(device().push)
+refused(device().pop)
 """
     assert printed(driver, code) == [
-        *("context of 52", "launch 1 1 1, 128 1 1, 16, 7: 9"),
-        *("context of 52", "record 5, 12"),
-        *("context of 52", "replay 6, 12"),
-        "record 5, 11",
+        "RuntimeError: cuCtxPushCurrent: CUDA error 709: unknown error",
+        "RuntimeError: cuCtxPushCurrent: CUDA error 709: unknown error",
+        "RuntimeError: cuCtxPopCurrent: CUDA error 201: unknown error",
     ]
+
+
+def test_a_device_is_current_from_push_to_pop(driver):
+    code = """
+def run():
+    device().push()
+    print(contexts())
+    device().pop()
+among([1052, 2051], run)
+"""
+    assert printed(driver, code) == ["[1052, 2051, 1052]", "taken"]
 
 
 def test_events_are_waited_for_only_if_they_have_not_come(driver):
     code = """
-launcher.wait_for(4)
-launcher.wait_for(5)
-refused(launcher.record, 5, 13, 0)
-refused(launcher.replay, 5, 13, 0)
-refused(launcher.record, 5)
-refused(launcher.wait_for, None)
+device().wait_for(4)
+device().wait_for(5)
+refused(device().record, 5, 13)
+refused(device().replay, 5, 13)
+refused(device().record, 5)
+refused(device().wait_for, None)
 """
     assert printed(driver, code) == [
         "wait 5, 0",
         "RuntimeError: cuEventRecord: CUDA error 719: it has failed",
         "RuntimeError: cuGraphLaunch: CUDA error 719: it has failed",
-        "TypeError: 1 arguments; expected 3",
+        "TypeError: 1 arguments; expected 2",
         "TypeError: an integer is required",
     ]
 
