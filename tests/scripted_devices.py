@@ -24,7 +24,10 @@ class ScriptedDevices:
         monkeypatch.setattr(torch._C, "_cuda_getDevice", self.find_current, raising=False)
         monkeypatch.setattr(torch.cuda, "device", self._switched)
         monkeypatch.setattr(
-            torch.cuda, "is_current_stream_capturing", lambda: self.find_current() in self.capturing
+            torch._C,
+            "_cuda_isCurrentStreamCapturing",
+            lambda: self.find_current() in self.capturing,
+            raising=False,
         )
 
     def find_current(self):

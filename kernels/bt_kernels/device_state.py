@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -174,7 +174,7 @@ class DeviceState(BlockTableOperations):
 
     def _make_launches(self) -> dict[str, Callable[..., None]]:
         """How to launch, by the name of the launch path."""
-        ways: dict[str, Callable[..., None]] = {JIT: partial(self.place.run, launches.launch_jit)}
+        ways: dict[str, Callable[..., None]] = {JIT: launches.jit_launches(self.place)}
         if self._on_gpu:
             ways[COMPILED] = launches.CompiledLaunches(self.place)
         if self._launcher is not None:

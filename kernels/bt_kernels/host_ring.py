@@ -109,7 +109,7 @@ class _Events:
     """An event per buffer, on whatever stream of the device is current when it is recorded."""
 
     def __init__(self, num_events: int, place: Place) -> None:
-        self._place = place
+        self._place, self._native, self._index = place, place.native, place.index
         self._events = [torch.cuda.Event() for _ in range(num_events)]
         if place.native is not None:
             self._current_stream = triton.runtime.driver.active.get_current_stream
@@ -118,16 +118,14 @@ class _Events:
             self._handles = [event.cuda_event for event in self._events]
 
     def record(self, index: int) -> None:
-        native = self._place.native
-        if native is None:
+        if self._native is None:
             self._place.run(self._events[index].record)
         else:
-            native.record(self._handles[index], self._current_stream(self._place.index))
+            self._native.record(self._handles[index], self._current_stream(self._index))
 
     def wait_for(self, index: int) -> None:
         """Returns at once where the event was never recorded."""
-        native = self._place.native
-        if native is None:
+        if self._native is None:
             self._events[index].synchronize()
         else:
-            native.wait_for(self._handles[index])
+            self._native.wait_for(self._handles[index])

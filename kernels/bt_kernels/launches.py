@@ -78,6 +78,28 @@ def launch_jit(
     return kernel[grid](*arguments, *constants, num_warps=num_warps)
 
 
+def jit_launches(place: Place) -> Callable[..., Any]:
+    """`launch_jit` on a place, whatever device is current."""
+    find_current, index = place.find_current, place.index
+    if index is None:
+        return launch_jit
+
+    def launch(
+        kernel: Any,
+        grid: tuple[int, int, int],
+        arguments: tuple[Any, ...],
+        constants: tuple[Any, ...],
+        inputs: tuple[torch.Tensor | None, ...],
+        num_warps: int = NUM_WARPS,
+    ) -> Any:
+        # Not by `place.run`: two calls more in every launch are time of every step.
+        if find_current() == index:
+            return kernel[grid](*arguments, *constants, num_warps=num_warps)
+        return place.run(launch_jit, kernel, grid, arguments, constants, inputs, num_warps)
+
+    return launch
+
+
 class CompiledLaunches:
     """Launches through handles of compiled kernels, kept by what selects a binary.
 
@@ -92,6 +114,7 @@ class CompiledLaunches:
 
     def __init__(self, place: Place) -> None:
         self._place = place
+        self._find_current, self._index = place.find_current, place.index
         self._handles: dict[tuple[Any, ...], Any] = {}
 
     def __call__(
@@ -109,7 +132,7 @@ class CompiledLaunches:
         if handle is None:
             launched = kernel, grid, arguments, constants, inputs, num_warps
             self._handles[key] = self._place.run(launch_jit, *launched)
-        elif self._place.find_current() == self._place.index:  # as `run` does, but quicker
+        elif self._find_current() == self._index:  # as `run` does, but quicker
             handle[grid](*arguments, *constants)
         else:
             self._place.run(handle[grid], *arguments, *constants)
@@ -126,6 +149,7 @@ class DirectLaunches:
 
     def __init__(self, place: Place) -> None:
         self._place = place
+        self._index = place.index
         self._current_stream = triton.runtime.driver.active.get_current_stream
         self._kept: dict[tuple[Any, ...], Callable[..., None]] = {}
 
@@ -146,7 +170,7 @@ class DirectLaunches:
             handle = self._place.run(launch_jit, *launched)
             self._kept[key] = self._keep(handle, arguments, constants)
         else:
-            launch(self._current_stream(self._place.index), grid, arguments)
+            launch(self._current_stream(self._index), grid, arguments)
 
     def _keep(
         self, handle: Any, arguments: tuple[Any, ...], constants: tuple[Any, ...]

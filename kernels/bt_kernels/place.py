@@ -41,6 +41,9 @@ class Place:
             _none if self.index is None else torch._C._cuda_getDevice
         )
         self.native: Any = None if launcher is None else launcher.Device(self.index)
+        if self.index is not None:
+            # Torch's function less its wrapper in Python: it is asked several times in a step.
+            self._current_is_capturing = torch._C._cuda_isCurrentStreamCapturing
 
     def run(self, call: Callable[..., _Result], *arguments: Any) -> _Result:
         """Calls with the device current."""
@@ -56,9 +59,9 @@ class Place:
     def is_capturing(self) -> bool:
         """Whether the current stream of this device, a CUDA device, is being captured."""
         if self.find_current() == self.index:
-            return torch.cuda.is_current_stream_capturing()
+            return self._current_is_capturing()
         with self._switched():
-            return torch.cuda.is_current_stream_capturing()
+            return self._current_is_capturing()
 
     @contextmanager
     def _switched(self) -> Iterator[None]:

@@ -15,7 +15,7 @@ from variants import classes
 
 from bt_kernels import TableLayout, launches, one_launch
 from bt_kernels.host_ring import CapturedBuffer, HostRing
-from bt_kernels.launches import CompiledLaunches, DirectLaunches, launch_jit
+from bt_kernels.launches import CompiledLaunches, DirectLaunches, jit_launches
 from bt_kernels.place import Place
 
 OTHER = torch.device("cuda", 1)
@@ -53,7 +53,7 @@ def devices(monkeypatch):
 
 
 WAYS = {
-    "jit": lambda place: lambda *launch: place.run(launch_jit, *launch),
+    "jit": jit_launches,
     "compiled": CompiledLaunches,
     "direct": DirectLaunches,  # of a kernel that has to be launched by its handle
 }
