@@ -40,7 +40,7 @@ from bt_bench.store import (
     RunFolder,
     read_result,
     read_run,
-    write_text,
+    write_run_file,
 )
 from bt_bench.tasks import (
     Calibrate,
@@ -194,7 +194,7 @@ class Results:
         folder = self._request.folder
         results = [read_result(folder.result_path(name)) for name in self._writers]
         text = render_comparison(results, planned_cases=len(keys))
-        write_text(folder.comparison_path, text)
+        write_run_file(folder.comparison_path, text)
         return results
 
 
@@ -213,7 +213,7 @@ def run_sweep(request: SweepRequest, runner: Runner, progress: Progress) -> list
         One result per variant.
     """
     spec = request.spec
-    write_text(request.folder.path / CONFIG_NAME, dump_config(spec))
+    write_run_file(request.folder.path / CONFIG_NAME, dump_config(spec))
     results = Results(request)
     progress.start(len(request.keys), results.num_done())
     rng = random.Random(spec.plan.seed)
