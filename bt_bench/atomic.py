@@ -63,7 +63,9 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
         return
     if stat.S_ISDIR(status.st_mode) or stat.S_ISBLK(status.st_mode):
         raise OSError(errno.EINVAL, f"it is {kind_of(status)}")  # nobody means to write over a disk
-    with os.fdopen(_open_through(path, status), "wb") as file:
+    # A FIFO is waited for here until somebody reads it; Ctrl-C breaks that off.
+    number = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOCTTY | os.O_CLOEXEC)
+    with os.fdopen(number, "wb") as file:
         yield file
 
 
@@ -137,7 +139,7 @@ def kind_of(status: os.stat_result) -> str:
 def refusal_of(status: os.stat_result) -> str:
     """Why something is no file of a run folder, and what to do."""
     return (
-        f"it is {kind_of(status)}; expected a regular file or none, since nothing is followed here; "
+        f"it is {kind_of(status)}; expected a regular file or none, as nothing is followed here; "
         "take it away"
     )
 
@@ -158,19 +160,6 @@ def _is_replaceable(status: os.stat_result, target: Path) -> bool:
         return False
     there = _status(target, follow=False)
     return there is not None and os.path.samestat(status, there)
-
-
-def _open_through(path: Path, status: os.stat_result) -> int:
-    flags = os.O_WRONLY | os.O_TRUNC | os.O_NOCTTY | os.O_CLOEXEC
-    try:
-        number = os.open(path, flags | os.O_NONBLOCK)
-    except OSError as error:
-        if error.errno != errno.ENXIO or not stat.S_ISFIFO(status.st_mode):
-            raise
-        print(f"bt-bench: {path} is a FIFO; waiting for its reader", file=sys.stderr, flush=True)
-        return os.open(path, flags)
-    os.set_blocking(number, True)
-    return number
 
 
 @contextmanager

@@ -84,11 +84,11 @@ def parse_outputs(texts: Sequence[str] | None, as_json: bool = False) -> list[Ou
         )
     paths = [output.path for output in outputs if output.path is not None]
     _refuse_one_place(paths)
-    for path in paths:
-        if is_open_as(STDOUT, path):
+    for file in paths:
+        if is_open_as(STDOUT, file):
             raise UsageError(
-                f"--format {path}: is where stdout goes, which has another report; expected another "
-                "file"
+                f"--format {file}: is where stdout goes, which has another report; expected "
+                "another file"
             )
     return outputs if on_stdout else [*outputs, Output("table", None)]
 
@@ -149,6 +149,7 @@ def write_outputs(judged: Judged, outputs: Sequence[Output]) -> None:
 
 
 def _write(judged: Judged, output: Output) -> None:
+    from bt_bench.atomic import descriptor_of
     from bt_bench.report.formats import FORMATS, step_summary
     from bt_bench.store import write_text
 
@@ -157,6 +158,12 @@ def _write(judged: Judged, output: Output) -> None:
         sys.stdout.write(text)
     else:
         _make_folder(output.path)
+        if output.path.is_fifo() and descriptor_of(output.path) is None:
+            print(
+                f"bt-bench: {output.path} is a FIFO; waiting for its reader",
+                file=sys.stderr,
+                flush=True,
+            )
         write_text(output.path, text)
     summary = os.environ.get(STEP_SUMMARY)
     if output.name == "github" and summary:
