@@ -100,8 +100,8 @@ def test_waiting_for_the_reader_of_a_fifo_can_be_broken_off(fifo: Path) -> None:
 
     before = signal.signal(signal.SIGUSR1, interrupt)
     try:
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
         with pytest.raises(KeyboardInterrupt):
-            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
             write_text(fifo, "text")
     finally:
         signal.signal(signal.SIGUSR1, before)
