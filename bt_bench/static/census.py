@@ -9,7 +9,6 @@ import os
 import pickle
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,9 @@ from pydantic import BaseModel
 from bt_bench.catalogue import VariantEntry
 from bt_bench.config.schema import CaseSpec, SweepSpec
 from bt_bench.errors import BtBenchError, UsageError
+from bt_bench.lifetime import run_kept
 from bt_bench.operation import Operation
+from bt_bench.scratch import scratch_folder
 from bt_bench.static.model import StaticCensus
 from bt_bench.static.targets import capability_of
 
@@ -88,8 +89,7 @@ def take_census(
     request = Request(
         spec.name, tuple(spec.cases), tuple(spec.operations), tuple(entries), tuple(targets)
     )
-    with tempfile.TemporaryDirectory(prefix="bt-bench-static-") as name:
-        folder = Path(name)
+    with scratch_folder("static") as folder:
         (folder / REQUEST_NAME).write_bytes(pickle.dumps(request))
         errors = _run(folder, seconds)
         try:
@@ -110,16 +110,8 @@ def _run(folder: Path, seconds: float) -> str:
     """Runs the worker to its end, and returns what it printed for people."""
     command = [sys.executable, "-m", "bt_bench.static.worker", str(folder)]
     try:
-        done = subprocess.run(
-            command,
-            env=_environment(folder),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            timeout=seconds,
-            check=False,
+        done = run_kept(
+            command, env=_environment(folder), stdout=subprocess.DEVNULL, seconds=seconds
         )
     except subprocess.TimeoutExpired:
         raise UsageError(
