@@ -31,6 +31,7 @@ from bt_bench.model import (
     SCHEMA_VERSION,
     Calibration,
     CaseResult,
+    Crash,
     VariantResult,
 )
 from bt_bench.own_files import lock, open_own
@@ -201,6 +202,12 @@ class ResultWriter:
     def calibrate(self, calibration: Calibration | None) -> None:
         """Stores the calibration of the run."""
         self._header = self._header.model_copy(update={"calibration": calibration})
+        write_run_file(self._path, _to_json(self._header))
+
+    def note(self, crash: Crash) -> None:
+        """Stores a crash that did not come back."""
+        crashes = [*self._header.crashes, crash]
+        self._header = self._header.model_copy(update={"crashes": crashes})
         write_run_file(self._path, _to_json(self._header))
 
     def add(self, case: CaseResult) -> None:

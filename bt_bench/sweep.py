@@ -22,6 +22,7 @@ from bt_bench.config.schema import CaseSpec, SweepSpec
 from bt_bench.errors import UsageError
 from bt_bench.model import (
     CaseResult,
+    Crash,
     Environment,
     Operation,
     Reason,
@@ -49,6 +50,7 @@ from bt_bench.tasks import (
     CheckOutcome,
     CheckOutcomes,
     MeasureCase,
+    Noticing,
     Runner,
 )
 from bt_bench.units import format_bytes
@@ -173,6 +175,11 @@ class Results:
         for writer in self._writers.values():
             writer.calibrate(calibration)
 
+    def note(self, arms: Sequence[str], crash: Crash) -> None:
+        """Stores a crash beside these arms, or beside all where none took part."""
+        for name in arms or self._writers:
+            self._writers[name].note(crash)
+
     def num_done(self) -> int:
         """How many cases every variant has."""
         return sum(self.has(key) for key in self._request.keys)
@@ -215,6 +222,7 @@ def run_sweep(request: SweepRequest, runner: Runner, progress: Progress) -> list
     spec = request.spec
     write_run_file(request.folder.path / CONFIG_NAME, dump_config(spec))
     results = Results(request)
+    runner = Noticing(runner, results.note)
     progress.start(len(request.keys), results.num_done())
     rng = random.Random(spec.plan.seed)
     complete = False

@@ -162,7 +162,7 @@ def run_live_gate(request: GateRequest, progress: GateProgress) -> Judged:
         timed = [subject for subject in rounds.subjects if subject not in known]
         variants = [n for n in rounds.variants if any(s.variant == n for s in timed)]
         failures = workers.failures(variants, progress)
-        lacking = workers.lacking
+        lacking, warnings = workers.lacking, workers.warnings
     timed = [
         subject
         for subject in timed
@@ -180,7 +180,9 @@ def run_live_gate(request: GateRequest, progress: GateProgress) -> Judged:
         outcome = run_gate(source, plan, request.rules, thresholds, progress.look)
         measured = outcome.judged
         failures = failures | source.failures
-    return _whole(request, prepared, same, known, failures, lacking, measured)
+        warnings = warnings + source.warnings
+    judged = _whole(request, prepared, same, known, failures, lacking, measured)
+    return replace(judged, warnings=(*judged.warnings, *dict.fromkeys(warnings)))
 
 
 def _plan(request: GateRequest, subjects: Sequence[Subject]) -> GatePlan:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import Outcome, run, run_apart
-from factories import make_case, make_environment, make_failed_case, make_result
+from factories import make_case, make_crash, make_environment, make_failed_case, make_result
 
 from bt_bench.model import CaseResult, Plan, Quantity
 from bt_bench.store import RunFolder, read_result, write_result
@@ -348,6 +348,25 @@ def test_other_devices_and_plans(write: Callable[..., Path]) -> None:
     refused(run("compare", base, plan), 4, "plan.rounds 3 against 9")
     assert run("compare", base, device, "--ignore-device").code == 0
     assert run("compare", base, plan, "--ignore-plan").code == 0
+
+
+def test_a_crash_that_did_not_come_back_is_a_warning(write: Callable[..., Path]) -> None:
+    base = write("run", "baseline", [timed(50.0)])
+    crashes = [make_crash(), make_crash("step/other")]
+    other = write("run", "fused", [timed(50.0, seed=9)], crashes=crashes)
+    outcome = run("compare", base, other, "--json")
+    assert outcome.code == 0, outcome.err
+    assert outcome.json()["warnings"] == [
+        "fused: step/small: while measured: the worker was ended by SIGSEGV; it did not come back "
+        "when that was done once more (and 1 more such crashes)"
+    ]
+    assert "SIGSEGV" in run("compare", base, other).out
+    # Of a file that was written before there was such a list there is nothing to say.
+    text = json.loads(other.read_text())
+    del text["crashes"]
+    other.write_text(json.dumps(text))
+    assert run("compare", base, other, "--json").json()["warnings"] == []
+    assert read_result(other).crashes == []
 
 
 def test_one_result_twice(sides: tuple[Path, Path], tmp_path: Path) -> None:
