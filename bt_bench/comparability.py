@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from bt_bench.errors import NotComparableError
-from bt_bench.model import Environment, VariantResult
+from bt_bench.model import Crash, Environment, VariantResult
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,22 @@ def refuse_differences(
     if refused:
         raise NotComparableError(f"{sides} are not comparable: {'; '.join(refused)}")
     return [f"{sides} differ, as allowed: {difference}" for difference in (*device, *plan)]
+
+
+def crash_text(crash: Crash) -> str:
+    """A crash that did not come back, as a clause."""
+    message = crash.reason.message.removeprefix(f"{crash.during}, ")
+    whose = "" if crash.known else ", not known of which variant"
+    what = message if message.startswith(crash.during) else f"{crash.during}: {message}"
+    return f"{what}{whose}; it did not come back when that was done once more"
+
+
+def crash_warnings(side: Labelled) -> Iterator[str]:
+    """That something crashed while a result was measured, as a clause; the first with its words."""
+    crashes = side.result.crashes
+    if crashes:
+        more = f" (and {len(crashes) - 1} more such crashes)" if len(crashes) > 1 else ""
+        yield f"{side.label}: {crash_text(crashes[0])}{more}"
 
 
 def _schema_differences(base: VariantResult, other: VariantResult) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bt_bench.comparability import Labelled, refuse_differences
+from bt_bench.comparability import Labelled, crash_warnings, refuse_differences
 from bt_bench.crosscheck import Crosscheck, crosschecks
 from bt_bench.errors import NotComparableError, UsageError
 from bt_bench.model import (
@@ -164,6 +164,7 @@ def compare(
     sides = [Labelled(name, result) for name, result in zip(names, results, strict=True)]
     base_side = sides[baseline_index(results) if base is None else base]
     warnings = [f"{side.label} is a partial result" for side in sides if not side.result.complete]
+    warnings += [warning for side in sides for warning in crash_warnings(side)]
     parts: list[_Part] = []
     for other in sides:
         if other is not base_side:

@@ -11,6 +11,7 @@ from typing import Any
 
 from bt_bench import __version__
 from bt_bench.device import DeviceKind
+from bt_bench.git import git_command, without_another_git
 from bt_bench.model import Environment, Gpu
 from bt_bench.nvml import GpuSensors, nvml_session, quietly
 
@@ -117,7 +118,8 @@ def _git(*arguments: str) -> str | None:
         return None
     try:
         done = subprocess.run(
-            ["git", "-C", str(root), *arguments],
+            git_command(root, *arguments),
+            env=without_another_git(),
             capture_output=True,
             text=True,
             timeout=10,

@@ -497,6 +497,19 @@ class VariantInfo(Noun):
     source_sha256: str
 
 
+class Crash(Noun):
+    """A crash that did not come back when what was under way was done once more.
+
+    `during` is what that was, such as `step/small`. Whose crash it was is `known` where a call of
+    the variant was under way; else every variant that took part has it. One that comes back is the
+    reason of a case instead.
+    """
+
+    during: str
+    reason: Reason
+    known: bool
+
+
 class VariantResult(Noun):
     """One result file: all cases of one variant in one run."""
 
@@ -510,4 +523,5 @@ class VariantResult(Noun):
     plan: Plan
     calibration: Calibration | None = None
     variant: VariantInfo
+    crashes: list[Crash] = []
     cases: list[CaseResult]

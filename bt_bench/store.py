@@ -7,11 +7,10 @@ they become one file. So a case costs what it holds, not what the run holds.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
-import secrets
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from typing import IO, Any, TypeVar
 from pydantic import ValidationError
 
 from bt_bench import atomic
-from bt_bench.atomic import TEMPORARY_SUFFIX
+from bt_bench.atomic import TEMPORARY_SUFFIX, refusal_of
 from bt_bench.collection import no_collection
 from bt_bench.errors import OtherSchemaError, UsageError
 from bt_bench.invalid import describe_invalid, other_version
@@ -32,8 +31,10 @@ from bt_bench.model import (
     SCHEMA_VERSION,
     Calibration,
     CaseResult,
+    Crash,
     VariantResult,
 )
+from bt_bench.own_files import lock, open_own
 from bt_bench.soundness import case_problems, problems
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "read_text",
     "result_schema",
     "write_result",
+    "write_run_file",
     "write_text",
 ]
 
@@ -55,6 +57,7 @@ RESULT_SUFFIX = ".json"
 JOURNAL_SUFFIX = ".cases.jsonl"
 COMPARISON_NAME = "comparison.md"
 CONFIG_NAME = "config.yaml"
+LOCK_NAME = ".lock"
 STDIN = "-"
 
 Read = TypeVar("Read")
@@ -108,29 +111,33 @@ class RunFolder:
         """Keeps other processes from writing into the folder.
 
         Raises:
-            UsageError: when another process has it.
+            UsageError: when another process has it, or something in the place of one of the
+                folder's files is no regular file.
         """
-        path = self.path / ".lock"
-        with self._lock(path):
+        path = self.path / LOCK_NAME
+        with _naming(path):
             try:
-                yield
-            finally:
-                path.unlink(missing_ok=True)  # while it is locked: so it is ours
-
-    def _lock(self, path: Path) -> IO[str]:
-        while True:
-            with _naming(path):
-                file = path.open("w", encoding="utf-8")
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                number = lock(path)
             except BlockingIOError:
-                file.close()
                 raise UsageError(
                     f"{self.path} is being written by another bt-bench process; wait for it"
                 ) from None
-            if _is_at(path, file):
-                return file
-            file.close()  # whoever had it took the file away after it was opened here
+        try:
+            self._refuse_what_is_no_file()
+            yield
+        finally:
+            path.unlink(missing_ok=True)  # while it is locked: so it is ours
+            os.close(number)
+
+    def _refuse_what_is_no_file(self) -> None:
+        """Before anything is measured: what is written at the end could not be."""
+        for path in self.path.iterdir():
+            ours = path.name in (CONFIG_NAME, COMPARISON_NAME) or path.name.endswith(
+                (RESULT_SUFFIX, JOURNAL_SUFFIX)
+            )
+            status = path.lstat()
+            if ours and not stat.S_ISREG(status.st_mode):
+                raise UsageError(f"cannot write {path}: {refusal_of(status)}")
 
     @property
     def comparison_path(self) -> Path:
@@ -178,8 +185,9 @@ class ResultWriter:
         with _replacing(self._journal_path) as file:
             for case in result.cases:
                 self._append(file, case)
-        write_text(self._path, _to_json(self._header))
-        self._journal = self._journal_path.open("r+b")
+        write_run_file(self._path, _to_json(self._header))
+        with _naming(self._journal_path):
+            self._journal = os.fdopen(open_own(self._journal_path, os.O_RDWR), "r+b")
 
     @property
     def keys(self) -> frozenset[str]:
@@ -194,7 +202,13 @@ class ResultWriter:
     def calibrate(self, calibration: Calibration | None) -> None:
         """Stores the calibration of the run."""
         self._header = self._header.model_copy(update={"calibration": calibration})
-        write_text(self._path, _to_json(self._header))
+        write_run_file(self._path, _to_json(self._header))
+
+    def note(self, crash: Crash) -> None:
+        """Stores a crash that did not come back."""
+        crashes = [*self._header.crashes, crash]
+        self._header = self._header.model_copy(update={"crashes": crashes})
+        write_run_file(self._path, _to_json(self._header))
 
     def add(self, case: CaseResult) -> None:
         """Stores a case, in the place of an earlier one with its key.
@@ -233,13 +247,25 @@ class ResultWriter:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a file so that a reader sees its old text or its new one, never half of it.
+    """Writes a file that the user has named: see `bt_bench.atomic.writing`.
+
+    A reader of a regular file sees its old text or its new one, never half of it.
 
     Raises:
         UsageError: if it cannot be written.
     """
     with _naming(path):
         atomic.write_text(path, text)
+
+
+def write_run_file(path: Path, text: str) -> None:
+    """Writes a file of a run folder, through no link: see `bt_bench.atomic.replacing`.
+
+    Raises:
+        UsageError: if it cannot be written.
+    """
+    with _replacing(path) as file:
+        file.write(text.encode())
 
 
 def write_result(folder: RunFolder, result: VariantResult) -> Path:
@@ -250,7 +276,7 @@ def write_result(folder: RunFolder, result: VariantResult) -> Path:
     """
     _refuse_unreadable(result)
     path = folder.result_path(result.variant.name)
-    write_text(path, _to_json(result))
+    write_run_file(path, _to_json(result))
     folder.journal_path(result.variant.name).unlink(missing_ok=True)
     return path
 
@@ -279,7 +305,7 @@ def name_of(path: Path | str) -> str:
 
 def has_journal(path: Path | str) -> bool:
     """Whether some cases of a result file are in the journal of a run under way."""
-    return str(path) != STDIN and _journal_beside(Path(path)).exists()
+    return str(path) != STDIN and os.path.lexists(_journal_beside(Path(path)))
 
 
 def parse_result(text: str, name: str) -> VariantResult:
@@ -327,6 +353,8 @@ def read_run_with(
     run = folder if isinstance(folder, RunFolder) else RunFolder.open(folder)
     results: dict[str, Read] = {}
     for path in run.result_paths():
+        if not path.is_file():  # to open a FIFO would wait for ever
+            raise UsageError(f"{path} is no regular file; expected a result file (<variant>.json)")
         result = read(path)
         variant = header_of(result).variant.name
         if path != run.result_path(variant):
@@ -356,9 +384,12 @@ def _journal_beside(path: Path) -> Path:
 def _read_journal(path: Path) -> list[CaseResult]:
     """The cases of a journal; a last line without its end was being written when a run died."""
     try:
-        data = path.read_bytes()
+        with os.fdopen(open_own(path, os.O_RDONLY), "rb") as file:
+            data = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
     cases = []
     with no_collection(collect_first=False):
         for number, line in enumerate(data.split(b"\n")[:-1], start=1):
@@ -377,15 +408,6 @@ def _damaged_line(path: Path, what: str) -> UsageError:
     return UsageError(
         f"{path} is damaged: {what}. Delete that line to go on; its case is measured again"
     )
-
-
-def _is_at(path: Path, file: IO[str]) -> bool:
-    """Whether an open file is the one that a path leads to now."""
-    try:
-        there = path.stat()
-    except FileNotFoundError:
-        return False
-    return os.path.samestat(there, os.fstat(file.fileno()))
 
 
 @contextmanager
@@ -421,20 +443,9 @@ def _is_temporary(path: Path) -> bool:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write piece by piece, which is there under its name when the block has ended."""
-    temporary = path.with_name(
-        f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
-    )
-    try:
-        with _naming(path):
-            with temporary.open("xb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    """A file of a run folder, which is there under its name when the block has ended."""
+    with _naming(path), atomic.replacing(path) as file:
+        yield file
 
 
 def _to_json(result: VariantResult) -> str:

@@ -32,6 +32,7 @@ from bt_bench.tasks import (
     Refusal,
     Request,
     ResultT,
+    Setback,
     Success,
     Task,
     Watcher,
@@ -65,6 +66,7 @@ class Supervisor:
         self._worker: _Worker | None = None
         self._hello: Hello | None = None
         self._lost: str | None = None  # why the last worker was given up
+        self._unasked: list[Setback] = []  # of workers that died before they were asked
 
     @property
     def hello(self) -> Hello:
@@ -123,10 +125,12 @@ class Supervisor:
             UsageError: for a workload that cannot be built.
             WorkerError: when it cannot be done even without any arm, or no worker can be started.
         """
+        self._unasked = []
         try:
-            return run_without_culprits(
+            finished = run_without_culprits(
                 arms, lambda remaining: self._attempt(task, remaining, watcher)
             )
+            return finished.after(self._unasked)
         except BaseException:
             self._discard()
             raise
@@ -144,6 +148,7 @@ class Supervisor:
         worker = self._worker
         if worker is not None and not worker.is_alive():
             self._lost = worker.how_it_ended()
+            self._unasked.append(worker.unasked())
             self._discard()
             worker = None
         if worker is None:
@@ -202,6 +207,7 @@ class _Worker:
         self._hang_seconds = setup.plan.hang_seconds
         self._activity = Activity(block)
         self._number = 0  # of the last request
+        self._ahead = setup.ahead  # until there is one
         self._connection, theirs = context.Pipe()
         self._process: BaseProcess = context.Process(
             target=serve, args=(theirs, block, setup), name="bt-bench worker", daemon=True
@@ -216,6 +222,7 @@ class _Worker:
     def do(self, task: Task[Any], arms: list[str], watcher: Watcher | None) -> Attempt:
         """Has a task done; a worker that does not survive it gives a failure too."""
         self._number += 1
+        self._ahead = None
         try:
             self._connection.send(Request(self._number, task, tuple(arms)))
         except OSError:
@@ -282,6 +289,13 @@ class _Worker:
             name = f"signal {-code}"
         hint = ", which the system also sends when memory runs out" if name == "SIGKILL" else ""
         return f"the worker was ended by {name}{hint}"
+
+    def unasked(self) -> Setback:
+        """The end of a process that nobody had asked for anything since its last answer."""
+        place, ahead = self._activity.place, self._ahead
+        doing = "between two tasks" if ahead is None else ahead.task.doing
+        reason = Reason(code=ReasonCode.CRASHED, message=f"{doing}: {self.how_it_ended()}")
+        return Setback(reason, None if ahead is None or place is None else ahead.arms[place])
 
     def end(self) -> None:
         """Asks the process to end, and gives it some time."""

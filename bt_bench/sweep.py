@@ -22,6 +22,7 @@ from bt_bench.config.schema import CaseSpec, SweepSpec
 from bt_bench.errors import UsageError
 from bt_bench.model import (
     CaseResult,
+    Crash,
     Environment,
     Operation,
     Reason,
@@ -40,7 +41,7 @@ from bt_bench.store import (
     RunFolder,
     read_result,
     read_run,
-    write_text,
+    write_run_file,
 )
 from bt_bench.tasks import (
     Calibrate,
@@ -49,6 +50,7 @@ from bt_bench.tasks import (
     CheckOutcome,
     CheckOutcomes,
     MeasureCase,
+    Noticing,
     Runner,
 )
 from bt_bench.units import format_bytes
@@ -173,6 +175,11 @@ class Results:
         for writer in self._writers.values():
             writer.calibrate(calibration)
 
+    def note(self, arms: Sequence[str], crash: Crash) -> None:
+        """Stores a crash beside these arms, or beside all where none took part."""
+        for name in arms or self._writers:
+            self._writers[name].note(crash)
+
     def num_done(self) -> int:
         """How many cases every variant has."""
         return sum(self.has(key) for key in self._request.keys)
@@ -194,7 +201,7 @@ class Results:
         folder = self._request.folder
         results = [read_result(folder.result_path(name)) for name in self._writers]
         text = render_comparison(results, planned_cases=len(keys))
-        write_text(folder.comparison_path, text)
+        write_run_file(folder.comparison_path, text)
         return results
 
 
@@ -213,8 +220,9 @@ def run_sweep(request: SweepRequest, runner: Runner, progress: Progress) -> list
         One result per variant.
     """
     spec = request.spec
-    write_text(request.folder.path / CONFIG_NAME, dump_config(spec))
+    write_run_file(request.folder.path / CONFIG_NAME, dump_config(spec))
     results = Results(request)
+    runner = Noticing(runner, results.note)
     progress.start(len(request.keys), results.num_done())
     rng = random.Random(spec.plan.seed)
     complete = False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from bt_bench.catalogue import VariantEntry
@@ -18,6 +18,7 @@ from bt_bench.isolation import Isolation
 from bt_bench.model import (
     Calibration,
     CheckReport,
+    Crash,
     Environment,
     Operation,
     Plan,
@@ -62,6 +63,11 @@ class Task(ABC, Generic[ResultT]):
     @abstractmethod
     def doing(self) -> str:
         """What is being done, as the beginning of a message."""
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return self.doing
 
 
 @dataclass(frozen=True)
@@ -116,6 +122,11 @@ class MeasureCase(Task[dict[str, Measured]]):
 
     case: CaseSpec
     operation: Operation
+
+    @property
+    def title(self) -> str:
+        """The key of the case."""
+        return f"{self.operation.value}/{self.case.name}"
 
     @property
     def doing(self) -> str:
@@ -244,16 +255,41 @@ Attempt = Success[Any] | Failure
 
 
 @dataclass(frozen=True)
+class Setback:
+    """A failure that did not come back when the task was done once more.
+
+    Args:
+        reason: what it was.
+        arm: whose; `None`: nobody knows.
+    """
+
+    reason: Reason
+    arm: str | None
+
+
+@dataclass(frozen=True)
 class Finished(Generic[ResultT]):
     """A task that is done.
 
     Args:
         value: its result, for the arms that are not in `failed`.
         failed: arms that were left out, with the reason.
+        setbacks: what went wrong on the way, of arms that were not left out for it.
     """
 
     value: ResultT
     failed: dict[str, Reason]
+    setbacks: tuple[Setback, ...] = ()
+
+    def after(self, setbacks: Sequence[Setback]) -> Finished[ResultT]:
+        """The same with what had gone wrong before; what came back is a reason in `failed`."""
+        codes = {reason.code for reason in self.failed.values()}
+        kept = [
+            each
+            for each in setbacks
+            if (each.reason.code not in codes if each.arm is None else each.arm not in self.failed)
+        ]
+        return replace(self, setbacks=(*kept, *self.setbacks))
 
 
 @dataclass(frozen=True)
@@ -317,6 +353,30 @@ class Runner(Protocol):
         ...
 
 
+class Noticing:
+    """A runner that tells of crashes that did not come back.
+
+    Args:
+        runner: does the tasks.
+        tell: is given the arms that took part, or the one whose crash it was, and the crash.
+    """
+
+    def __init__(self, runner: Runner, tell: Callable[[Sequence[str], Crash], None]) -> None:
+        self._runner = runner
+        self._tell = tell
+
+    def run(
+        self, task: Task[ResultT], arms: Sequence[str], watcher: Watcher | None = None
+    ) -> Finished[ResultT]:
+        """Does a task with some arms; see `Runner`."""
+        finished = self._runner.run(task, arms, watcher)
+        for setback in finished.setbacks:
+            known = setback.arm is not None
+            whose = [arm for arm in arms if arm == setback.arm or not known]
+            self._tell(whose, Crash(during=task.title, reason=setback.reason, known=known))
+        return finished
+
+
 def run_without_culprits(
     arms: Sequence[str], attempt: Callable[[Sequence[str]], Attempt]
 ) -> Finished[Any]:
@@ -331,17 +391,18 @@ def run_without_culprits(
     """
     remaining = list(arms)
     failed: dict[str, Reason] = {}
-    tried_again = False
+    unconfirmed: Setback | None = None
     while True:
         outcome = attempt(remaining)
         if isinstance(outcome, Success):
-            return Finished(outcome.value, failed)
-        if outcome.may_pass and not tried_again:
-            tried_again = True
+            finished = Finished(outcome.value, failed)
+            return finished if unconfirmed is None else finished.after([unconfirmed])
+        place = outcome.place
+        if outcome.may_pass and unconfirmed is None:
+            unconfirmed = Setback(outcome.reason, None if place is None else remaining[place])
             continue
         if not remaining:
             raise WorkerError(_without_arms(outcome))
-        place = outcome.place
         culprits = remaining if place is None else remaining[place : place + 1]
         failed |= dict.fromkeys(culprits, _blamed(outcome))
         remaining = [name for name in remaining if name not in culprits]

@@ -5,23 +5,21 @@ Whatever happens to it, the parent goes on; and it ends with its parent, however
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
-import threading
 import traceback
 from contextlib import suppress
 from functools import cache
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bt_bench import activity
 from bt_bench.errors import BtBenchError
 from bt_bench.isolation import add_variants_path
+from bt_bench.lifetime import end_with_parent
 from bt_bench.outcome import RoundProgress
 from bt_bench.raised import ignore_interrupts, text_of
 from bt_bench.tasks import Attempt, Defect, Hello, Message, Refusal, Request, WorkerSetup
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
     from bt_bench.executor import Executor
     from bt_bench.fence import Fence
     from bt_bench.measuring.case import Bench
-
-_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 
 def serve(connection: Connection, block: Any, setup: WorkerSetup) -> None:
@@ -165,21 +161,6 @@ def _print_to_stderr() -> None:
 
 
 def _end_with_parent() -> None:
-    """Has this process end when its parent has ended, whatever is under way."""
     parent = parent_process()
-    if parent is None:
-        return
-    try:
-        # By the kernel: a thread of ours cannot run while a variant's C code holds the interpreter.
-        prctl = ctypes.CDLL(None, use_errno=True).prctl
-    except (AttributeError, OSError):  # no Linux
-        threading.Thread(target=_kill_after, args=(parent,), daemon=True).start()
-        return
-    prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != parent.pid:  # it ended before
-        os._exit(1)
-
-
-def _kill_after(parent: BaseProcess) -> None:
-    parent.join()
-    os.kill(os.getpid(), signal.SIGKILL)
+    if parent is not None and parent.pid is not None:
+        end_with_parent(parent.pid)

@@ -10,6 +10,7 @@ from bt_bench.model import (
     Calibration,
     CaseResult,
     CheckReport,
+    Crash,
     DeviceLine,
     Environment,
     Figure,
@@ -217,6 +218,7 @@ def make_result(
     config: str = "quick",
     plan: Plan | None = None,
     calibration: Calibration | None = None,
+    crashes: Sequence[Crash] = (),
 ) -> VariantResult:
     """The result of a variant with these cases."""
     return VariantResult(
@@ -229,5 +231,14 @@ def make_result(
         plan=plan or Plan(rounds=3, warmup_rounds=1),
         calibration=calibration,
         variant=VariantInfo(name=variant, summary=f"the {variant} arm", source_sha256="ab" * 32),
+        crashes=list(crashes),
         cases=list(cases),
+    )
+
+
+def make_crash(during: str = "step/small", *, known: bool = True) -> Crash:
+    """A crash that did not come back."""
+    message = "while measured: the worker was ended by SIGSEGV"
+    return Crash(
+        during=during, reason=Reason(code=ReasonCode.CRASHED, message=message), known=known
     )

@@ -2,8 +2,9 @@
 
 The script is `script.json` in the folder of the variants' files: per variant `us`, the value of all
 its series, `paths`, the launch paths that it has (`jit` if left out), and `fault`, what happens to
-it when (`raises`, `kills`, `kills_once` in `check`, `prepare` or `measure`), or what it is wrong on
-or lacks a feature for (`check one`, `lacks one`). What workers do is appended to `log`.
+it when (`raises`, `kills`, `kills_once` in `check`, `prepare` or `measure`; `crashes_once` says so
+and kills nothing), or what it is wrong on or lacks a feature for (`check one`, `lacks one`). What
+workers do is appended to `log`.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class _Worker:
         self.activity.expect({arm: place for place, arm in enumerate(arms)})
         match task:
             case CheckConformance() | CheckCase():
-                return self.check(task, arms)
+                return self.go_wrong("check", arms) or self.check(task, arms)
             case PrepareRound():
                 return self.go_wrong("prepare", arms) or self.prepared()
             case MeasureRound():
@@ -144,6 +145,10 @@ class _Worker:
                 reason = Reason(code=ReasonCode.RAISED, message=f"while {where}d: no luck")
                 return Failure(reason, place, False)
             once = self.folder / "done"
+            if what == "crashes_once" and not once.exists():
+                once.touch()
+                reason = Reason(code=ReasonCode.CRASHED, message=f"while {where}d: it died")
+                return Failure(reason, place, True)
             if what == "kills" or (what == "kills_once" and not once.exists()):
                 once.touch()
                 self.activity.enter(arm)

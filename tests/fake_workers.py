@@ -14,7 +14,7 @@ from pathlib import Path
 from bt_bench.activity import Activity
 from bt_bench.model import Reason, ReasonCode
 from bt_bench.outcome import RoundProgress
-from bt_bench.tasks import Defect, Failure, Hello, Message, Refusal, Success, Task
+from bt_bench.tasks import Defect, Failure, Hello, Message, Refusal, Request, Success, Task
 
 SPENT = Failure(Reason(code=ReasonCode.OUT_OF_MEMORY, message="no memory"), 0, True)
 RAISED = Failure(Reason(code=ReasonCode.RAISED, message="raised"), 0, False)
@@ -39,6 +39,16 @@ def serve(connection, block, setup) -> None:
     connection.send(Message(0, Hello("cpu", os.getpid(), None)))
     while (request := connection.recv()) is not None:
         follow(request, connection, activity)
+
+
+def serve_ahead(connection, block, setup) -> None:
+    """Does what it is set up to do ahead, and then what it is asked."""
+    if setup.ahead is not None:
+        activity = Activity(block)
+        connection.send(Message(0, Hello("cpu", os.getpid(), None)))
+        follow(Request(0, setup.ahead.task, setup.ahead.arms), connection, activity)
+    else:
+        serve(connection, block, setup)
 
 
 def follow(request, connection, activity) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from factories import make_case, make_measurement, make_result, make_rounds
+from factories import make_case, make_crash, make_measurement, make_result, make_rounds
 from scenarios import three_cases
 from test_bad_results import DAMAGES, _damage, _with_a_log
 
@@ -86,6 +86,12 @@ def test_what_is_kept(folder: RunFolder, only_quick: None) -> None:
     assert case.compiled is not None
     kernel = case.compiled["k"]
     assert (kernel.count, kernel.registers, kernel.spills) == (2, 30, 0)
+
+
+def test_crashes_are_read_as_in_full(folder: RunFolder, only_quick: None) -> None:
+    result = _full().model_copy(update={"crashes": [make_crash(), make_crash(known=False)]})
+    path = write_result(folder, result)
+    assert read_compact(path).header.crashes == read_result(path).crashes == result.crashes
 
 
 def test_as_in_full(folder: RunFolder, only_quick: None) -> None:

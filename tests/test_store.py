@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 import bt_bench.atomic
-import bt_bench.store
 from bt_bench.errors import UsageError
 from bt_bench.model import Quantity
 from bt_bench.store import (
@@ -122,13 +121,81 @@ def test_a_lock_that_its_owner_took_away_meanwhile_is_taken_anew(
         calls.append(operation)
         flock(file, operation)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(bt_bench.store.fcntl, "flock", late)
+    monkeypatch.setattr(fcntl, "flock", late)
     with folder.locked():
         assert path.exists()
         with pytest.raises(UsageError, match="by another bt-bench process"), folder.locked():
             pass
         assert path.exists()
     assert not path.exists()
+
+
+def make_fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def make_link(path: Path) -> None:
+    path.symlink_to("../theirs")
+
+
+def make_dangling(path: Path) -> None:
+    path.symlink_to("../nowhere")
+
+
+PLANTED = [(make_link, "a symbolic link"), (make_dangling, "a symbolic link")]
+PLANTED += [(make_fifo, "a FIFO"), (Path.mkdir, "a folder")]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("plant", "what"), PLANTED)
+@pytest.mark.parametrize("name", [".lock", "comparison.md", "config.yaml", "fused.cases.jsonl"])
+def test_nothing_is_written_to_what_is_in_the_place_of_a_file(
+    folder: RunFolder, name: str, plant: Callable[[Path], None], what: str
+) -> None:
+    """A link would have its target cut off, and a FIFO would be waited for."""
+    theirs, path = folder.path / "../theirs", folder.path / name
+    theirs.write_text("theirs")
+    plant(path)
+    with (
+        pytest.raises(UsageError, match=f"cannot write {path}: it is {what}; .* take it away"),
+        folder.locked(),
+    ):
+        pass
+    assert theirs.read_text() == "theirs"
+    assert not (folder.path / "../nowhere").exists()
+    if what == "a folder":
+        path.rmdir()
+    else:
+        path.unlink()
+    with folder.locked():
+        assert [file.name for file in folder.path.iterdir()] == [".lock"]
+
+
+def test_a_lock_that_a_killed_run_left_is_taken_with_what_is_in_it(folder: RunFolder) -> None:
+    path = folder.path / ".lock"
+    path.write_text("note")
+    with folder.locked():
+        assert path.read_text() == "note"
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("plant", [make_link, make_fifo])
+def test_a_journal_is_a_regular_file(folder: RunFolder, plant: Callable[[Path], None]) -> None:
+    path = write_result(folder, make_result())
+    (folder.path / "../theirs").write_text("theirs")
+    plant(folder.journal_path("baseline"))
+    with pytest.raises(UsageError, match=r"cannot read .*baseline\.cases\.jsonl: it is a "):
+        read_result(path)
+    with pytest.raises(UsageError, match=r"cannot write .*baseline\.cases\.jsonl: it is a "):
+        ResultWriter(folder, make_result(complete=False))
+    assert (folder.path / "../theirs").read_text() == "theirs"
+
+
+@pytest.mark.timeout(60)
+def test_a_result_of_a_run_is_no_fifo(folder: RunFolder) -> None:
+    make_fifo(folder.result_path("baseline"))
+    with pytest.raises(UsageError, match=r"baseline\.json is no regular file"):
+        read_run(folder)
 
 
 # Writing

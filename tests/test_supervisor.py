@@ -12,6 +12,7 @@ from pathlib import Path
 import fake_workers
 import pytest
 from fake_workers import Script, serve
+from processes import runs, wait_for
 
 import bt_bench.worker
 from bt_bench.catalogue import VariantEntry
@@ -22,6 +23,7 @@ from bt_bench.tasks import (
     Failure,
     Hello,
     Message,
+    Setback,
     Success,
     WorkerError,
     WorkerSetup,
@@ -90,6 +92,7 @@ def test_the_culprit_is_left_out_and_a_fresh_worker_does_the_rest(fault, code, m
     }
     assert pid != before
     assert not is_there(before)
+    assert finished.setbacks == ()  # it came back, where it was tried again
     # A crash is confirmed first.
     assert watching.replaced == [message] * (2 if code is ReasonCode.CRASHED else 1)
 
@@ -109,12 +112,20 @@ def test_a_kill_from_outside_costs_nobody_anything(script, supervisor, tmp_path)
     finished = supervisor.run(Script(**script, once=tmp_path / "done"), ARMS, watching)
     assert (finished.value[1], finished.failed) == (ARMS, {})
     assert len(watching.replaced) == 1
+    # But it leaves a trace, since it need not have come from outside.
+    (setback,) = finished.setbacks
+    assert setback.arm == ("second" if "does" in script else None)
+    assert (setback.reason.code, setback.reason.message) == (
+        ReasonCode.CRASHED,
+        watching.replaced[0],
+    )
 
 
 def test_an_error_of_bt_bench_is_tried_again(supervisor, tmp_path):
     watching = Watching()
     finished = supervisor.run(Script(after="defect", once=tmp_path / "done"), ARMS, watching)
     assert (finished.value[1], finished.failed) == (ARMS, {})
+    assert [setback.reason.code for setback in finished.setbacks] == [ReasonCode.RAISED]
     assert watching.replaced == [
         "while tested, in bt-bench's own code: OSError: Too many open files (ours.py:3)"
     ]
@@ -149,9 +160,11 @@ def test_a_worker_killed_between_tasks_is_nobodys_fault(supervisor):
     watching = Watching()
     finished = supervisor.run(Script(), ARMS, watching)
     assert finished.failed == {}
-    assert watching.replaced == [
-        "the worker was ended by SIGKILL, which the system also sends when memory runs out"
-    ]
+    how = "the worker was ended by SIGKILL, which the system also sends when memory runs out"
+    assert watching.replaced == [how]
+    reason = Reason(code=ReasonCode.CRASHED, message=f"between two tasks: {how}")
+    assert finished.setbacks == (Setback(reason, None),)
+    assert supervisor.run(Script(), ARMS).setbacks == ()  # once is enough
 
 
 def test_progress_is_handed_on(supervisor):
@@ -226,6 +239,29 @@ def test_a_crash_of_nobody_fails_all_and_says_so():
     assert messages == {"it died; not known which variant"}
 
 
+def crashes_in_turn(*places):
+    """An attempt that crashes at these places of its arms, one after the other, and then not."""
+    reason = Reason(code=ReasonCode.CRASHED, message="it died")
+    left = list(places)
+    return lambda arms: Failure(reason, left.pop(0), True) if left else Success(list(arms))
+
+
+def test_a_crash_that_another_one_follows_leaves_a_trace():
+    finished = run_without_culprits(ARMS, crashes_in_turn(0, 1))
+    assert (finished.value, list(finished.failed)) == (["first", "third"], ["second"])
+    assert [setback.arm for setback in finished.setbacks] == ["first"]
+
+
+def test_a_crash_of_nobody_that_comes_back_as_somebodys_leaves_none():
+    finished = run_without_culprits(ARMS, crashes_in_turn(None, 1))
+    assert (list(finished.failed), finished.setbacks) == (["second"], ())
+
+
+def test_a_crash_of_a_task_without_arms_leaves_a_trace():
+    finished = run_without_culprits([], crashes_in_turn(None))
+    assert [setback.arm for setback in finished.setbacks] == [None]
+
+
 class Parent:
     """The parent's end of a pipe that nobody reads."""
 
@@ -283,6 +319,22 @@ def test_a_worker_can_be_started_ahead_and_abandoned():
     assert not is_there(pid)
 
 
+def test_a_crash_before_a_worker_is_asked_is_that_of_the_arm_that_ran(tmp_path):
+    from dataclasses import replace
+
+    from bt_bench.tasks import Ahead
+
+    setup = replace(SETUP, ahead=Ahead(Script({"second": "kills"}), tuple(ARMS)))
+    with Supervisor(setup, fake_workers.serve_ahead) as supervisor:
+        pid = int(supervisor.hello.environment)
+        wait_for(lambda: not runs(pid))
+        done = supervisor.run(Script(), ARMS)
+    assert (done.value[1], done.failed) == (ARMS, {})
+    (setback,) = done.setbacks
+    assert setback.arm == "second"
+    assert setback.reason.message.startswith("while tested: the worker was ended by SIGKILL")
+
+
 def test_what_a_first_worker_does_ahead_its_successor_does_not(tmp_path):
     """It may be what ended the first one."""
     from dataclasses import replace
@@ -300,4 +352,5 @@ def test_what_a_first_worker_does_ahead_its_successor_does_not(tmp_path):
     with Noting(setup, serve) as supervisor:
         done = supervisor.run(Script({"second": "kills"}, once=tmp_path / "once"), ARMS)
     assert done.failed == {}
+    assert [setback.arm for setback in done.setbacks] == ["second"]
     assert [setup.ahead for setup in setups] == [None] * len(setups)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -39,6 +39,7 @@ from bt_bench.tasks import (
     CheckOutcome,
     Finished,
     MeasureCase,
+    Setback,
 )
 from bt_bench.workloads.parameters import UniformParameters
 from bt_bench.workloads.record import flat_parameters
@@ -77,6 +78,7 @@ class ScriptedRunner:
         broke_off: by task's type, case and arm, reasons of arms that are left out.
         results: by key and arm, what was measured.
         stop_at: the key at which the run is interrupted.
+        setbacks: by task's title, what went wrong and not again.
     """
 
     conformance: dict = field(default_factory=dict)
@@ -84,9 +86,14 @@ class ScriptedRunner:
     broke_off: dict = field(default_factory=dict)
     results: dict = field(default_factory=dict)
     stop_at: str | None = None
+    setbacks: dict = field(default_factory=dict)
     calls: list = field(default_factory=list)
 
     def run(self, task, arms, watcher=None):
+        finished = self._run(task, arms, watcher)
+        return replace(finished, setbacks=tuple(self.setbacks.get(task.title, ())))
+
+    def _run(self, task, arms, watcher):
         if isinstance(task, Calibrate):
             self.calls.append("calibrate")
             return Finished(make_calibration({"empty_call": [0.05]}), {})
@@ -296,6 +303,38 @@ def test_nothing_is_measured_where_nobody_passes(sweep):
     assert not [call for call in runner.calls if call[0] == "measure"]
     assert all(case.status == "failed" for result in results for case in result.cases)
     assert listening.reports[0].rounds is None
+
+
+def test_a_crash_that_did_not_come_back_is_stored_with_whoever_may_have_crashed(sweep):
+    crashed = reason(ReasonCode.CRASHED)
+    runner = ScriptedRunner(
+        setbacks={
+            "calibrating": [Setback(crashed, None)],
+            "conformance:corners": [Setback(crashed, "fused")],
+            "one": [Setback(crashed, None)],
+            "step/two": [Setback(crashed, "baseline")],
+        },
+        checked={("one", "fused"): reason(ReasonCode.WRONG_RESULT)},
+    )
+    spec = make_spec(["one", "two"], [Operation.STEP])
+    sweep(runner, spec)
+    runner.setbacks = {}
+    results, _ = sweep(runner, spec)  # as --resume does: what was stored stays
+    assert {
+        result.variant.name: {(crash.during, crash.known, crash.reason) for crash in result.crashes}
+        for result in results
+    } == {
+        "baseline": {
+            ("calibrating", False, crashed),
+            ("one", False, crashed),
+            ("step/two", True, crashed),
+        },
+        "fused": {
+            ("calibrating", False, crashed),
+            ("conformance:corners", True, crashed),
+            ("one", False, crashed),
+        },
+    }
 
 
 def test_an_interrupted_run_is_continued_where_it_stopped(sweep):

@@ -65,7 +65,7 @@ def calibrate(
     verdicts = judge(calibration)
     document = _document(environment, calibration, verdicts)
     if out is not None:
-        from bt_bench.atomic import write_text
+        from bt_bench.store import write_text
 
         write_text(out, json.dumps(document) + "\n")
     if as_json:

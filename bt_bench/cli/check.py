@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bt_bench.cli.errors import visible
 from bt_bench.cli.options import (
     DeviceOption,
     JsonOption,
@@ -25,7 +27,10 @@ from bt_bench.cli.options import (
 from bt_bench.errors import ExitCode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bt_bench.checking.spec import Outcome
+    from bt_bench.model import Crash
 
 
 def check(
@@ -64,19 +69,28 @@ def check(
     )
 
     from bt_bench.checking.spec import check_spec
+    from bt_bench.comparability import crash_text
     from bt_bench.sweep import check_memory
+    from bt_bench.tasks import Noticing
 
     outcomes: list[Outcome] = []
+    warnings: list[str] = []
+
+    def warn(arms: Sequence[str], crash: Crash) -> None:
+        whose = f"{arms[0]}, " if crash.known else ""
+        warnings.append(f"{whose}{crash_text(crash)}")
+        print(f"bt-bench: warning: {visible(warnings[-1])}", file=sys.stderr, flush=True)
+
     with worker_for(spec, entries, device) as worker:
         kind = worker.hello.device
         check_memory(spec, len(entries), worker.hello.available_bytes)
-        for outcome in check_spec(worker, spec, [entry.name for entry in entries]):
+        for outcome in check_spec(Noticing(worker, warn), spec, [entry.name for entry in entries]):
             outcomes.append(outcome)
             if not as_json:
                 print(_line(outcome), flush=True)
     counts = Counter(map(_status, outcomes))
     if as_json:
-        print(json.dumps(_document(kind, outcomes), indent=2))
+        print(json.dumps(_document(kind, outcomes, warnings), indent=2))
     else:
         for entry in entries:
             if entry.opponent is not None:
@@ -101,10 +115,11 @@ def _line(outcome: Outcome) -> str:
     return f"FAILED  {what}\n        {outcome.reason.code}: {outcome.reason.message}"
 
 
-def _document(device: str, outcomes: list[Outcome]) -> dict[str, object]:
+def _document(device: str, outcomes: list[Outcome], warnings: list[str]) -> dict[str, object]:
     return {
         "schema_version": 1,
         "device": device,
+        "warnings": warnings,
         "checks": [
             {
                 "variant": outcome.variant,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import signal
@@ -19,15 +20,19 @@ from bt_bench.errors import BtBenchError, ExitCode
 
 Parameters = ParamSpec("Parameters")
 
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 def reporting_errors(command: Callable[Parameters, ExitCode]) -> Callable[Parameters, None]:
     """A command that ends the program with its exit code, and with a message on an error."""
 
     @functools.wraps(command)
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
-        # A CI system cancels with SIGTERM: end as on Ctrl-C, with what there is on disk.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _interrupt)
+        # A CI system cancels with SIGTERM, and a terminal that is closed sends SIGHUP: end as on
+        # Ctrl-C, with what there is on disk. Under nohup the latter is ignored, and stays so.
+        for number in _ENDING:
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, _interrupt)
         sys.stdout = _present(sys.stdout)
         sys.stderr = _present(sys.stderr)
         try:
@@ -66,13 +71,13 @@ def visible(line: str) -> str:
 
 def _interrupt(_signum: int, _frame: FrameType | None) -> NoReturn:
     # A second signal must not cut off what the first one has begun to write.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _ENDING:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def _present(stream: TextIO | None) -> TextIO:
-    """A stream that is there, and that swallows what a closed pipe no longer takes.
+    """A stream that is there, and that swallows what a closed pipe or terminal no longer takes.
 
     The reader of stdout may go away, as in `| head`. The command goes on and ends with the exit
     code that it has earned.
@@ -85,10 +90,15 @@ def _present(stream: TextIO | None) -> TextIO:
 
 
 def _swallowing(stream: TextIO, method: Callable[..., int | None]) -> Callable[..., int]:
+    # Of a file EIO is no reader that has gone away, but a broken disk.
+    gone = (errno.EPIPE, errno.EIO) if stream.isatty() else (errno.EPIPE,)
+
     def call(*args: str) -> int:
         try:
             return method(*args) or 0
-        except BrokenPipeError:
+        except OSError as error:
+            if error.errno not in gone:
+                raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
             return len(args[0]) if args else 0
 

@@ -43,6 +43,7 @@ AllowMissingOption = Annotated[
 ]
 
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+STDOUT = 1
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,10 @@ def parse_outputs(texts: Sequence[str] | None, as_json: bool = False) -> list[Ou
     """What `--format` asks for; a table on stdout where it asks for nothing there.
 
     Raises:
-        UsageError: for an unknown format, and for two of them on stdout.
+        UsageError: for an unknown format, and for two that could not be told apart: on stdout, in
+            one file, or one after the other in a stream.
     """
+    from bt_bench.atomic import descriptor_of, is_open_as
     from bt_bench.report.formats import FORMATS
 
     outputs = []
@@ -68,7 +71,7 @@ def parse_outputs(texts: Sequence[str] | None, as_json: bool = False) -> list[Ou
             raise UsageError(f"--format {text}: unknown format; {names_hint(name, list(FORMATS))}")
         if equals and not path:
             raise UsageError(f"--format {text}: expected a file after '='")
-        to_stdout = not equals or path == "-"
+        to_stdout = not equals or path == "-" or descriptor_of(Path(path)) == STDOUT
         outputs.append(Output(name, None if to_stdout else Path(path)))
     on_stdout = [output.name for output in outputs if output.path is None]
     if as_json:
@@ -79,11 +82,27 @@ def parse_outputs(texts: Sequence[str] | None, as_json: bool = False) -> list[Ou
             f"{' and '.join(on_stdout)} would both go to stdout; write all but one to a file, as "
             f"in --format {on_stdout[-1]}=PATH"
         )
-    files = [output.path.resolve() for output in outputs if output.path is not None]
-    for file in files:
-        if files.count(file) > 1:
-            raise UsageError(f"two --format would both go to {file}; expected a file for each")
+    paths = [output.path for output in outputs if output.path is not None]
+    _refuse_one_place(paths)
+    for file in paths:
+        if is_open_as(STDOUT, file):
+            raise UsageError(
+                f"--format {file}: is where stdout goes, which has another report; expected "
+                "another file"
+            )
     return outputs if on_stdout else [*outputs, Output("table", None)]
+
+
+def _refuse_one_place(paths: Sequence[Path]) -> None:
+    """Two reports in one place, unless that keeps nothing of either."""
+    from bt_bench.atomic import is_null_device, place_of
+
+    taken = set()
+    for path in paths:
+        place = place_of(path)
+        if place in taken and not is_null_device(path):
+            raise UsageError(f"two --format would both go to {path}; expected a file for each")
+        taken.add(place)
 
 
 def parse_fail_on(text: str | None, default: Collection[FailOn]) -> tuple[FailOn, ...]:
@@ -114,23 +133,41 @@ def write_outputs(judged: Judged, outputs: Sequence[Output]) -> None:
     """Writes files first, so that they are there whatever becomes of stdout.
 
     The `github` format also appends to the summary of the step where GitHub names a file for it.
+    One that cannot be written keeps none of the others from being written.
 
     Raises:
         UsageError: when a file cannot be written.
     """
+    failed = []
+    for output in sorted(outputs, key=lambda output: output.path is None):
+        try:
+            _write(judged, output)
+        except UsageError as error:
+            failed.append(str(error))
+    if failed:
+        raise UsageError("\n".join(failed))
+
+
+def _write(judged: Judged, output: Output) -> None:
+    from bt_bench.atomic import descriptor_of
     from bt_bench.report.formats import FORMATS, step_summary
     from bt_bench.store import write_text
 
-    for output in sorted(outputs, key=lambda output: output.path is None):
-        text = FORMATS[output.name](judged)
-        if output.path is None:
-            sys.stdout.write(text)
-        else:
-            _make_folder(output.path)
-            write_text(output.path, text)
-        summary = os.environ.get(STEP_SUMMARY)
-        if output.name == "github" and summary:
-            _append(Path(summary), step_summary(judged))
+    text = FORMATS[output.name](judged)
+    if output.path is None:
+        sys.stdout.write(text)
+    else:
+        _make_folder(output.path)
+        if output.path.is_fifo() and descriptor_of(output.path) is None:
+            print(
+                f"bt-bench: {output.path} is a FIFO; waiting for its reader",
+                file=sys.stderr,
+                flush=True,
+            )
+        write_text(output.path, text)
+    summary = os.environ.get(STEP_SUMMARY)
+    if output.name == "github" and summary:
+        _append(Path(summary), step_summary(judged))
 
 
 def _make_folder(path: Path) -> None:

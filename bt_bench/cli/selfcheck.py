@@ -134,6 +134,7 @@ def _record(config: str, device: DeviceChoice, rounds: int, save: Path | None) -
     """Records rounds whose three arms are the same variants; `auto` takes a GPU if there is one."""
     from tempfile import TemporaryDirectory
 
+    from bt_bench.atomic import is_stream
     from bt_bench.cli.options import (
         choose_variants,
         kernel_folders,
@@ -141,12 +142,18 @@ def _record(config: str, device: DeviceChoice, rounds: int, save: Path | None) -
         resolve_device,
         without_opponents,
     )
+    from bt_bench.errors import UsageError
     from bt_bench.gating.processes import record
     from bt_bench.gating.rounds import GateArm
     from bt_bench.gating.sides import RoundsRequest, Side
     from bt_bench.gating.wanted import choose_metrics
     from bt_bench.worker import serve
 
+    if save is not None and is_stream(save):
+        raise UsageError(
+            f"--save {save}: is no regular file; expected the path of one, since a recording is "
+            "written anew after every batch of rounds"
+        )
     spec = without_opponents(load_spec(config), by_name=False)
     side = Side("installed", tuple(choose_variants(spec.variants, kernel_folders(None))))
     kind = resolve_device(device)

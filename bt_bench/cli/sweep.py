@@ -292,6 +292,7 @@ def _summary(
         "failed": counts["failed"],
         "insufficient": counts["insufficient"],
         "unsupported": counts["unsupported"],
+        "crashes": sum(len(result.crashes) for result in results),
     }
 
 

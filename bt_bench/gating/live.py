@@ -145,7 +145,7 @@ def run_live_gate(request: GateRequest, progress: GateProgress) -> Judged:
         progress.phase("comparing the trees of both revisions")
         same = _sameness(request)
         failures = workers.failures([] if same.proved else rounds.variants, progress)
-        lacking = workers.lacking
+        lacking, warnings = workers.lacking, workers.warnings
     timed = [
         subject
         for subject in ([] if same.proved else rounds.subjects)
@@ -163,7 +163,9 @@ def run_live_gate(request: GateRequest, progress: GateProgress) -> Judged:
         outcome = run_gate(source, plan, request.rules, thresholds, progress.look)
         measured = outcome.judged
         failures = failures | source.failures
-    return _whole(request, prepared, same, failures, lacking, measured)
+        warnings = warnings + source.warnings
+    judged = _whole(request, prepared, same, failures, lacking, measured)
+    return replace(judged, warnings=(*judged.warnings, *dict.fromkeys(warnings)))
 
 
 def _sameness(request: GateRequest) -> Sameness:

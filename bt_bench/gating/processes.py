@@ -25,13 +25,22 @@ from bt_bench.gating.sides import (
     RoundsRequest,
     checkers,
     greet,
+    noticing,
     started,
 )
 from bt_bench.gating.wanted import round_plan
 from bt_bench.metrics import metric_of
 from bt_bench.model import Environment, Reason, Tool
 from bt_bench.supervisor import Supervisor
-from bt_bench.tasks import Ahead, Hello, MeasureRound, PrepareRound, RoundUnit, WorkerSetup
+from bt_bench.tasks import (
+    Ahead,
+    Hello,
+    MeasureRound,
+    PrepareRound,
+    RoundUnit,
+    Runner,
+    WorkerSetup,
+)
 from bt_bench.units import format_bytes
 from bt_bench.workloads.build import estimate_bytes, layout_of
 
@@ -46,7 +55,8 @@ class ProcessRounds:
     """A `RoundSource` whose rounds are measured when they are asked for.
 
     A variant that raises, crashes or hangs in a process-round (a crash only if it does so again) is
-    in `failures` and takes no part in later rounds.
+    in `failures` and takes no part in later rounds. Of a crash that does not come back there is a
+    text in `warnings`.
 
     Args:
         request: what to measure.
@@ -77,6 +87,7 @@ class ProcessRounds:
         self._rounds = 0
         self.workers = _num_workers(request, hello)
         self.failures: dict[Culprit, str] = {}
+        self.warnings: list[str] = []
 
     def take(self, count: int) -> list[GateRound]:
         """The next rounds; fewer where no variant is left to measure."""
@@ -128,20 +139,23 @@ class ProcessRounds:
     def _set_up(self, worker: Supervisor, arm: GateArm) -> list[str]:
         """Waits until a worker is ready; the variants that are."""
         greet(worker, self._request.sides[arm])
-        finished = worker.run(PrepareRound(self._units), self._names)
+        finished = self._noticing(worker, arm).run(PrepareRound(self._units), self._names)
         self._blame(arm, finished.failed)
         return [name for name in self._names if name not in finished.failed]
 
     def _measure(
         self, worker: Supervisor, arm: GateArm, names: Sequence[str]
     ) -> dict[Subject, float]:
-        finished = worker.run(MeasureRound(self._units), names)
+        finished = self._noticing(worker, arm).run(MeasureRound(self._units), names)
         self._blame(arm, finished.failed)
         found = {
             Subject(v.operation, v.case, v.variant, metric_of(v.series).name): v.value
             for v in finished.value
         }
         return {subject: value for subject, value in found.items() if subject in self._subjects}
+
+    def _noticing(self, worker: Supervisor, arm: GateArm) -> Runner:
+        return noticing(worker, self._request.sides[arm], self.warnings)
 
     def _blame(self, arm: GateArm, failed: Mapping[str, Reason]) -> None:
         label = self._request.sides[arm].label

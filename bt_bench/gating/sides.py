@@ -9,15 +9,16 @@ from typing import Protocol
 
 from bt_bench.catalogue import VariantEntry
 from bt_bench.checking.spec import check_conformance
+from bt_bench.comparability import crash_text
 from bt_bench.config.schema import SweepSpec
 from bt_bench.device import DeviceChoice
 from bt_bench.errors import UsageError
 from bt_bench.gating.rounds import GateArm, Subject
 from bt_bench.isolation import Isolation
 from bt_bench.metrics import Metric
-from bt_bench.model import Operation, ReasonCode
+from bt_bench.model import Crash, Operation, ReasonCode
 from bt_bench.supervisor import Serve, Supervisor
-from bt_bench.tasks import CheckCase, Hello, WorkerSetup
+from bt_bench.tasks import CheckCase, Hello, Noticing, Runner, WorkerSetup
 
 Culprit = tuple[str, Operation | None, str | None]  # variant, operation, case; `None`: all
 
@@ -108,6 +109,7 @@ class Checkers:
         # Per variant and case, the revisions that cannot run it, and what they lack; of the
         # variants that were checked.
         self.lacking: dict[tuple[str, str], dict[str, str]] = {}
+        self.warnings: list[str] = []  # crashes that did not come back
 
     @property
     def hello(self) -> Hello:
@@ -123,10 +125,10 @@ class Checkers:
         failures: dict[Culprit, str] = {}
         for side, worker in self._workers if variants else ():
             progress.phase(f"checking {side.label}")
-            failures = self._wrong(side, variants, worker) | failures
+            failures = self._wrong(side, variants, noticing(worker, side, self.warnings)) | failures
         return failures
 
-    def _wrong(self, side: Side, variants: Sequence[str], worker: Supervisor) -> dict[Culprit, str]:
+    def _wrong(self, side: Side, variants: Sequence[str], worker: Runner) -> dict[Culprit, str]:
         spec = self._spec
         failures: dict[Culprit, str] = {}
         for outcome in check_conformance(worker, spec, variants):
@@ -168,6 +170,16 @@ def checkers(request: RoundsRequest, progress: RoundsProgress) -> Iterator[Check
         for side, worker in workers:
             greet(worker, side)
         yield Checkers(request.spec, workers)
+
+
+def noticing(worker: Runner, side: Side, warnings: list[str]) -> Runner:
+    """A worker of whose crashes that do not come back there is a warning, which names the side."""
+
+    def tell(arms: Sequence[str], crash: Crash) -> None:
+        whose = f"{arms[0]}, " if crash.known else ""
+        warnings.append(f"{side.label}: {whose}{crash_text(crash)}")
+
+    return Noticing(worker, tell)
 
 
 def started(stack: ExitStack, setup: WorkerSetup, serve: Serve) -> Supervisor:

@@ -1,16 +1,14 @@
-"""Two revisions of a kernels tree: the working tree, and another one in a git worktree.
+"""Two revisions of a kernels tree: the working tree, and another one in a temporary folder.
 
 Only kernels differ between revisions; the harness that measures them is the installed one. The
-user's checkout and index are never touched.
+user's checkout and index are never touched, and nothing is written into the user's repository.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,12 +16,13 @@ from pathlib import Path
 
 from bt_bench.catalogue import VariantEntry, find_variants
 from bt_bench.errors import UsageError
+from bt_bench.git import git_command, without_another_git
 from bt_bench.isolation import Isolation
+from bt_bench.lifetime import run_kept
+from bt_bench.scratch import scratch_folder
 
-GIT_SECONDS = 600.0  # a worktree of a large repository
+GIT_SECONDS = 600.0  # a checkout of a large repository
 TAIL_LINES = 20
-# A hook or an outer git would point git at another repository or index.
-_OF_ANOTHER_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
 _MARKER = "bt_kernels/__init__.py"
 
 
@@ -127,21 +126,57 @@ def working_tree(location: Location) -> Tree:
 
 @contextmanager
 def base_tree(location: Location, ref: str) -> Iterator[Tree]:
-    """A worktree of a revision in a temporary folder, gone when the block ends, however it does.
+    """A checkout of a revision in a temporary folder, gone when the block ends, however it does.
+
+    It is a linked worktree of the user's repository, with all that follows: its settings, filters,
+    objects of LFS, tags for `git describe`, and end-of-line rules. But the folder that git keeps of
+    a linked worktree, which `git worktree add` makes in `.git/worktrees`, lies in the temporary
+    folder as well: git asks no more of it than that `commondir` in it leads to the repository
+    (gitrepository-layout(5)). So a gate that is killed leaves nothing in the user's repository,
+    and the next one finds what it left elsewhere (`bt_bench.scratch`).
+
+    `git archive` would leave out files (`export-ignore`) and give a build no repository to ask;
+    a clone would have another configuration, other remotes, and none of the files of LFS.
 
     Raises:
         UsageError: for a revision that git does not know, with what git says.
     """
     commit = _commit_of(location.top, ref)
-    with tempfile.TemporaryDirectory(prefix="bt-bench-gate-") as scratch:
-        top = Path(scratch).resolve() / "base"
-        try:
-            # Hooks are the user's, and not meant for a tree that is gone in a minute.
-            hooks = ("-c", f"core.hooksPath={os.devnull}")
-            _git(location.top, *hooks, "worktree", "add", "--detach", "--quiet", str(top), commit)
-            yield Tree(_label(ref, commit), commit, False, top, location)
-        finally:
-            _remove(location.top, top)
+    with scratch_folder("gate") as scratch:
+        top = scratch / "base"
+        _check_out(location.top, commit, top, scratch / "git")
+        yield Tree(_label(ref, commit), commit, False, top, location)
+
+
+def _check_out(repository: Path, commit: str, top: Path, admin: Path) -> None:
+    """Makes a linked worktree.
+
+    Args:
+        repository: a checkout.
+        commit: to check out.
+        top: of the worktree; new.
+        admin: what git keeps of it; new.
+    """
+    common, own = (
+        (repository / _git(repository, "rev-parse", option)).resolve()
+        for option in ("--git-common-dir", "--git-dir")
+    )
+    top.mkdir()
+    (admin / "info").mkdir(parents=True)
+    (admin / "commondir").write_text(f"{common}\n", encoding="utf-8")
+    (admin / "gitdir").write_text(f"{top / '.git'}\n", encoding="utf-8")
+    (admin / "HEAD").write_text(f"{commit}\n", encoding="utf-8")
+    (top / ".git").write_text(f"gitdir: {admin}\n", encoding="utf-8")
+    # A checkout that has only some folders has a base that has only these, as `worktree add` does.
+    settings = admin / "config.worktree"
+    for path in (settings, admin / "info/sparse-checkout"):
+        theirs = own / path.relative_to(admin)
+        if theirs.is_file():
+            shutil.copyfile(theirs, path)
+    for key in ("core.worktree", "core.bare"):
+        with suppress(UsageError):  # it says nothing of that
+            _git(top.parent, "config", "--file", str(settings), "--unset-all", key)
+    _git(top, "reset", "--hard", "--quiet", "--no-recurse-submodules")
 
 
 def build(tree: Tree, command: str) -> None:
@@ -150,24 +185,13 @@ def build(tree: Tree, command: str) -> None:
     Raises:
         UsageError: when it fails, with the end of what it printed.
     """
-    with subprocess.Popen(
-        command,
-        shell=True,
+    process = run_kept(
+        ["/bin/sh", "-c", command],
         cwd=tree.top,
-        env=_environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        env=without_another_git(),
         stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,  # so that what the shell has started can be ended with it
-    ) as process:
-        try:
-            output, _ = process.communicate()
-        except BaseException:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            raise
+    )
+    output = process.stdout
     if process.returncode:
         tail = "\n".join(f"  {line}" for line in output.splitlines()[-TAIL_LINES:])
         raise UsageError(
@@ -211,20 +235,6 @@ def _commit_of(top: Path, ref: str) -> str:
         raise UsageError(f"--base {ref}: {error}{hint}") from None
 
 
-def _remove(top: Path, tree: Path) -> None:
-    """Takes a worktree away; what is left of one that was only half there is forgotten as well."""
-    try:
-        _git(top, "worktree", "remove", "--force", "--force", str(tree))
-    except UsageError:
-        # Its folder goes with the temporary one, after which git can forget it: expire it by hand.
-        shutil.rmtree(tree, ignore_errors=True)
-        _git(top, "worktree", "prune")
-
-
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER_GIT}
-
-
 def _git(folder: Path, *arguments: str) -> str:
     """What git prints.
 
@@ -233,11 +243,11 @@ def _git(folder: Path, *arguments: str) -> str:
     """
     try:
         done = subprocess.run(
-            ["git", "-C", str(folder), *arguments],
+            git_command(folder, *arguments),
             capture_output=True,
             text=True,
             errors="surrogateescape",
-            env=_environment() | {"LC_ALL": "C"},
+            env=without_another_git() | {"LC_ALL": "C"},
             timeout=GIT_SECONDS,
             check=False,
             start_new_session=True,  # Ctrl-C must not cut it off while it puts things in order

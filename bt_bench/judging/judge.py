@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bt_bench.comparability import Labelled, refuse_differences
+from bt_bench.comparability import Labelled, crash_warnings, refuse_differences
 from bt_bench.deciding import (
     SPREAD_FACTOR,
     Contest,
@@ -126,6 +126,7 @@ def _comparable(matchup: Matchup, criteria: Criteria) -> Iterator[str]:
     for side in (base, other):
         if not side.result.complete:
             yield f"{side.label} is a partial result"
+        yield from crash_warnings(side)
     yield from refuse_differences(
         base, other, ignore_device=criteria.ignore_device, ignore_plan=criteria.ignore_plan
     )

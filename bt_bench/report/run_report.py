@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from bt_bench.comparability import crash_text
 from bt_bench.compare import FailedCase
 from bt_bench.errors import UsageError
 from bt_bench.model import OPERATION_TITLES, LaunchPath, Quantity, Status, VariantResult
@@ -23,6 +24,7 @@ from bt_bench.report.tables import distribution_table, event_table, time_table
 
 _FIRST_OPERATIONS = (Operation.GATHER_SLOTS, Operation.STEP)
 _LONGEST_MESSAGE = 600
+_CRASHES = "Crashes that did not come back"
 _LESS_THAN_FAILED = (Status.INSUFFICIENT, Status.UNSUPPORTED)
 _DISTRIBUTIONS = (Quantity.STEP_US, Quantity.HOST_US, Quantity.GPU_US)
 
@@ -45,6 +47,7 @@ def run_document(
         raise UsageError("expected at least one result to report, got none")
     arms = arrange(results)
     failures = tuple(_failures(arms))
+    crashes = tuple(_crashes(arms))
     sections = [
         _operation_section(arms, operation, whole=whole)
         for operation in order_operations(Operation)
@@ -52,6 +55,8 @@ def run_document(
     ]
     if failures:
         sections.append(failure_section(failures))
+    if crashes:
+        sections.append(Section(_CRASHES, (Bullets(crashes),)))
     if arms.baseline.result.calibration is not None:
         sections.append(calibration_section(arms.baseline.result.calibration))
     if whole:
@@ -64,6 +69,7 @@ def run_document(
             *([progress_text(arms, planned_cases)] if partial else []),
             *run_facts(arms),
             *_failure_facts(failures),
+            *_crash_facts(crashes),
         ),
         sections=tuple(sections),
     )
@@ -121,6 +127,17 @@ def _failure_facts(failures: Sequence[FailedCase]) -> Iterator[str]:
     if failures:
         title = _failure_title(failures)
         yield f"Not every case is ok: {len(failures)} listed under {title}, after the tables."
+
+
+def _crashes(arms: Arms) -> Iterator[str]:
+    for arm in arms.all:
+        yield from (f"{arm.name}, {crash_text(crash)}" for crash in arm.result.crashes)
+
+
+def _crash_facts(crashes: Sequence[str]) -> Iterator[str]:
+    if crashes:
+        count = "1 crash" if len(crashes) == 1 else f"{len(crashes)} crashes"
+        yield f"Warning: {count} listed under {_CRASHES}, after the tables."
 
 
 def _operation_section(arms: Arms, operation: Operation, *, whole: bool) -> Section:

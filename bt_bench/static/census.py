@@ -9,7 +9,6 @@ import os
 import pickle
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +19,9 @@ from bt_bench.catalogue import VariantEntry
 from bt_bench.config.schema import CaseSpec, SweepSpec
 from bt_bench.errors import BtBenchError, UsageError
 from bt_bench.isolation import Isolation
+from bt_bench.lifetime import run_kept
 from bt_bench.operation import Operation
+from bt_bench.scratch import scratch_folder
 from bt_bench.static.model import StaticCensus
 from bt_bench.static.targets import capability_of
 
@@ -99,8 +100,7 @@ def take_census(
         targets=tuple(targets),
         isolation=None if isolation is None else replace(isolation, audited=True),
     )
-    with tempfile.TemporaryDirectory(prefix="bt-bench-static-") as name:
-        folder = Path(name)
+    with scratch_folder("static") as folder:
         (folder / REQUEST_NAME).write_bytes(pickle.dumps(request))
         errors = _run(folder, seconds)
         try:
@@ -121,16 +121,8 @@ def _run(folder: Path, seconds: float) -> str:
     """Runs the worker to its end, and returns what it printed for people."""
     command = [sys.executable, "-m", "bt_bench.static.worker", str(folder)]
     try:
-        done = subprocess.run(
-            command,
-            env=_environment(folder),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            timeout=seconds,
-            check=False,
+        done = run_kept(
+            command, env=_environment(folder), stdout=subprocess.DEVNULL, seconds=seconds
         )
     except subprocess.TimeoutExpired:
         raise UsageError(

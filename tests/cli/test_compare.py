@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import Outcome, run, run_apart
-from factories import make_case, make_environment, make_failed_case, make_result
+from factories import make_case, make_crash, make_environment, make_failed_case, make_result
 
 from bt_bench.model import CaseResult, Plan, Quantity
 from bt_bench.store import RunFolder, read_result, write_result
@@ -347,6 +350,25 @@ def test_other_devices_and_plans(write: Callable[..., Path]) -> None:
     assert run("compare", base, plan, "--ignore-plan").code == 0
 
 
+def test_a_crash_that_did_not_come_back_is_a_warning(write: Callable[..., Path]) -> None:
+    base = write("run", "baseline", [timed(50.0)])
+    crashes = [make_crash(), make_crash("step/other")]
+    other = write("run", "fused", [timed(50.0, seed=9)], crashes=crashes)
+    outcome = run("compare", base, other, "--json")
+    assert outcome.code == 0, outcome.err
+    assert outcome.json()["warnings"] == [
+        "fused: step/small: while measured: the worker was ended by SIGSEGV; it did not come back "
+        "when that was done once more (and 1 more such crashes)"
+    ]
+    assert "SIGSEGV" in run("compare", base, other).out
+    # Of a file that was written before there was such a list there is nothing to say.
+    text = json.loads(other.read_text())
+    del text["crashes"]
+    other.write_text(json.dumps(text))
+    assert run("compare", base, other, "--json").json()["warnings"] == []
+    assert read_result(other).crashes == []
+
+
 def test_one_result_twice(sides: tuple[Path, Path], tmp_path: Path) -> None:
     refused(
         run("compare", sides[0], sides[0]), 2, "are one result: variant 'baseline' of run 'run'"
@@ -402,7 +424,9 @@ def test_files_that_cannot_be_written(
 ) -> None:
     path = sides[0] / "out.md"
     outcome = run("compare", *sides, "--format", f"md={path}")
-    refused(outcome, 2, f"cannot write {path}: its folder: ")
+    assert outcome.code == 2
+    assert f"cannot write {path}: its folder: " in outcome.err
+    assert "SLOWER" in outcome.out  # the table, which could be written
     both = tmp_path / "both"
     outcome = run("compare", *sides, "--format", f"md={both}", "--format", f"csv={both}")
     refused(outcome, 2, f"two --format would both go to {both}")
@@ -410,6 +434,61 @@ def test_files_that_cannot_be_written(
     outcome = run("compare", *sides, "--format", "github")
     assert outcome.code == 2
     assert f"cannot write {path}, as GITHUB_STEP_SUMMARY has it: " in outcome.err
+
+
+def test_what_is_no_regular_file_is_written_through(
+    sides: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """By links, which a defect would replace and not the devices."""
+    link, target, full, null = (tmp_path / name for name in ("link", "real.md", "full", "null"))
+    target.write_text("old")
+    target.chmod(0o600)
+    link.symlink_to(target)
+    full.symlink_to("/dev/full")
+    null.symlink_to("/dev/null")
+    twice = ("--format", f"csv={null}", "--format", f"junit={null}")
+    outcome = run("compare", *sides, "--format", f"md={link}", *twice)
+    assert outcome.code == 1, outcome.err
+    assert (link.is_symlink(), null.is_symlink()) == (True, True)
+    assert "fused against baseline" in target.read_text()
+    assert target.stat().st_mode & 0o777 == 0o600
+    # Reports that can be written are, whatever becomes of one.
+    last = tmp_path / "last.md"
+    outcome = run("compare", *sides, "--format", f"csv={full}", "--format", f"md={last}")
+    assert outcome.code == 2
+    assert f"cannot write {full}: No space left on device" in outcome.err
+    assert last.exists()
+    assert full.is_symlink()
+
+
+@pytest.mark.parametrize("target", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_stdout_by_another_name_is_stdout(
+    sides: tuple[Path, Path], tmp_path: Path, target: str
+) -> None:
+    """No table comes beside it, and nothing else may go there."""
+    link = tmp_path / "link"
+    link.symlink_to(target)
+    outcome = run("compare", *sides, "--format", f"json={link}")
+    assert len(verdicts(outcome)) == 3
+    outcome = run("compare", *sides, "--format", f"json={link}", "--format", "md")
+    refused(outcome, 2, "json and md would both go to stdout")
+
+
+def test_no_file_and_no_stream_takes_two_reports(sides: tuple[Path, Path], tmp_path: Path) -> None:
+    fifo, link = tmp_path / "fifo", tmp_path / "link"
+    os.mkfifo(fifo)
+    link.symlink_to(fifo)
+    outcome = run("compare", *sides, "--format", f"md={fifo}", "--format", f"csv={link}")
+    refused(outcome, 2, f"two --format would both go to {link}")
+    # The table would be lost, as the file that stdout is would be replaced.
+    out = tmp_path / "out.md"
+    command = [sys.executable, "-m", "bt_bench", "compare", *sides, "--format", f"md={out}"]
+    with out.open("w") as stdout:
+        done = subprocess.run(
+            command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert f"--format {out}: is where stdout goes" in done.stderr
 
 
 def test_one_side_only(sides: tuple[Path, Path], write: Callable[..., Path]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import fake_rounds
 import pytest
 from commands import run, run_apart, start
+from processes import runs, wait_for
 from repositories import KERNELS, commit, git, repository, write
 
 from bt_bench.gating.recording import read_recording
@@ -407,7 +408,7 @@ def test_a_recording_is_no_result(repo):
 
 @pytest.mark.slow
 def test_a_real_gate_on_the_shipped_kernels(shipped):
-    """Real worktree, real workers; the head stages with a pause, which nothing else can hide."""
+    """Real checkout, real workers; the head stages with a pause, which nothing else can hide."""
     top = shipped
     path = top / "kernels/bt_kernels/variants/fused.py"
     path.write_text(
@@ -438,15 +439,40 @@ def is_there(group):
     return True
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_a_revision_is_built_leaves_nothing(number, tmp_path):
+    """Neither a folder nor what the command has started; CI cancels with SIGTERM."""
+    top = repository(tmp_path / "repo", {"my.yaml": CONFIG, "mine/one.py": FILE})
+    left, scratch = tmp_path / "pid", tmp_path / "scratch"
+    scratch.mkdir()
+    process = start(
+        *("gate", "--config", "my.yaml", "--base", "HEAD", "--kernels", "mine", "--device", "cpu"),
+        *("--build", f"sleep 600 & echo $! > {left}.new; mv {left}.new {left}; wait"),
+        prologue=f"import tempfile; tempfile.tempdir = {str(scratch)!r}",
+        cwd=top,
+    )
+    wait_for(left.exists)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert errors.endswith("bt-bench: interrupted\n")
+    assert list(scratch.iterdir()) == []
+    assert not (top / ".git/worktrees").exists()
+    wait_for(lambda: not runs(int(left.read_text())))
+
+
 # While its workers start, and in the middle of its rounds.
 @pytest.mark.parametrize("seconds", [0.1, 1.0])
-def test_ctrl_c_leaves_no_worktree_and_no_process(seconds, tmp_path):
+def test_ctrl_c_leaves_no_checkout_and_no_process(seconds, tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
     top = repository(tmp_path / "repo", {"my.yaml": CONFIG.replace("[one]", "[fused]")})
     write(top, {"mine/other.py": FILE})
     commit(top, "more")
     process = start(
         *("gate", "--config", "my.yaml", "--base", "HEAD", "--kernels", "mine"),
         *("--device", "cpu", "--rounds", "30", "--time-equal"),
+        prologue=f"import tempfile; tempfile.tempdir = {str(scratch)!r}",
         cwd=top,
         start_new_session=True,
     )
@@ -457,12 +483,12 @@ def test_ctrl_c_leaves_no_worktree_and_no_process(seconds, tmp_path):
             break
     assert "setting up" in heard[-1], heard
     time.sleep(seconds)
-    assert git(top, "worktree", "list").count("\n") == 1
+    assert len(list(scratch.iterdir())) == 2  # a folder, and its lock
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
-    assert git(top, "worktree", "list").count("\n") == 0
+    assert list(scratch.iterdir()) == []
     # Python's own tracker of resources ends a moment after.
     deadline = time.monotonic() + 30
     while is_there(process.pid):

@@ -148,8 +148,17 @@ def test_a_worker_killed_once_from_outside_costs_nobody_a_case(tmp_path):
     _out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert err.count("a fresh worker goes on") == 1
-    for result in read_run(tmp_path / "run"):
+    baseline, victim = read_run(tmp_path / "run")
+    for result in (baseline, victim):
         assert [(case.status, case.reason) for case in result.cases] == [("ok", None)] * 2
+    # It need not have come from outside: whoever reads the result has to know.
+    (crash,) = victim.crashes
+    assert (crash.during, crash.known) == ("step/two", True)
+    assert crash.reason.message.startswith("while measured: the worker was ended by SIGKILL")
+    assert baseline.crashes == []
+    outcome = run("compare", tmp_path / "run", "--fail-on", "none")
+    assert "victim: step/two: while measured: the worker was ended by SIGKILL" in outcome.out
+    assert "Warning: 1 crash listed under Crashes that did not come back" in _out
 
 
 def assert_intact(result):

@@ -108,6 +108,17 @@ def test_a_variant_that_neither_has(tmp_path):
         prepare(replace(request, spec=spec))
 
 
+@pytest.mark.parametrize("where", ["check", "prepare", "measure"])
+def test_a_crash_that_does_not_come_back_is_a_warning(tmp_path, where):
+    base = {"one": {"us": 100.0}}
+    head = {"one": {"us": 100.0, "fault": f"crashes_once {where}"}}
+    judged = run_live_gate(request_of(tmp_path, base, head), Quiet())
+    assert verdicts(judged) == {"one": (Verdict.SAME, Cause.WITHIN_MARGIN)}
+    (warning,) = judged.warnings
+    assert warning.startswith("new: one, ")
+    assert warning.endswith("it died; it did not come back when that was done once more")
+
+
 @pytest.mark.parametrize(
     ("fault", "why"),
     [

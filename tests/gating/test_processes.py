@@ -146,6 +146,10 @@ def test_a_process_that_dies_once_is_repeated(tmp_path, when):
     rounds = source.take(2)
     assert source.failures == {}
     assert all(len(taken.values[GateArm.HEAD]) == 2 for taken in rounds)
+    (warning,) = source.warnings
+    assert warning.startswith("new: second, while ")
+    assert "the worker was ended by SIGKILL" in warning
+    assert warning.endswith("it did not come back when that was done once more")
 
 
 @pytest.mark.parametrize(
@@ -193,6 +197,15 @@ def test_wrong_variants_are_found_on_either_side(tmp_path):
             ("second", None, None): "new: conformance:corners: slot 3 is 17",
         }
         assert workers.failures([], Quiet()) == {}
+        assert workers.warnings == []
+
+
+def test_a_check_that_crashes_once_is_told(tmp_path):
+    request = request_of(tmp_path, head={"second": {"us": 11.0, "fault": "kills_once check"}})
+    with checkers(request, Quiet()) as workers:
+        assert workers.failures(NAMES, Quiet()) == {}
+    (warning,) = workers.warnings
+    assert warning.startswith("new: second, conformance:corners: while checked: the worker was")
 
 
 def test_workers_are_as_many_as_cores_and_memory_allow(tmp_path, monkeypatch):

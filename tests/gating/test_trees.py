@@ -1,13 +1,17 @@
-"""Worktrees of the base: made, found, gone again; and the user's checkout left alone."""
+"""Checkouts of the base: made, found, gone again; and the user's repository left alone."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
+from processes import runs, wait_for
 from repositories import commit, git, repository, write
 
 from bt_bench.errors import UsageError
@@ -27,52 +31,212 @@ def own(tmp_path):
     return repository(tmp_path / "own", OWN)
 
 
-def worktrees(top):
-    return len(git(top, "worktree", "list").splitlines())
+@pytest.fixture(autouse=True)
+def scratch(tmp_path, monkeypatch):
+    """Where temporary folders are made."""
+    path = tmp_path / "scratch"
+    path.mkdir()
+    monkeypatch.setenv("TMPDIR", str(path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return path
 
 
-def test_the_base_lies_in_a_worktree_that_is_gone_after(own):
+def inside(folder):
+    """All that a folder holds, with its contents, but for what reading changes."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in folder.rglob("*")
+    }
+
+
+def test_the_base_lies_in_a_checkout_that_is_gone_after(own, scratch):
     first = git(own, "rev-parse", "HEAD")
     write(own, {"mine/quick.py": VARIANT + "# second\n"})
     commit(own, "second")
     write(own, {"mine/quick.py": VARIANT + "# not committed\n", "staged": "x"})
     git(own, "add", "staged")
-    before = git(own, "status", "--porcelain")
+    before = inside(own)
     location = locate(own, [own / "mine"])
     with base_tree(location, "HEAD~1") as tree:
         assert (tree.commit, tree.dirty) == (first, False)
         assert tree.label == f"HEAD~1 ({first[:8]})"
         assert (tree.top / "mine/quick.py").read_text() == VARIANT
-        assert worktrees(own) == 2
-        top = tree.top
-    assert not top.exists()
-    assert worktrees(own) == 1
-    assert git(own, "status", "--porcelain") == before
+        assert tree.top.is_relative_to(scratch)
+        assert inside(own) == before
+    assert inside(own) == before
+    assert list(scratch.iterdir()) == []
     head = working_tree(location)
     assert head.dirty
     assert head.variants()["quick"].path == own / "mine/quick.py"
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, RuntimeError])
-def test_a_worktree_is_gone_whatever_ends_the_block(own, error):
+def test_a_checkout_is_gone_whatever_ends_the_block(own, scratch, error):
     with pytest.raises(error), base_tree(locate(own, [own / "mine"]), "main"):
         raise error
-    assert worktrees(own) == 1
+    assert list(scratch.iterdir()) == []
 
 
-def test_a_worktree_whose_folder_is_lost_is_forgotten(own):
+def test_a_checkout_whose_folder_is_lost_is_no_trouble(own, scratch):
     with base_tree(locate(own, [own / "mine"]), "main") as tree:
         shutil.rmtree(tree.top)
-    assert worktrees(own) == 1
+    assert list(scratch.iterdir()) == []
 
 
-def test_hooks_of_the_checkout_do_not_run(own, tmp_path):
-    hook = own / ".git/hooks/post-checkout"
-    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
-    hook.chmod(0o755)
+def test_git_in_the_checkout_knows_the_repository(own):
+    """As a build may ask it, such as one that takes its version from the tags."""
+    first = git(own, "rev-parse", "HEAD")
+    git(own, "tag", "v1.0")
+    commit(own, "second")
+    with base_tree(locate(own, [own / "mine"]), "HEAD~1") as tree:
+        build(tree, "git describe --tags > described; git rev-parse HEAD >> described")
+        assert (tree.top / "described").read_text() == f"v1.0\n{first}\n"
+        assert git(tree.top, "status", "--porcelain") == "?? described"
+        assert git(tree.top, "rev-parse", "--show-toplevel") == str(tree.top)
+
+
+def test_the_checkout_is_as_the_repository_asks_for_it(own):
+    """End-of-line rules and a filter of its own configuration; nothing is left out."""
+    git(own, "config", "filter.louder.smudge", "tr a-z A-Z")
+    git(own, "config", "filter.louder.clean", "tr A-Z a-z")
+    attributes = "* text eol=crlf\nloud filter=louder\nREADME export-ignore\n"
+    write(own, {".gitattributes": attributes, "loud": "words\n"})
+    commit(own, "second")
+    with base_tree(locate(own, [own / "mine"]), "HEAD") as tree:
+        assert (tree.top / "README").read_bytes() == b"x\r\n"
+        assert (tree.top / "loud").read_bytes() == b"WORDS\r\n"
+
+
+def test_the_base_of_a_submodule_and_of_a_linked_worktree(own, tmp_path):
+    outer = repository(tmp_path / "outer", {"a": "x"})
+    allowed = ("-c", "protocol.file.allow=always")
+    git(outer, *allowed, "submodule", "--quiet", "add", str(own), "sub")
+    git(own, "worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"))
+    for top in (outer / "sub", tmp_path / "linked"):
+        before = inside(outer), inside(own)
+        with base_tree(locate(top, [top / "mine"]), "HEAD") as tree:
+            assert (tree.top / "mine/quick.py").read_text() == VARIANT
+            assert git(tree.top, "status", "--porcelain") == ""
+        assert (inside(outer), inside(own)) == before
+
+
+def test_the_base_has_the_folders_that_the_checkout_has(own, tmp_path):
+    write(own, {"big/file": "x", "mine/more.py": VARIANT})
+    commit(own, "second")
+    git(own, "sparse-checkout", "set", "mine")
+    with base_tree(locate(own, [own / "mine"]), "HEAD") as tree:
+        assert sorted(path.name for path in tree.top.iterdir()) == [".git", "README", "mine"]
+        assert git(tree.top, "status", "--porcelain") == ""
+
+
+HOOKS = ("post-checkout", "post-index-change", "pre-commit", "reference-transaction")
+
+
+def test_no_hook_and_no_monitor_runs(own, tmp_path):
+    """Of any call of git that a gate makes."""
+    ran = tmp_path / "ran"
+    for name in (*HOOKS, "monitor"):
+        hook = own / f".git/hooks/{name}"
+        hook.write_text(f"#!/bin/sh\necho {name} >> {ran}\n")
+        hook.chmod(0o755)
+    git(own, "config", "core.fsmonitor", str(own / ".git/hooks/monitor"))
+    git(own, "status")
+    assert "monitor" in ran.read_text()  # it would run
+    ran.unlink()
+    write(own, {"README": "changed\n"})
+    location = locate(own, [own / "mine"])
+    assert working_tree(location).dirty
+    with base_tree(location, "main") as tree:
+        assert (tree.top / "README").read_text() == "x\n"
+    assert not ran.exists()
+
+
+def test_looking_at_the_working_tree_writes_no_index(own):
+    os.utime(own / "README", (1e9, 1e9))  # git would note that in its index
+    before = inside(own)
+    assert not working_tree(locate(own, [own / "mine"])).dirty
+    assert inside(own) == before
+
+
+OWNER = """\
+import sys, time
+from pathlib import Path
+from bt_bench.gating.trees import base_tree, build, locate
+own = Path(sys.argv[1])
+with base_tree(locate(own, [own / "mine"]), "main") as tree:
+    print(tree.top, flush=True)
+    if len(sys.argv) > 2:
+        build(tree, sys.argv[2])
+    sys.stdin.read()
+"""
+
+
+def owner(own, *command):
+    """A process that has a checkout of the base, and where that is."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(own), *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return process, Path(process.stdout.readline().strip())
+
+
+def test_what_a_killed_gate_left_is_gone_with_the_next_and_a_living_one_keeps_its_own(own, scratch):
+    mine = scratch / "bt-bench-gate-mine.d"  # without a lock beside it: not ours
+    mine.mkdir()
+    before = inside(own)
+    killed, left = owner(own)
+    living, kept = owner(own)
+    with killed, living:
+        killed.kill()
+        killed.wait()
+        assert left.is_dir()
+        with base_tree(locate(own, [own / "mine"]), "main") as tree:
+            assert not left.parent.exists()
+            assert (kept / "README").is_file()
+            assert tree.top.is_dir()
+        assert (kept / "README").is_file()
+        living.stdin.close()
+        assert living.wait() == 0
+    assert list(scratch.iterdir()) == [mine]
+    assert inside(own) == before
+
+
+def test_no_link_is_followed_to_clear_away(own, scratch, tmp_path):
+    theirs = tmp_path / "theirs"
+    write(theirs, {"file": "x"})
+    (scratch / "bt-bench-gate-0.lock").touch()
+    (scratch / "bt-bench-gate-0.d").symlink_to(theirs)
+    (scratch / "bt-bench-gate-1.lock").symlink_to(theirs / "file")
+    os.mkfifo(scratch / "bt-bench-gate-2.lock")
     with base_tree(locate(own, [own / "mine"]), "main"):
         pass
-    assert not (tmp_path / "ran").exists()
+    assert (theirs / "file").read_text() == "x"
+
+
+def test_a_build_ends_with_a_gate_that_is_killed(own, tmp_path):
+    """With all that the shell has started, in the background too."""
+    left = tmp_path / "pid"
+    process, _ = owner(own, f"sleep 600 & echo $! > {left}.new; mv {left}.new {left}; sleep 600")
+    with process:
+        wait_for(left.exists)
+        process.kill()
+    wait_for(lambda: not runs(int(left.read_text())))
+
+
+@pytest.mark.parametrize("code", [3, -signal.SIGTERM, -signal.SIGKILL])
+def test_a_build_that_a_signal_ends_has_failed(own, code):
+    tree = working_tree(locate(own, [own / "mine"]))
+    command = f"exit {code}" if code > 0 else f"kill -{-code} $$"
+    with pytest.raises(UsageError, match=f"ended with exit code {code};"):
+        build(tree, command)
+
+
+def test_folders_that_a_build_made_read_only_are_removed(own, scratch):
+    with base_tree(locate(own, [own / "mine"]), "main") as tree:
+        build(tree, "mkdir -p a/b; touch a/b/c; chmod -R a-w a")
+    assert list(scratch.iterdir()) == []
 
 
 def test_within_a_hook_git_looks_at_the_right_repository(own, tmp_path, monkeypatch):
@@ -132,13 +296,13 @@ def test_no_git(own, monkeypatch):
 
 
 @pytest.mark.parametrize("ref", ["nowhere", "--help", "main:README", ""])
-def test_an_unknown_revision(own, ref):
+def test_an_unknown_revision(own, scratch, ref):
     with (
         pytest.raises(UsageError, match=f"--base {ref}: git says: fatal: .*expected a branch"),
         base_tree(locate(own, [own / "mine"]), ref),
     ):
         pass
-    assert worktrees(own) == 1
+    assert list(scratch.iterdir()) == []
 
 
 def test_a_shallow_clone_says_how_to_get_the_revision(own, tmp_path):
@@ -195,7 +359,7 @@ def test_an_interrupted_build_ends_what_the_shell_has_started(own, monkeypatch, 
     tree = working_tree(locate(own, [own / "mine"]))
     left = tmp_path / "pid"
 
-    def interrupted(_process):
+    def interrupted(_process, timeout=None):
         deadline = time.monotonic() + 30
         while not (left.exists() and left.read_text().strip()):
             assert time.monotonic() < deadline
@@ -205,15 +369,4 @@ def test_an_interrupted_build_ends_what_the_shell_has_started(own, monkeypatch, 
     monkeypatch.setattr("subprocess.Popen.communicate", interrupted)
     with pytest.raises(KeyboardInterrupt):
         build(tree, f"sleep 600 & echo $! > '{left}'; wait")
-    deadline = time.monotonic() + 30
-    while runs(int(left.read_text())):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def runs(pid):
-    """Whether a process is there, and no mere entry of one that has ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    wait_for(lambda: not runs(int(left.read_text())))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import scenarios
-from factories import make_case, make_environment, make_gpu, make_result
+from factories import make_case, make_crash, make_environment, make_gpu, make_result
 from goldens import assert_golden
 from markdown_it import MarkdownIt
 
@@ -113,6 +113,17 @@ def test_the_budget_has_every_launch_path() -> None:
     text = render_comparison(scenarios.gpu_run())
     for launch_path in LaunchPath:
         assert f"| {launch_path.value} " in text
+
+
+def test_crashes_that_did_not_come_back_are_in_the_lead_and_listed() -> None:
+    crashes = [make_crash(), make_crash("conformance:corners", known=False)]
+    results = [make_result("baseline", [make_case()]), make_result("fused", crashes=crashes)]
+    text = " ".join(render_comparison(results).split())
+    assert "Warning: 2 crashes listed under Crashes that did not come back, after the" in text
+    _, section = text.split("## Crashes that did not come back")
+    assert "- fused, step/small: while measured: the worker was ended by SIGSEGV; it did" in section
+    assert "SIGSEGV, not known of which variant; it did not come back" in section
+    assert "Crashes" not in render_comparison(results[:1])
 
 
 def test_the_calibration_comes_after_the_tables_and_before_the_advice() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from processes import running_with, wait_for
 from variants import classes
 
 from bt_bench.arms import Arm, inputs_on
@@ -16,7 +18,7 @@ from bt_bench.catalogue import find_variants
 from bt_bench.errors import UsageError
 from bt_bench.measuring.interpreter_census import count_launches
 from bt_bench.operation import Operation
-from bt_bench.static.census import take_census
+from bt_bench.static.census import REQUEST_NAME, take_census
 from bt_bench.static.files import read_census
 from bt_bench.workloads.build import build_workload
 
@@ -128,6 +130,17 @@ def test_a_variant_that_ends_the_process(spec, tmp_path, text, why):
 def test_compiling_has_an_end(spec):
     with pytest.raises(UsageError, match=r"not ended after 0\.01 s"):
         take_census(spec, [find_variants()["fused"]], ["sm_90"], seconds=0.01)
+
+
+def test_compiling_ends_with_whoever_asked_for_it(tmp_path):
+    """The worker waits for its request here, and would not look for its parent."""
+    os.mkfifo(tmp_path / REQUEST_NAME)
+    code = "import sys, pathlib, bt_bench.static.census as c; c._run(pathlib.Path(sys.argv[1]), 60)"
+    parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
+    with parent:
+        wait_for(lambda: len(running_with(f"bt_bench.static.worker\0{tmp_path}")) > 0)
+        parent.kill()
+    wait_for(lambda: not running_with(str(tmp_path)))
 
 
 def test_the_parent_imports_neither_torch_nor_triton():
