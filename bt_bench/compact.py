@@ -32,6 +32,7 @@ from bt_bench.model import (
     VariantResult,
 )
 from bt_bench.operation import Operation
+from bt_bench.soundness import MOST_COUNT, MOST_TIME_US, are_times, problems
 from bt_bench.stats import FloatArray
 from bt_bench.store import (
     has_journal,
@@ -166,7 +167,10 @@ def _decode(text: str) -> CompactResult | None:
             case: Any = decode(each)
             if not _is_sound(case):
                 return None
-            cases.append(keeper.case(case))
+            kept = keeper.case(case)
+            if not _is_possible(kept, case):
+                return None
+            cases.append(kept)
     except (msgspec.MsgspecError, ValidationError, UnicodeDecodeError, KeyError, RecursionError):
         return None
     return CompactResult(header, tuple(cases)) if _is_sound_whole(header, cases) else None
@@ -174,10 +178,7 @@ def _decode(text: str) -> CompactResult | None:
 
 def _is_sound_whole(header: VariantResult, cases: list[CompactCase]) -> bool:
     """What `read_result` checks of a result as a whole, besides types."""
-    lines = header.calibration.lines if header.calibration else ()
-    return len({case.key for case in cases}) == len(cases) and all(
-        len(line.reported_us) == len(line.set_us) for line in lines
-    )
+    return len({case.key for case in cases}) == len(cases) and not any(problems(header))
 
 
 def _is_sound(case: Any) -> bool:
@@ -198,6 +199,22 @@ def _is_sound(case: Any) -> bool:
         and _have_sound_rounds(measurements, counting)
         and all(_has_sound_samples(measurement, num_steps) for measurement in measurements)
         for measurements in (case.measurements, case.control)
+    )
+
+
+def _is_possible(kept: CompactCase, case: Any) -> bool:
+    """Whether its figures can have been measured and counted, as `read_result` checks as well."""
+    samples = [taken.samples.ravel() for taken in kept.taken.values()]
+    samples += [_flat(measurement.samples) for measurement in case.control]
+    if samples and not are_times(np.concatenate(samples)):
+        return False
+    kernels = case.compiled or ()
+    counts = [count for step in kept.launches or () for _, _, count in step]
+    counts += [n for k in kernels for n in (*k.registers, *k.spills) if n is not None]
+    return (
+        all(0 <= count <= MOST_COUNT for count in counts)
+        and len(kept.compiled or ()) == len(kernels)
+        and all(spread <= MOST_TIME_US for spread in kept.spreads.values())
     )
 
 
@@ -250,7 +267,7 @@ class _Keeper:
     def _taken(self, measurements: Iterable[Any]) -> Iterator[tuple[str, Taken]]:
         for measurement in measurements:
             rows = measurement.samples
-            samples = np.fromiter(chain.from_iterable(rows), np.float64).reshape(len(rows), -1)
+            samples = _flat(rows).reshape(len(rows), -1)
             metric = metric_by(*_parts(measurement))
             rounds = self._once(measurement.rounds)
             yield metric.name, Taken(metric, measurement.per, rounds, samples)
@@ -258,6 +275,10 @@ class _Keeper:
     def _once(self, rounds: Iterable[int]) -> Rounds:
         as_tuple = tuple(rounds)
         return self._rounds.setdefault(as_tuple, as_tuple)
+
+
+def _flat(rows: list[list[float]]) -> FloatArray:
+    return np.fromiter(chain.from_iterable(rows), np.float64)
 
 
 def _launches(census: Any) -> Launches | None:

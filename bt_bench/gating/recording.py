@@ -20,6 +20,7 @@ from bt_bench.invalid import describe_invalid
 from bt_bench.metrics import metric_named
 from bt_bench.model import Environment, Noun, Tool
 from bt_bench.operation import Operation
+from bt_bench.soundness import impossible_times
 
 SCHEMA_VERSION: Final = 1
 DECIMALS = 6  # of a microsecond: far below what any clock tells, and no digits of binary rounding
@@ -196,6 +197,7 @@ def _round_problems(path: str, taken: RecordedRound, recording: Recording) -> It
                 f"{path}.values.{arm.value} has {len(row)} values; "
                 f"expected {len(recording.subjects)}, one for each subject"
             )
+        yield from impossible_times(f"{path}.values.{arm.value}", row)
 
 
 def _chunks(recording: Recording) -> Iterator[str]:

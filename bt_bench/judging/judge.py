@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from bt_bench.comparability import Labelled, refuse_differences
 from bt_bench.deciding import (
     SPREAD_FACTOR,
+    WHY_NOT_TESTED,
     Contest,
     Correction,
     Decision,
@@ -18,17 +19,15 @@ from bt_bench.deciding import (
     without_new_paths,
 )
 from bt_bench.errors import UsageError
-from bt_bench.inference import Estimate, geometric_mean
+from bt_bench.inference import LARGEST_LOG, Estimate, geometric_mean, ratio_of
 from bt_bench.judging.entries import WHOLE_CASE, Entry, Matchup, Pairing, metrics_in_order
 from bt_bench.judging.estimating import Refusal, answer, offset_of
 from bt_bench.metrics import select
 from bt_bench.units import format_number
-from bt_bench.verdicts import Cause, Judged, Judgement, Margin, Overall, Verdict
+from bt_bench.verdicts import Cause, Evidence, Judged, Judgement, Margin, Overall, Verdict
 
 MAX_SPREAD = 0.25
 """Where unchanged code asks for a wider margin than this, nothing can be said of changed code."""
-
-_LARGEST_LOG = 700.0  # of a ratio that a number can hold
 
 PARTS = ("gap_us", "last_us")
 """Quantities that are part of others, and grow where others shrink: judged only where asked for."""
@@ -194,12 +193,16 @@ def _margin(entry: Entry, criteria: Criteria) -> Margin:
     margin = criteria.margins.get(entry.case, rules.margin)
     if not entry.matchup.one_run:
         margin = max(criteria.margins.get(entry.case, 0.0), rules.advisory_margin)
-    # Not zero: of a median of zero there is no estimate, unless it has an offset.
+    # Of a median of zero there is no estimate, unless it has an offset.
     scale = (entry.base_value or 0.0) + offset_of(entry.metric)
+
+    def share(absolute: float) -> float:
+        return absolute / scale if scale > 0 else math.inf
+
     return Margin(
         configured=margin,
-        spread=None if entry.spread is None else SPREAD_FACTOR * entry.spread / scale,
-        floor=entry.metric.floor / scale,
+        spread=None if entry.spread is None else share(SPREAD_FACTOR * entry.spread),
+        floor=share(entry.metric.floor),
     )
 
 
@@ -224,19 +227,22 @@ def _refused(entry: Entry, refusal: Refusal) -> Judgement:
 
 def _decided(entry: Entry, decision: Decision) -> Judgement:
     evidence = decision.evidence
+    if evidence is None:
+        return _refused(entry, Refusal(decision.verdict, decision.cause, WHY_NOT_TESTED))
     estimate = Estimate(evidence.estimate, evidence.error, evidence.degrees, evidence.observations)
     interval = estimate.interval(1 - 2 * evidence.alpha)
     logs = (estimate.location, interval.low, interval.high)
-    ratios = tuple(math.exp(min(each, _LARGEST_LOG)) for each in logs)
-    refusal = Refusal(decision.verdict, decision.cause, _detail(entry, decision))
-    return _judgement(entry, ratios, refusal, decision)
+    ratios = tuple(map(ratio_of, logs))
+    detail = _detail(entry, decision.verdict, evidence)
+    refusal = Refusal(decision.verdict, decision.cause, detail)
+    return _judgement(entry, ratios, refusal, evidence)
 
 
 def _judgement(
     entry: Entry,
     ratios: tuple[float | None, ...],
     refusal: Refusal,
-    decision: Decision | None = None,
+    evidence: Evidence | None = None,
 ) -> Judgement:
     ratio, low, high = ratios
     return Judgement(
@@ -255,7 +261,7 @@ def _judgement(
         cause=refusal.cause,
         detail=refusal.detail,
         advisory=not entry.matchup.one_run,
-        evidence=decision.evidence if decision else None,
+        evidence=evidence,
     )
 
 
@@ -266,20 +272,20 @@ _BINDING = {
 }
 
 
-def _detail(entry: Entry, decision: Decision) -> str:
-    margin = decision.evidence.margin
+def _detail(entry: Entry, verdict: Verdict, evidence: Evidence) -> str:
+    margin = evidence.margin
     limit = f"the margin of {_percent(margin.share)} ({_BINDING[margin.binds]})"
-    change = math.expm1(decision.evidence.estimate)
+    change = math.expm1(min(LARGEST_LOG, evidence.estimate))
     offset = offset_of(entry.metric)
     counted = f", with {offset:g} us added to both sides, as it may be 0" if offset else ""
-    if decision.verdict is Verdict.SAME:
+    if verdict is Verdict.SAME:
         return f"within the margin of {_percent(margin.wanted)}{counted}"
-    if decision.verdict is Verdict.INCONCLUSIVE:
+    if verdict is Verdict.INCONCLUSIVE:
         if margin.binds == "spread":
             wanted = _percent(margin.wanted)
             return f"{100 * change:+.1f} % is not shown to be beyond {limit}, nor within {wanted}"
         return f"{100 * change:+.1f} % may be within or beyond {limit}{counted}"
-    word = "slower" if decision.verdict is Verdict.SLOWER else "faster"
+    word = "slower" if verdict is Verdict.SLOWER else "faster"
     return f"{word} by {_percent(abs(change))}, beyond {limit}{counted}"
 
 
