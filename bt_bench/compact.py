@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ from bt_bench.store import (
     read_result,
     read_run_with,
     read_text,
+    stale_journal,
 )
 from bt_bench.structs import struct_of
 
@@ -110,10 +111,14 @@ class CompactCase:
 
 @dataclass(frozen=True)
 class CompactResult:
-    """A result: everything but the cases as it is in the file, and those in little space."""
+    """A result: everything but the cases as it is in the file, and those in little space.
+
+    `warnings` are clauses about how it was read.
+    """
 
     header: VariantResult
     cases: tuple[CompactCase, ...]
+    warnings: tuple[str, ...] = ()
 
 
 @functools.cache
@@ -139,10 +144,19 @@ def read_compact(path: Path | str) -> CompactResult:
     Raises:
         UsageError: naming the file, what is wrong with it, and where; see `read_result`.
     """
-    if has_journal(path):
-        return compact(read_result(path))
+    # Asked first: when a run is closed, its cases are in the file before the journal goes.
+    under_way = has_journal(path)
     name = name_of(path)
-    text = read_text(path, name)
+    result = parse_compact(read_text(path, name), name)
+    if under_way and not result.header.complete:
+        return compact(read_result(path))
+    if has_journal(path):
+        return replace(result, warnings=(stale_journal(path),))
+    return result
+
+
+def parse_compact(text: str, name: str) -> CompactResult:
+    """The result in a text; see `bt_bench.store.parse_result`."""
     with no_collection(collect_first=False):
         result = _decode(text)
     return result or compact(parse_result(text, name))

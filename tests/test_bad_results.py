@@ -346,7 +346,7 @@ def test_a_damaged_journal(folder: RunFolder) -> None:
     writer = ResultWriter(folder, make_result(complete=False))
     writer.add(make_case())
     path, journal = folder.result_path("baseline"), folder.journal_path("baseline")
-    whole = journal.read_text()
+    whole = journal.read_text().split("\n", 1)[1]
     journal.write_text("{}\n" + whole)
     with pytest.raises(UsageError, match=r"cases\.jsonl is damaged: line 1 is no case: Field req"):
         read_result(path)
