@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from bt_bench.comparability import Labelled, refuse_differences
 from bt_bench.deciding import (
@@ -18,11 +20,18 @@ from bt_bench.deciding import (
     decide,
     without_new_paths,
 )
-from bt_bench.errors import UsageError
+from bt_bench.errors import NotComparableError, UsageError
 from bt_bench.inference import LARGEST_LOG, Estimate, geometric_mean, ratio_of
-from bt_bench.judging.entries import WHOLE_CASE, Entry, Matchup, Pairing, metrics_in_order
+from bt_bench.judging.entries import (
+    WHOLE_CASE,
+    Entry,
+    Matchup,
+    Pairing,
+    metrics_in_order,
+)
 from bt_bench.judging.estimating import Refusal, answer, offset_of
 from bt_bench.metrics import select
+from bt_bench.store import CONFIG_NAME
 from bt_bench.units import format_number
 from bt_bench.verdicts import Cause, Evidence, Judged, Judgement, Margin, Overall, Verdict
 
@@ -50,6 +59,7 @@ class Criteria:
         margins: of cases that have one of their own, as shares, by the case's name.
         ignore_device: accept another device or other versions of torch, CUDA or Triton.
         ignore_plan: accept another measurement plan.
+        allow_partial: accept results of runs that did not come to their end.
     """
 
     rules: Rules = field(default_factory=Rules)
@@ -57,6 +67,7 @@ class Criteria:
     margins: Mapping[str, float] = field(default_factory=dict)
     ignore_device: bool = False
     ignore_plan: bool = False
+    allow_partial: bool = False
 
 
 def judge(
@@ -75,11 +86,16 @@ def judge(
         others: labels for the others; default: those of the matchups.
 
     Raises:
-        NotComparableError: if sides differ in a way that is not ignored.
+        NotComparableError: if sides are partial or differ in a way that is not allowed.
         UsageError: for one variant of one run twice, and for a pattern that matches no metric.
     """
-    warnings = [warning for each in matchups for warning in _comparable(each, criteria)]
-    entries = _in_order([entry for each in matchups for entry in Pairing(each).entries()])
+    warnings = [
+        *_partial(matchups, criteria),
+        *(warning for each in matchups for warning in _comparable(each, criteria)),
+    ]
+    pairings = [Pairing(each) for each in matchups]
+    entries = _in_order([entry for each in pairings for entry in each.entries()])
+    not_paired = [fact for each in pairings for fact in each.facts()]
     entries = _selected(entries, criteria.metrics)
     _estimate_all(entries)
     judgements, left_out = without_new_paths(_judge_all(entries, criteria))
@@ -91,7 +107,7 @@ def judge(
         others=tuple(others),
         judgements=tuple(judgements),
         overall=tuple(_overall(judgements)),
-        facts=(*_facts(matchups, criteria, judgements), *left_out),
+        facts=(*_facts(matchups, criteria, judgements), *not_paired, *left_out),
         warnings=tuple(dict.fromkeys(warnings)),
     )
 
@@ -105,14 +121,47 @@ def not_compared(judged: Judged, wholes: Mapping[str, str]) -> dict[str, list[Ju
     """
     found: dict[str, list[Judgement]] = {whole: [] for whole in wholes.values()}
     for judgement in judged.judgements:
-        found[wholes[judgement.other]].append(judgement)
+        if judgement.other in wholes:
+            found[wholes[judgement.other]].append(judgement)
     return {
         whole: judgements for whole, judgements in found.items() if compared_nothing(judgements)
     }
 
 
+def _partial(matchups: Sequence[Matchup], criteria: Criteria) -> Iterator[str]:
+    """Warnings on sides whose runs did not come to their end; raises unless they are allowed.
+
+    What such a run has not reached may be missing on both sides, where nobody would miss it.
+    """
+    sides = {side.label: side for each in matchups for side in (each.base, each.other)}
+    partial = [s for s in sides.values() if not (s.absent or s.result.header.complete)]
+    if partial and not criteria.allow_partial:
+        raise NotComparableError("\n".join(how_to_finish(s.label, s.folder) for s in partial))
+    for side in partial:
+        yield f"{side.label} is a partial result"
+    for side in sides.values():
+        yield from side.result.warnings
+
+
+def how_to_finish(label: str, folder: Path | None) -> str:
+    """Why a partial result is not compared, and what to do.
+
+    Args:
+        label: of the result.
+        folder: that it lies in; it can be resumed there if that is the folder of a run.
+    """
+    known = folder is not None and (folder / CONFIG_NAME).is_file()
+    return (
+        f"{label} is a partial result: its run was interrupted, or is under way. Finish it "
+        f"with `bt-bench sweep --resume {shlex.quote(str(folder)) if known else 'DIR'}`, or pass "
+        "--allow-partial to compare the cases that there are"
+    )
+
+
 def _comparable(matchup: Matchup, criteria: Criteria) -> Iterator[str]:
     """Warnings; raises where there must be no comparison."""
+    if matchup.base.absent or matchup.other.absent:
+        return  # nothing to compare, and nothing that could differ
     base, other = (
         Labelled(side.label, side.result.header) for side in (matchup.base, matchup.other)
     )
@@ -122,9 +171,6 @@ def _comparable(matchup: Matchup, criteria: Criteria) -> Iterator[str]:
             f"{base.result.variant.name!r} of run {base.result.run_id!r}; expected two variants "
             "of a run, or results of two runs"
         )
-    for side in (base, other):
-        if not side.result.complete:
-            yield f"{side.label} is a partial result"
     yield from refuse_differences(
         base, other, ignore_device=criteria.ignore_device, ignore_plan=criteria.ignore_plan
     )

@@ -357,6 +357,25 @@ def test_a_case_that_one_side_does_not_support_is_missing() -> None:
     assert exit_code(judged([lacking], [timed(50.0)])) == ExitCode.NOT_COMPARABLE
     both = judged([lacking, timed(50.0, "more")], [lacking, timed(50.0, "more", 1)])
     assert {each.case for each in both.judgements} == {"more"}
+    assert (
+        "Not compared, since neither baseline nor fused supports it: gather_slots/small; of "
+        "gather_slots/small: lacks windows."
+    ) in both.facts
+    assert not any("supports" in fact for fact in judged([timed(9.0)], [timed(9.0, seed=1)]).facts)
+
+
+def test_what_neither_side_supports_is_named_up_to_some() -> None:
+    names = [f"case{number}" for number in range(8)]
+    lacking = [
+        make_failed_case(
+            name, message="lacks", code=ReasonCode.UNSUPPORTED, status=Status.UNSUPPORTED
+        )
+        for name in names
+    ]
+    whole = judged(lacking, lacking)
+    assert not_compared(whole, {"fused": "fused"})
+    (fact,) = [fact for fact in whole.facts if "supports" in fact]
+    assert "gather_slots/case4 and 3 more; of gather_slots/case0: lacks." in fact
 
 
 def test_device_times_that_a_second_method_contradicts() -> None:
@@ -550,7 +569,13 @@ def test_partial_results_are_told() -> None:
         make_result("a", [timed(9.0)]),
         make_result("b", [timed(9.0, seed=1)], complete=False),
     ]
-    assert judge_results(results).warnings == ("b is a partial result",)
+    with pytest.raises(NotComparableError, match=r"^b is a partial result: .*--resume DIR`, or "):
+        judge_results(results)
+    criteria = Criteria(allow_partial=True)
+    assert judge_results(results, criteria).warnings == ("b is a partial result",)
+    results[0] = results[0].model_copy(update={"complete": False})
+    with pytest.raises(NotComparableError, match=r"^a is a partial .*\nb is a partial"):
+        judge_results(results)
 
 
 def test_cases_pair_by_workload_whatever_their_names() -> None:
