@@ -29,7 +29,7 @@ from bt_bench import atomic
 from bt_bench.atomic import TEMPORARY_SUFFIX
 from bt_bench.collection import no_collection
 from bt_bench.errors import OtherSchemaError, UsageError
-from bt_bench.invalid import describe_invalid, other_version
+from bt_bench.invalid import describe_invalid, other_version, repeated_key
 from bt_bench.model import (
     BASELINE,
     SCHEMA_VERSION,
@@ -315,6 +315,8 @@ def parse_result(text: str, name: str) -> VariantResult:
         message = f"{name} {describe_invalid(text, error)}"
         version = other_version(text, error)
         raise (UsageError(message) if version is None else OtherSchemaError(message)) from None
+    if (repeated := repeated_key(text, result)) is not None:
+        raise UsageError(f"{name} is damaged: it {repeated}")
     for problem in problems(result):
         raise UsageError(f"{name} is damaged: {problem}")
     return result
@@ -428,6 +430,8 @@ def _read_cases(path: Path, lines: Sequence[bytes], first: int) -> list[CaseResu
             except ValidationError as error:
                 what = error.errors(include_url=False)[0]["msg"]
                 raise _damaged_line(path, f"line {number} is no case: {what}") from None
+            if (repeated := repeated_key(line.decode(), case)) is not None:
+                raise _damaged_line(path, f"line {number} {repeated}")
             for problem in case_problems("$", case):
                 raise _damaged_line(path, f"line {number}: {problem}")
             cases.append(case)

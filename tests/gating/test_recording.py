@@ -122,6 +122,10 @@ DAMAGES: dict[str, tuple[Callable[[str], str], str]] = {
         _edited(lambda d: d["rounds"][0]["values"]["base"].__setitem__(0, 5e-324)),
         r"\.values\.base\[0\] is 4\.94066e-324, which no clock .* 0, or 1e-09 to 1e\+12 us",
     ),
+    "a key twice": (
+        lambda text: text.replace('"config"', '"config": "other", "config"'),
+        'it has key "config" more than once in one object; expected it once',
+    ),
     "NaN": (lambda text: text.replace("10.25", "NaN"), r"rounds\[0\]\.values\.base"),
     "text": (lambda text: text.replace("10.25", '"10.25"'), r"got \"10.25\""),
     "short row": (
