@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from bt_bench.compact import CompactCase, CompactResult
 from bt_bench.errors import UsageError
-from bt_bench.store import read_text, write_text
+from bt_bench.model import Status
+from bt_bench.store import write_text
 from bt_bench.wording import names_hint
 
 FOLDER = "baselines"
@@ -49,19 +51,53 @@ def find_baseline(reports: Path, name: str) -> Path:
     raise UsageError(f"--baseline {name}: no such baseline in {path.parent}; {hint}{there}")
 
 
-def save_baseline(reports: Path, name: str, source: Path) -> Path:
-    """Stores a copy of a result file, in place of an earlier baseline of that name.
+def why_no_baseline(result: CompactResult) -> str | None:
+    """Why a result is no baseline, a clause after its name; `None` where it is one.
+
+    With what has failed, or was never measured, nothing later could be compared: the gate that
+    rests on such a baseline would have nothing to look at.
+    """
+    if not result.header.complete:
+        return "is a partial result; finish its run with `bt-bench sweep --resume`"
+    if not result.cases:
+        return "has no case; expected a result with cases that are ok"
+    for case in result.cases:
+        if case.status in (Status.FAILED, Status.INSUFFICIENT):
+            reason = f" ({case.reason})" if case.reason else ""
+            return (
+                f"has case {case.key}, which is {case.status.value}{reason}; expected all to be "
+                "ok. Mend it, or leave it out, and sweep again"
+            )
+        if case.status is Status.OK and not _has_figures(case):
+            return (
+                f"has case {case.key}, of which nothing was measured or counted; expected figures "
+                "to compare with. Sweep again where they can be taken, or leave it out"
+            )
+    if all(case.status is not Status.OK for case in result.cases):
+        first = result.cases[0]
+        return (
+            f"has no case that was measured; the first, {first.key}, is {first.status.value} "
+            f"({first.reason})"
+        )
+    return None
+
+
+def _has_figures(case: CompactCase) -> bool:
+    return bool(case.taken) or case.launches is not None or case.compiled is not None
+
+
+def save_baseline(reports: Path, name: str, text: str) -> Path:
+    """Stores the text of a result file, in place of an earlier baseline of that name.
 
     Args:
         reports: the folder of run folders.
         name: of the baseline.
-        source: a result file that can be read.
+        text: of a result that `why_no_baseline` has nothing against.
 
     Raises:
         UsageError: if it cannot be written.
     """
     path = baseline_path(reports, name)
-    text = read_text(source, str(source))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from bt_bench.errors import ExitCode, UsageError
-from bt_bench.inference import Estimate, benjamini_hochberg, holm
+from bt_bench.inference import Estimate, benjamini_hochberg, holm, uncorrected
 from bt_bench.metrics import metric_named
 from bt_bench.model import LaunchPath
 from bt_bench.verdicts import Cause, Evidence, Judged, Judgement, Margin, Verdict
@@ -34,7 +34,7 @@ class Correction(StrEnum):
 CORRECTIONS: dict[Correction, Callable[[Sequence[float]], list[float]]] = {
     Correction.HOLM: holm,
     Correction.BH: benjamini_hochberg,
-    Correction.NONE: list,
+    Correction.NONE: uncorrected,
 }
 
 SPREAD_FACTOR = 3.0
@@ -82,24 +82,49 @@ class Contest:
     estimate: Estimate
     margin: Margin
 
+    @property
+    def can_be_tested(self) -> bool:
+        """Whether there are numbers to test; figures at the ends of what a number holds give none.
+
+        Each part of the margin must be one too: the largest of a NaN and others may be any of them.
+        """
+        margin = self.margin
+        parts = (margin.configured, margin.spread or 0.0, margin.floor)
+        return self.estimate.is_finite and all(0 <= part < math.inf for part in parts)
+
 
 @dataclass(frozen=True)
 class Decision:
-    """Outcome of a contest, with the numbers."""
+    """Outcome of a contest, with the numbers; `None` where there was nothing to test."""
 
     verdict: Verdict
     cause: Cause
-    evidence: Evidence
+    evidence: Evidence | None
+
+
+NOT_TESTED = Decision(Verdict.INVALID, Cause.IMPOSSIBLE, None)
+"""What becomes of a contest without numbers. `WHY_NOT_TESTED` says why, a clause."""
+
+WHY_NOT_TESTED = (
+    "its figures are so large, so small or so far apart that no number can hold how they differ"
+)
 
 
 def decide(contests: Sequence[Contest], correction: Correction, alpha: float) -> list[Decision]:
     """Decides contests that are one family: lower is better.
+
+    What cannot be tested is no member of the family, so that it changes nothing for the others.
 
     Args:
         contests: all tests of a comparison.
         correction: over them.
         alpha: of the family, at this look.
     """
+    tested = iter(_tested([each for each in contests if each.can_be_tested], correction, alpha))
+    return [next(tested) if each.can_be_tested else NOT_TESTED for each in contests]
+
+
+def _tested(contests: Sequence[Contest], correction: Correction, alpha: float) -> list[Decision]:
     correct = CORRECTIONS[correction]
     bounds = [math.log1p(contest.margin.share) for contest in contests]
     slower = [c.estimate.tail_above(bound) for c, bound in zip(contests, bounds, strict=True)]

@@ -14,6 +14,9 @@ import numpy as np
 
 from bt_bench.stats import MIN_CLUSTERS, Interval, Samples, median, t_quantile, t_tail
 
+LARGEST_LOG = 700.0
+"""Of a ratio that a number can hold; that of any two times that a clock can measure is below 50."""
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -31,19 +34,31 @@ class Estimate:
     degrees: int
     observations: int
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether it can be reckoned with: of figures that overflow there is no estimate."""
+        return math.isfinite(self.location) and math.isfinite(self.error)
+
     def interval(self, confidence: float) -> Interval:
         """Student's interval, two-sided."""
         half_width = t_quantile((1 + confidence) / 2, self.degrees) * self.error
         return Interval(self.location - half_width, self.location + half_width, confidence)
 
     def tail_above(self, bound: float) -> float:
-        """Probability of an estimate as large as this or larger if the truth were `bound`."""
+        """Probability of an estimate as large as this or larger if the truth were `bound`.
+
+        1 where it is not finite: what cannot be reckoned with shows nothing.
+        """
+        if not self.is_finite or math.isnan(bound):
+            return 1.0
         if self.error == 0:
             return 0.0 if self.location > bound else 1.0
         return t_tail((self.location - bound) / self.error, self.degrees)
 
     def tail_below(self, bound: float) -> float:
         """Probability of an estimate as small as this or smaller if the truth were `bound`."""
+        if not self.is_finite or math.isnan(bound):
+            return 1.0
         if self.error == 0:
             return 0.0 if self.location < bound else 1.0
         return t_tail((bound - self.location) / self.error, self.degrees)
@@ -96,6 +111,14 @@ def trimmed_estimate(values: Samples, share: float = 0.2) -> Estimate | None:
     return Estimate(location, math.sqrt(squares / (left * (left - 1))), left - 1, count)
 
 
+def ratio_of(log: float) -> float:
+    """The ratio whose natural logarithm this is, or the largest that a number can hold.
+
+    Ends of intervals from three rounds can be far beyond it.
+    """
+    return math.exp(min(log, LARGEST_LOG))
+
+
 @dataclass(frozen=True)
 class GeometricMean:
     """The geometric mean of ratios; `interval` is `None` below two of them."""
@@ -116,16 +139,16 @@ def geometric_mean(ratios: Samples, confidence: float = 0.95) -> GeometricMean:
         confidence: of the interval, which takes the ratios for independent.
     """
     array = np.asarray(ratios, dtype=np.float64)
-    if array.size == 0 or not (array > 0).all():
+    if array.size == 0 or not ((array > 0) & np.isfinite(array)).all():
         raise ValueError("expected one positive ratio or more")
     logs = np.log(array)
     center, count = float(logs.mean()), len(logs)
     if count < 2:
-        return GeometricMean(math.exp(center), None)
+        return GeometricMean(ratio_of(center), None)
     error = float(logs.std(ddof=1)) / math.sqrt(count)
     interval = Estimate(center, error, count - 1, count).interval(confidence)
-    low, high = math.exp(interval.low), math.exp(interval.high)
-    return GeometricMean(math.exp(center), Interval(low, high, confidence))
+    low, high = ratio_of(interval.low), ratio_of(interval.high)
+    return GeometricMean(ratio_of(center), Interval(low, high, confidence))
 
 
 def clustered_estimate(values: Samples, clusters: Sequence[Hashable]) -> Estimate | None:
@@ -140,12 +163,22 @@ def clustered_estimate(values: Samples, clusters: Sequence[Hashable]) -> Estimat
     return mean_estimate([median(group) for group in groups.values()])
 
 
+def uncorrected(probabilities: Sequence[float]) -> list[float]:
+    """Probabilities as they are, or 1 for what is none.
+
+    A NaN is neither smaller nor larger than anything, so that among others it would leave them in
+    no order, and each could get what another has earned.
+    """
+    return [1.0 if math.isnan(each) else min(max(each, 0.0), 1.0) for each in probabilities]
+
+
 def holm(probabilities: Sequence[float]) -> list[float]:
     """Probabilities corrected so that any false rejection among all is as rare as one was.
 
     Whatever the tests' dependence. Source: Holm, "A Simple Sequentially Rejective Multiple Test
     Procedure", Scandinavian Journal of Statistics 6 (1979), 65-70.
     """
+    probabilities = uncorrected(probabilities)
     order = sorted(range(len(probabilities)), key=probabilities.__getitem__)
     adjusted = [1.0] * len(order)
     largest = 0.0
@@ -161,6 +194,7 @@ def benjamini_hochberg(probabilities: Sequence[float]) -> list[float]:
     Source: Benjamini and Hochberg, "Controlling the False Discovery Rate", Journal of the Royal
     Statistical Society B 57 (1995), 289-300.
     """
+    probabilities = uncorrected(probabilities)
     count = len(probabilities)
     order = sorted(range(count), key=probabilities.__getitem__)
     adjusted = [1.0] * count

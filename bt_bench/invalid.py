@@ -11,6 +11,9 @@ from pydantic_core import ErrorDetails, from_json
 
 from bt_bench.model import SCHEMA_VERSION, VariantResult
 
+KEY_END = '":'
+"""What ends each key, where there are no blanks."""
+
 _SHOWN_VALUE_LENGTH = 60
 
 
@@ -60,6 +63,31 @@ def other_version(
     data = from_json(text)
     found = data.get("schema_version") if isinstance(data, dict) else None
     return found if found != version else None
+
+
+def repeated_key(text: str, read: BaseModel) -> str | None:
+    """What is wrong with a text that has a key twice in an object; `None` where all is well.
+
+    JSON allows it, and readers take the last: what people see in a file would not be what counts.
+
+    Args:
+        text: of the file.
+        read: what it was read as.
+    """
+    # Written anew it has each key once. A colon in a text counts on both sides.
+    if text.count(KEY_END) == read.model_dump_json().count(KEY_END):
+        return None
+    repeated: list[str] = []
+
+    def checked(pairs: list[tuple[str, object]]) -> None:
+        keys = [key for key, _ in pairs]
+        repeated.extend(key for key in dict.fromkeys(keys) if keys.count(key) > 1)
+
+    # Numbers stay as they are: they may have more digits than Python reads.
+    json.loads(text, object_pairs_hook=checked, parse_int=str, parse_float=str)
+    if not repeated:
+        return None
+    return f"has key {_shown(repeated[0])} more than once in one object; expected it once"
 
 
 def _describe_syntax(problem: str) -> str:

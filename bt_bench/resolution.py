@@ -93,7 +93,14 @@ class Resolution:
         "Robust Inference with Multiway Clustering", Journal of Business & Economic Statistics 29
         (2011), 238-249.
         """
-        squares = self.instances_us**2 + self.blocks_us**2 - self.white_us**2
+        # As products, since a power that no number can hold raises; infinity resolves nothing.
+        squares = (
+            self.instances_us * self.instances_us
+            + self.blocks_us * self.blocks_us
+            - self.white_us * self.white_us
+        )
+        if not math.isfinite(squares):
+            return math.inf
         return max(math.sqrt(max(squares, 0.0)), self.instances_us, self.blocks_us)
 
     @property

@@ -3,6 +3,9 @@
 While a run is under way, a variant has a result file without cases and a journal beside it, to
 which a line is appended for each case. Readers take both for one result. When the run is closed,
 they become one file. So a case costs what it holds, not what the run holds.
+
+The first line of a journal says which variant of which run it is of; those of earlier versions have
+none. A result that is complete is all in its file, and no journal counts beside it.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from bt_bench import atomic
 from bt_bench.atomic import TEMPORARY_SUFFIX, refusal_of
 from bt_bench.collection import no_collection
 from bt_bench.errors import OtherSchemaError, UsageError
-from bt_bench.invalid import describe_invalid, other_version
+from bt_bench.invalid import describe_invalid, other_version, repeated_key
 from bt_bench.model import (
     BASELINE,
     SCHEMA_VERSION,
@@ -48,6 +51,7 @@ __all__ = [
     "read_run_with",
     "read_text",
     "result_schema",
+    "stale_journal",
     "write_result",
     "write_run_file",
     "write_text",
@@ -183,6 +187,7 @@ class ResultWriter:
         self._places: dict[str, tuple[int, int]] = {}  # key → offset and length of its line
         # The journal first: a result file may hold the cases until they are in the journal.
         with _replacing(self._journal_path) as file:
+            file.write(_journal_header(result))
             for case in result.cases:
                 self._append(file, case)
         write_run_file(self._path, _to_json(self._header))
@@ -289,13 +294,13 @@ def read_result(path: Path | str) -> VariantResult:
         UsageError: naming the file, what is wrong with it, and where.
     """
     # The journal first: when a run is closed, its cases are in the file before it goes.
-    journal = _read_journal(_journal_beside(Path(path))) if str(path) != STDIN else []
+    journal = _journal_beside(Path(path))
+    lines = None if str(path) == STDIN else _lines_of(journal)
     name = name_of(path)
     result = parse_result(read_text(path, name), name)
-    if not journal:
+    if lines is None or result.complete:
         return result
-    cases = {case.key: case for case in (*result.cases, *journal)}
-    return result.model_copy(update={"cases": list(cases.values())})
+    return _with_journal(result, name, journal, lines)
 
 
 def name_of(path: Path | str) -> str:
@@ -304,8 +309,14 @@ def name_of(path: Path | str) -> str:
 
 
 def has_journal(path: Path | str) -> bool:
-    """Whether some cases of a result file are in the journal of a run under way."""
+    """Whether there is a journal beside a result file, which counts if that is not complete."""
     return str(path) != STDIN and os.path.lexists(_journal_beside(Path(path)))
+
+
+def stale_journal(path: Path | str) -> str:
+    """What to say of a journal beside a complete result, a clause."""
+    journal = _journal_beside(Path(path))
+    return f"{journal} was ignored, since {path} is complete without it; delete the journal"
 
 
 def parse_result(text: str, name: str) -> VariantResult:
@@ -330,6 +341,8 @@ def parse_result(text: str, name: str) -> VariantResult:
         message = f"{name} {describe_invalid(text, error)}"
         version = other_version(text, error)
         raise (UsageError(message) if version is None else OtherSchemaError(message)) from None
+    if (repeated := repeated_key(text, result)) is not None:
+        raise UsageError(f"{name} is damaged: it {repeated}")
     for problem in problems(result):
         raise UsageError(f"{name} is damaged: {problem}")
     return result
@@ -381,23 +394,73 @@ def _journal_beside(path: Path) -> Path:
     return path.with_name(path.name.removesuffix(RESULT_SUFFIX) + JOURNAL_SUFFIX)
 
 
-def _read_journal(path: Path) -> list[CaseResult]:
-    """The cases of a journal; a last line without its end was being written when a run died."""
+def _journal_header(result: VariantResult) -> bytes:
+    return _compact(_header_fields(result)).encode() + b"\n"
+
+
+def _header_fields(result: VariantResult) -> dict[str, str]:
+    return {"journal_of": result.run_id, "variant": result.variant.name}
+
+
+def _lines_of(path: Path) -> list[bytes] | None:
+    """The lines of a journal; a last one without its end was being written when a run died."""
     try:
         with os.fdopen(open_own(path, os.O_RDONLY), "rb") as file:
-            data = file.read()
+            return file.read().split(b"\n")[:-1]
     except (FileNotFoundError, NotADirectoryError):
-        return []
+        return None
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _with_journal(
+    result: VariantResult, name: str, path: Path, lines: Sequence[bytes]
+) -> VariantResult:
+    """A result with the cases of its journal.
+
+    A case may be in both while one becomes the other, and is the same then.
+    """
+    number = _check_header(result, name, path, lines)
+    journal = {case.key: case for case in _read_cases(path, lines[number:], number + 1)}
+    for case in result.cases:
+        if case != journal.get(case.key, case):
+            raise UsageError(
+                f"{name} is damaged: {path.name} beside it has another case {case.key!r}, so it is "
+                "not known which was measured in this run. Delete the one that is wrong"
+            )
+    cases = {case.key: case for case in result.cases} | journal
+    return result.model_copy(update={"cases": list(cases.values())})
+
+
+def _check_header(result: VariantResult, name: str, path: Path, lines: Sequence[bytes]) -> int:
+    """How many lines are no cases: none in journals of earlier versions, which say not whose."""
+    try:
+        found = json.loads(lines[0]) if lines else None
+    except ValueError:
+        return 0  # no case either, which is said where cases are read
+    if not isinstance(found, dict) or "journal_of" not in found:
+        return 0
+    wanted = _header_fields(result)
+    if found != wanted:
+        raise UsageError(
+            f"{path} is of variant {found.get('variant')!r} of run {found['journal_of']!r}, and "
+            f"{name} of variant {wanted['variant']!r} of run {wanted['journal_of']!r}; delete the "
+            "journal, and its cases are measured again by --resume"
+        )
+    return 1
+
+
+def _read_cases(path: Path, lines: Sequence[bytes], first: int) -> list[CaseResult]:
     cases = []
     with no_collection(collect_first=False):
-        for number, line in enumerate(data.split(b"\n")[:-1], start=1):
+        for number, line in enumerate(lines, start=first):
             try:
                 case = CaseResult.model_validate_json(line, strict=True)
             except ValidationError as error:
                 what = error.errors(include_url=False)[0]["msg"]
                 raise _damaged_line(path, f"line {number} is no case: {what}") from None
+            if (repeated := repeated_key(line.decode(), case)) is not None:
+                raise _damaged_line(path, f"line {number} {repeated}")
             for problem in case_problems("$", case):
                 raise _damaged_line(path, f"line {number}: {problem}")
             cases.append(case)

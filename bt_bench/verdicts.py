@@ -42,6 +42,7 @@ class Cause(StrEnum):
     NOT_POSITIVE = "not_positive"  # INVALID: a time of zero has no ratio
     NO_VARIANCE = "no_variance"  # INVALID: a clock that is finer gave the same value every time
     UNIT_DIFFERS = "unit_differs"  # INVALID
+    IMPOSSIBLE = "impossible"  # INVALID: no clock can have measured it, or numbers cannot hold it
 
 
 LOST_FROM_CONFIG = "the base's config has it, and the head's has not"

@@ -95,6 +95,16 @@ def _samples(data: dict[str, Any]) -> list[list[Any]]:
     return samples
 
 
+def _spread(data: dict[str, Any], difference_us: float) -> dict[str, Any]:
+    parts = ("quantity", "method", "launch_path", "load", "l2")
+    series = {part: data["cases"][0]["measurements"][0][part] for part in parts}
+    return {"series": series, "arm": "baseline", "difference_us": difference_us}
+
+
+def _kernel(**fields: Any) -> dict[str, Any]:
+    return {"name": "k", "hashes": ["a"], "registers": [22], "spills": [0]} | fields
+
+
 SAMPLES = "$.cases[0].measurements[0].samples"
 DAMAGES: dict[str, tuple[Damage, str]] = {
     "schema version": (
@@ -233,6 +243,69 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         lambda data: data["calibration"]["lines"][0]["reported_us"].pop(),
         "is damaged: $.calibration.lines[0].reported_us has 3 lengths; expected 4, as set_us has",
     ),
+    "less than any clock tells": (
+        lambda data: _samples(data)[1].__setitem__(0, 5e-324),
+        f"is damaged: {SAMPLES}[1][0] is 4.94066e-324, which no clock can have measured; "
+        "expected 0, or 1e-09 to 1e+12 us",
+    ),
+    "more than any call takes": (
+        lambda data: _samples(data)[2].__setitem__(0, 1e300),
+        f"is damaged: {SAMPLES}[2][0] is 1e+300, which no clock can have measured; "
+        "expected 0, or 1e-09 to 1e+12 us",
+    ),
+    "no time in the control's samples": (
+        lambda data: data["cases"][0].update(
+            control=[data["cases"][0]["measurements"][0] | {"samples": [[1.0], [1e13], [1.0]]}]
+        ),
+        "is damaged: $.cases[0].control[0].samples[1][0] is 1e+13, which no clock can have "
+        "measured; expected 0, or 1e-09 to 1e+12 us",
+    ),
+    "a control that came out too far": (
+        lambda data: data["cases"][0].update(control_spreads=[_spread(data, -1e300)]),
+        "is damaged: $.cases[0].control_spreads[0].difference_us is -1e+300; "
+        "expected 1e+12 us at most",
+    ),
+    "more launches than a number can tell apart": (
+        lambda data: data["cases"][0]["launches"]["steps"][0][0].update(count=2**53 + 1),
+        "is damaged: $.cases[0].launches.steps[0][0].count is beyond 9007199254740992, and no "
+        "count",
+    ),
+    "more launches than fit into a number": (
+        lambda data: data["cases"][0]["launches"]["steps"][0][0].update(count=10**400),
+        "is damaged: $.cases[0].launches.steps[0][0].count is beyond 9007199254740992, and no "
+        "count",
+    ),
+    "negative registers": (
+        lambda data: data["cases"][0].update(compiled=[_kernel(registers=[30, -1])]),
+        "is damaged: $.cases[0].compiled[0].registers[1] is no count; expected a whole number "
+        "from 0 to 9007199254740992",
+    ),
+    "spills beyond any number": (
+        lambda data: data["cases"][0].update(compiled=[_kernel(spills=[10**400])]),
+        "is damaged: $.cases[0].compiled[0].spills[0] is no count; expected a whole number "
+        "from 0 to 9007199254740992",
+    ),
+    "a kernel twice": (
+        lambda data: data["cases"][0].update(compiled=[_kernel(), _kernel()]),
+        "is damaged: $.cases[0].compiled has name 'k' 2 times; expected it once",
+    ),
+    "a figure of the calibration": (
+        lambda data: data["calibration"]["figures"].append(
+            {"name": "empty_call", "what": "", "samples": [0.05, 1e200]}
+        ),
+        "is damaged: $.calibration.figures[0].samples[1] is 1e+200, which no clock can have "
+        "measured; expected 0, or 1e-09 to 1e+12 us",
+    ),
+    "a set length of the calibration": (
+        lambda data: data["calibration"]["lines"][0]["set_us"].__setitem__(1, -3.0),
+        "is damaged: $.calibration.lines[0].set_us[1] is -3, which no clock can have "
+        "measured; expected 0, or 1e-09 to 1e+12 us",
+    ),
+    "a reported length of the calibration": (
+        lambda data: data["calibration"]["lines"][0]["reported_us"][1].__setitem__(0, 1e200),
+        "is damaged: $.calibration.lines[0].reported_us[1][0] is 1e+200, which no clock can "
+        "have measured; expected 0, or 1e-09 to 1e+12 us",
+    ),
     "the control's samples": (
         lambda data: data["cases"][1].update(control=data["cases"][0]["measurements"][:1]),
         "is damaged: $.cases[1].control[0].samples[0] has 1 samples; "
@@ -273,7 +346,7 @@ def test_a_damaged_journal(folder: RunFolder) -> None:
     writer = ResultWriter(folder, make_result(complete=False))
     writer.add(make_case())
     path, journal = folder.result_path("baseline"), folder.journal_path("baseline")
-    whole = journal.read_text()
+    whole = journal.read_text().split("\n", 1)[1]
     journal.write_text("{}\n" + whole)
     with pytest.raises(UsageError, match=r"cases\.jsonl is damaged: line 1 is no case: Field req"):
         read_result(path)

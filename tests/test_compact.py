@@ -165,3 +165,36 @@ def test_a_type_that_structs_do_not_know() -> None:
 
     with pytest.raises(TypeError, match="has no counterpart in a struct"):
         struct_of(Odd)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ('"samples":[[1.25]]', '"samples":[[9.0]],"samples":[[1.25]]', "samples"),
+        ('"samples":[[1.25]]', '"samples" : [[9.0]], "samples" : [[1.25]]', "samples"),
+        ('"status":"ok"', '"status":"failed","status":"ok"', "status"),
+        ('"complete": true', '"complete": false, "complete": true', "complete"),
+        ('"requests":32', '"requests":99,"requests":32', "requests"),
+        ('"status":"ok"', '"\\u0073tatus":"failed","status":"ok"', "status"),
+    ],
+)
+def test_a_key_twice_is_refused(folder: RunFolder, old: str, new: str, key: str) -> None:
+    case = make_case(samples={Quantity.HOST_US: [[1.25]]}, notes=['a "note": with "samples":'])
+    path = write_result(folder, make_result(cases=[case]))
+    assert path.read_text().count(old) == 1
+    path.write_text(path.read_text().replace(old, new))
+    for read in (read_compact, read_result):
+        with pytest.raises(UsageError, match=f'is damaged: it has key "{key}" more than once'):
+            read(path)
+
+
+def test_texts_that_look_like_keys_do_not_slow_it_down(folder: RunFolder, only_quick: None) -> None:
+    case = make_case(samples={Quantity.HOST_US: [[1.25]]}, notes=['a "note": with "samples":'])
+    assert read_compact(write_result(folder, make_result(cases=[case]))).cases[0].key == case.key
+
+
+def test_what_was_left_out_is_no_damage(folder: RunFolder) -> None:
+    case = make_case(samples={Quantity.HOST_US: [[1.25]]})
+    path = write_result(folder, make_result(cases=[case]))
+    path.write_text(path.read_text().replace(',"control_spreads":[]', ""))
+    _assert_same(read_compact(path), compact(read_result(path)))

@@ -84,6 +84,7 @@ def test_the_widest_part_of_a_margin_binds() -> None:
 def test_evidence_has_the_numbers() -> None:
     decisions = decide([contest(5.0), contest(0.0)], Correction.HOLM, 0.01)
     evidence = decisions[0].evidence
+    assert evidence is not None
     assert (evidence.observations, evidence.degrees, evidence.tests) == (20, 19, 2)
     assert evidence.estimate == pytest.approx(math.log(1.05))
     bound = math.log1p(0.02)
@@ -228,3 +229,30 @@ def test_paths_of_another_case_or_side_do_not_count() -> None:
         measured("step_us/direct", 1.0, 1.0, other="split@new"),
     ]
     assert without_new_paths([*others, measured("host_us/direct", None, 1.0)])[0] == others
+
+
+@pytest.mark.parametrize("correction", Correction)
+@pytest.mark.parametrize(
+    "broken",
+    [
+        Contest(Estimate(math.nan, 0.001, 19, 20), MARGIN),
+        Contest(Estimate(math.inf, 0.001, 19, 20), MARGIN),
+        Contest(Estimate(-math.inf, 0.001, 19, 20), MARGIN),
+        Contest(Estimate(0.5, math.nan, 19, 20), MARGIN),
+        Contest(Estimate(0.5, math.inf, 19, 20), MARGIN),
+        contest(5.0, margin=Margin(configured=0.02, spread=math.nan, floor=0.0)),
+        contest(5.0, margin=Margin(configured=0.02, spread=None, floor=math.inf)),
+    ],
+)
+def test_what_cannot_be_tested_is_invalid_and_changes_no_other(
+    correction: Correction, broken: Contest
+) -> None:
+    others = [contest(5.0), contest(0.0), contest(-5.0), contest(2.0)]
+    alone = decide(others, correction, 0.01)
+    assert alone[0].verdict is Verdict.SLOWER
+    for place in range(len(others) + 1):
+        found = decide([*others[:place], broken, *others[place:]], correction, 0.01)
+        refused = found.pop(place)
+        assert (refused.verdict, refused.cause) == (Verdict.INVALID, Cause.IMPOSSIBLE)
+        assert refused.evidence is None
+        assert found == alone

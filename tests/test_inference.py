@@ -11,13 +11,16 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from bt_bench.inference import (
+    LARGEST_LOG,
     Estimate,
     benjamini_hochberg,
     clustered_estimate,
     geometric_mean,
     holm,
     mean_estimate,
+    ratio_of,
     trimmed_estimate,
+    uncorrected,
     wilson_interval,
 )
 from bt_bench.stats import t_quantile, t_tail
@@ -195,3 +198,37 @@ def test_geometric_mean_of_one_has_no_interval() -> None:
 def test_geometric_mean_needs_positive_ratios(ratios: list[float]) -> None:
     with pytest.raises(ValueError, match="expected one positive ratio or more"):
         geometric_mean(ratios)
+
+
+@pytest.mark.parametrize("correct", [holm, benjamini_hochberg, uncorrected])
+@pytest.mark.parametrize("place", range(4))
+def test_a_probability_that_is_none_is_one_and_hides_no_other(correct: object, place: int) -> None:
+    """Sorted, a NaN leaves the others in no order; each must keep what it has with a 1 instead."""
+    others = [1e-12, 0.9, 0.5]
+    with_nan = [*others[:place], math.nan, *others[place:]]
+    with_one = [*others[:place], 1.0, *others[place:]]
+    assert correct(with_nan) == correct(with_one)  # type: ignore[operator]
+    assert correct(with_nan)[place] == 1.0  # type: ignore[operator]
+    assert min(correct(with_nan)) < 1e-9  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("location", "error"),
+    [(math.nan, 0.1), (math.inf, 0.1), (0.1, math.nan), (0.1, math.inf), (-math.inf, 0.0)],
+)
+def test_an_estimate_that_is_not_finite_shows_nothing(location: float, error: float) -> None:
+    estimate = Estimate(location, error, 7, 8)
+    assert not estimate.is_finite
+    assert estimate.tail_above(-1.0) == estimate.tail_below(1.0) == 1.0
+    assert Estimate(0.5, 0.1, 7, 8).tail_above(math.nan) == 1.0
+
+
+def test_ratios_beyond_what_a_number_holds() -> None:
+    assert ratio_of(1e9) == ratio_of(LARGEST_LOG) < math.inf
+    mean = geometric_mean([1e300, 1e-300])
+    assert mean.interval is not None
+    assert (mean.ratio, mean.interval.low) == (pytest.approx(1.0), 0.0)
+    assert mean.interval.high == ratio_of(LARGEST_LOG)
+    for bad in (math.nan, math.inf, -1.0):
+        with pytest.raises(ValueError, match="expected one positive ratio"):
+            geometric_mean([1.0, bad])

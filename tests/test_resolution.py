@@ -229,3 +229,9 @@ def test_a_difference_of_five_percent_is_resolved(rounds_each: int) -> None:
         savings_us = _savings_us(base, other)
         assert savings_us == pytest.approx(2.5, abs=0.8)
         assert _resolved((base, other)).resolves(savings_us)
+
+
+def test_differences_that_no_number_can_hold_resolve_nothing() -> None:
+    wide = Resolution(1e200, 1e200, 1.0, None, None, None, instances=8, rounds=48)
+    assert wide.smallest_us == math.inf
+    assert not wide.resolves(1e300)

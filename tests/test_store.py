@@ -6,10 +6,12 @@ import errno
 import fcntl
 import json
 import os
+import secrets
 import stat
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import scenarios
@@ -19,8 +21,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 import bt_bench.atomic
+import bt_bench.store
+from bt_bench.compact import read_compact, read_compact_run
 from bt_bench.errors import UsageError
-from bt_bench.model import Quantity
+from bt_bench.model import CaseResult, Quantity
+from bt_bench.soundness import LEAST_TIME_US, MOST_TIME_US
 from bt_bench.store import (
     ResultWriter,
     RunFolder,
@@ -244,9 +249,12 @@ def test_the_scenarios_of_all_reports_can_be_stored(folder: RunFolder) -> None:
             assert read_result(write_result(folder, result)) == result
 
 
+TIMES = st.one_of(st.just(0.0), st.floats(LEAST_TIME_US, MOST_TIME_US))
+
+
 @settings(max_examples=50, deadline=None)
 @given(
-    st.lists(st.lists(st.floats(0, allow_infinity=False), min_size=2, max_size=2), min_size=1),
+    st.lists(st.lists(TIMES, min_size=2, max_size=2), min_size=1),
     st.text(st.characters(exclude_categories=["Cs"])),
     st.one_of(st.booleans(), st.integers(-(2**53), 2**53), st.floats(-1e300, 1e300), st.none()),
 )
@@ -364,8 +372,9 @@ def test_a_line_that_a_killed_process_left_is_ignored_and_taken_out(folder: RunF
         writer.add(make_case(name))
     journal = folder.journal_path("baseline")
     lines = journal.read_bytes().splitlines(keepends=True)
-    for length in (1, len(lines[1]) // 2, len(lines[1]) - 1):
-        journal.write_bytes(lines[0] + lines[1][:length])
+    assert len(lines) == 3  # whose it is, and two cases
+    for length in (1, len(lines[2]) // 2, len(lines[2]) - 1):
+        journal.write_bytes(lines[0] + lines[1] + lines[2][:length])
         result = read_result(folder.result_path("baseline"))
         assert [case.case for case in result.cases] == ["one"]
         again = ResultWriter(folder, result)
@@ -381,6 +390,89 @@ def test_killed_between_the_file_and_the_end_of_its_journal(folder: RunFolder) -
     folder.journal_path("baseline").write_bytes(journal)
     result = read_result(folder.result_path("baseline"))
     assert (result.complete, result.cases) == (True, [make_case()])
+
+
+def _journal_of(folder: RunFolder, *cases: CaseResult, **fields: Any) -> bytes:
+    """The journal that a run under way has after these cases; the folder is left as it was."""
+    other = RunFolder.create_exact(folder.path.parent / secrets.token_hex(4))
+    writer = ResultWriter(other, make_result(complete=False, **fields))
+    for case in cases:
+        writer.add(case)
+    return other.journal_path(writer.header.variant.name).read_bytes()
+
+
+@pytest.mark.parametrize("stale", ["another case", "more cases", "damaged", "of another run"])
+def test_a_complete_result_is_all_in_its_file(folder: RunFolder, stale: str) -> None:
+    slow, quick = (make_case(samples={Quantity.HOST_US: [[value]] * 3}) for value in (9.0, 5.0))
+    path = write_result(folder, make_result(cases=[slow]))
+    folder.journal_path("baseline").write_bytes(
+        {
+            "another case": _journal_of(folder, quick),
+            "more cases": _journal_of(folder, slow, make_case("more")),
+            "damaged": b"{}\n",
+            "of another run": _journal_of(folder, quick, run_id="other"),
+        }[stale]
+    )
+    assert read_result(path) == make_result(cases=[slow])
+    (read,) = read_compact_run(folder.path)
+    assert [case.taken["host_us"].samples[0, 0] for case in read.cases] == [9.0]
+    (warning,) = read.warnings
+    assert warning.startswith(f"{folder.journal_path('baseline')} was ignored, since {path} is ")
+    # And a resumed run goes on from the file.
+    writer = ResultWriter(folder, read_result(path))
+    assert read_result(path).cases == [slow]
+    writer.close(True)
+    assert not folder.journal_path("baseline").exists()
+
+
+def test_a_case_that_file_and_journal_tell_differently_is_refused(folder: RunFolder) -> None:
+    slow, quick = (make_case(samples={Quantity.HOST_US: [[value]] * 3}) for value in (9.0, 5.0))
+    path = write_result(folder, make_result(cases=[slow], complete=False))
+    journal = folder.journal_path("baseline")
+    journal.write_bytes(_journal_of(folder, quick))
+    message = (
+        r"baseline\.json is damaged: baseline\.cases\.jsonl beside it has another case 'gather"
+    )
+    for read in (read_result, read_compact):
+        with pytest.raises(UsageError, match=message):
+            read(path)
+    # Between the two writes that begin or end a run, both have the same.
+    journal.write_bytes(_journal_of(folder, slow, make_case("more")))
+    assert read_result(path).cases == [slow, make_case("more")]
+    journal.write_bytes(_journal_of(folder, quick, slow))  # a case measured again counts last
+    assert read_result(path).cases == [slow]
+
+
+@pytest.mark.parametrize("fields", [{"run_id": "other"}, {"variant": "fused"}])
+def test_a_journal_of_another_run_or_variant_is_refused(
+    folder: RunFolder, fields: dict[str, str]
+) -> None:
+    path = write_result(folder, make_result(complete=False))
+    folder.journal_path("baseline").write_bytes(_journal_of(folder, make_case(), **fields))
+    whose = ("baseline", "quick-20260102T030405Z")
+    variant, run_id = fields.get("variant", whose[0]), fields.get("run_id", whose[1])
+    message = (
+        rf"baseline\.cases\.jsonl is of variant '{variant}' of run '{run_id}', and .*/baseline"
+        rf"\.json of variant '{whose[0]}' of run '{whose[1]}'; delete the journal"
+    )
+    for read in (read_result, read_compact):
+        with pytest.raises(UsageError, match=message):
+            read(path)
+
+
+def test_a_journal_of_an_earlier_version_goes_on(folder: RunFolder) -> None:
+    path = write_result(folder, make_result(complete=False))
+    journal = folder.journal_path("baseline")
+    _, *cases = _journal_of(folder, make_case("one"), make_case("two")).splitlines(keepends=True)
+    for lines in (cases, cases[:1], []):
+        journal.write_bytes(b"".join(lines))
+        result = read_result(path)
+        assert [case.case for case in result.cases] == ["one", "two"][: len(lines)]
+    journal.write_bytes(b"".join(cases))
+    writer = ResultWriter(folder, read_result(path))
+    writer.add(make_case("three"))
+    writer.close(True)
+    assert [case.case for case in read_result(path).cases] == ["one", "two", "three"]
 
 
 def test_a_case_that_could_not_be_read_again_is_not_added(folder: RunFolder) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +16,7 @@ from bt_bench.cli.errors import visible
 from bt_bench.cli.options import JsonOption
 from bt_bench.cli.outputs import (
     AllowMissingOption,
+    AllowPartialOption,
     FailOnOption,
     FormatOption,
     Output,
@@ -112,6 +114,7 @@ def compare(
     as_json: JsonOption = False,
     fail_on: FailOnOption = None,
     allow_missing: AllowMissingOption = False,
+    allow_partial: AllowPartialOption = False,
     only_changed: Annotated[
         bool,
         typer.Option("--only-changed", help="Leave out what is the same.", rich_help_panel=SHOWING),
@@ -167,8 +170,8 @@ def compare(
     """Compare results with the first one, case by case, and say which got slower.
 
     Needs neither torch nor a GPU. Exits with 1 if something is slower, with 4 if something is
-    missing or not comparable, with 5 if something cannot be believed. Results of two runs are
-    compared with a wider margin.
+    missing, partial or not comparable, with 5 if something cannot be believed. Results of two
+    runs are compared with a wider margin.
 
     Examples:
     - `bt-bench compare reports/run/baseline.json reports/run/fused.json`
@@ -178,6 +181,7 @@ def compare(
     """
     from bt_bench.collection import no_collection
     from bt_bench.deciding import DEFAULT_FAIL_ON, FailOn
+    from bt_bench.judging.judge import Criteria
     from bt_bench.judging.sides import parse_given
 
     outputs = _outputs(formats, as_json, explain)
@@ -188,7 +192,14 @@ def compare(
         failing.discard(FailOn.MISSING)
     rules = _rules(threshold, alpha, correction, spec)
     margins = spec.margins if spec else {}
-    criteria = _criteria(rules, margins, metrics, ignore_device, ignore_plan)
+    criteria = Criteria(
+        rules,
+        tuple(metrics or ()),
+        margins,
+        ignore_device=ignore_device,
+        ignore_plan=ignore_plan,
+        allow_partial=allow_partial,
+    )
     arrange = _arrangement(sort, only_changed)
     given = [parse_given(text) for text in results]
     saving = None if save is None else _Saving(_reports_folder(reports), save, given[0])
@@ -276,18 +287,6 @@ def _rules(
     return rules if alpha is None else replace(rules, alpha=alpha)
 
 
-def _criteria(
-    rules: Rules,
-    margins: Mapping[str, float],
-    metrics: list[str] | None,
-    ignore_device: bool,
-    ignore_plan: bool,
-) -> Criteria:
-    from bt_bench.judging.judge import Criteria
-
-    return Criteria(rules, tuple(metrics or ()), margins, ignore_device, ignore_plan)
-
-
 def _arrangement(sort: str | None, only_changed: bool) -> Callable[[Judged], Judged]:
     from bt_bench.report.formats import arrange
 
@@ -317,7 +316,10 @@ def _stored(reports: Path, name: str) -> Given:
 
 
 class _Saving:
-    """What `--save-baseline` asks for, found to be possible before anything is compared."""
+    """What `--save-baseline` asks for, found to be possible before anything is compared.
+
+    What is stored is what was compared: a file that has changed in between is not.
+    """
 
     def __init__(self, reports: Path, name: str, source: Given) -> None:
         from bt_bench.baselines import baseline_path
@@ -329,26 +331,38 @@ class _Saving:
                 f"--save-baseline {name}: cannot store {what}; expected a result file first, such "
                 "as reports/run/fused.json"
             )
-        self.name, self._reports, self._source = name, reports, source
+        self.name, self._reports, self._path = name, reports, source.path
+        self._digest = _digest(self._text())
 
     def save(self) -> None:
-        """Stores the file, unless it is no whole result."""
-        from bt_bench.baselines import save_baseline
-        from bt_bench.compact import read_compact
+        """Stores the file, unless nothing later could be compared with it."""
+        from bt_bench.baselines import save_baseline, why_no_baseline
+        from bt_bench.compact import parse_compact
 
-        if not read_compact(self._source.path).header.complete:
-            raise UsageError(
-                f"--save-baseline {self.name}: {self._source.path} is a partial result; finish its "
-                "run with `bt-bench sweep --resume`"
-            )
-        path = save_baseline(self._reports, self.name, Path(self._source.path))
-        _say(f"saved {self._source.path} as baseline {self.name}: {path}")
+        text = self._text()
+        if _digest(text) != self._digest:
+            why = "has changed since it was read for this comparison; compare it anew"
+        else:
+            why = why_no_baseline(parse_compact(text, self._path)) or ""
+        if why:
+            raise UsageError(f"--save-baseline {self.name}: {self._path} {why}")
+        path = save_baseline(self._reports, self.name, text)
+        _say(f"saved {self._path} as baseline {self.name}: {path}")
+
+    def _text(self) -> str:
+        from bt_bench.store import read_text
+
+        return read_text(self._path, self._path)
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
 
 
 def _first_reason(judgements: Sequence[Judgement]) -> str:
     """Why there is no verdict on anything."""
     if not judgements:
-        return "neither side has a case"
+        return "neither side has a case that it supports"
     first = judgements[0]
     more = len(judgements) - 1
     return f"{first.key} {first.metric}: {first.detail}" + (f" (and {more} more)" if more else "")

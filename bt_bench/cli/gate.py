@@ -27,6 +27,7 @@ from bt_bench.cli.options import (
 )
 from bt_bench.cli.outputs import (
     AllowMissingOption,
+    AllowPartialOption,
     FailOnOption,
     FormatOption,
     parse_fail_on,
@@ -68,6 +69,7 @@ class Options:
         config: as `--config` has it.
         load: reads another config with the same flags.
         chosen: which of variants, cases and operations flags select from the config.
+        allow_partial: take a stored result whose run did not come to its end.
     """
 
     spec: SweepSpec
@@ -81,13 +83,15 @@ class Options:
     config: str
     load: Callable[[str], SweepSpec]
     chosen: frozenset[str] = frozenset()
+    allow_partial: bool = False
 
 
 # What each way to compare has no use for: by parameter the flag.
 _OF_ROUNDS = {"looks": "--rounds", "workers": "--workers", "time_equal": "--time-equal"}
 _IDLE = {
     "--static": _OF_ROUNDS
-    | {"out": "--out", "device": "--device", "threshold": "--threshold", "alpha": "--alpha"},
+    | {"out": "--out", "device": "--device", "threshold": "--threshold", "alpha": "--alpha"}
+    | {"allow_partial": "--allow-partial"},
     "--against": _OF_ROUNDS | {"build": "--build"},
 }
 
@@ -164,6 +168,7 @@ def gate(
     ] = None,
     fail_on: FailOnOption = None,
     allow_missing: AllowMissingOption = False,
+    allow_partial: AllowPartialOption = False,
     looks: Annotated[
         str | None,
         typer.Option(
@@ -252,6 +257,7 @@ def gate(
             )
             if given
         ),
+        allow_partial=allow_partial,
     )
     if base is not None and against is not None:
         raise UsageError("--base and --against are two things to compare with; give one")
@@ -261,6 +267,8 @@ def gate(
         _refuse_idle(ctx, "--static")
         # The config's metrics say what is timed.
         return static_gate(options, tuple(metrics or ()), save, dry_run)
+    if allow_partial and against is None:
+        raise UsageError("--allow-partial is about a stored result; give --against FILE as well")
     if save is not None:
         raise UsageError("--save writes a static census; give --static as well")
     patterns = tuple(metrics or spec.gate.metrics or ())

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from bt_bench.cli.gate import Options, entries_here, finish, make_folder
 from bt_bench.cli.options import worker_for
 from bt_bench.errors import ExitCode, NotComparableError, UsageError
+from bt_bench.verdicts import Cause, Judgement, Verdict
 
 if TYPE_CHECKING:
-    from bt_bench.config.schema import SweepSpec
     from bt_bench.device import DeviceKind
     from bt_bench.model import VariantResult
+    from bt_bench.operation import Operation
     from bt_bench.verdicts import Judged
 
 
@@ -29,9 +30,10 @@ def gate_against(
     """Sweeps the variant of a stored result, by the plan of that, and compares both; advisory.
 
     What happened to the machine between the runs counts as well, so the margin is wider. Device,
-    versions and plan are compared as by `compare`.
+    versions and plan are compared as by `compare`. What only one of config and result has is
+    missing, unless flags leave it out.
     """
-    stored = _stored(options.against or "")
+    stored = _stored(options)
     keys = {case.key for case in stored.cases}
     operations = [
         op for op in options.spec.operations if any(c.operation is op for c in stored.cases)
@@ -53,11 +55,29 @@ def gate_against(
         return ExitCode.OK
     folder = make_folder(spec.name, out)
     _sweep(replace(options, spec=spec), device, folder)
-    judged = _judged(options, spec, patterns, folder / f"{stored.variant.name}.json")
+    new = folder / f"{stored.variant.name}.json"
+    judged = _judged(options, _Asked(options, stored), patterns, new)
     return finish(judged, options, folder)
 
 
-def _stored(path: str) -> VariantResult:
+def _stored(options: Options) -> VariantResult:
+    """The stored result, where it is one that the working tree can be compared with."""
+    path = options.against or ""
+    stored = _read(path)
+    name = stored.variant.name
+    if "variants" in options.chosen and name not in options.spec.variants:
+        raise UsageError(
+            f"--variants names {', '.join(options.spec.variants)}, and {path} is of variant "
+            f"{name!r}, which alone is compared with --against; leave --variants out"
+        )
+    if not stored.complete and not options.allow_partial:
+        from bt_bench.judging.judge import how_to_finish
+
+        raise NotComparableError(how_to_finish(path, None if path == "-" else Path(path).parent))
+    return stored
+
+
+def _read(path: str) -> VariantResult:
     from bt_bench.errors import OtherSchemaError
     from bt_bench.gating.recording import read_recording
     from bt_bench.store import read_result
@@ -93,27 +113,84 @@ def _sweep(options: Options, device: DeviceKind, folder: Path) -> None:
             run_sweep(request, worker, progress)
 
 
-def _judged(options: Options, spec: SweepSpec, patterns: tuple[str, ...], new: Path) -> Judged:
-    """The comparison of both files, without the stored cases that were not measured again."""
+class _Asked:
+    """Which cases are to be compared: those of the config, and the stored ones but for flags.
+
+    A case that the config has lost is asked for as well: else to rename it would be to pass.
+    """
+
+    def __init__(self, options: Options, stored: VariantResult) -> None:
+        spec, chosen = options.spec, options.chosen
+        names = {case.name for case in spec.cases}
+        self.config = spec.name
+        self.of_config = {
+            (operation, case.name): f"{operation}/{case.name}"
+            for operation in spec.operations
+            for case in spec.cases
+        }
+        self.stored = {case.key for case in stored.cases}
+        self.left_out = {
+            case.key
+            for case in stored.cases
+            if ("cases" in chosen and case.case not in names)
+            or ("operations" in chosen and case.operation not in spec.operations)
+        }
+
+
+def _judged(options: Options, asked: _Asked, patterns: tuple[str, ...], new: Path) -> Judged:
+    """The comparison of both files, and what only one of config and stored result has."""
     from bt_bench.judging.judge import Criteria, judge
     from bt_bench.judging.sides import Given, match_sides
 
     given = [Given(Path(options.against or "").name, options.against or "")]
     given.append(Given("working tree", str(new)))
-    criteria = Criteria(rules=options.rules, metrics=patterns, margins=spec.margins)
+    criteria = Criteria(
+        rules=options.rules,
+        metrics=patterns,
+        margins=options.spec.margins,
+        allow_partial=options.allow_partial,
+    )
     matched = match_sides(given)
     judged = judge(matched.matchups, criteria, base=matched.base, others=matched.others)
-    wanted = {f"{op}/{case.name}" for op in spec.operations for case in spec.cases}
-    kept = tuple(judgement for judgement in judged.judgements if judgement.key in wanted)
-    if not kept:
-        raise UsageError(f"{options.against}: nothing is left to compare")
-    left_out = {judgement.key for judgement in judged.judgements} - wanted
-    fact = f"{len(left_out)} stored cases are not in the config, and were not measured again."
-    facts = (*judged.facts, fact) if left_out else judged.facts
-    of_config = {
-        f"{op}/{case.name}" for op in options.spec.operations for case in options.spec.cases
-    }
-    if new_ones := sorted(of_config - wanted):
-        fact = f"Not in {given[0].label}, and not measured: {', '.join(new_ones)}."
-        facts = (*facts, fact)
-    return replace(judged, judgements=kept, facts=facts)
+    known = set(asked.of_config.values())
+    # By the config, since a case that was not swept for want of it is not for want of the kernels.
+    kept = [
+        replace(each, detail=f"the config {asked.config} has no such case: it was not measured")
+        if each.key not in known and each.cause is Cause.NO_CASE
+        else each
+        for each in judged.judgements
+        if each.key not in asked.left_out
+    ]
+    seen = {each.key for each in judged.judgements} | asked.stored
+    base, other = matched.matchups[0].base.label, matched.matchups[0].other.label
+    kept += [
+        _blank(operation, case, base, other, f"{base} has no such case; sweep it anew to store it")
+        for (operation, case), key in asked.of_config.items()
+        if key not in seen
+    ]
+    facts = judged.facts
+    if asked.left_out:
+        facts = (*facts, f"Left out by flags: {', '.join(sorted(asked.left_out))}.")
+    return replace(judged, judgements=tuple(kept), facts=facts)
+
+
+def _blank(operation: Operation, case: str, base: str, other: str, detail: str) -> Judgement:
+    """A case that was not swept, as nothing of it is stored."""
+    from bt_bench.judging.entries import WHOLE_CASE
+
+    return Judgement(
+        operation=operation,
+        case=case,
+        metric=WHOLE_CASE.name,
+        unit=WHOLE_CASE.unit,
+        base=base,
+        other=other,
+        base_value=None,
+        other_value=None,
+        ratio=None,
+        low=None,
+        high=None,
+        verdict=Verdict.MISSING,
+        cause=Cause.NO_CASE,
+        detail=detail,
+    )

@@ -41,6 +41,12 @@ FailOnOption = Annotated[
 AllowMissingOption = Annotated[
     bool, typer.Option("--allow-missing", help="What only one side has does not fail it.")
 ]
+AllowPartialOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-partial", help="Compare what there is of runs that did not come to their end."
+    ),
+]
 
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 STDOUT = 1

@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bt_bench.deciding import SPREAD_FACTOR, Contest, Decision, Rules, decide
+from bt_bench.deciding import SPREAD_FACTOR, WHY_NOT_TESTED, Contest, Decision, Rules, decide
 from bt_bench.gating.ledger import Ledger
 from bt_bench.gating.rounds import GateArm, Subject
-from bt_bench.inference import Estimate, trimmed_estimate
+from bt_bench.inference import LARGEST_LOG, Estimate, trimmed_estimate
 from bt_bench.metrics import Metric, metric_named
+from bt_bench.soundness import are_times
 from bt_bench.stats import FloatArray, median, t_quantile
 from bt_bench.verdicts import Cause, Evidence, Margin, Verdict
 
@@ -141,7 +142,7 @@ class _Sides:
 
     def prepare(self, threshold: float) -> Contest | _Refusal:
         """The test of this subject, or why there is none."""
-        refusal = self._absent() or self._not_positive()
+        refusal = self._absent() or self._not_positive() or self._impossible()
         if refusal:
             return refusal
         metric = metric_named(self.subject.metric)
@@ -183,6 +184,14 @@ class _Sides:
                 return _Refusal(Verdict.INVALID, Cause.NOT_POSITIVE, detail)
         return None
 
+    def _impossible(self) -> _Refusal | None:
+        """Before any ratio: one that overflows would be NaN, and so look as if it were missing."""
+        for name in ("base", "head", "control"):
+            if not are_times(_present(getattr(self, name))):
+                detail = f"the {name} has a value that no clock can have measured"
+                return _Refusal(Verdict.INVALID, Cause.IMPOSSIBLE, detail)
+        return None
+
     def _estimate(self, other: FloatArray, metric: Metric) -> Estimate | None:
         """The log ratio of an arm to the base; known no better than the clock ticks."""
         estimate = trimmed_estimate(_present(np.log(other / self.base)), TRIMMED_SHARE)
@@ -204,7 +213,7 @@ def control_spread(estimate: Estimate) -> float:
     That is its shift or, where this is larger, half the length of its interval: how far noise alone
     would take it. (Their sum would vary more from gate to gate, and so find less.)
     """
-    return math.expm1(max(abs(estimate.location), _reach_of_noise(estimate)))
+    return math.expm1(min(LARGEST_LOG, max(abs(estimate.location), _reach_of_noise(estimate))))
 
 
 def _reach_of_noise(estimate: Estimate) -> float:
@@ -227,7 +236,7 @@ def _finding(side: _Sides, outcome: Decision | _Refusal, rounds: int, alpha: flo
         subject=side.subject,
         verdict=outcome.verdict,
         cause=outcome.cause,
-        detail=_detail(outcome, rounds) if isinstance(outcome, Decision) else outcome.detail,
+        detail=_detail(outcome, rounds),
         base_value=_median(side.base),
         other_value=_median(side.head),
         estimate=estimate,
@@ -257,11 +266,15 @@ _MARGIN_WORDS = {
 }
 
 
-def _detail(decision: Decision, rounds: int) -> str:
+def _detail(decision: Decision | _Refusal, rounds: int) -> str:
+    if isinstance(decision, _Refusal):
+        return decision.detail
+    if decision.evidence is None:
+        return WHY_NOT_TESTED
     margin = decision.evidence.margin
     limit = f"margin of {_percent(margin.share)} ({_MARGIN_WORDS[margin.binds]})"
     after = f"after {_rounds(rounds)}"
-    change = math.expm1(decision.evidence.estimate)
+    change = math.expm1(min(LARGEST_LOG, decision.evidence.estimate))
     if decision.verdict is Verdict.SAME:
         return f"within the margin of {_percent(margin.wanted)} {after}"
     if decision.verdict is Verdict.INCONCLUSIVE:

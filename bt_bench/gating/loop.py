@@ -7,7 +7,6 @@ times costs no certainty.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from bt_bench.errors import UsageError
 from bt_bench.gating.judging import Finding, judge
 from bt_bench.gating.ledger import Ledger
 from bt_bench.gating.rounds import GateRound, RoundSource, Subject
-from bt_bench.inference import geometric_mean
+from bt_bench.inference import geometric_mean, ratio_of
 from bt_bench.metrics import metric_named
 from bt_bench.verdicts import Judged, Judgement, Overall, Verdict
 
@@ -197,9 +196,9 @@ def _judgement(plan: GatePlan, finding: Finding) -> Judgement:
         other=f"{subject.variant}@{plan.head_label}",
         base_value=finding.base_value,
         other_value=finding.other_value,
-        ratio=math.exp(estimate.location) if estimate else None,
-        low=math.exp(interval.low) if interval else None,
-        high=math.exp(interval.high) if interval else None,
+        ratio=ratio_of(estimate.location) if estimate else None,
+        low=ratio_of(interval.low) if interval else None,
+        high=ratio_of(interval.high) if interval else None,
         verdict=finding.verdict,
         cause=finding.cause,
         detail=finding.detail,

@@ -16,10 +16,11 @@ from pydantic import Field, ValidationError
 from bt_bench import store
 from bt_bench.errors import UsageError
 from bt_bench.gating.rounds import GateArm, GateRound, Subject
-from bt_bench.invalid import describe_invalid
+from bt_bench.invalid import describe_invalid, repeated_key
 from bt_bench.metrics import metric_named
 from bt_bench.model import Environment, Noun, Tool
 from bt_bench.operation import Operation
+from bt_bench.soundness import impossible_times
 
 SCHEMA_VERSION: Final = 1
 DECIMALS = 6  # of a microsecond: far below what any clock tells, and no digits of binary rounding
@@ -141,6 +142,8 @@ def read_recording(path: Path | str) -> Recording:
     except ValidationError as error:
         what = describe_invalid(text, error, Recording, SCHEMA_VERSION, "recording")
         raise UsageError(f"{name} {what}") from None
+    if (repeated := repeated_key(text, recording)) is not None:
+        raise UsageError(f"{name} is damaged: it {repeated}")
     for problem in _problems(recording):
         raise UsageError(f"{name} is damaged: {problem}")
     return recording
@@ -196,6 +199,7 @@ def _round_problems(path: str, taken: RecordedRound, recording: Recording) -> It
                 f"{path}.values.{arm.value} has {len(row)} values; "
                 f"expected {len(recording.subjects)}, one for each subject"
             )
+        yield from impossible_times(f"{path}.values.{arm.value}", row)
 
 
 def _chunks(recording: Recording) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -28,10 +29,20 @@ WHOLE_CASE = Metric("case", "")
 
 @dataclass(frozen=True)
 class Side:
-    """A result under the name that it is printed with."""
+    """A result under the name that it is printed with.
+
+    Args:
+        label: the name.
+        result: what was measured.
+        folder: of the run; `None` where it is not known.
+        absent: why there is no result, where there is none. The cases are those that it should
+            have then, as other variants of its run have them.
+    """
 
     label: str
     result: CompactResult
+    folder: Path | None = None
+    absent: str | None = None
 
 
 @dataclass(frozen=True)
@@ -74,11 +85,16 @@ class Entry:
     outcome: Estimate | Refusal | None = None
 
 
+MOST_NAMED = 5
+"""Cases that a fact names; of more it says how many there are."""
+
+
 class Pairing:
     """The entries of one matchup."""
 
     def __init__(self, matchup: Matchup) -> None:
         self._matchup = matchup
+        self._unsupported: list[CompactCase] = []
         self._intercepts = {
             (side.label, method): intercept_us(side.result.header.calibration, method)
             for side in (matchup.base, matchup.other)
@@ -88,6 +104,9 @@ class Pairing:
     def entries(self) -> Iterator[Entry]:
         """All metrics of the cases of both sides; a case that one side lacks is one entry."""
         base, other = self._matchup.base, self._matchup.other
+        if base.absent or other.absent:
+            yield from self._absent(base, other)
+            return
         matches, only_base, only_other = match_cases(base.result.cases, other.result.cases)
         for left, right in matches:
             yield from self._pair(left, right)
@@ -98,6 +117,13 @@ class Pairing:
                 detail = why_missing(case, absent.label, keys, complete)
                 refusal = Refusal(Verdict.MISSING, Cause.NO_CASE, detail)
                 yield self._entry(case, WHOLE_CASE, outcome=refusal)
+
+    def _absent(self, base: Side, other: Side) -> Iterator[Entry]:
+        """All cases of a side where there is nothing of the other."""
+        lacking, rest = (base, other) if base.absent else (other, base)
+        refusal = Refusal(Verdict.MISSING, Cause.NO_CASE, lacking.absent or "")
+        for case in rest.result.cases or lacking.result.cases:
+            yield self._entry(case, WHOLE_CASE, outcome=refusal)
 
     def _entry(
         self,
@@ -112,9 +138,23 @@ class Pairing:
             matchup, case.operation, case.case, metric, base_value, other_value, outcome=outcome
         )
 
+    def facts(self) -> Iterator[str]:
+        """What there is no entry of, known when all entries are."""
+        if not self._unsupported:
+            return
+        base, other = self._matchup.base.label, self._matchup.other.label
+        first = self._unsupported[0]
+        named = ", ".join(case.key for case in self._unsupported[:MOST_NAMED])
+        more = len(self._unsupported) - MOST_NAMED
+        yield (
+            f"Not compared, since neither {base} nor {other} supports it: {named}"
+            f"{f' and {more} more' if more > 0 else ''}; of {first.key}: {first.reason}."
+        )
+
     def _pair(self, left: CompactCase, right: CompactCase) -> Iterator[Entry]:
         if left.status is right.status is Status.UNSUPPORTED:
-            return  # neither side can have it, so nothing is missing
+            self._unsupported.append(left)  # neither side can have it, so nothing is missing
+            return
         refusal = self._ended_badly(left, right)
         if refusal:
             yield self._entry(left, WHOLE_CASE, outcome=refusal)

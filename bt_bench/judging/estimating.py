@@ -18,6 +18,7 @@ from bt_bench.judging.clustering import Estimates, clustered_medians, less
 from bt_bench.metrics import Metric
 from bt_bench.model import Quantity
 from bt_bench.resolution import BLOCKS
+from bt_bench.soundness import are_times
 from bt_bench.stats import MIN_CLUSTERS, FloatArray
 from bt_bench.verdicts import Cause, Verdict
 
@@ -64,10 +65,13 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The medians of both sides, and how they differ or why that cannot be told."""
+    """The medians of both sides, and how they differ or why that cannot be told.
 
-    base_value: float
-    other_value: float
+    There are no medians of what no clock can have measured.
+    """
+
+    base_value: float | None
+    other_value: float | None
     outcome: Estimate | Refusal
 
 
@@ -115,8 +119,9 @@ class _Group:
             return _with_values(self._base, self._other, [refusal] * len(self._questions))
         offset = offset_of(self._metric)
         base, other = self._base + offset, self._other + offset
+        impossible = ~are_times(self._base, axis=(1, 2)) | ~are_times(self._other, axis=(1, 2))
         has_zero = (base == 0).any(axis=(1, 2)) | (other == 0).any(axis=(1, 2))
-        whole = np.flatnonzero(~has_zero)
+        whole = np.flatnonzero(~has_zero & ~impossible)
         outcomes = self._estimates(base[whole], other[whole])
         found = dict(
             zip(
@@ -125,7 +130,9 @@ class _Group:
                 strict=True,
             )
         )
-        for index in np.flatnonzero(has_zero).tolist():
+        for index in np.flatnonzero(impossible).tolist():
+            found[index] = _impossible(self._base[index])
+        for index in np.flatnonzero(has_zero & ~impossible).tolist():
             found[index] = self._with_zeros(self._questions[index], base[index], other[index])
         return [found[index] for index in range(len(self._questions))]
 
@@ -224,6 +231,13 @@ class _Group:
             )
         verdict = Verdict.INVALID if counts[0] < MIN_CLUSTERS else Verdict.INCONCLUSIVE
         return Refusal(verdict, Cause.TOO_FEW, _counts(*counts))
+
+
+def _impossible(base: FloatArray) -> Answer:
+    """Files with such samples are refused as damaged; results may come from elsewhere."""
+    side = "other side" if are_times(base) else "base"
+    detail = f"the {side} has a time that no clock can have measured"
+    return Answer(None, None, Refusal(Verdict.INVALID, Cause.IMPOSSIBLE, detail))
 
 
 def _with_values(

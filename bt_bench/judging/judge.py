@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from bt_bench.comparability import Labelled, crash_warnings, refuse_differences
 from bt_bench.deciding import (
     SPREAD_FACTOR,
+    WHY_NOT_TESTED,
     Contest,
     Correction,
     Decision,
@@ -17,18 +20,23 @@ from bt_bench.deciding import (
     decide,
     without_new_paths,
 )
-from bt_bench.errors import UsageError
-from bt_bench.inference import Estimate, geometric_mean
-from bt_bench.judging.entries import WHOLE_CASE, Entry, Matchup, Pairing, metrics_in_order
+from bt_bench.errors import NotComparableError, UsageError
+from bt_bench.inference import LARGEST_LOG, Estimate, geometric_mean, ratio_of
+from bt_bench.judging.entries import (
+    WHOLE_CASE,
+    Entry,
+    Matchup,
+    Pairing,
+    metrics_in_order,
+)
 from bt_bench.judging.estimating import Refusal, answer, offset_of
 from bt_bench.metrics import select
+from bt_bench.store import CONFIG_NAME
 from bt_bench.units import format_number
-from bt_bench.verdicts import Cause, Judged, Judgement, Margin, Overall, Verdict
+from bt_bench.verdicts import Cause, Evidence, Judged, Judgement, Margin, Overall, Verdict
 
 MAX_SPREAD = 0.25
 """Where unchanged code asks for a wider margin than this, nothing can be said of changed code."""
-
-_LARGEST_LOG = 700.0  # of a ratio that a number can hold
 
 PARTS = ("gap_us", "last_us")
 """Quantities that are part of others, and grow where others shrink: judged only where asked for."""
@@ -51,6 +59,7 @@ class Criteria:
         margins: of cases that have one of their own, as shares, by the case's name.
         ignore_device: accept another device or other versions of torch, CUDA or Triton.
         ignore_plan: accept another measurement plan.
+        allow_partial: accept results of runs that did not come to their end.
     """
 
     rules: Rules = field(default_factory=Rules)
@@ -58,6 +67,7 @@ class Criteria:
     margins: Mapping[str, float] = field(default_factory=dict)
     ignore_device: bool = False
     ignore_plan: bool = False
+    allow_partial: bool = False
 
 
 def judge(
@@ -76,11 +86,16 @@ def judge(
         others: labels for the others; default: those of the matchups.
 
     Raises:
-        NotComparableError: if sides differ in a way that is not ignored.
+        NotComparableError: if sides are partial or differ in a way that is not allowed.
         UsageError: for one variant of one run twice, and for a pattern that matches no metric.
     """
-    warnings = [warning for each in matchups for warning in _comparable(each, criteria)]
-    entries = _in_order([entry for each in matchups for entry in Pairing(each).entries()])
+    warnings = [
+        *_partial(matchups, criteria),
+        *(warning for each in matchups for warning in _comparable(each, criteria)),
+    ]
+    pairings = [Pairing(each) for each in matchups]
+    entries = _in_order([entry for each in pairings for entry in each.entries()])
+    not_paired = [fact for each in pairings for fact in each.facts()]
     entries = _selected(entries, criteria.metrics)
     _estimate_all(entries)
     judgements, left_out = without_new_paths(_judge_all(entries, criteria))
@@ -92,7 +107,7 @@ def judge(
         others=tuple(others),
         judgements=tuple(judgements),
         overall=tuple(_overall(judgements)),
-        facts=(*_facts(matchups, criteria, judgements), *left_out),
+        facts=(*_facts(matchups, criteria, judgements), *not_paired, *left_out),
         warnings=tuple(dict.fromkeys(warnings)),
     )
 
@@ -106,14 +121,47 @@ def not_compared(judged: Judged, wholes: Mapping[str, str]) -> dict[str, list[Ju
     """
     found: dict[str, list[Judgement]] = {whole: [] for whole in wholes.values()}
     for judgement in judged.judgements:
-        found[wholes[judgement.other]].append(judgement)
+        if judgement.other in wholes:
+            found[wholes[judgement.other]].append(judgement)
     return {
         whole: judgements for whole, judgements in found.items() if compared_nothing(judgements)
     }
 
 
+def _partial(matchups: Sequence[Matchup], criteria: Criteria) -> Iterator[str]:
+    """Warnings on sides whose runs did not come to their end; raises unless they are allowed.
+
+    What such a run has not reached may be missing on both sides, where nobody would miss it.
+    """
+    sides = {side.label: side for each in matchups for side in (each.base, each.other)}
+    partial = [s for s in sides.values() if not (s.absent or s.result.header.complete)]
+    if partial and not criteria.allow_partial:
+        raise NotComparableError("\n".join(how_to_finish(s.label, s.folder) for s in partial))
+    for side in partial:
+        yield f"{side.label} is a partial result"
+    for side in sides.values():
+        yield from side.result.warnings
+
+
+def how_to_finish(label: str, folder: Path | None) -> str:
+    """Why a partial result is not compared, and what to do.
+
+    Args:
+        label: of the result.
+        folder: that it lies in; it can be resumed there if that is the folder of a run.
+    """
+    known = folder is not None and (folder / CONFIG_NAME).is_file()
+    return (
+        f"{label} is a partial result: its run was interrupted, or is under way. Finish it "
+        f"with `bt-bench sweep --resume {shlex.quote(str(folder)) if known else 'DIR'}`, or pass "
+        "--allow-partial to compare the cases that there are"
+    )
+
+
 def _comparable(matchup: Matchup, criteria: Criteria) -> Iterator[str]:
     """Warnings; raises where there must be no comparison."""
+    if matchup.base.absent or matchup.other.absent:
+        return  # nothing to compare, and nothing that could differ
     base, other = (
         Labelled(side.label, side.result.header) for side in (matchup.base, matchup.other)
     )
@@ -124,8 +172,6 @@ def _comparable(matchup: Matchup, criteria: Criteria) -> Iterator[str]:
             "of a run, or results of two runs"
         )
     for side in (base, other):
-        if not side.result.complete:
-            yield f"{side.label} is a partial result"
         yield from crash_warnings(side)
     yield from refuse_differences(
         base, other, ignore_device=criteria.ignore_device, ignore_plan=criteria.ignore_plan
@@ -195,12 +241,16 @@ def _margin(entry: Entry, criteria: Criteria) -> Margin:
     margin = criteria.margins.get(entry.case, rules.margin)
     if not entry.matchup.one_run:
         margin = max(criteria.margins.get(entry.case, 0.0), rules.advisory_margin)
-    # Not zero: of a median of zero there is no estimate, unless it has an offset.
+    # Of a median of zero there is no estimate, unless it has an offset.
     scale = (entry.base_value or 0.0) + offset_of(entry.metric)
+
+    def share(absolute: float) -> float:
+        return absolute / scale if scale > 0 else math.inf
+
     return Margin(
         configured=margin,
-        spread=None if entry.spread is None else SPREAD_FACTOR * entry.spread / scale,
-        floor=entry.metric.floor / scale,
+        spread=None if entry.spread is None else share(SPREAD_FACTOR * entry.spread),
+        floor=share(entry.metric.floor),
     )
 
 
@@ -225,19 +275,22 @@ def _refused(entry: Entry, refusal: Refusal) -> Judgement:
 
 def _decided(entry: Entry, decision: Decision) -> Judgement:
     evidence = decision.evidence
+    if evidence is None:
+        return _refused(entry, Refusal(decision.verdict, decision.cause, WHY_NOT_TESTED))
     estimate = Estimate(evidence.estimate, evidence.error, evidence.degrees, evidence.observations)
     interval = estimate.interval(1 - 2 * evidence.alpha)
     logs = (estimate.location, interval.low, interval.high)
-    ratios = tuple(math.exp(min(each, _LARGEST_LOG)) for each in logs)
-    refusal = Refusal(decision.verdict, decision.cause, _detail(entry, decision))
-    return _judgement(entry, ratios, refusal, decision)
+    ratios = tuple(map(ratio_of, logs))
+    detail = _detail(entry, decision.verdict, evidence)
+    refusal = Refusal(decision.verdict, decision.cause, detail)
+    return _judgement(entry, ratios, refusal, evidence)
 
 
 def _judgement(
     entry: Entry,
     ratios: tuple[float | None, ...],
     refusal: Refusal,
-    decision: Decision | None = None,
+    evidence: Evidence | None = None,
 ) -> Judgement:
     ratio, low, high = ratios
     return Judgement(
@@ -256,7 +309,7 @@ def _judgement(
         cause=refusal.cause,
         detail=refusal.detail,
         advisory=not entry.matchup.one_run,
-        evidence=decision.evidence if decision else None,
+        evidence=evidence,
     )
 
 
@@ -267,20 +320,20 @@ _BINDING = {
 }
 
 
-def _detail(entry: Entry, decision: Decision) -> str:
-    margin = decision.evidence.margin
+def _detail(entry: Entry, verdict: Verdict, evidence: Evidence) -> str:
+    margin = evidence.margin
     limit = f"the margin of {_percent(margin.share)} ({_BINDING[margin.binds]})"
-    change = math.expm1(decision.evidence.estimate)
+    change = math.expm1(min(LARGEST_LOG, evidence.estimate))
     offset = offset_of(entry.metric)
     counted = f", with {offset:g} us added to both sides, as it may be 0" if offset else ""
-    if decision.verdict is Verdict.SAME:
+    if verdict is Verdict.SAME:
         return f"within the margin of {_percent(margin.wanted)}{counted}"
-    if decision.verdict is Verdict.INCONCLUSIVE:
+    if verdict is Verdict.INCONCLUSIVE:
         if margin.binds == "spread":
             wanted = _percent(margin.wanted)
             return f"{100 * change:+.1f} % is not shown to be beyond {limit}, nor within {wanted}"
         return f"{100 * change:+.1f} % may be within or beyond {limit}{counted}"
-    word = "slower" if decision.verdict is Verdict.SLOWER else "faster"
+    word = "slower" if verdict is Verdict.SLOWER else "faster"
     return f"{word} by {_percent(abs(change))}, beyond {limit}{counted}"
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from bt_bench.compact import CompactResult, read_compact, read_compact_run
 from bt_bench.compare import unique_labels
+from bt_bench.config.planned import planned_variants
 from bt_bench.errors import NotComparableError, OtherSchemaError, UsageError
 from bt_bench.judging.entries import Matchup, Side
-from bt_bench.store import STDIN
+from bt_bench.store import CONFIG_NAME, STDIN
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,32 @@ class Given:
         """Whether it is a run folder."""
         return self.path != STDIN and Path(self.path).is_dir()
 
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the run, where it can be known."""
+        if self.path == STDIN:
+            return None
+        return Path(self.path) if self.is_folder else Path(self.path).parent
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A result; `absent` says why there is none, where its run should have it."""
+
+    result: CompactResult
+    absent: str | None = None
+
+    @property
+    def variant(self) -> str:
+        return self.result.header.variant.name
+
 
 @dataclass(frozen=True)
 class Matched:
     """What is compared with what, and what both are called as a whole.
 
-    `wholes` has for each other side which of `others` it is, or is a variant of.
+    `wholes` has for each other side which of `others` it is, or is a variant of. A variant that its
+    run should have and has not is none of them: where that is allowed, nothing of it is compared.
     """
 
     base: str
@@ -71,46 +92,63 @@ def match_sides(given: Sequence[Given], stored: Given | None = None) -> Matched:
         raise UsageError("- stands for two results; expected it once, as stdin holds one")
     if stored is None and len(given) > 1 and all(each.is_folder for each in given):
         return _match_folders(given)
-    read = [(each, result) for each in given for result in _read(each)]
-    if stored is not None:
-        read = [*((stored, result) for result in _read(stored)), *read]
+    everything = [*(() if stored is None else (stored,)), *given]
+    read = [(each, one) for each in everything for one in _read(each)]
     if len(read) < 2:
         raise UsageError(
             f"{given[0].path} holds one result; expected two or more to compare: result files, or "
             "a run folder, or --baseline NAME"
         )
     base, *others = _labelled(read)
+    there = [other for other in others if not other.absent]
     return Matched(
         base.label,
         tuple(other.label for other in others),
         tuple(Matchup(base, other) for other in others),
-        {other.label: other.label for other in others},
+        # Something must be compared, even where all may be missing.
+        {other.label: other.label for other in there or others},
     )
 
 
-def _read(given: Given) -> list[CompactResult]:
+def _read(given: Given) -> list[_Read]:
     try:
         if not given.is_folder:
-            return [read_compact(given.path)]
+            return [_Read(read_compact(given.path))]
         found = read_compact_run(Path(given.path))
     except OtherSchemaError as error:
         raise NotComparableError(str(error)) from None
     if not found:
         raise UsageError(f"{given.path}: holds no result file; expected a run folder")
-    return found
+    known = {result.header.variant.name for result in found}
+    planned = planned_variants(Path(given.path)) or ()
+    return [
+        *map(_Read, found),
+        *(_absent(name, given, found[0], planned) for name in planned if name not in known),
+    ]
 
 
-def _labelled(read: Sequence[tuple[Given, CompactResult]]) -> list[Side]:
+def _absent(
+    variant: str, given: Given, of_run: CompactResult, planned: Sequence[str] = ()
+) -> _Read:
+    """A variant that there is no result of, with the cases of another variant of the run."""
+    info = of_run.header.variant.model_copy(update={"name": variant})
+    header = of_run.header.model_copy(update={"variant": info})
+    why = f"{given.path} has no result of variant {variant}"
+    if variant in planned:
+        why += f", which its {CONFIG_NAME} names"
+    return _Read(CompactResult(header, of_run.cases), why)
+
+
+def _labelled(read: Sequence[tuple[Given, _Read]]) -> list[Side]:
     """Labels as given, else the variants, with their runs where that is not enough."""
-    headers = [result.header for _, result in read]
+    headers = [one.result.header for _, one in read]
     labels = [
         _label(given, default, header.variant.name)
         for (given, _), default, header in zip(read, unique_labels(headers), headers, strict=True)
     ]
-    results = [result for _, result in read]
     return [
-        Side(label, result)
-        for label, result in zip(unique_labels(headers, labels), results, strict=True)
+        Side(label, one.result, each.folder, one.absent)
+        for label, (each, one) in zip(unique_labels(headers, labels), read, strict=True)
     ]
 
 
@@ -121,25 +159,20 @@ def _label(given: Given, default: str, variant: str) -> str:
 
 
 def _match_folders(given: Sequence[Given]) -> Matched:
-    folders = [{result.header.variant.name: result for result in _read(each)} for each in given]
-    headers = [next(iter(folder.values())).header for folder in folders]
+    folders = [{one.variant: one for one in _read(each)} for each in given]
+    headers = [next(iter(folder.values())).result.header for folder in folders]
     names = [each.label or Path(each.path).resolve().name for each in given]
     base, *others = unique_labels(headers, names)
     matchups: list[Matchup] = []
     wholes: dict[str, str] = {}
-    for other, folder in zip(others, folders[1:], strict=True):
+    for other, of_other, folder in zip(others, given[1:], folders[1:], strict=True):
         for variant in dict.fromkeys([*folders[0], *folder]):
-            side = _side_of(folder, variant, other)
-            matchups.append(Matchup(_side_of(folders[0], variant, base), side))
+            side = _side_of(folder, variant, other, of_other)
+            matchups.append(Matchup(_side_of(folders[0], variant, base, given[0]), side))
             wholes[side.label] = other
     return Matched(base, tuple(others), tuple(matchups), wholes)
 
 
-def _side_of(folder: dict[str, CompactResult], variant: str, label: str) -> Side:
-    """A variant of a run; one that the run lacks is a result without cases."""
-    result = folder.get(variant)
-    if result is None:
-        header = next(iter(folder.values())).header
-        info = header.variant.model_copy(update={"name": variant})
-        result = CompactResult(header.model_copy(update={"variant": info}), ())
-    return Side(f"{variant}@{label}", result)
+def _side_of(folder: dict[str, _Read], variant: str, label: str, given: Given) -> Side:
+    one = folder.get(variant) or _absent(variant, given, next(iter(folder.values())).result)
+    return Side(f"{variant}@{label}", one.result, given.folder, one.absent)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from bt_bench.errors import UsageError
-from bt_bench.invalid import describe_invalid
+from bt_bench.invalid import describe_invalid, repeated_key
 from bt_bench.static.model import STATIC_SCHEMA_VERSION, StaticCensus
 from bt_bench.store import STDIN, read_text, write_text
 
@@ -41,12 +43,43 @@ def read_census(path: Path | str) -> StaticCensus:
     if not text.strip():
         raise UsageError(f"{name} is empty; expected a static census of bt-bench")
     try:
-        return StaticCensus.model_validate_json(text)
+        # Strict, or else "1" would be read as a number.
+        census = StaticCensus.model_validate_json(text, strict=True)
     except ValidationError as error:
         problem = describe_invalid(
             text, error, StaticCensus, STATIC_SCHEMA_VERSION, what="static census"
         )
         raise UsageError(f"{name} {problem}") from None
+    if (repeated := repeated_key(text, census)) is not None:
+        raise UsageError(f"{name} is damaged: it {repeated}")
+    for problem in _problems(census):
+        raise UsageError(f"{name} is damaged: {problem}")
+    return census
+
+
+def _problems(census: StaticCensus) -> Iterator[str]:
+    """What types alone do not catch: of what is there twice, only one would be compared."""
+    cases = {case.name for case in census.cases}
+    yield from _repeated("cases", (case.name for case in census.cases))
+    yield from _repeated("variants", (variant.name for variant in census.variants))
+    for variant in census.variants:
+        places = (f"{of.operation}/{of.case} for {of.target}" for of in variant.operations)
+        yield from _repeated(f"operations of variant {variant.name!r}", places)
+        yield from _repeated(
+            f"kernels of variant {variant.name!r}", (k.id for k in variant.kernels)
+        )
+        for of in variant.operations:
+            if of.case not in cases:
+                yield (
+                    f"variant {variant.name!r} has {of.operation}/{of.case}, whose workload is not "
+                    "in $.cases"
+                )
+
+
+def _repeated(what: str, names: Iterable[str]) -> Iterator[str]:
+    for name, count in Counter(names).items():
+        if count > 1:
+            yield f"the {what} have {name!r} {count} times; expected it once"
 
 
 def _spread(value: object, level: int) -> str:

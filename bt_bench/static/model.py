@@ -16,7 +16,8 @@ from bt_bench.operation import Operation
 
 STATIC_SCHEMA_VERSION: Final = 1
 
-Count = Annotated[int, Field(ge=0)]
+MOST_COUNT = 2**53  # beyond it a number may not be the count that was meant
+Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
 """First 16 hexadecimal digits of a SHA-256."""
 
@@ -61,8 +62,8 @@ class Kernel(Noun):
 class StepLaunches(Noun):
     """Launches and torch operations of a step by name; the same for `steps` steps in a row."""
 
-    steps: Annotated[int, Field(ge=1)]
-    launches: dict[str, Annotated[int, Field(ge=1)]]
+    steps: Annotated[int, Field(ge=1, le=MOST_COUNT)]
+    launches: dict[str, Annotated[int, Field(ge=1, le=MOST_COUNT)]]
 
 
 class OperationCensus(Noun):

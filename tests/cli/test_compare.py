@@ -18,8 +18,9 @@ import pytest
 from commands import Outcome, run, run_apart
 from factories import make_case, make_crash, make_environment, make_failed_case, make_result
 
+from bt_bench.judging import sides as judging_sides
 from bt_bench.model import CaseResult, Plan, Quantity
-from bt_bench.store import RunFolder, read_result, write_result
+from bt_bench.store import ResultWriter, RunFolder, read_result, write_result
 
 FORMATS = ("table", "md", "json", "csv", "junit", "html-fragment", "github")
 
@@ -297,6 +298,175 @@ def test_what_cannot_be_a_baseline(write: Callable[..., Path], reports: Path) ->
     refused(run("compare", partial.parent, "--save-baseline", "main"), 2, "a run folder")
     refused(run("compare", "-", "--save-baseline", "main", stdin=""), 2, "cannot store stdin")
     assert not reports.exists()
+
+
+@pytest.mark.parametrize(
+    ("cases", "message"),
+    [
+        ([], "has no case; expected a result with cases that are ok"),
+        (
+            [timed(50.0), make_failed_case("bad", message="slot 3")],
+            "has case gather_slots/bad, whi",
+        ),
+        ([make_case("bare")], "has case gather_slots/bare, of which nothing was measured"),
+    ],
+)
+def test_what_nothing_can_be_compared_with_is_no_baseline(
+    write: Callable[..., Path], reports: Path, cases: Sequence[CaseResult], message: str
+) -> None:
+    path, other = write("a", "fused", cases), write("b", "fused", [timed(50.0, seed=1)])
+    refused(run("compare", path, "--save-baseline", "main"), 2, f"{path} {message}")
+    # Nor where it was compared with something, and nothing was to fail that.
+    outcome = run("compare", path, other, "--save-baseline", "main", "--fail-on", "none")
+    assert outcome.code in (2, 4)
+    assert not reports.exists()
+
+
+def test_what_is_stored_is_what_was_compared(
+    write: Callable[..., Path], reports: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = write("a", "fused", [timed(50.0)]), write("b", "fused", [timed(50.0, seed=1)])
+    slow = write("c", "fused", [timed(90.0)]).read_text()
+    match = judging_sides.match_sides
+
+    def then_changed(*arguments: Any) -> Any:
+        matched = match(*arguments)
+        new.write_text(slow)
+        return matched
+
+    monkeypatch.setattr(judging_sides, "match_sides", then_changed)
+    outcome = run("compare", new, old, "--save-baseline", "main")
+    assert outcome.code == 2
+    assert f"{new} has changed since it was read for this comparison" in outcome.err
+    assert not reports.exists()
+
+
+def test_a_stale_journal_changes_neither_verdicts_nor_what_is_stored(
+    write: Callable[..., Path], reports: Path
+) -> None:
+    base, slow = (
+        write("run", "baseline", [timed(50.0)]),
+        write("run", "fused", [timed(80.0, seed=1)]),
+    )
+    text = slow.read_text()
+    under_way = make_result("fused", run_id="run", complete=False)
+    writer = ResultWriter(RunFolder(slow.parent), under_way)
+    writer.add(timed(50.0, seed=1))
+    slow.write_text(text)
+    for name in FORMATS:
+        outcome = run("compare", base, slow, "--format", name)
+        assert outcome.code == 1
+        assert "fused.cases.jsonl" in " ".join(outcome.out.split()), name
+    outcome = run("compare", slow, base, "--save-baseline", "main")
+    assert outcome.code == 0
+    assert (reports / "baselines" / "main.json").read_text() == text
+
+
+# Runs that are not whole
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_partial_results_are_not_compared_unless_allowed(
+    write: Callable[..., Path], name: str
+) -> None:
+    whole, part, parts = (
+        write(folder, variant, [timed(50.0, seed=seed)], complete=folder == "a")
+        for seed, (folder, variant) in enumerate((("a", "fused"), ("b", "fused"), ("b", "other")))
+    )
+    (part.parent / "config.yaml").write_text("variants: [fused, other]\n")
+    for sides in ((whole, part), (part, whole)):
+        outcome = run("compare", *sides, "--format", name)
+        finish = f"Finish it with `bt-bench sweep --resume {part.parent}`, or pass --allow-partial"
+        refused(outcome, 4, "fused (b) is a partial result: ", finish)
+    both = run("compare", part, parts, "--fail-on", "none", "--allow-missing")
+    refused(both, 4, "error: fused is a partial result", "error: other is a partial result")
+    allowed = run("compare", whole, part, "--allow-partial", "--format", name)
+    assert allowed.code == 0
+    assert "fused (b) is a partial result" in " ".join(allowed.out.split())
+
+
+def test_what_a_partial_result_lacks_is_missing_all_the_same(write: Callable[..., Path]) -> None:
+    whole = write("a", "fused", [timed(50.0), timed(50.0, "more")])
+    part = write("b", "fused", [timed(50.0, seed=1)], complete=False)
+    assert run("compare", whole, part, "--allow-partial").code == 4
+    assert run("compare", whole, part, "--allow-partial", "--allow-missing").code == 0
+
+
+PLANNED = "name: x\ndescription: ''\nvariants: [baseline, fused,\n  lost]\ncases:\n- name: x\n"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("lost", ["baseline", "fused", "lost"])
+def test_a_variant_that_the_runs_config_names_is_missed(
+    write: Callable[..., Path], lost: str, name: str
+) -> None:
+    for seed, variant in enumerate(("baseline", "fused", "lost")):
+        path = write("run", variant, [timed(50.0, seed=seed), timed(9.0, "b", seed=seed)])
+    folder = path.parent
+    assert run("compare", folder).code == 0  # without a config nobody can say
+    (folder / "config.yaml").write_text(PLANNED)
+    assert run("compare", folder).code == 0
+    (folder / f"{lost}.json").unlink()
+    outcome = run("compare", folder, "--format", name)
+    assert outcome.code == 4
+    assert "MISSING" in outcome.out
+    found = run("compare", folder, "--json").json()["judgements"]
+    missing = [each for each in found if each["verdict"] == "MISSING"]
+    assert [(each["case"], each["other"]) for each in missing] == [("small", lost), ("b", lost)]
+    assert missing[0]["detail"] == (
+        f"{folder} has no result of variant {lost}, which its config.yaml names"
+    )
+    assert run("compare", folder, "--allow-missing").code == 0
+
+
+def test_two_runs_that_lost_the_same_variant(write: Callable[..., Path], tmp_path: Path) -> None:
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for seed, folder in enumerate(folders):
+        for variant in ("baseline", "fused"):
+            write(folder.name, variant, [timed(50.0, seed=seed)])
+        (folder / "config.yaml").write_text(PLANNED)
+    outcome = run("compare", *folders, "--json")
+    assert outcome.code == 4
+    (missing,) = [e for e in outcome.json()["judgements"] if e["verdict"] == "MISSING"]
+    assert (missing["base"], missing["other"], missing["case"]) == ("lost@a", "lost@b", "small")
+    assert run("compare", *folders, "--allow-missing").code == 0
+
+
+def test_where_all_but_one_variant_is_lost_nothing_is_compared(write: Callable[..., Path]) -> None:
+    folder = write("run", "fused", [timed(50.0)]).parent
+    (folder / "config.yaml").write_text("variants: [baseline, fused]\n")
+    for options in ((), ("--allow-missing",), ("--fail-on", "none")):
+        outcome = run("compare", folder, *options)
+        assert outcome.code == 4
+        assert "nothing of baseline could be compared" in outcome.err
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "name: x\n", "variants: 3\n", "variants: [1, a]\n", "variants: [a\n", "variants:\n"],
+)
+def test_a_config_that_does_not_say_what_was_run(write: Callable[..., Path], text: str) -> None:
+    for seed, variant in enumerate(("baseline", "fused")):
+        folder = write("run", variant, [timed(50.0, seed=seed)]).parent
+    (folder / "config.yaml").write_text(text)
+    refused(run("compare", folder), 2, str(folder / "config.yaml"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "variants:\n- baseline\n- fused\n- lost\n",
+        "variants:\n  - baseline\n  # all\n\n  - fused\n  - lost\nplan: {}",
+        "{variants: [baseline, fused, lost], cases: []}",
+        '"variants": [baseline, fused, lost]\n',
+        "variants: [baseline, fused, lost]",
+    ],
+)
+def test_any_config_says_it(write: Callable[..., Path], text: str) -> None:
+    for seed, variant in enumerate(("baseline", "fused")):
+        folder = write("run", variant, [timed(50.0, seed=seed)]).parent
+    (folder / "config.yaml").write_text(text)
+    assert run("compare", folder, "--json").json()["counts"]["MISSING"] == 1
 
 
 # Bad input

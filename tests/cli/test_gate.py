@@ -11,13 +11,18 @@ from functools import partial
 from pathlib import Path
 
 import fake_rounds
+import numpy as np
 import pytest
 from commands import run, run_apart, start
+from factories import make_case, make_result
 from processes import runs, wait_for
 from repositories import KERNELS, commit, git, repository, write
 
 from bt_bench.gating.recording import read_recording
+from bt_bench.model import Quantity
+from bt_bench.operation import Operation
 from bt_bench.static.census import take_census
+from bt_bench.store import RunFolder, write_result
 
 CONFIG = """\
 variants: [one]
@@ -220,6 +225,7 @@ def _apart(repo, base, *options, **kwargs):
         (["--base", "nowhere"], "--base nowhere: git says"),
         ([], "nothing to compare with; give --base REF, or --against FILE"),
         (["--base", "HEAD", "--against", "x.json"], "--base and --against are two things"),
+        (["--base", "HEAD", "--allow-partial"], "--allow-partial is about a stored result"),
         (["--base", "HEAD", "--save", "x.json"], "--save writes a static census; give --static"),
         (["--base", "HEAD", "--rounds", "many"], "--rounds many: expected rising whole numbers"),
         (["--base", "HEAD", "--rounds", "3,1001"], "expected rising whole numbers up to 1000"),
@@ -249,6 +255,10 @@ def test_what_cannot_be_asked_for(repo, options, what):
         (["--base", "HEAD", "--time-equal"], "--time-equal has no effect on a gate with --static"),
         (["--base", "HEAD", "--device", "cpu"], "--device has no effect on a gate with --static"),
         (["--base", "HEAD", "--out", "o"], "--out has no effect on a gate with --static"),
+        (
+            ["--against", "x", "--allow-partial"],
+            "--allow-partial has no effect on a gate with --st",
+        ),
         (["--base", "HEAD", "--alpha", "0.1"], "--alpha has no effect on a gate with --static"),
         (["--base", "HEAD", "--threshold", "9"], "--threshold has no effect on a gate with"),
         (["--base", "HEAD", "--metric", "gpu_us"], "--metric gpu_us: no such metric"),
@@ -324,10 +334,136 @@ def test_a_stored_result_is_compared_with_the_working_tree(shipped):
     more.write_text(Path("my.yaml").read_text() + "  - {name: new, requests: 1, tokens: 2}\n")
     against[2] = "more.yaml"
     outcome = run(*against, "--out", "out2", "--format", "md")
-    assert "Not in fused.json, and not measured: step/new." in outcome.out
+    assert outcome.code in (1, 4)
+    assert "fused.json has no such case; sweep it anew to store it" in " ".join(outcome.out.split())
     outcome = run(*against, "--operations", "apply")
     assert outcome.code == 4
     assert "no case in common with the config more; it has step/tiny" in outcome.err
+
+
+AGAINST = """\
+variants: [fused]
+operations: [apply, step]
+defaults: {max_num_reqs: 4, max_num_batched_tokens: 16, max_model_len: 64}
+cases:
+  - {name: one, requests: 2, tokens: 4}
+  - {name: two, requests: 3, tokens: 4}
+"""
+
+
+def swept(names, operations=("apply", "step"), us=50.0, seed=0, **fields):
+    """A result of `fused` with these cases, each with a host time of about so much."""
+    noise = np.exp(0.002 * np.random.default_rng(seed).standard_normal(48))
+    samples = {Quantity.HOST_US: [[float(value)] for value in us * noise]}
+    cases = [make_case(n, Operation(o), samples) for n in names for o in operations]
+    return make_result("fused", cases, **({"run_id": f"run{seed}"} | fields))
+
+
+@pytest.fixture
+def against(tmp_path, monkeypatch):
+    """Gates the working tree, which takes as long as stored, against a result that is given."""
+    monkeypatch.chdir(tmp_path)
+    Path("my.yaml").write_text(AGAINST)
+
+    def sweep(options, device, folder):
+        spec = options.spec
+        names = [case.name for case in spec.cases]
+        RunFolder(folder).path.joinpath("config.yaml").write_text("variants: [fused]\n")
+        write_result(RunFolder(folder), swept(names, spec.operations, seed=1))
+
+    monkeypatch.setattr("bt_bench.cli.gate_against._sweep", sweep)
+
+    def gate(stored, *options):
+        path = Path("stored")
+        path.mkdir(exist_ok=True)
+        path = write_result(RunFolder(path), stored)
+        arguments = ["--config", "my.yaml", "--device", "cpu", "--against", path]
+        return run("gate", *arguments, "--json", *options)
+
+    return gate
+
+
+def missing(outcome):
+    judgements = outcome.json()["judgements"]
+    return {f"{j['operation']}/{j['case']}" for j in judgements if j["verdict"] == "MISSING"}
+
+
+def test_a_stored_result_of_the_same_cases_passes(against):
+    outcome = against(swept(["one", "two"]))
+    assert outcome.code == 0, outcome.err
+    assert missing(outcome) == set()
+    assert against(swept(["one", "two"], us=30.0)).code == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "lost"),
+    [
+        (("  - {name: two, requests: 3, tokens: 4}\n", ""), {"apply/two", "step/two"}),
+        (("[apply, step]", "[step]"), {"apply/one", "apply/two"}),
+        (("name: two", "name: new"), {"apply/two", "step/two", "apply/new", "step/new"}),
+    ],
+)
+def test_what_the_config_lost_is_missing(against, change, lost):
+    config = Path("my.yaml")
+    config.write_text(AGAINST.replace(*change))
+    assert config.read_text() != AGAINST
+    outcome = against(swept(["one", "two"]))
+    assert outcome.code == 4
+    assert missing(outcome) == lost
+    assert "the config my has no such case: it was not measured" in outcome.out
+    assert against(swept(["one", "two"]), "--allow-missing").code == 0
+    # A regression in what is left is not hidden by it.
+    assert against(swept(["one", "two"], us=30.0)).code == 1
+
+
+def test_what_flags_leave_out_is_not_missing(against):
+    stored = swept(["one", "two"])
+    for options in (["-k", "one"], ["--operations", "step"], ["-k", "t*", "--operations", "apply"]):
+        outcome = against(stored, *options)
+        assert outcome.code == 0, outcome.err
+        assert missing(outcome) == set()
+        assert any(fact.startswith("Left out by flags: ") for fact in outcome.json()["facts"])
+    # What both leave out is no excuse for what only the config does.
+    Path("my.yaml").write_text(AGAINST.replace("[apply, step]", "[step]"))
+    assert missing(against(stored, "-k", "one")) == {"apply/one"}
+
+
+@pytest.mark.parametrize("names", [["one"], ["two"]])
+def test_what_the_stored_result_lacks_is_missing(against, names):
+    outcome = against(swept(names))
+    assert outcome.code == 4
+    assert missing(outcome) == {
+        f"{o}/{n}" for o in ("apply", "step") for n in {"one", "two"} - {*names}
+    }
+    part = swept(["one", "two"])
+    trimmed = part.model_copy(update={"cases": part.cases[:3]})
+    outcome = against(trimmed)
+    assert outcome.code == 4
+    assert missing(outcome) == {"step/two"}
+    assert against(trimmed, "--allow-missing").code == 0
+
+
+def test_a_partial_stored_result_is_refused(against):
+    part = swept(["one", "two"], complete=False)
+    for options in ([], ["--fail-on", "none"], ["--allow-missing"]):
+        outcome = against(part, *options)
+        assert (outcome.code, outcome.out) == (4, "")
+        assert "stored/fused.json is a partial result" in outcome.err
+        assert "--resume DIR" in outcome.err
+    Path("stored/config.yaml").write_text("variants: [fused]\n")
+    assert "`bt-bench sweep --resume stored`" in against(part).err
+    outcome = against(part, "--allow-partial")
+    assert outcome.code == 0, outcome.err
+    assert outcome.json()["warnings"] == ["fused.json is a partial result"]
+    # What it has not reached is missing all the same.
+    assert against(swept(["one"], complete=False), "--allow-partial").code == 4
+
+
+def test_a_variant_that_is_not_stored_is_not_asked_for(against):
+    outcome = against(swept(["one", "two"]), "--variants", "baseline")
+    assert outcome.code == 2
+    assert "--variants names baseline, and stored/fused.json is of variant 'fused'" in outcome.err
+    assert against(swept(["one", "two"]), "--variants", "fused,baseline").code == 0
 
 
 @pytest.fixture

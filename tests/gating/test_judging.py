@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from gate_rounds import ARMS, BASE, CONTROL, HEAD, make_rounds, subject, without
@@ -19,7 +20,7 @@ from bt_bench.gating.judging import (
     judge,
 )
 from bt_bench.gating.ledger import Ledger
-from bt_bench.gating.rounds import GateRound, Subject
+from bt_bench.gating.rounds import GateArm, GateRound, Subject
 from bt_bench.inference import Estimate
 from bt_bench.metrics import DEVICE_TICK_US, TIME_FLOOR_US
 from bt_bench.verdicts import Cause, Verdict
@@ -225,3 +226,23 @@ def test_details_are_clauses() -> None:
     assert slower.endswith("beyond the margin of 2.0 % (as configured) after 20 rounds")
     assert same == "within the margin of 2.0 % after 20 rounds"
     assert "may be within or beyond the margin of 2.0 %" in doubtful
+
+
+@pytest.mark.parametrize("arm", [BASE, HEAD, CONTROL])
+@pytest.mark.parametrize("value", [5e-324, 1e-12, 1e13, 1e308, math.inf])
+@pytest.mark.parametrize("count", [1, 20])
+def test_a_value_that_no_clock_measured_is_invalid_and_hides_no_other(
+    arm: GateArm, value: float, count: int
+) -> None:
+    other = subject("other")
+    rounds = make_rounds(20, {HOST: (100.0, 100.0, 100.0), other: (100.0, 150.0, 100.0)})
+    spoiled = [
+        replace(taken, values=taken.values | {arm: dict(taken.values[arm]) | {HOST: value}})
+        if index < count
+        else taken
+        for index, taken in enumerate(rounds)
+    ]
+    broken, slower = look(spoiled, [HOST, other])
+    assert (broken.verdict, broken.cause) == (Verdict.INVALID, Cause.IMPOSSIBLE)
+    assert broken.detail == f"the {arm.value} has a value that no clock can have measured"
+    assert slower.verdict is Verdict.SLOWER

@@ -114,6 +114,18 @@ DAMAGES: dict[str, tuple[Callable[[str], str], str]] = {
         _edited(lambda d: d["rounds"][0]["values"]["base"].__setitem__(0, -1.0)),
         r"\$\.rounds\[0\]\.values\.base\[0\]: input should be greater than or equal to 0, got -1",
     ),
+    "no time at all": (
+        _edited(lambda d: d["rounds"][0]["values"]["head"].__setitem__(0, 1e300)),
+        r"is damaged: \$\.rounds\[0\]\.values\.head\[0\] is 1e\+300, which no clock can have ",
+    ),
+    "less than any clock tells": (
+        _edited(lambda d: d["rounds"][0]["values"]["base"].__setitem__(0, 5e-324)),
+        r"\.values\.base\[0\] is 4\.94066e-324, which no clock .* 0, or 1e-09 to 1e\+12 us",
+    ),
+    "a key twice": (
+        lambda text: text.replace('"config"', '"config": "other", "config"'),
+        'it has key "config" more than once in one object; expected it once',
+    ),
     "NaN": (lambda text: text.replace("10.25", "NaN"), r"rounds\[0\]\.values\.base"),
     "text": (lambda text: text.replace("10.25", '"10.25"'), r"got \"10.25\""),
     "short row": (

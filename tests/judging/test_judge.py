@@ -23,6 +23,7 @@ from factories import (
 from bt_bench.compact import compact
 from bt_bench.deciding import Correction, Rules, exit_code
 from bt_bench.errors import ExitCode, NotComparableError, UsageError
+from bt_bench.inference import LARGEST_LOG, ratio_of
 from bt_bench.judging.entries import Matchup, Side
 from bt_bench.judging.judge import Criteria, judge, not_compared
 from bt_bench.model import (
@@ -39,6 +40,7 @@ from bt_bench.model import (
     VariantResult,
 )
 from bt_bench.operation import Operation
+from bt_bench.report.formats import FORMATS
 from bt_bench.series import series_of
 from bt_bench.verdicts import Cause, Judged, Judgement, Verdict
 
@@ -355,6 +357,25 @@ def test_a_case_that_one_side_does_not_support_is_missing() -> None:
     assert exit_code(judged([lacking], [timed(50.0)])) == ExitCode.NOT_COMPARABLE
     both = judged([lacking, timed(50.0, "more")], [lacking, timed(50.0, "more", 1)])
     assert {each.case for each in both.judgements} == {"more"}
+    assert (
+        "Not compared, since neither baseline nor fused supports it: gather_slots/small; of "
+        "gather_slots/small: lacks windows."
+    ) in both.facts
+    assert not any("supports" in fact for fact in judged([timed(9.0)], [timed(9.0, seed=1)]).facts)
+
+
+def test_what_neither_side_supports_is_named_up_to_some() -> None:
+    names = [f"case{number}" for number in range(8)]
+    lacking = [
+        make_failed_case(
+            name, message="lacks", code=ReasonCode.UNSUPPORTED, status=Status.UNSUPPORTED
+        )
+        for name in names
+    ]
+    whole = judged(lacking, lacking)
+    assert not_compared(whole, {"fused": "fused"})
+    (fact,) = [fact for fact in whole.facts if "supports" in fact]
+    assert "gather_slots/case4 and 3 more; of gather_slots/case0: lacks." in fact
 
 
 def test_device_times_that_a_second_method_contradicts() -> None:
@@ -548,7 +569,13 @@ def test_partial_results_are_told() -> None:
         make_result("a", [timed(9.0)]),
         make_result("b", [timed(9.0, seed=1)], complete=False),
     ]
-    assert judge_results(results).warnings == ("b is a partial result",)
+    with pytest.raises(NotComparableError, match=r"^b is a partial result: .*--resume DIR`, or "):
+        judge_results(results)
+    criteria = Criteria(allow_partial=True)
+    assert judge_results(results, criteria).warnings == ("b is a partial result",)
+    results[0] = results[0].model_copy(update={"complete": False})
+    with pytest.raises(NotComparableError, match=r"^a is a partial .*\nb is a partial"):
+        judge_results(results)
 
 
 def test_cases_pair_by_workload_whatever_their_names() -> None:
@@ -568,10 +595,44 @@ def test_logs_that_differ_are_not_paired(spoil: Callable[[CaseResult], CaseResul
 
 
 def test_huge_errors_make_no_infinite_interval() -> None:
-    wild = [[math.exp(200 * math.sin(index))] for index in range(6)]
+    wild = [[math.exp(20 * math.sin(index))] for index in range(6)]
     log = make_rounds(6, instances=3)
     cases = [make_case(samples={HOST: wild}, rounds=log), timed(9.0, rounds=log)]
     other = make_case(samples={HOST: noisy(9.0, 1, 6)}, rounds=log)
-    found = only(judged([cases[0]], [other]))
-    assert found.high is not None
+    found = only(judged([cases[0]], [other], Criteria(Rules(alpha=1e-9))))
+    assert found.high == ratio_of(LARGEST_LOG)
     assert math.isfinite(found.high)
+
+
+@pytest.mark.parametrize("value", [5e-324, 1e-300, 1e300, 1e308])
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("count", [1, ROUNDS])
+@pytest.mark.parametrize("one_run", [True, False])
+@pytest.mark.parametrize("correction", Correction)
+def test_no_figure_of_one_case_hides_a_regression_in_another(
+    value: float, side: int, count: int, one_run: bool, correction: Correction
+) -> None:
+    """Of a file that was never checked, as reading does: statistics must hold by themselves."""
+    rows = [[value * (1 + index / 1e6)] for index in range(count)] + noisy(50.0, 3)[count:]
+    broken = make_case("broken", samples={HOST: rows})
+    cases = [[timed(50.0, "broken", 4), timed(50.0, "slow", 1)] for _ in range(2)]
+    cases[side][0] = broken
+    cases[1][1] = timed(75.0, "slow", 2)
+    found = judged(*cases, Criteria(Rules(correction=correction)), one_run=one_run)
+    by_case = {each.case: each for each in found.judgements}
+    assert by_case["slow"].verdict is Verdict.SLOWER
+    assert exit_code(found) is ExitCode.REGRESSION
+    for render in FORMATS.values():
+        assert render(found)  # whatever the numbers are, there is a report
+
+
+@pytest.mark.parametrize("value", [1e-320, 1e-10, 1e13, 1e300])
+def test_what_no_clock_can_have_measured_is_invalid(value: float) -> None:
+    no_time = make_case(samples={HOST: [[value * (1 + i / 100)] for i in range(ROUNDS)]})
+    for cases, side in (((no_time, timed(9.0)), "base"), ((timed(9.0), no_time), "other side")):
+        whole = judged([cases[0]], [cases[1]])
+        found = only(whole)
+        assert (found.verdict, found.cause) == (Verdict.INVALID, Cause.IMPOSSIBLE)
+        assert (found.ratio, found.evidence, found.base_value) == (None, None, None)
+        assert found.detail == f"the {side} has a time that no clock can have measured"
+        assert exit_code(whole) is ExitCode.CHECK_FAILED

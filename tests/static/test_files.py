@@ -78,3 +78,48 @@ def test_a_kernel_that_was_cut_out(path):
     variants[0]["kernels"] = variants[0]["kernels"][:1]
     change(path, "variants", variants)
     assert "which is not in the list of kernels" in refusal(path)
+
+
+def _variant(data):
+    return data["variants"][0]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (
+            lambda d: d["variants"].append(_variant(d)),
+            "is damaged: the variants have 'fused' 2 times",
+        ),
+        (lambda d: d["cases"].append(d["cases"][0]), "is damaged: the cases have "),
+        (
+            lambda d: _variant(d)["operations"].append(_variant(d)["operations"][0]),
+            "is damaged: the operations of variant 'fused' have ",
+        ),
+        (
+            lambda d: _variant(d)["kernels"].append(_variant(d)["kernels"][0]),
+            "is damaged: the kernels of variant 'fused' have ",
+        ),
+        (lambda d: d["cases"].pop(), "is damaged: variant 'fused' has "),
+        (
+            lambda d: _variant(d)["kernels"][0].update(registers=10**400),
+            "is no valid static census: $.variants[0].kernels[0].registers: input should be less",
+        ),
+        (lambda d: _variant(d)["kernels"][0].update(registers="30"), "should be a valid integer"),
+        (lambda d: _variant(d)["kernels"][0].update(registers=float("nan")), "registers: input"),
+        (lambda d: _variant(d)["kernels"][0].update(spill_bytes=-1), "greater than or equal to 0"),
+    ],
+)
+def test_a_census_in_which_a_change_could_hide_is_refused(path, spoil, message):
+    data = json.loads(path.read_text(encoding="utf-8"))
+    spoil(data)
+    path.write_text(json.dumps(data), encoding="utf-8")
+    assert message in refusal(path)
+
+
+def test_a_key_twice(path):
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('"registers"', '"registers": 1, "registers"', 1), encoding="utf-8")
+    assert refusal(path) == (
+        'is damaged: it has key "registers" more than once in one object; expected it once'
+    )

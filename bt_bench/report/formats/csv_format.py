@@ -58,12 +58,17 @@ EVIDENCE_COLUMNS: dict[str, Callable[[Evidence], Value]] = {
 """Columns that are empty where a verdict needed no statistics."""
 
 
+WARNINGS_COLUMN = "warnings"
+"""The last column, the same in all rows: what stands in the way of trusting the comparison."""
+
+
 def render_csv(judged: Judged) -> str:
     """The text of a `.csv` file."""
+    warnings = _cell("; ".join(judged.warnings))
     stream = StringIO(newline="")
     writer = csv.writer(stream, lineterminator="\r\n")
-    writer.writerow([*COLUMNS, *EVIDENCE_COLUMNS])
-    writer.writerows(_row(judgement) for judgement in judged.judgements)
+    writer.writerow([*COLUMNS, *EVIDENCE_COLUMNS, WARNINGS_COLUMN])
+    writer.writerows([*_row(judgement), warnings] for judgement in judged.judgements)
     return stream.getvalue()
 
 

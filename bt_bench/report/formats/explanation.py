@@ -30,7 +30,7 @@ _BINDING = {
 
 
 def render_explanation(judged: Judged, key: str) -> str:
-    """All numbers behind the verdicts of a case.
+    """All numbers behind the verdicts of a case, and what casts doubt on all of them.
 
     Args:
         judged: the comparison.
@@ -45,6 +45,7 @@ def render_explanation(judged: Judged, key: str) -> str:
         hint = names_hint(key, keys) if keys else "nothing was compared"
         raise UsageError(f"--explain {key}: no such case in this comparison; {hint}")
     paragraphs = ["\n".join(explain(each)) for each in found]
+    paragraphs += ["\n".join(wrapped(f"Warning: {each}.", "  ", "")) for each in judged.warnings]
     return inert("\n\n".join(paragraphs) + "\n")
 
 

@@ -30,16 +30,20 @@ _SMALLEST_ROW_BYTES = 40
 def render_github(judged: Judged) -> str:
     """Lines for stdout: at most ten annotations, the worst first, and the counts.
 
-    Where the verdicts are advisory, annotations are warnings.
+    Where the verdicts are advisory, annotations are warnings. What stands in the way of trusting
+    the whole is the last of them, and always there.
     """
     noted = [each for each in worst_first(judged).judgements if each.verdict in _LEVELS]
-    shown = noted if len(noted) <= MAX_ANNOTATIONS else noted[: MAX_ANNOTATIONS - 1]
+    places = MAX_ANNOTATIONS - bool(judged.warnings)
+    shown = noted if len(noted) <= places else noted[: places - 1]
     lines = [_annotation(each) for each in shown]
     if len(shown) < len(noted):
         more = noted[len(shown) :]
         level = "error" if any(_level(each) == "error" for each in more) else "warning"
         message = f"{len(more)} more; the summary of the step has them all"
         lines.append(command(level, "bt-bench", message))
+    if judged.warnings:
+        lines.append(command("warning", "bt-bench", "; ".join(map(clean, judged.warnings))))
     lines.append(inert(clean(f"bt-bench: {judged.title}: {counts_text(judged)}")))
     return "\n".join(lines) + "\n"
 

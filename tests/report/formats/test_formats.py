@@ -6,11 +6,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import judgements
 import pytest
 from goldens import assert_golden
+from judgements import judged
 from runner import commands_of
 
 from bt_bench.deciding import exit_code
@@ -126,3 +128,21 @@ def test_facts_and_warnings_are_in_what_people_read(kind):
 @pytest.mark.parametrize("kind", ["table", "md", "html-fragment", "github", "summary"])
 def test_counts_say_that_nothing_was_judged(kind):
     assert "none" in TEXTS[kind](judgements.judged())
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("whole", [judgements.one_side(), judged()], ids=["some", "none"])
+def test_every_format_shows_what_casts_doubt_on_the_whole(name, whole):
+    warnings = ("old is a partial result", "fused.cases.jsonl was ignored")
+    text = FORMATS[name](replace(whole, warnings=warnings))
+    if name == "csv" and not whole.judgements:
+        return  # a table of no rows has no place for it; nothing compared is an error anyway
+    for warning in warnings:
+        assert warning in text
+        assert warning not in FORMATS[name](whole)
+
+
+def test_an_explanation_shows_it_as_well():
+    whole = replace(judgements.one_side(), warnings=("old is a partial result",))
+    text = render_explanation(whole, whole.judgements[0].case)
+    assert "Warning: old is a partial result." in text

@@ -48,8 +48,9 @@ def test_the_worst_come_first_and_the_rest_is_counted():
     assert len(found) == MAX_ANNOTATIONS
     assert [each.properties["title"].split()[0] for each in found[:4]] == ["SLOWER"] * 4
     assert "+30.0 % (+28.5 to +31.5 %)" in found[2].data
-    # 15 were to be noted, of which nine are.
-    assert (found[-1].name, found[-1].data[:6]) == ("error", "6 more")
+    # 16 were to be noted, of which eight are; the last is for what casts doubt on all of it.
+    assert (found[-2].name, found[-2].data[:6]) == ("error", "8 more")
+    assert (found[-1].name, found[-1].data) == ("warning", "; ".join(judgements.rich().warnings))
 
 
 @pytest.mark.parametrize(("count", "lines"), [(0, 0), (9, 9), (10, 10), (11, 10), (500, 10)])

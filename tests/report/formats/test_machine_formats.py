@@ -14,7 +14,12 @@ import pytest
 from judgements import judged, judgement
 from junitparser import Error, Failure, JUnitXml, Skipped
 
-from bt_bench.report.formats.csv_format import COLUMNS, EVIDENCE_COLUMNS, render_csv
+from bt_bench.report.formats.csv_format import (
+    COLUMNS,
+    EVIDENCE_COLUMNS,
+    WARNINGS_COLUMN,
+    render_csv,
+)
 from bt_bench.report.formats.json_format import JUDGED_SCHEMA_VERSION, render_json
 from bt_bench.report.formats.junit_format import render_junit
 from bt_bench.verdicts import Cause, Evidence, Judgement, Overall, Verdict
@@ -85,7 +90,7 @@ def test_csv_has_a_row_per_judgement_and_numbers_stay_numbers():
     whole = judgements.rich()
     rows = read_csv(whole)
     for each, row in zip(whole.judgements, rows, strict=True):
-        assert list(row) == [*COLUMNS, *EVIDENCE_COLUMNS]
+        assert list(row) == [*COLUMNS, *EVIDENCE_COLUMNS, WARNINGS_COLUMN]
         for name in ("base_value", "ratio", "low", "high", "percent"):
             value = getattr(each, name)
             assert row[name] == "" if value is None else float(row[name]) == value
@@ -146,7 +151,7 @@ def test_junit_has_a_suite_per_operation_and_a_test_per_judgement():
         before = (counted.tests, counted.failures, counted.errors, counted.skipped)
         counted.update_statistics()
         assert before == (counted.tests, counted.failures, counted.errors, counted.skipped)
-    assert (root.tests, root.failures, root.errors, root.skipped) == (22, 4, 9, 2)
+    assert (root.tests, root.failures, root.errors, root.skipped) == (23, 4, 10, 2)
 
 
 @pytest.mark.parametrize(
