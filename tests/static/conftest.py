@@ -43,7 +43,7 @@ class Edit:
 
 APPLY = "        launches.apply_writes(self, self._ring.current, 0,"
 GATHER = "        launches.gather_slots"
-LAUNCH = "num_warps=num_warps)\n\n\nclass"
+LAUNCH = "num_warps=num_warps)\n\n\ndef"
 OTHER = "mask=mask, other=0)\n        inside"
 TUNED = "@triton.jit(do_not_specialize=STEP_SIZES)\ndef apply"
 EDITS = {
