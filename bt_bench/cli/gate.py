@@ -206,8 +206,8 @@ def gate(
     """Compare the working tree's kernels with another revision's, and fail on a regression.
 
     Both revisions are measured in fresh processes, round by round, beside the base once more as a
-    control; rounds are added until every verdict holds. The other revision lies in a git worktree
-    of its own: checkout and index are left alone.
+    control; rounds are added until every verdict holds. The other revision is checked out into a
+    temporary folder: your repository is left alone.
 
     Examples:
     - `bt-bench gate --config origin --base main`
