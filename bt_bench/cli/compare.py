@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -37,6 +36,9 @@ if TYPE_CHECKING:
 COMPARING = "What is compared, and how strictly"
 SHOWING = "What is shown, and what fails"
 BASELINES = "Stored baselines"
+
+MOST_PERCENT = 1000.0
+"""More than ten times as slow: beyond any threshold that somebody can mean."""
 
 
 def compare(
@@ -279,8 +281,10 @@ def _rules(
         usual = spec.gate.margin_percent / 100
         rules = replace(rules, margin=usual, advisory_margin=max(usual, rules.advisory_margin))
     if threshold is not None:
-        if not 0 <= threshold < math.inf:
-            raise UsageError(f"--threshold {threshold:g}: expected percent, 0 or more")
+        if not 0 <= threshold <= MOST_PERCENT:
+            raise UsageError(
+                f"--threshold {threshold:g}: expected percent, from 0 to {MOST_PERCENT:g}"
+            )
         rules = replace(rules, margin=threshold / 100, advisory_margin=threshold / 100)
     if alpha is None and spec:
         alpha = spec.gate.alpha

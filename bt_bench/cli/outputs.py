@@ -124,6 +124,8 @@ def parse_fail_on(text: str | None, default: Collection[FailOn]) -> tuple[FailOn
     names = [name.strip() for name in text.split(",") if name.strip()]
     if names == ["none"]:
         return ()
+    if "none" in names:
+        raise UsageError(f"--fail-on {text}: none stands alone; expected verdicts, or none")
     known = [member.value for member in FailOn]
     for name in names:
         if name not in known:

@@ -189,6 +189,9 @@ def test_margins_by_flag_and_config(sides: tuple[Path, Path], tmp_path: Path) ->
     [
         (("--threshold", "-1"), "--threshold -1: expected percent"),
         (("--threshold", "nan"), "--threshold nan: expected percent"),
+        (("--threshold", "1e308"), "--threshold 1e+308: expected percent, from 0 to 1000"),
+        (("--alpha", "nan"), "alpha nan; expected a probability"),
+        (("--fail-on", "none,slower"), "none stands alone"),
         (("--alpha", "0"), "alpha 0; expected a probability"),
         (("--alpha", "0.9"), "alpha 0.9; expected a probability"),
         (("--correction", "hom"), "did you mean 'holm'?"),
