@@ -9,9 +9,13 @@ and, in a process that is not timed, of every file that a variant opens.
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import json
 import os
+import re
+import shutil
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -24,6 +28,7 @@ from importlib.machinery import (
     ExtensionFileLoader,
     FileFinder,
     ModuleSpec,
+    SourceFileLoader,
     SourcelessFileLoader,
 )
 from pathlib import Path
@@ -36,10 +41,14 @@ from bt_bench.isolation import FreshSourceLoader, Isolation
 
 _SHOWN = 3
 _MAPS = Path("/proc/self/maps")
-# What these events are about is their first argument: a path, or what a process is given.
-_AUDITED = frozenset({"open", "ctypes.dlopen", "os.listdir", "os.scandir", "subprocess.Popen"})
-# Of the harness, and in each process that of the one tool; `bt_kernels` has a tree of its own.
-_OF_THE_TOOL = frozenset({"bt_bench", "bt_kernels", "__mp_main__", "__main__"})
+# Events whose first arguments are a program, what it is given, and where it runs.
+_STARTING = frozenset({"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"})
+_LINKING = frozenset({"os.link", "os.symlink", "os.rename"})  # two paths
+_AUDITED = _STARTING | _LINKING | {"open", "ctypes.dlopen", "os.listdir", "os.scandir"}
+_AUDITED |= {"sqlite3.connect"}
+# In each process the one tool's.
+_OF_THE_TOOL = frozenset({"bt_bench", "__mp_main__", "__main__"})
+_LED_LOADERS = (SourceFileLoader, FreshSourceLoader, ExtensionFileLoader)
 
 
 class Fence:
@@ -53,6 +62,7 @@ class Fence:
         self._isolation = isolation
         self._found: dict[str, None] = {}
         self._searching = False
+        self._thread = threading.get_ident()
 
     def put_up(self) -> None:
         """Leads everything to the own tree; of the harness all is imported before, for good.
@@ -62,7 +72,9 @@ class Fence:
         """
         isolation = self._isolation
         self._lead_path()
-        os.environ["TORCH_EXTENSIONS_DIR"] = str(isolation.caches / "torch_extensions")
+        os.environ.update(isolation.environment(os.environ))
+        # Modules of the own tree are compiled anew; this is for what names its loader itself.
+        sys.pycache_prefix = str(isolation.caches / "bytecode")
         here = isolation.mapped(str(Path.cwd().resolve()))
         if here is not None:
             os.chdir(here if here.is_dir() else isolation.own)
@@ -107,29 +119,33 @@ class Fence:
         """
         isolation = self._isolation
         places = list(spec.submodule_search_locations or ())
-        if spec.has_location and spec.origin is not None:
-            places.insert(0, spec.origin)
-        if not places:
+        if not spec.has_location:  # a namespace package, if it is anywhere
+            mapped_places = [isolation.mapped(_real(place)) for place in places]
+            if not any(mapped_places):
+                return None
+            led = ModuleSpec(name, None, is_package=True)
+            led.submodule_search_locations = [
+                str(mapped or place)
+                for place, mapped in zip(places, mapped_places, strict=True)
+                if mapped is None or mapped.is_dir()
+            ]
+            return led
+        if spec.origin is None:
             return None
-        first = _real(places[0])
+        first = _real(spec.origin)
         mapped = isolation.mapped(first)
         if mapped is None:
-            if "." not in name and name in _installed_from(isolation):
-                self._found[
-                    f"module {name} is installed from the repository (pip install), so that both "
-                    "revisions would run that copy; install it with --editable"
-                ] = None
+            return None
+        if type(spec.loader) not in _LED_LOADERS:
+            loader_name = type(spec.loader).__name__
+            self._found[f"module {name} is {first}, by an import hook ({loader_name})"] = None
             return None
         if not mapped.exists():
             raise ModuleNotFoundError(
                 f"No module named {name!r}: {isolation.owner_of(first)} has {first}, "
-                f"{isolation.label} does not",
+                f"{isolation.label} does not; if it is built, give --build",
                 name=name,
             )
-        if not spec.has_location:  # a namespace package
-            led = ModuleSpec(name, None, is_package=True)
-            led.submodule_search_locations = [str(mapped)]
-            return led
         loader: FreshSourceLoader | ExtensionFileLoader
         if mapped.name.endswith(tuple(EXTENSION_SUFFIXES)):
             loader = ExtensionFileLoader(name, str(mapped))
@@ -151,12 +167,23 @@ class Fence:
             self._searching = before
 
     def _lead_path(self) -> None:
-        sys.path[:] = [self._led(entry) for entry in sys.path]
-        if os.environ.get("PYTHONPATH"):  # for what a variant starts
-            entries = os.environ["PYTHONPATH"].split(os.pathsep)
-            os.environ["PYTHONPATH"] = os.pathsep.join(map(self._led, entries))
+        isolation = self._isolation
+        led = [self._led(entry) for entry in sys.path]
+        sys.path[:] = [*map(str, isolation.path), *led]
+        # An interpreter that a variant starts has the path files and finders of editable installs
+        # anew, which lead to the checkout; what PYTHONPATH has goes before them.
+        ours = [entry for entry in led if isolation.is_own(_real(entry))]
+        for module in list(sys.modules.values()):
+            if module.__name__.startswith("__editable__"):
+                places = getattr(module, "MAPPING", {}).values()
+                mapped = (isolation.mapped(_real(place)) for place in places)
+                ours += [str(place.parent) for place in mapped if place is not None]
+        if ours:
+            before = filter(None, [os.environ.get("PYTHONPATH")])
+            os.environ["PYTHONPATH"] = os.pathsep.join([*dict.fromkeys(ours), *before])
 
     def _led(self, entry: str) -> str:
+        """An entry of the path; a folder that the own tree lacks has no modules in it."""
         mapped = self._isolation.mapped(_real(entry))
         return entry if mapped is None else str(mapped)
 
@@ -174,15 +201,34 @@ class Fence:
 
     def _audit(self, event: str, arguments: tuple[object, ...]) -> None:
         """A hook of `sys.addaudithook`; an exception here would be one of the variant."""
-        if event not in _AUDITED or activity.current().place is None or self._searching:
+        if event not in _AUDITED or self._searching or self._is_of_the_tool():
             return
         with suppress(Exception):
-            what: object = arguments[0]
-            if event == "subprocess.Popen":
-                for word in [arguments[0], *_listed(arguments[1])]:
-                    self._note("starts a program with", word)
+            if event in _STARTING:
+                words = [word for each in arguments[:3] for word in _listed(each)]
+                program = shutil.which(str(words[0])) if words else None
+                for word in (program, *words):
+                    self._note_word(word)
             else:
-                self._note("opens", what)
+                for what in arguments[:2] if event in _LINKING else arguments[:1]:
+                    self._note("opens", what)
+
+    def _is_of_the_tool(self) -> bool:
+        """Whether no variant runs; in another thread than the tool's own one always may."""
+        return activity.current().place is None and threading.get_ident() == self._thread
+
+    def _note_word(self, word: object) -> None:
+        """A word of a command line, which may have a path anywhere in it."""
+        if not isinstance(word, str | bytes | os.PathLike):
+            return
+        text = os.fsdecode(word)
+        if "/" in text:
+            self._note("starts a program with", text)
+        for label, top in self._isolation.others:
+            for part in text.split(str(top))[1:]:
+                path = str(top) + re.split(r"[\s'\":;,]", part)[0]
+                if self._isolation.owner_of(_real(path)) == label:
+                    self._found[f"a variant starts a program with {path}, of {label}"] = None
 
     def _note(self, verb: str, what: object) -> None:
         if not isinstance(what, str | bytes | os.PathLike):
@@ -194,12 +240,29 @@ class Fence:
 
     def _look_at_modules(self) -> None:
         for name, module in list(sys.modules.items()):
-            if name.partition(".")[0] in _OF_THE_TOOL:
-                continue
             file = getattr(module, "__file__", None)
-            owner = self._isolation.owner_of(_real(file)) if isinstance(file, str) else None
+            if name.partition(".")[0] in _OF_THE_TOOL or not isinstance(file, str):
+                continue
+            owner = self._isolation.owner_of(_real(file))
             if owner is not None:
                 self._found[f"module {name} is {file}, a file of {owner}"] = None
+            elif "." not in name and self._is_a_copy(name, file):
+                self._found[
+                    f"module {name} is {file}, a copy that was installed from the repository, so "
+                    "that both revisions run it; install it with pip's --editable"
+                ] = None
+
+    def _is_a_copy(self, name: str, file: str) -> bool:
+        """Whether a module that is installed is one of the repository's, by origin or by name."""
+        isolation = self._isolation
+        if isolation.is_own(_real(file)) or "-packages" not in file:
+            return False
+        if name in _installed_from(isolation):
+            return True
+        tops = (isolation.own, isolation.own / "src")
+        return any(
+            (t / name / "__init__.py").is_file() or (t / f"{name}.py").is_file() for t in tops
+        )
 
     def _look_at_libraries(self) -> None:
         """Libraries that are mapped, whoever has loaded them: a finder sees none of these."""
@@ -259,9 +322,10 @@ def _installed_from(isolation: Isolation) -> frozenset[str]:
             text = distribution.read_text("direct_url.json")
             origin = json.loads(text) if text else {}
             url = urlsplit(origin.get("url", ""))
-            if url.scheme != "file" or origin.get("dir_info", {}).get("editable"):
+            if url.scheme != "file":
                 continue
+            # Of an editable one too: what is compiled is copied.
             if Path(unquote(url.path)).resolve().is_relative_to(isolation.repository):
-                files = distribution.files or []
-                names |= {file.parts[0].removesuffix(".py") for file in files}
-    return frozenset(names - _OF_THE_TOOL)
+                parts = [file.parts[0] for file in distribution.files or []]
+                names |= {inspect.getmodulename(part) or part for part in parts}
+    return frozenset(name for name in names if not name.startswith("__editable__"))

@@ -9,12 +9,20 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
 
+_CACHES = {
+    "TRITON_CACHE_DIR": "triton",
+    "TORCH_EXTENSIONS_DIR": "torch_extensions",
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "NUMBA_CACHE_DIR": "numba",
+}
 VARIANTS_PATH = "BT_BENCH_PYTHONPATH"
 TOOL = Path(__file__).resolve().parent
 """The package that measures; it is the same for all revisions, wherever it is installed."""
@@ -31,6 +39,7 @@ class Isolation:
         repository: the top of the user's checkout; what the environment has of it stands for the
             same place in `own`.
         caches: a folder of this revision alone, for what is built while it runs.
+        path: folders of the own tree that modules come from before all others.
         audited: whether every file that a variant opens is looked at. That costs time at each of
             them, so a process that is timed goes without.
     """
@@ -40,17 +49,16 @@ class Isolation:
     others: tuple[tuple[str, Path], ...]
     repository: Path
     caches: Path
+    path: tuple[Path, ...] = ()
     audited: bool = False
 
     @cached_property
     def _roots(self) -> list[tuple[str, str | None]]:
         """Folders, the deepest first, each with the label of its tree; `None`: of no tree."""
-        installed = [sys.prefix, sys.base_prefix]
-        installed += [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
         roots: list[tuple[Path, str | None]] = [(self.own, self.label)]
         roots += [(top, label) for label, top in self.others]
-        # After the trees: a virtual environment may be made in the top folder of a repository.
-        free = [self.caches, TOOL, *map(Path, installed)]
+        free = [self.caches, TOOL, *installed_places(), self.repository / ".git"]
+        free.append(Path(tempfile.gettempdir()))  # the trees may lie in it, and are deeper then
         roots += [(folder.resolve(), None) for folder in free]
         roots.sort(key=lambda root: len(root[0].parts), reverse=True)
         return [(str(folder), label) for folder, label in roots]
@@ -79,9 +87,44 @@ class Isolation:
         top = max((top for top in tops if _is_below(path, top)), key=len)
         return self.own.joinpath(*Path(path).relative_to(top).parts)
 
+    def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """An environment whose paths into other trees lead to the own one, where that has them."""
+        found = dict(environment)
+        for name, value in environment.items():
+            entries = value.split(os.pathsep)
+            if any(entry.startswith("/") for entry in entries):
+                found[name] = os.pathsep.join(map(self.led, entries))
+        first = [str(folder) for folder in self.path]
+        found["PYTHONPATH"] = os.pathsep.join([*first, *filter(None, [found.get("PYTHONPATH")])])
+        if not found["PYTHONPATH"]:
+            del found["PYTHONPATH"]
+        # What is built while a revision runs, by names that both revisions may share: Triton's key
+        # of a binary, for one, lacks constants that a kernel reads of a module.
+        for variable, folder in _CACHES.items():
+            found[variable] = str(self.caches / folder)
+        return found
+
+    def led(self, entry: str) -> str:
+        """An absolute path as it is in the own tree, if that has it; else as it was."""
+        if not entry.startswith("/"):
+            return entry
+        mapped = self.mapped(str(Path(entry).resolve()))
+        return entry if mapped is None or not mapped.exists() else str(mapped)
+
+
+def installed_places() -> list[Path]:
+    """Folders of the Python that runs, and of what is installed in it.
+
+    Not all of its prefix: a virtual environment may be made in a folder that holds sources too.
+    """
+    names = ("bin", "lib", "lib64", "include", "share", "etc", "pyvenv.cfg")
+    places = {Path(top, name) for top in (sys.prefix, sys.base_prefix) for name in names}
+    places |= {Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")}
+    return sorted(place.resolve() for place in places if place.exists())
+
 
 def _is_below(path: str, top: str) -> bool:
-    return path == top or path.startswith(f"{top}/")
+    return path == top or path.startswith(top if top.endswith("/") else f"{top}/")
 
 
 def add_variants_path() -> None:

@@ -167,21 +167,21 @@ def test_the_working_directory_is_in_the_own_tree(trees):
 @pytest.mark.parametrize(
     "body",
     [
-        "return open(os.environ['DATA']).read()",
-        "return os.listdir(os.path.dirname(os.environ['DATA']))",
-        "import subprocess; return subprocess.check_output(['cat', os.environ['DATA']]).decode()",
-        "\n        try: return open(os.environ['DATA']).read()\n        finally: return 1",
+        "return open(os.environ['DATA'][1:]).read()",
+        "return os.listdir(os.path.dirname(os.environ['DATA'][1:]))",
+        "import subprocess; return str(subprocess.check_output(['cat', os.environ['DATA'][1:]]))",
+        "\n        try: return open(os.environ['DATA'][1:]).read()\n        finally: return 1",
     ],
     ids=["open", "listdir", "subprocess", "hidden"],
 )
 def test_a_file_of_the_other_tree_is_noticed(trees, body):
     top = trees(head="import os", body=body)
-    data = str(top / "head/mine/data.json")
+    data = "@" + str(top / "head/mine/data.json")
     refused = look(top, "base", DATA=data)["refused"]
     assert refused.startswith("base does not run on its own files: a variant ")
     assert "which is a file of head" in refused
     assert "said" in look(top, "head", DATA=data)
-    assert "refused" in look(top, "head", DATA=str(top / "base/mine/data.json"))
+    assert "refused" in look(top, "head", DATA="@" + str(top / "base/mine/data.json"))
 
 
 def test_a_symlink_into_the_checkout(trees):
@@ -211,11 +211,13 @@ def test_a_symlink_to_data_in_the_checkout_is_noticed(trees):
 
 
 def test_a_library_of_the_other_tree_is_noticed_whoever_loads_it(trees, tmp_path):
-    top = trees(head="import ctypes, os", body="return ctypes.CDLL(os.environ['LIB']).answer()")
+    top = trees(
+        head="import ctypes, os", body="return ctypes.CDLL(os.environ['LIB'].lstrip('@')).answer()"
+    )
     build_library(top / "head/libanswer.so", "int answer(void) { return 42; }")
     library = str(top / "head/libanswer.so")
     assert look(top, "head", LIB=library)["said"] == 42
-    refused = look(top, "base", LIB=library)["refused"]
+    refused = look(top, "base", LIB=f"@{library}")["refused"]
     assert f"{library} is loaded, a file of head" in refused
     # By its name alone, through the search path of the linker, which no audit sees.
     refused = look(top, "base", LIB="libanswer.so", LD_LIBRARY_PATH=str(top / "head"))["refused"]
@@ -286,7 +288,7 @@ def test_a_module_that_was_there_before_is_refused(trees):
 
 def test_a_copy_that_was_installed_from_the_repository_is_refused(trees):
     top = trees(**BY_HELPER)
-    site = top / "site"
+    site = top / "site-packages"
     write(
         site,
         {
@@ -300,7 +302,7 @@ def test_a_copy_that_was_installed_from_the_repository_is_refused(trees):
     )
     for side in ("base", "head"):
         refused = look(top, side, PYTHONPATH=str(site))["refused"]
-        assert "module helper is installed from the repository (pip install)" in refused
+        assert "helper.py, a copy that was installed from the repository" in refused
     # From elsewhere it is the same for both.
     (site / "helper-1.dist-info/direct_url.json").unlink()
     assert look(top, "base", PYTHONPATH=str(site))["said"] == "installed"
@@ -318,3 +320,82 @@ def test_what_is_started_has_the_path_too(trees):
         "[sys.executable, '-c', 'import helper; print(helper.NAME)']).decode().strip()",
     )
     assert look(top, "base", PYTHONPATH=str(top / "head/lib"))["said"] == "base"
+
+
+def test_paths_of_the_environment_lead_to_the_own_tree_where_it_has_them(trees):
+    top = trees(head="import os", body="return [os.environ[n] for n in ('LIBS', 'ONE', 'NONE')]")
+    head = top / "head"
+    environment = {"LIBS": f"/usr:{head}/lib", "ONE": str(head / "mine"), "NONE": str(head / "new")}
+    said = look(top, "base", **environment)["said"]
+    assert said == [f"/usr:{top}/base/lib", f"{top}/base/mine", str(head / "new")]
+    assert look(top, "head", **environment)["said"] == list(environment.values())
+
+
+def test_caches_by_name_are_of_one_revision(trees):
+    """Triton's key of a binary lacks constants that a kernel reads of a module."""
+    names = ("TRITON_CACHE_DIR", "NUMBA_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
+    top = trees(head="import os", body=f"return [os.environ[n] for n in {names}]")
+    for path in look(top, "base", TRITON_CACHE_DIR=str(top / "head/.triton"))["said"]:
+        assert path.startswith(f"{top}/caches/")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "subprocess.run('cat ' + P + ' >/dev/null', shell=True)",
+        "subprocess.run(['true', '-I' + os.path.dirname(P)])",
+        "subprocess.run(['true'], cwd=os.path.dirname(P))",
+        "os.system('cat ' + P + ' >/dev/null')",
+        "os.link(P, P + '.new')",
+        "sqlite3.connect(P).close()",
+        "(t := threading.Thread(target=lambda: open(P).close())).start() or t.join()",
+    ],
+)
+def test_ways_around_a_path_are_noticed(trees, call):
+    top = trees(
+        head="import os, sqlite3, subprocess, threading\nP = os.environ['DATA'][1:]",
+        body=f"{call}; return 1",
+    )
+    data = "@" + str(top / "head/mine/data.json")
+    assert "of head" in look(top, "base", DATA=data)["refused"]
+
+
+def test_a_program_that_the_search_path_has_in_the_checkout(trees):
+    top = trees(head="import subprocess", body="return subprocess.check_output(['more']).decode()")
+    for name in ("base", "head"):
+        program = top / name / "bin/more"
+        write(top / name, {"bin/more": f"#!/bin/sh\nprintf {name}\n"})
+        program.chmod(0o755)
+    path = f"{top}/head/bin:{os.environ['PATH']}"
+    assert [look(top, side, PATH=path)["said"] for side in ("base", "head")] == ["base", "head"]
+
+
+def test_an_interpreter_that_is_started_finds_the_own_tree_in_an_editable_install(trees):
+    child = "[sys.executable, '-c', 'import helper; print(helper.NAME)']"
+    top = trees(
+        head="import subprocess, sys",
+        body=f"return subprocess.check_output({child}).decode().strip()",
+    )
+    write(top, {"site/editable.pth": f"{top}/head/lib\n"})
+    prologue = f"import site; site.addsitedir({str(top / 'site')!r})"
+    assert look(top, "base", prologue=prologue)["said"] == "base"
+
+
+def test_an_installed_module_of_a_name_that_the_tree_has(trees):
+    """A copy whose origin nobody wrote down, as of a wheel from elsewhere."""
+    top = trees(
+        head="import pack", body="return pack.NAME", **{"src/pack/__init__.py": "NAME = 1\n"}
+    )
+    write(top, {"site-packages/pack/__init__.py": "NAME = 'installed'\n"})
+    refused = look(top, "base", PYTHONPATH=str(top / "site-packages"))["refused"]
+    assert "a copy that was installed from the repository" in refused
+
+
+def test_an_import_hook_of_its_own_is_refused(trees):
+    top = trees(**BY_HELPER)
+    hook = (
+        "import importlib.util, importlib.machinery\n"
+        "class Loader(importlib.machinery.SourceFileLoader): pass\n"
+    ) + FINDER.replace("(name, {place!r})", "(name, {place!r}, loader=Loader(name, {place!r}))")
+    prologue = hook.format(place=str(top / "head/lib/helper.py"))
+    assert "by an import hook (Loader)" in look(top, "base", prologue=prologue)["refused"]

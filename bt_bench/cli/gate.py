@@ -320,21 +320,53 @@ def both_trees(options: Options) -> Iterator[tuple[Tree, Tree]]:
 
 def lost_of(options: Options, old: Tree, new: Tree) -> Lost:
     """What the config of the base has, and that of the working tree no longer."""
-    from bt_bench.gating.lost import Lost, config_of, lost_between
+    from bt_bench.gating.lost import (
+        Lost,
+        config_of,
+        lost_between,
+        other_traces,
+        without_variant,
+    )
     from bt_bench.resources import stock_config_names
 
-    if options.config == "-" or options.config in stock_config_names():
-        return Lost()
-    path = config_of(old, new, Path(options.config))
-    if path is None:
-        return Lost()
+    lost, warnings = Lost(), [*without_variant(options.spec, new)]
+    warnings += [*other_traces(options.spec, old, new), *_other_settings(old, new)]
+    path = None
+    if options.config != "-" and options.config not in stock_config_names():
+        path = config_of(old, new, Path(options.config))
     unseen = "so cases that the config has lost are not noticed"
-    if not path.is_file():
-        return Lost(warnings=(f"{old.label} has no {options.config}, {unseen}",))
+    if path is not None and not path.is_file():
+        warnings.append(f"{old.label} has no {options.config}, {unseen}")
+    elif path is not None:
+        try:
+            lost = lost_between(options.load(str(path)), options.spec)
+        except UsageError as error:
+            warnings.append(old.named(f"the config cannot be read, {unseen}: {error}"))
+    return replace(lost, warnings=(*lost.warnings, *warnings))
+
+
+def _other_settings(old: Tree, new: Tree) -> list[str]:
+    """Warnings of settings of the project that only the head has so."""
+    from bt_bench.config.settings import read_settings
+    from bt_bench.gating.trees import place_below
+
+    here = place_below(Path.cwd(), new.top)
+    there = old.top if here is None else old.top / here
     try:
-        return lost_between(options.load(str(path)), options.spec)
+        before = read_settings(there if there.is_dir() else old.top)
     except UsageError as error:
-        return Lost(warnings=(old.named(f"the config cannot be read, {unseen}: {error}"),))
+        return [old.named(f"its settings cannot be read: {error}")]
+    after = read_settings(Path.cwd())
+    found = []
+    if before.device != after.device:
+        found.append(f"[tool.bt-bench] device is {after.device}, and in the base {before.device}")
+    folders = [
+        [place_below(folder, tree.top) for folder in settings.kernels or ()]
+        for settings, tree in ((before, old), (after, new))
+    ]
+    if folders[0] != folders[1]:
+        found.append("[tool.bt-bench] kernels are other folders than in the base")
+    return found
 
 
 def entries_here(options: Options) -> list[VariantEntry]:

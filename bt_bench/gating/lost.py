@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bt_bench.config.schema import SweepSpec
-from bt_bench.gating.trees import Tree
+from bt_bench.gating.trees import Tree, place_below
 from bt_bench.operation import Operation
+from bt_bench.workloads.trace import BUNDLED_TRACES
 
 Place = tuple[Operation, str, str]  # operation, case, variant
 
@@ -31,10 +32,33 @@ class Lost:
 
 def config_of(tree: Tree, head: Tree, config: Path) -> Path | None:
     """The file of a config in another tree; `None` where it is not one of the head's tree."""
-    path = config.resolve()
-    if not path.is_relative_to(head.top):
-        return None
-    return tree.top / path.relative_to(head.top)
+    place = place_below(config, head.top)
+    return None if place is None else tree.top / place
+
+
+def other_traces(spec: SweepSpec, base: Tree, head: Tree) -> tuple[str, ...]:
+    """Warnings of cases whose trace is a file that differs between the trees."""
+    found = []
+    for case in spec.cases:
+        trace = getattr(case.parameters, "trace", None)
+        place = None if trace is None or trace in BUNDLED_TRACES else place_below(trace, head.top)
+        if place is None or not (head.top / place).is_file():
+            continue
+        before = base.top / place
+        if not before.is_file() or before.read_bytes() != (head.top / place).read_bytes():
+            found.append(f"case {case.name} replays {place}, which is another file in the base")
+    return tuple(found)
+
+
+def without_variant(spec: SweepSpec, head: Tree) -> tuple[str, ...]:
+    """Warnings of folders of variants of which none is compared."""
+    entries = head.variants()
+    used = [entries[name].path for name in spec.variants if name in entries]
+    return tuple(
+        f"no variant of {folder} is compared; name them in the config's variants, or by --variants"
+        for folder in head.location.folders
+        if not any(path.is_relative_to(head.top / folder) for path in used)
+    )
 
 
 def lost_between(base: SweepSpec, head: SweepSpec) -> Lost:
@@ -64,10 +88,12 @@ def _differences(base: SweepSpec, head: SweepSpec) -> Iterator[str]:
                 f"case {case.name} has the margin {_percent(case.margin_percent)}, and in the "
                 f"base's config {_percent(before.margin_percent)}"
             )
-    for name in type(head.gate).model_fields:
-        old, new = getattr(base.gate, name), getattr(head.gate, name)
-        if old != new:
-            yield f"gate.{name} is {_shown(new)}, and in the base's config {_shown(old)}"
+    for section in ("gate", "plan"):
+        before, after = getattr(base, section), getattr(head, section)
+        for name in type(after).model_fields:
+            old, new = getattr(before, name), getattr(after, name)
+            if old != new:
+                yield f"{section}.{name} is {_shown(new)}, and in the base's config {_shown(old)}"
 
 
 def _percent(margin: float | None) -> str:

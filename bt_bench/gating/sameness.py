@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from bt_bench.gating.trees import Tree
+from bt_bench.gating.trees import Tree, is_tracked
+from bt_bench.isolation import installed_places
 
 # What these hold is written by Python and its tools for themselves. Python's own bytecode is not
 # used in a gate; see `bt_bench.isolation.FreshSourceLoader`.
@@ -54,7 +54,7 @@ def compare_trees(base: Tree, head: Tree, *, built: bool, ours: Path | None = No
     """
     if built:
         return Sameness(False, "Everything is measured, since --build ran in both trees.")
-    passed_over = {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
+    passed_over = set(installed_places())
     if ours is not None:
         passed_over.add(ours.resolve())
     comparison = _Comparison(base, head, passed_over)
@@ -90,9 +90,10 @@ class _Comparison:
         old, new = (_entries(tree.top / folder) for tree in (self._base, self._head))
         for name in sorted(old.keys() | new.keys()):
             path = folder / name
-            if self._is_passed_over(path):
+            if self._is_passed_over(path, old.get(name), new.get(name)):
                 continue
-            if self._holds_passed_over(path):
+            folders = [stat.S_ISDIR(each[name].st_mode) for each in (old, new) if name in each]
+            if self._holds_passed_over(path) and all(folders):
                 yield from self.differences(path)
             elif name not in old or name not in new:
                 there = self._head if name in new else self._base
@@ -102,11 +103,25 @@ class _Comparison:
             elif not self._is_equal(path, old[name], new[name]):
                 yield str(path)
 
-    def _is_passed_over(self, path: Path) -> bool:
-        if path == Path(".git") or path.name in CACHES:
+    def _is_passed_over(
+        self, path: Path, old: os.stat_result | None, new: os.stat_result | None
+    ) -> bool:
+        if path == Path(".git"):
             return True
+        # What the base has of a cache was committed, by mistake or on purpose.
+        if path.name in CACHES and old is None and new is not None:
+            return self._is_a_cache(path)
         # The trees are without symlinks, and so are all folders that are gone into.
         return any(tree.top / path in self._passed_over for tree in (self._base, self._head))
+
+    def _is_a_cache(self, path: Path) -> bool:
+        """Whether a folder by the name of a cache holds what such a cache does."""
+        top = self._head.top
+        if is_tracked(top, path):
+            return False
+        return path.name != "__pycache__" or all(
+            name.endswith(".pyc") for _, _, names in os.walk(top / path) for name in names
+        )
 
     def _holds_passed_over(self, path: Path) -> bool:
         """Whether a folder is there, perhaps on one side only, for what is passed over."""

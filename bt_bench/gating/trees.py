@@ -73,6 +73,17 @@ class Tree:
                     f"{self.label} has no folder {folder}; expected one in both revisions; choose "
                     "another --base or another --kernels"
                 )
+            if not (self.top / folder).resolve().is_relative_to(self.top):
+                raise UsageError(
+                    f"{self.label}: {folder} is a link that leads out of the tree; expected a "
+                    "folder of each revision's own"
+                )
+        theirs = _tracked_root(self.top) if kernels is None else None
+        if theirs is not None:
+            raise UsageError(
+                f"{self.label} has kernels of its own in {theirs}, which the working tree does not "
+                "have; choose another --base"
+            )
         root = None if kernels is None else self.top / kernels
         return find_variants([self.top / folder for folder in self.location.folders], root)
 
@@ -97,17 +108,23 @@ def locate(start: Path, folders: Sequence[Path] = ()) -> Location:
     top = _top_of(folders[0] if folders else start)
     own: list[Path] = []
     root: Path | None = None
+    outer = None if not folders else _outer_top(start, top)
+    if outer is not None:
+        raise UsageError(
+            f"--kernels {folders[0]}: is in {top}, a repository of its own within {outer}, such as "
+            "a submodule; run the gate there, or track the folder in the outer one"
+        )
     for folder in folders:
-        full = folder.resolve()
-        if not full.is_relative_to(top):
+        place = place_below(folder, top)
+        if place is None:
             raise UsageError(
                 f"--kernels {folder}: is not in the repository {top}; a gate compares folders of "
                 "one repository"
             )
-        if (full / _MARKER).is_file():
-            root = full.relative_to(top)
+        if (top / place / _MARKER).is_file():
+            root = place
         else:
-            own.append(full.relative_to(top))
+            own.append(place)
     root = root or _tracked_root(top)
     if root is None and not own:
         raise UsageError(
@@ -115,6 +132,30 @@ def locate(start: Path, folders: Sequence[Path] = ()) -> Location:
             "folder of variant files"
         )
     return Location(top, root, tuple(own))
+
+
+def place_below(path: Path, top: Path) -> Path | None:
+    """A path relative to the top of a tree, links in it as they are: they may differ in the other.
+
+    Returns:
+        `None` for a path that is not in the tree.
+    """
+    path = Path(os.path.normpath(Path.cwd() / path))
+    for parent in (path, *path.parents):
+        if parent.resolve() == top:
+            return path.relative_to(parent)
+    # A link from elsewhere into the tree.
+    real = path.resolve()
+    return real.relative_to(top) if real.is_relative_to(top) else None
+
+
+def _outer_top(start: Path, top: Path) -> Path | None:
+    """The repository that another one lies in, seen from a folder."""
+    try:
+        outer = _top_of(start)
+    except UsageError:
+        return None
+    return outer if outer != top and top.is_relative_to(outer) else None
 
 
 def working_tree(location: Location) -> Tree:
@@ -216,7 +257,10 @@ def _top_of(start: Path) -> Path:
 
 def _tracked_root(top: Path) -> Path | None:
     """The folder whose `bt_kernels` git tracks; the shallowest, of several."""
-    names = _git(top, "ls-files", "-z", "--", f":(glob)**/{_MARKER}").split("\0")
+    try:
+        names = _git(top, "ls-files", "-z", "--", f":(glob)**/{_MARKER}").split("\0")
+    except UsageError:  # no repository, which is refused where it matters
+        return None
     found = sorted((Path(name).parent.parent for name in names if name), key=lambda p: len(p.parts))
     return found[0] if found else None
 
@@ -263,6 +307,14 @@ def _git(folder: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
+def is_tracked(top: Path, path: Path) -> bool:
+    """Whether git has a file at a path, or below it; nothing is where there is no repository."""
+    try:
+        return bool(_git(top, "ls-files", "-z", "--", str(path)))
+    except UsageError:
+        return False
+
+
 def isolations(base: Tree, head: Tree) -> tuple[Isolation, Isolation]:
     """What the processes of either revision may use: their own tree, and not the other's."""
     trees, scratch = (base, head), base.top.parent
@@ -274,6 +326,7 @@ def isolations(base: Tree, head: Tree) -> tuple[Isolation, Isolation]:
             others=((other.label, other.top),),
             repository=head.top,
             caches=scratch / caches,
+            path=() if tree.location.kernels is None else (tree.top / tree.location.kernels,),
         )
 
     return of(*trees, "caches-base"), of(*trees[::-1], "caches-head")

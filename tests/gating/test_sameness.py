@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from repositories import write
+from repositories import git, write
 
 from bt_bench.gating.sameness import compare_trees
 from bt_bench.gating.trees import Location, Tree
@@ -120,9 +120,45 @@ def test_what_nothing_reads_is_passed_over(pair, name):
     assert compare_trees(*pair, built=False).proved
 
 
+@pytest.mark.parametrize("name", ["mine/__pycache__/more.json", "x/__pycache__/one.so"])
+def test_what_no_tool_writes_into_its_cache_counts(pair, name):
+    write(pair[1].top, {name: "x"})
+    assert "(only in the head)" in how(pair)
+
+
+def test_a_cache_that_was_committed_counts(pair):
+    write(pair[0].top, {".ruff_cache/tuning.json": "1"})
+    write(pair[1].top, {".ruff_cache/tuning.json": "2"})
+    assert "differ: .ruff_cache/tuning.json." in how(pair)
+    (pair[0].top / ".ruff_cache/tuning.json").unlink()
+    (pair[0].top / ".ruff_cache").rmdir()
+    git(pair[1].top, "init", "-q")
+    assert compare_trees(*pair, built=False).proved
+    git(pair[1].top, "add", "-A")
+    assert "differ: .ruff_cache (only in the head)." in how(pair)
+
+
+def test_sources_beside_a_virtual_environment_count(pair, monkeypatch):
+    """As of `python -m venv .`: the environment is bin, lib and the like."""
+    top = pair[1].top
+    monkeypatch.setattr(sys, "prefix", str(top))
+    write(top, {"lib/python3/x.py": "", "pyvenv.cfg": "", "bin/python": ""})
+    assert compare_trees(*pair, built=False).proved
+    write(top, {"mine/one.py": "x = 2\n"})
+    assert "differ: mine/one.py." in how(pair)
+
+
+def test_a_file_is_no_folder_that_is_passed_over(pair, monkeypatch):
+    write(pair[0].top, {"envs": "x"})
+    write(pair[1].top, {"envs/v/lib/x.py": ""})
+    monkeypatch.setattr(sys, "prefix", str(pair[1].top / "envs/v"))
+    assert "differ: envs." in how(pair)
+
+
 def test_the_environment_of_python_and_the_folder_of_the_gate_are_passed_over(pair, monkeypatch):
     top = pair[1].top
     write(top, {".venv/lib/x.py": "", "reports/gate-1/recording.json": ""})
+    write(top, {".venv/lib/x.py": ""})
     assert "differ: .venv (only in the head), reports" in how(pair)
     monkeypatch.setattr(sys, "prefix", str(top / ".venv"))
     assert "differ: reports (only in the head)." in how(pair)
