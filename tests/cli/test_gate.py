@@ -549,10 +549,10 @@ def test_a_real_gate_on_the_shipped_kernels(shipped):
     path = top / "kernels/bt_kernels/variants/fused.py"
     path.write_text(
         path.read_text()
-        + "\n    def append_block_ids(self, *arguments):\n"
+        + "\n    def append_many(self, *arguments):\n"
         + "        import time\n"
         + "        time.sleep(0.005)\n"
-        + "        super().append_block_ids(*arguments)\n"
+        + "        super().append_many(*arguments)\n"
     )
     outcome = run_apart(
         *("gate", "--config", "my.yaml", "--base", "HEAD", "--device", "cpu", "--rounds", "3"),
