@@ -341,7 +341,7 @@ def parse_result(text: str, name: str) -> VariantResult:
         message = f"{name} {describe_invalid(text, error)}"
         version = other_version(text, error)
         raise (UsageError(message) if version is None else OtherSchemaError(message)) from None
-    if (repeated := repeated_key(text, result)) is not None:
+    if (repeated := repeated_key(text)) is not None:
         raise UsageError(f"{name} is damaged: it {repeated}")
     for problem in problems(result):
         raise UsageError(f"{name} is damaged: {problem}")
@@ -459,7 +459,7 @@ def _read_cases(path: Path, lines: Sequence[bytes], first: int) -> list[CaseResu
             except ValidationError as error:
                 what = error.errors(include_url=False)[0]["msg"]
                 raise _damaged_line(path, f"line {number} is no case: {what}") from None
-            if (repeated := repeated_key(line.decode(), case)) is not None:
+            if (repeated := repeated_key(line.decode())) is not None:
                 raise _damaged_line(path, f"line {number} {repeated}")
             for problem in case_problems("$", case):
                 raise _damaged_line(path, f"line {number}: {problem}")
