@@ -436,7 +436,7 @@ def _check_header(result: VariantResult, name: str, path: Path, lines: Sequence[
     """How many lines are no cases: none in journals of earlier versions, which say not whose."""
     try:
         found = json.loads(lines[0]) if lines else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return 0  # no case either, which is said where cases are read
     if not isinstance(found, dict) or "journal_of" not in found:
         return 0
@@ -551,7 +551,12 @@ def read_text(
         UsageError: if it cannot be read, or is not UTF-8.
     """
     try:
-        data = sys.stdin.buffer.read() if str(path) == STDIN else Path(path).read_bytes()
+        if str(path) != STDIN:
+            data = Path(path).read_bytes()
+        elif sys.stdin is None:  # closed before Python began
+            raise UsageError(f"{name} is closed; expected {expected}")
+        else:
+            data = sys.stdin.buffer.read()
     except FileNotFoundError:
         raise UsageError(f"{name} does not exist; expected {expected}") from None
     except IsADirectoryError:

@@ -112,6 +112,16 @@ def test_formats_can_be_read_by_others(sides: tuple[Path, Path]) -> None:
     assert len(suites.findall(".//failure")) == 1
 
 
+def test_a_format_that_cannot_be_written_keeps_no_other_from_it(
+    sides: tuple[Path, Path], tmp_path: Path
+) -> None:
+    long, good = tmp_path / ("a" * 300), tmp_path / "good.xml"
+    outcome = run("compare", *sides, "--format", f"md={long}", "--format", f"junit={good}")
+    assert outcome.code == 2
+    assert f"cannot write {long}: File name too long" in outcome.err
+    assert good.read_text().startswith("<?xml")
+
+
 def test_two_formats_on_stdout(sides: tuple[Path, Path]) -> None:
     refused(run("compare", *sides, "--format", "md", "--json"), 2, "would both go to stdout")
 
