@@ -119,8 +119,8 @@ def _read(given: Given) -> list[_Read]:
         raise NotComparableError(str(error)) from None
     if not found:
         raise UsageError(f"{given.path}: holds no result file; expected a run folder")
-    known = {result.header.variant.name for result in found}
-    planned = planned_variants(Path(given.path)) or ()
+    known = [result.header.variant.name for result in found]
+    planned = planned_variants(Path(given.path), known) or ()
     return [
         *map(_Read, found),
         *(_absent(name, given, found[0], planned) for name in planned if name not in known),

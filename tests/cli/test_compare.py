@@ -456,7 +456,16 @@ def test_where_all_but_one_variant_is_lost_nothing_is_compared(write: Callable[.
 
 @pytest.mark.parametrize(
     "text",
-    ["", "name: x\n", "variants: 3\n", "variants: [1, a]\n", "variants: [a\n", "variants:\n"],
+    [
+        "",
+        "name: x\n",
+        "variants: 3\n",
+        "variants: []\n",
+        "variants: [baseline]\n",
+        "variants: [1, a]\n",
+        "variants: [a\n",
+        "variants:\n",
+    ],
 )
 def test_a_config_that_does_not_say_what_was_run(write: Callable[..., Path], text: str) -> None:
     for seed, variant in enumerate(("baseline", "fused")):
@@ -473,6 +482,9 @@ def test_a_config_that_does_not_say_what_was_run(write: Callable[..., Path], tex
         "{variants: [baseline, fused, lost], cases: []}",
         '"variants": [baseline, fused, lost]\n',
         "variants: [baseline, fused, lost]",
+        "variants:\n- baseline\n- fused\n# the last\n- lost\n",
+        "name: x\nvariants: [baseline,\nfused,\nlost]\nplan: {}\n",
+        "variants: [baseline, # a: b\nfused,\nlost\n]\n",
     ],
 )
 def test_any_config_says_it(write: Callable[..., Path], text: str) -> None:
@@ -480,6 +492,16 @@ def test_any_config_says_it(write: Callable[..., Path], text: str) -> None:
         folder = write("run", variant, [timed(50.0, seed=seed)]).parent
     (folder / "config.yaml").write_text(text)
     assert run("compare", folder, "--json").json()["counts"]["MISSING"] == 1
+
+
+@pytest.mark.parametrize("plant", [os.mkfifo, lambda path: path.symlink_to("gone.yaml")])
+def test_a_config_that_is_no_file(
+    write: Callable[..., Path], plant: Callable[[Path], None]
+) -> None:
+    for seed, variant in enumerate(("baseline", "fused")):
+        folder = write("run", variant, [timed(50.0, seed=seed)]).parent
+    plant(folder / "config.yaml")
+    refused(run("compare", folder), 2, str(folder / "config.yaml"))
 
 
 # Bad input
