@@ -504,6 +504,17 @@ def test_a_config_that_is_no_file(
     refused(run("compare", folder), 2, str(folder / "config.yaml"))
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_results_of_two_runs_in_one_folder(write: Callable[..., Path], name: str) -> None:
+    for seed, variant in enumerate(("baseline", "fused", "other")):
+        run_id = "later" if variant == "fused" else "run"
+        path = write("run", variant, [timed(50.0, seed=seed)], run_id=run_id)
+    outcome = run("compare", path.parent, "--format", name)
+    assert outcome.code == 0
+    shown = " ".join(outcome.out.replace("&#x27;", "'").split())
+    assert "baseline.json, other.json of run 'run'; fused.json of run 'later'" in shown
+
+
 # Bad input
 
 
