@@ -475,6 +475,30 @@ def test_launches_are_compared_exactly(
     assert detail in found.detail
 
 
+@pytest.mark.parametrize(
+    ("quantity", "patterns"), [(Quantity.GAP_US, ()), (Quantity.STEP_US, ("host_us",))]
+)
+def test_a_case_of_which_nothing_is_judged_is_named(
+    quantity: Quantity, patterns: Sequence[str]
+) -> None:
+    sides = [
+        [timed(9.0, seed=seed), make_case("odd", samples={series_of(quantity): noisy(9.0, seed)})]
+        for seed in (1, 2)
+    ]
+    found = judged(*sides, Criteria(metrics=patterns))
+    assert {each.case for each in found.judgements} == {"small"}
+    (fact,) = [fact for fact in found.facts if "Nothing of" in fact]
+    key = sides[0][1].key
+    assert fact == f"Nothing of fused is judged in {key}: what there is of it was not asked for."
+
+
+def test_a_reason_of_a_case_that_is_ok_is_told() -> None:
+    reason = make_failed_case(message="was moved by hand").reason
+    odd = timed(9.0, seed=1).model_copy(update={"reason": reason})
+    found = judged([timed(9.0, seed=2)], [odd])
+    assert found.warnings == (f"fused: {odd.key} is ok, but with a reason: was moved by hand",)
+
+
 def test_launches_that_one_side_did_not_count() -> None:
     left, right = timed(9.0, seed=1, launches=make_launches(["a"])), timed(9.0, seed=2)
     _host, launches = judged([left], [right]).judgements
