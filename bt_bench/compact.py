@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from bt_bench.collection import no_collection
-from bt_bench.invalid import KEY_END
+from bt_bench.invalid import repeated_key
 from bt_bench.metrics import Metric, metric_of
 from bt_bench.model import (
     Cache,
@@ -47,7 +47,6 @@ from bt_bench.store import (
 from bt_bench.structs import struct_of
 
 _CHUNK = 1000
-_KEY_END = KEY_END.encode()
 
 Rounds = tuple[int, ...]
 Launches = tuple[tuple[tuple[str, str, int], ...], ...]
@@ -189,12 +188,10 @@ def _decode(text: str) -> CompactResult | None:
             checks.add(kept, case)
             cases.append(kept)
         checks.finish()
+        sound = checks.all_possible and _is_sound_whole(header, cases)
+        sound = sound and repeated_key(text) is None
     except (msgspec.MsgspecError, ValidationError, UnicodeDecodeError, KeyError, RecursionError):
         return None
-    # More of them in the text are a key twice, and fewer one that was left out.
-    num_keys = checks.num_keys + header.model_dump_json().count(KEY_END)
-    sound = checks.all_possible and text.count(KEY_END) == num_keys
-    sound = sound and _is_sound_whole(header, cases)
     return CompactResult(header, tuple(cases)) if sound else None
 
 
@@ -227,18 +224,16 @@ def _is_sound(case: Any) -> bool:
 class _Checks:
     """What `read_result` checks of cases, too, and what is quicker of many at once.
 
-    Whether their times can have been measured and their counts counted, and how many keys they have
-    when they are written with each of them once.
+    Whether their times can have been measured and their counts counted.
     """
 
     def __init__(self) -> None:
-        self.num_keys = 0
         self.all_possible = True
+        self._num_cases = 0
         self._samples: list[FloatArray] = []
-        self._cases: list[Any] = []
 
     def add(self, kept: CompactCase, case: Any) -> None:
-        """Adds a case, and empties it of what is kept of it or has no keys."""
+        """Adds a case."""
         self._samples += [taken.samples.ravel() for taken in kept.taken.values()]
         self._samples += [_flat(measurement.samples) for measurement in case.control]
         counts = [count for step in kept.launches or () for _, _, count in step]
@@ -249,21 +244,15 @@ class _Checks:
             and len(kept.compiled or ()) == len(case.compiled or ())
             and max(kept.spreads.values(), default=0.0) <= MOST_TIME_US
         )
-        for measurement in (*case.measurements, *case.control):
-            measurement.samples = measurement.rounds = ()
-        if (log := case.rounds) is not None:
-            log.kind = log.instance = log.place = log.seconds = ()
-            log.sm_clock_mhz = log.discarded = ()
-        self._cases.append(case)
-        if len(self._cases) == _CHUNK:
+        self._num_cases += 1
+        if self._num_cases % _CHUNK == 0:
             self.finish()
 
     def finish(self) -> None:
         """Checks what was added since the last time."""
         if self._samples:
             self.all_possible &= bool(are_times(np.concatenate(self._samples)))
-        self.num_keys += msgspec.json.encode(self._cases).count(_KEY_END)
-        self._samples, self._cases = [], []
+        self._samples = []
 
 
 def _have_sound_rounds(measurements: list[Any], counting: list[bool]) -> bool:

@@ -341,7 +341,7 @@ def parse_result(text: str, name: str) -> VariantResult:
         message = f"{name} {describe_invalid(text, error)}"
         version = other_version(text, error)
         raise (UsageError(message) if version is None else OtherSchemaError(message)) from None
-    if (repeated := repeated_key(text, result)) is not None:
+    if (repeated := repeated_key(text)) is not None:
         raise UsageError(f"{name} is damaged: it {repeated}")
     for problem in problems(result):
         raise UsageError(f"{name} is damaged: {problem}")
@@ -436,7 +436,7 @@ def _check_header(result: VariantResult, name: str, path: Path, lines: Sequence[
     """How many lines are no cases: none in journals of earlier versions, which say not whose."""
     try:
         found = json.loads(lines[0]) if lines else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return 0  # no case either, which is said where cases are read
     if not isinstance(found, dict) or "journal_of" not in found:
         return 0
@@ -459,7 +459,7 @@ def _read_cases(path: Path, lines: Sequence[bytes], first: int) -> list[CaseResu
             except ValidationError as error:
                 what = error.errors(include_url=False)[0]["msg"]
                 raise _damaged_line(path, f"line {number} is no case: {what}") from None
-            if (repeated := repeated_key(line.decode(), case)) is not None:
+            if (repeated := repeated_key(line.decode())) is not None:
                 raise _damaged_line(path, f"line {number} {repeated}")
             for problem in case_problems("$", case):
                 raise _damaged_line(path, f"line {number}: {problem}")
@@ -551,7 +551,12 @@ def read_text(
         UsageError: if it cannot be read, or is not UTF-8.
     """
     try:
-        data = sys.stdin.buffer.read() if str(path) == STDIN else Path(path).read_bytes()
+        if str(path) != STDIN:
+            data = Path(path).read_bytes()
+        elif sys.stdin is None:  # closed before Python began
+            raise UsageError(f"{name} is closed; expected {expected}")
+        else:
+            data = sys.stdin.buffer.read()
     except FileNotFoundError:
         raise UsageError(f"{name} does not exist; expected {expected}") from None
     except IsADirectoryError:

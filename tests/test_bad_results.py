@@ -357,6 +357,19 @@ def test_a_damaged_journal(folder: RunFolder) -> None:
         read_result(path)
 
 
+def test_a_journal_that_is_nested_too_deeply(folder: RunFolder) -> None:
+    ResultWriter(folder, three_cases())
+    folder.journal_path("baseline").write_text("[" * 100_000 + "\n")
+    with pytest.raises(UsageError, match=r"is damaged: line 1 is no case: "):
+        read_result(folder.result_path("baseline"))
+
+
+def test_standard_input_that_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(UsageError, match=r"^standard input is closed; expected a result file"):
+        read_result("-")
+
+
 def test_a_byte_order_mark_is_accepted(folder: RunFolder) -> None:
     path = write_result(folder, three_cases())
     path.write_text(path.read_text(), encoding="utf-8-sig")

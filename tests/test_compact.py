@@ -15,6 +15,7 @@ from test_bad_results import DAMAGES, _damage, _with_a_log
 from bt_bench import compact as compact_module
 from bt_bench.compact import CompactResult, compact, read_compact, read_compact_run
 from bt_bench.errors import OtherSchemaError, UsageError
+from bt_bench.invalid import repeated_key
 from bt_bench.model import (
     CaseResult,
     CompiledKernel,
@@ -186,6 +187,45 @@ def test_a_key_twice_is_refused(folder: RunFolder, old: str, new: str, key: str)
     for read in (read_compact, read_result):
         with pytest.raises(UsageError, match=f'is damaged: it has key "{key}" more than once'):
             read(path)
+
+
+@pytest.mark.parametrize(
+    ("left_out", "old", "new", "key"),
+    [
+        # Each in a text with as many `":` as it would have without the repetition.
+        (',"control_spreads":[]', '"complete": true', '"complete": false, "complete": true', None),
+        (',"control_spreads":[]', '"status":"ok"', '"status":"failed","status":"ok"', None),
+        ("", '"complete": true', '"complete" : false, "complete": true', "complete"),
+        ("", '"notes":["a\\":"]', '"notes":["a\\": b"],"notes":["ab"]', "notes"),
+    ],
+)
+def test_a_key_twice_is_refused_however_many_there_are(
+    folder: RunFolder, left_out: str, old: str, new: str, key: str | None
+) -> None:
+    case = make_case(samples={Quantity.HOST_US: [[1.25]]}, notes=['a":'])
+    path = write_result(folder, make_result(cases=[case]))
+    text = path.read_text()
+    assert left_out in text
+    assert text.count(old) == 1
+    path.write_text(text.replace(left_out, "").replace(old, new))
+    key = key or new.split('"')[1]
+    for read in (read_compact, read_result):
+        with pytest.raises(UsageError, match=f'is damaged: it has key "{key}" more than once'):
+            read(path)
+
+
+def test_keys_with_lists_in_them_are_told_apart() -> None:
+    assert repeated_key('{"a[1]": [1], "a[2]": [2]}') is None
+    assert repeated_key('{"a[1]": [1], "a[1]": [2]}') == (
+        'has key "a[1]" more than once in one object; expected it once'
+    )
+
+
+def test_what_was_left_out_does_not_slow_it_down(folder: RunFolder, only_quick: None) -> None:
+    case = make_case(samples={Quantity.HOST_US: [[1.25]]})
+    path = write_result(folder, make_result(cases=[case]))
+    path.write_text(path.read_text().replace(',"control_spreads":[]', ""))
+    assert read_compact(path).cases[0].key == case.key
 
 
 def test_texts_that_look_like_keys_do_not_slow_it_down(folder: RunFolder, only_quick: None) -> None:

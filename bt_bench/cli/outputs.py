@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -166,7 +167,7 @@ def _write(judged: Judged, output: Output) -> None:
         sys.stdout.write(text)
     else:
         _make_folder(output.path)
-        if output.path.is_fifo() and descriptor_of(output.path) is None:
+        if _is_fifo(output.path) and descriptor_of(output.path) is None:
             print(
                 f"bt-bench: {output.path} is a FIFO; waiting for its reader",
                 file=sys.stderr,
@@ -176,6 +177,13 @@ def _write(judged: Judged, output: Output) -> None:
     summary = os.environ.get(STEP_SUMMARY)
     if output.name == "github" and summary:
         _append(Path(summary), step_summary(judged))
+
+
+def _is_fifo(path: Path) -> bool:
+    """Whether it is one; writing says what is wrong with a path that cannot even be looked at."""
+    with suppress(OSError):
+        return path.is_fifo()
+    return False
 
 
 def _make_folder(path: Path) -> None:

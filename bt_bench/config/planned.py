@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 from bt_bench.config.problems import Problems
@@ -11,30 +13,48 @@ from bt_bench.config.yaml_source import parse_yaml
 from bt_bench.errors import UsageError
 from bt_bench.store import CONFIG_NAME
 
-# The key and what is indented below it, or a list beside it: a config of a thousand cases takes
-# many times longer to read whole.
-_VARIANTS = re.compile(r"^variants[ \t]*:.*\n(?:(?:[ \t-].*)?\n)*", re.MULTILINE)
+# All up to the next plain key at the beginning of a line, since comments and lists in brackets may
+# begin there as well: a config of a thousand cases takes many times longer to read whole.
+_VARIANTS = re.compile(r"^variants[ \t]*:.*\n(?:(?!\w+[ \t]*:).*\n)*", re.MULTILINE)
 
 
-def planned_variants(folder: Path) -> tuple[str, ...] | None:
+def planned_variants(folder: Path, found: Collection[str] = ()) -> tuple[str, ...] | None:
     """The variants that a run folder's config names, in its order; `None` without a config.
 
+    Args:
+        folder: of the run.
+        found: variants that there are results of, so that they must have been planned.
+
     Raises:
-        UsageError: for a config that does not say.
+        UsageError: for a config that does not say, or names none of some that were found.
     """
     path = folder / CONFIG_NAME
-    if not path.exists():
+    if not os.path.lexists(path):
         return None  # of an earlier version, or results that somebody put together
+    if path.exists() and not (path.is_file() or path.is_dir()):  # to open a FIFO may wait for ever
+        raise UsageError(f"{path} is no regular file; expected the config of the run")
     text = read_config(path).text
-    found = _VARIANTS.findall(text if text.endswith("\n") else f"{text}\n")
-    problems = Problems()
-    root = parse_yaml(found[0] if len(found) == 1 else text, str(path), problems)
-    problems.raise_if_any()
-    top = root.plain() if root is not None else None
-    names = top.get("variants") if isinstance(top, dict) else None
+    parts = _VARIANTS.findall(text if text.endswith("\n") else f"{text}\n")
+    names = _names(parts[0], path, Problems()) if len(parts) == 1 else None
+    if not isinstance(names, list) or not set(found) <= {str(name) for name in names}:
+        problems = Problems()
+        names = _names(text, path, problems)
+        problems.raise_if_any()
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise UsageError(
             f"{path} does not say which variants were measured; expected a list under 'variants', "
             "as sweep writes it. Put it back as it was"
         )
+    if unplanned := [name for name in found if name not in names]:
+        raise UsageError(
+            f"{path} does not name {', '.join(unplanned)} under 'variants', of which there are "
+            "results beside it. Put it back as it was, or take results of other runs away"
+        )
     return tuple(dict.fromkeys(names))
+
+
+def _names(text: str, path: Path, problems: Problems) -> object:
+    """What is under `variants`, if anything."""
+    root = parse_yaml(text, str(path), problems)
+    top = root.plain() if root is not None else None
+    return top.get("variants") if isinstance(top, dict) else None

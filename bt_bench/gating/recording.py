@@ -142,7 +142,7 @@ def read_recording(path: Path | str) -> Recording:
     except ValidationError as error:
         what = describe_invalid(text, error, Recording, SCHEMA_VERSION, "recording")
         raise UsageError(f"{name} {what}") from None
-    if (repeated := repeated_key(text, recording)) is not None:
+    if (repeated := repeated_key(text)) is not None:
         raise UsageError(f"{name} is damaged: it {repeated}")
     for problem in _problems(recording):
         raise UsageError(f"{name} is damaged: {problem}")

@@ -26,7 +26,7 @@ class Count:
 def counts(base: CompactCase, other: CompactCase) -> Iterator[Count]:
     """The counted metrics that either side has.
 
-    Registers and spills are of kernels, so they are compared where both sides ran the same ones.
+    Registers and spills are of kernels: see `_of_kernels`.
     """
     yield from _launches(base.launches, other.launches)
     if base.compiled is None and other.compiled is None:
@@ -37,10 +37,10 @@ def counts(base: CompactCase, other: CompactCase) -> Iterator[Count]:
         _num_binaries(other.compiled),
         _changed_kernels("count", base.compiled, other.compiled),
     )
-    if base.compiled is None or other.compiled is None or set(base.compiled) != set(other.compiled):
+    if base.compiled is None or other.compiled is None:
         return
     for name in ("registers", "spills"):
-        values = _most(name, base.compiled), _most(name, other.compiled)
+        values = _of_kernels(name, _with_binaries(base.compiled), _with_binaries(other.compiled))
         if values != (None, None):
             detail = _changed_kernels(name, base.compiled, other.compiled)
             yield Count(COUNTED[name], *values, detail)
@@ -87,11 +87,60 @@ def _num_binaries(compiled: Mapping[str, Binaries] | None) -> float | None:
     return None if compiled is None else sum(kernel.count for kernel in compiled.values())
 
 
+def _with_binaries(compiled: Mapping[str, Binaries]) -> dict[str, Binaries]:
+    return {name: kernel for name, kernel in compiled.items() if kernel.count}
+
+
+def _of_kernels(
+    name: str, base: Mapping[str, Binaries], other: Mapping[str, Binaries]
+) -> tuple[float | None, float | None]:
+    """Both values of the kernel that got worse by most; or else of one that a side does not know.
+
+    Or else of the kernel that got better by most, or the largest. Kernels that only one side has
+    count by the largest of all; see `bt_bench.static.figures`, which does the same.
+    """
+    pairs = [
+        (getattr(base[kernel], name), getattr(other[kernel], name))
+        for kernel in base
+        if kernel in other
+    ]
+    largest = _most(name, base), _most(name, other)
+    if set(base) != set(other):
+        pairs.append(_largest_known(name, base, other))
+    known = [(before, after) for before, after in pairs if None not in (before, after)]
+    worst = max(known, key=_growth, default=largest)
+    if worst in known and _growth(worst) > 0:
+        return worst
+    # Less than it was, or nothing, would be a false comfort where a number is gone.
+    for before, after in pairs:
+        if (before is None) != (after is None):
+            return before, after
+    best = min(known, key=_growth, default=largest)
+    return best if best in known and _growth(best) < 0 else largest
+
+
+def _growth(pair: tuple[float | None, float | None]) -> float:
+    return (pair[1] or 0) - (pair[0] or 0)
+
+
+def _largest_known(
+    name: str, base: Mapping[str, Binaries], other: Mapping[str, Binaries]
+) -> tuple[float | None, float | None]:
+    """The largest of each side; `None` for one that alone has a kernel of which it is not known."""
+    unknown = [
+        any(getattr(kernel, name) is None for kernel in side.values()) for side in (base, other)
+    ]
+    before, after = _most(name, base), _most(name, other)
+    if unknown[0] == unknown[1]:
+        return before, after
+    return (None, after) if unknown[0] else (before, None)
+
+
 def _most(name: str, compiled: Mapping[str, Binaries]) -> float | None:
-    """Of the kernel that has most, since that one limits how many programs run at a time."""
+    """Of the kernel that has most; 0 where there is no kernel."""
     values = [getattr(kernel, name) for kernel in compiled.values()]
     known: list[float] = [value for value in values if value is not None]
-    return max(known, default=None)
+    return max(known, default=None if values else 0)
 
 
 def _changed_kernels(

@@ -23,14 +23,17 @@ from bt_bench.deciding import (
 from bt_bench.errors import NotComparableError, UsageError
 from bt_bench.inference import LARGEST_LOG, Estimate, geometric_mean, ratio_of
 from bt_bench.judging.entries import (
+    MOST_NAMED,
     WHOLE_CASE,
     Entry,
     Matchup,
     Pairing,
+    Side,
     metrics_in_order,
 )
 from bt_bench.judging.estimating import Refusal, answer, offset_of
 from bt_bench.metrics import select
+from bt_bench.model import Status
 from bt_bench.store import CONFIG_NAME
 from bt_bench.units import format_number
 from bt_bench.verdicts import Cause, Evidence, Judged, Judgement, Margin, Overall, Verdict
@@ -96,7 +99,8 @@ def judge(
     pairings = [Pairing(each) for each in matchups]
     entries = _in_order([entry for each in pairings for entry in each.entries()])
     not_paired = [fact for each in pairings for fact in each.facts()]
-    entries = _selected(entries, criteria.metrics)
+    all_entries, entries = entries, _selected(entries, criteria.metrics)
+    not_judged = list(_not_judged(all_entries, entries))
     _estimate_all(entries)
     judgements, left_out = without_new_paths(_judge_all(entries, criteria))
     base = base or matchups[0].base.label
@@ -107,7 +111,7 @@ def judge(
         others=tuple(others),
         judgements=tuple(judgements),
         overall=tuple(_overall(judgements)),
-        facts=(*_facts(matchups, criteria, judgements), *not_paired, *left_out),
+        facts=(*_facts(matchups, criteria, judgements), *not_paired, *left_out, *not_judged),
         warnings=tuple(dict.fromkeys(warnings)),
     )
 
@@ -141,6 +145,16 @@ def _partial(matchups: Sequence[Matchup], criteria: Criteria) -> Iterator[str]:
         yield f"{side.label} is a partial result"
     for side in sides.values():
         yield from side.result.warnings
+        if not side.absent:
+            yield from _odd_reasons(side)
+
+
+def _odd_reasons(side: Side) -> Iterator[str]:
+    """A case that is ok has no reason not to be; somebody or something has put one there."""
+    odd = [c for c in side.result.cases if c.status is Status.OK and c.reason is not None]
+    if odd:
+        more = f" (and {len(odd) - 1} more such cases)" if len(odd) > 1 else ""
+        yield f"{side.label}: {odd[0].key} is ok, but with a reason: {odd[0].reason}{more}"
 
 
 def how_to_finish(label: str, folder: Path | None) -> str:
@@ -197,6 +211,25 @@ def _selected(entries: list[Entry], patterns: Sequence[str]) -> list[Entry]:
     names = [metric.name for metric in metrics_in_order(found)]
     chosen = {WHOLE_CASE.name, *select(names, list(patterns))}
     return [entry for entry in entries if entry.metric.name in chosen]
+
+
+def _not_judged(entries: Sequence[Entry], selected: Sequence[Entry]) -> Iterator[str]:
+    """What is left out of whole cases, so that none disappears; those in full say it themselves."""
+
+    def places(some: Sequence[Entry]) -> dict[tuple[str, str, str], Entry]:
+        return {(each.matchup.other.label, each.operation, each.case): each for each in some}
+
+    left = places(selected)
+    lost: dict[str, list[str]] = {}
+    for place, entry in places(entries).items():
+        if place not in left:
+            lost.setdefault(place[0], []).append(f"{entry.operation.value}/{entry.case}")
+    for label, keys in lost.items():
+        more = len(keys) - MOST_NAMED
+        yield (
+            f"Nothing of {label} is judged in {', '.join(keys[:MOST_NAMED])}"
+            f"{f' and {more} more' if more > 0 else ''}: what there is of it was not asked for."
+        )
 
 
 def _quantity(entry: Entry) -> str | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bt_bench.compact import CompactResult, read_compact, read_compact_run
@@ -11,7 +11,7 @@ from bt_bench.compare import unique_labels
 from bt_bench.config.planned import planned_variants
 from bt_bench.errors import NotComparableError, OtherSchemaError, UsageError
 from bt_bench.judging.entries import Matchup, Side
-from bt_bench.store import CONFIG_NAME, STDIN
+from bt_bench.store import CONFIG_NAME, RESULT_SUFFIX, STDIN
 
 
 @dataclass(frozen=True)
@@ -119,12 +119,24 @@ def _read(given: Given) -> list[_Read]:
         raise NotComparableError(str(error)) from None
     if not found:
         raise UsageError(f"{given.path}: holds no result file; expected a run folder")
-    known = {result.header.variant.name for result in found}
-    planned = planned_variants(Path(given.path)) or ()
+    known = [result.header.variant.name for result in found]
+    planned = planned_variants(Path(given.path), known) or ()
+    first = replace(found[0], warnings=(*found[0].warnings, *_other_runs(given, found)))
     return [
-        *map(_Read, found),
+        *map(_Read, (first, *found[1:])),
         *(_absent(name, given, found[0], planned) for name in planned if name not in known),
     ]
+
+
+def _other_runs(given: Given, found: Sequence[CompactResult]) -> Iterator[str]:
+    """A warning where files were put into the folder of another run: they are compared as such."""
+    runs: dict[str, list[str]] = {}
+    for result in found:
+        name = f"{result.header.variant.name}{RESULT_SUFFIX}"
+        runs.setdefault(result.header.run_id, []).append(name)
+    if len(runs) > 1:
+        named = "; ".join(f"{', '.join(names)} of run {run_id!r}" for run_id, names in runs.items())
+        yield f"{given.path} has results of {len(runs)} runs: {named}"
 
 
 def _absent(

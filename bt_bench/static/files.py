@@ -50,7 +50,7 @@ def read_census(path: Path | str) -> StaticCensus:
             text, error, StaticCensus, STATIC_SCHEMA_VERSION, what="static census"
         )
         raise UsageError(f"{name} {problem}") from None
-    if (repeated := repeated_key(text, census)) is not None:
+    if (repeated := repeated_key(text)) is not None:
         raise UsageError(f"{name} is damaged: it {repeated}")
     for problem in _problems(census):
         raise UsageError(f"{name} is damaged: {problem}")

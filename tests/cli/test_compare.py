@@ -112,6 +112,16 @@ def test_formats_can_be_read_by_others(sides: tuple[Path, Path]) -> None:
     assert len(suites.findall(".//failure")) == 1
 
 
+def test_a_format_that_cannot_be_written_keeps_no_other_from_it(
+    sides: tuple[Path, Path], tmp_path: Path
+) -> None:
+    long, good = tmp_path / ("a" * 300), tmp_path / "good.xml"
+    outcome = run("compare", *sides, "--format", f"md={long}", "--format", f"junit={good}")
+    assert outcome.code == 2
+    assert f"cannot write {long}: File name too long" in outcome.err
+    assert good.read_text().startswith("<?xml")
+
+
 def test_two_formats_on_stdout(sides: tuple[Path, Path]) -> None:
     refused(run("compare", *sides, "--format", "md", "--json"), 2, "would both go to stdout")
 
@@ -446,7 +456,16 @@ def test_where_all_but_one_variant_is_lost_nothing_is_compared(write: Callable[.
 
 @pytest.mark.parametrize(
     "text",
-    ["", "name: x\n", "variants: 3\n", "variants: [1, a]\n", "variants: [a\n", "variants:\n"],
+    [
+        "",
+        "name: x\n",
+        "variants: 3\n",
+        "variants: []\n",
+        "variants: [baseline]\n",
+        "variants: [1, a]\n",
+        "variants: [a\n",
+        "variants:\n",
+    ],
 )
 def test_a_config_that_does_not_say_what_was_run(write: Callable[..., Path], text: str) -> None:
     for seed, variant in enumerate(("baseline", "fused")):
@@ -463,6 +482,9 @@ def test_a_config_that_does_not_say_what_was_run(write: Callable[..., Path], tex
         "{variants: [baseline, fused, lost], cases: []}",
         '"variants": [baseline, fused, lost]\n',
         "variants: [baseline, fused, lost]",
+        "variants:\n- baseline\n- fused\n# the last\n- lost\n",
+        "name: x\nvariants: [baseline,\nfused,\nlost]\nplan: {}\n",
+        "variants: [baseline, # a: b\nfused,\nlost\n]\n",
     ],
 )
 def test_any_config_says_it(write: Callable[..., Path], text: str) -> None:
@@ -470,6 +492,27 @@ def test_any_config_says_it(write: Callable[..., Path], text: str) -> None:
         folder = write("run", variant, [timed(50.0, seed=seed)]).parent
     (folder / "config.yaml").write_text(text)
     assert run("compare", folder, "--json").json()["counts"]["MISSING"] == 1
+
+
+@pytest.mark.parametrize("plant", [os.mkfifo, lambda path: path.symlink_to("gone.yaml")])
+def test_a_config_that_is_no_file(
+    write: Callable[..., Path], plant: Callable[[Path], None]
+) -> None:
+    for seed, variant in enumerate(("baseline", "fused")):
+        folder = write("run", variant, [timed(50.0, seed=seed)]).parent
+    plant(folder / "config.yaml")
+    refused(run("compare", folder), 2, str(folder / "config.yaml"))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_results_of_two_runs_in_one_folder(write: Callable[..., Path], name: str) -> None:
+    for seed, variant in enumerate(("baseline", "fused", "other")):
+        run_id = "later" if variant == "fused" else "run"
+        path = write("run", variant, [timed(50.0, seed=seed)], run_id=run_id)
+    outcome = run("compare", path.parent, "--format", name)
+    assert outcome.code == 0
+    shown = " ".join(outcome.out.replace("&#x27;", "'").split())
+    assert "baseline.json, other.json of run 'run'; fused.json of run 'later'" in shown
 
 
 # Bad input

@@ -406,6 +406,9 @@ def _kernel(
     )
 
 
+_SLOWER, _FASTER = {"registers": "SLOWER"}, {"registers": "FASTER"}
+
+
 @pytest.mark.parametrize(
     ("base", "other", "changes"),
     [
@@ -413,7 +416,19 @@ def _kernel(
         ([_kernel("k")], [_kernel("k", registers=33)], {"registers": "SLOWER"}),
         ([_kernel("k", spills=8)], [_kernel("k")], {"spills": "FASTER"}),
         ([_kernel("k")], [_kernel("k", binaries=2)], {"compiled_variants": "SLOWER"}),
-        ([_kernel("k"), _kernel("m")], [_kernel("n", 99)], {"compiled_variants": "FASTER"}),
+        (
+            [_kernel("k"), _kernel("m")],
+            [_kernel("n", 99)],
+            {"compiled_variants": "FASTER", "registers": "SLOWER"},
+        ),
+        # Whichever kernel got worse, it need not be the one with most.
+        ([_kernel("k", 24), _kernel("m", 64)], [_kernel("k"), _kernel("m", 64)], _SLOWER),
+        ([_kernel("k", 24), _kernel("m", 64)], [_kernel("k"), _kernel("m", 32)], _SLOWER),
+        ([_kernel("k", 24), _kernel("m", 64)], [_kernel("k"), _kernel("renamed", 64)], _SLOWER),
+        ([_kernel("k", 64)], [_kernel("renamed", 96)], _SLOWER),
+        ([_kernel("k", 64)], [_kernel("renamed", 64)], {}),
+        ([_kernel("k", 24), _kernel("m", None)], [_kernel("k"), _kernel("m", 64)], _SLOWER),
+        ([_kernel("k", 64), _kernel("m", 40)], [_kernel("k", 64), _kernel("m", 32)], _FASTER),
     ],
 )
 def test_binaries_are_compared_exactly(base: Any, other: Any, changes: dict[str, str]) -> None:
@@ -421,6 +436,21 @@ def test_binaries_are_compared_exactly(base: Any, other: Any, changes: dict[str,
     exact = [each for each in found.judgements if each.cause is Cause.EXACT]
     changed = {e.metric: e.verdict.value for e in exact if e.verdict is not Verdict.SAME}
     assert changed == changes
+
+
+@pytest.mark.parametrize(
+    ("base", "other"),
+    [
+        ([_kernel("k", 64)], [_kernel("k", None)]),
+        ([_kernel("k", None)], [_kernel("k", 64)]),
+        ([_kernel("k", 64), _kernel("m")], [_kernel("k", None), _kernel("m", 24)]),
+        ([_kernel("k", 64)], [_kernel("renamed", None), _kernel("m", 24)]),
+    ],
+)
+def test_registers_that_one_side_does_not_know(base: Any, other: Any) -> None:
+    found = judged([timed(9.0, compiled=base)], [timed(9.0, compiled=other)])
+    registers = next(each for each in found.judgements if each.metric == "registers")
+    assert (registers.verdict, registers.cause) == (Verdict.MISSING, Cause.NO_METRIC)
 
 
 @pytest.mark.parametrize(
@@ -443,6 +473,30 @@ def test_launches_are_compared_exactly(
     found = only(judged([cases[0]], [cases[1]]))
     assert (found.metric, found.verdict, found.cause) == ("launches", verdict, Cause.EXACT)
     assert detail in found.detail
+
+
+@pytest.mark.parametrize(
+    ("quantity", "patterns"), [(Quantity.GAP_US, ()), (Quantity.STEP_US, ("host_us",))]
+)
+def test_a_case_of_which_nothing_is_judged_is_named(
+    quantity: Quantity, patterns: Sequence[str]
+) -> None:
+    sides = [
+        [timed(9.0, seed=seed), make_case("odd", samples={series_of(quantity): noisy(9.0, seed)})]
+        for seed in (1, 2)
+    ]
+    found = judged(*sides, Criteria(metrics=patterns))
+    assert {each.case for each in found.judgements} == {"small"}
+    (fact,) = [fact for fact in found.facts if "Nothing of" in fact]
+    key = sides[0][1].key
+    assert fact == f"Nothing of fused is judged in {key}: what there is of it was not asked for."
+
+
+def test_a_reason_of_a_case_that_is_ok_is_told() -> None:
+    reason = make_failed_case(message="was moved by hand").reason
+    odd = timed(9.0, seed=1).model_copy(update={"reason": reason})
+    found = judged([timed(9.0, seed=2)], [odd])
+    assert found.warnings == (f"fused: {odd.key} is ok, but with a reason: was moved by hand",)
 
 
 def test_launches_that_one_side_did_not_count() -> None:
