@@ -140,10 +140,10 @@ def run_live_gate(request: GateRequest, progress: GateProgress) -> Judged:
     """
     prepared = prepare(request)
     rounds = prepared.rounds
-    with checkers(rounds, progress) as workers:
+    progress.phase("comparing the trees of both revisions")
+    same = _sameness(request)
+    with checkers(rounds, progress, equal=same.proved) as workers:
         hello = workers.hello
-        progress.phase("comparing the trees of both revisions")
-        same = _sameness(request)
         failures = workers.failures([] if same.proved else rounds.variants, progress)
         lacking, warnings = workers.lacking, workers.warnings
     timed = [

@@ -151,8 +151,16 @@ class Checkers:
 
 
 @contextmanager
-def checkers(request: RoundsRequest, progress: RoundsProgress) -> Iterator[Checkers]:
+def checkers(
+    request: RoundsRequest, progress: RoundsProgress, *, equal: bool = False
+) -> Iterator[Checkers]:
     """Workers that have imported all variants, gone when the block ends.
+
+    Args:
+        request: what is to be measured.
+        progress: hears how far it is.
+        equal: both sides have equal files, so that importing those of one is enough, and it does
+            not matter which of them it uses.
 
     Raises:
         UsageError: for a device that is not there, and for a variant file that does not import,
@@ -162,9 +170,10 @@ def checkers(request: RoundsRequest, progress: RoundsProgress) -> Iterator[Check
     with ExitStack() as stack:
         progress.phase("importing the variants")
         workers = []
-        for side in [base] if head == base else [base, head]:
+        for side in [head] if equal or head == base else [base, head]:
             # Nothing is timed here, so every file that a variant opens may be looked at.
-            audited = replace(side.isolation, audited=True) if side.isolation else None
+            isolation = None if equal else side.isolation
+            audited = None if isolation is None else replace(isolation, audited=True)
             setup = WorkerSetup(request.device, side.entries, request.spec.plan, isolation=audited)
             workers.append((side, started(stack, setup, request.serve)))
         for side, worker in workers:

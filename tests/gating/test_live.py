@@ -193,10 +193,17 @@ def test_where_all_variants_are_wrong_nothing_is_timed(tmp_path):
     assert not request.recording.exists()
 
 
-def test_equal_trees_are_not_timed(tmp_path):
+def test_equal_trees_are_not_timed(tmp_path, monkeypatch):
+    """One process imports the variants, of whichever tree."""
     both = {"one": {"us": 100.0}, "two": {"us": 100.0}}
     request = request_of(tmp_path, both, both, time_equal=False)
+    started = []
+    real = fake_rounds.InProcess.start
+    monkeypatch.setattr(
+        fake_rounds.InProcess, "start", lambda worker: (started.append(worker), real(worker))
+    )
     judged = run_live_gate(request, Quiet())
+    assert len(started) == 1
     assert verdicts(judged) == dict.fromkeys(both, (Verdict.SAME, Cause.EQUAL_CODE))
     assert not request.recording.exists()
     assert any(fact.startswith("Nothing is measured, since the trees are") for fact in judged.facts)
