@@ -135,7 +135,7 @@ def start(
 
 
 def run_apart(
-    *arguments: object, prologue: str = "", timeout: float = 120, **kwargs: Any
+    *arguments: object, prologue: str = "", timeout: float = 900, **kwargs: Any
 ) -> Outcome:
     """Runs a command in a process of its own, with a worker where it needs one."""
     process = start(*arguments, prologue=prologue, **kwargs)

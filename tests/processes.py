@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 600) -> None:
     """Waits until something is so; the limit is for what hangs."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -90,7 +90,7 @@ def test_a_fifo_takes_the_text_and_is_still_there(fifo: Path) -> None:
     reader.start()
     write_text(fifo, "text\n")
     assert kind(fifo) == stat.S_IFIFO
-    reader.join(60)
+    reader.join(600)
     assert heard == ["text\n"]
 
 

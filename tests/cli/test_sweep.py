@@ -210,7 +210,7 @@ def test_stopped_runs_are_partial_and_can_be_resumed(stop, config, tmp_path):
         if line.startswith("[1/4]"):
             process.send_signal(stop)
             break
-    _out, err = process.communicate(timeout=60)
+    _out, err = process.communicate(timeout=600)
     assert process.returncode == 130
     assert f"bt-bench sweep --resume {out}" in err
     partial = read_run(out)

@@ -127,7 +127,7 @@ class Session:
             return Ended(0, out.getvalue(), "")
         folder = ROOT if program == "make" else None
         done = subprocess.run(
-            words, capture_output=True, text=True, timeout=60, cwd=folder, check=False
+            words, capture_output=True, text=True, timeout=600, cwd=folder, check=False
         )
         return Ended(done.returncode, done.stdout, done.stderr)
 
