@@ -20,13 +20,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from bt_bench.compare import compare
+from bt_bench.analysis import pair_series
 from bt_bench.config.load import load_config
-from bt_bench.device import choose_device
-from bt_bench.model import Operation, VariantResult
-from bt_bench.resources import stock_config_path
-from bt_bench.store import RunFolder
-from bt_bench.sweep import CaseReport, SweepRequest, run_sweep
+from bt_bench.config.stock import stock_config_path
+from bt_bench.names import Operation
+from bt_bench.results.folders import RunFolder
+from bt_bench.results.result import VariantResult
+from bt_bench.runs.sweep import CaseReport, SweepRequest, run_sweep
+from bt_bench.worker.device import choose_device
 
 PROMISED_SHARE = 0.01
 LONGEST_RUN_S = 15.0
@@ -96,9 +97,9 @@ class _Runs:
     """Sweeps in this process, so that starting one takes no time."""
 
     def __init__(self, variant: str, seconds: float, scratch: Path) -> None:
-        from bt_bench.catalogue import choose, find_variants
-        from bt_bench.environment import read_environment
-        from bt_bench.measuring.case import CudaBench
+        from bt_bench.variants.catalogue import choose, find_variants
+        from bt_bench.worker.environment import read_environment
+        from bt_bench.worker.measuring.bench import CudaBench
 
         copies = scratch / "copies"
         copies.mkdir()
@@ -133,8 +134,8 @@ class _Runs:
     def _sweep(
         self, name: str, changes: dict[str, Any], operations: list[Operation]
     ) -> list[VariantResult]:
-        from bt_bench.catalogue import load_apart
-        from bt_bench.executor import Executor, LocalRunner
+        from bt_bench.variants.catalogue import load_apart
+        from bt_bench.worker.executor import Executor, LocalRunner
 
         plan = self._spec.plan.model_copy(update=changes)
         spec = self._spec.model_copy(update={"plan": plan, "operations": operations})
@@ -149,11 +150,12 @@ class _Runs:
 
 def _compared(results: list[VariantResult], number: int) -> list[dict[str, Any]]:
     """Every series that both arms of a run have."""
+    base, other = results
     return [
         {
             "run": number,
-            "operation": pair.operation.value,
-            "case": pair.case,
+            "operation": left.operation.value,
+            "case": left.case,
             **one.series.model_dump(mode="json"),
             "base_us": one.base_us,
             "savings_us": one.savings_us,
@@ -162,8 +164,9 @@ def _compared(results: list[VariantResult], number: int) -> list[dict[str, Any]]
             "limit": one.resolution.limit.value if one.resolution else None,
             "rounds": one.resolution.rounds if one.resolution else None,
         }
-        for pair in compare(results).pairs
-        for one in pair.series
+        for left, right in zip(base.cases, other.cases, strict=True)
+        for series in left.series
+        for one in [pair_series(left, right, series, base.calibration, one_run=True)]
         if one.savings_us is not None
     ]
 

@@ -20,7 +20,7 @@ BT_BENCH = (sys.executable, "-m", "bt_bench")
 BUILD_TRACE = """
 import sys
 from bt_bench.workloads.parameters import TraceParameters
-from bt_bench.workloads.scheduler import Scheduler, iterate_steps
+from bt_bench.workloads.serving.scheduler import Scheduler, iterate_steps
 parameters = TraceParameters(workload="trace", trace=sys.argv[1])
 print(sum(1 for _ in iterate_steps(Scheduler(parameters))), "steps")
 """
@@ -28,10 +28,10 @@ WRITE_RESULTS = """
 import random, sys
 from pathlib import Path
 sys.path[:0] = [sys.argv[1]]
-from factories import make_case, make_launches, make_result
-from bt_bench.metrics import metric_named
-from bt_bench.model import Quantity
-from bt_bench.store import RunFolder, write_result
+from support.factories import make_case, make_launches, make_result
+from bt_bench.results.metrics import metric_named
+from bt_bench.results.case import Quantity
+from bt_bench.results.reading import RunFolder, write_result
 folder, count = Path(sys.argv[2]), int(sys.argv[3])
 quantities = [quantity for quantity in Quantity if quantity not in ("gap_us", "last_us")]
 quantities.append("host_us/compiled")

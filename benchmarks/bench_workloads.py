@@ -14,7 +14,7 @@ from typing import Any
 
 from bt_bench.workloads.describe import describe
 from bt_bench.workloads.parameters import TraceParameters
-from bt_bench.workloads.scheduler import Scheduler, iterate_steps
+from bt_bench.workloads.serving.scheduler import Scheduler, iterate_steps
 
 CASES: dict[str, dict[str, Any]] = {
     "conv": {"trace": "azure_conv"},

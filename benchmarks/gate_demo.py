@@ -165,7 +165,7 @@ class Repository:
 
     def slow_kernel(self, ns: int) -> None:
         """Every program of the fused kernel waits by the device's clock."""
-        path = self.path / "kernels/bt_kernels/device_code.py"
+        path = self.path / "kernels/bt_kernels/device_code/kernels.py"
         text = path.read_text(encoding="utf-8")
         head, name, rest = text.partition("def gather_slots_kernel(")
         start = "    group = tl.program_id(0).to(tl.int64)\n"

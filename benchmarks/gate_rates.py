@@ -4,8 +4,8 @@
     python benchmarks/gate_rates.py --recording recording.json --out reports/h200/gate-rates
 
 Each run draws the rounds of a gate of 60 cases of equal code: from made-up machines with four kinds
-of noise (`bt_bench/gating/synthetic.py` has their sizes), or from a recording. They go through the
-whole gate as they are, and with one case slowed by a multiple of its margin. Writes
+of noise (`benchmarks/synthetic.py` has their sizes), or from a recording. They go through the whole
+gate as they are, and with one case slowed by a multiple of its margin. Writes
 `gate-rates.json` and `gate-rates.md`; ends with 1 if a rate misses what the gate promises.
 """
 
@@ -24,14 +24,18 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import mannwhitneyu
+from synthetic import Noise, SyntheticPopulation
 
-from bt_bench.deciding import Rules, exit_code
+from bt_bench.analysis.deciding import Rules, exit_code
+from bt_bench.analysis.verdicts import Verdict
 from bt_bench.errors import ExitCode
-from bt_bench.gating.loop import DEFAULT_LOOKS, GatePlan
-from bt_bench.gating.recording import read_recording
-from bt_bench.gating.resampled import RecordedPopulation
-from bt_bench.gating.rounds import Subject
-from bt_bench.gating.selfcheck import (
+from bt_bench.report.document import Cell, Document, Section, Table
+from bt_bench.report.markdown import render_document
+from bt_bench.results.recording import read_recording
+from bt_bench.results.rounds import Subject
+from bt_bench.results.series import FloatArray
+from bt_bench.runs.gate.loop import DEFAULT_LOOKS, GatePlan
+from bt_bench.runs.selfcheck.rates import (
     LEAST_FOUND,
     MOST_RED,
     Rate,
@@ -41,11 +45,7 @@ from bt_bench.gating.selfcheck import (
     spelled,
     try_gate,
 )
-from bt_bench.gating.synthetic import Noise, SyntheticPopulation
-from bt_bench.report.document import Cell, Document, Section, Table
-from bt_bench.report.markdown import render_document
-from bt_bench.stats import FloatArray
-from bt_bench.verdicts import Verdict
+from bt_bench.runs.selfcheck.resampled import RecordedPopulation
 
 CHUNK = 50
 BASE, HEAD = 0, 1

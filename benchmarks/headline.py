@@ -27,9 +27,10 @@ from headline_results import Run
 from headline_text import render
 
 from bt_bench.errors import BtBenchError, ExitCode
-from bt_bench.model import VariantResult
-from bt_bench.opponents.source import find_sources
-from bt_bench.store import RunFolder, read_run
+from bt_bench.results.folders import RunFolder
+from bt_bench.results.reading import read_run
+from bt_bench.results.result import VariantResult
+from bt_bench.variants.vllm.source import find_sources
 
 HERE = Path(__file__).resolve().parent
 STEPS, TRACE, MEMORY = "steps", "trace", "memory.json"

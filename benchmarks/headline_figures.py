@@ -27,8 +27,8 @@ from headline_results import (
     summed,
 )
 
-from bt_bench.model import LaunchPath
-from bt_bench.stats import median, percentile, step_medians
+from bt_bench.analysis.statistics.samples import median, percentile, step_medians
+from bt_bench.results.nouns import LaunchPath
 
 OLD, NEW = "vllm_0.16.0", "vllm_0.33.0"
 ONE_LAUNCH, GRAPH = "one_launch", "one_launch_graph"

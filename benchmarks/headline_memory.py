@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from bt_bench.config.schema import CaseSpec
+    from bt_bench.config.spec import CaseSpec
 
 # More steps than a ring has buffers, so that all have had the writes of one.
 STEPS = 4
@@ -71,10 +71,10 @@ def measure_memory(config: Path, vllm_sources: Sequence[Path]) -> tuple[list[Foo
     """
     import torch
 
-    from bt_bench import catalogue
     from bt_bench.config.load import load_config
-    from bt_bench.device import choose_device
-    from bt_bench.opponents.source import find_sources
+    from bt_bench.variants import catalogue
+    from bt_bench.variants.vllm.source import find_sources
+    from bt_bench.worker.device import choose_device
 
     choose_device("cuda")
     found = catalogue.find_variants(sources=find_sources(vllm_sources))
@@ -103,7 +103,7 @@ def footprints(
         device: where the tables live.
         held: bytes that are held now.
     """
-    from bt_bench.arms import inputs_on
+    from bt_bench.worker.inputs import inputs_on
     from bt_bench.workloads.build import build_workload
 
     found = []
@@ -141,9 +141,9 @@ def _moments(
     """What is held after setup and after steps, less what was held before."""
     import numpy as np
 
-    from bt_bench.arms import bind, stage
-    from bt_bench.model import Operation
-    from bt_bench.staging import append_each
+    from bt_bench.names import Operation
+    from bt_bench.worker.arm import bind, stage
+    from bt_bench.worker.inputs import append_each
 
     before = held()
     tables = variant(workload.layout, device)

@@ -6,10 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bt_bench.model import CaseResult, LaunchPath, Quantity, Series, Status, VariantResult
-from bt_bench.opponents.source import is_opponent
-from bt_bench.series import series_of
-from bt_bench.stats import median, median_interval
+from bt_bench.analysis.statistics.samples import median, median_interval
+from bt_bench.results.case import CaseResult
+from bt_bench.results.nouns import LaunchPath, Quantity, Series, Status
+from bt_bench.results.result import VariantResult
+from bt_bench.results.series import series_of
+from bt_bench.variants.vllm.source import is_opponent
 
 STAGE, HOST, HOST_STAGE = "stage", "host", "host + stage"
 DEVICE, TO_SYNC = "device", "stage to synchronize"

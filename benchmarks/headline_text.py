@@ -21,7 +21,7 @@ from headline_figures import (
 from headline_memory import STEPS, Footprint
 from headline_results import COLUMNS, HOST_STAGE, MOST_TOKENS_PER_REQUEST, Estimate
 
-from bt_bench.units import format_bytes, format_number
+from bt_bench.results.units import format_bytes, format_number
 
 MISSING = "–"
 TITLES = {OLD: "vLLM 0.16.0", NEW: "vLLM 0.33.0", ONE_LAUNCH: "`one_launch`"}

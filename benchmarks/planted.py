@@ -9,7 +9,7 @@ import sys
 
 import torch
 
-from bt_kernels import TableLayout
+from bt_kernels.layout import TableLayout
 from bt_kernels.variants.fused import Variant
 
 LAYOUT = TableLayout((16,), (64,), max_num_reqs=4, max_num_batched_tokens=16)

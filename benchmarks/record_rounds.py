@@ -14,14 +14,14 @@ import sys
 import time
 from pathlib import Path
 
-from bt_bench.catalogue import choose, find_variants
 from bt_bench.config.load import load_config
-from bt_bench.gating.processes import record
-from bt_bench.gating.rounds import GateArm
-from bt_bench.gating.sides import RoundsRequest, Side
-from bt_bench.gating.wanted import choose_metrics
-from bt_bench.operation import Operation
-from bt_bench.worker import serve
+from bt_bench.names import Operation
+from bt_bench.results.rounds import GateArm
+from bt_bench.runs.gate.processes import record
+from bt_bench.runs.gate.sides import RoundsRequest, Side
+from bt_bench.runs.gate.wanted import choose_metrics
+from bt_bench.variants.catalogue import choose, find_variants
+from bt_bench.worker.main import serve
 
 
 class Lines:

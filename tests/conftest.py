@@ -10,6 +10,10 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+from bt_bench.worker.interpreter import prepare_language_once
+
+pytest_plugins = ["support.censuses"]
+
 # No test may depend on how fast the machine is.
 settings.register_profile("any_speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any_speed")
@@ -50,6 +54,7 @@ def device():
     import torch
 
     if not ON_GPU:
+        prepare_language_once()
         return torch.device("cpu")
     # No skip: who asks for the GPU tests must not get a green run without a GPU.
     assert torch.cuda.is_available(), "BT_BENCH_TEST_GPU=1, but torch sees no CUDA device"

@@ -11,8 +11,8 @@ from bt_bench.cli.calibrate import calibrate
 from bt_bench.cli.check import check
 from bt_bench.cli.compare import compare
 from bt_bench.cli.env import env
-from bt_bench.cli.errors import reporting_errors
-from bt_bench.cli.gate import gate
+from bt_bench.cli.exits import reporting_errors
+from bt_bench.cli.gate.command import gate
 from bt_bench.cli.listing import list_
 from bt_bench.cli.overhead import overhead
 from bt_bench.cli.schema import schema

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bt_bench.cli.options import JsonOption
-from bt_bench.device import DeviceChoice
 from bt_bench.errors import ExitCode
+from bt_bench.names import DeviceChoice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bt_bench.device import DeviceKind
-    from bt_bench.model import Calibration, Environment
-    from bt_bench.report.calibration_verdicts import Promise
+    from bt_bench.analysis import Promise
+    from bt_bench.names import DeviceKind
+    from bt_bench.results import Calibration, Environment
 
 
 def calibrate(
@@ -51,9 +51,8 @@ def calibrate(
     - `bt-bench calibrate --quick`
     - `bt-bench calibrate --out calibration.json`
     """
-    from bt_bench.device import choose_device
-    from bt_bench.environment import read_environment
-    from bt_bench.report.calibration_verdicts import judge
+    from bt_bench.analysis import judge_promises
+    from bt_bench.worker import choose_device, read_environment
 
     if out is not None:
         _check_new_file(out)
@@ -62,10 +61,10 @@ def calibrate(
         print("calibrating, some seconds …", file=sys.stderr, flush=True)
     calibration = _calibrate(kind, quick=quick)
     environment = read_environment(kind)
-    verdicts = judge(calibration)
+    verdicts = judge_promises(calibration)
     document = _document(environment, calibration, verdicts)
     if out is not None:
-        from bt_bench.store import write_text
+        from bt_bench.results import write_text
 
         write_text(out, json.dumps(document) + "\n")
     if as_json:
@@ -89,8 +88,8 @@ def _check_new_file(path: Path) -> None:
 
 
 def _calibrate(kind: DeviceKind, *, quick: bool) -> Calibration:
-    from bt_bench.measuring.calibrate import calibrate, calibrate_host
-    from bt_bench.measuring.ports import CudaPort, SystemClock
+    from bt_bench.worker.measuring.calibration.calibrate import calibrate, calibrate_host
+    from bt_bench.worker.measuring.ports import CudaPort, SystemClock
 
     if kind == "cpu":
         return calibrate_host(SystemClock())
@@ -102,7 +101,7 @@ def _document(
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from bt_bench.model import SCHEMA_VERSION
+    from bt_bench.results import SCHEMA_VERSION
 
     return {
         "schema_version": SCHEMA_VERSION,
@@ -115,9 +114,8 @@ def _document(
 def _print(environment: Environment, calibration: Calibration) -> None:
     from rich.console import Console
 
-    from bt_bench.comparability import device_name
-    from bt_bench.report.calibration_report import calibration_document
-    from bt_bench.report.console import print_document
+    from bt_bench.analysis import device_name
+    from bt_bench.report import calibration_document, print_document
 
     name = device_name(environment) or "an unknown device"
     lead = f"{name}, torch {environment.torch}, Triton {environment.triton}."

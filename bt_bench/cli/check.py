@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bt_bench.cli.errors import visible
+from bt_bench.cli.exits import visible
 from bt_bench.cli.options import (
     DeviceOption,
     JsonOption,
@@ -29,8 +29,8 @@ from bt_bench.errors import ExitCode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bt_bench.checking.spec import Outcome
-    from bt_bench.model import Crash
+    from bt_bench.results import Crash
+    from bt_bench.runs import Outcome
 
 
 def check(
@@ -68,10 +68,9 @@ def check(
         spec.variants, kernel_folders(kernels), vllm_source, by_name=variants is not None
     )
 
-    from bt_bench.checking.spec import check_spec
-    from bt_bench.comparability import crash_text
-    from bt_bench.sweep import check_memory
-    from bt_bench.tasks import Noticing
+    from bt_bench.analysis import crash_text
+    from bt_bench.runs import check_memory, check_spec
+    from bt_bench.worker import Noticing
 
     outcomes: list[Outcome] = []
     warnings: list[str] = []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bt_bench.cli.errors import visible
+from bt_bench.cli.exits import visible
 from bt_bench.cli.options import JsonOption
 from bt_bench.cli.outputs import (
     AllowMissingOption,
@@ -23,15 +23,12 @@ from bt_bench.cli.outputs import (
     parse_outputs,
     write_outputs,
 )
-from bt_bench.errors import ExitCode, UsageError
-from bt_bench.wording import names_hint
+from bt_bench.errors import ExitCode, UsageError, names_hint
 
 if TYPE_CHECKING:
-    from bt_bench.config.schema import SweepSpec
-    from bt_bench.deciding import FailOn, Rules
-    from bt_bench.judging.judge import Criteria
-    from bt_bench.judging.sides import Given
-    from bt_bench.verdicts import Judged, Judgement
+    from bt_bench.analysis import Criteria, Given, Judged, Judgement, Rules
+    from bt_bench.config import SweepSpec
+    from bt_bench.names import FailOn
 
 COMPARING = "What is compared, and how strictly"
 SHOWING = "What is shown, and what fails"
@@ -181,10 +178,9 @@ def compare(
     - `bt-bench compare reports/run --format md --format junit=junit.xml`
     - `bt-bench compare reports/b/fused.json --baseline main`
     """
-    from bt_bench.collection import no_collection
-    from bt_bench.deciding import DEFAULT_FAIL_ON, FailOn
-    from bt_bench.judging.judge import Criteria
-    from bt_bench.judging.sides import parse_given
+    from bt_bench.analysis import DEFAULT_FAIL_ON, Criteria, parse_given
+    from bt_bench.names import FailOn
+    from bt_bench.results import no_collection
 
     outputs = _outputs(formats, as_json, explain)
     spec = _spec(config)
@@ -230,12 +226,11 @@ def _report(
     failing: Collection[FailOn],
 ) -> ExitCode:
     """Compares, and writes everything before it says how that ended."""
-    from bt_bench.deciding import exit_code
-    from bt_bench.judging.judge import judge, not_compared
-    from bt_bench.judging.sides import match_sides
-    from bt_bench.report.formats import render_explanation
+    from bt_bench.analysis import exit_code, judge, match_sides, not_compared
+    from bt_bench.config import planned_variants
+    from bt_bench.report import render_explanation
 
-    matched = match_sides(given, stored)
+    matched = match_sides(given, planned_variants, stored)
     judged = judge(matched.matchups, criteria, base=matched.base, others=matched.others)
     if explain is not None:
         sys.stdout.write(render_explanation(judged, explain))
@@ -262,7 +257,7 @@ def _outputs(formats: list[str] | None, as_json: bool, explain: str | None) -> l
 def _spec(config: str | None) -> SweepSpec | None:
     if config is None:
         return None
-    from bt_bench.config.load import load_config
+    from bt_bench.config import load_config
 
     return load_config(config)
 
@@ -271,7 +266,7 @@ def _rules(
     threshold: float | None, alpha: float | None, correction: str, spec: SweepSpec | None
 ) -> Rules:
     """The rules by flag, else by the `gate` of a config, else the defaults."""
-    from bt_bench.deciding import Correction, Rules
+    from bt_bench.analysis import Correction, Rules
 
     if correction not in list(Correction):
         hint = names_hint(correction, [each.value for each in Correction])
@@ -307,14 +302,14 @@ def _arrangement(sort: str | None, only_changed: bool) -> Callable[[Judged], Jud
 
 
 def _reports_folder(reports: Path | None) -> Path:
-    from bt_bench.config.settings import read_settings
+    from bt_bench.config import read_settings
 
     return reports or read_settings(Path.cwd()).reports or Path("reports")
 
 
 def _stored(reports: Path, name: str) -> Given:
-    from bt_bench.baselines import find_baseline
-    from bt_bench.judging.sides import Given
+    from bt_bench.analysis import Given
+    from bt_bench.results import find_baseline
 
     return Given(name, str(find_baseline(reports, name)))
 
@@ -326,7 +321,7 @@ class _Saving:
     """
 
     def __init__(self, reports: Path, name: str, source: Given) -> None:
-        from bt_bench.baselines import baseline_path
+        from bt_bench.results import baseline_path
 
         baseline_path(reports, name)
         if source.path == "-" or source.is_folder:
@@ -340,8 +335,7 @@ class _Saving:
 
     def save(self) -> None:
         """Stores the file, unless nothing later could be compared with it."""
-        from bt_bench.baselines import save_baseline, why_no_baseline
-        from bt_bench.compact import parse_compact
+        from bt_bench.results import parse_compact, save_baseline, why_no_baseline
 
         text = self._text()
         if _digest(text) != self._digest:
@@ -354,7 +348,7 @@ class _Saving:
         _say(f"saved {self._path} as baseline {self.name}: {path}")
 
     def _text(self) -> str:
-        from bt_bench.store import read_text
+        from bt_bench.results import read_text
 
         return read_text(self._path, self._path)
 

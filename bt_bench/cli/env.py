@@ -15,7 +15,7 @@ def env(device: DeviceOption = None, as_json: JsonOption = False) -> ExitCode:
     """
     import json
 
-    from bt_bench.environment import read_environment
+    from bt_bench.worker import read_environment
 
     values = read_environment(resolve_device(device)).model_dump(mode="json")
     if as_json:

@@ -19,11 +19,9 @@ def list_(
     - `bt-bench list`
     - `bt-bench list --kernels ./my_kernels --json`
     """
-    from bt_bench.catalogue import find_variants
-    from bt_bench.config.load import load_config
-    from bt_bench.model import OPERATION_TITLES
-    from bt_bench.opponents.source import VLLM, find_sources
-    from bt_bench.resources import stock_config_names
+    from bt_bench.config import load_config, stock_config_names
+    from bt_bench.names import OPERATION_TITLES
+    from bt_bench.variants import VLLM, find_sources, find_variants
 
     sources = find_sources(vllm_source or ())
     variants = find_variants(kernel_folders(kernels), sources=sources).values()

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bt_bench.device import DeviceChoice, DeviceKind
-from bt_bench.operation import Operation
+from bt_bench.names import DeviceChoice, DeviceKind, Operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bt_bench.catalogue import VariantEntry
-    from bt_bench.config.schema import SweepSpec
-    from bt_bench.supervisor import Supervisor
+    from bt_bench.config import SweepSpec
+    from bt_bench.variants import VariantEntry
+    from bt_bench.worker import Supervisor
 
 ConfigArgument = Annotated[
     str,
@@ -92,7 +91,7 @@ def split(names: str | None) -> list[str] | None:
 
 def chosen_device(choice: DeviceChoice | None) -> DeviceChoice:
     """The device by flag or environment, then `[tool.bt-bench]`, then `auto`."""
-    from bt_bench.config.settings import read_settings
+    from bt_bench.config import read_settings
 
     return choice or read_settings(Path.cwd()).device or "auto"
 
@@ -103,14 +102,14 @@ def resolve_device(choice: DeviceChoice | None) -> DeviceKind:
     Raises:
         UsageError: when CUDA is asked for and cannot be used.
     """
-    from bt_bench.device import choose_device
+    from bt_bench.worker import choose_device
 
     return choose_device(chosen_device(choice))
 
 
 def kernel_folders(folders: Sequence[Path] | None) -> list[Path]:
     """Folders of variant files by flag or environment, else of `[tool.bt-bench]`."""
-    from bt_bench.config.settings import read_settings
+    from bt_bench.config import read_settings
 
     return list(folders) if folders else list(read_settings(Path.cwd()).kernels)
 
@@ -124,7 +123,7 @@ def load_spec(
     overrides: Sequence[str] | None = None,
 ) -> SweepSpec:
     """The config with the options of the command line."""
-    from bt_bench.config.load import load_config
+    from bt_bench.config import load_config
     from bt_bench.errors import UsageError
 
     chosen = None
@@ -167,8 +166,7 @@ def choose_variants(
         by_name: the names were asked for. Otherwise `vllm` is left out where there is none, which
             stderr then says.
     """
-    from bt_bench.catalogue import choose, find_variants
-    from bt_bench.opponents.source import expand_opponents, find_sources
+    from bt_bench.variants import choose, expand_opponents, find_sources, find_variants
 
     sources = find_sources(vllm_sources or ())
     chosen, absent = expand_opponents(names, sources, by_name=by_name)
@@ -184,7 +182,7 @@ def without_opponents(spec: SweepSpec, *, by_name: bool) -> SweepSpec:
         UsageError: where they were asked for, or nothing else is.
     """
     from bt_bench.errors import UsageError
-    from bt_bench.opponents.source import is_opponent
+    from bt_bench.variants import is_opponent
 
     out = [name for name in spec.variants if is_opponent(name)]
     rest = [name for name in spec.variants if name not in out]
@@ -201,8 +199,7 @@ def worker_for(
     spec: SweepSpec, entries: Sequence[VariantEntry], device: DeviceChoice | None
 ) -> Supervisor:
     """The process that has the device and the variants, for a `with` block that starts it."""
-    from bt_bench.supervisor import Supervisor
-    from bt_bench.tasks import WorkerSetup
-    from bt_bench.worker import serve
+    from bt_bench.worker import Supervisor, WorkerSetup
+    from bt_bench.worker.main import serve
 
     return Supervisor(WorkerSetup(chosen_device(device), tuple(entries), spec.plan), serve)

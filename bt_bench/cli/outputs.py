@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bt_bench.errors import UsageError
-from bt_bench.wording import names_hint
+from bt_bench.errors import UsageError, names_hint
 
 if TYPE_CHECKING:
-    from bt_bench.deciding import FailOn
-    from bt_bench.verdicts import Judged
+    from bt_bench.analysis import Judged
+    from bt_bench.names import FailOn
 
 FormatOption = Annotated[
     list[str] | None,
@@ -68,8 +67,8 @@ def parse_outputs(texts: Sequence[str] | None, as_json: bool = False) -> list[Ou
         UsageError: for an unknown format, and for two that could not be told apart: on stdout, in
             one file, or one after the other in a stream.
     """
-    from bt_bench.atomic import descriptor_of, is_open_as
-    from bt_bench.report.formats import FORMATS
+    from bt_bench.report import FORMATS
+    from bt_bench.results import descriptor_of, is_open_as
 
     outputs = []
     for text in texts or ():
@@ -102,11 +101,11 @@ def parse_outputs(texts: Sequence[str] | None, as_json: bool = False) -> list[Ou
 
 def _refuse_one_place(paths: Sequence[Path]) -> None:
     """Two reports in one place, unless that keeps nothing of either."""
-    from bt_bench.atomic import is_null_device, place_of
+    from bt_bench.results import is_null_device, target_of
 
     taken = set()
     for path in paths:
-        place = place_of(path)
+        place = target_of(path)
         if place in taken and not is_null_device(path):
             raise UsageError(f"two --format would both go to {path}; expected a file for each")
         taken.add(place)
@@ -118,7 +117,7 @@ def parse_fail_on(text: str | None, default: Collection[FailOn]) -> tuple[FailOn
     Raises:
         UsageError: for one that is unknown.
     """
-    from bt_bench.deciding import FailOn
+    from bt_bench.names import FailOn
 
     if text is None:
         return tuple(default)
@@ -158,9 +157,8 @@ def write_outputs(judged: Judged, outputs: Sequence[Output]) -> None:
 
 
 def _write(judged: Judged, output: Output) -> None:
-    from bt_bench.atomic import descriptor_of
-    from bt_bench.report.formats import FORMATS, step_summary
-    from bt_bench.store import write_text
+    from bt_bench.report import FORMATS, step_summary
+    from bt_bench.results import descriptor_of, write_text
 
     text = FORMATS[output.name](judged)
     if output.path is None:

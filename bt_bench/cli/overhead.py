@@ -11,8 +11,8 @@ from bt_bench.cli.options import JsonOption
 from bt_bench.errors import ExitCode
 
 if TYPE_CHECKING:
-    from bt_bench.measuring.overhead import Route
-    from bt_bench.model import Environment
+    from bt_bench.results import Environment
+    from bt_bench.worker.measuring.calibration.overhead import Route
 
 GROUPS = (1, 2, 4, 8)
 
@@ -31,12 +31,11 @@ def overhead(
     - `bt-bench overhead`
     - `bt-bench overhead --rounds 200 --json`
     """
-    from bt_bench.device import choose_device
-    from bt_bench.environment import read_environment
+    from bt_bench.worker import choose_device, read_environment
 
     choose_device("cuda")
 
-    from bt_bench.measuring.overhead import BATCH, measure_overhead, saved_us
+    from bt_bench.worker.measuring.calibration.overhead import BATCH, measure_overhead, saved_us
 
     routes = measure_overhead(rounds)
     environment = read_environment("cuda")
@@ -65,10 +64,9 @@ def overhead(
 def _print(environment: Environment, routes: list[Route]) -> None:
     from rich.console import Console
 
-    from bt_bench.measuring.overhead import saved_us
-    from bt_bench.report.console import print_document
-    from bt_bench.report.document import Cell, Document, Section, Table
-    from bt_bench.units import format_number
+    from bt_bench.report import Cell, Document, Section, Table, print_document
+    from bt_bench.results import format_number
+    from bt_bench.worker.measuring.calibration.overhead import saved_us
 
     columns = ("Route", "Per launch (us)", *(f"G = {groups}" for groups in GROUPS))
     rows = [

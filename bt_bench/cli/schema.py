@@ -13,7 +13,7 @@ def schema() -> ExitCode:
     """
     import json
 
-    from bt_bench.store import result_schema
+    from bt_bench.results import result_schema
 
     print(json.dumps(result_schema(), indent=2))
     return ExitCode.OK

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bt_bench.cli.options import JsonOption
-from bt_bench.device import DeviceChoice
 from bt_bench.errors import ExitCode
+from bt_bench.names import DeviceChoice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bt_bench.gating.recording import Recording
-    from bt_bench.report.document import Document
+    from bt_bench.report import Document
+    from bt_bench.results import Recording
 
 
 def selfcheck(
@@ -67,12 +67,16 @@ def selfcheck(
     - `bt-bench selfcheck --recording recording.json`
     - `bt-bench selfcheck --device cuda --config origin --rounds 100 --save recording.json`
     """
-    from bt_bench.deciding import Rules
-    from bt_bench.gating.loop import DEFAULT_LOOKS
-    from bt_bench.gating.recording import read_recording
-    from bt_bench.gating.resampled import RecordedPopulation
-    from bt_bench.gating.selfcheck import selfcheck as check
-    from bt_bench.gating.selfcheck_report import facts_of, selfcheck_document, selfcheck_json
+    from bt_bench.analysis import Rules
+    from bt_bench.results import read_recording
+    from bt_bench.runs import (
+        DEFAULT_LOOKS,
+        RecordedPopulation,
+        facts_of,
+        selfcheck_document,
+        selfcheck_json,
+    )
+    from bt_bench.runs.selfcheck.rates import selfcheck as check
 
     if device is None:
         _refuse_idle(ctx)
@@ -97,7 +101,7 @@ def selfcheck(
 def _shipped() -> Path:
     """The recording that comes with the package."""
     from bt_bench.errors import UsageError
-    from bt_bench.resources import recording_paths
+    from bt_bench.runs import recording_paths
 
     paths = recording_paths()
     if not paths:
@@ -134,7 +138,6 @@ def _record(config: str, device: DeviceChoice, rounds: int, save: Path | None) -
     """Records rounds whose three arms are the same variants; `auto` takes a GPU if there is one."""
     from tempfile import TemporaryDirectory
 
-    from bt_bench.atomic import is_stream
     from bt_bench.cli.options import (
         choose_variants,
         kernel_folders,
@@ -143,11 +146,9 @@ def _record(config: str, device: DeviceChoice, rounds: int, save: Path | None) -
         without_opponents,
     )
     from bt_bench.errors import UsageError
-    from bt_bench.gating.processes import record
-    from bt_bench.gating.rounds import GateArm
-    from bt_bench.gating.sides import RoundsRequest, Side
-    from bt_bench.gating.wanted import choose_metrics
-    from bt_bench.worker import serve
+    from bt_bench.results import GateArm, is_stream
+    from bt_bench.runs import RoundsRequest, Side, choose_metrics, record
+    from bt_bench.worker.main import serve
 
     if save is not None and is_stream(save):
         raise UsageError(
@@ -196,6 +197,6 @@ def _progress(gates: int) -> Callable[[int], None]:
 def _print(document: Document) -> None:
     from rich.console import Console
 
-    from bt_bench.report.console import print_document
+    from bt_bench.report import print_document
 
     print_document(document, Console())

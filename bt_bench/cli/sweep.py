@@ -31,13 +31,12 @@ from bt_bench.errors import ExitCode, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bt_bench.catalogue import VariantEntry
-    from bt_bench.config.schema import SweepSpec
-    from bt_bench.device import DeviceKind
-    from bt_bench.model import VariantResult
-    from bt_bench.store import RunFolder
-    from bt_bench.sweep import SweepRequest
-    from bt_bench.tasks import Hello, Runner
+    from bt_bench.config import SweepSpec
+    from bt_bench.names import DeviceKind
+    from bt_bench.results import RunFolder, VariantResult
+    from bt_bench.runs import SweepRequest
+    from bt_bench.variants import VariantEntry
+    from bt_bench.worker import Hello, Runner
 
 
 def sweep(
@@ -101,7 +100,7 @@ def sweep(
     else:
         spec = _spec(config, variants, operations, select, overrides)
     if dump_config:
-        from bt_bench.config.load import dump_config as dump
+        from bt_bench.config import dump_config as dump
 
         sys.stdout.write(dump(spec))
         return ExitCode.OK
@@ -152,8 +151,8 @@ def _refuse_changes(ctx: typer.Context) -> None:
 
 def _resumed_spec(resume: Path, config: str | None) -> SweepSpec:
     """The config that an interrupted run was started with; it is in the run's folder."""
-    from bt_bench.config.load import load_config
-    from bt_bench.store import CONFIG_NAME, RunFolder
+    from bt_bench.config import load_config
+    from bt_bench.results import CONFIG_NAME, RunFolder
 
     saved = RunFolder.open(resume).path / CONFIG_NAME
     if not saved.is_file():
@@ -179,8 +178,8 @@ def _name(case: object) -> str:
 def _dry_run(
     spec: SweepSpec, entries: Sequence[VariantEntry], kind: DeviceKind, as_json: bool
 ) -> ExitCode:
-    from bt_bench.units import format_bytes
-    from bt_bench.workloads.build import estimate_bytes, layout_of
+    from bt_bench.results import format_bytes
+    from bt_bench.workloads import estimate_bytes, layout_of
 
     cases = [(case, estimate_bytes(layout_of(case.parameters))) for case in spec.cases]
     if as_json:
@@ -217,9 +216,9 @@ def _request(
     resume: Path | None,
 ) -> SweepRequest:
     """Everything that can be wrong is found here, before a folder is made."""
-    from bt_bench.config.settings import read_settings
-    from bt_bench.store import RunFolder
-    from bt_bench.sweep import SweepRequest, check_memory, check_resumable, check_windows
+    from bt_bench.config import read_settings
+    from bt_bench.results import RunFolder
+    from bt_bench.runs import SweepRequest, check_memory, check_resumable, check_windows
 
     check_windows(spec)
     check_memory(spec, len(entries), hello.available_bytes)
@@ -241,7 +240,7 @@ def _command() -> list[str]:
 
 def _run(request: SweepRequest, runner: Runner, folders: list[Path]) -> list[VariantResult]:
     from bt_bench.cli.progress import progress_on_stderr
-    from bt_bench.sweep import run_sweep
+    from bt_bench.runs import run_sweep
 
     with request.folder.locked():
         try:
@@ -299,7 +298,7 @@ def _summary(
 def _print_tables(request: SweepRequest, results: list[VariantResult]) -> None:
     from rich.console import Console
 
-    from bt_bench.report.console import print_comparison
+    from bt_bench.report import print_comparison
 
     print_comparison(results, Console())
     folder = request.folder

@@ -9,7 +9,7 @@ from bt_bench.cli.options import ConfigArgument, JsonOption, SelectOption, SetOp
 from bt_bench.errors import ExitCode
 
 if TYPE_CHECKING:
-    from bt_bench.workloads.describe import Description
+    from bt_bench.workloads import Description
 
 
 def workload(
@@ -45,8 +45,7 @@ def workload(
 def _print(name: str, description: Description) -> None:
     from rich.console import Console
 
-    from bt_bench.report.console import print_document
-    from bt_bench.report.workload_report import workload_document
+    from bt_bench.report import print_document, workload_document
 
     print_document(workload_document(name, description), Console())
     print()

@@ -1,1 +1,20 @@
-"""Sweep configs: from YAML to validated cases."""
+"""Sweep configs: from YAML to a validated list of cases."""
+
+from __future__ import annotations
+
+from bt_bench.config.dump import dump_config
+from bt_bench.config.load import load_config
+from bt_bench.config.planned import planned_variants
+from bt_bench.config.settings import read_settings
+from bt_bench.config.spec import CaseSpec, SweepSpec
+from bt_bench.config.stock import stock_config_names
+
+__all__ = [
+    "CaseSpec",
+    "SweepSpec",
+    "dump_config",
+    "load_config",
+    "planned_variants",
+    "read_settings",
+    "stock_config_names",
+]

@@ -8,8 +8,8 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
 
-from bt_bench.config.schema import CaseSpec, SweepSpec
-from bt_bench.model import Noun
+from bt_bench.config.spec import CaseSpec, SweepSpec
+from bt_bench.results import Noun
 
 
 def dump_config(spec: SweepSpec) -> str:

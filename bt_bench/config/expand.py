@@ -7,8 +7,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bt_bench.config.document import Axis, CaseTemplate, Document, Entries
-from bt_bench.config.parameters import (
+from bt_bench.config.problems import Problems
+from bt_bench.config.sections import Axis, CaseTemplate, Document, Entries
+from bt_bench.config.validation import (
     DEFAULT_KIND,
     KINDS,
     flatten,
@@ -17,9 +18,8 @@ from bt_bench.config.parameters import (
     parts_of,
     replaced_by,
 )
-from bt_bench.config.problems import Problems
-from bt_bench.config.yaml_source import Entry
-from bt_bench.wording import names_hint, shown
+from bt_bench.config.yaml import Entry
+from bt_bench.errors import names_hint, shown
 
 MAX_CASES = 100_000
 

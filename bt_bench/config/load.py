@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from bt_bench.config.document import Document, read_document, validate_gate, validate_plan
 from bt_bench.config.dump import dump_config
 from bt_bench.config.expand import ExpandedCase, expand
 from bt_bench.config.naming import case_name, check_name_template
 from bt_bench.config.overrides import apply_overrides
-from bt_bench.config.parameters import KINDS, validate
 from bt_bench.config.problems import Place, Problems
-from bt_bench.config.schema import CaseSpec, SweepSpec
+from bt_bench.config.sections import Document, read_document, validate_gate, validate_plan
 from bt_bench.config.select import select_cases
 from bt_bench.config.sources import read_config
-from bt_bench.config.yaml_source import parse_yaml
+from bt_bench.config.spec import CaseSpec, SweepSpec
+from bt_bench.config.validation import KINDS, validate
+from bt_bench.config.yaml import parse_yaml
 from bt_bench.errors import UsageError
-from bt_bench.operation import Operation
-from bt_bench.workloads.parameters import WorkloadParameters
+from bt_bench.names import Operation
+from bt_bench.workloads import WorkloadParameters
 
 __all__ = ["dump_config", "load_config"]
 
@@ -126,7 +126,7 @@ def _check_buildable(
     name: str, parameters: WorkloadParameters, place: Place, problems: Problems
 ) -> None:
     """What only those who build workloads know: sizes that do not fit each other, and memory."""
-    from bt_bench.workloads.build import estimate_bytes, layout_of, validate_parameters
+    from bt_bench.workloads import estimate_bytes, layout_of, validate_parameters
 
     try:
         validate_parameters(parameters)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from bt_bench.config.document import MAX_NAME, NAME_RULE, Axis, CaseTemplate
-from bt_bench.config.parameters import KINDS, is_parameter, kinds_with, parameter_names
 from bt_bench.config.problems import Problems
-from bt_bench.wording import names_hint, shown
-from bt_bench.workloads.parameters import TableParameters, TraceParameters
+from bt_bench.config.sections import MAX_NAME, NAME_RULE, Axis, CaseTemplate
+from bt_bench.config.validation import KINDS, is_parameter, kinds_with, parameter_names
+from bt_bench.errors import names_hint, shown
+from bt_bench.workloads import TableParameters, TraceParameters
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 

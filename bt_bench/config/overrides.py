@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bt_bench.config.document import Axis, CaseTemplate, Document
 from bt_bench.config.expand import kinds_of
-from bt_bench.config.parameters import (
+from bt_bench.config.problems import Place, Problems
+from bt_bench.config.sections import Axis, CaseTemplate, Document
+from bt_bench.config.validation import (
     flatten,
     is_list,
     is_parameter,
@@ -16,11 +17,9 @@ from bt_bench.config.parameters import (
     parts_of,
     replaced_by,
 )
-from bt_bench.config.problems import Place, Problems
-from bt_bench.config.yaml_source import Entry, Located, parse_yaml
-from bt_bench.errors import UsageError
-from bt_bench.model import Plan
-from bt_bench.wording import names_hint, shown
+from bt_bench.config.yaml import Entry, Located, parse_yaml
+from bt_bench.errors import UsageError, names_hint, shown
+from bt_bench.results import Plan
 
 _PLAN = "plan."
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from bt_bench.config.problems import Problems
 from bt_bench.config.sources import read_config
-from bt_bench.config.yaml_source import parse_yaml
+from bt_bench.config.yaml import parse_yaml
 from bt_bench.errors import UsageError
-from bt_bench.store import CONFIG_NAME
+from bt_bench.results import CONFIG_NAME
 
 # All up to the next plain key at the beginning of a line, since comments and lists in brackets may
 # begin there as well: a config of a thousand cases takes many times longer to read whole.

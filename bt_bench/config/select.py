@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from bt_bench.config.schema import CaseSpec
+from bt_bench.config.spec import CaseSpec
 from bt_bench.errors import UsageError
 
 MAX_LISTED = 20

@@ -7,9 +7,8 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from bt_bench.errors import UsageError
-from bt_bench.model import Noun
-from bt_bench.wording import names_hint, shown
+from bt_bench.errors import UsageError, names_hint, shown
+from bt_bench.results import Noun
 
 Device = Literal["auto", "cuda", "cpu"]
 

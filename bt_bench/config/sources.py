@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bt_bench.config.problems import Place
+from bt_bench.config.stock import stock_config_names, stock_config_path
 from bt_bench.errors import UsageError
-from bt_bench.resources import stock_config_names, stock_config_path
 
 MAX_BYTES = 16 * 2**20
 

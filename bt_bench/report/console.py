@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from bt_bench.model import VariantResult
 from bt_bench.report.document import Block, Bullets, Document, Table, numbered_notes, one_line
-from bt_bench.report.run_report import run_document
+from bt_bench.report.run.document import run_document
+from bt_bench.results import VariantResult
 
 PLAIN_WIDTH = 120
 COLUMN_GAP = 2

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bt_bench.model import CaseResult, Measurement, VariantResult
-from bt_bench.stats import interquartile_range, median, median_interval, percentile, step_medians
+from bt_bench.analysis import (
+    interquartile_range,
+    median,
+    median_interval,
+    percentile,
+    step_medians,
+)
+from bt_bench.results import CaseResult, Measurement, VariantResult
 
 if TYPE_CHECKING:
     import pandas as pd

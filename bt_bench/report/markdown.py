@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
 
-from bt_bench.model import VariantResult
 from bt_bench.report.document import Block, Bullets, Document, Table, numbered_notes, one_line
-from bt_bench.report.run_report import run_document
+from bt_bench.report.run.document import run_document
+from bt_bench.results import VariantResult
 
 LINE_WIDTH = 100
 

@@ -21,7 +21,8 @@ from bt_bench.workloads.parameters import (
     UniformParameters,
     Window,
 )
-from bt_bench.workloads.scheduler import Scheduler, validate_trace
+from bt_bench.workloads.serving.limits import validate_trace
+from bt_bench.workloads.serving.scheduler import Scheduler
 from bt_bench.workloads.steps import Int64Array, Step, Workload
 from bt_bench.workloads.uniform import build_uniform, validate_uniform
 from bt_kernels.layout import CUSTOM_OUTPUTS, DUMMY_REQUESTS, TableLayout

@@ -13,17 +13,17 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from bt_bench.model import Noun
+from bt_bench.results import Noun
+from bt_bench.workloads.assemble import layout_of
 from bt_bench.workloads.build import (
     AnyParameters,
     build_workload,
     estimate_bytes,
     features_of,
     first_step,
-    layout_of,
 )
 from bt_bench.workloads.parameters import BatchParameters, TraceParameters, UniformParameters
-from bt_bench.workloads.scheduler import ScheduledBatch, Scheduler
+from bt_bench.workloads.serving.scheduler import ScheduledBatch, Scheduler
 from bt_bench.workloads.steps import Int64Array, Workload
 
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from bt_bench.model import Noun
-from bt_bench.wording import names_hint
+from bt_bench.errors import names_hint
+from bt_bench.results import Noun
 
 MAX_GROUPS = 64
 MAX_REQS = 16_384  # a fused launch has two programs per request on a grid axis of 65,535

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bt_kernels.layout import PAD_SLOT_ID, TableLayout
 
 if TYPE_CHECKING:
-    from bt_kernels.block_tables import BlockTables
+    from bt_kernels.engines import BlockTables
 
 __all__ = ["PAD_SLOT_ID", "BlockTables", "TableLayout"]
 
@@ -20,7 +20,7 @@ __all__ = ["PAD_SLOT_ID", "BlockTables", "TableLayout"]
 def __getattr__(name: str) -> Any:
     """Imports torch and triton for who asks for `BlockTables`, and not for who needs sizes."""
     if name == "BlockTables":
-        from bt_kernels.block_tables import BlockTables
+        from bt_kernels.engines import BlockTables
 
         return BlockTables
     raise AttributeError(f"module 'bt_kernels' has no attribute {name!r}")

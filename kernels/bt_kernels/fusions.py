@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
-from bt_kernels import arguments, launches
-from bt_kernels.device_tables import DeviceBlockTables
+from bt_kernels import launches
+from bt_kernels.device_tables import DeviceBlockTables, arguments
 
 
 class FusedApply(DeviceBlockTables):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from commands import TINY, run, run_apart
+from support.commands import TINY, run, run_apart
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def test_wrong_option_is_exit_2():
 def test_internal_errors_are_not_taken_for_a_regression():
     outcome = run_apart(
         "schema",
-        prologue="import bt_bench.store\nbt_bench.store.result_schema = lambda: 1 / 0",
+        prologue="import bt_bench.results\nbt_bench.results.result_schema = lambda: 1 / 0",
     )
     assert outcome.code == 70
     assert "internal error" in outcome.err

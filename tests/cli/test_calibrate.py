@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from calibrations import make_calibration, make_host_calibration
-from commands import run
-from factories import make_environment
+from support.calibrations import make_calibration, make_host_calibration
+from support.commands import run
+from support.factories import make_environment
 
-from bt_bench.measuring import calibrate as measuring
-from bt_bench.model import Calibration, LaunchChain
+from bt_bench.results.calibration import Calibration, LaunchChain
+from bt_bench.worker.measuring.calibration import calibrate as measuring
 
 
 @pytest.fixture
@@ -36,11 +36,9 @@ def on_gpu(monkeypatch):
             asked.append(thorough)
             return calibration
 
-        monkeypatch.setattr("bt_bench.device.choose_device", lambda choice: choice)
-        monkeypatch.setattr("bt_bench.measuring.ports.CudaPort", lambda: None)
-        monkeypatch.setattr(
-            "bt_bench.environment.read_environment", lambda kind: make_environment(kind)
-        )
+        monkeypatch.setattr("bt_bench.worker.choose_device", lambda choice: choice)
+        monkeypatch.setattr("bt_bench.worker.measuring.ports.CudaPort", lambda: None)
+        monkeypatch.setattr("bt_bench.worker.read_environment", lambda kind: make_environment(kind))
         monkeypatch.setattr(measuring, "calibrate", calibrate)
         return asked
 

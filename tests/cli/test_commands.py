@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jsonschema
 import pytest
-from commands import TINY, run, run_apart
+from support.commands import TINY, run, run_apart
 
 COMMANDS = ("sweep", "check", "overhead", "compare", "workload", "list", "env", "schema")
 

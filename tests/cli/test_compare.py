@@ -15,12 +15,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import Outcome, run, run_apart
-from factories import make_case, make_crash, make_environment, make_failed_case, make_result
+from support.commands import Outcome, run, run_apart
+from support.factories import make_case, make_crash, make_environment, make_failed_case, make_result
 
-from bt_bench.judging import sides as judging_sides
-from bt_bench.model import CaseResult, Plan, Quantity
-from bt_bench.store import ResultWriter, RunFolder, read_result, write_result
+from bt_bench import analysis
+from bt_bench.results.case import CaseResult
+from bt_bench.results.folders import RunFolder
+from bt_bench.results.nouns import Quantity
+from bt_bench.results.plan import Plan
+from bt_bench.results.reading import read_result
+from bt_bench.results.writing import ResultWriter, write_result
 
 FORMATS = ("table", "md", "json", "csv", "junit", "html-fragment", "github")
 
@@ -340,14 +344,14 @@ def test_what_is_stored_is_what_was_compared(
 ) -> None:
     old, new = write("a", "fused", [timed(50.0)]), write("b", "fused", [timed(50.0, seed=1)])
     slow = write("c", "fused", [timed(90.0)]).read_text()
-    match = judging_sides.match_sides
+    match = analysis.match_sides
 
     def then_changed(*arguments: Any) -> Any:
         matched = match(*arguments)
         new.write_text(slow)
         return matched
 
-    monkeypatch.setattr(judging_sides, "match_sides", then_changed)
+    monkeypatch.setattr(analysis, "match_sides", then_changed)
     outcome = run("compare", new, old, "--save-baseline", "main")
     assert outcome.code == 2
     assert f"{new} has changed since it was read for this comparison" in outcome.err

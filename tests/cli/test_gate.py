@@ -10,19 +10,20 @@ import time
 from functools import partial
 from pathlib import Path
 
-import fake_rounds
 import numpy as np
 import pytest
-from commands import run, run_apart, start
-from factories import make_case, make_result
-from processes import runs, wait_for
-from repositories import KERNELS, commit, git, repository, write
+from support import fake_rounds
+from support.commands import run, run_apart, start
+from support.factories import make_case, make_result
+from support.processes import runs, wait_for
+from support.repositories import KERNELS, commit, git, repository, write
 
-from bt_bench.gating.recording import read_recording
-from bt_bench.model import Quantity
-from bt_bench.operation import Operation
-from bt_bench.static.census import take_census
-from bt_bench.store import RunFolder, write_result
+from bt_bench.names import Operation
+from bt_bench.results.folders import RunFolder
+from bt_bench.results.nouns import Quantity
+from bt_bench.results.recording import read_recording
+from bt_bench.results.writing import write_result
+from bt_bench.worker.compiling.census import take_census
 
 CONFIG = """\
 variants: [one]
@@ -46,7 +47,7 @@ def repo(tmp_path, monkeypatch):
     files = {"mine/one.py": FILE, "mine/script.json": script(100.0), "my.yaml": CONFIG}
     top = repository(tmp_path / "repo", files | {".gitignore": "reports/\nlog\n"})
     monkeypatch.chdir(top)
-    monkeypatch.setattr("bt_bench.gating.sides.Supervisor", fake_rounds.InProcess)
+    monkeypatch.setattr("bt_bench.runs.gate.sides.Supervisor", fake_rounds.InProcess)
     return top
 
 
@@ -182,7 +183,7 @@ def test_looks_of_the_config(repo):
 
 
 def test_dry_run_lists_and_starts_nothing(repo, monkeypatch):
-    monkeypatch.setattr("bt_bench.gating.sides.Supervisor", None)
+    monkeypatch.setattr("bt_bench.runs.gate.sides.Supervisor", None)
     outcome = gate("--dry-run")
     assert outcome.code == 0
     assert "working tree against HEAD (" in outcome.out
@@ -266,14 +267,14 @@ def test_what_cannot_be_asked_for(repo, options, what):
     ],
 )
 def test_what_a_static_gate_cannot_be_asked_for(repo, monkeypatch, options, what):
-    monkeypatch.setattr("bt_bench.static.census.take_census", None)  # nothing is compiled before
+    monkeypatch.setattr("bt_bench.worker.take_census", None)  # nothing is compiled before
     outcome = run("gate", "--config", "my.yaml", "--kernels", "mine", "--static", *options)
     assert outcome.code == 2
     assert what in outcome.err
 
 
 def test_the_environment_may_speak_of_other_gates(repo, monkeypatch):
-    monkeypatch.setattr("bt_bench.static.census.take_census", None)
+    monkeypatch.setattr("bt_bench.worker.take_census", None)
     monkeypatch.setenv("BT_BENCH_ROUNDS", "3")
     monkeypatch.setenv("BT_BENCH_BASE", "HEAD")
     static = ["gate", "--config", "my.yaml", "--kernels", "mine", "--static"]
@@ -371,7 +372,7 @@ def against(tmp_path, monkeypatch):
         RunFolder(folder).path.joinpath("config.yaml").write_text("variants: [fused]\n")
         write_result(RunFolder(folder), swept(names, spec.operations, seed=1))
 
-    monkeypatch.setattr("bt_bench.cli.gate_against._sweep", sweep)
+    monkeypatch.setattr("bt_bench.cli.gate.against._sweep", sweep)
 
     def gate(stored, *options):
         path = Path("stored")
@@ -470,7 +471,7 @@ def test_a_variant_that_is_not_stored_is_not_asked_for(against):
 def one_target(monkeypatch):
     """Kernels are compiled for one target rather than all: a third of the time."""
     taken = partial(take_census, targets=["sm_90"])
-    monkeypatch.setattr("bt_bench.static.census.take_census", taken)
+    monkeypatch.setattr("bt_bench.worker.take_census", taken)
 
 
 def test_what_is_compiled_is_compared_without_a_gpu(shipped, one_target):
@@ -584,7 +585,9 @@ def test_a_signal_while_a_revision_is_built_leaves_nothing(number, tmp_path):
     process = start(
         *("gate", "--config", "my.yaml", "--base", "HEAD", "--kernels", "mine", "--device", "cpu"),
         *("--build", f"sleep 600 & echo $! > {left}.new; mv {left}.new {left}; wait"),
-        prologue=f"import tempfile; tempfile.tempdir = {str(scratch)!r}",
+        # As a terminal has it: under nohup SIGHUP is ignored, and stays so.
+        prologue="import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
+        f"import tempfile; tempfile.tempdir = {str(scratch)!r}",
         cwd=top,
     )
     wait_for(left.exists)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from commands import ONE_CHECK, run_apart
-from repositories import commit, repository, write
+from support.commands import ONE_CHECK, run_apart
+from support.repositories import commit, repository, write
 
 CONFIG = """\
 variants: [one]

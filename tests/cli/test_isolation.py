@@ -8,10 +8,10 @@ import threading
 import time
 from pathlib import Path
 
-from commands import ONE_CHECK, TINY, run, start
-from faulty import write_faulty
+from support.commands import ONE_CHECK, TINY, run, start
+from support.faulty import write_faulty
 
-from bt_bench.store import read_run
+from bt_bench.results.reading import read_run
 
 # Faulty in the case of two groups alone, and only when it is rewound a third time: a check does so
 # twice, so it passes that and fails while it is measured.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from commands import run_apart
-from faulty import write_faulty
+from support.commands import run_apart
+from support.faulty import write_faulty
 
-from bt_bench.store import read_run
+from bt_bench.results.reading import read_run
 
 CONFIG = """\
 variants: [baseline, fused]

@@ -10,15 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import run
-from factories import make_calibration, make_case, make_launches, make_result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.commands import run
+from support.factories import make_calibration, make_case, make_launches, make_result
 
-from bt_bench.model import CaseResult, CompiledKernel, ControlSpread, Method, Quantity
 from bt_bench.report.formats import FORMATS
-from bt_bench.series import series_of
-from bt_bench.store import RunFolder, write_result
+from bt_bench.results.case import CaseResult, CompiledKernel, ControlSpread
+from bt_bench.results.folders import RunFolder
+from bt_bench.results.nouns import Method, Quantity
+from bt_bench.results.series import series_of
+from bt_bench.results.writing import write_result
 
 ROUNDS = 24
 SERIES = [series_of(quantity) for quantity in (Quantity.HOST_US, Quantity.GPU_US, Quantity.GAP_US)]

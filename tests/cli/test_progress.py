@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
 from bt_bench.cli.progress import Bars, Lines, TimeLeft, outcome
-from bt_bench.model import StopReason
-from bt_bench.outcome import RoundProgress
-from bt_bench.sweep import CaseReport
+from bt_bench.results.case import StopReason
+from bt_bench.runs.sweep import CaseReport
+from bt_bench.worker.outcome import RoundProgress
 
 PRECISE = CaseReport("step/one", [], [], 96, StopReason.PRECISE, 0.841)
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import run
-from factories import make_environment
+from support.commands import run
+from support.factories import make_environment
+from synthetic import Noise, SyntheticPopulation
 
-from bt_bench.gating import judging
-from bt_bench.gating.recording import Recording, Revision, with_rounds, write_recording
-from bt_bench.gating.resampled import ArraySource
-from bt_bench.gating.rounds import GateArm
-from bt_bench.gating.synthetic import Noise, SyntheticPopulation
-from bt_bench.model import Tool
+from bt_bench.analysis import rounds as judging
+from bt_bench.results.recording import Recording, Revision, with_rounds, write_recording
+from bt_bench.results.result import Tool
+from bt_bench.results.rounds import GateArm
+from bt_bench.runs.selfcheck.resampled import ArraySource
 
 ROUNDS = 40
 
@@ -85,11 +85,11 @@ def test_a_recording_of_other_code_is_refused(recording: Path) -> None:
 
 
 def test_without_a_recording(monkeypatch: pytest.MonkeyPatch, recording: Path) -> None:
-    monkeypatch.setattr("bt_bench.resources.recording_paths", list)
+    monkeypatch.setattr("bt_bench.runs.recording_paths", list)
     outcome = run("selfcheck")
     assert outcome.code == 2
     assert "no recording comes with this installation; pass --recording FILE" in outcome.err
-    monkeypatch.setattr("bt_bench.resources.recording_paths", lambda: [recording])
+    monkeypatch.setattr("bt_bench.runs.recording_paths", lambda: [recording])
     assert run("selfcheck", "--gates", "3").code == 0
 
 

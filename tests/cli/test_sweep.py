@@ -8,10 +8,11 @@ from functools import partial
 
 import jsonschema
 import pytest
-from commands import ONE_CHECK, RAISING_VARIANT, TINY, run, run_apart, start
-from mutants import write_mutant
+from support.commands import ONE_CHECK, RAISING_VARIANT, TINY, run, run_apart, start
+from support.mutants import write_mutant
 
-from bt_bench.store import RunFolder, read_run, result_schema
+from bt_bench.results.folders import RunFolder
+from bt_bench.results.reading import read_run, result_schema
 
 PLAIN_VARIANT = '''\
 """A variant from before there were features."""
@@ -389,7 +390,7 @@ def test_whatever_stops_a_run_it_is_said_how_to_go_on(config, tmp_path, monkeypa
     def fail(*_arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("bt_bench.sweep.run_sweep", fail)
+    monkeypatch.setattr("bt_bench.runs.run_sweep", fail)
     outcome = run("sweep", config, "--out", tmp_path / "run")
     assert outcome.code == 2
     assert f"bt-bench sweep --resume {tmp_path / 'run'}" in outcome.err

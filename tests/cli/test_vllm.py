@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from commands import run
-from vllm_stand_in import NEW, OLD, write_stand_in
+from support.commands import run
+from support.vllm_stand_in import NEW, OLD, write_stand_in
 
 from bt_bench.cli.options import without_opponents
 from bt_bench.config.load import load_config
 from bt_bench.errors import UsageError
-from bt_bench.workloads.conformance import conformance_workloads
+from bt_bench.workloads.conformance.plain import conformance_workloads
 
 CONFIG = """\
 variants: [baseline, vllm]
@@ -62,7 +62,7 @@ def test_a_config_goes_on_without_it_and_a_flag_does_not(config, monkeypatch, so
 
 def test_several_run_beside_ours_and_results_say_which(config, tmp_path, sources, monkeypatch):
     one = {"shrinking": conformance_workloads(0)["shrinking"]}  # the others are for other tests
-    monkeypatch.setattr("bt_bench.checking.spec.conformance_workloads", lambda seed: one)
+    monkeypatch.setattr("bt_bench.runs.check.conformance_workloads", lambda seed: one)
     folder = tmp_path / "run"
     assert run("sweep", config, *sources, "--out", folder).code == 0
     result = json.loads((folder / "vllm_0.1.json").read_text())

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bt_bench.config.load import load_config
-from bt_bench.config.schema import SweepSpec
+from bt_bench.config.spec import SweepSpec
 from bt_bench.errors import UsageError
 
 Loader = Callable[..., SweepSpec]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from bt_bench.config.dump import dump_config
 from bt_bench.config.load import load_config
-from bt_bench.config.parameters import parameter_names
-from bt_bench.config.schema import SweepSpec
+from bt_bench.config.spec import SweepSpec
+from bt_bench.config.validation import parameter_names
 from bt_bench.errors import UsageError
 
 quick = settings(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bt_bench.model import Plan
-from bt_bench.operation import Operation
+from bt_bench.names import Operation
+from bt_bench.results.plan import Plan
 
 
 def names(spec):

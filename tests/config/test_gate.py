@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bt_bench.config.load import dump_config, load_config
-from bt_bench.config.schema import GateSpec
+from bt_bench.config.dump import dump_config
+from bt_bench.config.load import load_config
+from bt_bench.config.spec import GateSpec
 
 GOOD = "cases: [{name: a, requests: 1, tokens: 2}]"
 ALL = """\

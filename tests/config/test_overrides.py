@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bt_bench.model import Cache, LaunchPath
-from bt_bench.operation import Operation
+from bt_bench.names import Operation
+from bt_bench.results.nouns import Cache, LaunchPath
 
 BASE = """\
 plan: {rounds: 10}

@@ -9,12 +9,12 @@ import pytest
 
 from bt_bench.config.dump import dump_config
 from bt_bench.config.load import load_config
-from bt_bench.config.parameters import KINDS, leaves
 from bt_bench.config.settings import read_settings
+from bt_bench.config.stock import stock_config_dir, stock_config_names
+from bt_bench.config.validation import KINDS, leaves
 from bt_bench.errors import UsageError
-from bt_bench.model import Plan
-from bt_bench.operation import Operation
-from bt_bench.resources import stock_config_dir, stock_config_names, trace_names, trace_path
+from bt_bench.names import Operation
+from bt_bench.results.plan import Plan
 from bt_bench.workloads.build import build_workload, features_of
 from bt_bench.workloads.parameters import MODEL_PRESETS, BatchParameters, TraceParameters
 from bt_kernels.layout import CONTEXT_PARALLELISM, FEATURES, SLIDING_WINDOW
@@ -223,16 +223,8 @@ def test_documentation_has_the_models():
         assert f"| `{model}` | {', '.join(map(str, sizes))} |" in DOCUMENT
 
 
-def test_traces_are_found():
-    assert trace_names() == ["azure_code", "azure_conv"]
-    assert trace_path("azure_conv").name == "azure_conv.csv"
-    with pytest.raises(UsageError) as caught:
-        trace_path("azure")
-    assert str(caught.value) == "no trace 'azure'; expected one of azure_code, azure_conv"
-
-
 def test_stock_configs_inside_the_package_win(tmp_path, monkeypatch):
     package = tmp_path / "bt_bench"
     (package / "configs").mkdir(parents=True)
-    monkeypatch.setattr("bt_bench.resources._PACKAGE", package)
+    monkeypatch.setattr("bt_bench.config.stock._PACKAGE", package)
     assert stock_config_dir() == package / "configs"

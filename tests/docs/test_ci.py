@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from commands import run
 from ruamel.yaml import YAML
+from support.commands import run
 
-from bt_bench.deciding import DEFAULT_FAIL_ON
+from bt_bench.analysis.deciding import DEFAULT_FAIL_ON
+from bt_bench.analysis.verdicts import Verdict
 from bt_bench.errors import ExitCode
 from bt_bench.report.formats import FORMATS
 from bt_bench.report.formats.junit_format import OUTCOMES
-from bt_bench.verdicts import Verdict
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")

@@ -8,17 +8,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from synthetic import Noise, SyntheticPopulation
 
+from bt_bench.analysis import rounds as judging
+from bt_bench.analysis.deciding import SPREAD_FACTOR, Rules
 from bt_bench.cli.selfcheck import _shipped
-from bt_bench.deciding import SPREAD_FACTOR, Rules
-from bt_bench.gating import judging
-from bt_bench.gating.loop import DEFAULT_LOOKS, GatePlan
-from bt_bench.gating.recording import read_recording
-from bt_bench.gating.resampled import RecordedPopulation
-from bt_bench.gating.rounds import GateArm
-from bt_bench.gating.selfcheck import LEAST_FOUND, MOST_RED, selfcheck
-from bt_bench.gating.synthetic import Noise, SyntheticPopulation
-from bt_bench.metrics import TIME_FLOOR_US
+from bt_bench.results.metrics import TIME_FLOOR_US
+from bt_bench.results.recording import read_recording
+from bt_bench.results.rounds import GateArm
+from bt_bench.runs.gate.loop import DEFAULT_LOOKS, GatePlan
+from bt_bench.runs.selfcheck.rates import LEAST_FOUND, MOST_RED, selfcheck
+from bt_bench.runs.selfcheck.resampled import RecordedPopulation
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "gate-statistics.md").read_text(encoding="utf-8")

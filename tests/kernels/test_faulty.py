@@ -9,10 +9,10 @@ import time
 
 import pytest
 import torch
-from faulty import FAULTS, write_faulty
-from variants import classes
+from support.faulty import FAULTS, write_faulty
+from support.variants import classes
 
-from bt_kernels import TableLayout
+from bt_kernels.layout import TableLayout
 
 LAYOUT = TableLayout((4,), (3,), max_num_reqs=2, max_num_batched_tokens=4)
 ON_CPU = [name for name, fault in FAULTS.items() if not fault.needs_gpu]

@@ -6,14 +6,16 @@ from dataclasses import replace
 
 import pytest
 import torch
-from mutants import OVERWRITTEN, write_mutant
-from variants import SHIPPED, classes
+from support.mutants import OVERWRITTEN, write_mutant
+from support.variants import SHIPPED, classes
 
-from bt_bench.arms import bind, inputs_on, stage
-from bt_bench.catalogue import load_reference
-from bt_bench.model import Operation
-from bt_bench.workloads.conformance import CORNERS, random_workload
-from bt_kernels import TableLayout
+from bt_bench.names import Operation
+from bt_bench.variants.catalogue import load_reference
+from bt_bench.worker.arm import bind, stage
+from bt_bench.worker.inputs import inputs_on
+from bt_bench.workloads.conformance.plain import CORNERS
+from bt_bench.workloads.conformance.random_calls import random_workload
+from bt_kernels.layout import TableLayout
 
 HOLD_CYCLES = 100_000_000  # about 50 ms at 2 GHz
 STEPS_IN_FLIGHT = 8

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bt_kernels import TableLayout
-from bt_kernels.layout import CONTEXT_PARALLELISM, DISABLED_GROUPS, SLIDING_WINDOW
+from bt_kernels.layout import CONTEXT_PARALLELISM, DISABLED_GROUPS, SLIDING_WINDOW, TableLayout
 
 PLAIN = TableLayout((16, 4), (4, 9), max_num_reqs=2, max_num_batched_tokens=8)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from variants import SHIPPED, classes, failures
+from support.variants import SHIPPED, classes, failures
 
-from bt_bench.model import Operation
-from bt_bench.workloads.conformance import conformance_workloads
-from bt_kernels import TableLayout
+from bt_bench.names import Operation
+from bt_bench.workloads.conformance.plain import conformance_workloads
+from bt_kernels.layout import TableLayout
 
 pytestmark = [pytest.mark.gpu, pytest.mark.sanitize]
 

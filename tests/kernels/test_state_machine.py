@@ -10,12 +10,12 @@ import statistics
 from collections import Counter
 from typing import get_args
 
-import playing
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
-from mutants import IN_A_SEQUENCE, write_mutant
-from playing import EngineTables, Player
-from sequences import (
+from support import playing
+from support.mutants import IN_A_SEQUENCE, write_mutant
+from support.playing import EngineTables, Player
+from support.sequences import (
     CALLED,
     DUMMY,
     OUTPUTS,
@@ -27,10 +27,10 @@ from sequences import (
     Sizes,
     sequences,
 )
+from support.variants import SHIPPED, classes
 from triton.runtime.interpreter import InterpretedFunction
-from variants import SHIPPED, classes
 
-from bt_bench.checking.buffers import MismatchError
+from bt_bench.worker.checking.buffers import MismatchError
 from bt_kernels.layout import CONTEXT_PARALLELISM, DISABLED_GROUPS, SLIDING_WINDOW
 from bt_kernels.one_launch import SLOTS_INTERPRETED, OneLaunch, StepWrites
 
@@ -71,11 +71,14 @@ def play(sizes, device, *, examples, first, subjects=SUBJECTS, shrink=True):
     all_equal_the_reference()
 
 
-# 200 sequences, in parts, so that several processes can share them.
+# 200 sequences, in parts. One part takes a minute or more under the interpreter, so the others
+# run in `make test-slow`.
 PARTS, EXAMPLES = range(8), 25
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize(
+    "part", [pytest.param(part, marks=[pytest.mark.slow] if part > 0 else []) for part in PARTS]
+)
 def test_short_sequences(part, device):
     play(TINY, device, examples=EXAMPLES, first=part)
 

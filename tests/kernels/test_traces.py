@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from variants import SHIPPED, classes, failures
+from support.variants import SHIPPED, classes, failures
 
-from bt_bench.model import Operation
+from bt_bench.names import Operation
 from bt_bench.workloads.build import build_workload
 from bt_bench.workloads.parameters import TraceParameters, Window
 from bt_kernels.layout import SLIDING_WINDOW

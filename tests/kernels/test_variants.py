@@ -9,32 +9,58 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sequences import Sizes, layouts
-from variants import SHIPPED, classes, failures
+from support.sequences import Sizes, layouts
+from support.variants import SHIPPED, classes, failures
 
 from bt_bench.config.load import load_config
-from bt_bench.model import Operation
+from bt_bench.names import Operation
 from bt_bench.workloads.build import build_workload
-from bt_bench.workloads.conformance import CORNERS, LONG, conformance_workloads, random_workload
+from bt_bench.workloads.conformance.plain import CORNERS, LONG, conformance_workloads
+from bt_bench.workloads.conformance.random_calls import random_workload
 from bt_bench.workloads.parameters import TraceParameters, UniformParameters, Window
 
 BOTH = [pytest.param("cpu"), pytest.param("cuda", marks=pytest.mark.gpu)]
 ALL = list(Operation)
+MOST_PROGRAMS = 64
+"""Of a gather: what the interpreter needs more for runs in `make test-slow`, and on a GPU."""
 
 
-@pytest.mark.parametrize("where", BOTH)
-@pytest.mark.parametrize("case", load_config("origin").cases, ids=lambda case: case.name)
-def test_origin_cases(case, where, device):
-    workload = build_workload(case.parameters)
+def on_both(groups, requests, *arguments, name):
+    """A test on the CPU and on a GPU; slow on the CPU where there are many programs."""
+    marks = [pytest.mark.slow] if groups * requests > MOST_PROGRAMS else []
+    return [
+        pytest.param(*arguments, "cpu", marks=marks, id=f"{name}-cpu"),
+        pytest.param(*arguments, "cuda", marks=pytest.mark.gpu, id=f"{name}-cuda"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "where"),
+    [
+        param
+        for case in load_config("origin").cases
+        for param in on_both(
+            case.parameters.groups, case.parameters.requests, case.parameters, name=case.name
+        )
+    ],
+)
+def test_origin_cases(parameters, where, device):
+    workload = build_workload(parameters)
     operations = [Operation.STEP] if where == "cpu" else ALL
     assert failures(classes(SHIPPED), workload, operations, device) == {}
 
 
 # The origin's tests: groups × requests × mappings; on the CPU the largest is of 4 × 64.
-@pytest.mark.parametrize("where", BOTH)
 @pytest.mark.parametrize("mapping", ["identity", "shuffled"])
-@pytest.mark.parametrize("requests", [1, 16, 64])
-@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("groups", "requests", "where"),
+    [
+        param
+        for groups in (1, 2, 4)
+        for requests in (1, 16, 64)
+        for param in on_both(groups, requests, groups, requests, name=f"{groups}-{requests}")
+    ],
+)
 def test_groups_requests_and_mappings(groups, requests, mapping, where, device):
     workload = build_workload(
         UniformParameters(
@@ -107,7 +133,7 @@ def trace_window(steps, **changes):
 
 def test_consecutive_trace_steps(device):
     workload = trace_window(
-        100, groups=1, max_num_reqs=8, max_num_batched_tokens=512, max_model_len=4096, rate=4.0
+        30, groups=1, max_num_reqs=8, max_num_batched_tokens=512, max_model_len=4096, rate=4.0
     )
     assert failures(classes(SHIPPED), workload, [Operation.STEP], device) == {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from calibrations import (
+from support.calibrations import (
     DEVICE_FIGURES,
     HOST_FIGURES,
     make_calibration,
@@ -13,8 +13,9 @@ from calibrations import (
     make_line,
 )
 
-from bt_bench.model import Calibration, DeviceLine, L2Flush, LaunchChain, Method
-from bt_bench.report.calibration_verdicts import apart_percent, judge, method_lines
+from bt_bench.analysis.run.promises import apart_percent, judge_promises, method_lines
+from bt_bench.results.calibration import Calibration, DeviceLine, L2Flush, LaunchChain
+from bt_bench.results.nouns import Method
 
 PROMISES = [
     "empty_call",
@@ -31,7 +32,7 @@ PROMISES = [
 
 
 def missed(calibration: Calibration) -> list[str]:
-    return [verdict.name for verdict in judge(calibration) if not verdict.kept]
+    return [verdict.name for verdict in judge_promises(calibration) if not verdict.kept]
 
 
 def with_lines(profiler: DeviceLine, slope: DeviceLine) -> Calibration:
@@ -43,12 +44,12 @@ def with_figure(name: str, value: float) -> Calibration:
 
 
 def test_all_are_judged_and_kept() -> None:
-    assert [verdict.name for verdict in judge(make_calibration())] == PROMISES
+    assert [verdict.name for verdict in judge_promises(make_calibration())] == PROMISES
     assert missed(make_calibration()) == []
 
 
 def test_without_a_gpu_only_the_empty_call_is_judged() -> None:
-    assert [verdict.name for verdict in judge(make_host_calibration())] == ["empty_call"]
+    assert [verdict.name for verdict in judge_promises(make_host_calibration())] == ["empty_call"]
 
 
 @pytest.mark.parametrize(("value", "names"), [(0.099, []), (0.1, ["empty_call"])])
@@ -123,7 +124,7 @@ def test_what_was_not_measured_is_not_promised_to_be_kept() -> None:
     figures = [f for f in make_calibration().figures if not f.name.startswith("replay")]
     calibration = make_calibration(figures=figures, lines=[], chains=[], injection=None, flush=None)
     assert missed(calibration) == PROMISES[1:]
-    found = {verdict.name: verdict.found for verdict in judge(calibration)}
+    found = {verdict.name: verdict.found for verdict in judge_promises(calibration)}
     assert {found[name] for name in PROMISES[1:]} == {"not measured"}
 
 

@@ -8,14 +8,14 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-import scenarios
-from goldens import assert_golden
 from rich.console import Console
+from support import scenarios
+from support.goldens import assert_golden
 
-from bt_bench.model import VariantResult
 from bt_bench.report.console import PLAIN_WIDTH, print_comparison, render_plain
 from bt_bench.report.document import Cell, Document, Section, Table
-from bt_bench.report.run_report import run_document
+from bt_bench.report.run.document import run_document
+from bt_bench.results.result import VariantResult
 
 GOLDEN = Path(__file__).parent / "golden"
 RUNS = ["gpu_run", "cpu_run", "failed_run", "partial_run", "trace_run", "hostile_run"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-import scenarios
-from factories import make_case, make_measurement, make_result
+from support import scenarios
+from support.factories import make_case, make_measurement, make_result
 
-from bt_bench.model import Quantity
 from bt_bench.report.frames import SUMMARY_COLUMNS, summary_frame
+from bt_bench.results.nouns import Quantity
 
 
 def test_a_row_per_variant_case_and_series() -> None:

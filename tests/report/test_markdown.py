@@ -9,16 +9,17 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-import scenarios
-from factories import make_case, make_crash, make_environment, make_gpu, make_result
-from goldens import assert_golden
 from markdown_it import MarkdownIt
+from support import scenarios
+from support.factories import make_case, make_crash, make_environment, make_gpu, make_result
+from support.goldens import assert_golden
 
 from bt_bench.errors import UsageError
-from bt_bench.model import LaunchPath, Quantity, VariantResult
-from bt_bench.operation import Operation
+from bt_bench.names import Operation
 from bt_bench.report.document import Document
 from bt_bench.report.markdown import LINE_WIDTH, escape, render_comparison, render_document
+from bt_bench.results.nouns import LaunchPath, Quantity
+from bt_bench.results.result import VariantResult
 
 GOLDEN = Path(__file__).parent / "golden"
 RUNS = {
@@ -186,9 +187,9 @@ def test_underscores_inside_words_are_left_alone() -> None:
 
 def test_rendering_imports_neither_torch_nor_triton_nor_pandas() -> None:
     code = (
-        "import sys, bt_bench.report.markdown, bt_bench.report.console, bt_bench.store, "
+        "import sys, bt_bench.report.markdown, bt_bench.report.console, bt_bench.results.reading, "
         "bt_bench.report.frames, bt_bench.report.formats;"
-        "print({'torch', 'triton', 'pandas', 'bt_kernels'} & set(sys.modules))"
+        "print({'torch', 'triton', 'pandas'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

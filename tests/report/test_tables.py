@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-import scenarios
-from factories import (
+from support import scenarios
+from support.factories import (
     make_calibration,
     make_case,
     make_failed_case,
@@ -14,31 +14,29 @@ from factories import (
     make_workload,
 )
 
-from bt_bench.model import (
-    Cache,
-    CaseResult,
+from bt_bench.names import Operation
+from bt_bench.report.document import ABSENT, Cell, Table, numbered_notes
+from bt_bench.report.run.arranged import arrange
+from bt_bench.report.run.cells import NOT_RESOLVABLE, describe_launches
+from bt_bench.report.run.regime_tables import (
+    budget_table,
+    host_table,
+    regime_savings_table,
+    regime_table,
+)
+from bt_bench.report.run.tables import distribution_table, event_table, time_table
+from bt_bench.results.case import CaseResult
+from bt_bench.results.nouns import (
     LaunchPath,
     Load,
     Method,
     Quantity,
     Reason,
     ReasonCode,
-    Series,
     Status,
-    VariantResult,
 )
-from bt_bench.operation import Operation
-from bt_bench.report.arranged import arrange
-from bt_bench.report.cells import NOT_RESOLVABLE, describe_launches, series_title
-from bt_bench.report.document import ABSENT, Cell, Table, numbered_notes
-from bt_bench.report.regime_tables import (
-    budget_table,
-    host_table,
-    regime_savings_table,
-    regime_table,
-)
-from bt_bench.report.tables import distribution_table, event_table, time_table
-from bt_bench.series import series_of
+from bt_bench.results.result import VariantResult
+from bt_bench.results.series import series_of
 
 
 @pytest.mark.parametrize(
@@ -90,22 +88,6 @@ def test_a_case_without_a_result_says_so_once_in_its_row() -> None:
 def test_staging_is_all_that_its_own_operation_has() -> None:
     case = make_case(operation=Operation.STAGE, samples={Quantity.STAGE_US: [[2.0]]})
     assert list(_time_row(case)) == ["Config", "Variant", "Stage", "Launches"]
-
-
-@pytest.mark.parametrize(
-    ("series", "title"),
-    [
-        (series_of(Quantity.GPU_US), "device"),
-        (series_of(Quantity.EVENT_US, load=Load.BUSY, l2=Cache.COLD), "event (busy, cold)"),
-        (series_of(Quantity.HOST_US, launch_path=LaunchPath.COMPILED), "host (compiled)"),
-        (
-            series_of(Quantity.GPU_US, launch_path=LaunchPath.GRAPH, method=Method.GRAPH_SLOPE),
-            "device (graph, by graph slope)",
-        ),
-    ],
-)
-def test_titles_say_what_is_not_as_by_default(series: Series, title: str) -> None:
-    assert series_title(series) == title
 
 
 BUSY_EVENT = series_of(Quantity.EVENT_US, load=Load.BUSY)

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from bt_bench.errors import UsageError
+from bt_bench.workloads.assemble import layout_of
 from bt_bench.workloads.build import (
     build_workload,
     estimate_bytes,
     first_step,
-    layout_of,
     tokens_per_step,
     validate_parameters,
 )
 from bt_bench.workloads.parameters import TraceParameters, UniformParameters, Window
-from bt_bench.workloads.scheduler import Scheduler, iterate_steps
+from bt_bench.workloads.serving.scheduler import Scheduler, iterate_steps
 from bt_bench.workloads.steps import Append, Step, Workload
 from bt_kernels.layout import TableLayout
 

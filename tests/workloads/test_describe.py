@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bt_bench.errors import UsageError
-from bt_bench.report.workload_report import workload_document
+from bt_bench.report.workload import workload_document
 from bt_bench.workloads.build import build_workload, estimate_bytes
 from bt_bench.workloads.describe import Description, describe
 from bt_bench.workloads.parameters import (

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from legality import assert_legal
+from support.legality import assert_legal
 
-from bt_bench.workloads.conformance import CORNERS
-from bt_bench.workloads.random_calls import random_workload
+from bt_bench.workloads.conformance.plain import CORNERS
+from bt_bench.workloads.conformance.random_calls import random_workload
 from bt_kernels.layout import TableLayout
 
 

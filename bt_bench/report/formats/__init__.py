@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from bt_bench.analysis import Judged
 from bt_bench.report.formats.csv_format import render_csv
 from bt_bench.report.formats.explanation import render_explanation
 from bt_bench.report.formats.github_format import render_github, step_summary
@@ -16,7 +17,6 @@ from bt_bench.report.formats.json_format import render_json
 from bt_bench.report.formats.junit_format import render_junit
 from bt_bench.report.formats.md_format import render_md
 from bt_bench.report.formats.table_format import render_table
-from bt_bench.verdicts import Judged
 
 __all__ = ["FORMATS", "render_explanation", "step_summary"]
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
+from bt_bench.analysis import Judged, Judgement, Verdict
 from bt_bench.report.formats.texts import WORST_FIRST
-from bt_bench.verdicts import Judged, Judgement, Verdict
 
 _RANKS = {verdict: rank for rank, verdict in enumerate(WORST_FIRST)}
 

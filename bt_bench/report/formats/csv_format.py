@@ -11,8 +11,8 @@ import csv
 from collections.abc import Callable
 from io import StringIO
 
+from bt_bench.analysis import Evidence, Judged, Judgement
 from bt_bench.report.formats.texts import clean
-from bt_bench.verdicts import Evidence, Judged, Judgement
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from bt_bench.errors import UsageError
-from bt_bench.inference import Estimate
+from bt_bench.analysis import Cause, Estimate, Evidence, Judged, Judgement, Margin, t_tail
+from bt_bench.errors import UsageError, names_hint
 from bt_bench.report.formats.plain import inert, wrapped
 from bt_bench.report.formats.texts import (
     change_text,
@@ -15,10 +15,7 @@ from bt_bench.report.formats.texts import (
     value_text,
     verdict_text,
 )
-from bt_bench.stats import t_tail
-from bt_bench.units import format_number
-from bt_bench.verdicts import Cause, Evidence, Judged, Judgement, Margin
-from bt_bench.wording import names_hint
+from bt_bench.results import format_number
 
 _NEGLIGIBLE = 1e-6
 

@@ -6,11 +6,11 @@ reads them (`ActionCommand.cs` of actions/runner).
 
 from __future__ import annotations
 
+from bt_bench.analysis import Judged, Judgement, Verdict
 from bt_bench.report.formats.arrange import worst_first
 from bt_bench.report.formats.md_format import render_md
 from bt_bench.report.formats.plain import inert
 from bt_bench.report.formats.texts import clean, counts_text, headline, verdict_text
-from bt_bench.verdicts import Judged, Judgement, Verdict
 
 MAX_ANNOTATIONS = 10
 """GitHub shows as many errors and as many warnings of a step, and drops the rest silently."""

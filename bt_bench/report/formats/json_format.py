@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from bt_bench.analysis import Evidence, Judged, Judgement
 from bt_bench.report.formats.texts import WORST_FIRST
-from bt_bench.verdicts import Evidence, Judged, Judgement
 
 JUDGED_SCHEMA_VERSION = 1
 

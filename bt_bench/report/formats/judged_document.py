@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bt_bench.analysis import Cause, Judged, Judgement, Overall, Verdict
 from bt_bench.report.document import Block, Bullets, Cell, Document, Section, Table
 from bt_bench.report.formats.arrange import worst_first
 from bt_bench.report.formats.texts import (
@@ -18,7 +19,6 @@ from bt_bench.report.formats.texts import (
     value_text,
     verdict_text,
 )
-from bt_bench.verdicts import Cause, Judged, Judgement, Overall, Verdict
 
 MAX_WORST = 5
 

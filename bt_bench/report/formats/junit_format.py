@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from bt_bench.operation import Operation
+from bt_bench.analysis import Judged, Judgement, Verdict
+from bt_bench.names import Operation
 from bt_bench.report.formats.explanation import explain
 from bt_bench.report.formats.judged_document import summary_lines
 from bt_bench.report.formats.texts import clean, headline, side_text, verdict_text
-from bt_bench.verdicts import Judged, Judgement, Verdict
 
 OUTCOMES = {
     Verdict.SLOWER: "failure",

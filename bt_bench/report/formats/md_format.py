@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from bt_bench.analysis import Judged
 from bt_bench.report.formats.judged_document import judged_document
 from bt_bench.report.markdown import render_document
-from bt_bench.verdicts import Judged
 
 
 def render_md(judged: Judged, max_listed: int | None = None) -> str:

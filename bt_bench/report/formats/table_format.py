@@ -12,6 +12,7 @@ from itertools import groupby
 
 from rich.cells import cell_len
 
+from bt_bench.analysis import Judged, Judgement, Overall
 from bt_bench.report.formats.arrange import worst_first
 from bt_bench.report.formats.judged_document import needs_words, summary_lines, worst_of
 from bt_bench.report.formats.plain import WIDTH, aligned, inert, wrapped
@@ -25,7 +26,6 @@ from bt_bench.report.formats.texts import (
     side_text,
     value_text,
 )
-from bt_bench.verdicts import Judged, Judgement, Overall
 
 _HEADINGS = ("Verdict", "Metric", "Base", "Other", "%")
 _TESTED_HEADINGS = ("Interval", "Margin")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
+from bt_bench.analysis import Judged, Judgement, Verdict
 from bt_bench.report.document import ABSENT, one_line
-from bt_bench.units import format_number, format_percent
-from bt_bench.verdicts import Judged, Judgement, Verdict
+from bt_bench.results import format_number, format_percent
 
 WORST_FIRST = (
     Verdict.SLOWER,

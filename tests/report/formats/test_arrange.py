@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import judgements
 import pytest
-from judgements import judged, judgement
+from support import judgements
+from support.judgements import judged, judgement
 
-from bt_bench.operation import Operation
+from bt_bench.analysis.verdicts import Cause, Verdict
+from bt_bench.names import Operation
 from bt_bench.report.formats.arrange import SortKey, only_changed, sorted_by, worst_first
-from bt_bench.verdicts import Cause, Verdict
 
 
 def metrics(comparison):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import re
 
-import judgements
 import pytest
-from judgements import judged, judgement
 from scipy import stats
+from support import judgements
+from support.judgements import judged, judgement
 
+from bt_bench.analysis.verdicts import Verdict
 from bt_bench.errors import UsageError
 from bt_bench.report.formats.explanation import explain, render_explanation
-from bt_bench.verdicts import Verdict
 
 CASE = "step/medium_batch_4grp"
 

@@ -9,17 +9,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import judgements
 import pytest
-from goldens import assert_golden
-from judgements import judged
-from runner import commands_of
+from support import judgements
+from support.goldens import assert_golden
+from support.judgements import judged
+from support.runner import commands_of
 
-from bt_bench.deciding import exit_code
+from bt_bench.analysis.deciding import exit_code
+from bt_bench.analysis.verdicts import Cause, Judged, Verdict
 from bt_bench.errors import ExitCode
-from bt_bench.report.formats import FORMATS, render_explanation, step_summary
+from bt_bench.report.formats import FORMATS
 from bt_bench.report.formats.arrange import worst_first
-from bt_bench.verdicts import Cause, Judged, Verdict
+from bt_bench.report.formats.explanation import render_explanation
+from bt_bench.report.formats.github_format import step_summary
 
 GOLDEN = Path(__file__).parent / "golden"
 SUFFIXES = {
@@ -101,7 +103,7 @@ def test_the_reading_of_commands_finds_some():
 def test_formats_need_neither_torch_nor_triton_nor_pandas_nor_scipy():
     code = (
         "import sys, bt_bench.report.formats;"
-        "print({'torch', 'triton', 'pandas', 'scipy', 'bt_kernels'} & set(sys.modules))"
+        "print({'torch', 'triton', 'pandas', 'scipy'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

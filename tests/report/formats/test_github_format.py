@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import judgements
 import pytest
-from judgements import judged, judgement
-from runner import commands_of
+from support import judgements
+from support.judgements import judged, judgement
+from support.runner import commands_of
 
+from bt_bench.analysis.verdicts import Cause, Verdict
 from bt_bench.report.formats.github_format import (
     MAX_ANNOTATIONS,
     SUMMARY_BYTES,
@@ -16,7 +17,6 @@ from bt_bench.report.formats.github_format import (
     render_github,
     step_summary,
 )
-from bt_bench.verdicts import Cause, Verdict
 
 
 def many(count, **fields):

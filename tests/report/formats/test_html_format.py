@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-import judgements
 import pytest
+from support import judgements
 
 from bt_bench.report.formats.html_format import render_html_fragment
 

@@ -9,11 +9,12 @@ from collections import Counter
 from dataclasses import fields, replace
 from io import StringIO
 
-import judgements
 import pytest
-from judgements import judged, judgement
 from junitparser import Error, Failure, JUnitXml, Skipped
+from support import judgements
+from support.judgements import judged, judgement
 
+from bt_bench.analysis.verdicts import Cause, Evidence, Judgement, Overall, Verdict
 from bt_bench.report.formats.csv_format import (
     COLUMNS,
     EVIDENCE_COLUMNS,
@@ -22,7 +23,6 @@ from bt_bench.report.formats.csv_format import (
 )
 from bt_bench.report.formats.json_format import JUDGED_SCHEMA_VERSION, render_json
 from bt_bench.report.formats.junit_format import render_junit
-from bt_bench.verdicts import Cause, Evidence, Judgement, Overall, Verdict
 
 # JSON
 

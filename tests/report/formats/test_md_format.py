@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-import judgements
 from markdown_it import MarkdownIt
+from support import judgements
 
 from bt_bench.report.formats.md_format import render_md
 

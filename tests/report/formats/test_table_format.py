@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import judgements
 import pytest
-from judgements import judged, judgement
 from rich.cells import cell_len
+from support import judgements
+from support.judgements import judged, judgement
 
+from bt_bench.analysis.verdicts import Cause, Verdict
 from bt_bench.report.formats.arrange import worst_first
 from bt_bench.report.formats.plain import inert
 from bt_bench.report.formats.table_format import MAX_LISTED, render_table
-from bt_bench.verdicts import Cause, Verdict
 
 
 @pytest.mark.parametrize("arrange", [lambda it: it, worst_first], ids=["as_is", "worst_first"])

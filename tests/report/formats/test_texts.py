@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
-from judgements import judged, judgement
+from support.judgements import judged, judgement
 
+from bt_bench.analysis.verdicts import Verdict
 from bt_bench.report.formats.texts import (
     change_text,
     counts_text,
@@ -15,7 +16,6 @@ from bt_bench.report.formats.texts import (
     share_text,
     value_text,
 )
-from bt_bench.verdicts import Verdict
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,145 @@
+"""What numbers mean: statistics, comparisons, verdicts."""
+
+from __future__ import annotations
+
+from bt_bench.analysis.census import judge_static, missing_from_config
+from bt_bench.analysis.compare.comparability import crash_text, device_name
+from bt_bench.analysis.compare.entries import WHOLE_CASE
+from bt_bench.analysis.compare.facts import how_to_finish
+from bt_bench.analysis.compare.judge import Criteria, judge, not_compared
+from bt_bench.analysis.compare.sides import Given, match_sides, parse_given
+from bt_bench.analysis.deciding import (
+    DEFAULT_FAIL_ON,
+    Correction,
+    Rules,
+    compared_nothing,
+    exit_code,
+    without_new_paths,
+)
+from bt_bench.analysis.figures import step_medians_of, typical_us
+from bt_bench.analysis.rounds import Finding, Ledger, judge_rounds
+from bt_bench.analysis.run.budget import CLOSES_WITHIN_PERCENT, SPIN_US, Budget, budgets
+from bt_bench.analysis.run.crosscheck import (
+    TOLERANCE_PERCENT,
+    TOLERANCE_US,
+    Crosscheck,
+    crosschecks,
+    disagreements,
+)
+from bt_bench.analysis.run.promises import (
+    DEVICE_METHODS,
+    METHOD_TITLES,
+    MethodLine,
+    Promise,
+    apart_percent,
+    judge_promises,
+    method_lines,
+    moved_by_delay_us,
+)
+from bt_bench.analysis.run.resolution import pair_rounds
+from bt_bench.analysis.run.savings import (
+    FailedCase,
+    SeriesPair,
+    baseline_index,
+    pair_series,
+    unique_labels,
+)
+from bt_bench.analysis.statistics.estimates import (
+    Estimate,
+    geometric_mean,
+    ratio_of,
+    wilson_interval,
+)
+from bt_bench.analysis.statistics.samples import (
+    MIN_CLUSTERS,
+    Interval,
+    interquartile_range,
+    median,
+    median_interval,
+    percentile,
+    relative_half_width,
+    step_medians,
+    typical,
+)
+from bt_bench.analysis.statistics.student import t_tail
+from bt_bench.analysis.verdicts import (
+    LOST_FROM_CONFIG,
+    Cause,
+    Evidence,
+    Judged,
+    Judgement,
+    Margin,
+    Overall,
+    Verdict,
+)
+
+__all__ = [
+    "CLOSES_WITHIN_PERCENT",
+    "DEFAULT_FAIL_ON",
+    "DEVICE_METHODS",
+    "LOST_FROM_CONFIG",
+    "METHOD_TITLES",
+    "MIN_CLUSTERS",
+    "SPIN_US",
+    "TOLERANCE_PERCENT",
+    "TOLERANCE_US",
+    "WHOLE_CASE",
+    "Budget",
+    "Cause",
+    "Correction",
+    "Criteria",
+    "Crosscheck",
+    "Estimate",
+    "Evidence",
+    "FailedCase",
+    "Finding",
+    "Given",
+    "Interval",
+    "Judged",
+    "Judgement",
+    "Ledger",
+    "Margin",
+    "MethodLine",
+    "Overall",
+    "Promise",
+    "Rules",
+    "SeriesPair",
+    "Verdict",
+    "apart_percent",
+    "baseline_index",
+    "budgets",
+    "compared_nothing",
+    "crash_text",
+    "crosschecks",
+    "device_name",
+    "disagreements",
+    "exit_code",
+    "geometric_mean",
+    "how_to_finish",
+    "interquartile_range",
+    "judge",
+    "judge_promises",
+    "judge_rounds",
+    "judge_static",
+    "match_sides",
+    "median",
+    "median_interval",
+    "method_lines",
+    "missing_from_config",
+    "moved_by_delay_us",
+    "not_compared",
+    "pair_rounds",
+    "pair_series",
+    "parse_given",
+    "percentile",
+    "ratio_of",
+    "relative_half_width",
+    "step_medians",
+    "step_medians_of",
+    "t_tail",
+    "typical",
+    "typical_us",
+    "unique_labels",
+    "wilson_interval",
+    "without_new_paths",
+]

@@ -1,0 +1,313 @@
+"""What two static censuses say of a change: exact figures, so no statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from bt_bench.analysis.census_figures import COMPILED_VARIANTS, LAUNCHES, Figure, figures_of, taken
+from bt_bench.analysis.verdicts import LOST_FROM_CONFIG, Cause, Judged, Judgement, Verdict
+from bt_bench.errors import NotComparableError
+from bt_bench.names import Operation
+from bt_bench.results import COUNTED, OperationCensus, StaticCensus, Toolchain, VariantCensus
+
+ALL_CASES = "(all cases)"
+"""The case of what is counted over all cases of an operation; no case can have this name."""
+
+_Place = tuple[Operation, str]
+_PerTarget = dict[str, OperationCensus]
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """A variant in both censuses; without operations where a census lacks it."""
+
+    base: VariantCensus
+    head: VariantCensus
+    base_label: str
+    head_label: str
+
+
+def judge_static(
+    base: StaticCensus, head: StaticCensus, base_label: str = "base", head_label: str = "head"
+) -> Judged:
+    """Judges what changed from one census to another: more is `SLOWER`, less is `FASTER`.
+
+    A figure that changed differently for different targets has a metric for each, such as
+    `registers/sm_90`. A binary that changed with no figure is a fact, and no verdict.
+
+    Raises:
+        NotComparableError: when toolchains or workloads differ, or nothing is in both.
+    """
+    _refuse_differences(base, head, base_label, head_label)
+    judgements: list[Judgement] = []
+    for name in _names(base, head):
+        judgements += _judged_variant(_sides(base, head, name, base_label, head_label))
+    if all(judgement.verdict is Verdict.MISSING for judgement in judgements):
+        raise NotComparableError(
+            f"{base_label} and {head_label} have no variant, operation and case in common: "
+            f"{_content(base)} against {_content(head)}"
+        )
+    return Judged(
+        title=f"Static census of {head.config}: {head_label} against {base_label}",
+        base=base_label,
+        others=(head_label,),
+        judgements=tuple(judgements),
+        overall=(),
+        facts=(_compiled_by(head.toolchain), *_facts(base, head)),
+    )
+
+
+def equal_launches(
+    base: StaticCensus, head: StaticCensus, variant: str, case: str, operation: Operation
+) -> bool:
+    """Whether both launch the same binaries in the same order, on the same data.
+
+    Grids, integers and the contents of all tensors given are the same; of addresses in them, only
+    which are equal. Kernels have not run: what one would have computed for another is not seen.
+    """
+    sequences = [_sequences(census, variant, case, operation) for census in (base, head)]
+    known = bool(sequences[0]) and None not in sequences[0].values()
+    return known and base.toolchain == head.toolchain and sequences[0] == sequences[1]
+
+
+def equal_host_code(base: StaticCensus, head: StaticCensus, variant: str) -> bool:
+    """Whether a variant is the same code in both, but for comments, docstrings and layout."""
+    before, after = base.variant(variant), head.variant(variant)
+    return before is not None and after is not None and before.host_code == after.host_code
+
+
+def _sequences(
+    census: StaticCensus, variant: str, case: str, operation: Operation
+) -> dict[str, str | None]:
+    """By target; empty for what the census does not have."""
+    found = census.variant(variant)
+    places = {} if found is None else _places(found)
+    return {target: of.sequence for target, of in places.get((operation, case), {}).items()}
+
+
+def _refuse_differences(
+    base: StaticCensus, head: StaticCensus, base_label: str, head_label: str
+) -> None:
+    differences = list(_toolchain_differences(base.toolchain, head.toolchain))
+    workloads = {case.name: case.workload for case in head.cases}
+    differences += [
+        f"the workload of case {case.name!r}"
+        for case in base.cases
+        if workloads.get(case.name, case.workload) != case.workload
+    ]
+    if differences:
+        raise NotComparableError(
+            f"{base_label} and {head_label} are not comparable: {'; '.join(differences)}; "
+            "take both censuses with one toolchain and one config"
+        )
+
+
+def _toolchain_differences(base: Toolchain, head: Toolchain) -> Iterator[str]:
+    if base.triton != head.triton:
+        yield f"Triton {base.triton} against {head.triton}"
+    yield from _differences("ptxas for ", base.ptxas, head.ptxas)
+    yield from _differences("", base.settings, head.settings)
+
+
+def _differences(what: str, base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[str]:
+    for key in sorted(base.keys() | head.keys()):
+        if base.get(key) != head.get(key):
+            yield f"{what}{key} {base.get(key, 'absent')} against {head.get(key, 'absent')}"
+
+
+def _names(base: StaticCensus, head: StaticCensus) -> list[str]:
+    return list(dict.fromkeys(variant.name for variant in (*base.variants, *head.variants)))
+
+
+def _sides(
+    base: StaticCensus, head: StaticCensus, name: str, base_label: str, head_label: str
+) -> _Sides:
+    nothing = VariantCensus(name=name, host_code="0" * 16, operations=[], kernels=[])
+    return _Sides(
+        base.variant(name) or nothing,
+        head.variant(name) or nothing,
+        f"{name}@{base_label}",
+        f"{name}@{head_label}",
+    )
+
+
+def _places(variant: VariantCensus) -> dict[_Place, _PerTarget]:
+    places: dict[_Place, _PerTarget] = {}
+    for operation in variant.operations:
+        places.setdefault((operation.operation, operation.case), {})[operation.target] = operation
+    return places
+
+
+def _judged_variant(sides: _Sides) -> Iterator[Judgement]:
+    base, head = _places(sides.base), _places(sides.head)
+    judged: list[_Place] = []
+    for place in dict.fromkeys((*base, *head)):
+        if place not in base or place not in head:
+            yield _missing(sides, place, in_base=place in base)
+        elif failure := _failure(sides, base[place], head[place]):
+            yield replace(_blank(sides, place), detail=failure)
+        else:
+            judged.append(place)
+            yield from _judged_place(sides, place, base[place], head[place])
+    for operation in dict.fromkeys(operation for operation, _ in judged):
+        cases = [place for place in judged if place[0] is operation]
+        if len(cases) > 1:
+            figures = _of_all_cases([base[p] for p in cases], [head[p] for p in cases])
+            yield from _judgements(sides, (operation, ALL_CASES), COMPILED_VARIANTS, figures)
+
+
+def _failure(sides: _Sides, base: _PerTarget, head: _PerTarget) -> str | None:
+    for label, per_target in ((sides.base_label, base), (sides.head_label, head)):
+        for target, operation in per_target.items():
+            if operation.failure is not None:
+                return f"{label} failed for {target}: {operation.failure}"
+    if base.keys() != head.keys():
+        return f"targets {', '.join(base)} against {', '.join(head)}"
+    return None
+
+
+def _judged_place(
+    sides: _Sides, place: _Place, base: _PerTarget, head: _PerTarget
+) -> Iterator[Judgement]:
+    figures = {
+        target: figures_of(taken(sides.base, base[target]), taken(sides.head, head[target]))
+        for target in base
+    }
+    for metric in COUNTED:
+        of_metric = {target: by_metric[metric] for target, by_metric in figures.items()}
+        yield from _judgements(sides, place, metric, of_metric)
+
+
+def _of_all_cases(base: list[_PerTarget], head: list[_PerTarget]) -> dict[str, Figure]:
+    """Variants that are compiled for any of the cases: what serving them all would compile."""
+    return {
+        target: Figure(
+            len({kernel for case in base for kernel in case[target].kernels}),
+            len({kernel for case in head for kernel in case[target].kernels}),
+            "of all cases together",
+        )
+        for target in base[0]
+    }
+
+
+def _judgements(
+    sides: _Sides, place: _Place, metric: str, figures: Mapping[str, Figure]
+) -> Iterator[Judgement]:
+    """One for all targets where nothing changed or all changed alike, or else one for each."""
+    unchanged = all(figure.verdict is Verdict.SAME for figure in figures.values())
+    if unchanged or len(set(figures.values())) == 1:
+        figures = {"": max(figures.values(), key=lambda figure: figure.base)}
+    for target, figure in figures.items():
+        yield replace(
+            _blank(sides, place),
+            metric=f"{metric}/{target}" if target else metric,
+            unit=COUNTED[metric].unit,
+            base_value=figure.base,
+            other_value=figure.head,
+            ratio=figure.head / figure.base if figure.base else None,
+            verdict=figure.verdict,
+            cause=Cause.EXACT,
+            detail=figure.detail,
+        )
+
+
+def _missing(sides: _Sides, place: _Place, in_base: bool) -> Judgement:
+    labels = [sides.base_label, sides.head_label]
+    there, absent = labels if in_base else reversed(labels)
+    return replace(
+        _blank(sides, place),
+        verdict=Verdict.MISSING,
+        cause=Cause.NO_CASE,
+        detail=f"in the census of {there}, but not in that of {absent}",
+    )
+
+
+def missing_from_config(operation: Operation, case: str, variant: str, judged: Judged) -> Judgement:
+    """Of a place that only the config of the base has, beside what was judged."""
+    nothing = VariantCensus(name=variant, host_code="0" * 16, operations=[], kernels=[])
+    labels = (f"{variant}@{judged.base}", f"{variant}@{judged.others[0]}")
+    return replace(
+        _blank(_Sides(nothing, nothing, *labels), (operation, case)),
+        verdict=Verdict.MISSING,
+        cause=Cause.NO_CASE,
+        detail=LOST_FROM_CONFIG,
+    )
+
+
+def _blank(sides: _Sides, place: _Place) -> Judgement:
+    """A judgement of a failure, which has no figures."""
+    return Judgement(
+        operation=place[0],
+        case=place[1],
+        metric=LAUNCHES,
+        unit=COUNTED[LAUNCHES].unit,
+        base=sides.base_label,
+        other=sides.head_label,
+        base_value=None,
+        other_value=None,
+        ratio=None,
+        low=None,
+        high=None,
+        verdict=Verdict.INVALID,
+        cause=Cause.FAILED,
+        detail="",
+    )
+
+
+def _facts(base: StaticCensus, head: StaticCensus) -> Iterator[str]:
+    """What each variant is, beside the figures."""
+    for name in _names(base, head):
+        before, after = base.variant(name), head.variant(name)
+        if before is not None and after is not None:
+            code = "equal" if equal_host_code(base, head, name) else "changed"
+            other = [
+                f"{operation.value}/{case}"
+                for operation, case in _places(before).keys() & _places(after).keys()
+                if not equal_launches(base, head, name, case, operation)
+            ]
+            said = f"{name}: Python code is {code}, {_changed_binaries(before, after)}"
+            if other:
+                said += f"; other launches, grids or data in {', '.join(sorted(other))}"
+            yield f"{said}."
+
+
+def _changed_binaries(before: VariantCensus, after: VariantCensus) -> str:
+    shared = _places(before).keys() & _places(after).keys()
+    old, new = _binaries(before, shared), _binaries(after, shared)
+    targets: dict[str, list[str]] = {}
+    for name, target in sorted(old.keys() | new.keys()):
+        if old.get((name, target)) != new.get((name, target)):
+            targets.setdefault(name, []).append(target)
+    if not targets:
+        return "its binaries are equal"
+    changed = [f"{name} ({', '.join(of)})" for name, of in targets.items()]
+    return f"other binaries of {', '.join(changed)}"
+
+
+def _binaries(
+    variant: VariantCensus, places: Collection[_Place]
+) -> dict[tuple[str, str], set[str]]:
+    """Digests of what is launched in some places, by name and target."""
+    ids = {
+        kernel
+        for operation in variant.operations
+        if (operation.operation, operation.case) in places
+        for kernel in operation.kernels
+    }
+    found: dict[tuple[str, str], set[str]] = {}
+    for kernel in variant.kernels:
+        if kernel.id in ids:
+            found.setdefault((kernel.name, kernel.target), set()).add(kernel.binary)
+    return found
+
+
+def _compiled_by(toolchain: Toolchain) -> str:
+    tools = ", ".join(f"{version} for {target}" for target, version in toolchain.ptxas.items())
+    return f"Compiled by Triton {toolchain.triton} and ptxas {tools}."
+
+
+def _content(census: StaticCensus) -> str:
+    variants = ", ".join(variant.name for variant in census.variants) or "no variant"
+    cases = ", ".join(case.name for case in census.cases) or "no case"
+    return f"{variants} on {cases}"

@@ -1,0 +1,101 @@
+"""The exact figures of one operation in two censuses, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from bt_bench.analysis.verdicts import Verdict
+from bt_bench.results import COUNTED, Kernel, OperationCensus, VariantCensus
+
+LAUNCHES, COMPILED_VARIANTS, REGISTERS, SPILLS = COUNTED
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of both sides, for one target; less is better.
+
+    Args:
+        base: of the side that is compared with.
+        head: of the side that is judged.
+        what: what it is of, after the number.
+    """
+
+    base: float
+    head: float
+    what: str
+
+    @property
+    def verdict(self) -> Verdict:
+        """`SLOWER` for more, `FASTER` for less."""
+        if self.head == self.base:
+            return Verdict.SAME
+        return Verdict.SLOWER if self.head > self.base else Verdict.FASTER
+
+    @property
+    def detail(self) -> str:
+        """What a reader has to know of it, a clause."""
+        if self.verdict is Verdict.SAME:
+            return self.what
+        return f"{self.head:g} after {self.base:g} {self.what}"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """One operation of a variant on a case, for one target."""
+
+    operation: OperationCensus
+    kernels: tuple[Kernel, ...]
+
+
+def taken(variant: VariantCensus, operation: OperationCensus) -> Taken:
+    """An operation with the rows of its kernels."""
+    ids = set(operation.kernels)
+    return Taken(operation, tuple(kernel for kernel in variant.kernels if kernel.id in ids))
+
+
+def figures_of(base: Taken, head: Taken) -> dict[str, Figure]:
+    """All figures by metric."""
+    return {
+        LAUNCHES: _launches(base.operation, head.operation),
+        COMPILED_VARIANTS: Figure(len(base.kernels), len(head.kernels), "of this case"),
+        REGISTERS: _of_kernels(base, head, lambda kernel: kernel.registers),
+        SPILLS: _of_kernels(base, head, lambda kernel: kernel.spill_bytes),
+    }
+
+
+def _launches(base: OperationCensus, head: OperationCensus) -> Figure:
+    counts = _per_step(base), _per_step(head)
+    what = "per step"
+    if counts[0] == counts[1] and base.steps != head.steps:
+        what = "per step, but of other kernels or in other steps"
+    return Figure(*counts, what)
+
+
+def _per_step(operation: OperationCensus) -> float:
+    launches = sum(run.steps * sum(run.launches.values()) for run in operation.steps)
+    return launches / max(1, sum(run.steps for run in operation.steps))
+
+
+def _of_kernels(base: Taken, head: Taken, value: Callable[[Kernel], int]) -> Figure:
+    """The kernel that got worse by most; or else that got better by most; or the largest.
+
+    Kernels that only one side has count by what the largest of all takes.
+    """
+    before, after = _largest(base.kernels, value), _largest(head.kernels, value)
+    figures = [Figure(before[name], after[name], f"of {name}") for name in before if name in after]
+    largest = [max(side.values(), default=0) for side in (before, after)]
+    figures.append(Figure(largest[0], largest[1], "of the kernel with most"))
+    worst = max(figures, key=lambda figure: figure.head - figure.base)
+    if worst.verdict is Verdict.SLOWER:
+        return worst
+    best = min(figures, key=lambda figure: figure.head - figure.base)
+    return best if best.verdict is Verdict.FASTER else figures[-1]
+
+
+def _largest(kernels: tuple[Kernel, ...], value: Callable[[Kernel], int]) -> Mapping[str, int]:
+    """The largest value of each kernel, by name, whatever its arguments."""
+    largest: dict[str, int] = {}
+    for kernel in kernels:
+        largest[kernel.name] = max(largest.get(kernel.name, 0), value(kernel))
+    return largest

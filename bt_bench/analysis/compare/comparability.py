@@ -1,0 +1,88 @@
+"""Which differences between two results make their figures not comparable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from bt_bench.errors import NotComparableError
+from bt_bench.results import Crash, Environment, VariantResult
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A result under the name that it is printed with."""
+
+    label: str
+    result: VariantResult
+
+
+def device_name(environment: Environment) -> str | None:
+    """Name of what the kernels ran on: the first GPU, or the CPU where none was used."""
+    if environment.device == "cuda":
+        return environment.gpus[0].name if environment.gpus else None
+    return environment.cpu
+
+
+_DEVICE_FACTS: dict[str, Callable[[VariantResult], object]] = {
+    "device": lambda result: result.environment.device,
+    "device name": lambda result: device_name(result.environment),
+    "torch": lambda result: result.environment.torch,
+    "CUDA": lambda result: result.environment.cuda,
+    "Triton": lambda result: result.environment.triton,
+    "interpreted": lambda result: result.environment.interpreted,
+}
+
+
+def refuse_differences(
+    base: Labelled, other: Labelled, *, ignore_device: bool, ignore_plan: bool
+) -> list[str]:
+    """Raises on differences that are not ignored; returns the ignored ones, as warnings."""
+    device = list(_device_differences(base.result, other.result))
+    plan = list(_plan_differences(base.result, other.result))
+    schema = list(_schema_differences(base.result, other.result))
+    refused = [*schema, *(() if ignore_device else device), *(() if ignore_plan else plan)]
+    sides = f"{base.label} and {other.label}"
+    if refused:
+        raise NotComparableError(f"{sides} are not comparable: {'; '.join(refused)}")
+    return [f"{sides} differ, as allowed: {difference}" for difference in (*device, *plan)]
+
+
+def crash_text(crash: Crash) -> str:
+    """A crash that did not come back, as a clause."""
+    message = crash.reason.message.removeprefix(f"{crash.during}, ")
+    whose = "" if crash.known else ", not known of which variant"
+    what = message if message.startswith(crash.during) else f"{crash.during}: {message}"
+    return f"{what}{whose}; it did not come back when that was done once more"
+
+
+def crash_warnings(side: Labelled) -> Iterator[str]:
+    """That something crashed while a result was measured, as a clause; the first with its words."""
+    crashes = side.result.crashes
+    if crashes:
+        more = f" (and {len(crashes) - 1} more such crashes)" if len(crashes) > 1 else ""
+        yield f"{side.label}: {crash_text(crashes[0])}{more}"
+
+
+def _schema_differences(base: VariantResult, other: VariantResult) -> Iterator[str]:
+    if base.schema_version != other.schema_version:
+        yield f"schema version {base.schema_version} against {other.schema_version}"
+
+
+def _device_differences(base: VariantResult, other: VariantResult) -> Iterator[str]:
+    for name, fact in _DEVICE_FACTS.items():
+        if fact(base) != fact(other):
+            yield f"{name} {_shown(fact(base))} against {_shown(fact(other))}"
+
+
+def _plan_differences(base: VariantResult, other: VariantResult) -> Iterator[str]:
+    for name in type(base.plan).model_fields:
+        values = getattr(base.plan, name), getattr(other.plan, name)
+        if values[0] != values[1]:
+            yield f"plan.{name} {_shown(values[0])} against {_shown(values[1])}"
+
+
+def _shown(fact: object) -> str:
+    if isinstance(fact, list):
+        return f"[{', '.join(map(str, fact))}]"
+    return "unknown" if fact is None else str(fact)

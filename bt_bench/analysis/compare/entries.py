@@ -1,0 +1,279 @@
+"""What is to be judged of two sides: an entry per metric of each case, with what is known of it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bt_bench.analysis.compare.estimating import Question, Refusal
+from bt_bench.analysis.compare.exact import Count, counts
+from bt_bench.analysis.compare.pairing import match_cases, why_missing
+from bt_bench.analysis.run.crosscheck import crosschecks_of, disagreements, intercept_us
+from bt_bench.analysis.statistics.estimates import Estimate
+from bt_bench.analysis.statistics.samples import median
+from bt_bench.analysis.verdicts import Cause, Verdict
+from bt_bench.names import Operation
+from bt_bench.results import (
+    CompactCase,
+    CompactResult,
+    Method,
+    Metric,
+    Status,
+    format_number,
+    metric_of,
+    place_of,
+)
+
+WHOLE_CASE = Metric("case", "")
+"""Stands for all metrics of a case that could not be compared at all."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """A result under the name that it is printed with.
+
+    Args:
+        label: the name.
+        result: what was measured.
+        folder: of the run; `None` where it is not known.
+        absent: why there is no result, where there is none. The cases are those that it should
+            have then, as other variants of its run have them.
+    """
+
+    label: str
+    result: CompactResult
+    folder: Path | None = None
+    absent: str | None = None
+
+
+@dataclass(frozen=True)
+class Matchup:
+    """Two sides; the other is judged."""
+
+    base: Side
+    other: Side
+
+    @property
+    def one_run(self) -> bool:
+        """Whether their rounds ran side by side."""
+        return self.base.result.header.run_id == self.other.result.header.run_id
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One judgement to be.
+
+    Args:
+        matchup: what is compared with what.
+        operation: of the case.
+        case: its name.
+        metric: what is compared.
+        base_value: median of the base, `None` as long as it is not known.
+        other_value: median of the other side, likewise.
+        spread: how far an unchanged copy came out, in the metric's unit; `None` without a control.
+        question: what is still to be estimated.
+        outcome: the estimate, or why there is none; `None` as long as there is a question.
+    """
+
+    matchup: Matchup
+    operation: Operation
+    case: str
+    metric: Metric
+    base_value: float | None = None
+    other_value: float | None = None
+    spread: float | None = None
+    question: Question | None = None
+    outcome: Estimate | Refusal | None = None
+
+
+MOST_NAMED = 5
+"""Cases that a fact names; of more it says how many there are."""
+
+
+class Pairing:
+    """The entries of one matchup."""
+
+    def __init__(self, matchup: Matchup) -> None:
+        self._matchup = matchup
+        self._unsupported: list[CompactCase] = []
+        self._intercepts = {
+            (side.label, method): intercept_us(side.result.header.calibration, method)
+            for side in (matchup.base, matchup.other)
+            for method in Method
+        }
+
+    def entries(self) -> Iterator[Entry]:
+        """All metrics of the cases of both sides; a case that one side lacks is one entry."""
+        base, other = self._matchup.base, self._matchup.other
+        if base.absent or other.absent:
+            yield from self._absent(base, other)
+            return
+        matches, only_base, only_other = match_cases(base.result.cases, other.result.cases)
+        for left, right in matches:
+            yield from self._pair(left, right)
+        for cases, absent in ((only_base, other), (only_other, base)):
+            keys = {case.key for case in absent.result.cases}
+            for case in cases:
+                complete = absent.result.header.complete
+                detail = why_missing(case, absent.label, keys, complete)
+                refusal = Refusal(Verdict.MISSING, Cause.NO_CASE, detail)
+                yield self._entry(case, WHOLE_CASE, outcome=refusal)
+
+    def _absent(self, base: Side, other: Side) -> Iterator[Entry]:
+        """All cases of a side where there is nothing of the other."""
+        lacking, rest = (base, other) if base.absent else (other, base)
+        refusal = Refusal(Verdict.MISSING, Cause.NO_CASE, lacking.absent or "")
+        for case in rest.result.cases or lacking.result.cases:
+            yield self._entry(case, WHOLE_CASE, outcome=refusal)
+
+    def _entry(
+        self,
+        case: CompactCase,
+        metric: Metric,
+        base_value: float | None = None,
+        other_value: float | None = None,
+        outcome: Estimate | Refusal | None = None,
+    ) -> Entry:
+        matchup = self._matchup
+        return Entry(
+            matchup, case.operation, case.case, metric, base_value, other_value, outcome=outcome
+        )
+
+    def facts(self) -> Iterator[str]:
+        """What there is no entry of, known when all entries are."""
+        if not self._unsupported:
+            return
+        base, other = self._matchup.base.label, self._matchup.other.label
+        first = self._unsupported[0]
+        named = ", ".join(case.key for case in self._unsupported[:MOST_NAMED])
+        more = len(self._unsupported) - MOST_NAMED
+        yield (
+            f"Not compared, since neither {base} nor {other} supports it: {named}"
+            f"{f' and {more} more' if more > 0 else ''}; of {first.key}: {first.reason}."
+        )
+
+    def _pair(self, left: CompactCase, right: CompactCase) -> Iterator[Entry]:
+        if left.status is right.status is Status.UNSUPPORTED:
+            self._unsupported.append(left)  # neither side can have it, so nothing is missing
+            return
+        refusal = self._ended_badly(left, right)
+        if refusal:
+            yield self._entry(left, WHOLE_CASE, outcome=refusal)
+            return
+        doubts = self._doubts(self._matchup.other, right) | self._doubts(self._matchup.base, left)
+        idle = _launches_nothing(left) and _launches_nothing(right)
+        found = [
+            self._measured(metric, left, right, doubts.get(metric.name), idle)
+            for metric in _metrics_of(left, right)
+        ]
+        found += [self._counted(left, count) for count in counts(left, right)]
+        if not found:
+            detail = "it is ok on both sides, but nothing was measured or counted on either"
+            refusal = Refusal(Verdict.INVALID, Cause.INSUFFICIENT, detail)
+            found.append(self._entry(left, WHOLE_CASE, outcome=refusal))
+        yield from found
+
+    def _ended_badly(self, left: CompactCase, right: CompactCase) -> Refusal | None:
+        for side, case in ((self._matchup.base, left), (self._matchup.other, right)):
+            if case.status is Status.UNSUPPORTED:
+                return Refusal(Verdict.MISSING, Cause.NO_CASE, f"{side.label} {case.reason}")
+            if case.status is not Status.OK:
+                failed = case.status is Status.FAILED
+                cause = Cause.FAILED if failed else Cause.INSUFFICIENT
+                reason = f": {case.reason}" if case.reason else ""
+                detail = f"{case.status.value} for {side.label}{reason}"
+                return Refusal(Verdict.INVALID, cause, detail)
+        return None
+
+    def _measured(
+        self, metric: Metric, left: CompactCase, right: CompactCase, doubt: str | None, idle: bool
+    ) -> Entry:
+        base, other = left.taken.get(metric.name), right.taken.get(metric.name)
+        entry = self._entry(left, metric)
+        if base is None or other is None:
+            entry.base_value, entry.other_value = (
+                _typical(left, metric.name),
+                _typical(right, metric.name),
+            )
+            side = self._matchup.base if base is None else self._matchup.other
+            detail = f"{side.label} has not measured it"
+            entry.outcome = Refusal(Verdict.MISSING, Cause.NO_METRIC, detail)
+            return entry
+        if doubt:
+            entry.base_value, entry.other_value = (
+                _typical(left, metric.name),
+                _typical(right, metric.name),
+            )
+            entry.outcome = Refusal(Verdict.INVALID, Cause.METHODS_DISAGREE, doubt)
+            return entry
+        spreads = (case.spreads.get(metric.name) for case in (left, right))
+        entry.spread = max((each for each in spreads if each is not None), default=None)
+        logs = left.instances, right.instances
+        entry.question = Question(base, other, *logs, self._matchup.one_run, idle)
+        return entry
+
+    def _counted(self, case: CompactCase, count: Count) -> Entry:
+        base, other = count.base, count.other
+        if base is None or other is None:
+            side = self._matchup.base if base is None else self._matchup.other
+            verdict, cause = Verdict.MISSING, Cause.NO_METRIC
+            refusal = Refusal(verdict, cause, f"{side.label} has not counted it")
+        elif base == other:
+            refusal = Refusal(Verdict.SAME, Cause.EXACT, count.detail)
+        else:
+            verdict = Verdict.SLOWER if other > base else Verdict.FASTER
+            refusal = Refusal(verdict, Cause.EXACT, count.detail)
+        return self._entry(case, count.metric, base, other, refusal)
+
+    def _doubts(self, side: Side, case: CompactCase) -> dict[str, str]:
+        """Per metric why a second method contradicts it."""
+        if not side.result.header.calibration:
+            return {}  # so there are no intercepts, without which nothing contradicts
+        launches = None
+        if case.launches is not None:
+            launches = median([sum(count for _, _, count in step) for step in case.launches])
+        checks = crosschecks_of(
+            lambda series: _typical(case, metric_of(series).name),
+            launches,
+            lambda method: self._intercepts[side.label, method],
+        )
+        doubts = {}
+        for check in disagreements(checks):
+            readings = (check.first, check.second)
+            said = " against ".join(
+                f"{format_number(reading.corrected_us or 0.0)} us by {reading.series.method.value}"
+                for reading in readings
+            )
+            for reading in readings:
+                doubts[metric_of(reading.series).name] = f"{side.label}: {said}"
+        return doubts
+
+
+def metrics_in_order(metrics: Mapping[str, Metric]) -> list[Metric]:
+    """Measured ones in the order of series, then counted ones as they come."""
+    return sorted(metrics.values(), key=_place)
+
+
+@functools.cache
+def _place(metric: Metric) -> tuple[int, ...]:
+    return (1,) if metric.series is None else (0, *place_of(metric.series))
+
+
+def _metrics_of(left: CompactCase, right: CompactCase) -> list[Metric]:
+    names = left.taken.keys() | right.taken.keys()
+    found = {name: (left.taken.get(name) or right.taken[name]).metric for name in names}
+    return metrics_in_order(found)
+
+
+def _launches_nothing(case: CompactCase) -> bool:
+    return case.launches is not None and not any(case.launches)
+
+
+def _typical(case: CompactCase, name: str) -> float | None:
+    """See `bt_bench.analysis.figures.typical_us`."""
+    taken = case.taken.get(name)
+    return None if taken is None else median(np.median(taken.samples, axis=0))

@@ -1,0 +1,289 @@
+"""By how much two sides of many cases differ, on the scale of the logarithm of their ratio.
+
+Cases whose rounds have one log are taken together, since numpy takes for a thousand small arrays as
+long as for one large.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bt_bench.analysis.run.resolution import BLOCKS
+from bt_bench.analysis.statistics.clusters import Estimates, clustered_medians, less
+from bt_bench.analysis.statistics.estimates import Estimate
+from bt_bench.analysis.statistics.samples import MIN_CLUSTERS
+from bt_bench.analysis.verdicts import Cause, Verdict
+from bt_bench.results import FloatArray, Metric, Quantity, Rounds, Taken, are_times
+
+_CHUNK = 1024
+_MAY_BE_ZERO = (Quantity.GAP_US,)  # between the operations of a step that has only one
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """One metric of one case on two sides.
+
+    Args:
+        base: what was measured of the base.
+        other: of the other side.
+        base_instances: of the rounds in the log of the base's case.
+        other_instances: of the other side's.
+        one_run: whether their rounds ran side by side.
+        idle: neither side launches anything, so that device times are zero.
+    """
+
+    base: Taken
+    other: Taken
+    base_instances: Rounds
+    other_instances: Rounds
+    one_run: bool
+    idle: bool
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """Equal for those that can be answered together."""
+        sides = (self.base, self.other)
+        shapes = [(side.per, side.samples.shape, id(side.rounds)) for side in sides]
+        return (*shapes, id(self.base_instances), id(self.other_instances), self.one_run)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a question has no answer."""
+
+    verdict: Verdict
+    cause: Cause
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The medians of both sides, and how they differ or why that cannot be told.
+
+    There are no medians of what no clock can have measured.
+    """
+
+    base_value: float | None
+    other_value: float | None
+    outcome: Estimate | Refusal
+
+
+def offset_of(metric: Metric) -> float:
+    """What is added to both sides of a quantity that may be zero, so that it has a ratio.
+
+    That is its floor, so that a change from nothing to the floor is one by a factor of two.
+    """
+    may_be_zero = metric.series is not None and metric.series.quantity in _MAY_BE_ZERO
+    return metric.floor if may_be_zero else 0.0
+
+
+def answer(metric: Metric, questions: Sequence[Question]) -> list[Answer]:
+    """Answers of many questions on one metric, in their order."""
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for index, question in enumerate(questions):
+        groups.setdefault(question.kind, []).append(index)
+    answers: dict[int, Answer] = {}
+    for members in groups.values():
+        for start in range(0, len(members), _CHUNK):
+            chunk = members[start : start + _CHUNK]
+            found = _Group(metric, [questions[index] for index in chunk]).answers()
+            answers.update(zip(chunk, found, strict=True))
+    return [answers[index] for index in range(len(questions))]
+
+
+class _Group:
+    """Questions of one kind; arrays are [C, R, S]: cases, rounds, steps."""
+
+    def __init__(self, metric: Metric, questions: Sequence[Question]) -> None:
+        self._metric = metric
+        self._questions = questions
+        self._base = np.stack([question.base.samples for question in questions])
+        self._other = np.stack([question.other.samples for question in questions])
+
+    def answers(self) -> list[Answer]:
+        """Answers in the order of the questions."""
+        first = self._questions[0]
+        if first.base.per != first.other.per or self._base.shape[2] != self._other.shape[2]:
+            detail = (
+                f"samples are {_shape(first.base)} on one side and {_shape(first.other)} on the "
+                "other"
+            )
+            refusal = Refusal(Verdict.INVALID, Cause.UNIT_DIFFERS, detail)
+            return _with_values(self._base, self._other, [refusal] * len(self._questions))
+        offset = offset_of(self._metric)
+        base, other = self._base + offset, self._other + offset
+        impossible = ~are_times(self._base, axis=(1, 2)) | ~are_times(self._other, axis=(1, 2))
+        has_zero = (base == 0).any(axis=(1, 2)) | (other == 0).any(axis=(1, 2))
+        whole = np.flatnonzero(~has_zero & ~impossible)
+        outcomes = self._estimates(base[whole], other[whole])
+        found = dict(
+            zip(
+                whole.tolist(),
+                _with_values(self._base[whole], self._other[whole], outcomes),
+                strict=True,
+            )
+        )
+        for index in np.flatnonzero(impossible).tolist():
+            found[index] = _impossible(self._base[index])
+        for index in np.flatnonzero(has_zero & ~impossible).tolist():
+            found[index] = self._with_zeros(self._questions[index], base[index], other[index])
+        return [found[index] for index in range(len(self._questions))]
+
+    def _with_zeros(self, question: Question, base: FloatArray, other: FloatArray) -> Answer:
+        """Steps in which neither side ever took any time are left out: nothing ran there."""
+        active = (base != 0).any(axis=0) | (other != 0).any(axis=0)
+        if not active.any():
+            active[:] = True
+        base, other = base[None, :, active], other[None, :, active]
+        outcome: Estimate | Refusal | None = None
+        if question.idle and not base.any() and not other.any():
+            outcome = Refusal(Verdict.SAME, Cause.EXACT, "nothing ran on either side")
+        for side, samples in (("base", base), ("other side", other)):
+            if outcome is None and (samples == 0).any():
+                detail = f"the {side} has a time of zero, which no ratio can be taken of"
+                outcome = Refusal(Verdict.INVALID, Cause.NOT_POSITIVE, detail)
+        outcomes = self._estimates(base, other) if outcome is None else [outcome]
+        return _with_values(base, other, outcomes)[0]
+
+    def _estimates(self, base: FloatArray, other: FloatArray) -> list[Estimate | Refusal]:
+        """[C, R, S], all positive → C outcomes."""
+        if not len(base):
+            return []
+        paired = self._shared is not None
+        estimates = self._paired(base, other) if paired else self._unpaired(base, other)
+        if estimates is None:
+            return [self._too_few()] * len(base)
+        error = np.maximum(estimates.error, self._least_error(base, other))
+        constant = _is_constant(base) | _is_constant(other)
+        constant |= (error == 0) & (_is_mostly_constant(base) | _is_mostly_constant(other))
+        return [
+            Refusal(Verdict.INVALID, Cause.NO_VARIANCE, _constant_detail(one_base, one_other))
+            if never_varies and self._metric.tick == 0
+            else Estimate(location, one_error, estimates.degrees, estimates.observations)
+            for location, one_error, never_varies, one_base, one_other in zip(
+                estimates.location.tolist(), error.tolist(), constant, base, other, strict=True
+            )
+        ]
+
+    @property
+    def _shared(self) -> list[tuple[int, int]] | None:
+        """Rows of the rounds that both sides have; `None` if they are not of one run."""
+        first = self._questions[0]
+        if not first.one_run or first.base_instances != first.other_instances:
+            return None
+        rows = {number: row for row, number in enumerate(first.other.rounds)}
+        return [(row, rows[n]) for row, n in enumerate(first.base.rounds) if n in rows]
+
+    def _paired(self, base: FloatArray, other: FloatArray) -> Estimates | None:
+        shared = self._shared or []
+        if not shared:
+            return None
+        left, right = (list(rows) for rows in zip(*shared, strict=True))
+        logs = np.log(other[:, right] / base[:, left])
+        first = self._questions[0]
+        instances = [first.base_instances[first.base.rounds[row]] for row in left]
+        return clustered_medians(_over_steps(logs), instances, BLOCKS)
+
+    def _unpaired(self, base: FloatArray, other: FloatArray) -> Estimates | None:
+        first = self._questions[0]
+        sides = []
+        for samples, taken, log in (
+            (base, first.base, first.base_instances),
+            (other, first.other, first.other_instances),
+        ):
+            instances = [log[number] for number in taken.rounds]
+            sides.append(clustered_medians(_over_steps(np.log(samples)), instances, BLOCKS))
+        left, right = sides
+        return None if left is None or right is None else less(right, left)
+
+    def _least_error(self, base: FloatArray, other: FloatArray) -> FloatArray:
+        """What the tick of the clock leaves unknown of the log ratio of two medians.
+
+        A rounding error is uniform over a tick, whose deviation is tick / sqrt(12), and where
+        values repeat it is the same in all rounds, so that more rounds do not help.
+        """
+        rounding = self._metric.tick / math.sqrt(12)
+        error: FloatArray = rounding * np.hypot(1 / _typical(base), 1 / _typical(other))
+        return error
+
+    def _too_few(self) -> Refusal:
+        """Few instances are a plan's choice; of few rounds nothing can be believed."""
+        first = self._questions[0]
+        shared = self._shared
+        if shared == []:
+            detail = "the sides have no round in common"
+            return Refusal(Verdict.INVALID, Cause.TOO_FEW, detail)
+        if shared is not None:
+            instances = {first.base_instances[first.base.rounds[row]] for row, _ in shared}
+            counts = len(shared), len(instances)
+        else:
+            sides = ((first.base, first.base_instances), (first.other, first.other_instances))
+            counts = min(
+                ((len(taken.rounds), len({log[n] for n in taken.rounds})) for taken, log in sides),
+                key=min,
+            )
+        verdict = Verdict.INVALID if counts[0] < MIN_CLUSTERS else Verdict.INCONCLUSIVE
+        return Refusal(verdict, Cause.TOO_FEW, _counts(*counts))
+
+
+def _impossible(base: FloatArray) -> Answer:
+    """Files with such samples are refused as damaged; results may come from elsewhere."""
+    side = "other side" if are_times(base) else "base"
+    detail = f"the {side} has a time that no clock can have measured"
+    return Answer(None, None, Refusal(Verdict.INVALID, Cause.IMPOSSIBLE, detail))
+
+
+def _with_values(
+    base: FloatArray, other: FloatArray, outcomes: Sequence[Estimate | Refusal]
+) -> list[Answer]:
+    """[C, R, S], [C, R, S], C outcomes → C answers"""
+    values = zip(_typical(base).tolist(), _typical(other).tolist(), outcomes, strict=True)
+    return [Answer(*each) for each in values]
+
+
+def _typical(samples: FloatArray) -> FloatArray:
+    """Median over steps of each step's median over rounds. [C, R, S] → [C]"""
+    return _over_steps(np.median(samples, axis=1))
+
+
+def _over_steps(values: FloatArray) -> FloatArray:
+    """Median over the last axis, which mostly has one entry."""
+    medians: FloatArray = values[..., 0] if values.shape[-1] == 1 else np.median(values, axis=-1)
+    return medians
+
+
+def _is_constant(samples: FloatArray) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Cases whose steps took the same in all rounds. [C, R, S] → [C]"""
+    constant: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+    constant = (samples == samples[:, :1]).all(axis=(1, 2))
+    return constant
+
+
+def _is_mostly_constant(samples: FloatArray) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Cases whose steps took the same in most rounds, so that no median varies. [C, R, S] → [C]"""
+    mostly: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+    mostly = ((samples == np.median(samples, axis=1, keepdims=True)).mean(axis=1) > 0.5).all(axis=1)
+    return mostly
+
+
+def _constant_detail(base: FloatArray, other: FloatArray) -> str:
+    for side, samples in (("base", base), ("other side", other)):
+        if (samples == samples[:1]).all():
+            return f"all {len(samples)} rounds of the {side} took the same, as no clock has it"
+    return f"most of the {len(base)} rounds took the same, as no clock has it"
+
+
+def _counts(rounds: int, instances: int) -> str:
+    return (
+        f"{rounds} round{'s' * (rounds != 1)} of {instances} instance{'s' * (instances != 1)} are "
+        "too few for an interval; expected 3 of each or more"
+    )
+
+
+def _shape(taken: Taken) -> str:
+    steps = taken.samples.shape[1]
+    return f"per {taken.per} ({steps} a round)"

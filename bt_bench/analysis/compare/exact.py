@@ -1,0 +1,159 @@
+"""What is counted rather than measured, compared without statistics: launches and binaries."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from bt_bench.results import COUNTED, Binaries, CompactCase, Launches, Metric
+
+
+@dataclass(frozen=True)
+class Count:
+    """A counted metric on two sides; `None` where one side did not count.
+
+    `detail` says what differs, a clause.
+    """
+
+    metric: Metric
+    base: float | None
+    other: float | None
+    detail: str
+
+
+def counts(base: CompactCase, other: CompactCase) -> Iterator[Count]:
+    """The counted metrics that either side has.
+
+    Registers and spills are of kernels: see `_of_kernels`.
+    """
+    yield from _launches(base.launches, other.launches)
+    if base.compiled is None and other.compiled is None:
+        return
+    yield Count(
+        COUNTED["compiled_variants"],
+        _num_binaries(base.compiled),
+        _num_binaries(other.compiled),
+        _changed_kernels("count", base.compiled, other.compiled),
+    )
+    if base.compiled is None or other.compiled is None:
+        return
+    for name in ("registers", "spills"):
+        values = _of_kernels(name, _with_binaries(base.compiled), _with_binaries(other.compiled))
+        if values != (None, None):
+            detail = _changed_kernels(name, base.compiled, other.compiled)
+            yield Count(COUNTED[name], *values, detail)
+
+
+def _launches(base: Launches | None, other: Launches | None) -> Iterator[Count]:
+    if base is None and other is None:
+        return
+    yield Count(
+        COUNTED["launches"], _per_step(base), _per_step(other), _changed_launches(base, other)
+    )
+
+
+def _per_step(launches: Launches | None) -> float | None:
+    """The mean over the steps of the window, so that one launch more in one step shows."""
+    if not launches:
+        return None
+    return sum(count for step in launches for _, _, count in step) / len(launches)
+
+
+def _changed_launches(base: Launches | None, other: Launches | None) -> str:
+    if base == other:
+        return "the same launches"
+    before, after = _totals(base), _totals(other)
+    if before == after:
+        return "the same launches, but in other steps"
+    changed = sorted(set(before) | set(after))
+    return ", ".join(
+        f"{before[name]} → {after[name]} {' '.join(name)}"
+        for name in changed
+        if before[name] != after[name]
+    )
+
+
+def _totals(launches: Launches | None) -> Counter[tuple[str, str]]:
+    totals: Counter[tuple[str, str]] = Counter()
+    for step in launches or ():
+        for kind, name, count in step:
+            totals[kind, name] += count
+    return totals
+
+
+def _num_binaries(compiled: Mapping[str, Binaries] | None) -> float | None:
+    return None if compiled is None else sum(kernel.count for kernel in compiled.values())
+
+
+def _with_binaries(compiled: Mapping[str, Binaries]) -> dict[str, Binaries]:
+    return {name: kernel for name, kernel in compiled.items() if kernel.count}
+
+
+def _of_kernels(
+    name: str, base: Mapping[str, Binaries], other: Mapping[str, Binaries]
+) -> tuple[float | None, float | None]:
+    """Both values of the kernel that got worse by most; or else of one that a side does not know.
+
+    Or else of the kernel that got better by most, or the largest. Kernels that only one side has
+    count by the largest of all; see `bt_bench.analysis.census_figures`, which does the same.
+    """
+    pairs = [
+        (getattr(base[kernel], name), getattr(other[kernel], name))
+        for kernel in base
+        if kernel in other
+    ]
+    largest = _most(name, base), _most(name, other)
+    if set(base) != set(other):
+        pairs.append(_largest_known(name, base, other))
+    known = [(before, after) for before, after in pairs if None not in (before, after)]
+    worst = max(known, key=_growth, default=largest)
+    if worst in known and _growth(worst) > 0:
+        return worst
+    # Less than it was, or nothing, would be a false comfort where a number is gone.
+    for before, after in pairs:
+        if (before is None) != (after is None):
+            return before, after
+    best = min(known, key=_growth, default=largest)
+    return best if best in known and _growth(best) < 0 else largest
+
+
+def _growth(pair: tuple[float | None, float | None]) -> float:
+    return (pair[1] or 0) - (pair[0] or 0)
+
+
+def _largest_known(
+    name: str, base: Mapping[str, Binaries], other: Mapping[str, Binaries]
+) -> tuple[float | None, float | None]:
+    """The largest of each side; `None` for one that alone has a kernel of which it is not known."""
+    unknown = [
+        any(getattr(kernel, name) is None for kernel in side.values()) for side in (base, other)
+    ]
+    before, after = _most(name, base), _most(name, other)
+    if unknown[0] == unknown[1]:
+        return before, after
+    return (None, after) if unknown[0] else (before, None)
+
+
+def _most(name: str, compiled: Mapping[str, Binaries]) -> float | None:
+    """Of the kernel that has most; 0 where there is no kernel."""
+    values = [getattr(kernel, name) for kernel in compiled.values()]
+    known: list[float] = [value for value in values if value is not None]
+    return max(known, default=None if values else 0)
+
+
+def _changed_kernels(
+    name: str, base: Mapping[str, Binaries] | None, other: Mapping[str, Binaries] | None
+) -> str:
+    before, after = base or {}, other or {}
+    changes = [
+        f"{kernel} {_shown(before.get(kernel), name)} → {_shown(after.get(kernel), name)}"
+        for kernel in sorted(set(before) | set(after))
+        if _shown(before.get(kernel), name) != _shown(after.get(kernel), name)
+    ]
+    return ", ".join(changes) or "the same for every kernel"
+
+
+def _shown(binaries: Binaries | None, name: str) -> str:
+    value = None if binaries is None else getattr(binaries, name)
+    return "none" if value is None else str(value)

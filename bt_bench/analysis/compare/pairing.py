@@ -1,0 +1,85 @@
+"""Which case of one result is compared with which of another; no figures.
+
+Cases are the same where operation and digest of the workload are; their names and the variants
+that the results hold may differ.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from typing import Protocol, TypeVar
+
+from bt_bench.names import Operation
+
+
+class Identified(Protocol):
+    """A case, as far as pairing goes."""
+
+    @property
+    def operation(self) -> Operation:
+        """Of the case."""
+
+    @property
+    def case(self) -> str:
+        """Its name."""
+
+    @property
+    def key(self) -> str:
+        """Operation and name."""
+
+    @property
+    def digest(self) -> str:
+        """Of its workload."""
+
+
+Case = TypeVar("Case", bound=Identified)
+
+
+def match_cases(
+    base: Sequence[Case], other: Sequence[Case]
+) -> tuple[list[tuple[Case, Case]], list[Case], list[Case]]:
+    """Pairs cases in the order of the base; and those that are left over on either side."""
+    unclaimed: dict[tuple[Operation, str], list[Case]] = defaultdict(list)
+    for case in other:
+        unclaimed[_identity(case)].append(case)
+    partners: dict[int, Case] = {}
+    # Two cases of one file may have equal workloads; then those of one name belong together.
+    for by_name in (True, False):
+        for index, case in enumerate(base):
+            if index in partners:
+                continue
+            found = _take(unclaimed[_identity(case)], case.case if by_name else None)
+            if found is not None:
+                partners[index] = found
+    matches = [(base[index], partners[index]) for index in sorted(partners)]
+    only_base = [case for index, case in enumerate(base) if index not in partners]
+    return matches, only_base, [case for cases in unclaimed.values() for case in cases]
+
+
+def why_missing(case: Identified, label: str, keys: Collection[str], complete: bool) -> str:
+    """Why a side has no counterpart of a case.
+
+    Args:
+        case: of the side that has it.
+        label: of the side that lacks it.
+        keys: of the cases of that side.
+        complete: whether that side's run came to its end.
+    """
+    if case.key in keys:
+        return f"{label} has another workload under this name"
+    if not complete:
+        return f"{label} is partial and has not reached it"
+    return f"{label} has no such workload"
+
+
+def _identity(case: Identified) -> tuple[Operation, str]:
+    return case.operation, case.digest
+
+
+def _take(candidates: list[Case], name: str | None) -> Case | None:
+    """Removes and returns the first candidate of that name, or of any where it is `None`."""
+    for index, candidate in enumerate(candidates):
+        if name is None or candidate.case == name:
+            return candidates.pop(index)
+    return None

@@ -1,0 +1,202 @@
+"""What the arguments of `compare` stand for: results, their labels, and what faces what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bt_bench.analysis.compare.entries import Matchup, Side
+from bt_bench.analysis.run.savings import unique_labels
+from bt_bench.errors import NotComparableError, OtherSchemaError, UsageError
+from bt_bench.results import (
+    CONFIG_NAME,
+    RESULT_SUFFIX,
+    STDIN,
+    CompactResult,
+    read_compact,
+    read_compact_run,
+)
+
+
+@dataclass(frozen=True)
+class Given:
+    """An argument: a result file, a run folder or `-`; `label` is `None` where none was given."""
+
+    label: str | None
+    path: str
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a run folder."""
+        return self.path != STDIN and Path(self.path).is_dir()
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the run, where it can be known."""
+        if self.path == STDIN:
+            return None
+        return Path(self.path) if self.is_folder else Path(self.path).parent
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A result; `absent` says why there is none, where its run should have it."""
+
+    result: CompactResult
+    absent: str | None = None
+
+    @property
+    def variant(self) -> str:
+        return self.result.header.variant.name
+
+
+@dataclass(frozen=True)
+class Matched:
+    """What is compared with what, and what both are called as a whole.
+
+    `wholes` has for each other side which of `others` it is, or is a variant of. A variant that its
+    run should have and has not is none of them: where that is allowed, nothing of it is compared.
+    """
+
+    base: str
+    others: tuple[str, ...]
+    matchups: tuple[Matchup, ...]
+    wholes: Mapping[str, str]
+
+
+def parse_given(text: str) -> Given:
+    """`label=path`, or a path; a file that has an equals sign in its name is a path.
+
+    Raises:
+        UsageError: for a label or a path that is empty.
+    """
+    label, equals, path = text.partition("=")
+    if not equals or Path(text).exists():
+        return Given(None, text)
+    if not label.strip() or not path:
+        raise UsageError(f"{text}: expected LABEL=PATH, or a path")
+    return Given(label.strip(), path)
+
+
+PlannedOf = Callable[[Path, Collection[str]], tuple[str, ...] | None]
+"""Which variants a run folder's config names, given those found: `config.planned_variants`."""
+
+
+def match_sides(
+    given: Sequence[Given], planned_of: PlannedOf, stored: Given | None = None
+) -> Matched:
+    """Reads results and says which is compared with which.
+
+    Run folders only, two or more: each variant of the first with the same one of the others.
+    Otherwise all results with the first one; in a run folder that is the variant `baseline`.
+
+    Args:
+        given: the arguments.
+        planned_of: tells which variants a run folder was to have.
+        stored: a baseline, which is then the one that all are compared with.
+
+    Raises:
+        UsageError: for what cannot be read, or is only one result.
+        NotComparableError: for a file of another schema version.
+    """
+    if sum(each.path == STDIN for each in given) > 1:
+        raise UsageError("- stands for two results; expected it once, as stdin holds one")
+    if stored is None and len(given) > 1 and all(each.is_folder for each in given):
+        return _match_folders(given, planned_of)
+    everything = [*(() if stored is None else (stored,)), *given]
+    read = [(each, one) for each in everything for one in _read(each, planned_of)]
+    if len(read) < 2:
+        raise UsageError(
+            f"{given[0].path} holds one result; expected two or more to compare: result files, or "
+            "a run folder, or --baseline NAME"
+        )
+    base, *others = _labelled(read)
+    there = [other for other in others if not other.absent]
+    return Matched(
+        base.label,
+        tuple(other.label for other in others),
+        tuple(Matchup(base, other) for other in others),
+        # Something must be compared, even where all may be missing.
+        {other.label: other.label for other in there or others},
+    )
+
+
+def _read(given: Given, planned_of: PlannedOf) -> list[_Read]:
+    try:
+        if not given.is_folder:
+            return [_Read(read_compact(given.path))]
+        found = read_compact_run(Path(given.path))
+    except OtherSchemaError as error:
+        raise NotComparableError(str(error)) from None
+    if not found:
+        raise UsageError(f"{given.path}: holds no result file; expected a run folder")
+    known = [result.header.variant.name for result in found]
+    planned = planned_of(Path(given.path), known) or ()
+    first = replace(found[0], warnings=(*found[0].warnings, *_other_runs(given, found)))
+    return [
+        *map(_Read, (first, *found[1:])),
+        *(_absent(name, given, found[0], planned) for name in planned if name not in known),
+    ]
+
+
+def _other_runs(given: Given, found: Sequence[CompactResult]) -> Iterator[str]:
+    """A warning where files were put into the folder of another run: they are compared as such."""
+    runs: dict[str, list[str]] = {}
+    for result in found:
+        name = f"{result.header.variant.name}{RESULT_SUFFIX}"
+        runs.setdefault(result.header.run_id, []).append(name)
+    if len(runs) > 1:
+        named = "; ".join(f"{', '.join(names)} of run {run_id!r}" for run_id, names in runs.items())
+        yield f"{given.path} has results of {len(runs)} runs: {named}"
+
+
+def _absent(
+    variant: str, given: Given, of_run: CompactResult, planned: Sequence[str] = ()
+) -> _Read:
+    """A variant that there is no result of, with the cases of another variant of the run."""
+    info = of_run.header.variant.model_copy(update={"name": variant})
+    header = of_run.header.model_copy(update={"variant": info})
+    why = f"{given.path} has no result of variant {variant}"
+    if variant in planned:
+        why += f", which its {CONFIG_NAME} names"
+    return _Read(CompactResult(header, of_run.cases), why)
+
+
+def _labelled(read: Sequence[tuple[Given, _Read]]) -> list[Side]:
+    """Labels as given, else the variants, with their runs where that is not enough."""
+    headers = [one.result.header for _, one in read]
+    labels = [
+        _label(given, default, header.variant.name)
+        for (given, _), default, header in zip(read, unique_labels(headers), headers, strict=True)
+    ]
+    return [
+        Side(label, one.result, each.folder, one.absent)
+        for label, (each, one) in zip(unique_labels(headers, labels), read, strict=True)
+    ]
+
+
+def _label(given: Given, default: str, variant: str) -> str:
+    if given.label is None:
+        return default
+    return f"{variant}@{given.label}" if given.is_folder else given.label
+
+
+def _match_folders(given: Sequence[Given], planned_of: PlannedOf) -> Matched:
+    folders = [{one.variant: one for one in _read(each, planned_of)} for each in given]
+    headers = [next(iter(folder.values())).result.header for folder in folders]
+    names = [each.label or Path(each.path).resolve().name for each in given]
+    base, *others = unique_labels(headers, names)
+    matchups: list[Matchup] = []
+    wholes: dict[str, str] = {}
+    for other, of_other, folder in zip(others, given[1:], folders[1:], strict=True):
+        for variant in dict.fromkeys([*folders[0], *folder]):
+            side = _side_of(folder, variant, other, of_other)
+            matchups.append(Matchup(_side_of(folders[0], variant, base, given[0]), side))
+            wholes[side.label] = other
+    return Matched(base, tuple(others), tuple(matchups), wholes)
+
+
+def _side_of(folder: dict[str, _Read], variant: str, label: str, given: Given) -> Side:
+    one = folder.get(variant) or _absent(variant, given, next(iter(folder.values())).result)
+    return Side(f"{variant}@{label}", one.result, given.folder, one.absent)

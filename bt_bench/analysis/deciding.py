@@ -1,0 +1,227 @@
+"""From estimates to verdicts: margins, corrections for many tests, and exit codes.
+
+A change counts when it is beyond the margin with certainty, not when it merely exists: the test
+is of "slower by more than the margin", one-sided, corrected over all tests of the family. `SAME` is
+shown as well, by two one-sided tests against the margin on either side. For that the margin is
+without its part for noise: what noise hides is not the same. Source of both: Schuirmann, "A
+Comparison of the Two One-Sided Tests Procedure and the Power Approach", Journal of Pharmacokinetics
+and Biopharmaceutics 15 (1987), 657-680; Wellek, "Testing Statistical Hypotheses of Equivalence and
+Noninferiority", 2nd edition (2010).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bt_bench.analysis.statistics.estimates import Estimate, benjamini_hochberg, holm, uncorrected
+from bt_bench.analysis.verdicts import Cause, Evidence, Judged, Judgement, Margin, Verdict
+from bt_bench.errors import ExitCode, UsageError
+from bt_bench.names import FailOn
+from bt_bench.results import LaunchPath, metric_named
+
+
+class Correction(StrEnum):
+    """What keeps many tests from crying wolf."""
+
+    HOLM = "holm"
+    BH = "bh"
+    NONE = "none"
+
+
+CORRECTIONS: dict[Correction, Callable[[Sequence[float]], list[float]]] = {
+    Correction.HOLM: holm,
+    Correction.BH: benjamini_hochberg,
+    Correction.NONE: uncorrected,
+}
+
+SPREAD_FACTOR = 3.0
+"""A change is believed when it is larger than what unchanged code shows, by this factor."""
+
+
+LEAST_ALPHA, MOST_ALPHA = 1e-9, 0.5
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How verdicts are reached.
+
+    Args:
+        margin: a change up to this share counts as none.
+        advisory_margin: the same where the sides are of different runs.
+        alpha: probability of any false `SLOWER` (or `FASTER`) in a whole comparison.
+        correction: over the tests of a comparison.
+
+    Raises:
+        UsageError: for a margin below zero, and for an alpha that is no small probability.
+    """
+
+    margin: float = 0.02
+    advisory_margin: float = 0.05
+    alpha: float = 0.01
+    correction: Correction = Correction.HOLM
+
+    def __post_init__(self) -> None:
+        """Checks margins and alpha."""
+        for name, margin in (("margin", self.margin), ("advisory margin", self.advisory_margin)):
+            if not 0 <= margin < math.inf:
+                raise UsageError(f"{name} {margin:g}; expected a share of 0 or more, 0.02 for 2 %")
+        if not LEAST_ALPHA <= self.alpha <= MOST_ALPHA:
+            raise UsageError(
+                f"alpha {self.alpha:g}; expected a probability from {LEAST_ALPHA:g} to "
+                f"{MOST_ALPHA:g}, such as 0.01"
+            )
+
+
+@dataclass(frozen=True)
+class Contest:
+    """One test: the log ratio of a metric of a case, and what may differ."""
+
+    estimate: Estimate
+    margin: Margin
+
+    @property
+    def can_be_tested(self) -> bool:
+        """Whether there are numbers to test; figures at the ends of what a number holds give none.
+
+        Each part of the margin must be one too: the largest of a NaN and others may be any of them.
+        """
+        margin = self.margin
+        parts = (margin.configured, margin.spread or 0.0, margin.floor)
+        return self.estimate.is_finite and all(0 <= part < math.inf for part in parts)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Outcome of a contest, with the numbers; `None` where there was nothing to test."""
+
+    verdict: Verdict
+    cause: Cause
+    evidence: Evidence | None
+
+
+NOT_TESTED = Decision(Verdict.INVALID, Cause.IMPOSSIBLE, None)
+"""What becomes of a contest without numbers. `WHY_NOT_TESTED` says why, a clause."""
+
+WHY_NOT_TESTED = (
+    "its figures are so large, so small or so far apart that no number can hold how they differ"
+)
+
+
+def decide(contests: Sequence[Contest], correction: Correction, alpha: float) -> list[Decision]:
+    """Decides contests that are one family: lower is better.
+
+    What cannot be tested is no member of the family, so that it changes nothing for the others.
+
+    Args:
+        contests: all tests of a comparison.
+        correction: over them.
+        alpha: of the family, at this look.
+    """
+    tested = iter(_tested([each for each in contests if each.can_be_tested], correction, alpha))
+    return [next(tested) if each.can_be_tested else NOT_TESTED for each in contests]
+
+
+def _tested(contests: Sequence[Contest], correction: Correction, alpha: float) -> list[Decision]:
+    correct = CORRECTIONS[correction]
+    bounds = [math.log1p(contest.margin.share) for contest in contests]
+    slower = [c.estimate.tail_above(bound) for c, bound in zip(contests, bounds, strict=True)]
+    faster = [c.estimate.tail_below(-bound) for c, bound in zip(contests, bounds, strict=True)]
+    decisions = []
+    for contest, p_slower, p_faster, adjusted_slower, adjusted_faster in zip(
+        contests, slower, faster, correct(slower), correct(faster), strict=True
+    ):
+        evidence = Evidence(
+            observations=contest.estimate.observations,
+            estimate=contest.estimate.location,
+            error=contest.estimate.error,
+            degrees=contest.estimate.degrees,
+            margin=contest.margin,
+            p_slower=p_slower,
+            p_faster=p_faster,
+            adjusted_slower=adjusted_slower,
+            adjusted_faster=adjusted_faster,
+            alpha=alpha,
+            tests=len(contests),
+        )
+        if adjusted_slower <= alpha:
+            verdict, cause = Verdict.SLOWER, Cause.BEYOND_MARGIN
+        elif adjusted_faster <= alpha:
+            verdict, cause = Verdict.FASTER, Cause.BEYOND_MARGIN
+        elif _within(contest.estimate, contest.margin.wanted) <= alpha:
+            verdict, cause = Verdict.SAME, Cause.WITHIN_MARGIN
+        else:
+            verdict, cause = Verdict.INCONCLUSIVE, Cause.WIDE_INTERVAL
+        decisions.append(Decision(verdict, cause, evidence))
+    return decisions
+
+
+def _within(estimate: Estimate, margin: float) -> float:
+    """Probability of so small an estimate if the truth were a change by the margin, either way."""
+    bound = math.log1p(margin)
+    return max(estimate.tail_above(-bound), estimate.tail_below(bound))
+
+
+DEFAULT_FAIL_ON = (FailOn.SLOWER, FailOn.MISSING, FailOn.INVALID)
+
+# What is certain first: a regression that was seen counts whatever else is missing.
+_EXITS = (
+    (FailOn.SLOWER, Verdict.SLOWER, ExitCode.REGRESSION),
+    (FailOn.FASTER, Verdict.FASTER, ExitCode.REGRESSION),
+    (FailOn.MISSING, Verdict.MISSING, ExitCode.NOT_COMPARABLE),
+    (FailOn.INVALID, Verdict.INVALID, ExitCode.CHECK_FAILED),
+    (FailOn.INCONCLUSIVE, Verdict.INCONCLUSIVE, ExitCode.INCONCLUSIVE),
+)
+
+
+def exit_code(judged: Judged, fail_on: Collection[FailOn] = DEFAULT_FAIL_ON) -> ExitCode:
+    """The exit code that a comparison ends with."""
+    for name, verdict, code in _EXITS:
+        if name in fail_on and judged.count(verdict):
+            return code
+    return ExitCode.OK
+
+
+def without_new_paths(judgements: Iterable[Judgement]) -> tuple[list[Judgement], list[str]]:
+    """Judgements without metrics of launch paths that the base lacks, and facts that say so.
+
+    Beside Triton's call a variant has the launch paths that it says. Where the base has not that
+    one, nothing was lost, whether or not the other side has it; one that the base alone has was.
+    """
+    judgements = list(judgements)
+    known = {_place_of_path(each) for each in judgements if each.base_value is not None}
+    kept: list[Judgement] = []
+    left_out: dict[tuple[str, str], list[Judgement]] = {}
+    for each in judgements:
+        place = _place_of_path(each) if each.cause is Cause.NO_METRIC else None
+        if place is None or place[0] is LaunchPath.JIT or place in known:
+            kept.append(each)
+        else:
+            left_out.setdefault((each.base, place[0]), []).append(each)
+    return kept, [_left_out(*place, of_path) for place, of_path in left_out.items()]
+
+
+def _place_of_path(judgement: Judgement) -> tuple[LaunchPath, str, str, str]:
+    """The launch path of a metric, and of which case and sides."""
+    series = metric_named(judgement.metric).series
+    path = LaunchPath.JIT if series is None else series.launch_path
+    return path, judgement.key, judgement.base, judgement.other
+
+
+def _left_out(base: str, path: str, judgements: Sequence[Judgement]) -> str:
+    metrics = ", ".join(dict.fromkeys(each.metric for each in judgements))
+    count = len({each.key for each in judgements})
+    cases = "1 case" if count == 1 else f"{count} cases"
+    return f"{base} is not launched by {path}: {metrics} of {cases} cannot be compared."
+
+
+def compared_nothing(judgements: Iterable[Judgement]) -> bool:
+    """Whether there is nothing among them that was compared: that must not pass, ever.
+
+    So it is without any judgement, where none is of both sides or to be believed, and where all had
+    too little for any test.
+    """
+    nothing = (Verdict.MISSING, Verdict.INVALID)
+    return all(each.verdict in nothing or each.cause is Cause.TOO_FEW for each in judgements)

@@ -1,0 +1,1 @@
+"""What one run shows: savings against its baseline, budgets, one method checked by another."""

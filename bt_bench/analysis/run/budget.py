@@ -1,0 +1,190 @@
+"""Where the time of a step on an idle device goes, from measurements that are made apart.
+
+step = host + device work left when the call returns + launch latency and synchronize + residual
+
+The host enqueues the last operation and returns; the device begins it a launch latency later and
+works for as long as it takes; then the synchronize returns. What the device did before the last
+launch was hidden behind the host. Latency and synchronize come from the calibration: of an empty
+kernel, which is over before the host has returned, and of one that spins for a known time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bt_bench.analysis.figures import figure_us, method_line, step_medians_of
+from bt_bench.results import (
+    Calibration,
+    CaseResult,
+    FloatArray,
+    LaunchPath,
+    Method,
+    Quantity,
+    series_of,
+)
+
+CLOSES_WITHIN_PERCENT = 10.0
+
+_SYNCHRONIZE = "synchronize"
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """Which figures of a calibration hold for a way to launch.
+
+    Args:
+        null: prefix of those of an empty kernel.
+        spin: prefix of those of a kernel that spins for `SPIN_US`.
+        method: what takes the device's part of the budget, and reported the spinning kernel.
+    """
+
+    null: str
+    spin: str
+    method: Method
+
+
+SPIN_US = 10.0
+
+_EAGER = Calibrated("null", "spin", Method.PROFILER)
+_CALIBRATED = {
+    LaunchPath.JIT: _EAGER,
+    LaunchPath.COMPILED: _EAGER,
+    LaunchPath.DIRECT: _EAGER,
+    LaunchPath.GRAPH: Calibrated("null_graph", "spin_graph", Method.GRAPH_SLOPE),
+}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The parts of a step, in µs; for a window of several steps, means over its steps.
+
+    Args:
+        launch_path: how the kernels were launched.
+        step_us: what is explained.
+        host_us: until the call returned.
+        device_left_us: device work left then: the last operation, or a whole graph.
+        latency_us: launch latency and synchronize.
+        hidden_us: device work hidden behind the host; `None` where the device waits for no host.
+        gaps_us: idle time of the device between operations, likewise.
+    """
+
+    launch_path: LaunchPath
+    step_us: float
+    host_us: float
+    device_left_us: float
+    latency_us: float
+    hidden_us: float | None
+    gaps_us: float | None
+
+    @property
+    def residual_us(self) -> float:
+        """What the parts do not explain; negative where they are more than the step."""
+        return self.step_us - self.host_us - self.device_left_us - self.latency_us
+
+    @property
+    def residual_percent(self) -> float | None:
+        """The residual in percent of the step."""
+        return 100 * self.residual_us / self.step_us if self.step_us else None
+
+    @property
+    def closes(self) -> bool:
+        """Whether the residual is within `CLOSES_WITHIN_PERCENT` of the step."""
+        return abs(self.residual_us) <= CLOSES_WITHIN_PERCENT / 100 * self.step_us
+
+
+def budget(
+    case: CaseResult, launch_path: LaunchPath, calibration: Calibration | None
+) -> Budget | None:
+    """The budget of a case for one launch path, or `None` where a part was not measured.
+
+    Means over the steps of a window add up, where medians would not.
+    """
+    step = step_medians_of(case, series_of(Quantity.STEP_US, launch_path=launch_path))
+    host = step_medians_of(case, series_of(Quantity.HOST_US, launch_path=launch_path))
+    left = _device_left(case, launch_path)
+    if step is None or host is None or left is None:
+        return None
+    latency = _latency(case, launch_path, left, calibration)
+    if latency is None:
+        return None
+    by_host = launch_path is not LaunchPath.GRAPH
+    gpu = _first(case, Quantity.GPU_US, launch_path) if by_host else None
+    gaps = _first(case, Quantity.GAP_US, launch_path) if by_host else None
+    return Budget(
+        launch_path=launch_path,
+        step_us=float(step.mean()),
+        host_us=float(host.mean()),
+        device_left_us=float(left.mean()),
+        latency_us=float(latency.mean()),
+        hidden_us=None if gpu is None else float(gpu.mean() - left.mean()),
+        gaps_us=None if gaps is None else float(gaps.mean()),
+    )
+
+
+def budgets(case: CaseResult, calibration: Calibration | None) -> tuple[Budget, ...]:
+    """The budgets of all launch paths that a case has."""
+    found = (budget(case, launch_path, calibration) for launch_path in LaunchPath)
+    return tuple(each for each in found if each is not None)
+
+
+def _device_left(case: CaseResult, launch_path: LaunchPath) -> FloatArray | None:
+    """Per step, device work that the host does not outlast."""
+    if case.launches is not None and not any(case.launches.totals()):
+        return np.zeros(1)
+    if launch_path is not LaunchPath.GRAPH:
+        return _first(case, Quantity.LAST_US, launch_path)
+    # The host has enqueued the whole graph before its first kernel runs.
+    span = step_medians_of(case, series_of(Quantity.SPAN_US, launch_path=launch_path))
+    return _graph_slope(case) if span is None else span
+
+
+def _graph_slope(case: CaseResult) -> FloatArray | None:
+    series = series_of(Quantity.GPU_US, launch_path=LaunchPath.GRAPH, method=Method.GRAPH_SLOPE)
+    return step_medians_of(case, series)
+
+
+def _first(case: CaseResult, quantity: Quantity, launch_path: LaunchPath) -> FloatArray | None:
+    """Of the launch path itself, or else of Triton's call, which runs the same kernels."""
+    of_path = step_medians_of(case, series_of(quantity, launch_path=launch_path))
+    return step_medians_of(case, series_of(quantity)) if of_path is None else of_path
+
+
+def _latency(
+    case: CaseResult, launch_path: LaunchPath, left: FloatArray, calibration: Calibration | None
+) -> FloatArray | None:
+    """Per step, launch latency and synchronize; where nothing is launched, only the latter."""
+    launching = _launch_latency(_CALIBRATED[launch_path], left, calibration)
+    if case.launches is None or launch_path is LaunchPath.GRAPH:
+        return launching
+    totals = np.array(case.launches.totals())
+    idle = figure_us(calibration, _SYNCHRONIZE)
+    if totals.all():
+        return launching
+    if idle is None or (totals.any() and launching is None):
+        return None
+    latency = np.full(len(totals), idle)
+    return latency if launching is None else np.where(totals > 0, launching, latency)
+
+
+def _launch_latency(
+    names: Calibrated, left: FloatArray, calibration: Calibration | None
+) -> FloatArray | None:
+    """What a step waits for after its call has returned, less the device work that is left.
+
+    The host returns some time after the device was told to begin. Work that is over by then costs
+    no more wait than an empty kernel does, and longer work what a kernel of known length costs.
+    """
+    null_step, null_host, spin_step, spin_host = (
+        figure_us(calibration, f"{kind}_{end}")
+        for kind in (names.null, names.spin)
+        for end in ("step", "host")
+    )
+    line = method_line(calibration, names.method)
+    if null_step is None or null_host is None or line is None:
+        return None
+    if spin_step is None or spin_host is None:
+        return np.full(left.shape, null_step - null_host - line.intercept)
+    lag = spin_step - spin_host - (line.gradient * SPIN_US + line.intercept)
+    return np.maximum(null_step - null_host, lag + left) - left

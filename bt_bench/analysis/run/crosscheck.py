@@ -1,0 +1,148 @@
+"""Device time by two methods that share nothing: do they agree?
+
+Each method adds something of its own, its intercept, which the calibration finds with kernels of
+known length. It is taken off before the methods are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bt_bench.analysis.figures import method_line, typical_us
+from bt_bench.analysis.statistics.samples import median
+from bt_bench.results import (
+    Cache,
+    Calibration,
+    CaseResult,
+    LaunchPath,
+    Load,
+    Method,
+    Quantity,
+    Series,
+    series_of,
+)
+
+TOLERANCE_PERCENT = 10.0
+TOLERANCE_US = 1.0
+
+_SPANS = [
+    (
+        series_of(Quantity.EVENT_US, load=Load.BUSY, l2=l2),
+        series_of(Quantity.SPAN_US, load=Load.BUSY, l2=l2),
+    )
+    for l2 in Cache
+]
+_BUSY_TIMES = (
+    series_of(Quantity.GPU_US, method=Method.GRAPH_SLOPE, launch_path=LaunchPath.GRAPH),
+    series_of(Quantity.GPU_US),
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one method says.
+
+    Args:
+        series: what was measured, and how.
+        reported_us: typical of its samples.
+        intercept_us: what the method adds to that; `None` where it was not calibrated.
+    """
+
+    series: Series
+    reported_us: float
+    intercept_us: float | None
+
+    @property
+    def corrected_us(self) -> float | None:
+        """Without the intercept."""
+        return None if self.intercept_us is None else self.reported_us - self.intercept_us
+
+
+@dataclass(frozen=True)
+class Crosscheck:
+    """Two readings of the same device time."""
+
+    first: Reading
+    second: Reading
+
+    @property
+    def difference_us(self) -> float | None:
+        """First less second, without intercepts; `None` where one is unknown."""
+        first, second = self.first.corrected_us, self.second.corrected_us
+        return None if first is None or second is None else first - second
+
+    @property
+    def tolerance_us(self) -> float | None:
+        """How far apart they may be: `TOLERANCE_PERCENT` of the larger, or `TOLERANCE_US`."""
+        first, second = self.first.corrected_us, self.second.corrected_us
+        if first is None or second is None:
+            return None
+        return max(TOLERANCE_US, TOLERANCE_PERCENT / 100 * max(first, second))
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether they are within the tolerance; `None` where an intercept is unknown."""
+        difference, tolerance = self.difference_us, self.tolerance_us
+        if difference is None or tolerance is None:
+            return None
+        return abs(difference) <= tolerance
+
+
+def crosschecks(case: CaseResult, calibration: Calibration | None) -> tuple[Crosscheck, ...]:
+    """All pairs of methods that a case has; none where it launches nothing.
+
+    - The event pair behind a queue against the span by the profiler, with the same L2. Each has
+      its intercept once, however many kernels there are between first start and last end.
+    - The slope of graphs against the busy time by the profiler: both have their intercept once per
+      device operation. Copies and memsets are taken to have that of a kernel.
+
+    Args:
+        case: of any arm.
+        calibration: of the run.
+    """
+    return crosschecks_of(
+        lambda series: typical_us(case, series),
+        median(case.launches.totals()) if case.launches else None,
+        lambda method: intercept_us(calibration, method),
+    )
+
+
+def disagreements(checks: tuple[Crosscheck, ...]) -> tuple[Crosscheck, ...]:
+    """Those whose methods do not agree; one that cannot be told is not among them."""
+    return tuple(check for check in checks if check.agrees is False)
+
+
+def crosschecks_of(
+    typical: Callable[[Series], float | None],
+    launches: float | None,
+    intercept: Callable[[Method], float | None],
+) -> tuple[Crosscheck, ...]:
+    """`crosschecks` of a case by its figures.
+
+    Args:
+        typical: of a series, in µs; `None` where it was not taken.
+        launches: device operations of a step; `None` if not counted.
+        intercept: of a method, in µs; `None` where it was not calibrated.
+    """
+    if launches == 0:
+        return ()
+    checks = []
+    for pair, operations in (*((spans, 1.0) for spans in _SPANS), (_BUSY_TIMES, launches)):
+        readings = []
+        for series in pair:
+            reported = typical(series)
+            if reported is None:
+                break
+            added = intercept(series.method)
+            known = None if added is None or operations is None else added * operations
+            readings.append(Reading(series, reported, known))
+        if len(readings) == 2:
+            checks.append(Crosscheck(*readings))
+    return tuple(checks)
+
+
+def intercept_us(calibration: Calibration | None, method: Method) -> float | None:
+    """What a method adds to a device time, in µs; `None` where it was not calibrated."""
+    line = method_line(calibration, method)
+    return None if line is None else line.intercept

@@ -1,0 +1,218 @@
+"""What the harness promises of its own measurements, judged by a calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from bt_bench.analysis.statistics.samples import Line, line_fit, median, percentile
+from bt_bench.results import (
+    Calibration,
+    Injection,
+    Method,
+    Quantity,
+    format_number,
+    format_percent,
+)
+
+DEVICE_METHODS = (Method.PROFILER, Method.GRAPH_SLOPE)
+METHOD_TITLES = {
+    Method.PROFILER: "profiler",
+    Method.GRAPH_SLOPE: "graph slope",
+    Method.EVENTS: "events, busy device",
+    Method.HOST_CLOCK: "host clock",
+}
+
+# A profiler that stays attached has been seen to add 2 us to the replay of a graph.
+MOST_PROFILED_US = 1.0
+LARGEST_EMPTY_CALL_US = 0.1
+GRADIENT_TOLERANCE = 0.01
+LARGEST_APART_PERCENT = 3.0
+DELAY_TOLERANCE = 0.1  # of the delay, for what must show it
+UNMOVED_SHARE = 0.02  # of the delay, for what must not
+COLD_PERCENTILE = 95
+
+_NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True)
+class Promise:
+    """Whether a promise is kept.
+
+    Args:
+        name: for programs.
+        promise: what is promised.
+        found: what was found.
+        kept: whether that is within the promise; what was not measured is not.
+    """
+
+    name: str
+    promise: str
+    found: str
+    kept: bool
+
+
+@dataclass(frozen=True)
+class MethodLine:
+    """What a method reports for kernels of known length, and the line through that.
+
+    Args:
+        method: the method.
+        set_us: the lengths.
+        reported_us: per length, the median of what was reported.
+        line: through the medians.
+    """
+
+    method: Method
+    set_us: list[float]
+    reported_us: list[float]
+    line: Line
+
+    @property
+    def corrected_us(self) -> dict[float, float]:
+        """Per length what was reported, less the intercept."""
+        return {
+            length_us: reported_us - self.line.intercept
+            for length_us, reported_us in zip(self.set_us, self.reported_us, strict=True)
+        }
+
+
+def method_lines(calibration: Calibration) -> dict[Method, MethodLine]:
+    """The line of each method that reported two lengths or more."""
+    lines = {}
+    for found in calibration.lines:
+        # A file may hold less than it should.
+        taken = {
+            length_us: median(samples)
+            for length_us, samples in zip(found.set_us, found.reported_us, strict=False)
+            if samples
+        }
+        if len(taken) > 1:
+            set_us, reported_us = [*taken], [*taken.values()]
+            line = line_fit(set_us, reported_us)
+            lines[found.method] = MethodLine(found.method, set_us, reported_us, line)
+    return lines
+
+
+def apart_percent(lines: Sequence[MethodLine]) -> dict[float, float]:
+    """Per length that all methods reported, how far they are apart once corrected, in percent.
+
+    The largest less the smallest, against the smallest.
+    """
+    corrected = [line.corrected_us for line in lines]
+    apart = {}
+    for length_us in corrected[0] if corrected else ():
+        values = [of_method[length_us] for of_method in corrected if length_us in of_method]
+        if len(values) == len(corrected) > 1 and min(values) > 0:
+            apart[length_us] = 100 * (max(values) / min(values) - 1)
+    return apart
+
+
+def judge_promises(calibration: Calibration) -> list[Promise]:
+    """A verdict per promise; without a GPU there is only that of the empty call."""
+    verdicts = [_empty_call(calibration)]
+    if calibration.samples("synchronize") is not None:
+        verdicts += _lines(calibration)
+        verdicts.append(_chains(calibration))
+        verdicts += _delay(calibration.injection)
+        verdicts.append(_cold(calibration))
+        verdicts.append(_profiled(calibration))
+    return verdicts
+
+
+def _empty_call(calibration: Calibration) -> Promise:
+    samples = calibration.samples("empty_call")
+    value_us = median(samples) if samples else None
+    return Promise(
+        "empty_call",
+        f"less than {LARGEST_EMPTY_CALL_US} us of the harness in host times",
+        _NOT_MEASURED if value_us is None else f"{format_number(value_us)} us",
+        value_us is not None and value_us < LARGEST_EMPTY_CALL_US,
+    )
+
+
+def _lines(calibration: Calibration) -> Iterator[Promise]:
+    lines = method_lines(calibration)
+    for method in DEVICE_METHODS:
+        found = lines.get(method)
+        gradient = found.line.gradient if found else None
+        yield Promise(
+            f"gradient_{method.value}",
+            f"gradient of the {METHOD_TITLES[method]} 1 ± {100 * GRADIENT_TOLERANCE:.0f} %",
+            _NOT_MEASURED if gradient is None else f"{gradient:.4f}",
+            gradient is not None and abs(gradient - 1) <= GRADIENT_TOLERANCE,
+        )
+    names = " and ".join(METHOD_TITLES[method] for method in DEVICE_METHODS)
+    apart = apart_percent([lines[method] for method in DEVICE_METHODS if method in lines])
+    widest = max(apart.values(), default=None)
+    yield Promise(
+        "agreement",
+        f"{names} agree within {LARGEST_APART_PERCENT:.0f} %, less intercepts",
+        _NOT_MEASURED if widest is None else f"{format_percent(widest)} % apart",
+        widest is not None and widest <= LARGEST_APART_PERCENT,
+    )
+
+
+def _chains(calibration: Calibration) -> Promise:
+    chains = calibration.chains
+    found = ", ".join(f"{chain.counted} of {chain.launched}" for chain in chains)
+    return Promise(
+        "chains",
+        "launches of chains of empty kernels counted exactly",
+        found or _NOT_MEASURED,
+        bool(chains) and all(chain.counted == chain.launched for chain in chains),
+    )
+
+
+def _delay(injection: Injection | None) -> Iterator[Promise]:
+    for quantity in (Quantity.HOST_US, Quantity.STEP_US, Quantity.GPU_US):
+        moved_us = None if injection is None else moved_by_delay_us(injection, quantity)
+        if quantity is Quantity.GPU_US:
+            verb, expected_share, tolerance = "does not show", 0.0, UNMOVED_SHARE
+        else:
+            verb, expected_share, tolerance = "shows", 1.0, DELAY_TOLERANCE
+        promise = f"a delay of the host {verb} in {quantity.value}, ± {100 * tolerance:.0f} %"
+        found, kept = _NOT_MEASURED, False
+        if injection is not None and moved_us is not None:
+            off_us = abs(moved_us - expected_share * injection.delay_us)
+            kept = off_us <= tolerance * injection.delay_us
+            found = f"{format_number(moved_us)} of {format_number(injection.delay_us)} us"
+        yield Promise(f"delay_{quantity.value}", promise, found, kept)
+
+
+def moved_by_delay_us(injection: Injection, quantity: Quantity) -> float | None:
+    """Median of a quantity with the delay less that without; `None` where one is missing."""
+    without, delayed = injection.without.get(quantity), injection.with_delay.get(quantity)
+    return median(delayed) - median(without) if without and delayed else None
+
+
+def _cold(calibration: Calibration) -> Promise:
+    flush = calibration.flush
+    name, promise = "cold", "a read is slower after a flush than from the L2"
+    if flush is None or not flush.hot or not flush.cold:
+        return Promise(name, promise, _NOT_MEASURED, False)
+    cold_us = median(flush.cold)
+    return Promise(
+        name,
+        promise,
+        f"{format_number(cold_us)} us, from the L2 {format_number(median(flush.hot))} us",
+        cold_us > percentile(flush.hot, COLD_PERCENTILE),
+    )
+
+
+def _profiled(calibration: Calibration) -> Promise:
+    name, promise = (
+        "profiled",
+        f"a launch costs the same after a profile, ± {MOST_PROFILED_US:g} us",
+    )
+    before = calibration.samples("replay")
+    after = calibration.samples("replay_profiled")
+    if not before or not after:
+        return Promise(name, promise, _NOT_MEASURED, False)
+    times_us = median(before), median(after)
+    return Promise(
+        name,
+        promise,
+        f"{format_number(times_us[1])} us, before it {format_number(times_us[0])} us",
+        abs(times_us[1] - times_us[0]) <= MOST_PROFILED_US,
+    )

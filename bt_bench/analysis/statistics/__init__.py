@@ -1,0 +1,1 @@
+"""Statistics of samples, each with the source of its formula."""

@@ -1,0 +1,201 @@
+"""From observations to probabilities: pure functions on numpy arrays, with their sources.
+
+Like `stats`, but about what can be concluded rather than what was seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from bt_bench.analysis.statistics.samples import MIN_CLUSTERS, Interval, Samples
+from bt_bench.analysis.statistics.student import t_quantile, t_tail
+
+LARGEST_LOG = 700.0
+"""Of a ratio that a number can hold; that of any two times that a clock can measure is below 50."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A location and how well it is known.
+
+    Args:
+        location: the estimate.
+        error: its standard error.
+        degrees: degrees of freedom of the t distribution of (location - truth) / error.
+        observations: how many observations count as independent.
+    """
+
+    location: float
+    error: float
+    degrees: int
+    observations: int
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether it can be reckoned with: of figures that overflow there is no estimate."""
+        return math.isfinite(self.location) and math.isfinite(self.error)
+
+    def interval(self, confidence: float) -> Interval:
+        """Student's interval, two-sided."""
+        half_width = t_quantile((1 + confidence) / 2, self.degrees) * self.error
+        return Interval(self.location - half_width, self.location + half_width, confidence)
+
+    def tail_above(self, bound: float) -> float:
+        """Probability of an estimate as large as this or larger if the truth were `bound`.
+
+        1 where it is not finite: what cannot be reckoned with shows nothing.
+        """
+        if not self.is_finite or math.isnan(bound):
+            return 1.0
+        if self.error == 0:
+            return 0.0 if self.location > bound else 1.0
+        return t_tail((self.location - bound) / self.error, self.degrees)
+
+    def tail_below(self, bound: float) -> float:
+        """Probability of an estimate as small as this or smaller if the truth were `bound`."""
+        if not self.is_finite or math.isnan(bound):
+            return 1.0
+        if self.error == 0:
+            return 0.0 if self.location < bound else 1.0
+        return t_tail((bound - self.location) / self.error, self.degrees)
+
+
+def trimmed_estimate(values: Samples, share: float = 0.2) -> Estimate | None:
+    """The trimmed mean of independent values, which a few far ones cannot move.
+
+    The `share` smallest and largest values are left out, and the error comes from the winsorized
+    sum of squares: sqrt(SSD / (h (h - 1))) for the h values that are left, with h - 1 degrees of
+    freedom. Sources: Tukey and McLaughlin, "Less Vulnerable Confidence and Significance Procedures
+    for Location Based on a Single Sample", Sankhya A 25 (1963), 331-352; Yuen, "The Two-Sample
+    Trimmed t for Unequal Population Variances", Biometrika 61 (1974), 165-170, for this form.
+
+    Args:
+        values: the values.
+        share: of the values that is left out on either side, from 0 to below 1/2.
+
+    Returns:
+        `None` below three values that are left.
+    """
+    if not 0 <= share < 0.5:
+        raise ValueError(f"share {share} is not from 0 to below 0.5")
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    count = len(ordered)
+    cut = int(share * count)
+    left = count - 2 * cut
+    if left < MIN_CLUSTERS:
+        return None
+    location = float(ordered[cut : count - cut].mean())
+    ordered[:cut] = ordered[cut]
+    ordered[count - cut :] = ordered[count - cut - 1]
+    squares = float(np.square(ordered - ordered.mean()).sum())
+    return Estimate(location, math.sqrt(squares / (left * (left - 1))), left - 1, count)
+
+
+def ratio_of(log: float) -> float:
+    """The ratio whose natural logarithm this is, or the largest that a number can hold.
+
+    Ends of intervals from three rounds can be far beyond it.
+    """
+    return math.exp(min(log, LARGEST_LOG))
+
+
+@dataclass(frozen=True)
+class GeometricMean:
+    """The geometric mean of ratios; `interval` is `None` below two of them."""
+
+    ratio: float
+    interval: Interval | None
+
+
+def geometric_mean(ratios: Samples, confidence: float = 0.95) -> GeometricMean:
+    """The geometric mean, with Student's interval of the mean logarithm.
+
+    Source of the mean: Fleming and Wallace, "How Not to Lie with Statistics: The Correct Way to
+    Summarize Benchmark Results", Communications of the ACM 29 (1986), 218-221; of the interval:
+    Student (1908), as in `mean_estimate`.
+
+    Args:
+        ratios: positive ratios, at least one.
+        confidence: of the interval, which takes the ratios for independent.
+    """
+    array = np.asarray(ratios, dtype=np.float64)
+    if array.size == 0 or not ((array > 0) & np.isfinite(array)).all():
+        raise ValueError("expected one positive ratio or more")
+    logs = np.log(array)
+    center, count = float(logs.mean()), len(logs)
+    if count < 2:
+        return GeometricMean(ratio_of(center), None)
+    error = float(logs.std(ddof=1)) / math.sqrt(count)
+    interval = Estimate(center, error, count - 1, count).interval(confidence)
+    low, high = ratio_of(interval.low), ratio_of(interval.high)
+    return GeometricMean(ratio_of(center), Interval(low, high, confidence))
+
+
+def uncorrected(probabilities: Sequence[float]) -> list[float]:
+    """Probabilities as they are, or 1 for what is none.
+
+    A NaN is neither smaller nor larger than anything, so that among others it would leave them in
+    no order, and each could get what another has earned.
+    """
+    return [1.0 if math.isnan(each) else min(max(each, 0.0), 1.0) for each in probabilities]
+
+
+def holm(probabilities: Sequence[float]) -> list[float]:
+    """Probabilities corrected so that any false rejection among all is as rare as one was.
+
+    Whatever the tests' dependence. Source: Holm, "A Simple Sequentially Rejective Multiple Test
+    Procedure", Scandinavian Journal of Statistics 6 (1979), 65-70.
+    """
+    probabilities = uncorrected(probabilities)
+    order = sorted(range(len(probabilities)), key=probabilities.__getitem__)
+    adjusted = [1.0] * len(order)
+    largest = 0.0
+    for rank, index in enumerate(order):
+        largest = max(largest, (len(order) - rank) * probabilities[index])
+        adjusted[index] = min(1.0, largest)
+    return adjusted
+
+
+def benjamini_hochberg(probabilities: Sequence[float]) -> list[float]:
+    """Probabilities corrected so that of all rejections the expected share of false ones is bound.
+
+    Source: Benjamini and Hochberg, "Controlling the False Discovery Rate", Journal of the Royal
+    Statistical Society B 57 (1995), 289-300.
+    """
+    probabilities = uncorrected(probabilities)
+    count = len(probabilities)
+    order = sorted(range(count), key=probabilities.__getitem__)
+    adjusted = [1.0] * count
+    smallest = 1.0
+    for rank in range(count, 0, -1):
+        index = order[rank - 1]
+        smallest = min(smallest, probabilities[index] * count / rank)
+        adjusted[index] = smallest
+    return adjusted
+
+
+def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> Interval:
+    """Interval of a rate.
+
+    Source: Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", Journal
+    of the American Statistical Association 22 (1927), 209-212.
+    """
+    if trials < 1 or not 0 <= successes <= trials:
+        raise ValueError(f"{successes} successes of {trials} trials; expected 0 to all of some")
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    rate = successes / trials
+    center = (rate + z * z / (2 * trials)) / (1 + z * z / trials)
+    half = (
+        z
+        / (1 + z * z / trials)
+        * math.sqrt(rate * (1 - rate) / trials + z * z / (4 * trials * trials))
+    )
+    # The ends are exact at none and all, where rounding would leave a remainder.
+    low = max(0.0, center - half) if successes else 0.0
+    high = min(1.0, center + half) if successes < trials else 1.0
+    return Interval(low, high, confidence)

@@ -1,0 +1,224 @@
+"""Statistics of samples: pure functions on numpy arrays, each with the source of its formula.
+
+Nothing here is trimmed or smoothed: every sample that is passed in counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import zip_longest
+
+import numpy as np
+
+from bt_bench.analysis.statistics.student import t_quantile
+from bt_bench.results import FloatArray
+
+MIN_CLUSTERS = 3  # two say nothing of how much clusters differ
+Samples = Sequence[float] | FloatArray
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A confidence interval; `coverage` is what its ranks reach, at least what was asked for."""
+
+    low: float
+    high: float
+    coverage: float
+
+    @property
+    def half_width(self) -> float:
+        """Half of its length."""
+        return (self.high - self.low) / 2
+
+
+@dataclass(frozen=True)
+class Line:
+    """A straight line: y = gradient x + intercept."""
+
+    gradient: float
+    intercept: float
+
+
+def median(samples: Samples) -> float:
+    """Middle order statistic, or the mean of the two middle ones.
+
+    Source: Hyndman and Fan, "Sample Quantiles in Statistical Packages", The American Statistician
+    50 (1996), 361-365, definition 7 at p = 1/2.
+    """
+    return float(_median_along_rounds(_as_array(samples)))
+
+
+def percentile(samples: Samples, percent: float) -> float:
+    """The `percent`-th percentile, linear between order statistics.
+
+    With n samples it lies at rank 1 + (n - 1) p, so that 0 is the minimum and 100 the maximum.
+    Source: Hyndman and Fan (1996), as in `median`, definition 7.
+    """
+    if not 0 <= percent <= 100:
+        raise ValueError(f"percentile {percent} is not between 0 and 100")
+    return float(np.percentile(_as_array(samples), percent))
+
+
+def interquartile_range(samples: Samples) -> float:
+    """Third quartile less first, both by definition 7 of Hyndman and Fan (1996)."""
+    first, third = np.percentile(_as_array(samples), (25, 75))
+    return float(third - first)
+
+
+def median_interval(samples: Samples, confidence: float = 0.95) -> Interval | None:
+    """Confidence interval of the median that assumes no distribution.
+
+    The order statistics x(k) and x(n + 1 - k) enclose the median unless fewer than k samples lie
+    on one side of it, and the number on one side is binomial with p = 1/2; so the coverage is
+    1 - 2 P(B <= k - 1). The largest k is taken whose coverage is at least `confidence`.
+    Source: David and Nagaraja, "Order Statistics", 3rd edition (2003), section 7.1. Samples are
+    assumed independent; ties make it wider than needed, never narrower.
+
+    Returns:
+        `None` where even minimum and maximum do not reach `confidence` (n < 6 at 0.95).
+    """
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence {confidence} is not between 0 and 1")
+    ordered = np.sort(_as_array(samples))
+    rank, coverage = _median_rank(len(ordered), confidence)
+    if rank == 0:
+        return None
+    return Interval(float(ordered[rank - 1]), float(ordered[-rank]), coverage)
+
+
+def relative_half_width(samples: Samples, confidence: float = 0.95) -> float | None:
+    """Half the `median_interval`, as a share of the median.
+
+    Returns:
+        `None` where there is no interval, or the median is 0.
+    """
+    interval = median_interval(samples, confidence)
+    center = median(samples)
+    return None if interval is None or center == 0 else interval.half_width / abs(center)
+
+
+def clustered_interval(
+    values: Samples, clusters: Sequence[Hashable], confidence: float = 0.99
+) -> Interval | None:
+    """Confidence interval of a location from values that resemble each other within clusters.
+
+    Each cluster counts as one observation, its median; the interval is Student's for the mean of
+    these: mean ± t s / sqrt(k), with k clusters, their standard deviation s and k - 1 degrees of
+    freedom. So only clusters need to be independent, and they may differ in size and in spread.
+    Source: Ibragimov and Müller, "t-Statistic Based Correlation and Heterogeneity Robust
+    Inference", Journal of Business & Economic Statistics 28 (2010), 453-468: the coverage is at
+    least `confidence`, for any of 92 % or more, also where the clusters' variances differ.
+
+    Args:
+        values: the values.
+        clusters: for each value, which cluster it is of.
+        confidence: above 0 and below 1.
+
+    Returns:
+        `None` below three clusters.
+    """
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence {confidence} is not between 0 and 1")
+    groups: dict[Hashable, list[float]] = {}
+    for value, cluster in zip(values, clusters, strict=True):
+        groups.setdefault(cluster, []).append(float(value))
+    count = len(groups)
+    if count < MIN_CLUSTERS:
+        return None
+    medians = np.array([median(group) for group in groups.values()], dtype=np.float64)
+    center = float(medians.mean())
+    error = float(medians.std(ddof=1)) / math.sqrt(count)
+    half_width = t_quantile((1 + confidence) / 2, count - 1) * error
+    return Interval(center - half_width, center + half_width, confidence)
+
+
+def line_fit(x: Samples, y: Samples) -> Line:
+    """The straight line through points by ordinary least squares.
+
+    Source: e.g. Draper and Smith, Applied Regression Analysis, 3rd edition (1998), section 1.2.
+
+    Raises:
+        ValueError: if there are no two different `x`, or not as many `y`.
+    """
+    xs, ys = _as_array(x), _as_array(y)
+    if len(xs) != len(ys):
+        raise ValueError(f"expected as many y as x, got {len(ys)} and {len(xs)}")
+    from_mean = xs - xs.mean()
+    spread = float(from_mean @ from_mean)
+    if spread == 0:
+        raise ValueError("expected two different x or more to put a line through")
+    gradient = float(from_mean @ (ys - ys.mean())) / spread
+    return Line(gradient, float(ys.mean()) - gradient * float(xs.mean()))
+
+
+def clock_tick(samples: Samples, rounding: float = 0.0) -> float | None:
+    """Smallest difference between neighbouring distinct values: the tick of what took them.
+
+    Values of a clock that ticks differ by whole ticks. The more samples, the closer it is to the
+    tick, which it never falls below: too few samples make it too large, the careful error.
+
+    Args:
+        samples: values, in any order.
+        rounding: how far rounding may have moved a value; differences of up to twice that are
+            between equal values.
+
+    Returns:
+        `None` where all values are equal.
+    """
+    gaps = np.diff(np.sort(_as_array(samples)))
+    # A millionth more, since such differences are no whole numbers in binary.
+    gaps = gaps[gaps > 2 * rounding * (1 + 1e-6)]
+    return float(gaps.min()) if gaps.size else None
+
+
+def step_medians(samples: Sequence[Sequence[float]]) -> FloatArray:
+    """Median over the rounds for each step of a window, from `samples[round][step]`.
+
+    Rounds of an interrupted run may be short; a step without any sample is left out.
+    """
+    lengths = {len(steps) for steps in samples}
+    if len(lengths) == 1 and lengths != {0}:
+        return _median_along_rounds(np.asarray(samples, dtype=np.float64))
+    columns = ([x for x in column if x is not None] for column in zip_longest(*samples))
+    return np.array([median(column) for column in columns if column], dtype=np.float64)
+
+
+def typical(samples: Sequence[Sequence[float]]) -> float | None:
+    """Median over the steps of a window of each step's median over rounds; `None` without samples.
+
+    For a window of one step this is the median over rounds.
+    """
+    medians = step_medians(samples)
+    return median(medians) if len(medians) else None
+
+
+def _as_array(samples: Samples) -> FloatArray:
+    array = np.asarray(samples, dtype=np.float64)
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(f"expected a list of at least one sample, got shape {array.shape}")
+    return array
+
+
+def _median_along_rounds(array: FloatArray) -> FloatArray:
+    # np.median takes five times as long on the small arrays that thousands of cases have.
+    ordered = np.sort(array, axis=0)
+    count = len(ordered)
+    upper: FloatArray = ordered[count // 2]
+    return upper if count % 2 else upper / 2 + ordered[count // 2 - 1] / 2
+
+
+@lru_cache(maxsize=1024)
+def _median_rank(count: int, confidence: float) -> tuple[int, float]:
+    """Largest rank whose interval covers the median with `confidence` (0: none), and coverage."""
+    log_of_all = count * math.log(2)
+    tail, rank, coverage = 0.0, 0, 0.0
+    for successes in range(count // 2):
+        ways = math.lgamma(count + 1) - math.lgamma(successes + 1)
+        tail += math.exp(ways - math.lgamma(count - successes + 1) - log_of_all)
+        if 1 - 2 * tail < confidence:
+            break
+        rank, coverage = successes + 1, 1 - 2 * tail
+    return rank, coverage

@@ -1,0 +1,206 @@
+"""What a comparison concludes, and from what: the nouns that deciding fills and formats print.
+
+A judgement is on one metric of one case. It always says why, and carries the numbers that it was
+derived from, so that nobody has to take it on trust. Whatever could not be judged is a judgement
+as well: nothing disappears.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bt_bench.names import Operation
+
+
+class Verdict(StrEnum):
+    """What is concluded."""
+
+    FASTER = "FASTER"
+    SLOWER = "SLOWER"
+    SAME = "SAME"  # shown to differ by less than `Margin.wanted`, not merely not shown to differ
+    INCONCLUSIVE = "INCONCLUSIVE"
+    MISSING = "MISSING"  # on one side only
+    INVALID = "INVALID"  # measured, but not to be believed
+
+
+class Cause(StrEnum):
+    """Why a verdict is what it is."""
+
+    BEYOND_MARGIN = "beyond_margin"  # FASTER, SLOWER: by more than the margin
+    WITHIN_MARGIN = "within_margin"  # SAME: the interval is within the margin but for noise
+    EQUAL_CODE = "equal_code"  # SAME: all files of both revisions are equal, and none was built
+    EXACT = "exact"  # a count or a size, compared without statistics
+    WIDE_INTERVAL = "wide_interval"  # INCONCLUSIVE: reaches from within the margin to beyond it
+    TOO_FEW = "too_few"  # for an interval: INCONCLUSIVE; INVALID for rounds that stay too few
+    NO_CASE = "no_case"  # MISSING: one side lacks the case
+    NO_METRIC = "no_metric"  # MISSING: one side lacks the metric
+    FAILED = "failed"  # INVALID: the case failed on one side
+    INSUFFICIENT = "insufficient"  # INVALID: too few rounds of the case count
+    METHODS_DISAGREE = "methods_disagree"  # INVALID: a device time that a second method contradicts
+    CONTROL_MOVED = "control_moved"  # INVALID: unchanged code came out different
+    NOT_POSITIVE = "not_positive"  # INVALID: a time of zero has no ratio
+    NO_VARIANCE = "no_variance"  # INVALID: a clock that is finer gave the same value every time
+    UNIT_DIFFERS = "unit_differs"  # INVALID
+    IMPOSSIBLE = "impossible"  # INVALID: no clock can have measured it, or numbers cannot hold it
+
+
+LOST_FROM_CONFIG = "the base's config has it, and the head's has not"
+"""Why a gate on two revisions misses what is in the config of the base alone."""
+
+
+@dataclass(frozen=True)
+class Margin:
+    """By how much a metric may differ and still count as the same; ratios are relative to the base.
+
+    Args:
+        configured: the threshold asked for, as a share (0.02 for 2 %).
+        spread: three times what unchanged code differed by, as a share; `None` without a control.
+        floor: what no method can tell, as a share of the base.
+    """
+
+    configured: float
+    spread: float | None
+    floor: float
+
+    @property
+    def share(self) -> float:
+        """The margin: the largest of its parts."""
+        return max(self.configured, self.spread or 0.0, self.floor)
+
+    @property
+    def wanted(self) -> float:
+        """The margin without its part for noise: what `SAME` has to be within."""
+        return max(self.configured, self.floor)
+
+    @property
+    def binds(self) -> str:
+        """Which part that is: `configured`, `spread` or `floor`."""
+        parts = {"configured": self.configured, "spread": self.spread or 0.0, "floor": self.floor}
+        return max(parts, key=parts.__getitem__)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The numbers behind one verdict, on the scale of the natural logarithm of the ratio.
+
+    Args:
+        observations: what counts as one: rounds, or clusters of them.
+        estimate: location of the log ratios, other against base.
+        error: standard error of the estimate.
+        degrees: degrees of freedom of its t distribution.
+        margin: how much may differ.
+        p_slower: probability of so large an estimate if the other were slower by the margin only.
+        p_faster: the same for faster.
+        adjusted_slower: `p_slower` corrected for all tests of the family.
+        adjusted_faster: the same for faster.
+        alpha: what an adjusted probability must not exceed, at this look.
+        tests: size of the family.
+    """
+
+    observations: int
+    estimate: float
+    error: float
+    degrees: int
+    margin: Margin
+    p_slower: float
+    p_faster: float
+    adjusted_slower: float
+    adjusted_faster: float
+    alpha: float
+    tests: int
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict on one metric of one case.
+
+    Args:
+        operation: of the case.
+        case: its name.
+        metric: name of the metric, see `bt_bench.results.metrics`.
+        unit: of the values.
+        base: label of the side that is compared with.
+        other: label of the side that is judged.
+        base_value: median of the base; `None` where it has none.
+        other_value: median of the other side, likewise.
+        ratio: other to base, from pairs where there are such, so not just of the two medians.
+        low: lower end of the interval of the ratio.
+        high: upper end.
+        verdict: what is concluded.
+        cause: why.
+        detail: the same for people, a clause without a full stop.
+        advisory: the sides are of different runs, so that what the machine did between them counts
+            as well.
+        evidence: the numbers; `None` where none were needed or none could be had.
+    """
+
+    operation: Operation
+    case: str
+    metric: str
+    unit: str
+    base: str
+    other: str
+    base_value: float | None
+    other_value: float | None
+    ratio: float | None
+    low: float | None
+    high: float | None
+    verdict: Verdict
+    cause: Cause
+    detail: str
+    advisory: bool = False
+    evidence: Evidence | None = None
+
+    @property
+    def key(self) -> str:
+        """Operation and case, as people name it on the command line."""
+        return f"{self.operation.value}/{self.case}"
+
+    @property
+    def percent(self) -> float | None:
+        """Change in percent of the base; positive is more of the metric."""
+        return None if self.ratio is None else 100 * (self.ratio - 1)
+
+
+@dataclass(frozen=True)
+class Overall:
+    """One metric over all cases of a side: the geometric mean of their ratios.
+
+    The interval takes the cases for a sample of those there could be; `None` below two cases.
+    """
+
+    metric: str
+    base: str
+    other: str
+    cases: int
+    ratio: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A whole comparison.
+
+    Args:
+        title: what it is of, one line.
+        base: label of the side that the others are compared with.
+        others: labels of the others.
+        judgements: on every metric of every case.
+        overall: per metric and side.
+        facts: what the reader has to know of how it was done, a sentence each.
+        warnings: what stands in the way of trusting it, a clause each.
+    """
+
+    title: str
+    base: str
+    others: tuple[str, ...]
+    judgements: tuple[Judgement, ...]
+    overall: tuple[Overall, ...]
+    facts: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def count(self, verdict: Verdict) -> int:
+        """How many judgements have a verdict."""
+        return sum(judgement.verdict is verdict for judgement in self.judgements)

@@ -1,0 +1,1 @@
+"""`bt-bench gate`: one file per mode."""

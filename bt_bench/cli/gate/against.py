@@ -1,0 +1,194 @@
+"""`bt-bench gate --against FILE`: the working tree, measured now, beside a stored result."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bt_bench.analysis import Cause, Judgement, Verdict
+from bt_bench.cli.gate.common import Options, entries_here, finish, make_folder
+from bt_bench.cli.options import worker_for
+from bt_bench.errors import ExitCode, NotComparableError, UsageError
+
+if TYPE_CHECKING:
+    from bt_bench.analysis import Judged
+    from bt_bench.names import DeviceKind, Operation
+    from bt_bench.results import VariantResult
+
+
+def gate_against(
+    options: Options,
+    patterns: tuple[str, ...],
+    device: DeviceKind,
+    out: Path | None,
+    dry_run: bool = False,
+) -> ExitCode:
+    """Sweeps the variant of a stored result, by the plan of that, and compares both; advisory.
+
+    What happened to the machine between the runs counts as well, so the margin is wider. Device,
+    versions and plan are compared as by `compare`. What only one of config and result has is
+    missing, unless flags leave it out.
+    """
+    stored = _stored(options)
+    keys = {case.key for case in stored.cases}
+    operations = [
+        op for op in options.spec.operations if any(c.operation is op for c in stored.cases)
+    ]
+    cases = [c for c in options.spec.cases if any(f"{op}/{c.name}" in keys for op in operations)]
+    if not cases:
+        raise NotComparableError(
+            f"{options.against} has no case in common with the config {options.spec.name}; it has "
+            f"{', '.join(sorted(keys)[:5])}{' …' * (len(keys) > 5)}"
+        )
+    changes = {"variants": [stored.variant.name], "plan": stored.plan}
+    changes |= {"operations": operations, "cases": cases}
+    spec = options.spec.model_copy(update=changes)
+    if dry_run:
+        print(f"working tree on {device} against {options.against}, by the plan of that: a sweep")
+        print(f"  variant: {stored.variant.name}")
+        print(f"  cases: {', '.join(case.name for case in cases)}")
+        print(f"  operations: {', '.join(operations)}")
+        return ExitCode.OK
+    folder = make_folder(spec.name, out)
+    _sweep(replace(options, spec=spec), device, folder)
+    new = folder / f"{stored.variant.name}.json"
+    judged = _judged(options, _Asked(options, stored), patterns, new)
+    return finish(judged, options, folder)
+
+
+def _stored(options: Options) -> VariantResult:
+    """The stored result, where it is one that the working tree can be compared with."""
+    path = options.against or ""
+    stored = _read(path)
+    name = stored.variant.name
+    if "variants" in options.chosen and name not in options.spec.variants:
+        raise UsageError(
+            f"--variants names {', '.join(options.spec.variants)}, and {path} is of variant "
+            f"{name!r}, which alone is compared with --against; leave --variants out"
+        )
+    if not stored.complete and not options.allow_partial:
+        from bt_bench.analysis import how_to_finish
+
+        raise NotComparableError(how_to_finish(path, None if path == "-" else Path(path).parent))
+    return stored
+
+
+def _read(path: str) -> VariantResult:
+    from bt_bench.errors import OtherSchemaError
+    from bt_bench.results import read_recording, read_result
+
+    try:
+        return read_result(path)
+    except OtherSchemaError as error:
+        with suppress(UsageError):
+            read_recording(path)
+            raise NotComparableError(
+                f"{path} is a recording of process-rounds; --against takes a result of a variant, "
+                "as sweep writes it"
+            ) from None
+        raise NotComparableError(str(error)) from None
+
+
+def _sweep(options: Options, device: DeviceKind, folder: Path) -> None:
+    from bt_bench.cli.progress import progress_on_stderr
+    from bt_bench.results import RunFolder
+    from bt_bench.runs import SweepRequest, check_memory, check_windows, run_sweep
+
+    spec = options.spec
+    entries = entries_here(options)
+    if not entries:
+        raise UsageError(f"the working tree has no variant {spec.variants[0]!r}, which is stored")
+    check_windows(spec)
+    with worker_for(spec, entries, device) as worker:
+        check_memory(spec, len(entries), worker.hello.available_bytes)
+        request = SweepRequest(
+            spec, entries, worker.hello.environment, RunFolder(folder), ["bt-bench", *sys.argv[1:]]
+        )
+        with request.folder.locked(), progress_on_stderr() as progress:
+            run_sweep(request, worker, progress)
+
+
+class _Asked:
+    """Which cases are to be compared: those of the config, and the stored ones but for flags.
+
+    A case that the config has lost is asked for as well: else to rename it would be to pass.
+    """
+
+    def __init__(self, options: Options, stored: VariantResult) -> None:
+        spec, chosen = options.spec, options.chosen
+        names = {case.name for case in spec.cases}
+        self.config = spec.name
+        self.of_config = {
+            (operation, case.name): f"{operation}/{case.name}"
+            for operation in spec.operations
+            for case in spec.cases
+        }
+        self.stored = {case.key for case in stored.cases}
+        self.left_out = {
+            case.key
+            for case in stored.cases
+            if ("cases" in chosen and case.case not in names)
+            or ("operations" in chosen and case.operation not in spec.operations)
+        }
+
+
+def _judged(options: Options, asked: _Asked, patterns: tuple[str, ...], new: Path) -> Judged:
+    """The comparison of both files, and what only one of config and stored result has."""
+    from bt_bench.analysis import Criteria, Given, judge, match_sides
+    from bt_bench.config import planned_variants
+
+    given = [Given(Path(options.against or "").name, options.against or "")]
+    given.append(Given("working tree", str(new)))
+    criteria = Criteria(
+        rules=options.rules,
+        metrics=patterns,
+        margins=options.spec.margins,
+        allow_partial=options.allow_partial,
+    )
+    matched = match_sides(given, planned_variants)
+    judged = judge(matched.matchups, criteria, base=matched.base, others=matched.others)
+    known = set(asked.of_config.values())
+    # By the config, since a case that was not swept for want of it is not for want of the kernels.
+    kept = [
+        replace(each, detail=f"the config {asked.config} has no such case: it was not measured")
+        if each.key not in known and each.cause is Cause.NO_CASE
+        else each
+        for each in judged.judgements
+        if each.key not in asked.left_out
+    ]
+    seen = {each.key for each in judged.judgements} | asked.stored
+    base, other = matched.matchups[0].base.label, matched.matchups[0].other.label
+    kept += [
+        _blank(operation, case, base, other, f"{base} has no such case; sweep it anew to store it")
+        for (operation, case), key in asked.of_config.items()
+        if key not in seen
+    ]
+    facts = judged.facts
+    if asked.left_out:
+        facts = (*facts, f"Left out by flags: {', '.join(sorted(asked.left_out))}.")
+    return replace(judged, judgements=tuple(kept), facts=facts)
+
+
+def _blank(operation: Operation, case: str, base: str, other: str, detail: str) -> Judgement:
+    """A case that was not swept, as nothing of it is stored."""
+    from bt_bench.analysis import WHOLE_CASE
+
+    return Judgement(
+        operation=operation,
+        case=case,
+        metric=WHOLE_CASE.name,
+        unit=WHOLE_CASE.unit,
+        base=base,
+        other=other,
+        base_value=None,
+        other_value=None,
+        ratio=None,
+        low=None,
+        high=None,
+        verdict=Verdict.MISSING,
+        cause=Cause.NO_CASE,
+        detail=detail,
+    )

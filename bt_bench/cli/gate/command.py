@@ -1,0 +1,256 @@
+"""`bt-bench gate`: its options, and which mode they ask for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bt_bench.cli.gate.common import RECORDING_NAME, Options, both_trees, finish, make_folder
+from bt_bench.cli.gate.rounds import rounds_request, run_rounds, show_plan
+from bt_bench.cli.options import (
+    DeviceOption,
+    JsonOption,
+    KernelsOption,
+    OperationsOption,
+    SelectOption,
+    SetOption,
+    VariantsOption,
+    chosen_device,
+    kernel_folders,
+    load_spec,
+    without_opponents,
+)
+from bt_bench.cli.outputs import (
+    AllowMissingOption,
+    AllowPartialOption,
+    FailOnOption,
+    FormatOption,
+    parse_fail_on,
+    parse_outputs,
+)
+from bt_bench.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from bt_bench.config import SweepSpec
+    from bt_bench.names import DeviceKind
+
+
+# What each way to compare has no use for: by parameter the flag.
+_OF_ROUNDS = {"looks": "--rounds", "workers": "--workers", "time_equal": "--time-equal"}
+_IDLE = {
+    "--static": _OF_ROUNDS
+    | {"out": "--out", "device": "--device", "threshold": "--threshold", "alpha": "--alpha"}
+    | {"allow_partial": "--allow-partial"},
+    "--against": _OF_ROUNDS | {"build": "--build"},
+}
+
+
+def gate(
+    ctx: typer.Context,
+    config: Annotated[
+        str,
+        typer.Option(
+            "--config",
+            metavar="CONFIG",
+            help="A YAML file, the name of a stock config, or - for stdin.",
+        ),
+    ],
+    base: Annotated[
+        str | None,
+        typer.Option(
+            "--base",
+            envvar="BT_BENCH_BASE",
+            metavar="REF",
+            help="The revision to compare the working tree with.",
+        ),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            "--against",
+            metavar="FILE",
+            help="Compare with a stored result instead (advisory), or with --static a census.",
+        ),
+    ] = None,
+    static: Annotated[
+        bool,
+        typer.Option("--static", help="Compile only: launches, registers, spills. Needs no GPU."),
+    ] = False,
+    save: Annotated[
+        Path | None, typer.Option("--save", metavar="FILE", help="Write the census; with --static.")
+    ] = None,
+    variants: VariantsOption = None,
+    operations: OperationsOption = None,
+    select: SelectOption = None,
+    overrides: SetOption = None,
+    kernels: KernelsOption = None,
+    build: Annotated[
+        str | None,
+        typer.Option("--build", metavar="CMD", help="Run in each revision's folder first."),
+    ] = None,
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option("--metric", metavar="PATTERN", help="Metrics to compare; may be repeated."),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            "--threshold",
+            envvar="BT_BENCH_THRESHOLD",
+            min=0.01,
+            max=100,
+            metavar="PERCENT",
+            help="A change up to this counts as none.",
+            show_default="2",
+        ),
+    ] = None,
+    alpha: Annotated[
+        float | None,
+        typer.Option(
+            "--alpha",
+            envvar="BT_BENCH_ALPHA",
+            min=1e-6,
+            max=0.5,
+            help="Probability of any false alarm.",
+            show_default="0.01",
+        ),
+    ] = None,
+    fail_on: FailOnOption = None,
+    allow_missing: AllowMissingOption = False,
+    allow_partial: AllowPartialOption = False,
+    looks: Annotated[
+        str | None,
+        typer.Option(
+            "--rounds",
+            envvar="BT_BENCH_ROUNDS",
+            metavar="N,…",
+            help="After how many rounds verdicts are looked for; the last is the most.",
+            show_default="12,20,32",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            envvar="BT_BENCH_WORKERS",
+            min=1,
+            max=256,
+            help="Processes that are set up at once.",
+            show_default="by cores",
+        ),
+    ] = None,
+    time_equal: Annotated[
+        bool, typer.Option("--time-equal", help="Measure also where both trees are equal.")
+    ] = False,
+    formats: FormatOption = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="The gate's folder; new.")
+    ] = None,
+    device: DeviceOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what would be compared; run nothing.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> ExitCode:
+    """Compare the working tree's kernels with another revision's, and fail on a regression.
+
+    Both revisions are measured in fresh processes, round by round, beside the base once more as a
+    control; rounds are added until every verdict holds. The other revision is checked out into a
+    temporary folder: your repository is left alone.
+
+    Examples:
+    - `bt-bench gate --config origin --base main`
+    - `bt-bench gate --config my.yaml --base HEAD~1 --kernels ./my_kernels --format junit=gate.xml`
+    - `bt-bench gate --config quick --static --base main`
+    - `bt-bench gate --config origin --against reports/h200/origin/fused.json`
+    """
+    from bt_bench.analysis import DEFAULT_FAIL_ON, Rules
+    from bt_bench.names import FailOn
+    from bt_bench.runs import prepare
+
+    if against is not None and not _is_typed(ctx, "base"):
+        base = None  # a flag goes before the environment
+
+    def load(path: str) -> SweepSpec:
+        loaded = load_spec(
+            path, variants=variants, operations=operations, select=select, overrides=overrides
+        )
+        return without_opponents(loaded, by_name=variants is not None)
+
+    spec = load(config)
+    percent = threshold if threshold is not None else spec.gate.margin_percent
+    default = Rules()
+    failing = parse_fail_on(
+        fail_on, [FailOn(name) for name in spec.gate.fail_on or DEFAULT_FAIL_ON]
+    )
+    options = Options(
+        spec=spec,
+        base=base,
+        against=against,
+        folders=kernel_folders(kernels),
+        command=build,
+        rules=Rules(
+            margin=default.margin if percent is None else percent / 100,
+            advisory_margin=default.advisory_margin if percent is None else percent / 100,
+            alpha=alpha or spec.gate.alpha or default.alpha,
+        ),
+        fail_on=tuple(f for f in failing if not (allow_missing and f is FailOn.MISSING)),
+        outputs=parse_outputs(formats, as_json),
+        config=config,
+        load=load,
+        chosen=frozenset(
+            name
+            for name, given in (
+                ("variants", variants),
+                ("cases", select),
+                ("operations", operations),
+            )
+            if given
+        ),
+        allow_partial=allow_partial,
+    )
+    if base is not None and against is not None:
+        raise UsageError("--base and --against are two things to compare with; give one")
+    if static:
+        from bt_bench.cli.gate.static import static_gate
+
+        _refuse_idle(ctx, "--static")
+        # The config's metrics say what is timed.
+        return static_gate(options, tuple(metrics or ()), save, dry_run)
+    if allow_partial and against is None:
+        raise UsageError("--allow-partial is about a stored result; give --against FILE as well")
+    if save is not None:
+        raise UsageError("--save writes a static census; give --static as well")
+    patterns = tuple(metrics or spec.gate.metrics or ())
+    kind: DeviceKind = "cpu" if chosen_device(device) == "cpu" else "cuda"
+    if against is not None:
+        from bt_bench.cli.gate.against import gate_against
+
+        _refuse_idle(ctx, "--against")
+        return gate_against(options, patterns, kind, out, dry_run)
+    if base is None:
+        raise UsageError("nothing to compare with; give --base REF, or --against FILE")
+    with both_trees(options) as (old, new):
+        request = rounds_request(options, patterns, kind, old, new, looks, workers, time_equal)
+        if dry_run:
+            return show_plan(request)
+        prepare(request)  # what the user got wrong shows before a folder is made
+        folder = make_folder(spec.name, out)
+        judged = run_rounds(replace(request, recording=folder / RECORDING_NAME))
+    return finish(judged, options, folder)
+
+
+def _is_typed(ctx: typer.Context, parameter: str) -> bool:
+    """Whether the command line has it, and not only the environment."""
+    source = ctx.get_parameter_source(parameter)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _refuse_idle(ctx: typer.Context, mode: str) -> None:
+    """A flag that would do nothing; the environment may say it for other gates."""
+    for parameter, flag in _IDLE[mode].items():
+        if _is_typed(ctx, parameter):
+            raise UsageError(f"{flag} has no effect on a gate with {mode}; leave it out")

@@ -1,0 +1,169 @@
+"""What all modes of `bt-bench gate` share: the trees, the entries, the report."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bt_bench.cli.options import (
+    choose_variants,
+)
+from bt_bench.cli.outputs import (
+    write_outputs,
+)
+from bt_bench.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from bt_bench.analysis import Judged, Rules
+    from bt_bench.cli.outputs import Output
+    from bt_bench.config import SweepSpec
+    from bt_bench.names import FailOn
+    from bt_bench.runs import Lost, Tree
+    from bt_bench.variants import VariantEntry
+
+RECORDING_NAME = "recording.json"
+VERDICTS_NAME = "verdicts.json"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for, once config and environment are taken into account.
+
+    Args:
+        spec: the config.
+        base: the revision, if one is compared with.
+        against: the file, if one is compared with.
+        folders: of variants, as `--kernels` has them.
+        command: for `--build`.
+        rules: margin and alpha.
+        fail_on: verdicts that fail the gate.
+        outputs: where it goes.
+        config: as `--config` has it.
+        load: reads another config with the same flags.
+        chosen: which of variants, cases and operations flags select from the config.
+        allow_partial: take a stored result whose run did not come to its end.
+    """
+
+    spec: SweepSpec
+    base: str | None
+    against: str | None
+    folders: list[Path]
+    command: str | None
+    rules: Rules
+    fail_on: tuple[FailOn, ...]
+    outputs: list[Output]
+    config: str
+    load: Callable[[str], SweepSpec]
+    chosen: frozenset[str] = frozenset()
+    allow_partial: bool = False
+
+
+@contextmanager
+def both_trees(options: Options) -> Iterator[tuple[Tree, Tree]]:
+    """Base and working tree, built where a command is given."""
+    from bt_bench.runs import base_tree, build, locate, working_tree
+
+    assert options.base is not None
+    location = locate(Path.cwd(), options.folders)
+    new = working_tree(location)
+    with base_tree(location, options.base) as old:
+        for tree in (old, new) if options.command is not None else ():
+            print(f"bt-bench: building {tree.label}", file=sys.stderr, flush=True)
+            build(tree, options.command or "")
+        yield old, new
+
+
+def lost_of(options: Options, old: Tree, new: Tree) -> Lost:
+    """What the config of the base has, and that of the working tree no longer."""
+    from bt_bench.config import stock_config_names
+    from bt_bench.runs import Lost, config_of, lost_between, other_traces, without_variant
+
+    lost, warnings = Lost(), [*without_variant(options.spec, new)]
+    warnings += [*other_traces(options.spec, old, new), *_other_settings(old, new)]
+    path = None
+    if options.config != "-" and options.config not in stock_config_names():
+        path = config_of(old, new, Path(options.config))
+    unseen = "so cases that the config has lost are not noticed"
+    if path is not None and not path.is_file():
+        warnings.append(f"{old.label} has no {options.config}, {unseen}")
+    elif path is not None:
+        try:
+            lost = lost_between(options.load(str(path)), options.spec)
+        except UsageError as error:
+            warnings.append(old.named(f"the config cannot be read, {unseen}: {error}"))
+    return replace(lost, warnings=(*lost.warnings, *warnings))
+
+
+def _other_settings(old: Tree, new: Tree) -> list[str]:
+    """Warnings of settings of the project that only the head has so."""
+    from bt_bench.config import read_settings
+    from bt_bench.runs import place_below
+
+    here = place_below(Path.cwd(), new.top)
+    there = old.top if here is None else old.top / here
+    try:
+        before = read_settings(there if there.is_dir() else old.top)
+    except UsageError as error:
+        return [old.named(f"its settings cannot be read: {error}")]
+    after = read_settings(Path.cwd())
+    found = []
+    if before.device != after.device:
+        found.append(f"[tool.bt-bench] device is {after.device}, and in the base {before.device}")
+    folders = [
+        [place_below(folder, tree.top) for folder in settings.kernels or ()]
+        for settings, tree in ((before, old), (after, new))
+    ]
+    if folders[0] != folders[1]:
+        found.append("[tool.bt-bench] kernels are other folders than in the base")
+    return found
+
+
+def entries_here(options: Options) -> list[VariantEntry]:
+    """The variants of the working tree: of the repository that has kernels, else as installed."""
+    from bt_bench.runs import locate, working_tree
+
+    try:
+        found = working_tree(locate(Path.cwd(), options.folders)).variants()
+    except UsageError:
+        return choose_variants(options.spec.variants, options.folders)
+    return entries_of(options, found)
+
+
+def entries_of(options: Options, found: Mapping[str, VariantEntry]) -> list[VariantEntry]:
+    """Those of the config that there are."""
+    return [found[name] for name in options.spec.variants if name in found]
+
+
+def finish(judged: Judged, options: Options, folder: Path | None) -> ExitCode:
+    """Writes all reports, and only then says how it ended."""
+    from bt_bench.analysis import compared_nothing, exit_code
+    from bt_bench.cli.outputs import Output
+
+    kept = [] if folder is None else [Output("json", folder / VERDICTS_NAME)]
+    write_outputs(judged, [*kept, *options.outputs])
+    if folder is not None:
+        print(f"bt-bench: rounds and verdicts are in {folder}/", file=sys.stderr)
+    code = exit_code(judged, options.fail_on)
+    if compared_nothing(judged.judgements) and code in (ExitCode.OK, ExitCode.INCONCLUSIVE):
+        print("bt-bench: error: nothing could be compared; see the reasons above", file=sys.stderr)
+        return ExitCode.NOT_COMPARABLE
+    return code
+
+
+def make_folder(name: str, out: Path | None) -> Path:
+    """The folder of a gate: that of `--out`, which must be new, or one named by the time."""
+    from bt_bench.config import read_settings
+    from bt_bench.results import RunFolder
+
+    if out is not None and out.exists():
+        raise UsageError(f"--out {out}: exists; expected a new folder for the gate")
+    if out is not None:
+        return RunFolder.create_exact(out).path
+    parent = read_settings(Path.cwd()).reports or Path("reports")
+    return RunFolder.create(parent, f"gate-{name}").path

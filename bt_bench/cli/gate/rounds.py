@@ -1,0 +1,100 @@
+"""`bt-bench gate --base`: rounds of base and head until a verdict holds."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bt_bench.cli.gate.common import RECORDING_NAME, lost_of
+from bt_bench.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from bt_bench.analysis import Judged
+    from bt_bench.cli.gate.common import Options
+    from bt_bench.names import DeviceKind
+    from bt_bench.runs import GateRequest, Tree
+
+
+def rounds_request(
+    options: Options,
+    patterns: tuple[str, ...],
+    kind: DeviceKind,
+    old: Tree,
+    new: Tree,
+    looks: str | None,
+    workers: int | None,
+    time_equal: bool,
+) -> GateRequest:
+    from bt_bench.runs import DEFAULT_LOOKS, GateRequest
+    from bt_bench.worker.main import serve
+
+    given = tuple(options.spec.gate.looks or DEFAULT_LOOKS)
+    return GateRequest(
+        spec=options.spec,
+        base=old,
+        head=new,
+        device=kind,
+        serve=serve,
+        recording=Path(RECORDING_NAME),
+        patterns=patterns,
+        rules=options.rules,
+        looks=given if looks is None else _parse_looks(looks),
+        workers=workers,
+        time_equal=time_equal,
+        built=options.command is not None,
+        lost=lost_of(options, old, new),
+        command=("bt-bench", *sys.argv[1:]),
+    )
+
+
+def _parse_looks(text: str) -> tuple[int, ...]:
+    from bt_bench.runs import MAX_LOOK
+
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and len(part) <= 4 and int(part) <= MAX_LOOK for part in parts):
+        raise UsageError(
+            f"--rounds {text}: expected rising whole numbers up to {MAX_LOOK}, such as 12,20,32"
+        )
+    return tuple(map(int, parts))
+
+
+def show_plan(request: GateRequest) -> ExitCode:
+    from bt_bench.runs import prepare
+
+    prepared = prepare(request)
+    rounds = prepared.rounds
+    processes = f"{3 * request.looks[0]} to {3 * request.looks[-1]} processes"
+    print(f"{request.head.label} against {request.base.label} on {request.device}: {processes}")
+    print(f"  variants: {', '.join(rounds.variants)}")
+    for name, lacking in prepared.missing.items():
+        print(f"  missing: {name}, which {lacking} does not have")
+    print(f"  cases: {', '.join(case.name for case in rounds.spec.cases)}")
+    for operation, metrics in rounds.metrics.items():
+        print(f"  {operation}: {', '.join(metric.name for metric in metrics) or 'nothing'}")
+    return ExitCode.OK
+
+
+def run_rounds(request: GateRequest) -> Judged:
+    from bt_bench.cli.progress import gate_progress_on_stderr
+    from bt_bench.runs import check_windows, run_live_gate
+
+    check_windows(request.spec)
+    try:
+        with gate_progress_on_stderr() as progress:
+            return run_live_gate(request, progress)
+    except UsageError as error:
+        if str(error).startswith("no GPU"):
+            raise UsageError(
+                f"{error}; without one, --static compares what is compiled, and --device cpu times "
+                "staging alone"
+            ) from None
+        raise
+    except KeyboardInterrupt:
+        if request.recording.exists():
+            print(f"bt-bench: rounds so far are in {request.recording}", file=sys.stderr)
+        raise
+    finally:
+        with suppress(OSError):  # not empty: there is something to keep
+            request.recording.parent.rmdir()

@@ -1,0 +1,169 @@
+"""`bt-bench gate --static`: what is compiled, compared without a GPU."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bt_bench.analysis import Verdict
+from bt_bench.cli.gate.common import Options, both_trees, entries_here, entries_of, finish, lost_of
+from bt_bench.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from bt_bench.analysis import Judged
+    from bt_bench.results import StaticCensus
+    from bt_bench.variants import Isolation, VariantEntry
+
+
+def static_gate(
+    options: Options, patterns: tuple[str, ...], save: Path | None, dry_run: bool = False
+) -> ExitCode:
+    """Compiles, saves where asked to, and compares where there is something to compare with.
+
+    Args:
+        options: what was asked for.
+        patterns: of metrics; without any, all are compared.
+        save: where the census of the working tree goes.
+        dry_run: list what would be compiled, and do nothing.
+    """
+    if options.base is None and options.against is None and save is None:
+        raise UsageError("nothing to do: give --base REF, --against CENSUS or --save FILE")
+    _only_known(patterns)
+    if dry_run:
+        return _dry_run(options)
+    if options.base is not None:
+        judged = _against_revision(options, save)
+    else:
+        # Before anything is compiled: it may be no census.
+        stored = None if options.against is None else _stored(options, options.against)
+        entries = entries_here(options)
+        found = {entry.name: entry for entry in entries}
+        kept = {variant.name for variant in stored.variants} if stored is not None else set()
+        _refuse_unknown(options, found, kept)
+        new = _taken(options, entries, "working tree")
+        _save(new, save)
+        if stored is None:
+            return ExitCode.OK
+        judged = _against_census(new, stored, Path(options.against or "").name)
+    return finish(_only(judged, patterns), options, None)
+
+
+def _dry_run(options: Options) -> ExitCode:
+    from bt_bench.worker import DEFAULT_TARGETS
+
+    against = options.base or options.against
+    what = "a census to save" if against is None else f"working tree against {against}"
+    if options.base is not None:
+        with both_trees(replace(options, command=None)) as (old, new):
+            _refuse_unknown(options, old.variants() | new.variants())
+    else:
+        stored = None if options.against is None else _stored(options, options.against)
+        kept = {variant.name for variant in stored.variants} if stored is not None else set()
+        _refuse_unknown(options, {entry.name: entry for entry in entries_here(options)}, kept)
+    print(f"{what}, compiled for {', '.join(DEFAULT_TARGETS)}")
+    print(f"  variants: {', '.join(options.spec.variants)}")
+    print(f"  cases: {', '.join(case.name for case in options.spec.cases)}")
+    print(f"  operations: {', '.join(options.spec.operations)}")
+    return ExitCode.OK
+
+
+def _against_revision(options: Options, save: Path | None) -> Judged:
+    from bt_bench.analysis import judge_static, missing_from_config
+    from bt_bench.runs import compare_trees, isolations
+
+    with both_trees(options) as (old_tree, new_tree):
+        old_found, new_found = old_tree.variants(), new_tree.variants()
+        _refuse_unknown(options, old_found | new_found)
+        of_old, of_new = isolations(old_tree, new_tree)
+        same = compare_trees(old_tree, new_tree, built=options.command is not None)
+        new = _taken(options, entries_of(options, new_found), new_tree.label, of_new)
+        _save(new, save)
+        old = new
+        if not same.proved:
+            try:
+                old = _taken(options, entries_of(options, old_found), old_tree.label, of_old)
+            except UsageError as error:
+                raise UsageError(old_tree.named(str(error))) from None
+        judged = judge_static(old, new, old_tree.label, new_tree.label)
+        lost = lost_of(options, old_tree, new_tree)
+        gone = (missing_from_config(*place, judged) for place in lost.places)
+        return replace(
+            judged,
+            judgements=(*judged.judgements, *gone),
+            facts=(same.how, *judged.facts),
+            warnings=(*judged.warnings, *lost.warnings),
+        )
+
+
+def _stored(options: Options, path: str) -> StaticCensus:
+    """The stored census, of what flags select; what the config lost stays, and is missing."""
+    from bt_bench.results import read_census
+
+    chosen, spec = options.chosen, options.spec
+    return read_census(path).restricted(
+        variants=set(spec.variants) if "variants" in chosen else None,
+        cases={case.name for case in spec.cases} if "cases" in chosen else None,
+        operations=set(spec.operations) if "operations" in chosen else None,
+    )
+
+
+def _against_census(new: StaticCensus, stored: StaticCensus, label: str) -> Judged:
+    from bt_bench.analysis import judge_static
+
+    return judge_static(stored, new, label, "working tree")
+
+
+def _refuse_unknown(
+    options: Options, found: Mapping[str, VariantEntry], stored: Collection[str] = ()
+) -> None:
+    """A name that neither side has."""
+    from bt_bench.variants import choose
+
+    choose([name for name in options.spec.variants if name not in stored], dict(found))
+
+
+def _taken(
+    options: Options,
+    entries: list[VariantEntry],
+    label: str,
+    isolation: Isolation | None = None,
+) -> StaticCensus:
+    from bt_bench.worker import take_census
+
+    print(f"bt-bench: compiling {label}", file=sys.stderr, flush=True)
+    return take_census(options.spec, entries, isolation=isolation)
+
+
+def _save(census: StaticCensus, path: Path | None) -> None:
+    from bt_bench.results import write_census
+
+    if path is not None:
+        write_census(path, census)
+        print(f"bt-bench: the census is in {path}", file=sys.stderr)
+
+
+def _only(judged: Judged, patterns: tuple[str, ...]) -> Judged:
+    """The comparison with the metrics that were asked for.
+
+    What is missing or failed has no figure of any metric, and stays. `registers` is
+    `registers/sm_90` too.
+    """
+    chosen = _only_known(patterns)
+    kept = [
+        judgement
+        for judgement in judged.judgements
+        if judgement.verdict in (Verdict.MISSING, Verdict.INVALID)
+        or judgement.metric.partition("/")[0] in chosen
+    ]
+    return replace(judged, judgements=tuple(kept))
+
+
+def _only_known(patterns: Sequence[str]) -> list[str]:
+    """The metrics that patterns name; `UsageError` for a pattern that names none."""
+    from bt_bench.results import COUNTED, select
+
+    return select(list(COUNTED), list(patterns))

@@ -1,0 +1,344 @@
+"""The parts of a config file, checked for their form but not yet expanded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from bt_bench.config.problems import Place, Problems
+from bt_bench.config.spec import GateSpec
+from bt_bench.config.validation import (
+    ModelT,
+    flatten,
+    is_parameter,
+    leaves,
+    parameter_names,
+    validate,
+)
+from bt_bench.config.yaml import Entry, Located
+from bt_bench.errors import names_hint, shown
+from bt_bench.names import Operation
+from bt_bench.results import Plan
+from bt_bench.variants import default_variants
+
+TOP_KEYS = ("name", "description", "variants", "operations", "plan", "gate", "defaults", "cases")
+CASE_KEYS = ("name", "product", "zip", "margin_percent")
+DEFAULT_OPERATIONS = (Operation.GATHER_SLOTS, Operation.STEP)
+
+MAX_NAME = 200
+NAME_PATTERN = re.compile(rf"[A-Za-z0-9_.=-]{{1,{MAX_NAME}}}")
+NAME_RULE = f"letters, digits and _ . = - (1 to {MAX_NAME} of them)"
+
+Entries = dict[str, Entry]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The values that one parameter takes in turn."""
+
+    values: list[Located]
+    key_place: Place
+
+
+@dataclass
+class CaseTemplate:
+    """A case as written: a name that may have placeholders, fixed parameters, and axes."""
+
+    name: Located
+    place: Place
+    fixed: Entries = field(default_factory=dict)
+    margin_percent: float | None = None
+    product: dict[str, Axis] = field(default_factory=dict)
+    zipped: dict[str, Axis] = field(default_factory=dict)
+
+
+@dataclass
+class Document:
+    """A config file: what holds for the sweep, and its cases."""
+
+    place: Place
+    name: str
+    description: str
+    variants: list[str]
+    operations: list[Operation]
+    plan: Entries
+    defaults: Entries
+    cases: list[CaseTemplate]
+    gate: Entries = field(default_factory=dict)
+    all_cases: bool = True  # false where some are so wrong that they are not among `cases`
+    overrides: Entries = field(default_factory=dict)  # single values of `--set`, over all else
+
+
+def read_document(root: Located, default_name: str, problems: Problems) -> Document:
+    """Reads the parts of a config. Parts that are wrong are left out, and become problems."""
+    place = root.place
+    if not isinstance(root.value, dict):
+        problems.add(
+            place,
+            f"the config is {shown(root.plain())}; expected a mapping with the keys "
+            f"{', '.join(TOP_KEYS)}",
+        )
+        return Document(place, default_name, "", [], [], {}, {}, [])
+    top = root.value
+    for key, entry in top.items():
+        if key not in TOP_KEYS:
+            problems.add(entry.key_place, f"unknown key {shown(key)}; {names_hint(key, TOP_KEYS)}")
+    cases = _cases(top, place, problems)
+    return Document(
+        place=place,
+        name=_name(top, default_name, problems),
+        description=_text(top, "description", "", problems),
+        variants=_names(top, "variants", default_variants(), problems),
+        operations=_operations(top, problems),
+        plan=_mapping(top, "plan", ", ".join(leaves(Plan)), problems),
+        gate=_mapping(top, "gate", ", ".join(leaves(GateSpec)), problems),
+        defaults=_defaults(top, problems),
+        cases=[case for case in cases if case is not None],
+        all_cases=None not in cases,
+    )
+
+
+def validate_plan(entries: Entries, place: Place, problems: Problems) -> Plan:
+    """The measurement plan; the default one where it is wrong, which is a problem."""
+    return _validate_section("plan", Plan, entries, place, problems) or Plan()
+
+
+def validate_gate(entries: Entries, place: Place, problems: Problems) -> GateSpec:
+    """What the config says about gates; nothing where it is wrong, which is a problem."""
+    gate = _validate_section("gate", GateSpec, entries, place, problems) or GateSpec()
+    if gate.looks != sorted(gate.looks):
+        problems.add(
+            entries["looks"].located.place, f"looks is {shown(gate.looks)}; expected rising numbers"
+        )
+    return gate
+
+
+def _validate_section(
+    section: str, model: type[ModelT], entries: Entries, place: Place, problems: Problems
+) -> ModelT | None:
+    known = {}
+    for key, entry in entries.items():
+        if key in leaves(model):
+            known[key] = entry
+        else:
+            hint = names_hint(key, leaves(model))
+            problems.add(entry.key_place, f"unknown key {shown(key)} in {section}; {hint}")
+    for key, entry in known.items():
+        _refuse_repetition(key, entry.located, problems)
+    return validate(model, known, place, problems)
+
+
+def _refuse_repetition(key: str, located: Located, problems: Problems) -> None:
+    seen: list[object] = []
+    for item in located.value if isinstance(located.value, list) else ():
+        if item.plain() in seen:
+            problems.add(item.place, f"{key} has {shown(item.plain())} twice; remove one")
+        seen.append(item.plain())
+
+
+def _text(top: Entries, key: str, default: str, problems: Problems) -> str:
+    if key not in top:
+        return default
+    located = top[key].located
+    if isinstance(located.value, str):
+        return located.value
+    advice = "; put it in quotes" if isinstance(located.value, int | float) else ""
+    problems.add(located.place, f"{key} is {shown(located.plain())}; expected text{advice}")
+    return default
+
+
+def _name(top: Entries, default: str, problems: Problems) -> str:
+    default = re.sub(r"[^A-Za-z0-9_.=-]+", "_", default)[:MAX_NAME] or "sweep"
+    if "name" not in top:
+        return default
+    name = _text(top, "name", default, problems)
+    if not NAME_PATTERN.fullmatch(name):
+        problems.add(top["name"].located.place, f"name is {shown(name)}; expected {NAME_RULE}")
+    return name
+
+
+def _names(top: Entries, key: str, default: Iterable[str], problems: Problems) -> list[str]:
+    if key not in top:
+        return list(default)
+    located = top[key].located
+    if not isinstance(located.value, list) or not located.value:
+        problems.add(
+            located.place,
+            f"{key} is {shown(located.plain())}; expected a list of one or more names, or leave "
+            f"{key!r} out for {', '.join(default)}",
+        )
+        return []
+    names: list[str] = []
+    for item in located.value:
+        if not isinstance(item.value, str):
+            problems.add(item.place, f"{key} has {shown(item.plain())}; expected a name")
+        elif item.value in names:
+            problems.add(item.place, f"{key} has {shown(item.value)} twice; remove one")
+        else:
+            names.append(item.value)
+    return names
+
+
+def _operations(top: Entries, problems: Problems) -> list[Operation]:
+    names = _names(top, "operations", [op.value for op in DEFAULT_OPERATIONS], problems)
+    valid = [operation.value for operation in Operation]
+    if all(name in valid for name in names):
+        return [Operation(name) for name in names]
+    items = top["operations"].located.value
+    for item in items if isinstance(items, list) else []:
+        if isinstance(item.value, str) and item.value not in valid:
+            hint = names_hint(item.value, valid)
+            problems.add(item.place, f"unknown operation {shown(item.value)}; {hint}")
+    return []
+
+
+def _mapping(top: Entries, key: str, of_what: str, problems: Problems) -> Entries:
+    if key not in top:
+        return {}
+    located = top[key].located
+    if isinstance(located.value, dict):
+        return located.value
+    problems.add(
+        located.place, f"{key} is {shown(located.plain())}; expected a mapping of {of_what}"
+    )
+    return {}
+
+
+def _defaults(top: Entries, problems: Problems) -> Entries:
+    return _parameters(_mapping(top, "defaults", "parameters", problems), (), problems)
+
+
+def _parameters(mapping: Entries, other_keys: tuple[str, ...], problems: Problems) -> Entries:
+    """The leaves that a mapping gives; `other_keys` may stand beside parameters."""
+    found: Entries = {}
+    for key, entry in mapping.items():
+        if key in other_keys:
+            continue
+        if not is_parameter(key):
+            problems.add(entry.key_place, unknown_parameter(key, other_keys))
+            continue
+        for leaf, leaf_entry in flatten(key, entry, problems):
+            if leaf in found:
+                problems.add(
+                    leaf_entry.key_place,
+                    f"{leaf!r} is given twice; the first is at {found[leaf].key_place}; remove one",
+                )
+            found.setdefault(leaf, leaf_entry)
+    return found
+
+
+def unknown_parameter(key: str, other_keys: tuple[str, ...] = ()) -> str:
+    """The message for a key that is no parameter of any workload."""
+    what = "key" if other_keys else "parameter"
+    return f"unknown {what} {shown(key)}; {names_hint(key, (*other_keys, *parameter_names()))}"
+
+
+def _cases(top: Entries, place: Place, problems: Problems) -> list[CaseTemplate | None]:
+    if "cases" not in top:
+        problems.add(place, "'cases' is missing; expected a list of one or more cases")
+        return []
+    located = top["cases"].located
+    if not isinstance(located.value, list) or not located.value:
+        problems.add(
+            located.place,
+            f"cases is {shown(located.plain())}; expected a list of one or more cases",
+        )
+        return []
+    return [_case(item, problems) for item in located.value]
+
+
+def _case(item: Located, problems: Problems) -> CaseTemplate | None:
+    if not isinstance(item.value, dict):
+        problems.add(
+            item.place,
+            f"case is {shown(item.plain())}; expected a mapping with a name and parameters",
+        )
+        return None
+    mapping = item.value
+    fixed = _parameters(mapping, CASE_KEYS, problems)
+    name = _case_name(mapping, item.place, problems)
+    margin_percent = _margin_percent(mapping, problems)
+    before = len(problems)
+    product = _axes(mapping, "product", problems)
+    zipped = _axes(mapping, "zip", problems)
+    _check_axes(fixed, product, zipped, problems)
+    if name is None or len(problems) > before:
+        return None  # what lacks an axis would only lead to more errors
+    return CaseTemplate(name, item.place, fixed, margin_percent, product, zipped)
+
+
+def _case_name(mapping: Entries, place: Place, problems: Problems) -> Located | None:
+    if "name" not in mapping:
+        problems.add(place, "case has no 'name'; give it one")
+        return None
+    _text(mapping, "name", "", problems)
+    located = mapping["name"].located
+    return located if isinstance(located.value, str) else None
+
+
+def _margin_percent(mapping: Entries, problems: Problems) -> float | None:
+    if "margin_percent" not in mapping:
+        return None
+    located = mapping["margin_percent"].located
+    value = located.value
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 100:
+        return float(value)
+    problems.add(
+        located.place,
+        f"margin_percent is {shown(located.plain())}; expected a number above 0 and up to 100",
+    )
+    return None
+
+
+def _axes(mapping: Entries, kind: str, problems: Problems) -> dict[str, Axis]:
+    axes: dict[str, Axis] = {}
+    given = _mapping(mapping, kind, "parameters, each with a list of values", problems)
+    for key, entry in given.items():
+        values = entry.located.value
+        if not is_parameter(key):
+            problems.add(entry.key_place, unknown_parameter(key))
+        elif not isinstance(values, list):
+            problems.add(
+                entry.located.place,
+                f"axis {key!r} is {shown(entry.located.plain())}; expected a list of values",
+            )
+        elif not values:
+            problems.add(
+                entry.located.place,
+                f"axis {key!r} is empty; expected one or more values, or remove the axis",
+            )
+        else:
+            axes[key] = Axis(values, entry.key_place)
+    if kind == "zip":
+        _check_equal_lengths(axes, problems)
+    return axes
+
+
+def _check_equal_lengths(axes: dict[str, Axis], problems: Problems) -> None:
+    first_key = next(iter(axes), None)
+    for key, axis in axes.items():
+        first = axes[first_key or key]
+        if len(axis.values) != len(first.values):
+            problems.add(
+                axis.key_place,
+                f"zipped axis {key!r} has {len(axis.values)} values and {first_key!r} has "
+                f"{len(first.values)}; expected equally many, or put one under 'product'",
+            )
+
+
+def _check_axes(
+    fixed: Entries, product: dict[str, Axis], zipped: dict[str, Axis], problems: Problems
+) -> None:
+    for key, axis in (product | zipped).items():
+        if key in fixed:
+            problems.add(
+                axis.key_place,
+                f"axis {key!r} is also given as a fixed parameter at {fixed[key].key_place}; "
+                "remove one",
+            )
+        if key in product and key in zipped:
+            problems.add(
+                zipped[key].key_place,
+                f"axis {key!r} is under 'product' as well as 'zip'; remove one",
+            )

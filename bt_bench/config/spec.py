@@ -1,0 +1,79 @@
+"""A sweep config after its axes are expanded: one `CaseSpec` per workload."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from bt_bench.names import Operation
+from bt_bench.results import Noun, Plan
+from bt_bench.workloads import WorkloadParameters
+
+
+class FailingVerdict(StrEnum):
+    """Verdicts that can fail a gate."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    INCONCLUSIVE = "inconclusive"
+    MISSING = "missing"
+    INVALID = "invalid"
+
+
+Share = Annotated[float, Field(gt=0, le=100)]
+
+
+class CaseSpec(Noun):
+    """One workload to sweep: a unique name, its parameters, and perhaps a margin of its own.
+
+    `margin_percent` is by how much the case may change and still count as the same.
+    """
+
+    name: str
+    parameters: WorkloadParameters
+    margin_percent: Share | None = None
+
+
+class GateSpec(Noun):
+    """How revisions are compared; the `gate:` of a config.
+
+    What is `None` or empty is left to defaults.
+    """
+
+    metrics: list[Annotated[str, Field(min_length=1)]] = Field(
+        default=[], description="metrics, or patterns of them"
+    )
+    margin_percent: Share | None = Field(
+        default=None, description="a change up to this counts as none"
+    )
+    alpha: Annotated[float, Field(gt=0, le=0.5)] | None = Field(
+        default=None, description="probability of any false verdict in a gate"
+    )
+    fail_on: list[FailingVerdict] = Field(default=[], description="verdicts that fail a gate")
+    looks: list[Annotated[int, Field(ge=3, le=1000)]] = Field(
+        default=[],
+        description="process-rounds after which verdicts are looked for, rising",
+    )
+
+
+class SweepSpec(Noun):
+    """A whole config, expanded and validated."""
+
+    name: str
+    description: str = ""
+    variants: list[str]
+    operations: list[Operation]
+    plan: Plan
+    gate: GateSpec = GateSpec()
+    cases: list[CaseSpec]
+
+    @property
+    def margins(self) -> dict[str, float]:
+        """Margins of the cases that have one of their own, as shares, by the case's name."""
+        return {
+            case.name: case.margin_percent / 100
+            for case in self.cases
+            if case.margin_percent is not None
+        }

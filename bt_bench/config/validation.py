@@ -1,0 +1,296 @@
+"""The parameters that each kind of workload has, and their validation with places.
+
+A *leaf* is a parameter without parts; the parts of a nested one are named with a dot
+(`window.steps`), so that defaults, cases, axes and `--set` merge leaf by leaf.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from functools import cache
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from bt_bench.config.problems import Place, Problems
+from bt_bench.config.yaml import Entry, Located
+from bt_bench.errors import names_hint, shown
+from bt_bench.results import format_bytes
+from bt_bench.workloads import MAX_REQS, BatchParameters, TraceParameters, UniformParameters
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+AnyParameters = UniformParameters | BatchParameters | TraceParameters
+
+# Sizes that tables grow with, and what they are where a case does not say.
+_SIZES = {
+    "groups": 1,
+    "block_size": 16,
+    "requests": 1,
+    "prefills": 1,
+    "tokens": 1,
+    "max_num_reqs": 1024,
+    "max_num_batched_tokens": 8192,
+    "max_model_len": 8192,
+}
+
+KINDS: dict[str, type[AnyParameters]] = {
+    "uniform": UniformParameters,
+    "batch": BatchParameters,
+    "trace": TraceParameters,
+}
+DEFAULT_KIND = "uniform"
+
+_REPLACES: dict[str, tuple[str, ...]] = {
+    "model": ("groups", "block_size"),
+    "groups": ("model",),
+    "block_size": ("model",),
+    "window.at": ("window.name",),
+}
+
+
+def replaced_by(key: str, value: Located) -> tuple[str, ...]:
+    """What a parameter sets aside where that came from farther away: from defaults, for one.
+
+    A list of block sizes says how many groups there are.
+    """
+    if key == "block_size" and isinstance(value.value, list):
+        return (*_REPLACES[key], "groups")
+    return _REPLACES.get(key, ())
+
+
+@cache
+def leaves(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The parameters of a model by their dotted names."""
+    found: dict[str, FieldInfo] = {}
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            found |= {f"{name}.{sub}": info for sub, info in leaves(field.annotation).items()}
+        else:
+            found[name] = field
+    return found
+
+
+@cache
+def all_leaves() -> tuple[str, ...]:
+    """The parameters of all kinds."""
+    return tuple(dict.fromkeys(name for kind in KINDS.values() for name in leaves(kind)))
+
+
+@cache
+def parts_of(name: str) -> tuple[str, ...]:
+    """Names of the parts of a nested parameter, such as `window`; empty for any other."""
+    return tuple(
+        leaf.removeprefix(f"{name}.") for leaf in all_leaves() if leaf.startswith(f"{name}.")
+    )
+
+
+def is_parameter(name: str) -> bool:
+    """Whether some kind has this parameter, as a leaf or as a nested one."""
+    return name in all_leaves() or bool(parts_of(name))
+
+
+def parameter_names() -> tuple[str, ...]:
+    """Leaves and nested parameters, for hints."""
+    nested = (name.partition(".")[0] for name in all_leaves() if "." in name)
+    return tuple(dict.fromkeys((*all_leaves(), *nested)))
+
+
+def kinds_with(name: str) -> list[str]:
+    """The kinds of workload that have a parameter."""
+    return [
+        kind
+        for kind, model in KINDS.items()
+        if name in leaves(model) or any(leaf.startswith(f"{name}.") for leaf in leaves(model))
+    ]
+
+
+def flatten(key: str, entry: Entry, problems: Problems) -> Iterator[tuple[str, Entry]]:
+    """The leaves of a parameter as a config gives it; wrong nested ones become problems."""
+    parts = parts_of(key)
+    if not parts:
+        yield key, entry
+        return
+    value = entry.located.value
+    if not isinstance(value, dict):
+        problems.add(
+            entry.located.place,
+            f"{key} is {shown(entry.located.plain())}; expected a mapping of {', '.join(parts)}",
+        )
+        return
+    for part, sub_entry in value.items():
+        if part in parts:
+            yield f"{key}.{part}", sub_entry
+        else:
+            problems.add(
+                sub_entry.key_place,
+                f"unknown key {shown(part)} in {key}; {names_hint(part, parts)}",
+            )
+
+
+def validate(
+    model: type[ModelT], entries: Mapping[str, Entry], place: Place, problems: Problems
+) -> ModelT | None:
+    """Builds a model from leaves; what is wrong is located at the leaf, else at `place`."""
+    data: dict[str, Any] = {}
+    for name, entry in entries.items():
+        outer, _, part = name.partition(".")
+        if part:
+            data.setdefault(outer, {})[part] = entry.located.plain()
+        else:
+            data[name] = _with_members(leaves(model).get(name), entry.located.plain())
+    try:
+        return model.model_validate(data, strict=True)
+    except ValidationError as error:
+        _report(error, model, entries, place, problems)
+        return None
+
+
+def is_list(field: FieldInfo) -> bool:
+    """Whether a parameter is a list, and nothing else."""
+    return get_origin(field.annotation) is list
+
+
+def _with_members(field: FieldInfo | None, value: Any) -> Any:
+    """The value, with names in a list of choices as these; what is no choice stays as it is."""
+    choices = _choices(field.annotation) if field is not None else None
+    if choices is None or not isinstance(value, list):
+        return value
+    members = {member.value: member for member in choices}
+    return [members.get(item, item) if isinstance(item, str) else item for item in value]
+
+
+def _choices(annotation: Any) -> type[StrEnum] | None:
+    """What a list is of, where these are named choices."""
+    arguments = get_args(annotation) if get_origin(annotation) is list else ()
+    if arguments and isinstance(arguments[0], type) and issubclass(arguments[0], StrEnum):
+        return arguments[0]
+    return None
+
+
+def _report(
+    error: ValidationError,
+    model: type[BaseModel],
+    entries: Mapping[str, Entry],
+    place: Place,
+    problems: Problems,
+) -> None:
+    items: dict[str, list[int]] = {}  # leaf → positions of wrong items, for lists
+    for detail in error.errors(include_url=False):
+        field = str(detail.get("ctx", {}).get("field", ""))
+        if field in entries:
+            problems.add(entries[field].located.place, detail["msg"])
+            continue
+        leaf = _leaf_of(detail["loc"], model)
+        if leaf is None:
+            problems.add(place, detail["msg"])
+        elif leaf not in entries:
+            hint = expectation(leaves(model)[leaf])
+            problems.add(place, f"{leaf!r} is missing; expected {hint}")
+        else:
+            items.setdefault(leaf, []).extend(
+                part for part in detail["loc"] if isinstance(part, int)
+            )
+    for leaf, positions in items.items():
+        expected = expectation(leaves(model)[leaf])
+        for name, located in _wrong_values(leaf, entries[leaf].located, positions):
+            value = located.plain()
+            advice = "" if is_list(leaves(model)[leaf]) else _advice(value)
+            advice = advice or _memory_for(leaf, value, entries)
+            problems.add(located.place, f"{name} is {shown(value)}; expected {expected}{advice}")
+
+
+def _leaf_of(loc: tuple[int | str, ...], model: type[BaseModel]) -> str | None:
+    for length in (2, 1):
+        name = ".".join(map(str, loc[:length]))
+        if name in leaves(model):
+            return name
+    return None
+
+
+def _wrong_values(
+    leaf: str, located: Located, positions: Iterable[int]
+) -> Iterator[tuple[str, Located]]:
+    """The items that are wrong, when the value is a list of which only some are; else the value."""
+    wrong = sorted(set(positions))
+    if not wrong or not isinstance(located.value, list):
+        yield leaf, located
+        return
+    for position in wrong:
+        yield f"{leaf}[{position}]", located.value[position]
+
+
+def _advice(value: object) -> str:
+    if isinstance(value, list):
+        return "; several values to sweep over belong under 'product' or 'zip'"
+    if isinstance(value, str) and value.strip("+-").isdecimal():
+        return "; remove the quotes"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return f"; write {int(value)}"
+    return ""
+
+
+def _memory_for(leaf: str, value: object, entries: Mapping[str, Entry]) -> str:
+    """What tables of an absurd size would need, with the case's other sizes as they stand."""
+    if leaf not in _SIZES or type(value) is not int or not MAX_REQS <= value < 10**18:
+        return ""
+    sizes = dict(_SIZES)
+    for name in sizes:
+        given = entries[name].located.plain() if name in entries else None
+        if type(given) is int and given > 0:
+            sizes[name] = given
+    rows = max(sizes["max_num_reqs"], sizes["requests"], sizes["prefills"])
+    slots = max(sizes["max_num_batched_tokens"], sizes["tokens"])
+    columns = -(-sizes["max_model_len"] // sizes["block_size"])
+    # Two int32 tables and the int64 slots of every group.
+    needed = sizes["groups"] * 8 * (rows * columns + slots)
+    return f"; its tables would need {format_bytes(needed)} per variant"
+
+
+def expectation(field: FieldInfo) -> str:
+    """What a parameter may be, in words."""
+    if is_list(field) and _choices(field.annotation) is None:
+        return f"a list, each {_expected(get_args(field.annotation)[0], ())}"
+    return _expected(field.annotation, field.metadata)
+
+
+def _expected(annotation: Any, metadata: Iterable[Any]) -> str:
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        inner, *extra = get_args(annotation)
+        extra_metadata = [item for info in extra for item in getattr(info, "metadata", [info])]
+        return _expected(inner, [*metadata, *extra_metadata])
+    if origin in (Union, types.UnionType):
+        choices = [choice for choice in get_args(annotation) if choice is not type(None)]
+        return " or ".join(_expected(choice, metadata) for choice in choices)
+    if origin is Literal:
+        return "one of " + ", ".join(map(str, get_args(annotation)))
+    if origin is list:
+        names = _choices(annotation)
+        if names is not None:
+            return f"one or more of {', '.join(names)}, in a list"
+        return "a list of these, not empty"
+    if annotation is str and any(hasattr(item, "min_length") for item in metadata):
+        return "text, not empty"
+    limits = {key: value for item in metadata for key, value in _limits(item)}
+    return {int: "a whole number", float: "a number", bool: "true or false", str: "text"}[
+        annotation
+    ] + _range(limits)
+
+
+def _limits(item: Any) -> Iterator[tuple[str, Any]]:
+    for key in ("ge", "gt", "le"):
+        if hasattr(item, key):
+            yield key, getattr(item, key)
+
+
+def _range(limits: Mapping[str, Any]) -> str:
+    low, above, high = limits.get("ge"), limits.get("gt"), limits.get("le")
+    if high is None:
+        return "" if low is None else f" of {low} or more"
+    if above is not None:
+        return f" above {above:g} and up to {high:g}"
+    return f" from {low} to {high}"

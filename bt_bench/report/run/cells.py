@@ -1,0 +1,196 @@
+"""Cells that several tables have: times, savings, launches, and what casts doubt on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from bt_bench.analysis import (
+    MIN_CLUSTERS,
+    Crosscheck,
+    SeriesPair,
+    crosschecks,
+    disagreements,
+    typical_us,
+)
+from bt_bench.names import Operation
+from bt_bench.report.document import ABSENT, Cell, Table
+from bt_bench.report.run.arranged import Arm, Arms, CaseId
+from bt_bench.results import (
+    CaseResult,
+    LaunchCensus,
+    Load,
+    Method,
+    Quantity,
+    Series,
+    Status,
+    VariantResult,
+    format_number,
+    format_percent,
+)
+
+NOT_RESOLVABLE = "not resolvable"
+
+QUANTITY_TITLES: dict[Quantity, str] = {
+    Quantity.HOST_US: "host",
+    Quantity.STAGE_US: "stage",
+    Quantity.GPU_US: "device",
+    Quantity.SPAN_US: "span",
+    Quantity.GAP_US: "gap",
+    Quantity.LAST_US: "last",
+    Quantity.STEP_US: "step",
+    Quantity.PIPELINED_US: "pipelined",
+    Quantity.EVENT_US: "event",
+}
+_METHOD_TITLES: dict[Method, str] = {
+    Method.HOST_CLOCK: "by host clock",
+    Method.EVENTS: "by events",
+    Method.PROFILER: "by profiler",
+    Method.GRAPH_SLOPE: "by graph slope",
+}
+_DEVICE_QUANTITIES = (
+    Quantity.GPU_US,
+    Quantity.SPAN_US,
+    Quantity.GAP_US,
+    Quantity.LAST_US,
+    Quantity.EVENT_US,
+)
+_TOO_FEW_INSTANCES = f"fewer than {MIN_CLUSTERS} instances: may be none"
+_STATUS_TEXTS = {Status.FAILED: "failed", Status.INSUFFICIENT: "INSUFFICIENT"}
+_KIND_PLURALS = {
+    "kernel": "kernels",
+    "copy": "copies",
+    "memset": "memsets",
+    "torch_op": "torch ops",
+}
+
+
+def case_table(
+    arms: Arms,
+    operation: Operation,
+    columns: Sequence[str],
+    cells: Callable[[Arm, CaseResult], list[Cell]],
+) -> Table:
+    """A row per case and variant; one without a result says so in its first column."""
+    rows = []
+    for case_id in arms.cases_of(operation):
+        for arm in arms.all:
+            case = arm.ok_case(case_id)
+            blank = [no_case_cell(arm, case_id), *(Cell("") for _ in columns[1:])]
+            row = blank if case is None else cells(arm, case)
+            rows.append((Cell(case_id.case), Cell(arm.name), *row))
+    return Table(("Config", "Variant", *columns), tuple(rows), num_text_columns=2)
+
+
+def time_cell(
+    arm: Arm, case: CaseResult, series: Series, scale: Callable[[float], float] = float
+) -> Cell:
+    """The typical time of a series, in µs or as `scale` makes of that, or why there is none."""
+    value_us = typical_us(case, series)
+    if value_us is None:
+        return Cell(ABSENT, _why_absent(arm.result, case, series))
+    return Cell(format_number(scale(value_us)))
+
+
+def no_case_cell(arm: Arm, case_id: CaseId) -> Cell:
+    """In place of the figures of a case that is not `ok`."""
+    case = arm.cases.get(case_id)
+    if case is not None:
+        return Cell(_STATUS_TEXTS.get(case.status, case.status.value))
+    if arm.result.complete:
+        return Cell(ABSENT, f"{arm.name} has no such case")
+    return Cell(ABSENT, "not reached: the run was interrupted")
+
+
+def savings_cells(pair: SeriesPair | None) -> tuple[Cell, Cell]:
+    """Savings in µs and in percent; the cells of the two sides say why they are absent."""
+    savings_us = pair.savings_us if pair else None
+    note = _doubt(pair)
+    return (
+        Cell(ABSENT) if savings_us is None else Cell(format_number(savings_us), note),
+        percent_cell(pair),
+    )
+
+
+def percent_cell(pair: SeriesPair | None) -> Cell:
+    """Savings in percent, or that they cannot be told from none."""
+    if pair is None or pair.savings_percent is None:
+        return Cell(ABSENT)
+    if pair.resolved is False:
+        return Cell(NOT_RESOLVABLE)
+    return Cell(format_percent(pair.savings_percent), _doubt(pair))
+
+
+def launch_cell(case: CaseResult) -> Cell:
+    """Launches per step, or why they were not counted."""
+    if case.launches is None or not case.launches.steps:
+        return Cell(ABSENT, case.reason.message if case.reason else "not counted")
+    return Cell(describe_launches(case.launches))
+
+
+def describe_launches(census: LaunchCensus) -> str:
+    """`2`; `2–5` where steps differ; `4 (3 kernels, 1 copy)` where not all are kernels."""
+    kinds = dict.fromkeys(launch.kind for step in census.steps for launch in step)
+    total = range_text(census.totals())
+    if not set(kinds) - {"kernel"}:
+        return total
+    parts = []
+    for kind in kinds:
+        counts = [sum(la.count for la in step if la.kind == kind) for step in census.steps]
+        name = kind.replace("_", " ") if set(counts) == {1} else _KIND_PLURALS[kind]
+        parts.append(f"{range_text(counts)} {name}")
+    return f"{total} ({', '.join(parts)})"
+
+
+def range_text(counts: Sequence[int]) -> str:
+    """`2`, or `2–5`."""
+    low, high = min(counts), max(counts)
+    return str(low) if low == high else f"{low}–{high}"
+
+
+def number_cell(value: float | None) -> Cell:
+    """A number, or `–`."""
+    return Cell(ABSENT if value is None else format_number(value))
+
+
+def disagreements_of(arm: Arm, case: CaseResult) -> tuple[Crosscheck, ...]:
+    """The cross-checks of a case whose methods do not agree."""
+    return disagreements(crosschecks(case, arm.result.calibration))
+
+
+def concerns(check: Crosscheck, series: Series) -> bool:
+    """Whether a series is one of the two that are checked."""
+    return series in (check.first.series, check.second.series)
+
+
+def disagreement_note(checks: Iterable[Crosscheck]) -> str | None:
+    """What both methods say without their intercepts, for each that disagrees."""
+    texts = [
+        " against ".join(
+            f"{format_number(reading.corrected_us or 0.0)} {_METHOD_TITLES[reading.series.method]}"
+            for reading in (check.first, check.second)
+        )
+        + f" for {_condition(check)} (tolerance {format_number(check.tolerance_us or 0.0)} us)"
+        for check in checks
+    ]
+    return f"methods disagree: {'; '.join(texts)}" if texts else None
+
+
+def _condition(check: Crosscheck) -> str:
+    series = check.second.series
+    if series.load is Load.BUSY:
+        return f"the span on a busy GPU, L2 {series.l2}"
+    return "the busy time of a step"
+
+
+def _doubt(pair: SeriesPair | None) -> str | None:
+    """Why the savings of rounds that ran side by side may be none."""
+    unknown = pair is not None and pair.paired and pair.resolved is None
+    return _TOO_FEW_INSTANCES if unknown else None
+
+
+def _why_absent(result: VariantResult, case: CaseResult, series: Series) -> str:
+    if result.environment.device == "cpu" and series.quantity is not Quantity.STAGE_US:
+        if series.quantity in _DEVICE_QUANTITIES:
+            return "device times need a GPU"
+        return "needs a GPU: here it would be the interpreter's time"
+    return case.reason.message if case.reason else "not measured"

@@ -1,0 +1,209 @@
+"""The report of one run: what it was measured on, tables per operation, failures, advice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from bt_bench.analysis import FailedCase, crash_text
+from bt_bench.errors import UsageError
+from bt_bench.names import OPERATION_TITLES, Operation
+from bt_bench.report.calibration import calibration_section
+from bt_bench.report.document import Block, Bullets, Document, Section, Table
+from bt_bench.report.run.advice import advice
+from bt_bench.report.run.arranged import Arms, arrange
+from bt_bench.report.run.facts import measured_on, progress_text, run_facts
+from bt_bench.report.run.regime_tables import (
+    budget_table,
+    host_table,
+    regime_savings_table,
+    regime_table,
+)
+from bt_bench.report.run.tables import distribution_table, event_table, time_table
+from bt_bench.results import LaunchPath, Quantity, Status, VariantResult
+
+_FIRST_OPERATIONS = (Operation.GATHER_SLOTS, Operation.STEP)
+_LONGEST_MESSAGE = 600
+_CRASHES = "Crashes that did not come back"
+_LESS_THAN_FAILED = (Status.INSUFFICIENT, Status.UNSUPPORTED)
+_DISTRIBUTIONS = (Quantity.STEP_US, Quantity.HOST_US, Quantity.GPU_US)
+
+
+def run_document(
+    results: Sequence[VariantResult],
+    planned_cases: int | None = None,
+    *,
+    whole: bool = True,
+) -> Document:
+    """The report of a run.
+
+    Args:
+        results: of the run's variants.
+        planned_cases: cases that a variant has when the sweep is done, to say how far it is.
+        whole: with budgets of all launch paths, all distributions, and how to read the figures;
+            else what fits a terminal.
+    """
+    if not results:
+        raise UsageError("expected at least one result to report, got none")
+    arms = arrange(results)
+    failures = tuple(_failures(arms))
+    crashes = tuple(_crashes(arms))
+    sections = [
+        _operation_section(arms, operation, whole=whole)
+        for operation in order_operations(Operation)
+        if arms.cases_of(operation)
+    ]
+    if failures:
+        sections.append(failure_section(failures))
+    if crashes:
+        sections.append(Section(_CRASHES, (Bullets(crashes),)))
+    if arms.baseline.result.calibration is not None:
+        sections.append(calibration_section(arms.baseline.result.calibration))
+    if whole:
+        sections.append(advice(arms))
+    partial = not all(result.complete for result in results)
+    return Document(
+        title=_title(results, partial),
+        lead=(
+            *measured_on(results),
+            *([progress_text(arms, planned_cases)] if partial else []),
+            *run_facts(arms),
+            *_failure_facts(failures),
+            *_crash_facts(crashes),
+        ),
+        sections=tuple(sections),
+    )
+
+
+def _title(results: Sequence[VariantResult], partial: bool) -> str:
+    """The first line; it alone must not let a reader take a run for more than it is."""
+    title = f"Block-table comparison: {results[0].config}"
+    if all(result.environment.device == "cpu" for result in results):
+        title += " (no GPU: device times are absent)"
+    return f"{title} (PARTIAL)" if partial else title
+
+
+def order_operations(operations: Iterable[Operation]) -> list[Operation]:
+    """Gather + slots first, as the origin had it, then the whole step, then the rest."""
+    present = set(operations)
+    ordered = dict.fromkeys([*_FIRST_OPERATIONS, *Operation])
+    return [operation for operation in ordered if operation in present]
+
+
+def failure_section(failures: Sequence[FailedCase]) -> Section:
+    """A line per failure: who, what, and why. Long messages are cut; the files have them whole."""
+    return Section(_failure_title(failures), (Bullets(tuple(map(_describe_failure, failures))),))
+
+
+def _failure_title(failures: Iterable[FailedCase]) -> str:
+    statuses = {failure.status for failure in failures}
+    kinds = [status.value for status in _LESS_THAN_FAILED if status in statuses]
+    cases = f"{' and '.join(kinds)} cases"
+    if Status.FAILED not in statuses:
+        return cases.capitalize()
+    return f"Failures{', ' if len(kinds) > 1 else ' and '}{cases}" if kinds else "Failures"
+
+
+def _describe_failure(failure: FailedCase) -> str:
+    text = f"{failure.label}, {failure.operation}/{failure.case}: {failure.status}"
+    if failure.reason is None:
+        return text
+    message = failure.reason.message
+    if len(message) > _LONGEST_MESSAGE:
+        message = message[:_LONGEST_MESSAGE] + "…"
+    if failure.status is Status.UNSUPPORTED:
+        return f"{text}, {message}"
+    return f"{text}, {failure.reason.code}: {message}"
+
+
+def _failures(arms: Arms) -> Iterator[FailedCase]:
+    for arm in arms.all:
+        for case in arm.result.cases:
+            if case.status is not Status.OK:
+                yield FailedCase(case.operation, case.case, arm.name, case.status, case.reason)
+
+
+def _failure_facts(failures: Sequence[FailedCase]) -> Iterator[str]:
+    if failures:
+        title = _failure_title(failures)
+        yield f"Not every case is ok: {len(failures)} listed under {title}, after the tables."
+
+
+def _crashes(arms: Arms) -> Iterator[str]:
+    for arm in arms.all:
+        yield from (f"{arm.name}, {crash_text(crash)}" for crash in arm.result.crashes)
+
+
+def _crash_facts(crashes: Sequence[str]) -> Iterator[str]:
+    if crashes:
+        count = "1 crash" if len(crashes) == 1 else f"{len(crashes)} crashes"
+        yield f"Warning: {count} listed under {_CRASHES}, after the tables."
+
+
+def _operation_section(arms: Arms, operation: Operation, *, whole: bool) -> Section:
+    blocks: list[Block] = []
+    if arms.on_cpu:
+        blocks.append("Event, host, device and step times need a GPU.")
+    for caption, table in _tables(arms, operation, whole=whole):
+        if table is not None and table.rows:
+            blocks += [caption, table]
+    notes = tuple(_notes(arms, operation))
+    if notes:
+        blocks += ["What is missing, and why:", Bullets(notes)]
+    return Section(OPERATION_TITLES[operation], tuple(blocks))
+
+
+def _notes(arms: Arms, operation: Operation) -> Iterator[str]:
+    for arm in arms.all:
+        for case in arm.result.cases:
+            if case.operation is operation:
+                yield from (f"{arm.name}, {case.case}: {note}" for note in case.notes)
+
+
+def _tables(arms: Arms, operation: Operation, *, whole: bool) -> Iterator[tuple[str, Table | None]]:
+    """The tables of an operation under their captions, in order."""
+    on_device = not arms.on_cpu and operation is not Operation.STAGE
+    if on_device:
+        yield (
+            "Event times, medians (the cost of launching from Python is in them):",
+            event_table(arms, operation),
+        )
+    times = "Times" if on_device else "Staging times"
+    over = ", of a window of several steps over its steps" if _has_windows(arms, operation) else ""
+    yield f"{times} in us, medians{over}, and launches per step:", time_table(arms, operation)
+    yield (
+        "Distribution over the steps of a window, of each step's median:",
+        distribution_table(arms, operation, _DISTRIBUTIONS if whole else _DISTRIBUTIONS[:1]),
+    )
+    if on_device:
+        yield from _regimes(arms, operation, whole=whole)
+
+
+def _regimes(
+    arms: Arms, operation: Operation, *, whole: bool
+) -> Iterator[tuple[str, Table | None]]:
+    yield (
+        "By regime, in us: a step on an idle GPU; what it adds to a busy GPU with a hot and a cold "
+        "L2; a replayed graph; the host's part by Triton's call:",
+        regime_table(arms, operation),
+    )
+    yield "The host's part by launch path, in us:", host_table(arms, operation)
+    yield (
+        f"Savings by regime, in percent of {arms.baseline.name}:",
+        regime_savings_table(arms, operation),
+    )
+    paths = tuple(LaunchPath) if whole else (LaunchPath.JIT,)
+    yield (
+        "Where the time of a step goes, in us, on an idle GPU: step = host + device work left when "
+        "the call returns + launch latency and synchronize + residual. Beside that, device work "
+        "hidden behind the host, and gaps in which the device waited for it:",
+        budget_table(arms, operation, paths),
+    )
+
+
+def _has_windows(arms: Arms, operation: Operation) -> bool:
+    return any(
+        case.workload.num_steps > 1
+        for arm in arms.all
+        for case in arm.cases.values()
+        if case.operation is operation
+    )

@@ -1,0 +1,137 @@
+"""What the report of a run says first: on what it was measured, and how its rounds went."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from bt_bench.analysis import device_name
+from bt_bench.report.run.arranged import Arms, CaseId
+from bt_bench.report.run.cells import range_text
+from bt_bench.results import DiscardCode, Environment, Stopping, StopReason, VariantResult
+
+_NO_GPU = (
+    "correctness and launch counts are real (Triton's interpreter); staging is timed on "
+    "pageable memory; device times do not exist here and are absent."
+)
+_STOPPED = {
+    StopReason.PRECISE: "precise as asked",
+    StopReason.STABLE: "noise was stable",
+    StopReason.TIME: "time was up",
+    StopReason.ROUNDS: "all rounds were taken",
+}
+_DISCARDED = {
+    DiscardCode.THROTTLED: "throttled",
+    DiscardCode.CLOCK: "clock too low",
+    DiscardCode.COMPILED: "something was compiled",
+}
+
+
+def measured_on(results: Sequence[VariantResult]) -> list[str]:
+    """A text per environment; one run has one, unless files of several were put together."""
+    variants: dict[tuple[str, ...], list[str]] = {}
+    for result in results:
+        texts = tuple(_describe_environment(result.environment))
+        variants.setdefault(texts, []).append(result.variant.name)
+    if len(variants) == 1:
+        return list(next(iter(variants)))
+    return [f"{', '.join(names)}: {' '.join(texts)}" for texts, names in variants.items()]
+
+
+def run_facts(arms: Arms) -> Iterator[str]:
+    """The run, its rounds, and what savings are against."""
+    result = arms.baseline.result
+    environment = result.environment
+    commit = f", commit {environment.commit[:12]}" if environment.commit else ""
+    dirty = " with uncommitted changes" if environment.commit and environment.dirty else ""
+    tool = f"bt-bench {result.tool.version}{commit}{dirty}"
+    yield f"Run {result.run_id} of {result.created} by {tool}."
+    yield from _round_facts(arms)
+    yield from _binary_facts(arms)
+    yield from _opponent_facts(arms)
+    if arms.others:
+        others = ", ".join(arm.name for arm in arms.others)
+        yield f"Savings are those of {others} against {arms.baseline.name}."
+    else:
+        yield f"Only {arms.baseline.name} was measured, so there are no savings to show."
+
+
+def progress_text(arms: Arms, planned_cases: int | None) -> str:
+    """How far an interrupted run is."""
+    done = sum(all(case_id in arm.cases for arm in arms.all) for case_id in arms.case_ids)
+    planned = "" if planned_cases is None else f" of {planned_cases}"
+    return (
+        f"PARTIAL: the run was interrupted, {done}{planned} cases are done for every variant. "
+        "Continue it with --resume."
+    )
+
+
+def _describe_environment(environment: Environment) -> Iterator[str]:
+    name = device_name(environment) or "an unknown device"
+    software = f"torch {environment.torch or '?'}, Triton {environment.triton or '?'}"
+    if environment.device == "cuda":
+        cuda = f"CUDA {environment.cuda or '?'}, driver {environment.driver or '?'}"
+        yield f"Measured on {name}, {software}, {cuda}."
+        return
+    yield f"{'No GPU was used' if environment.gpus else 'No GPU'}: {_NO_GPU}"
+    yield f"Measured on {name} ({environment.cpu_count or '?'} CPUs), {software}."
+
+
+def _round_facts(arms: Arms) -> Iterator[str]:
+    """How many rounds the cases had, why they ended, and what was discarded."""
+    plan = arms.baseline.result.plan
+    warm_up = f"after {plan.warmup_rounds} of warm-up"
+    stops = [stop for case_id in arms.case_ids if (stop := _stopping(arms, case_id)) is not None]
+    if not stops:
+        yield f"Up to {plan.rounds} rounds a case, {warm_up}."
+        return
+    reasons = Counter(stop.reason for stop in stops)
+    why = ", ".join(f"{_STOPPED[code]} ({reasons[code]})" for code in StopReason if reasons[code])
+    discarded: Counter[DiscardCode] = Counter()
+    for stop in stops:
+        discarded.update(stop.discarded)
+    what = ", ".join(
+        f"{discarded[code]} {_DISCARDED[code]}" for code in DiscardCode if discarded[code]
+    )
+    yield (
+        f"{range_text([stop.rounds for stop in stops])} rounds a case, {warm_up}; cases by why "
+        f"they ended: {why}. Discarded rounds: {what or 'none'}."
+    )
+
+
+def _stopping(arms: Arms, case_id: CaseId) -> Stopping | None:
+    """How the rounds of a case ended; its arms took part in the same ones."""
+    found = (arm.cases[case_id].stopping for arm in arms.all if case_id in arm.cases)
+    return next((stopping for stopping in found if stopping is not None), None)
+
+
+def _opponent_facts(arms: Arms) -> Iterator[str]:
+    """In what opponents were not held to the reference."""
+    for arm in arms.all:
+        checks = (case.check for case in arm.result.cases if case.check is not None)
+        names = sorted({name for check in checks for name in check.differences})
+        if names:
+            yield (
+                f"{arm.name} is {arm.result.variant.summary}. It was held to what it defines "
+                f"itself in {', '.join(names)}; see docs/vllm.md."
+            )
+
+
+def _binary_facts(arms: Arms) -> Iterator[str]:
+    """Kernels of which cases did not all run the same binary."""
+    hashes: dict[str, dict[str, set[str]]] = {}
+    for arm in arms.all:
+        for case in arm.cases.values():
+            for kernel in case.compiled or ():
+                of_arm = hashes.setdefault(kernel.name, {}).setdefault(arm.name, set())
+                of_arm.update(kernel.hashes)
+    several = [
+        f"{kernel} ({', '.join(f'{arm} {len(found)}' for arm, found in by_arm.items())})"
+        for kernel, by_arm in hashes.items()
+        if max(map(len, by_arm.values())) > 1
+    ]
+    if several:
+        yield (
+            f"Kernels of which more than one binary ran, with their number: {', '.join(several)}. "
+            "Cases may differ by that, and not by their size alone."
+        )

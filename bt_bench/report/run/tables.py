@@ -1,0 +1,117 @@
+"""Tables of one operation of a run: the origin's, times with launches, and distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from bt_bench.analysis import percentile, step_medians_of
+from bt_bench.names import Operation
+from bt_bench.report.document import Cell, Table
+from bt_bench.report.run.arranged import Arm, Arms, CaseId, config_of, pair_of
+from bt_bench.report.run.cells import (
+    QUANTITY_TITLES,
+    case_table,
+    disagreement_note,
+    disagreements_of,
+    launch_cell,
+    no_case_cell,
+    savings_cells,
+    time_cell,
+)
+from bt_bench.results import CaseResult, Quantity, format_number, series_of, us_to_ms
+
+EVENT_COLUMNS = ("Config", "Baseline (ms)", "Fused (ms)", "Savings (us)", "Savings (%)")
+
+_EVENT = series_of(Quantity.EVENT_US)
+_STAGE = series_of(Quantity.STAGE_US)
+_TIMES = tuple(
+    series_of(quantity)
+    for quantity in (
+        Quantity.HOST_US,
+        Quantity.STAGE_US,
+        Quantity.GPU_US,
+        Quantity.SPAN_US,
+        Quantity.GAP_US,
+        Quantity.STEP_US,
+        Quantity.PIPELINED_US,
+    )
+)
+_PERCENTILES = (10, 50, 90, 99, 100)
+
+
+def event_table(arms: Arms, operation: Operation) -> Table:
+    """The origin's table: medians of `event_us`, a row per case and variant."""
+    rows = tuple(
+        (
+            Cell(config_of(arms, other, case_id)),
+            _event_cell(arms.baseline, case_id),
+            _event_cell(other, case_id),
+            *savings_cells(pair_of(arms, other, case_id, _EVENT)),
+        )
+        for case_id in arms.cases_of(operation)
+        for other in arms.others
+    )
+    return Table(EVENT_COLUMNS, rows, num_text_columns=1)
+
+
+def time_table(arms: Arms, operation: Operation) -> Table:
+    """Times in µs and launches, a row per case and variant; only those that there can be."""
+    series = (_STAGE,) if _stages_only(arms, operation) else _TIMES
+
+    def cells(arm: Arm, case: CaseResult) -> list[Cell]:
+        doubts = disagreement_note(disagreements_of(arm, case))
+        times = [time_cell(arm, case, each) for each in series]
+        noted = [
+            Cell(cell.text, cell.note or doubts) if each.quantity is Quantity.GPU_US else cell
+            for each, cell in zip(series, times, strict=True)
+        ]
+        return [*noted, launch_cell(case)]
+
+    columns = [QUANTITY_TITLES[each.quantity].capitalize() for each in series]
+    return case_table(arms, operation, [*columns, "Launches"], cells)
+
+
+def distribution_table(
+    arms: Arms, operation: Operation, quantities: Sequence[Quantity] = (Quantity.STEP_US,)
+) -> Table | None:
+    """How times spread over a window of several steps; `None` where no case has such.
+
+    Where staging is all that is timed, it is staging that is shown.
+    """
+    columns = ("Config", "Variant", "Time (us)", "Steps", "p10", "p50", "p90", "p99", "max")
+    shown = (Quantity.STAGE_US,) if _stages_only(arms, operation) else quantities
+    rows = tuple(
+        row
+        for case_id in arms.cases_of(operation)
+        for arm in arms.all
+        for row in _distribution_rows(arm, case_id, shown)
+    )
+    return Table(columns, rows, num_text_columns=3) if rows else None
+
+
+def _stages_only(arms: Arms, operation: Operation) -> bool:
+    """Whether staging is all that there can be: without a GPU, or as the operation itself."""
+    return arms.on_cpu or operation is Operation.STAGE
+
+
+def _distribution_rows(
+    arm: Arm, case_id: CaseId, quantities: Sequence[Quantity]
+) -> Iterator[tuple[Cell, ...]]:
+    case = arm.ok_case(case_id)
+    if case is None or case.workload.num_steps == 1:
+        return
+    for quantity in quantities:
+        medians = step_medians_of(case, series_of(quantity))
+        if medians is not None:
+            yield (
+                Cell(case_id.case),
+                Cell(arm.name),
+                Cell(QUANTITY_TITLES[quantity]),
+                Cell(str(len(medians))),
+                *(Cell(format_number(percentile(medians, p))) for p in _PERCENTILES),
+            )
+
+
+def _event_cell(arm: Arm, case_id: CaseId) -> Cell:
+    case = arm.ok_case(case_id)
+    return no_case_cell(arm, case_id) if case is None else time_cell(arm, case, _EVENT, us_to_ms)

@@ -1,0 +1,202 @@
+"""Files that are there whole or not at all, whenever the process is killed.
+
+There are two kinds. A file that the user names may be anything that a shell could redirect to: only
+a regular file can be replaced, a link to one stays a link, and all else is written through. A file
+of a run folder is ours: there a link or a device is somebody else's doing, and is refused.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+TEMPORARY_SUFFIX = ".tmp"
+_MAX_LINKS = 40  # as many as Linux follows
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISLNK, "a symbolic link"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a block device"),
+    (stat.S_ISSOCK, "a socket"),
+)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file that the user has named; see `writing`."""
+    with writing(path) as file:
+        file.write(text.encode())
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[IO[bytes]]:
+    """A file that the user has named, to write piece by piece.
+
+    A regular file is replaced when the block has ended, with its permissions kept, and so is the
+    one that a symbolic link leads to. Anything else, such as a terminal, /dev/stdout or a FIFO,
+    takes the pieces as they come. A FIFO that nobody reads is waited for, as a shell does.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    number = descriptor_of(path)
+    if number is not None:
+        # Not opened anew, which would cut off a file that stdout is appended to.
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()  # what was printed before comes before
+        with os.fdopen(os.dup(number), "wb") as file:
+            yield file
+        return
+    status = _status(path)
+    target = Path(os.path.realpath(path))
+    if status is None or _is_replaceable(status, target):
+        with _replaced(target, status) as file:
+            yield file
+        return
+    if stat.S_ISDIR(status.st_mode) or stat.S_ISBLK(status.st_mode):
+        raise OSError(errno.EINVAL, f"it is {kind_of(status)}")  # nobody means to write over a disk
+    # A FIFO is waited for here until somebody reads it; Ctrl-C breaks that off.
+    number = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOCTTY | os.O_CLOEXEC)
+    with os.fdopen(number, "wb") as file:
+        yield file
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file of a run folder, to write piece by piece; it is there when the block has ended.
+
+    Raises:
+        OSError: if it cannot be written, or is there and no regular file.
+    """
+    status = _status(path, follow=False)
+    if status is not None and not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, refusal_of(status))
+    with _replaced(path, status) as file:
+        yield file
+
+
+def is_stream(path: Path) -> bool:
+    """Whether what is written to a path goes on to somewhere, and cannot be written anew."""
+    if descriptor_of(path) is not None:
+        return True
+    status = _status(path)
+    return status is not None and not _is_replaceable(status, Path(os.path.realpath(path)))
+
+
+def is_null_device(path: Path) -> bool:
+    """Whether what is written to a path is gone, so that it can be written to by many."""
+    with suppress(OSError):
+        status, null = path.stat(), Path(os.devnull).stat()
+        return stat.S_ISCHR(status.st_mode) and status.st_rdev == null.st_rdev
+    return False
+
+
+def target_of(path: Path) -> Hashable:
+    """Where it goes what is written to a path: equal for two paths to one file or stream."""
+    with suppress(OSError):
+        if is_stream(path):
+            number = descriptor_of(path)
+            status = path.stat() if number is None else os.fstat(number)
+            return status.st_dev, status.st_ino
+    return os.path.realpath(path)
+
+
+def is_open_as(number: int, path: Path) -> bool:
+    """Whether a descriptor of this process leads to the regular file of a path."""
+    with suppress(OSError):
+        status = path.stat()
+        return stat.S_ISREG(status.st_mode) and os.path.samestat(os.fstat(number), status)
+    return False
+
+
+def descriptor_of(path: Path) -> int | None:
+    """The descriptor of this process that a path stands for, as /dev/stdout and /dev/fd/3 do."""
+    folders = {"/dev/fd", *map(os.path.realpath, ("/proc/self/fd", "/proc/thread-self/fd"))}
+    for _ in range(_MAX_LINKS):
+        folder, name = os.path.realpath(path.parent), path.name
+        if folder in folders:
+            return int(name) if name.isascii() and name.isdecimal() else None
+        try:
+            path = Path(folder, path.readlink())
+        except OSError:
+            return None
+    return None
+
+
+def kind_of(status: os.stat_result) -> str:
+    """What messages call what is there."""
+    return next((name for is_kind, name in _KINDS if is_kind(status.st_mode)), "a regular file")
+
+
+def refusal_of(status: os.stat_result) -> str:
+    """Why something is no file of a run folder, and what to do."""
+    return (
+        f"it is {kind_of(status)}; expected a regular file or none, as nothing is followed here; "
+        "take it away"
+    )
+
+
+def _status(path: Path, *, follow: bool = True) -> os.stat_result | None:
+    try:
+        return path.stat(follow_symlinks=follow)
+    except FileNotFoundError:
+        return None
+
+
+def _is_replaceable(status: os.stat_result, target: Path) -> bool:
+    """Whether it is a regular file that lies where its path leads to.
+
+    A link in /proc to an open file need not name it: that file may have been deleted or moved.
+    """
+    if not stat.S_ISREG(status.st_mode):
+        return False
+    there = _status(target, follow=False)
+    return there is not None and os.path.samestat(status, there)
+
+
+@contextmanager
+def _replaced(path: Path, status: os.stat_result | None) -> Iterator[IO[bytes]]:
+    """A file that takes the place of a regular one, or of none.
+
+    A killed process may leave a hidden `.<name>.….tmp` behind, which nothing reads.
+    """
+    temporary = path.with_name(
+        f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
+    )
+    try:
+        with temporary.open("xb") as file:
+            if status is not None:
+                _keep_permissions(file.fileno(), status)  # before there is anything to be read
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:  # a Ctrl-C here must not leave the temporary file either
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _keep_permissions(number: int, status: os.stat_result) -> None:
+    with suppress(OSError):  # only root may give a file away
+        os.fchown(number, status.st_uid, status.st_gid)
+    with suppress(OSError):  # some file systems have none
+        os.fchmod(number, stat.S_IMODE(status.st_mode))
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes a rename survive a power cut, where the system can open folders at all."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,81 @@
+"""What calibrating the device and the host has shown."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from bt_bench.names import Operation as Operation
+from bt_bench.results.nouns import Method, Noun, Quantity
+
+
+class Figure(Noun):
+    """Samples of one thing that calibration measures, in microseconds."""
+
+    name: str
+    what: str
+    samples: list[Annotated[float, Field(ge=0)]]
+
+
+class DeviceLine(Noun):
+    """What a method reports for kernels of known length: `reported_us[i]` for `set_us[i]`.
+
+    Gradient and intercept of the line through them say how far the method is from the truth.
+    """
+
+    method: Method
+    set_us: list[float]
+    reported_us: list[list[Annotated[float, Field(ge=0)]]]
+
+
+class LaunchChain(Noun):
+    """A chain of empty kernels: how many were launched, and how many were counted."""
+
+    launched: int
+    counted: int
+
+
+class Injection(Noun):
+    """A delay of the host put before a launch: the quantities without it and with it.
+
+    Both begin with a pause of `pause_us`, since a launch right after a synchronisation costs more
+    than a later one, and the delay would otherwise be credited with that difference.
+    """
+
+    pause_us: float
+    delay_us: float
+    without: dict[Quantity, list[float]]
+    with_delay: dict[Quantity, list[float]]
+
+
+class L2Flush(Noun):
+    """How cold is made: bytes written between steps, against the cache's size.
+
+    `hot` and `cold` are times of a kernel that reads `read_bytes`, without and with a flush before
+    it: the proof that the flush works.
+    """
+
+    l2_bytes: int
+    flushed_bytes: int
+    read_bytes: int
+    hot: list[float]
+    cold: list[float]
+
+
+class Calibration(Noun):
+    """What the harness itself costs and how far its methods are from the truth, in this run."""
+
+    seconds: float
+    figures: list[Figure]
+    lines: list[DeviceLine] = []
+    chains: list[LaunchChain] = []
+    injection: Injection | None = None
+    flush: L2Flush | None = None
+
+    def samples(self, name: str) -> list[float] | None:
+        """Samples of a figure, or `None` where it was not taken."""
+        for figure in self.figures:
+            if figure.name == name:
+                return figure.samples
+        return None

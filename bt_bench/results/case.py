@@ -1,0 +1,205 @@
+"""One case of a result: what was checked, counted and measured, and every raw sample."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bt_bench.names import Operation as Operation
+from bt_bench.results.nouns import Noun, ParameterValue, Quantity, Reason, Series, Status
+
+
+class Measurement(Series):
+    """Raw samples of one series, from the rounds that count.
+
+    `samples[i]` is of round `rounds[i]` of the case's log; it has a sample for each step of the
+    window, or one for the window as a whole (`per`). `queue_us` is the length of the device work
+    ahead of the operation, where there is such.
+    """
+
+    unit: Literal["us"] = "us"
+    per: Literal["step", "window"] = "step"
+    queue_us: float | None = None
+    rounds: list[Annotated[int, Field(ge=0)]]
+    samples: list[list[Annotated[float, Field(ge=0)]]]
+
+    @property
+    def series(self) -> Series:
+        """What it is of, without the samples."""
+        return Series(
+            quantity=self.quantity,
+            method=self.method,
+            launch_path=self.launch_path,
+            load=self.load,
+            l2=self.l2,
+        )
+
+
+class DiscardCode(StrEnum):
+    """Why a round does not count."""
+
+    THROTTLED = "throttled"
+    CLOCK = "clock"
+    COMPILED = "compiled"
+
+
+class RoundKind(StrEnum):
+    """What was taken in a round."""
+
+    TIMED = "timed"
+    PROFILED = "profiled"
+    REPLAYED = "replayed"  # captured graphs
+
+
+class RoundLog(Noun):
+    """The rounds of a case in their order, discarded ones too; lists of equal length.
+
+    `kind` says which pass the round belongs to, `instance` is the copy of the tables that it used,
+    `place` where this arm stood in the round's order (0: first), `seconds` when the round began
+    within its pass, `sm_clock_mhz` the lower of the clocks before and after it, and `discarded` why
+    it does not count.
+    """
+
+    arms: list[str]  # all that took part
+    kind: list[RoundKind]
+    instance: list[int]
+    place: list[int | None]  # `None`: took no part
+    seconds: list[float]
+    sm_clock_mhz: list[int | None]
+    discarded: list[DiscardCode | None]
+
+
+class StopReason(StrEnum):
+    """Why no more rounds were taken."""
+
+    PRECISE = "precise"  # the intervals are as narrow as asked
+    STABLE = "stable"  # the noise is stable, and no affordable number of rounds would do
+    TIME = "time"
+    ROUNDS = "rounds"
+
+
+class Stopping(Noun):
+    """When the rounds of a case ended, and why.
+
+    `half_widths` are those of the 95 % intervals of this arm's medians, relative to the medians.
+    """
+
+    reason: StopReason
+    rounds: int = Field(ge=0)
+    discarded: dict[DiscardCode, int]
+    seconds: float = Field(ge=0)
+    half_widths: dict[Quantity, float | None]
+
+
+class ControlSpread(Noun):
+    """How far an unchanged copy of an arm came out from it, in the rounds of a case.
+
+    `difference_us` is the copy less the arm, as savings are taken; two medians of the same code.
+    """
+
+    series: Series
+    arm: str
+    difference_us: float
+
+
+class LaunchCount(Noun):
+    """How often one device operation ran in a step."""
+
+    kind: Literal["kernel", "copy", "memset", "torch_op"]
+    name: str
+    count: int = Field(ge=1)
+
+
+class LaunchCensus(Noun):
+    """Device operations of each step of the window, counted in a pass of its own.
+
+    `counted_by` is `cupti` (activity records of the device) or `interpreter` (the launches that
+    Triton's interpreter was asked for, and the torch operations beside them).
+    """
+
+    counted_by: Literal["cupti", "interpreter"]
+    steps: list[list[LaunchCount]]
+
+    def totals(self) -> list[int]:
+        """Device operations per step of the window."""
+        return [sum(launch.count for launch in step) for step in self.steps]
+
+
+class CompiledKernel(Noun):
+    """The binaries of one kernel that an arm launched in a case."""
+
+    name: str
+    hashes: list[str]
+    registers: list[int | None]
+    spills: list[int | None]
+
+
+class CheckReport(Noun):
+    """What was compared with the reference before timing.
+
+    `differences` are those of an opponent, by the names in `docs/vllm.md`: where they hold, it was
+    compared with what it defines itself.
+    """
+
+    steps: int = Field(ge=1)
+    buffers: list[str]
+    differences: list[str] = []
+
+
+class WorkloadRecord(Noun):
+    """The workload of a case: its parameters, what they came to, and a digest of its arrays."""
+
+    kind: Literal["uniform", "batch", "trace"]
+    parameters: dict[str, ParameterValue]
+    digest: str
+    num_steps: int = Field(ge=1)
+    num_reqs: list[int]
+    num_tokens: list[int]
+    num_rows_written: list[int]
+
+
+class CaseResult(Noun):
+    """One workload and one operation, for one variant."""
+
+    key: str  # "<operation>/<case>"
+    case: str
+    operation: Operation
+    workload: WorkloadRecord
+    status: Status
+    reason: Reason | None = None
+    check: CheckReport | None = None
+    launches: LaunchCensus | None = None
+    compiled: list[CompiledKernel] | None = None
+    rounds: RoundLog | None = None
+    stopping: Stopping | None = None
+    measurements: list[Measurement] = []
+    notes: list[str] = []  # what is missing, and why
+    control: list[Measurement] = []  # of the unchanged copy, where this arm is what was copied
+    control_spreads: list[ControlSpread] = []
+
+    @property
+    def digest(self) -> str:
+        """Of its workload: cases of equal digests are compared."""
+        return self.workload.digest
+
+    def measurement(self, series: Series) -> Measurement | None:
+        """The measurement of a series, or `None` where it was not taken."""
+        for measurement in self.measurements:
+            if measurement.series == series:
+                return measurement
+        return None
+
+
+class Crash(Noun):
+    """A crash that did not come back when what was under way was done once more.
+
+    `during` is what that was, such as `step/small`. Whose crash it was is `known` where a call of
+    the variant was under way; else every variant that took part has it. One that comes back is the
+    reason of a case instead.
+    """
+
+    during: str
+    reason: Reason
+    known: bool

@@ -1,0 +1,87 @@
+"""Files that a user names: read and written with messages that name them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from bt_bench.errors import UsageError
+from bt_bench.results import atomic
+
+STDIN = "-"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file that the user has named: see `bt_bench.results.atomic.writing`.
+
+    A reader of a regular file sees its old text or its new one, never half of it.
+
+    Raises:
+        UsageError: if it cannot be written.
+    """
+    with naming(path):
+        atomic.write_text(path, text)
+
+
+def name_of(path: Path | str) -> str:
+    """What messages call a file, or standard input."""
+    return "standard input" if str(path) == STDIN else str(path)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Names the file in the message of an error of the system, which knows it only at times."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file of a run folder, which is there under its name when the block has ended."""
+    with naming(path), atomic.replacing(path) as file:
+        yield file
+
+
+def compact_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def read_text(
+    path: Path | str, name: str, expected: str = "a result file", example: str = "baseline.json"
+) -> str:
+    """The text of a file, or of standard input for `-`.
+
+    Args:
+        path: of the file.
+        name: what messages call it.
+        expected: what it should be, for messages.
+        example: a name that such a file could have.
+
+    Raises:
+        UsageError: if it cannot be read, or is not UTF-8.
+    """
+    try:
+        if str(path) != STDIN:
+            data = Path(path).read_bytes()
+        elif sys.stdin is None:  # closed before Python began
+            raise UsageError(f"{name} is closed; expected {expected}")
+        else:
+            data = sys.stdin.buffer.read()
+    except FileNotFoundError:
+        raise UsageError(f"{name} does not exist; expected {expected}") from None
+    except IsADirectoryError:
+        raise UsageError(
+            f"{name} is a folder; expected {expected}, such as {Path(path) / example}"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"cannot read {name}: {error.strerror}") from None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is not JSON: byte {error.start} is not UTF-8") from None

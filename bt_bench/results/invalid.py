@@ -1,0 +1,138 @@
+"""Why a text is no result file, in one message for people."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails, from_json
+
+from bt_bench.results.result import SCHEMA_VERSION, VariantResult
+
+_NUMBERS = re.compile(r"\[[-+.0-9eE,\s]*\]")
+"""Lists of numbers: nearly all of a result, and no key is in them."""
+
+_SHOWN_VALUE_LENGTH = 60
+
+
+def describe_invalid(
+    text: str,
+    error: ValidationError,
+    model: type[BaseModel] = VariantResult,
+    version: int = SCHEMA_VERSION,
+    what: str = "result",
+) -> str:
+    """Continues a sentence that begins with the name of the file: `is not JSON: …`.
+
+    Args:
+        text: of the file.
+        error: why it is no `model`.
+        model: what it was read as.
+        version: the schema version that this has.
+        what: one word for it.
+    """
+    details = error.errors(include_url=False)
+    if details[0]["type"] == "json_invalid":
+        return _describe_syntax(str(details[0]["ctx"]["error"]))
+    data = from_json(text)
+    if not isinstance(data, dict):
+        return f"is JSON, but no {what} of bt-bench: expected an object, got {_shown(data)}"
+    if "schema_version" not in data:
+        return f"is JSON, but no {what} of bt-bench: it has no schema_version"
+    found = data["schema_version"]
+    if found != version:
+        return (
+            f"has schema version {_shown(found)}; expected {version}. "
+            "Read it with the version of bt-bench that wrote it, or measure again"
+        )
+    missing = [key for key in model.model_fields if _is_missing(key, details)]
+    if missing:
+        return f"is no complete {what} of bt-bench: missing {', '.join(missing)}"
+    more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
+    return f"is no valid {what}: {_describe_detail(details[0], data)}{more}"
+
+
+def other_version(
+    text: str, error: ValidationError, version: int = SCHEMA_VERSION
+) -> object | None:
+    """The schema version of a text, if that is why it is refused; else `None`."""
+    if error.errors(include_url=False)[0]["type"] == "json_invalid":
+        return None
+    data = from_json(text)
+    found = data.get("schema_version") if isinstance(data, dict) else None
+    return found if found != version else None
+
+
+def repeated_key(text: str) -> str | None:
+    """What is wrong with a text that has a key twice in an object; `None` where all is well.
+
+    JSON allows it, and readers take the last: what people see in a file would not be what counts.
+
+    Args:
+        text: of the file, which is valid JSON.
+    """
+    # Without its numbers a text is read in a fraction of the time. Keys that are equal stay so; but
+    # others may become so where a key has a list in it, so what is found is looked for once more.
+    if _first_repeated(_NUMBERS.sub("0", text)) is None:
+        return None
+    repeated = _first_repeated(text)
+    if repeated is None:
+        return None
+    return f"has key {_shown(repeated)} more than once in one object; expected it once"
+
+
+def _first_repeated(text: str) -> str | None:
+    repeated: list[str] = []
+
+    def checked(pairs: list[tuple[str, object]]) -> None:
+        if len(dict(pairs)) < len(pairs):
+            keys = [key for key, _ in pairs]
+            repeated.extend(key for key in dict.fromkeys(keys) if keys.count(key) > 1)
+
+    # Numbers stay as they are: they may have more digits than Python reads.
+    json.loads(text, object_pairs_hook=checked, parse_int=str, parse_float=str, strict=False)
+    return repeated[0] if repeated else None
+
+
+def _describe_syntax(problem: str) -> str:
+    if problem.startswith("EOF"):
+        return f"is not JSON: it seems truncated, {problem}"
+    return f"is not JSON: {problem}"
+
+
+def _is_missing(key: str, details: Sequence[ErrorDetails]) -> bool:
+    return any(detail["type"] == "missing" and detail["loc"] == (key,) for detail in details)
+
+
+def _describe_detail(detail: ErrorDetails, data: object) -> str:
+    if detail["type"] == "missing":
+        *parent, key = detail["loc"]
+        return f"{_json_path(parent, data)}.{key} is missing"
+    message = detail["msg"][:1].lower() + detail["msg"][1:]
+    return f"{_json_path(detail['loc'], data)}: {message}, got {_shown(detail['input'])}"
+
+
+def _json_path(location: Sequence[int | str], data: Any) -> str:
+    """`$.cases[3].status`; names that pydantic adds for the members of a union are left out."""
+    path = "$"
+    for part in location:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif isinstance(data, dict) and part in data:
+            path += f".{part}"
+        else:
+            break
+        data = data[part]
+    return path
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    text = json.dumps(value, ensure_ascii=False)
+    if len(text) > _SHOWN_VALUE_LENGTH:
+        return text[:_SHOWN_VALUE_LENGTH] + "…"
+    return text

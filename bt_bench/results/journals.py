@@ -1,0 +1,120 @@
+"""The journal of a run that is under way: one line per case, beside the result file.
+
+The first line says which variant of which run the journal belongs to; journals of earlier versions
+do not have it. A complete result is all in its own file, and a journal beside it does not count.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from bt_bench.errors import UsageError
+from bt_bench.results.case import CaseResult
+from bt_bench.results.collection import no_collection
+from bt_bench.results.files import STDIN, compact_json
+from bt_bench.results.invalid import repeated_key
+from bt_bench.results.own_files import open_own
+from bt_bench.results.result import VariantResult
+from bt_bench.results.soundness import case_problems
+
+RESULT_SUFFIX = ".json"
+JOURNAL_SUFFIX = ".cases.jsonl"
+
+
+def has_journal(path: Path | str) -> bool:
+    """Whether there is a journal beside a result file, which counts if that is not complete."""
+    return str(path) != STDIN and os.path.lexists(journal_beside(Path(path)))
+
+
+def stale_journal(path: Path | str) -> str:
+    """What to say of a journal beside a complete result, a clause."""
+    journal = journal_beside(Path(path))
+    return f"{journal} was ignored, since {path} is complete without it; delete the journal"
+
+
+def journal_beside(path: Path) -> Path:
+    return path.with_name(path.name.removesuffix(RESULT_SUFFIX) + JOURNAL_SUFFIX)
+
+
+def journal_header(result: VariantResult) -> bytes:
+    return compact_json(header_fields(result)).encode() + b"\n"
+
+
+def header_fields(result: VariantResult) -> dict[str, str]:
+    return {"journal_of": result.run_id, "variant": result.variant.name}
+
+
+def lines_of(path: Path) -> list[bytes] | None:
+    """The lines of a journal; a last one without its end was being written when a run died."""
+    try:
+        with os.fdopen(open_own(path, os.O_RDONLY), "rb") as file:
+            return file.read().split(b"\n")[:-1]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+
+
+def with_journal(
+    result: VariantResult, name: str, path: Path, lines: Sequence[bytes]
+) -> VariantResult:
+    """A result with the cases of its journal.
+
+    A case may be in both while one becomes the other, and is the same then.
+    """
+    number = _check_header(result, name, path, lines)
+    journal = {case.key: case for case in _read_cases(path, lines[number:], number + 1)}
+    for case in result.cases:
+        if case != journal.get(case.key, case):
+            raise UsageError(
+                f"{name} is damaged: {path.name} beside it has another case {case.key!r}, so it is "
+                "not known which was measured in this run. Delete the one that is wrong"
+            )
+    cases = {case.key: case for case in result.cases} | journal
+    return result.model_copy(update={"cases": list(cases.values())})
+
+
+def _check_header(result: VariantResult, name: str, path: Path, lines: Sequence[bytes]) -> int:
+    """How many lines are no cases: none in journals of earlier versions, which say not whose."""
+    try:
+        found = json.loads(lines[0]) if lines else None
+    except (ValueError, RecursionError):
+        return 0  # no case either, which is said where cases are read
+    if not isinstance(found, dict) or "journal_of" not in found:
+        return 0
+    wanted = header_fields(result)
+    if found != wanted:
+        raise UsageError(
+            f"{path} is of variant {found.get('variant')!r} of run {found['journal_of']!r}, and "
+            f"{name} of variant {wanted['variant']!r} of run {wanted['journal_of']!r}; delete the "
+            "journal, and its cases are measured again by --resume"
+        )
+    return 1
+
+
+def _read_cases(path: Path, lines: Sequence[bytes], first: int) -> list[CaseResult]:
+    cases = []
+    with no_collection(collect_first=False):
+        for number, line in enumerate(lines, start=first):
+            try:
+                case = CaseResult.model_validate_json(line, strict=True)
+            except ValidationError as error:
+                what = error.errors(include_url=False)[0]["msg"]
+                raise _damaged_line(path, f"line {number} is no case: {what}") from None
+            if (repeated := repeated_key(line.decode())) is not None:
+                raise _damaged_line(path, f"line {number} {repeated}")
+            for problem in case_problems("$", case):
+                raise _damaged_line(path, f"line {number}: {problem}")
+            cases.append(case)
+    return cases
+
+
+def _damaged_line(path: Path, what: str) -> UsageError:
+    return UsageError(
+        f"{path} is damaged: {what}. Delete that line to go on; its case is measured again"
+    )

@@ -1,0 +1,151 @@
+"""What can be compared, by name: the unit, which direction is better, and what nobody can tell.
+
+A metric that is measured is a series under a short name: its quantity, and then whatever differs
+from Triton's call on an idle device with a warm L2, after slashes: `gpu_us`, `event_us/busy/cold`,
+`host_us/compiled`. Others are counted: `launches`, `compiled_variants`, `registers`, `spills`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any
+
+from bt_bench.errors import UsageError, names_hint
+from bt_bench.results.nouns import Cache, LaunchPath, Load, Method, Quantity, Series
+from bt_bench.results.series import METHODS
+
+TIME_FLOOR_US = 0.2
+"""A difference below it is taken for none, whatever the statistics say."""
+
+DEVICE_TICK_US = 0.032
+"""What device clocks tick by: the difference of neighbouring CUPTI timestamps on an H200."""
+
+
+class Direction(StrEnum):
+    """Which way is better."""
+
+    LOWER = "lower"
+    HIGHER = "higher"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Something that is compared.
+
+    Args:
+        name: as in `--metric` and in reports.
+        unit: of its values.
+        direction: which way is better.
+        exact: compared without statistics.
+        floor: an absolute difference that counts as none, in `unit`.
+        tick: of the clock that takes it, in `unit`; 0 where finer than anything it is used for.
+        series: what was measured, for a metric that is.
+    """
+
+    name: str
+    unit: str
+    direction: Direction = Direction.LOWER
+    exact: bool = False
+    floor: float = 0.0
+    tick: float = 0.0
+    series: Series | None = None
+
+
+COUNTED = {
+    name: Metric(name, unit, exact=True)
+    for name, unit in (
+        ("launches", "launches"),
+        ("compiled_variants", "binaries"),
+        ("registers", "registers"),
+        ("spills", "bytes"),
+    )
+}
+"""Metrics without noise, by name."""
+
+_CONDITIONS: dict[str, type[StrEnum]] = {
+    "launch_path": LaunchPath,
+    "load": Load,
+    "l2": Cache,
+    "method": Method,
+}
+
+_DEVICE_METHODS = (Method.PROFILER, Method.EVENTS)
+
+
+def method_of(quantity: Quantity, launch_path: LaunchPath) -> Method:
+    """The method that a name stands for: what a graph's kernels take is told by its slope."""
+    if quantity is Quantity.GPU_US and launch_path is LaunchPath.GRAPH:
+        return Method.GRAPH_SLOPE
+    return METHODS[quantity]
+
+
+def metric_of(series: Series) -> Metric:
+    """The metric that a series is, under its name."""
+    conditions: list[str] = []
+    if series.launch_path is not LaunchPath.JIT:
+        conditions.append(series.launch_path)
+    if series.load is not Load.IDLE:
+        conditions.append(series.load)
+    if series.l2 is not Cache.HOT:
+        conditions.append(series.l2)
+    if series.method is not method_of(series.quantity, series.launch_path):
+        conditions.append(series.method)
+    return Metric(
+        name="/".join([series.quantity, *conditions]),
+        unit="us",
+        floor=TIME_FLOOR_US,
+        tick=DEVICE_TICK_US if series.method in _DEVICE_METHODS else 0.0,
+        series=series,
+    )
+
+
+@lru_cache(maxsize=1024)
+def metric_named(name: str) -> Metric:
+    """The metric of a name, as it stands in a recording.
+
+    Raises:
+        UsageError: when there is none of that name.
+    """
+    if name in COUNTED:
+        return COUNTED[name]
+    quantity, *conditions = name.split("/")
+    if quantity not in list(Quantity):
+        known = [*(member.value for member in Quantity), *COUNTED]
+        raise UsageError(f"no metric {name!r}; {names_hint(quantity, known)}")
+    fields: dict[str, StrEnum] = {}
+    for condition in conditions:
+        for field, members in _CONDITIONS.items():
+            if condition in list(members):
+                fields[field] = members(condition)
+                break
+        else:
+            known = [member.value for members in _CONDITIONS.values() for member in members]
+            raise UsageError(f"no metric {name!r}: {condition!r}; {names_hint(condition, known)}")
+    launch_path = LaunchPath(fields.get("launch_path", LaunchPath.JIT))
+    method = method_of(Quantity(quantity), launch_path)
+    series: dict[str, Any] = {"quantity": Quantity(quantity), "method": method, **fields}
+    return metric_of(Series(**series))
+
+
+def select(names: list[str], patterns: list[str]) -> list[str]:
+    """The names that a pattern matches, in their order; all without patterns.
+
+    Args:
+        names: of metrics that there are.
+        patterns: names, or patterns with `*` and `?`, as `--metric` has them.
+
+    Raises:
+        UsageError: for a pattern that matches none.
+    """
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise UsageError(
+                f"--metric {pattern}: no such metric in what is compared; "
+                f"{names_hint(pattern, names)}"
+            )
+    if not patterns:
+        return list(names)
+    return [name for name in names if any(fnmatchcase(name, p) for p in patterns)]

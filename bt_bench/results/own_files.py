@@ -1,0 +1,80 @@
+"""Files that are bt-bench's own: opened without following a link, waiting, or cutting anything off.
+
+Somebody else may have put something in the place of one: a link to a file that matters, or a FIFO
+that nobody writes to.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from pathlib import Path
+
+from bt_bench.results.atomic import refusal_of
+
+
+def open_own(path: Path, flags: int) -> int:
+    """Opens a regular file, and nothing else; returns its descriptor.
+
+    Args:
+        path: of the file.
+        flags: of `os.open`.
+
+    Raises:
+        OSError: if it cannot be opened, or is no regular file.
+    """
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        pass
+    else:
+        _refuse(status)  # before it is opened: to open some devices does something
+    try:
+        number = os.open(
+            path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o666
+        )
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # a link since
+            _refuse(path.lstat())
+        raise
+    try:
+        _refuse(os.fstat(number))
+    except BaseException:
+        os.close(number)
+        raise
+    return number
+
+
+def _refuse(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, refusal_of(status))
+
+
+def lock(path: Path, *, create: bool = True) -> int:
+    """Locks a file for as long as this process lives or the descriptor is open; returns that.
+
+    Raises:
+        BlockingIOError: when another process has it.
+        OSError: if it cannot be opened, or is no regular file.
+    """
+    while True:
+        number = open_own(path, os.O_RDWR | (os.O_CREAT if create else 0))
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(path, number):
+                return number
+        except BaseException:
+            os.close(number)
+            raise
+        os.close(number)  # whoever had it took the file away after it was opened here
+
+
+def _is_at(path: Path, number: int) -> bool:
+    """Whether an open file is the one that is at a path now."""
+    try:
+        there = path.lstat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(there, os.fstat(number))

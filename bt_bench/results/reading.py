@@ -1,0 +1,108 @@
+"""Reads result files and whole runs, and refuses damaged ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from bt_bench.errors import OtherSchemaError, UsageError
+from bt_bench.results.collection import no_collection
+from bt_bench.results.files import STDIN, name_of, read_text
+from bt_bench.results.folders import RunFolder
+from bt_bench.results.invalid import describe_invalid, other_version, repeated_key
+from bt_bench.results.journals import journal_beside, lines_of, with_journal
+from bt_bench.results.result import BASELINE, SCHEMA_VERSION, VariantResult
+from bt_bench.results.soundness import problems
+
+Read = TypeVar("Read")
+
+
+def read_result(path: Path | str) -> VariantResult:
+    """Reads a result file, or standard input for `-`; with the journal of a run under way.
+
+    Raises:
+        OtherSchemaError: for another schema version.
+        UsageError: naming the file, what is wrong with it, and where.
+    """
+    # The journal first: when a run is closed, its cases are in the file before it goes.
+    journal = journal_beside(Path(path))
+    lines = None if str(path) == STDIN else lines_of(journal)
+    name = name_of(path)
+    result = parse_result(read_text(path, name), name)
+    if lines is None or result.complete:
+        return result
+    return with_journal(result, name, journal, lines)
+
+
+def parse_result(text: str, name: str) -> VariantResult:
+    """The result in a text.
+
+    Args:
+        text: of a result file.
+        name: of the file, for messages.
+
+    Raises:
+        OtherSchemaError: for another schema version.
+        UsageError: naming the file, what is wrong with it, and where.
+    """
+    if not text.strip():
+        raise UsageError(f"{name} is empty; expected a result of bt-bench")
+    try:
+        # Searching thousands of lists for garbage takes twice as long as reading them.
+        with no_collection(collect_first=False):
+            # Strict, or else "1.5" would be read as a number.
+            result = VariantResult.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        message = f"{name} {describe_invalid(text, error)}"
+        version = other_version(text, error)
+        raise (UsageError(message) if version is None else OtherSchemaError(message)) from None
+    if (repeated := repeated_key(text)) is not None:
+        raise UsageError(f"{name} is damaged: it {repeated}")
+    for problem in problems(result):
+        raise UsageError(f"{name} is damaged: {problem}")
+    return result
+
+
+def read_run(folder: RunFolder | Path, order: Sequence[str] = ()) -> list[VariantResult]:
+    """All results of a run: the baseline, then the variants in `order`, then the rest by name.
+
+    A run that has only just begun has none.
+    """
+    return read_run_with(read_result, lambda result: result, folder, order)
+
+
+def read_run_with(
+    read: Callable[[Path], Read],
+    header_of: Callable[[Read], VariantResult],
+    folder: RunFolder | Path,
+    order: Sequence[str] = (),
+) -> list[Read]:
+    """All results of a run by any reader of a file; see `read_run`."""
+    run = folder if isinstance(folder, RunFolder) else RunFolder.open(folder)
+    results: dict[str, Read] = {}
+    for path in run.result_paths():
+        if not path.is_file():  # to open a FIFO would wait for ever
+            raise UsageError(f"{path} is no regular file; expected a result file (<variant>.json)")
+        result = read(path)
+        variant = header_of(result).variant.name
+        if path != run.result_path(variant):
+            raise UsageError(
+                f"{path} holds the results of variant {variant!r}; expected that in {variant}.json"
+            )
+        results[variant] = result
+    names = dict.fromkeys([BASELINE, *order, *sorted(results)])
+    return [results[name] for name in names if name in results]
+
+
+def result_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a result file as it is written."""
+    schema = VariantResult.model_json_schema(mode="serialization")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:bt-bench:result:{SCHEMA_VERSION}",
+        **schema,
+        "title": "Result file of bt-bench: all cases of one variant in one run",
+    }

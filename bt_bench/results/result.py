@@ -1,0 +1,90 @@
+"""A result file: all cases of one variant in one run, and where they were measured.
+
+Every noun is immutable, has the unit in its name, and holds nothing derived. Raw samples are kept,
+so that a figure that is thought of later can be computed from an old run. A value that was not
+measured is absent or `None`, never 0.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from bt_bench.names import Operation as Operation
+from bt_bench.results.calibration import Calibration
+from bt_bench.results.case import CaseResult, Crash
+from bt_bench.results.nouns import Noun
+from bt_bench.results.plan import Plan
+
+SCHEMA_VERSION: Final = 2
+BASELINE: Final = "baseline"  # the variant that others are compared with
+
+
+class Tool(Noun):
+    """What wrote the file."""
+
+    name: Literal["bt-bench"] = "bt-bench"
+    version: str
+    command: list[str]
+
+
+class Gpu(Noun):
+    """One CUDA device; clocks are those at the time of the reading."""
+
+    index: int
+    name: str
+    capability: str
+    memory_bytes: int
+    multiprocessors: int
+    l2_bytes: int | None = None
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    temperature_c: int | None = None
+    power_w: float | None = None
+    throttle_reasons: list[str] | None = None
+
+
+class Environment(Noun):
+    """The machine and the software that a result was measured with."""
+
+    device: Literal["cuda", "cpu"]
+    python: str
+    platform: str
+    cpu: str | None
+    cpu_count: int | None
+    cpu_governor: str | None
+    cpu_affinity: int | None
+    torch: str | None
+    cuda: str | None
+    triton: str | None
+    interpreted: bool
+    driver: str | None
+    gpu_count: int
+    gpus: list[Gpu]
+    bt_bench: str
+    commit: str | None
+    dirty: bool | None
+
+
+class VariantInfo(Noun):
+    """Which code was measured."""
+
+    name: str
+    summary: str
+    source_sha256: str
+
+
+class VariantResult(Noun):
+    """One result file: all cases of one variant in one run."""
+
+    schema_version: Literal[2] = SCHEMA_VERSION
+    run_id: str  # equal ids: measured side by side, in interleaved rounds
+    created: str  # ISO 8601, UTC
+    complete: bool
+    tool: Tool
+    environment: Environment
+    config: str  # the config's name
+    plan: Plan
+    calibration: Calibration | None = None
+    variant: VariantInfo
+    crashes: list[Crash] = []
+    cases: list[CaseResult]

@@ -1,0 +1,51 @@
+"""Numbers for people: values are kept in base units (µs, bytes) and are scaled only on print."""
+
+from __future__ import annotations
+
+import math
+
+DIGITS = 4
+
+_TIME_SCALES = (("s", 1e6), ("ms", 1e3), ("µs", 1.0), ("ns", 1e-3))  # in µs, largest first
+_BYTE_SCALES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+
+
+def format_number(value: float, digits: int = DIGITS) -> str:
+    """`value` rounded to `digits` significant digits: 0.06210, 62.10, 6210.
+
+    Digits before the point are never replaced by zeros. Only beyond 10¹⁵ or below 10⁻⁶ is an
+    exponent used; 0 is `0`.
+    """
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is no finite number")
+    if value == 0:
+        return "0"
+    # The exponent is taken after rounding, or else 9.9996 would get a digit too many.
+    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
+    if not -6 <= exponent < 15:
+        return f"{value:.{digits - 1}e}"
+    return f"{value:.{max(digits - 1 - exponent, 0)}f}"
+
+
+def format_percent(value: float) -> str:
+    """A percentage with one decimal and no sign for zero: 78.1, -3.0, 0.0."""
+    text = f"{value:.1f}"
+    return "0.0" if text == "-0.0" else text
+
+
+def format_bytes(value: float, digits: int = DIGITS) -> str:
+    """A number of bytes in the unit that suits it: 512 B, 1.500 KiB, 139.8 GiB."""
+    for unit, scale in _BYTE_SCALES:
+        if _reaches_one(value / scale, digits):
+            return f"{format_number(value / scale, digits)} {unit}"
+    return f"{value:.0f} B"
+
+
+def us_to_ms(value_us: float) -> float:
+    """Milliseconds of a time in µs."""
+    return value_us / 1e3
+
+
+def _reaches_one(value: float, digits: int) -> bool:
+    """Whether a value is 1 or more once rounded, so that no `1000 µs` is printed."""
+    return abs(float(f"{value:.{digits - 1}e}")) >= 1

@@ -1,0 +1,158 @@
+"""Writes results so that no text is ever lost or half there.
+
+While a run is under way, a variant has a result file without cases and a journal beside it, to
+which a line is appended for each case. Readers take both for one result. When the run is closed,
+they become one file. So a case costs what it holds, not what the run holds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from bt_bench.results.calibration import Calibration
+from bt_bench.results.case import CaseResult, Crash
+from bt_bench.results.files import compact_json, naming, replacing
+from bt_bench.results.journals import journal_header
+from bt_bench.results.own_files import open_own
+from bt_bench.results.result import VariantResult
+from bt_bench.results.soundness import case_problems, problems
+
+if TYPE_CHECKING:
+    from bt_bench.results.folders import RunFolder
+
+
+class ResultWriter:
+    """The result of one variant while its run is under way; holds none of its samples.
+
+    Args:
+        folder: the run's folder.
+        result: what is known when the run begins or is resumed, with the cases that were measured
+            before, if any.
+
+    Raises:
+        ValueError: if `read_result` would refuse it.
+    """
+
+    def __init__(self, folder: RunFolder, result: VariantResult) -> None:
+        _refuse_unreadable(result)
+        self._path = folder.result_path(result.variant.name)
+        self._journal_path = folder.journal_path(result.variant.name)
+        self._header = result.model_copy(update={"complete": False, "cases": []})
+        self._places: dict[str, tuple[int, int]] = {}  # key → offset and length of its line
+        # The journal first: a result file may hold the cases until they are in the journal.
+        with replacing(self._journal_path) as file:
+            file.write(journal_header(result))
+            for case in result.cases:
+                self._append(file, case)
+        write_run_file(self._path, _to_json(self._header))
+        with naming(self._journal_path):
+            self._journal = os.fdopen(open_own(self._journal_path, os.O_RDWR), "r+b")
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Keys of the cases that are stored."""
+        return frozenset(self._places)
+
+    @property
+    def header(self) -> VariantResult:
+        """The result without its cases."""
+        return self._header
+
+    def calibrate(self, calibration: Calibration | None) -> None:
+        """Stores the calibration of the run."""
+        self._header = self._header.model_copy(update={"calibration": calibration})
+        write_run_file(self._path, _to_json(self._header))
+
+    def note(self, crash: Crash) -> None:
+        """Stores a crash that did not come back."""
+        crashes = [*self._header.crashes, crash]
+        self._header = self._header.model_copy(update={"crashes": crashes})
+        write_run_file(self._path, _to_json(self._header))
+
+    def add(self, case: CaseResult) -> None:
+        """Stores a case, in the place of an earlier one with its key.
+
+        Raises:
+            ValueError: if `read_result` would refuse it.
+            UsageError: if it cannot be written.
+        """
+        for problem in case_problems("$", case):
+            raise ValueError(f"case {case.key!r} of {self._header.variant.name!r}: {problem}")
+        with naming(self._journal_path):
+            self._append(self._journal, case)
+            self._journal.flush()
+            os.fsync(self._journal.fileno())
+
+    def close(self, complete: bool, order: Sequence[str] = ()) -> None:
+        """Makes one file of header and journal, with the cases in the given order of keys."""
+        self._header = self._header.model_copy(update={"complete": complete})
+        keys = [key for key in dict.fromkeys([*order, *self._places]) if key in self._places]
+        with replacing(self._path) as file:
+            for chunk in _chunks(self._header, map(self._line, keys)):
+                file.write(chunk.encode())
+        self._journal.close()
+        self._journal_path.unlink()
+
+    def _append(self, file: IO[bytes], case: CaseResult) -> None:
+        line = _to_line(case).encode()
+        start = file.seek(0, os.SEEK_END)
+        file.write(line + b"\n")
+        self._places[case.key] = (start, len(line))
+
+    def _line(self, key: str) -> str:
+        start, length = self._places[key]
+        self._journal.seek(start)
+        return self._journal.read(length).decode()
+
+
+def write_run_file(path: Path, text: str) -> None:
+    """Writes a file of a run folder, through no link: see `bt_bench.results.atomic.replacing`.
+
+    Raises:
+        UsageError: if it cannot be written.
+    """
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def write_result(folder: RunFolder, result: VariantResult) -> Path:
+    """Writes or replaces the file of a variant, atomically: one line per case.
+
+    Raises:
+        ValueError: if `read_result` would refuse the file.
+    """
+    _refuse_unreadable(result)
+    path = folder.result_path(result.variant.name)
+    write_run_file(path, _to_json(result))
+    folder.journal_path(result.variant.name).unlink(missing_ok=True)
+    return path
+
+
+def _to_json(result: VariantResult) -> str:
+    return "".join(_chunks(result, map(_to_line, result.cases)))
+
+
+def _chunks(result: VariantResult, cases: Iterable[str]) -> Iterator[str]:
+    """A file, a line per key and a line per case, so that a diff shows which cases changed."""
+    yield "{\n"
+    for key, value in result.model_dump(mode="json", exclude={"cases"}).items():
+        yield f"  {json.dumps(key)}: {compact_json(value)},\n"
+    yield '  "cases": ['
+    separator, end = "\n    ", "]\n}\n"
+    for case in cases:
+        yield separator + case
+        separator, end = ",\n    ", "\n  ]\n}\n"
+    yield end
+
+
+def _to_line(case: CaseResult) -> str:
+    return compact_json(case.model_dump(mode="json"))
+
+
+def _refuse_unreadable(result: VariantResult) -> None:
+    for problem in problems(result):
+        raise ValueError(f"result of variant {result.variant.name!r}: {problem}")

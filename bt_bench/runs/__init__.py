@@ -1,0 +1,67 @@
+"""What a command does from start to end, in the parent process. Nothing here loads torch."""
+
+from __future__ import annotations
+
+from bt_bench.runs.check import Outcome, check_spec
+from bt_bench.runs.gate.live import GateProgress, GateRequest, prepare, run_live_gate
+from bt_bench.runs.gate.loop import DEFAULT_LOOKS, MAX_LOOK, Look
+from bt_bench.runs.gate.lost import Lost, config_of, lost_between, other_traces, without_variant
+from bt_bench.runs.gate.processes import record
+from bt_bench.runs.gate.sameness import compare_trees
+from bt_bench.runs.gate.sides import RoundsRequest, Side
+from bt_bench.runs.gate.trees import (
+    Tree,
+    base_tree,
+    build,
+    isolations,
+    locate,
+    place_below,
+    working_tree,
+)
+from bt_bench.runs.gate.wanted import choose_metrics
+from bt_bench.runs.preflight import check_memory, check_resumable, check_windows
+from bt_bench.runs.selfcheck.recorded import recording_paths
+from bt_bench.runs.selfcheck.report import facts_of, selfcheck_document, selfcheck_json
+from bt_bench.runs.selfcheck.resampled import RecordedPopulation
+from bt_bench.runs.sweep import CaseReport, Progress, SweepRequest, run_sweep
+
+__all__ = [
+    "DEFAULT_LOOKS",
+    "MAX_LOOK",
+    "CaseReport",
+    "GateProgress",
+    "GateRequest",
+    "Look",
+    "Lost",
+    "Outcome",
+    "Progress",
+    "RecordedPopulation",
+    "RoundsRequest",
+    "Side",
+    "SweepRequest",
+    "Tree",
+    "base_tree",
+    "build",
+    "check_memory",
+    "check_resumable",
+    "check_spec",
+    "check_windows",
+    "choose_metrics",
+    "compare_trees",
+    "config_of",
+    "facts_of",
+    "isolations",
+    "locate",
+    "lost_between",
+    "other_traces",
+    "place_below",
+    "prepare",
+    "record",
+    "recording_paths",
+    "run_live_gate",
+    "run_sweep",
+    "selfcheck_document",
+    "selfcheck_json",
+    "without_variant",
+    "working_tree",
+]

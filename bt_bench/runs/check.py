@@ -1,0 +1,98 @@
+"""Correctness of variants: on the conformance workloads, then on those of a config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from bt_bench.config import SweepSpec
+from bt_bench.names import Operation
+from bt_bench.results import Reason, ReasonCode
+from bt_bench.worker import CheckCase, CheckConformance, CheckOutcomes, Runner, Watcher
+from bt_bench.workloads import conformance_workloads, features_of
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one variant did on one workload, through the calls of one operation.
+
+    Args:
+        variant: its name.
+        workload: name of the workload.
+        operation: the operation.
+        reason: why it failed, or was not run; `None` if it passed.
+        steps: steps that were compared.
+    """
+
+    variant: str
+    workload: str
+    operation: Operation
+    reason: Reason | None
+    steps: int
+
+    @property
+    def failure(self) -> Reason | None:
+        """Why it failed; a variant that lacks a feature of the workload has not."""
+        if self.reason is None or self.reason.code is ReasonCode.UNSUPPORTED:
+            return None
+        return self.reason
+
+
+def check_conformance(
+    runner: Runner,
+    spec: SweepSpec,
+    arms: Sequence[str],
+    watcher: Watcher | None = None,
+    *,
+    all_features: bool = False,
+) -> Iterator[Outcome]:
+    """Checks every arm on the conformance workloads, with the operations of a config.
+
+    An arm that has taken its worker with it is not tried on the rest of them.
+
+    Args:
+        runner: runs the tasks.
+        spec: the config.
+        arms: the variants.
+        watcher: is told of progress.
+        all_features: with workloads of every feature, whether or not a case of the config has it.
+    """
+    operations = tuple(spec.operations)
+    used = frozenset[str]().union(*(features_of(case.parameters) for case in spec.cases))
+    remaining = list(arms)
+    for name, workload in conformance_workloads(spec.plan.seed).items():
+        if not (all_features or workload.features <= used):
+            continue
+        task = CheckConformance(name, operations)
+        finished = runner.run(task, remaining, watcher)
+        yield from _outcomes(task.title, remaining, operations, finished.value, finished.failed)
+        remaining = [arm for arm in remaining if arm not in finished.failed]
+
+
+def check_spec(
+    runner: Runner, spec: SweepSpec, arms: Sequence[str], watcher: Watcher | None = None
+) -> Iterator[Outcome]:
+    """Checks every arm on all conformance workloads and on each case of a config."""
+    yield from check_conformance(runner, spec, arms, watcher, all_features=True)
+    operations = tuple(spec.operations)
+    for case in spec.cases:
+        finished = runner.run(CheckCase(case, operations), arms, watcher)
+        outcomes = finished.value.outcomes
+        yield from _outcomes(case.name, arms, operations, outcomes, finished.failed)
+
+
+def _outcomes(
+    workload: str,
+    arms: Sequence[str],
+    operations: Sequence[Operation],
+    outcomes: CheckOutcomes,
+    failed: Mapping[str, Reason],
+) -> Iterator[Outcome]:
+    for arm in arms:
+        for operation in operations:
+            if arm in failed:
+                yield Outcome(arm, workload, operation, failed[arm], 0)
+                continue
+            outcome = outcomes[arm, operation]
+            steps = outcome.report.steps if outcome.report else 0
+            yield Outcome(arm, workload, operation, outcome.reason, steps)

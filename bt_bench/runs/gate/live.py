@@ -1,0 +1,346 @@
+"""A gate on two revisions: what is equal needs no timing, what differs is timed round by round."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from bt_bench.analysis import (
+    LOST_FROM_CONFIG,
+    Cause,
+    Judged,
+    Judgement,
+    Rules,
+    Verdict,
+    without_new_paths,
+)
+from bt_bench.config import CaseSpec, SweepSpec
+from bt_bench.errors import NotComparableError
+from bt_bench.names import DeviceKind, Operation
+from bt_bench.results import GateArm, Recorder, Subject, metric_named
+from bt_bench.runs.gate.loop import DEFAULT_LOOKS, GatePlan, Look, run_gate
+from bt_bench.runs.gate.lost import Lost
+from bt_bench.runs.gate.processes import ProcessRounds, header_of
+from bt_bench.runs.gate.sameness import Sameness, compare_trees
+from bt_bench.runs.gate.sides import Culprit, RoundsProgress, RoundsRequest, Side, checkers
+from bt_bench.runs.gate.trees import Tree, isolations
+from bt_bench.runs.gate.wanted import choose_metrics
+from bt_bench.variants import REFERENCE, Isolation, VariantEntry, choose
+from bt_bench.worker import Serve
+from bt_bench.workloads import BUNDLED_TRACES, TraceParameters
+
+# Per variant and case, the revisions that cannot run it, and what they lack.
+Lacking = Mapping[tuple[str, str], Mapping[str, str]]
+
+
+class GateProgress(RoundsProgress, Protocol):
+    """Hears how far a gate is."""
+
+    def look(self, look: Look) -> None:
+        """Verdicts were looked for."""
+        ...
+
+
+@dataclass(frozen=True)
+class GateRequest:
+    """What a gate is on.
+
+    Args:
+        spec: cases, operations, variants, and margins of single cases.
+        base: the revision that is compared with.
+        head: the one that is judged.
+        device: where to measure; never another one.
+        serve: main function of workers.
+        patterns: metrics, or patterns of them.
+        rules: margin, alpha, correction.
+        looks: after how many rounds verdicts are looked for.
+        workers: processes that are there at once; `None`: by cores and memory.
+        time_equal: time everything, also where the trees are equal.
+        built: whether a command has built something in both trees.
+        lost: what the config of the base has, and the head's no longer.
+        recording: file of the rounds, in a folder of the gate.
+        command: the command line, for the record.
+    """
+
+    spec: SweepSpec
+    base: Tree
+    head: Tree
+    device: DeviceKind
+    serve: Serve
+    recording: Path
+    patterns: tuple[str, ...] = ()
+    rules: Rules = field(default_factory=Rules)
+    looks: tuple[int, ...] = DEFAULT_LOOKS
+    workers: int | None = None
+    time_equal: bool = False
+    built: bool = False
+    lost: Lost = field(default_factory=Lost)
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a gate would do.
+
+    Args:
+        rounds: for the process-rounds.
+        missing: variants that only one side has, with the label of the side that lacks them.
+        facts: what the reader has to know of how it is done.
+    """
+
+    rounds: RoundsRequest
+    missing: Mapping[str, str]
+    facts: tuple[str, ...]
+
+
+def prepare(request: GateRequest) -> Prepared:
+    """Chooses variants and metrics; starts nothing.
+
+    Raises:
+        UsageError: for a variant that neither side has, and a metric that there is none of.
+        NotComparableError: where no variant is on both sides.
+    """
+    spec, notes = _spec_for(request)
+    on_base, on_head = request.base.variants(), request.head.variants()
+    choose(spec.variants, on_base | on_head)  # refuses what neither has
+    names = [name for name in spec.variants if name in on_base and name in on_head]
+    missing = {
+        name: request.base.label if name in on_head else request.head.label
+        for name in spec.variants
+        if name not in names
+    }
+    if not names:
+        raise NotComparableError(
+            f"{request.base.label} and {request.head.label} have no variant in common of "
+            f"{', '.join(spec.variants)}; nothing can be compared"
+        )
+    of_base, of_head = isolations(request.base, request.head)
+    sides = {
+        GateArm.BASE: _side(request.base, names, on_base, of_base),
+        GateArm.HEAD: _side(request.head, names, on_head, of_head),
+        GateArm.CONTROL: _side(request.base, names, on_base, of_base),
+    }
+    metrics = choose_metrics(request.patterns, spec.operations, request.device)
+    rounds = RoundsRequest(spec, sides, metrics, request.device, request.serve, request.workers)
+    _plan(request, rounds.subjects)  # refuses looks that are none
+    return Prepared(rounds, missing, (*notes, *_revisions(request)))
+
+
+def run_live_gate(request: GateRequest, progress: GateProgress) -> Judged:
+    """Checks, times and judges; what is missing or wrong is judged without timing.
+
+    Where both trees are equal, nothing is timed.
+
+    The recording is whole after every batch of rounds, whatever ends the gate.
+
+    Raises:
+        UsageError: as `prepare`; for a variant that does not import, and for a device that is not
+            there.
+        NotComparableError: where no variant is on both sides.
+    """
+    prepared = prepare(request)
+    rounds = prepared.rounds
+    progress.phase("comparing the trees of both revisions")
+    same = _sameness(request)
+    with checkers(rounds, progress, equal=same.proved) as workers:
+        hello = workers.hello
+        failures = workers.failures([] if same.proved else rounds.variants, progress)
+        lacking, warnings = workers.lacking, workers.warnings
+    timed = [
+        subject
+        for subject in ([] if same.proved else rounds.subjects)
+        if _why_failed(subject, failures) is None and (subject.variant, subject.case) not in lacking
+    ]
+    measured = None
+    if timed:
+        plan = _plan(request, timed)
+        recorder = Recorder(
+            request.recording, header_of(rounds, hello.environment, list(request.command))
+        )
+        source = ProcessRounds(rounds, timed, hello, progress, recorder.add)
+        margins = rounds.spec.margins
+        thresholds = {s: margins[s.case] for s in timed if s.case in margins}
+        outcome = run_gate(source, plan, request.rules, thresholds, progress.look)
+        measured = outcome.judged
+        failures = failures | source.failures
+        warnings = warnings + source.warnings
+    judged = _whole(request, prepared, same, failures, lacking, measured)
+    return replace(judged, warnings=(*judged.warnings, *dict.fromkeys(warnings)))
+
+
+def _sameness(request: GateRequest) -> Sameness:
+    if request.time_equal:
+        return Sameness(False, "Everything is measured, as --time-equal asks for.")
+    ours = request.recording.parent
+    return compare_trees(request.base, request.head, built=request.built, ours=ours)
+
+
+def _plan(request: GateRequest, subjects: Sequence[Subject]) -> GatePlan:
+    labels = request.base.label, request.head.label
+    return GatePlan(tuple(subjects), *labels, request.looks, _title(request))
+
+
+def _spec_for(request: GateRequest) -> tuple[SweepSpec, tuple[str, ...]]:
+    """Without a GPU staging is all that can be timed, and it is the same in all operations."""
+    spec = _with_absolute_traces(request.spec)  # workers have a working directory of their own
+    if request.device == "cuda" or spec.operations == [Operation.STAGE]:
+        return spec, ()
+    note = "No GPU: kernels are interpreted, and nothing but staging on the host is timed."
+    return spec.model_copy(update={"operations": [Operation.STAGE]}), (note,)
+
+
+def _with_absolute_traces(spec: SweepSpec) -> SweepSpec:
+    def absolute(case: CaseSpec) -> CaseSpec:
+        parameters = case.parameters
+        if not isinstance(parameters, TraceParameters) or parameters.trace in BUNDLED_TRACES:
+            return case
+        path = str(Path(parameters.trace).expanduser().absolute())
+        return case.model_copy(update={"parameters": parameters.model_copy(update={"trace": path})})
+
+    return spec.model_copy(update={"cases": [absolute(case) for case in spec.cases]})
+
+
+def _side(
+    tree: Tree, names: Sequence[str], found: Mapping[str, VariantEntry], isolation: Isolation
+) -> Side:
+    entries = tuple(found[name] for name in names if name != REFERENCE)
+    return Side(tree.label, entries, tree.commit, tree.dirty, isolation, tree.named)
+
+
+def _title(request: GateRequest) -> str:
+    return f"Gate {request.spec.name}: {request.head.label} against {request.base.label}"
+
+
+def _revisions(request: GateRequest) -> tuple[str, ...]:
+    return tuple(
+        f"{which} is {tree.label}, commit {tree.commit[:12]}{' with changes' * tree.dirty}."
+        for which, tree in (("Base", request.base), ("Head", request.head))
+    )
+
+
+def _why_failed(subject: Subject, failures: Mapping[Culprit, str]) -> str | None:
+    for operation in (None, subject.operation):
+        for case in (None, subject.case):
+            why = failures.get((subject.variant, operation, case))
+            if why is not None:
+                return why
+    return None
+
+
+def _whole(
+    request: GateRequest,
+    prepared: Prepared,
+    same: Sameness,
+    failures: Mapping[Culprit, str],
+    lacking: Lacking,
+    measured: Judged | None,
+) -> Judged:
+    """All judgements in the order of the config: measured ones, and those that need no timing."""
+    rounds = prepared.rounds
+    judged = measured or Judged(_title(request), request.base.label, (), (), ())
+    found = {_place(judgement): judgement for judgement in judged.judgements}
+    judgements = []
+    labels = {request.base.label, request.head.label}
+    for subject in _all_subjects(request.spec, rounds):
+        why = _why_failed(subject, failures)
+        lacks = lacking.get((subject.variant, subject.case), {})
+        without = prepared.missing.get(subject.variant)
+        if without is not None:
+            verdict = Verdict.MISSING, Cause.NO_CASE, f"{without} has no variant {subject.variant}"
+            judgements.append(_unmeasured(request, subject, *verdict))
+        elif same.proved:
+            verdict = Verdict.SAME, Cause.EQUAL_CODE, "both trees hold the same files"
+            judgements.append(_unmeasured(request, subject, *verdict))
+        elif why is not None:
+            judgements.append(_unmeasured(request, subject, Verdict.INVALID, Cause.FAILED, why))
+        elif len(lacks) == 1 < len(labels):
+            label, what = next(iter(lacks.items()))
+            detail = f"{label} {what}"
+            judgements.append(_unmeasured(request, subject, Verdict.MISSING, Cause.NO_CASE, detail))
+        elif not lacks:
+            judgements.append(found[_place_of(request, subject)])
+    for subject in _lost_subjects(request):
+        verdict = Verdict.MISSING, Cause.NO_CASE, LOST_FROM_CONFIG
+        judgements.append(_unmeasured(request, subject, *verdict))
+    kept, left_out = without_new_paths(judgements)
+    return replace(
+        judged,
+        judgements=tuple(kept),
+        others=tuple(dict.fromkeys(judgement.other for judgement in judgements)),
+        facts=(*prepared.facts, same.how, *_not_run(lacking, labels), *left_out, *judged.facts),
+        warnings=(*judged.warnings, *request.lost.warnings),
+    )
+
+
+def _not_run(lacking: Lacking, labels: Collection[str]) -> Iterator[str]:
+    """What neither revision can run, of which there is no judgement."""
+    for (variant, case), lacks in lacking.items():
+        if len(lacks) == len(labels):
+            what = next(iter(lacks.values()))
+            yield f"{variant} is not run on {case}: it {what}, in both revisions."
+
+
+def _all_subjects(spec: SweepSpec, rounds: RoundsRequest) -> list[Subject]:
+    """The subjects of all variants of the config, those that one side lacks too."""
+    return [
+        Subject(operation, case.name, variant, metric.name)
+        for case in rounds.spec.cases
+        for operation, metrics in rounds.metrics.items()
+        for variant in spec.variants
+        for metric in metrics
+    ]
+
+
+def _lost_subjects(request: GateRequest) -> list[Subject]:
+    """Subjects that the config of the base has, and the head's has not."""
+    places = request.lost.places
+    if request.device == "cpu":  # where staging is all that is timed, it is the same in all
+        cases = [case.name for case in request.spec.cases]
+        places = tuple(
+            dict.fromkeys(
+                (Operation.STAGE, case, variant)
+                for _, case, variant in places
+                if case not in cases or variant not in request.spec.variants
+            )
+        )
+    if not places:
+        return []
+    operations = {operation for operation, _, _ in places}
+    metrics = choose_metrics(request.patterns, operations, request.device)
+    return [
+        Subject(operation, case, variant, metric.name)
+        for operation, case, variant in places
+        for metric in metrics[operation]
+    ]
+
+
+def _place(judgement: Judgement) -> tuple[Operation, str, str, str]:
+    return judgement.operation, judgement.case, judgement.other, judgement.metric
+
+
+def _place_of(request: GateRequest, subject: Subject) -> tuple[Operation, str, str, str]:
+    other = f"{subject.variant}@{request.head.label}"
+    return subject.operation, subject.case, other, subject.metric
+
+
+def _unmeasured(
+    request: GateRequest, subject: Subject, verdict: Verdict, cause: Cause, detail: str
+) -> Judgement:
+    return Judgement(
+        operation=subject.operation,
+        case=subject.case,
+        metric=subject.metric,
+        unit=metric_named(subject.metric).unit,
+        base=f"{subject.variant}@{request.base.label}",
+        other=f"{subject.variant}@{request.head.label}",
+        base_value=None,
+        other_value=None,
+        ratio=None,
+        low=None,
+        high=None,
+        verdict=verdict,
+        cause=cause,
+        detail=detail,
+    )

@@ -1,0 +1,106 @@
+"""What a gate no longer looks at, since the head has another config than the base.
+
+Both revisions are measured by the head's config. A case that it lost would be missed by nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bt_bench.config import SweepSpec
+from bt_bench.names import Operation
+from bt_bench.runs.gate.trees import Tree, place_below
+from bt_bench.workloads import BUNDLED_TRACES
+
+Place = tuple[Operation, str, str]  # operation, case, variant
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What the base's config has, and the head's has not.
+
+    Args:
+        places: what is measured of which variant by the base's config alone.
+        warnings: what else differs between the configs and bears on a verdict; a clause each.
+    """
+
+    places: tuple[Place, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def config_of(tree: Tree, head: Tree, config: Path) -> Path | None:
+    """The file of a config in another tree; `None` where it is not one of the head's tree."""
+    place = place_below(config, head.top)
+    return None if place is None else tree.top / place
+
+
+def other_traces(spec: SweepSpec, base: Tree, head: Tree) -> tuple[str, ...]:
+    """Warnings of cases whose trace is a file that differs between the trees."""
+    found = []
+    for case in spec.cases:
+        trace = getattr(case.parameters, "trace", None)
+        place = None if trace is None or trace in BUNDLED_TRACES else place_below(trace, head.top)
+        if place is None or not (head.top / place).is_file():
+            continue
+        before = base.top / place
+        if not before.is_file() or before.read_bytes() != (head.top / place).read_bytes():
+            found.append(f"case {case.name} replays {place}, which is another file in the base")
+    return tuple(found)
+
+
+def without_variant(spec: SweepSpec, head: Tree) -> tuple[str, ...]:
+    """Warnings of folders of variants of which none is compared."""
+    entries = head.variants()
+    used = [entries[name].path for name in spec.variants if name in entries]
+    return tuple(
+        f"no variant of {folder} is compared; name them in the config's variants, or by --variants"
+        for folder in head.location.folders
+        if not any(path.is_relative_to(head.top / folder) for path in used)
+    )
+
+
+def lost_between(base: SweepSpec, head: SweepSpec) -> Lost:
+    """Compares the config of both revisions, with the same flags applied to each."""
+    there = set(_places(head))
+    return Lost(
+        tuple(place for place in _places(base) if place not in there),
+        tuple(_differences(base, head)),
+    )
+
+
+def _places(spec: SweepSpec) -> Iterator[Place]:
+    for case in spec.cases:
+        for operation in spec.operations:
+            for variant in spec.variants:
+                yield operation, case.name, variant
+
+
+def _differences(base: SweepSpec, head: SweepSpec) -> Iterator[str]:
+    cases = {case.name: case for case in base.cases}
+    for case in head.cases:
+        before = cases.get(case.name)
+        if before is not None and before.parameters != case.parameters:
+            yield f"case {case.name} has another workload in the base's config; the head's is taken"
+        if before is not None and before.margin_percent != case.margin_percent:
+            yield (
+                f"case {case.name} has the margin {_percent(case.margin_percent)}, and in the "
+                f"base's config {_percent(before.margin_percent)}"
+            )
+    for section in ("gate", "plan"):
+        before, after = getattr(base, section), getattr(head, section)
+        for name in type(after).model_fields:
+            old, new = getattr(before, name), getattr(after, name)
+            if old != new:
+                yield f"{section}.{name} is {_shown(new)}, and in the base's config {_shown(old)}"
+
+
+def _percent(margin: float | None) -> str:
+    return "of the gate" if margin is None else f"{margin:g} %"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "the default"
+    return "the default" if value is None else str(value)

@@ -1,0 +1,214 @@
+"""Both sides of a gate: their variants, what is compared of them, and whether they are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from bt_bench.analysis import crash_text
+from bt_bench.config import SweepSpec
+from bt_bench.errors import UsageError
+from bt_bench.names import DeviceChoice, Operation
+from bt_bench.results import Crash, GateArm, Metric, ReasonCode, Subject
+from bt_bench.runs.check import check_conformance
+from bt_bench.variants import Isolation, VariantEntry
+from bt_bench.worker import CheckCase, Hello, Noticing, Runner, Serve, Supervisor, WorkerSetup
+
+Culprit = tuple[str, Operation | None, str | None]  # variant, operation, case; `None`: all
+
+
+@dataclass(frozen=True)
+class Side:
+    """A revision: what reports call it, and its variants.
+
+    Args:
+        label: for people.
+        entries: variant files, the same names on both sides.
+        commit: where there is one.
+        dirty: whether files differ from it.
+        isolation: what its processes may use of the repository; `None`: whatever they find.
+        named: makes an error about its files one that names the revision.
+    """
+
+    label: str
+    entries: tuple[VariantEntry, ...]
+    commit: str | None = None
+    dirty: bool | None = None
+    isolation: Isolation | None = None
+    named: Callable[[str], str] = field(default=lambda text: text, compare=False)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the variants."""
+        return [entry.name for entry in self.entries]
+
+
+@dataclass(frozen=True)
+class RoundsRequest:
+    """What process-rounds measure, and how.
+
+    Args:
+        spec: cases and plan.
+        sides: per arm the revision; the control has that of the base.
+        metrics: per operation what is taken.
+        device: where.
+        serve: main function of workers.
+        workers: processes that are there at once; `None`: by cores and memory.
+        seed: of the order of arms.
+    """
+
+    spec: SweepSpec
+    sides: Mapping[GateArm, Side]
+    metrics: Mapping[Operation, tuple[Metric, ...]]
+    device: DeviceChoice
+    serve: Serve
+    workers: int | None = None
+    seed: int = 0
+
+    @property
+    def variants(self) -> list[str]:
+        """Names of the variants."""
+        return self.sides[GateArm.BASE].names
+
+    @property
+    def subjects(self) -> list[Subject]:
+        """All that could be compared."""
+        return [
+            Subject(operation, case.name, variant, metric.name)
+            for case in self.spec.cases
+            for operation, metrics in self.metrics.items()
+            for variant in self.variants
+            for metric in metrics
+        ]
+
+
+class RoundsProgress(Protocol):
+    """Hears how far process-rounds are."""
+
+    def phase(self, what: str) -> None:
+        """Something begins that takes a while."""
+        ...
+
+    def processes(self, done: int, total: int) -> None:
+        """So many process-rounds of those that were asked for are timed."""
+        ...
+
+
+class Checkers:
+    """A worker for each revision, of which none was timed yet; see `checkers`."""
+
+    def __init__(self, spec: SweepSpec, workers: Sequence[tuple[Side, Supervisor]]) -> None:
+        self._spec = spec
+        self._workers = workers
+        # Per variant and case, the revisions that cannot run it, and what they lack; of the
+        # variants that were checked.
+        self.lacking: dict[tuple[str, str], dict[str, str]] = {}
+        self.warnings: list[str] = []  # crashes that did not come back
+
+    @property
+    def hello(self) -> Hello:
+        """What the first worker found: device, memory, environment."""
+        return self._workers[0][1].hello
+
+    def failures(self, variants: Sequence[str], progress: RoundsProgress) -> dict[Culprit, str]:
+        """Checks variants of both revisions, once, against the installed reference.
+
+        Returns:
+            What is wrong, with the revision and the reason.
+        """
+        failures: dict[Culprit, str] = {}
+        for side, worker in self._workers if variants else ():
+            progress.phase(f"checking {side.label}")
+            failures = self._wrong(side, variants, noticing(worker, side, self.warnings)) | failures
+        return failures
+
+    def _wrong(self, side: Side, variants: Sequence[str], worker: Runner) -> dict[Culprit, str]:
+        spec = self._spec
+        failures: dict[Culprit, str] = {}
+        for outcome in check_conformance(worker, spec, variants):
+            if outcome.failure is not None:
+                message = outcome.failure.message.removeprefix(f"{outcome.workload}, ")
+                what = f"{side.label}: {outcome.workload}: {message}"
+                failures.setdefault((outcome.variant, None, None), what)
+        right = [name for name in variants if (name, None, None) not in failures]
+        for case in spec.cases:
+            finished = worker.run(CheckCase(case, tuple(spec.operations)), right)
+            for name, reason in finished.failed.items():
+                failures[name, None, case.name] = f"{side.label}: {reason.message}"
+            for (name, operation), outcome_of in finished.value.outcomes.items():
+                why = outcome_of.reason
+                if why is not None and why.code is ReasonCode.UNSUPPORTED:
+                    self.lacking.setdefault((name, case.name), {})[side.label] = why.message
+                elif why is not None:
+                    failures[name, operation, case.name] = f"{side.label}: {why.message}"
+        return failures
+
+
+@contextmanager
+def checkers(
+    request: RoundsRequest, progress: RoundsProgress, *, equal: bool = False
+) -> Iterator[Checkers]:
+    """Workers that have imported all variants, gone when the block ends.
+
+    Args:
+        request: what is to be measured.
+        progress: hears how far it is.
+        equal: both sides have equal files, so that importing those of one is enough, and it does
+            not matter which of them it uses.
+
+    Raises:
+        UsageError: for a device that is not there, and for a variant file that does not import,
+            naming the revision.
+    """
+    base, head = request.sides[GateArm.BASE], request.sides[GateArm.HEAD]
+    with ExitStack() as stack:
+        progress.phase("importing the variants")
+        workers = []
+        for side in [head] if equal or head == base else [base, head]:
+            # Nothing is timed here, so every file that a variant opens may be looked at.
+            isolation = None if equal else side.isolation
+            audited = None if isolation is None else replace(isolation, audited=True)
+            setup = WorkerSetup(request.device, side.entries, request.spec.plan, isolation=audited)
+            workers.append((side, started(stack, setup, request.serve)))
+        for side, worker in workers:
+            greet(worker, side)
+        yield Checkers(request.spec, workers)
+
+
+def noticing(worker: Runner, side: Side, warnings: list[str]) -> Runner:
+    """A worker of whose crashes that do not come back there is a warning, which names the side."""
+
+    def tell(arms: Sequence[str], crash: Crash) -> None:
+        whose = f"{arms[0]}, " if crash.known else ""
+        warnings.append(f"{side.label}: {whose}{crash_text(crash)}")
+
+    return Noticing(worker, tell)
+
+
+def started(stack: ExitStack, setup: WorkerSetup, serve: Serve) -> Supervisor:
+    """A worker that is starting, and is gone when the stack is left."""
+    worker = Supervisor(setup, serve)
+    stack.enter_context(_gone_after(worker))
+    worker.start()
+    return worker
+
+
+@contextmanager
+def _gone_after(worker: Supervisor) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        worker.abandon()
+        worker.__exit__(None, None, None)
+
+
+def greet(worker: Supervisor, side: Side) -> None:
+    """Waits for a worker's start; an error in a variant file names the revision."""
+    try:
+        worker.__enter__()
+    except UsageError as error:
+        if not any(str(entry.path) in str(error) for entry in side.entries):
+            raise  # about the device
+        raise UsageError(side.named(str(error))) from None

@@ -1,0 +1,330 @@
+"""Two revisions of a kernels tree: the working tree, and another one in a temporary folder.
+
+Only kernels differ between revisions; the harness that measures them is the installed one. The
+user's checkout and index are never touched, and nothing is written into the user's repository.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from bt_bench.errors import UsageError
+from bt_bench.results import scratch_folder
+from bt_bench.variants import Isolation, VariantEntry, find_variants
+from bt_bench.worker import git_command, run_kept, without_another_git
+
+GIT_SECONDS = 600.0  # a checkout of a large repository
+TAIL_LINES = 20
+_MARKER = "bt_kernels/__init__.py"
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where kernels are within a repository.
+
+    Args:
+        top: folder of the working tree.
+        kernels: folder that holds `bt_kernels`, relative to `top`; `None`: the repository has none,
+            and the installed one is used on both sides.
+        folders: a user's folders of variants, relative to `top`.
+    """
+
+    top: Path
+    kernels: Path | None
+    folders: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One revision on disk.
+
+    Args:
+        label: what reports call it.
+        commit: the commit, of a working tree the one that it is based on.
+        dirty: whether tracked files differ from the commit.
+        top: folder of the checkout.
+        location: where kernels are in it.
+    """
+
+    label: str
+    commit: str
+    dirty: bool
+    top: Path
+    location: Location
+
+    def variants(self) -> dict[str, VariantEntry]:
+        """All variants of this revision, by name.
+
+        Raises:
+            UsageError: when the revision lacks a folder, naming both.
+        """
+        kernels = self.location.kernels
+        for folder in (*self.location.folders, *([kernels] if kernels is not None else [])):
+            if not (self.top / folder).is_dir():
+                raise UsageError(
+                    f"{self.label} has no folder {folder}; expected one in both revisions; choose "
+                    "another --base or another --kernels"
+                )
+            if not (self.top / folder).resolve().is_relative_to(self.top):
+                raise UsageError(
+                    f"{self.label}: {folder} is a link that leads out of the tree; expected a "
+                    "folder of each revision's own"
+                )
+        theirs = _tracked_root(self.top) if kernels is None else None
+        if theirs is not None:
+            raise UsageError(
+                f"{self.label} has kernels of its own in {theirs}, which the working tree does not "
+                "have; choose another --base"
+            )
+        root = None if kernels is None else self.top / kernels
+        return find_variants([self.top / folder for folder in self.location.folders], root)
+
+    def named(self, text: str) -> str:
+        """A message with paths of this tree relative to its top, and its label in front."""
+        return f"{self.label}: " + text.replace(f"{self.top}{os.sep}", "")
+
+
+def locate(start: Path, folders: Sequence[Path] = ()) -> Location:
+    """Finds the repository and the kernels in it.
+
+    Args:
+        start: a folder in the repository, used where `folders` are none.
+        folders: as `--kernels` has them; one that holds `bt_kernels/` is the root of these.
+
+    Raises:
+        UsageError: without git, outside a repository, and where no kernels are found.
+    """
+    for folder in folders:
+        if not folder.is_dir():
+            raise UsageError(f"--kernels {folder}: no such folder; expected one of variant files")
+    top = _top_of(folders[0] if folders else start)
+    own: list[Path] = []
+    root: Path | None = None
+    outer = None if not folders else _outer_top(start, top)
+    if outer is not None:
+        raise UsageError(
+            f"--kernels {folders[0]}: is in {top}, a repository of its own within {outer}, such as "
+            "a submodule; run the gate there, or track the folder in the outer one"
+        )
+    for folder in folders:
+        place = place_below(folder, top)
+        if place is None:
+            raise UsageError(
+                f"--kernels {folder}: is not in the repository {top}; a gate compares folders of "
+                "one repository"
+            )
+        if (top / place / _MARKER).is_file():
+            root = place
+        else:
+            own.append(place)
+    root = root or _tracked_root(top)
+    if root is None and not own:
+        raise UsageError(
+            f"{top}: holds no kernels (no {_MARKER} that git tracks); pass --kernels DIR with a "
+            "folder of variant files"
+        )
+    return Location(top, root, tuple(own))
+
+
+def place_below(path: Path, top: Path) -> Path | None:
+    """A path relative to the top of a tree, links in it as they are: they may differ in the other.
+
+    Returns:
+        `None` for a path that is not in the tree.
+    """
+    path = Path(os.path.normpath(Path.cwd() / path))
+    for parent in (path, *path.parents):
+        if parent.resolve() == top:
+            return path.relative_to(parent)
+    # A link from elsewhere into the tree.
+    real = path.resolve()
+    return real.relative_to(top) if real.is_relative_to(top) else None
+
+
+def _outer_top(start: Path, top: Path) -> Path | None:
+    """The repository that another one lies in, seen from a folder."""
+    try:
+        outer = _top_of(start)
+    except UsageError:
+        return None
+    return outer if outer != top and top.is_relative_to(outer) else None
+
+
+def working_tree(location: Location) -> Tree:
+    """What is checked out, with changes that are not committed."""
+    commit = _git(location.top, "rev-parse", "--verify", "HEAD")
+    status = _git(location.top, "status", "--porcelain", "--untracked-files=no")
+    return Tree("working tree", commit, bool(status), location.top, location)
+
+
+@contextmanager
+def base_tree(location: Location, ref: str) -> Iterator[Tree]:
+    """A checkout of a revision in a temporary folder, gone when the block ends, however it does.
+
+    It is a linked worktree of the user's repository, with all that follows: its settings, filters,
+    objects of LFS, tags for `git describe`, and end-of-line rules. But the folder that git keeps of
+    a linked worktree, which `git worktree add` makes in `.git/worktrees`, lies in the temporary
+    folder as well: git asks no more of it than that `commondir` in it leads to the repository
+    (gitrepository-layout(5)). So a gate that is killed leaves nothing in the user's repository,
+    and the next one finds what it left elsewhere (`bt_bench.results.scratch`).
+
+    `git archive` would leave out files (`export-ignore`) and give a build no repository to ask;
+    a clone would have another configuration, other remotes, and none of the files of LFS.
+
+    Raises:
+        UsageError: for a revision that git does not know, with what git says.
+    """
+    commit = _commit_of(location.top, ref)
+    with scratch_folder("gate") as scratch:
+        top = scratch / "base"
+        _check_out(location.top, commit, top, scratch / "git")
+        yield Tree(_label(ref, commit), commit, False, top, location)
+
+
+def _check_out(repository: Path, commit: str, top: Path, admin: Path) -> None:
+    """Makes a linked worktree.
+
+    Args:
+        repository: a checkout.
+        commit: to check out.
+        top: of the worktree; new.
+        admin: what git keeps of it; new.
+    """
+    common, own = (
+        (repository / _git(repository, "rev-parse", option)).resolve()
+        for option in ("--git-common-dir", "--git-dir")
+    )
+    top.mkdir()
+    (admin / "info").mkdir(parents=True)
+    (admin / "commondir").write_text(f"{common}\n", encoding="utf-8")
+    (admin / "gitdir").write_text(f"{top / '.git'}\n", encoding="utf-8")
+    (admin / "HEAD").write_text(f"{commit}\n", encoding="utf-8")
+    (top / ".git").write_text(f"gitdir: {admin}\n", encoding="utf-8")
+    # A checkout that has only some folders has a base that has only these, as `worktree add` does.
+    settings = admin / "config.worktree"
+    for path in (settings, admin / "info/sparse-checkout"):
+        theirs = own / path.relative_to(admin)
+        if theirs.is_file():
+            shutil.copyfile(theirs, path)
+    for key in ("core.worktree", "core.bare"):
+        with suppress(UsageError):  # it says nothing of that
+            _git(top.parent, "config", "--file", str(settings), "--unset-all", key)
+    _git(top, "reset", "--hard", "--quiet", "--no-recurse-submodules")
+
+
+def build(tree: Tree, command: str) -> None:
+    """Runs a command of the shell in a tree.
+
+    Raises:
+        UsageError: when it fails, with the end of what it printed.
+    """
+    process = run_kept(
+        ["/bin/sh", "-c", command],
+        cwd=tree.top,
+        env=without_another_git(),
+        stderr=subprocess.STDOUT,
+    )
+    output = process.stdout
+    if process.returncode:
+        tail = "\n".join(f"  {line}" for line in output.splitlines()[-TAIL_LINES:])
+        raise UsageError(
+            f"{tree.label}: --build {command!r} ended with exit code {process.returncode}"
+            + (f"; the end of its output:\n{tail}" if tail else "; it printed nothing")
+        )
+
+
+def _label(ref: str, commit: str) -> str:
+    short = commit[:8]
+    return short if commit.startswith(ref) else f"{ref} ({short})"
+
+
+def _top_of(start: Path) -> Path:
+    try:
+        return Path(_git(start, "rev-parse", "--show-toplevel")).resolve()
+    except UsageError as error:
+        raise UsageError(
+            f"{start.resolve()}: no git repository to take a base revision from: {error}"
+        ) from None
+
+
+def _tracked_root(top: Path) -> Path | None:
+    """The folder whose `bt_kernels` git tracks; the shallowest, of several."""
+    try:
+        names = _git(top, "ls-files", "-z", "--", f":(glob)**/{_MARKER}").split("\0")
+    except UsageError:  # no repository, which is refused where it matters
+        return None
+    found = sorted((Path(name).parent.parent for name in names if name), key=lambda p: len(p.parts))
+    return found[0] if found else None
+
+
+def _commit_of(top: Path, ref: str) -> str:
+    try:
+        return _git(top, "rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}")
+    except UsageError as error:
+        shallow = _git(top, "rev-parse", "--is-shallow-repository") == "true"
+        hint = (
+            "; this clone is shallow: fetch the revision first (git fetch --unshallow; in GitHub's "
+            "checkout action fetch-depth: 0)"
+            if shallow
+            else "; expected a branch, a tag or a commit of this repository"
+        )
+        raise UsageError(f"--base {ref}: {error}{hint}") from None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """What git prints.
+
+    Raises:
+        UsageError: when there is no git, or it fails, with what it says.
+    """
+    try:
+        done = subprocess.run(
+            git_command(folder, *arguments),
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            env=without_another_git() | {"LC_ALL": "C"},
+            timeout=GIT_SECONDS,
+            check=False,
+            start_new_session=True,  # Ctrl-C must not cut it off while it puts things in order
+        )
+    except FileNotFoundError:
+        raise UsageError("git is not installed; expected it on PATH") from None
+    except subprocess.TimeoutExpired:
+        what = " ".join(arguments[:2])
+        raise UsageError(f"git {what} did not end within {GIT_SECONDS:g} s in {folder}") from None
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        raise UsageError(f"git says: {said[0] if said else f'exit code {done.returncode}'}")
+    return done.stdout.strip()
+
+
+def is_tracked(top: Path, path: Path) -> bool:
+    """Whether git has a file at a path, or below it; nothing is where there is no repository."""
+    try:
+        return bool(_git(top, "ls-files", "-z", "--", str(path)))
+    except UsageError:
+        return False
+
+
+def isolations(base: Tree, head: Tree) -> tuple[Isolation, Isolation]:
+    """What the processes of either revision may use: their own tree, and not the other's."""
+    trees, scratch = (base, head), base.top.parent
+
+    def of(tree: Tree, other: Tree, caches: str) -> Isolation:
+        return Isolation(
+            label=tree.label,
+            own=tree.top,
+            others=((other.label, other.top),),
+            repository=head.top,
+            caches=scratch / caches,
+            path=() if tree.location.kernels is None else (tree.top / tree.location.kernels,),
+        )
+
+    return of(*trees, "caches-base"), of(*trees[::-1], "caches-head")

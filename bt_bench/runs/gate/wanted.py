@@ -1,0 +1,115 @@
+"""Which metrics a gate takes of which operation, and the plan that takes no more than these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from bt_bench.errors import UsageError
+from bt_bench.names import DeviceKind, Operation
+from bt_bench.results import (
+    Cache,
+    LaunchPath,
+    Load,
+    Method,
+    Metric,
+    Plan,
+    Quantity,
+    Series,
+    metric_of,
+    select,
+    series_of,
+)
+
+DEFAULT_METRICS = ("host_us", "gpu_us", "stage_us")
+
+# A process-round is short: what differs between processes does not shrink with more samples in one.
+MAX_ROUNDS = 32
+MAX_INSTANCES = 4
+MAX_WARMUPS = 2
+MAX_PROFILED = 6
+MAX_SECONDS_OF_UNIT = 2.0
+
+_IDLE = (Quantity.HOST_US, Quantity.STEP_US, Quantity.EVENT_US, Quantity.PIPELINED_US)
+_DEVICE = (Quantity.GPU_US, Quantity.SPAN_US, Quantity.GAP_US)
+
+
+def candidates(operation: Operation, device: DeviceKind) -> list[Series]:
+    """All series that can be taken of an operation: of staging alone, and without a GPU, one."""
+    if operation is Operation.STAGE or device == "cpu":
+        return [series_of(Quantity.STAGE_US)]
+    found = [series_of(Quantity.STAGE_US)]
+    for path in (LaunchPath.JIT, LaunchPath.COMPILED, LaunchPath.DIRECT):
+        found += [series_of(quantity, launch_path=path) for quantity in _IDLE]
+    found += [series_of(quantity) for quantity in (*_DEVICE, Quantity.LAST_US)]
+    for l2 in Cache:
+        busy = (Quantity.HOST_US, Quantity.EVENT_US, *_DEVICE)
+        found += [series_of(quantity, load=Load.BUSY, l2=l2) for quantity in busy]
+    graph = LaunchPath.GRAPH
+    for quantity in (Quantity.HOST_US, Quantity.STEP_US, Quantity.EVENT_US):
+        found.append(series_of(quantity, launch_path=graph))
+    return [*found, series_of(Quantity.GPU_US, launch_path=graph, method=Method.GRAPH_SLOPE)]
+
+
+def choose_metrics(
+    patterns: Sequence[str], operations: Iterable[Operation], device: DeviceKind
+) -> dict[Operation, tuple[Metric, ...]]:
+    """Per operation the metrics that a gate takes.
+
+    Args:
+        patterns: names, or patterns of them; without any host and device time, and of staging its
+            own.
+        operations: what is timed.
+        device: where.
+
+    Raises:
+        UsageError: for a pattern that no operation has a metric for.
+    """
+    offered = {op: [metric_of(series) for series in candidates(op, device)] for op in operations}
+    names = list(dict.fromkeys(metric.name for found in offered.values() for metric in found))
+    if patterns:
+        chosen = select(names, list(patterns))
+    else:
+        chosen = [name for name in DEFAULT_METRICS if name in names]
+    wanted = {}
+    for operation, found in offered.items():
+        only = {"stage_us"} if not patterns and _stages(operation, device) else set(chosen)
+        if not patterns and not _stages(operation, device):
+            only -= {"stage_us"}
+        wanted[operation] = tuple(metric for metric in found if metric.name in only)
+    if not any(wanted.values()):
+        raise UsageError("no metric is left to compare; expected some of " + ", ".join(names))
+    return wanted
+
+
+def _stages(operation: Operation, device: DeviceKind) -> bool:
+    return operation is Operation.STAGE or device == "cpu"
+
+
+def round_plan(plan: Plan, wanted: Iterable[Series], seed: int) -> Plan:
+    """A config's plan, made brief: the conditions of what is wanted, and few rounds.
+
+    Args:
+        plan: of the config; smaller numbers of its own stay.
+        wanted: all series that a process-round takes.
+        seed: of the process-round.
+    """
+    series = list(wanted)
+    changes = {
+        "rounds": min(plan.rounds, MAX_ROUNDS),
+        "precision_percent": 0.0,
+        "case_seconds": min(plan.case_seconds, MAX_SECONDS_OF_UNIT),
+        "warmup_rounds": min(plan.warmup_rounds, MAX_WARMUPS),
+        "instances": min(plan.instances, MAX_INSTANCES),
+        "profile_rounds": min(plan.profile_rounds, MAX_PROFILED),
+        "graph_rounds": min(plan.graph_rounds, MAX_PROFILED),
+        "launch_paths": _with(LaunchPath.JIT, [one.launch_path for one in series]),
+        "loads": _with(Load.IDLE, [one.load for one in series]),
+        "l2": [l2 for l2 in Cache if l2 is Cache.HOT or any(one.l2 is l2 for one in series)],
+        "control": False,
+        "seed": seed,
+    }
+    return plan.model_copy(update=changes)
+
+
+def _with(first: object, others: Sequence[object]) -> list[object]:
+    return list(dict.fromkeys([first, *others]))

@@ -1,0 +1,124 @@
+"""What is checked before a sweep starts: memory, a run to resume, and windows of traces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bt_bench.config import SweepSpec
+from bt_bench.errors import UsageError
+from bt_bench.names import PATHS
+from bt_bench.results import (
+    CONFIG_NAME,
+    Environment,
+    RunFolder,
+    VariantResult,
+    format_bytes,
+    read_run,
+)
+from bt_bench.variants import VariantEntry
+from bt_bench.workloads import (
+    TraceParameters,
+    build_workload,
+    estimate_bytes,
+    flat_parameters,
+    layout_of,
+)
+
+# What an instance of a variant holds: its tables, and a snapshot of them.
+COPIES_PER_INSTANCE = 2
+# What a check holds beside the variants: the reference and what is expected, both in int64.
+COPIES_OF_REFERENCE = 4
+
+
+def check_memory(spec: SweepSpec, num_arms: int, available: int | None) -> None:
+    """Refuses cases that would not fit.
+
+    Raises:
+        UsageError: naming the first such case, what it would need and what there is.
+    """
+    timed_arms = num_arms + spec.plan.control  # the first one twice
+    for case in spec.cases:
+        measuring = timed_arms * spec.plan.instances * COPIES_PER_INSTANCE
+        paths = len({PATHS[operation] for operation in spec.operations})
+        copies = max(measuring, num_arms * paths) + COPIES_OF_REFERENCE
+        needed = estimate_bytes(layout_of(case.parameters)) * copies
+        if available is not None and needed > available:
+            raise UsageError(
+                f"case {case.name!r} would need {format_bytes(needed)} of memory for "
+                f"{spec.plan.instances} instances of {_arms(num_arms, spec)}; "
+                f"{format_bytes(available)} are available. Use smaller max_num_reqs, "
+                "max_model_len or groups, fewer variants or plan.instances, or leave it out with -k"
+            )
+
+
+def _arms(num_arms: int, spec: SweepSpec) -> str:
+    return f"{num_arms} variants" + (" and the control" if spec.plan.control else "")
+
+
+def check_resumable(
+    folder: RunFolder,
+    spec: SweepSpec,
+    entries: Sequence[VariantEntry],
+    environment: Environment,
+) -> None:
+    """Refuses to continue a run with something else than it was started with.
+
+    Raises:
+        UsageError: naming what differs.
+    """
+    earlier = read_run(folder)
+    sources = {entry.name: entry.source_sha256() for entry in entries}
+    for result in earlier:
+        name = result.variant.name
+        if name not in sources:
+            raise UsageError(f"{folder.result_path(name)}: variant {name!r} is not in the config")
+        if result.variant.source_sha256 != sources[name]:
+            raise UsageError(
+                f"{folder.path}: the source of variant {name!r} (or of bt_kernels) has changed "
+                "since; start a new run"
+            )
+        if result.plan != spec.plan:
+            raise UsageError(f"{folder.result_path(name)}: has another plan; start a new run")
+        _refuse_changed_cases(folder.result_path(name), result, spec)
+        for what in ("device", "bt_bench", "torch", "triton", "cuda", "driver", "gpus"):
+            then, now = _fact(result.environment, what), _fact(environment, what)
+            if then != now:
+                raise UsageError(
+                    f"{folder.path} was started with {what} {then}, this is {now}; start a new run"
+                )
+
+
+def _refuse_changed_cases(path: Path, result: VariantResult, spec: SweepSpec) -> None:
+    """Cases that are done must be those of the config."""
+    wanted = {case.name: flat_parameters(case.parameters) for case in spec.cases}
+    for case in result.cases:
+        if case.workload.parameters != wanted.get(case.case):
+            raise UsageError(
+                f"{path}: case {case.case!r} was measured with other parameters than {CONFIG_NAME} "
+                "has now; put the config back, or start a new run"
+            )
+
+
+def check_windows(spec: SweepSpec) -> None:
+    """Refuses windows of a trace that begin at a step that its sequence does not have.
+
+    Other windows are where they fit; how long a sequence is, only the scheduler can tell.
+
+    Raises:
+        UsageError: naming the first such case.
+    """
+    for case in spec.cases:
+        parameters = case.parameters
+        if isinstance(parameters, TraceParameters) and isinstance(parameters.window.at, int):
+            try:
+                build_workload(parameters)
+            except UsageError as error:
+                raise UsageError(f"case {case.name!r}: {error}") from error
+
+
+def _fact(environment: Environment, what: str) -> object:
+    """A fact about the environment that does not change while it is idle or busy."""
+    if what == "gpus":
+        return [f"{gpu.name} ({gpu.capability})" for gpu in environment.gpus]
+    return getattr(environment, what)

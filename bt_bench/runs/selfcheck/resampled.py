@@ -1,0 +1,137 @@
+"""Rounds that no process measures: drawn from a recording, to see how often a gate errs.
+
+A `Population` hands out the rounds of one gate after the other; `ArraySource` gives such rounds to
+the gate, slowed where a test wants them slowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from bt_bench.errors import UsageError
+from bt_bench.results import FloatArray, GateArm, GateRound, Recording, Subject
+
+ARMS = tuple(GateArm)
+MIN_RECORDED_ROUNDS = 12
+
+
+class Population(Protocol):
+    """Equal code, from which the rounds of any number of gates can be drawn."""
+
+    @property
+    def subjects(self) -> tuple[Subject, ...]:
+        """What every process-round measures."""
+        ...
+
+    def draw(self, generator: np.random.Generator, rounds: int) -> FloatArray:
+        """Values [rounds, arms, subjects] of one gate, arms as in `ARMS`; NaN where missing."""
+        ...
+
+
+class ArraySource:
+    """The rounds of an array, in their order.
+
+    Args:
+        subjects: of the last axis.
+        values: [rounds, arms, subjects], arms as in `ARMS`.
+        slowed: by what share the head is slower than it was, per subject.
+    """
+
+    def __init__(
+        self,
+        subjects: Sequence[Subject],
+        values: FloatArray,
+        slowed: Mapping[Subject, float] | None = None,
+    ) -> None:
+        self._subjects = tuple(subjects)
+        factors = np.ones((len(ARMS), len(self._subjects)))
+        for subject, share in (slowed or {}).items():
+            factors[ARMS.index(GateArm.HEAD), self._subjects.index(subject)] += share
+        self._values = values * factors
+        self._taken = 0
+
+    def take(self, count: int) -> list[GateRound]:
+        """The next rounds; fewer at the end."""
+        rounds = self._values[self._taken : self._taken + count].tolist()
+        self._taken += len(rounds)
+        return [
+            GateRound(ARMS, {arm: self._present(row) for arm, row in zip(ARMS, rows, strict=True)})
+            for rows in rounds
+        ]
+
+    def _present(self, row: Sequence[float]) -> dict[Subject, float]:
+        pairs = zip(self._subjects, row, strict=True)
+        return {subject: value for subject, value in pairs if value == value}  # NaN equals nothing
+
+
+class RecordedPopulation:
+    """Rounds of a recording of equal code, drawn anew for every gate.
+
+    Blocks of neighbouring rounds are drawn, with replacement, so that what one round has in common
+    with the next is kept; the blocks wrap around, so that all rounds are equally likely. Within a
+    round the arms are exchanged at random, all values of a process together: they were the same
+    code. Sources: Künsch, "The Jackknife and the Bootstrap for General Stationary Observations",
+    Annals of Statistics 17 (1989), 1217-1241; Politis and Romano, "A Circular Block-Resampling
+    Procedure for Stationary Data" (1992), for the wrapping; Hall, Horowitz and Jing, "On Blocking
+    Rules for the Bootstrap with Dependent Data", Biometrika 82 (1995), 561-574, for the length of
+    the blocks, the cube root of the number of rounds.
+
+    Args:
+        recording: of arms with equal code.
+
+    Raises:
+        UsageError: if arms are missing or of different code, or rounds are too few.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        _check_equal_code(recording)
+        self.subjects = tuple(recording.table())
+        self._values = np.array(
+            [
+                [
+                    [np.nan if value is None else value for value in taken.values[arm]]
+                    if arm in taken.values
+                    else [np.nan] * len(self.subjects)
+                    for arm in ARMS
+                ]
+                for taken in recording.rounds
+            ],
+            dtype=np.float64,
+        )
+
+    def draw(self, generator: np.random.Generator, rounds: int) -> FloatArray:
+        """Values [rounds, arms, subjects] of one gate."""
+        recorded = len(self._values)
+        length = round(recorded ** (1 / 3))
+        starts = generator.integers(recorded, size=-(-rounds // length))
+        chosen = (starts[:, None] + np.arange(length)).ravel()[:rounds] % recorded
+        arms = generator.permuted(np.tile(np.arange(len(ARMS)), (rounds, 1)), axis=1)
+        drawn: FloatArray = self._values[chosen[:, None], arms]
+        return drawn
+
+
+def _check_equal_code(recording: Recording) -> None:
+    missing = [arm.value for arm in ARMS if arm not in recording.arms]
+    if missing:
+        raise UsageError(
+            f"the recording has no arm {', '.join(missing)}; expected base, head and control"
+        )
+    base = recording.arms[GateArm.BASE]
+    for arm, revision in recording.arms.items():
+        if (revision.commit, revision.dirty) != (base.commit, base.dirty):
+            raise UsageError(
+                f"the recording's {arm.value} is of {revision.label} and its base of "
+                f"{base.label}; expected arms of equal code, which only noise tells apart"
+            )
+    if not recording.subjects:
+        raise UsageError(
+            "the recording has no value in any round; expected at least one metric of a case"
+        )
+    if len(recording.rounds) < MIN_RECORDED_ROUNDS:
+        raise UsageError(
+            f"the recording has {len(recording.rounds)} rounds; expected at least "
+            f"{MIN_RECORDED_ROUNDS} to draw from, and better 100"
+        )

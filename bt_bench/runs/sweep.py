@@ -1,0 +1,370 @@
+"""The sweep loop: for each case check, then measure, then store.
+
+Whatever runs on a device is done by a `Runner`: this module imports neither torch nor Triton.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+from bt_bench import __version__
+from bt_bench.config import CaseSpec, SweepSpec, dump_config
+from bt_bench.names import Operation
+from bt_bench.report import render_comparison
+from bt_bench.results import (
+    CONFIG_NAME,
+    CaseResult,
+    Crash,
+    Environment,
+    Reason,
+    ReasonCode,
+    ResultWriter,
+    RunFolder,
+    Status,
+    StopReason,
+    Tool,
+    VariantInfo,
+    VariantResult,
+    read_result,
+    read_run,
+    write_run_file,
+)
+from bt_bench.runs.check import check_conformance
+from bt_bench.variants import VariantEntry
+from bt_bench.worker import (
+    Calibrate,
+    CheckCase,
+    Checked,
+    CheckOutcome,
+    CheckOutcomes,
+    MeasureCase,
+    Measured,
+    Noticing,
+    RoundProgress,
+    Runner,
+)
+
+
+@dataclass(frozen=True)
+class CaseReport:
+    """How a case ended, for whoever watches.
+
+    Args:
+        key: the case and its operation.
+        failed: variants that failed it.
+        insufficient: variants of which too few rounds count.
+        rounds: how many were taken, if any.
+        stopped: why no more were.
+        half_width_percent: widest of the intervals that decided that, half of it.
+        unsupported: variants that lack a feature that the case needs, and were not run.
+    """
+
+    key: str
+    failed: Sequence[str] = ()
+    insufficient: Sequence[str] = ()
+    rounds: int | None = None
+    stopped: StopReason | None = None
+    half_width_percent: float | None = None
+    unsupported: Sequence[str] = ()
+
+
+class Progress(Protocol):
+    """Hears how far a sweep is."""
+
+    def start(self, num_cases: int, done: int) -> None:
+        """A sweep of so many cases (workload × operation) begins; so many are done already."""
+        ...
+
+    def phase(self, case: str, what: str) -> None:
+        """A case enters a phase: calibrating, checking, measuring."""
+        ...
+
+    def round(self, progress: RoundProgress) -> None:
+        """How far the rounds of the case are."""
+        ...
+
+    def worker_replaced(self, why: str) -> None:
+        """A fresh worker goes on, since something happened to the one before."""
+        ...
+
+    def finish_case(self, report: CaseReport) -> None:
+        """A case is stored."""
+        ...
+
+
+@dataclass(frozen=True)
+class SweepRequest:
+    """What to sweep, with what, and where to.
+
+    Args:
+        spec: cases, operations and plan.
+        entries: the variants, in the order of the report.
+        environment: as read before the run.
+        folder: where the results go; may hold those of an interrupted run.
+        command: the command line, for the record.
+    """
+
+    spec: SweepSpec
+    entries: Sequence[VariantEntry]
+    environment: Environment
+    folder: RunFolder
+    command: list[str]
+
+    @property
+    def arms(self) -> list[str]:
+        """Names of the variants."""
+        return [entry.name for entry in self.entries]
+
+    @property
+    def keys(self) -> list[str]:
+        """Keys of all cases, in the config's order."""
+        return [
+            case_key(operation, case.name)
+            for case in self.spec.cases
+            for operation in self.spec.operations
+        ]
+
+
+class Results:
+    """The results of a run while it grows; every case is on disk before the next, and only there.
+
+    Args:
+        request: the run.
+    """
+
+    def __init__(self, request: SweepRequest) -> None:
+        self._request = request
+        earlier = {result.variant.name: result for result in read_run(request.folder)}
+        run_ids = [result.run_id for result in earlier.values()]
+        run_id = run_ids[0] if run_ids else _new_run_id(request.spec.name)
+        self._writers = {
+            entry.name: ResultWriter(
+                request.folder,
+                earlier.get(entry.name) or _empty_result(request, entry, run_id),
+            )
+            for entry in request.entries
+        }
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether every result has a calibration."""
+        return all(writer.header.calibration for writer in self._writers.values())
+
+    def calibrate(self, runner: Runner) -> None:
+        """Calibrates, and stores that beside every variant."""
+        calibration = runner.run(Calibrate(), ()).value
+        for writer in self._writers.values():
+            writer.calibrate(calibration)
+
+    def note(self, arms: Sequence[str], crash: Crash) -> None:
+        """Stores a crash beside these arms, or beside all where none took part."""
+        for name in arms or self._writers:
+            self._writers[name].note(crash)
+
+    def num_done(self) -> int:
+        """How many cases every variant has."""
+        return sum(self.has(key) for key in self._request.keys)
+
+    def has(self, key: str) -> bool:
+        """Whether every variant has this case."""
+        return all(key in writer.keys for writer in self._writers.values())
+
+    def add(self, cases: Mapping[str, CaseResult]) -> None:
+        """Stores one case of every variant; one that an interrupted run left is replaced."""
+        for name, case in cases.items():
+            self._writers[name].add(case)
+
+    def close(self, complete: bool) -> list[VariantResult]:
+        """Marks the run as complete, or not, and writes the comparison; returns all results."""
+        keys = self._request.keys
+        for writer in self._writers.values():
+            writer.close(complete, keys)
+        folder = self._request.folder
+        results = [read_result(folder.result_path(name)) for name in self._writers]
+        text = render_comparison(results, planned_cases=len(keys))
+        write_run_file(folder.comparison_path, text)
+        return results
+
+
+def run_sweep(request: SweepRequest, runner: Runner, progress: Progress) -> list[VariantResult]:
+    """Sweeps; whatever ends it, what was measured is in the folder and says if it is complete.
+
+    Cases are taken in random order, so that drift of the machine hits all kinds of them, and the
+    operations of a case too; results are in the config's order.
+
+    Args:
+        request: what to sweep.
+        runner: has the variants and the device.
+        progress: hears how far it is.
+
+    Returns:
+        One result per variant.
+    """
+    spec = request.spec
+    write_run_file(request.folder.path / CONFIG_NAME, dump_config(spec))
+    results = Results(request)
+    runner = Noticing(runner, results.note)
+    progress.start(len(request.keys), results.num_done())
+    rng = random.Random(spec.plan.seed)
+    complete = False
+    try:
+        if not results.is_calibrated:
+            progress.phase("harness", "calibrating")
+            results.calibrate(runner)
+        failures = _failures(request, runner, progress)
+        for case in rng.sample(spec.cases, len(spec.cases)):
+            operations = rng.sample(spec.operations, len(spec.operations))
+            missing = [o for o in operations if not results.has(case_key(o, case.name))]
+            if missing:
+                sweep_case = _CaseSweep(request, runner, progress, case, failures)
+                sweep_case.run(missing, results)
+        complete = True
+    finally:
+        closed = results.close(complete)
+    return closed
+
+
+def _failures(request: SweepRequest, runner: Runner, progress: Progress) -> dict[str, Reason]:
+    """Variants that fail on the conformance workloads, with the reason."""
+    progress.phase("conformance", "checking")
+    failures: dict[str, Reason] = {}
+    for outcome in check_conformance(runner, request.spec, request.arms, progress):
+        if outcome.failure is not None:
+            failures.setdefault(outcome.variant, outcome.failure)
+    return failures
+
+
+@dataclass(frozen=True)
+class _CaseSweep:
+    """One case of a sweep, with the variants that have failed before it."""
+
+    request: SweepRequest
+    runner: Runner
+    progress: Progress
+    case: CaseSpec
+    failures: Mapping[str, Reason]
+
+    def run(self, operations: Sequence[Operation], results: Results) -> None:
+        """Checks and measures some operations, and stores each when it is done."""
+        self.progress.phase(self.case.name, "checking")
+        checked = self._check(operations)
+        for operation in operations:
+            key = case_key(operation, self.case.name)
+            self.progress.phase(key, "measuring")
+            measured = self._measure(operation, checked.outcomes)
+            stored = {
+                arm: _case_result(
+                    self.case, operation, checked, checked.outcomes[arm, operation], measured[arm]
+                )
+                for arm in self.request.arms
+            }
+            results.add(stored)
+            self.progress.finish_case(_report(key, stored))
+
+    def _check(self, operations: Sequence[Operation]) -> Checked:
+        """Outcome of the check per variant and operation; one that failed before is not run."""
+        arms = [arm for arm in self.request.arms if arm not in self.failures]
+        task = CheckCase(self.case, tuple(operations))
+        finished = self.runner.run(task, arms, self.progress)
+        failed = {
+            (arm, operation): CheckOutcome(None, reason)
+            for arm, reason in ({**self.failures, **finished.failed}).items()
+            for operation in operations
+        }
+        return Checked(finished.value.workload, finished.value.outcomes | failed)
+
+    def _measure(self, operation: Operation, outcomes: CheckOutcomes) -> dict[str, Measured]:
+        """What was measured of each variant: nothing of those that did not pass the check."""
+        passed = [arm for arm in self.request.arms if outcomes[arm, operation].reason is None]
+        measured = {arm: Measured() for arm in self.request.arms}
+        if passed:
+            task = MeasureCase(self.case, operation)
+            finished = self.runner.run(task, passed, self.progress)
+            measured |= finished.value
+            measured |= {arm: Measured(reason=why) for arm, why in finished.failed.items()}
+        return measured
+
+
+# What a reason makes of a case; any other makes it failed.
+_STATUS = {
+    None: Status.OK,
+    ReasonCode.PROFILER_INCOMPLETE: Status.OK,
+    ReasonCode.DISTURBED: Status.INSUFFICIENT,
+    ReasonCode.UNSUPPORTED: Status.UNSUPPORTED,
+}
+
+
+def _case_result(
+    case: CaseSpec,
+    operation: Operation,
+    checked: Checked,
+    outcome: CheckOutcome,
+    measured: Measured,
+) -> CaseResult:
+    reason = outcome.reason or measured.reason
+    return CaseResult(
+        key=case_key(operation, case.name),
+        case=case.name,
+        operation=operation,
+        workload=checked.workload,
+        status=_STATUS.get(reason.code if reason else None, Status.FAILED),
+        reason=reason,
+        check=outcome.report,
+        launches=measured.launches,
+        compiled=measured.compiled,
+        rounds=measured.rounds,
+        stopping=measured.stopping,
+        measurements=measured.measurements,
+        notes=measured.notes,
+        control=measured.control,
+        control_spreads=measured.control_spreads,
+    )
+
+
+def _report(key: str, stored: Mapping[str, CaseResult]) -> CaseReport:
+    stoppings = [case.stopping for case in stored.values() if case.stopping is not None]
+    widths = [w for stopping in stoppings for w in stopping.half_widths.values() if w is not None]
+
+    def arms(status: Status) -> list[str]:
+        return [arm for arm, case in stored.items() if case.status is status]
+
+    return CaseReport(
+        key=key,
+        failed=arms(Status.FAILED),
+        insufficient=arms(Status.INSUFFICIENT),
+        rounds=stoppings[0].rounds if stoppings else None,
+        stopped=stoppings[0].reason if stoppings else None,
+        half_width_percent=100 * max(widths) if widths else None,
+        unsupported=arms(Status.UNSUPPORTED),
+    )
+
+
+def case_key(operation: Operation, case: str) -> str:
+    """Key of a case in a result file."""
+    return f"{operation.value}/{case}"
+
+
+def _new_run_id(config: str) -> str:
+    """An id that no other run has: results with one id were measured side by side."""
+    return f"{config}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
+
+
+def _empty_result(request: SweepRequest, entry: VariantEntry, run_id: str) -> VariantResult:
+    return VariantResult(
+        run_id=run_id,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        complete=False,
+        tool=Tool(version=__version__, command=request.command),
+        environment=request.environment,
+        config=request.spec.name,
+        plan=request.spec.plan,
+        variant=VariantInfo(
+            name=entry.name, summary=entry.summary, source_sha256=entry.source_sha256()
+        ),
+        cases=[],
+    )

@@ -1,0 +1,152 @@
+"""Which files the process of one revision may use: its own tree, and what lies in no revision.
+
+Both trees are on the same disk, and much leads from one to the other: the path of modules, an
+editable install, a symlink, the working directory. `bt_bench.worker.fence` holds a process to this.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import CodeType
+
+_CACHES = {
+    "TRITON_CACHE_DIR": "triton",
+    "TORCH_EXTENSIONS_DIR": "torch_extensions",
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "NUMBA_CACHE_DIR": "numba",
+}
+VARIANTS_PATH = "BT_BENCH_PYTHONPATH"
+TOOL = Path(__file__).resolve().parents[1]
+"""The package that measures; it is the same for all revisions, wherever it is installed."""
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """The tree of a process, and what it must not use.
+
+    Args:
+        label: what reports call the revision.
+        own: the top of its tree, without symlinks in it.
+        others: the tops of the other trees, with the labels of their revisions.
+        repository: the top of the user's checkout; what the environment has of it stands for the
+            same place in `own`.
+        caches: a folder of this revision alone, for what is built while it runs.
+        path: folders of the own tree that modules come from before all others.
+        audited: whether every file that a variant opens is looked at. That costs time at each of
+            them, so a process that is timed goes without.
+    """
+
+    label: str
+    own: Path
+    others: tuple[tuple[str, Path], ...]
+    repository: Path
+    caches: Path
+    path: tuple[Path, ...] = ()
+    audited: bool = False
+
+    @cached_property
+    def _roots(self) -> list[tuple[str, str | None]]:
+        """Folders, the deepest first, each with the label of its tree; `None`: of no tree."""
+        roots: list[tuple[Path, str | None]] = [(self.own, self.label)]
+        roots += [(top, label) for label, top in self.others]
+        free = [self.caches, TOOL, *installed_places(), self.repository / ".git"]
+        free.append(Path(tempfile.gettempdir()))  # the trees may lie in it, and are deeper then
+        roots += [(folder.resolve(), None) for folder in free]
+        roots.sort(key=lambda root: len(root[0].parts), reverse=True)
+        return [(str(folder), label) for folder, label in roots]
+
+    def _label_of(self, path: str) -> str | None:
+        return next((label for top, label in self._roots if _is_below(path, top)), None)
+
+    def is_own(self, path: str) -> bool:
+        """Whether a path without symlinks lies in the own tree, and is not of what is installed."""
+        return self._label_of(path) == self.label
+
+    def owner_of(self, path: str) -> str | None:
+        """The label of the other tree that a path without symlinks lies in, or `None`."""
+        label = self._label_of(path)
+        return None if label == self.label else label
+
+    def mapped(self, path: str) -> Path | None:
+        """Where a place of another tree, or of the user's checkout, is in the own one.
+
+        Returns:
+            `None` for a place that is in no tree, or in the own one.
+        """
+        if self.owner_of(path) is None:
+            return None
+        tops = [str(top) for _, top in self.others]
+        top = max((top for top in tops if _is_below(path, top)), key=len)
+        return self.own.joinpath(*Path(path).relative_to(top).parts)
+
+    def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """An environment whose paths into other trees lead to the own one, where that has them."""
+        found = dict(environment)
+        for name, value in environment.items():
+            entries = value.split(os.pathsep)
+            if any(entry.startswith("/") for entry in entries):
+                found[name] = os.pathsep.join(map(self.led, entries))
+        first = [str(folder) for folder in self.path]
+        found["PYTHONPATH"] = os.pathsep.join([*first, *filter(None, [found.get("PYTHONPATH")])])
+        if not found["PYTHONPATH"]:
+            del found["PYTHONPATH"]
+        # What is built while a revision runs, by names that both revisions may share: Triton's key
+        # of a binary, for one, lacks constants that a kernel reads of a module.
+        for variable, folder in _CACHES.items():
+            found[variable] = str(self.caches / folder)
+        return found
+
+    def led(self, entry: str) -> str:
+        """An absolute path as it is in the own tree, if that has it; else as it was."""
+        if not entry.startswith("/"):
+            return entry
+        mapped = self.mapped(str(Path(entry).resolve()))
+        return entry if mapped is None or not mapped.exists() else str(mapped)
+
+
+def installed_places() -> list[Path]:
+    """Folders of the Python that runs, and of what is installed in it.
+
+    Not all of its prefix: a virtual environment may be made in a folder that holds sources too.
+    """
+    names = ("bin", "lib", "lib64", "include", "share", "etc", "pyvenv.cfg")
+    places = {Path(top, name) for top in (sys.prefix, sys.base_prefix) for name in names}
+    places |= {Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")}
+    return sorted(place.resolve() for place in places if place.exists())
+
+
+def _is_below(path: str, top: str) -> bool:
+    return path == top or path.startswith(top if top.endswith("/") else f"{top}/")
+
+
+def add_variants_path() -> None:
+    """Adds `BT_BENCH_PYTHONPATH`: as PYTHONPATH, but for what variants import, not for the tool.
+
+    To be called when the tool's own modules are imported, which it then cannot replace.
+    """
+    text = os.environ.get(VARIANTS_PATH)
+    if text:
+        sys.path[:0] = [str(Path(entry).absolute()) for entry in text.split(os.pathsep) if entry]
+        before = os.environ.get("PYTHONPATH")
+        os.environ["PYTHONPATH"] = f"{text}{os.pathsep}{before}" if before else text
+
+
+class FreshSourceLoader(SourceFileLoader):
+    """Compiles a module's source whenever it is loaded.
+
+    Python takes cached bytecode for current if the source has the same size, and the same time to
+    the second. A file that a script changes and runs at once may have both, and be another.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The code of the source as it is now; nothing is cached either."""
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)

@@ -1,0 +1,60 @@
+"""The process that owns the device. What loads torch is imported from its file, not from here."""
+
+from __future__ import annotations
+
+from bt_bench.worker.compiling.census import DEFAULT_TARGETS, take_census
+from bt_bench.worker.culprits import Noticing
+from bt_bench.worker.device import choose_device
+from bt_bench.worker.environment import available_bytes, read_environment
+from bt_bench.worker.git import git_command, without_another_git
+from bt_bench.worker.lifetime import run_kept
+from bt_bench.worker.outcome import Measured, RoundProgress
+from bt_bench.worker.supervisor import Serve, Supervisor
+from bt_bench.worker.tasks import (
+    Ahead,
+    Calibrate,
+    CheckCase,
+    CheckConformance,
+    Checked,
+    CheckOutcome,
+    CheckOutcomes,
+    Hello,
+    MeasureCase,
+    MeasureRound,
+    PrepareRound,
+    RoundUnit,
+    Runner,
+    Watcher,
+    WorkerSetup,
+)
+
+__all__ = [
+    "DEFAULT_TARGETS",
+    "Ahead",
+    "Calibrate",
+    "CheckCase",
+    "CheckConformance",
+    "CheckOutcome",
+    "CheckOutcomes",
+    "Checked",
+    "Hello",
+    "MeasureCase",
+    "MeasureRound",
+    "Measured",
+    "Noticing",
+    "PrepareRound",
+    "RoundProgress",
+    "RoundUnit",
+    "Runner",
+    "Serve",
+    "Supervisor",
+    "Watcher",
+    "WorkerSetup",
+    "available_bytes",
+    "choose_device",
+    "git_command",
+    "read_environment",
+    "run_kept",
+    "take_census",
+    "without_another_git",
+]

@@ -1,0 +1,230 @@
+"""Compares what a variant holds and returns with what the reference holds: whole, and exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+from bt_bench.names import Operation
+from bt_bench.worker.inputs import BatchedAppends, CustomOutputs, StepInputs
+from bt_bench.workloads import Step
+
+COMPARED = ["block_tables", "input_block_tables", "slot_mappings", "num_blocks", "inputs"]
+"""What a passed check has compared; the names in a report."""
+
+CUSTOM_OUTPUTS = "custom_outputs"
+"""What it has compared besides, where the workload has them."""
+
+Buffers = dict[str, torch.Tensor]
+
+SPOILED = -7  # no block id that a check stages
+
+
+class MismatchError(Exception):
+    """Something of a variant differs from what it must be."""
+
+
+def buffers_of(tables: Any, outputs: CustomOutputs | None = None) -> Buffers:
+    """All buffers of a variant or of the reference, by name, with those that it was given."""
+    named = {"slot_mappings": tables.slot_mappings}
+    for group, table in enumerate(tables.block_tables):
+        named[f"block_tables[{group}]"] = table
+    for group, table in enumerate(tables.input_block_tables):
+        named[f"input_block_tables[{group}]"] = table
+    named["num_blocks"] = torch.from_numpy(np.array(tables.num_blocks, dtype=np.int64))
+    if outputs is not None:
+        named["slots_out"] = outputs.slot_mappings
+        for group, table in enumerate(outputs.block_tables):
+            named[f"out[{group}]"] = table
+    return named
+
+
+def copies_on(device: torch.device, buffers: Buffers) -> Buffers:
+    """Copies of buffers on a device."""
+    return {name: buffer.to(device, copy=True) for name, buffer in buffers.items()}
+
+
+def addresses_of(tables: Any) -> dict[str, int]:
+    """Addresses of the outputs, which a captured CUDA graph would hold."""
+    return {
+        name: buffer.data_ptr()
+        for name, buffer in buffers_of(tables).items()
+        if name != "num_blocks"
+    }
+
+
+def poison(tables: Any, value: int, outputs: CustomOutputs | None = None) -> None:
+    """Fills the outputs, so that what is not written shows; those that were given too."""
+    for table in tables.input_block_tables:
+        table.fill_(value)
+    tables.slot_mappings.fill_(value)
+    if outputs is not None:
+        for table in outputs.block_tables:
+            table.fill_(value)
+        outputs.slot_mappings.fill_(value)
+
+
+def compare_buffers(
+    expected: Buffers,
+    tables: Any,
+    poison_value: int | None = None,
+    outputs: CustomOutputs | None = None,
+) -> None:
+    """Compares every element of every buffer.
+
+    Raises:
+        MismatchError: naming the first buffer that differs, and its first element.
+    """
+    actual = buffers_of(tables, outputs)
+    for name, wanted in expected.items():
+        found = actual.get(name)
+        if found is None or found.shape != wanted.shape:
+            shape = None if found is None else tuple(found.shape)
+            raise MismatchError(f"{name} has shape {shape}; expected {tuple(wanted.shape)}")
+        if found.dtype.is_floating_point or found.dtype is torch.bool:
+            raise MismatchError(f"{name} has dtype {found.dtype}; expected integers")
+        different = found.to(wanted.device) != wanted
+        if bool(different.any()):
+            raise MismatchError(_describe(name, found, wanted, different, poison_value))
+
+
+def compare_addresses(before: dict[str, int], tables: Any) -> None:
+    """Outputs must stay where they are."""
+    for name, address in addresses_of(tables).items():
+        if address != before.get(name):
+            raise MismatchError(f"{name} has moved; expected it to keep its address")
+
+
+def compare_results(
+    results: Sequence[tuple[Operation, Any]], tables: Any, step: StepInputs
+) -> None:
+    """What operations return must be views of the buffers that they wrote, of the padded sizes."""
+    for operation, result in results:
+        if operation in (Operation.STAGE, Operation.APPLY):
+            continue
+        if operation is Operation.GATHER:
+            _compare_table_views(operation, result, _tables_written(tables, step))
+        elif operation is Operation.SLOTS:
+            _compare_view(f"{operation}'s slot mappings", result, _slots_written(tables, step))
+        else:
+            if not isinstance(result, tuple) or len(result) != 2:
+                raise MismatchError(
+                    f"{operation} returned {_shown(result)}; expected block tables and slots"
+                )
+            _compare_table_views(operation, result[0], _tables_written(tables, step))
+            _compare_view(f"{operation}'s slot mappings", result[1], _slots_written(tables, step))
+
+
+def compare_dummies(views: Any, slots: Any, tables: Any, num_reqs: int, num_tokens: int) -> None:
+    """What the methods for dummy outputs return must be views of the persistent buffers."""
+    written = [table[:num_reqs] for table in tables.input_block_tables]
+    _compare_table_views("get_dummy_block_tables", views, written)
+    wanted = tables.slot_mappings[:, :num_tokens]
+    _compare_view("get_dummy_slot_mappings' result", slots, wanted)
+
+
+def compare_inputs(given: Step, step: StepInputs) -> None:
+    """What a step is given must be only read."""
+    for name in ("idx_mapping", "query_start_loc", "positions", "num_computed_tokens"):
+        tensor, wanted = getattr(step, name), getattr(given, name)
+        if tensor is not None and not np.array_equal(tensor[: len(wanted)].cpu().numpy(), wanted):
+            raise MismatchError(f"the argument {name} was changed; expected it to be only read")
+    _compare_output_addresses(step.outputs)
+
+
+def compare_appends(given: Step, step: StepInputs) -> None:
+    """What is staged must be only read, too."""
+    for append, wanted in zip(step.appends, given.appends, strict=True):
+        if append.block_ids != wanted.block_ids:
+            raise MismatchError(
+                f"new_block_ids of row {append.row} were changed; expected them to be only read"
+            )
+    # The lists of block ids are those of the appends, so that these are lists of known ones.
+    if step.batched != BatchedAppends.of(step.appends):
+        raise MismatchError("a list of append_many was changed; expected it to be only read")
+
+
+@contextmanager
+def spoiled_appends(step: StepInputs) -> Iterator[None]:
+    """Fills the lists of what has been staged, as an engine that uses them again may."""
+    lists = [ids for append in step.appends for ids in append.block_ids]
+    before = [list(ids) for ids in lists]
+    for ids in lists:
+        ids[:] = [SPOILED] * len(ids)
+    try:
+        yield
+    finally:
+        for ids, saved in zip(lists, before, strict=True):
+            ids[:] = saved
+
+
+def _compare_output_addresses(outputs: CustomOutputs | None) -> None:
+    if outputs is None or outputs.addresses is None:
+        return
+    wanted = [table.data_ptr() for table in outputs.block_tables]
+    if outputs.addresses.tolist() != wanted:
+        raise MismatchError("the argument out_ptrs was changed; expected it to be only read")
+
+
+def _describe(
+    name: str,
+    found: torch.Tensor,
+    wanted: torch.Tensor,
+    different: torch.Tensor,
+    poison_value: int | None,
+) -> str:
+    where = tuple(int(i) for i in different.nonzero()[0])
+    value, right = int(found[where]), int(wanted[where])
+    note = ""
+    if value == poison_value:
+        note = " (never written: it holds the poison)"
+    elif right == poison_value:
+        note = " (written although nothing may write there)"
+    place = ", ".join(map(str, where))
+    return (
+        f"{name}[{place}] is {value}, expected {right}{note}; "
+        f"{int(different.sum())} of {different.numel()} elements differ"
+    )
+
+
+def _tables_written(tables: Any, step: StepInputs) -> list[torch.Tensor]:
+    """The views that a gather must return."""
+    written = tables.input_block_tables if step.outputs is None else step.outputs.block_tables
+    return [table[: step.num_reqs_padded] for table in written]
+
+
+def _slots_written(tables: Any, step: StepInputs) -> torch.Tensor:
+    """The view that slots must be returned as."""
+    written = tables.slot_mappings if step.outputs is None else step.outputs.slot_mappings
+    return written[:, : step.num_tokens_padded]
+
+
+def _compare_table_views(method: str, views: Any, wanted: Sequence[torch.Tensor]) -> None:
+    if not isinstance(views, (tuple, list)) or len(views) != len(wanted):
+        raise MismatchError(
+            f"{method} returned {_shown(views)}; expected {len(wanted)} block tables"
+        )
+    for group, (view, whole) in enumerate(zip(views, wanted, strict=True)):
+        _compare_view(f"{method}'s block table of group {group}", view, whole)
+
+
+def _compare_view(name: str, view: Any, wanted: torch.Tensor) -> None:
+    if not isinstance(view, torch.Tensor):
+        raise MismatchError(f"{name} is {_shown(view)}; expected a tensor")
+    if view.shape != wanted.shape or view.dtype != wanted.dtype:
+        raise MismatchError(
+            f"{name} has shape {tuple(view.shape)} and dtype {view.dtype}; expected "
+            f"{tuple(wanted.shape)} and {wanted.dtype}"
+        )
+    if view.numel() and (view.data_ptr(), view.stride()) != (wanted.data_ptr(), wanted.stride()):
+        raise MismatchError(f"{name} is no view of the buffer that it must be written to")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, (tuple, list)):
+        return f"{len(value)} values"
+    return "None" if value is None else type(value).__name__

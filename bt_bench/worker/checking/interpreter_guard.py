@@ -1,0 +1,230 @@
+"""Bounds and races of kernels under Triton's interpreter, where nothing else would notice them.
+
+On the CPU a pointer is a plain address: a kernel that writes past a table can abort the process,
+or spoil another tensor without a trace. While the guard is on, every address that an interpreted
+kernel loads from or stores to must lie in a tensor that belongs to the variant or was passed to
+the launch, and no program of a launch may touch what another of it writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+from bt_bench.worker.checking.races import Access, Accesses, Race
+
+_DEPTH = 4  # how far tensors are looked for inside of a variant's attributes
+# What holds no tensors.
+_LEAVES = (str, bytes, int, float, np.ndarray, type)
+# Atomic operations of the interpreter, of which not all versions have all: which of their
+# arguments are the pointers and the mask.
+_ATOMICS: dict[str, tuple[int, int | None]] = {
+    "create_atomic_rmw": (1, 3),
+    "create_atomic_cas": (0, None),
+    "create_atomic_load": (0, 1),
+    "create_atomic_store": (0, 2),
+    "create_atomic_poll": (0, None),
+}
+
+
+class OutOfBoundsError(Exception):
+    """An interpreted kernel left the memory that belongs to its variant."""
+
+
+class RaceError(Exception):
+    """Two programs of one launch touch the same element, and one at least writes it."""
+
+
+@contextmanager
+def guarded_memory(*owners: object) -> Iterator[None]:
+    """Checks every access of the kernels that are interpreted in the `with` block.
+
+    Args:
+        owners: objects whose tensors, also in attributes and containers, may be accessed.
+
+    Raises:
+        OutOfBoundsError: on the first access outside, before it is made.
+        RaceError: after the first launch in which a program touches what another writes.
+    """
+    from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder
+
+    guard = _Guard(owners)
+    builder: Any = InterpreterBuilder  # its methods are replaced, which types do not foresee
+    load, store = builder.create_masked_load, builder.create_masked_store
+    atomics = {name: getattr(builder, name) for name in _ATOMICS if hasattr(builder, name)}
+    run = InterpretedFunction.run
+
+    def guarded_load(self: Any, ptrs: Any, mask: Any, *args: Any, **kwargs: Any) -> Any:
+        guard.check(Access.READ, ptrs, mask, self)
+        return load(self, ptrs, mask, *args, **kwargs)
+
+    def guarded_store(self: Any, ptrs: Any, value: Any, mask: Any, *args: Any, **kw: Any) -> Any:
+        guard.check(Access.WRITE, ptrs, mask, self)
+        return store(self, ptrs, value, mask, *args, **kw)
+
+    def guarded_run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        guard.enter(self.fn.__name__, dict(zip(self.arg_names, args, strict=False)) | kwargs)
+        try:
+            result = run(self, *args, **kwargs)
+        except Exception:
+            guard.reraise()
+            raise
+        guard.leave()
+        return result
+
+    builder.create_masked_load, builder.create_masked_store = guarded_load, guarded_store
+    for name, atomic in atomics.items():
+        setattr(builder, name, _guarded_atomic(guard, name, atomic))
+    InterpretedFunction.run = guarded_run
+    try:
+        yield
+    finally:
+        builder.create_masked_load, builder.create_masked_store = load, store
+        for name, atomic in atomics.items():
+            setattr(builder, name, atomic)
+        InterpretedFunction.run = run
+
+
+def _guarded_atomic(guard: _Guard, name: str, atomic: Any) -> Any:
+    """An atomic operation of the interpreter, guarded."""
+    pointers_at, mask_at = _ATOMICS[name]
+
+    def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        mask = None if mask_at is None else args[mask_at]
+        guard.check(Access.ATOMIC, args[pointers_at], mask, self)
+        with guard.paused():  # some go through a plain load or store
+            return atomic(self, *args, **kwargs)
+
+    return guarded
+
+
+class _Guard:
+    """The memory that may be accessed, as sorted intervals of addresses, and what was accessed."""
+
+    def __init__(self, owners: tuple[object, ...]) -> None:
+        self._owners = owners
+        self._kernel = ""
+        self._arguments: Mapping[str, object] = {}
+        self._grid = (1, 1, 1)
+        self._starts = np.zeros(0, dtype=np.int64)
+        self._ends = np.zeros(0, dtype=np.int64)
+        self._accesses = Accesses()
+        self._paused = False
+        self._error: OutOfBoundsError | None = None
+
+    def enter(self, kernel: str, arguments: Mapping[str, object]) -> None:
+        """A launch begins; what its owners hold may have changed since the last."""
+        self._kernel = kernel
+        self._arguments = arguments
+        self._accesses.clear()
+        spans = sorted(_span(tensor) for _, tensor in self._tensors())
+        self._starts = np.array([start for start, _ in spans], dtype=np.int64)
+        # A view may lie inside a longer tensor that starts before it.
+        self._ends = np.maximum.accumulate(np.array([end for _, end in spans], dtype=np.int64))
+
+    def leave(self) -> None:
+        """A launch is over.
+
+        Raises:
+            RaceError: when two of its programs raced.
+        """
+        race = self._accesses.race()
+        if race is not None:
+            raise RaceError(self._describe(race))
+
+    def check(self, access: Access, pointers: Any, mask: Any, builder: Any) -> None:
+        """Checks the addresses of one operation that the mask lets through, and notes them."""
+        if self._paused:
+            return
+        addresses = np.asarray(pointers.data).reshape(-1)
+        let_through = np.True_ if mask is None else np.asarray(mask.data)
+        active = np.broadcast_to(let_through, np.shape(pointers.data)).reshape(-1)
+        addresses = addresses[active.astype(bool)].astype(np.int64)
+        size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+        place = np.searchsorted(self._starts, addresses, side="right") - 1
+        inside = (place >= 0) & (addresses + size <= self._ends[place])
+        x, y, z = (int(index) for index in builder.grid_idx)
+        if not inside.all():
+            self._error = OutOfBoundsError(
+                f"{self._kernel}, program {(x, y, z)}, {access} {int((~inside).sum())} elements "
+                "outside of every tensor of the variant"
+            )
+            raise self._error
+        self._grid = builder.grid_dim
+        program = (x * self._grid[1] + y) * self._grid[2] + z
+        self._accesses.add(access, program, size, addresses)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Within an operation that was checked as a whole."""
+        self._paused = True
+        try:
+            yield
+        finally:
+            self._paused = False
+
+    def reraise(self) -> None:
+        """Raises the guard's own error, which the interpreter has wrapped into one of its own."""
+        if self._error is not None:
+            raise self._error
+
+    def _tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """All tensors that may be accessed, by name: an owner's attribute, or a parameter."""
+        for owner in self._owners:
+            yield from _tensors_in("", owner, _DEPTH)
+        for name, argument in self._arguments.items():
+            yield from _tensors_in(name, argument, _DEPTH)
+
+    def _describe(self, race: Race) -> str:
+        program, writer = self._program(race.program), self._program(race.writer)
+        return (
+            f"{self._kernel}, program {program}, {race.access} {self._element_at(race.address)}, "
+            f"which program {writer} of the same launch {race.writes} too"
+        )
+
+    def _program(self, number: int) -> tuple[int, ...]:
+        return tuple(int(index) for index in np.unravel_index(number, self._grid))
+
+    def _element_at(self, address: int) -> str:
+        """`slot_mappings[1, 5]`: the element at an address, of the first tensor that has it."""
+        for name, tensor in self._tensors():
+            start, end = _span(tensor)
+            if start <= address < end and tensor.is_contiguous():
+                offset = (address - start) // tensor.element_size()
+                place = np.unravel_index(offset, tensor.shape)
+                return f"{name}[{', '.join(str(int(index)) for index in place)}]"
+        return f"address {address:#x}"
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    """First address of a tensor, and the one after its last."""
+    if tensor.is_contiguous():
+        elements = tensor.numel()
+    else:
+        sizes = zip(tensor.shape, tensor.stride(), strict=True)
+        elements = 1 + sum((size - 1) * stride for size, stride in sizes) if tensor.numel() else 0
+    return tensor.data_ptr(), tensor.data_ptr() + elements * tensor.element_size()
+
+
+def _tensors_in(name: str, value: object, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
+    """Tensors in a value, in its items and in its attributes, each with the way to it."""
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif depth == 0 or isinstance(value, _LEAVES):
+        return
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _tensors_in(f"{name}[{key!r}]", item, depth - 1)
+    elif isinstance(value, (list, tuple, set)):
+        for index, item in enumerate(value):
+            # Containers are transparent: depth counts attributes. Lists of block ids are long.
+            if not isinstance(item, _LEAVES):
+                yield from _tensors_in(f"{name}[{index}]", item, depth)
+    elif hasattr(value, "__dict__"):
+        for attribute, item in vars(value).items():
+            path = f"{name}.{attribute}" if name else attribute
+            yield from _tensors_in(path, item, depth - 1)

@@ -1,0 +1,65 @@
+"""The ways to stage a step's writes, all of which have to mean the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bt_bench.worker.arm import stage
+from bt_bench.worker.inputs import BatchedAppends, StepInputs, append_each, append_many_of
+from bt_bench.workloads import Append
+
+
+@dataclass(frozen=True)
+class StagingWay:
+    """A way to stage.
+
+    Args:
+        title: how messages call it; nothing for the way that is timed.
+        stage: stages the writes of a step in some tables.
+    """
+
+    title: str
+    stage: Callable[[Any, StepInputs], None]
+
+
+def _each(tables: Any, step: StepInputs) -> None:
+    append_each(tables, step.appends)
+
+
+def _many(tables: Any, appends: Sequence[Append]) -> None:
+    many = BatchedAppends.of(appends)
+    tables.append_many(many.rows, many.block_ids, many.overwrite)
+
+
+def _mixed(tables: Any, step: StepInputs) -> None:
+    """A third of the requests by one call, then a call for each of a third, then one for the rest.
+
+    Calls for the same row of the step are so of both kinds.
+    """
+    appends = step.appends
+    first = (len(appends) + 2) // 3
+    last = first + (len(appends) + 1) // 3
+    _many(tables, appends[:first])
+    append_each(tables, appends[first:last])
+    _many(tables, appends[last:])
+
+
+TIMED = StagingWay("", stage)
+# The one that is timed comes first, since many a window has one step only.
+BOTH = (
+    TIMED,
+    StagingWay("append_block_ids", _each),
+    StagingWay("append_many and append_block_ids", _mixed),
+)
+
+
+def staging_way(tables: Any, turn: int) -> StagingWay:
+    """How a step is staged: where tables have both ways, each in its turn, and then both at once.
+
+    Args:
+        tables: of the variant.
+        turn: counts steps; 0 has the way that is timed.
+    """
+    return TIMED if append_many_of(tables) is None else BOTH[turn % len(BOTH)]

@@ -1,0 +1,156 @@
+"""Takes a static census: a process of its own compiles what the cases of a config would launch.
+
+This side imports neither torch nor Triton.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from bt_bench.config import CaseSpec, SweepSpec
+from bt_bench.errors import BtBenchError, UsageError
+from bt_bench.names import Operation
+from bt_bench.results import StaticCensus, scratch_folder
+from bt_bench.variants import Isolation, VariantEntry
+from bt_bench.worker.compiling.targets import capability_of
+from bt_bench.worker.lifetime import run_kept
+
+DEFAULT_TARGETS = ("sm_80", "sm_90", "sm_100")
+"""A100, H100 and H200, B200."""
+
+# A shipped config takes seconds; a kernel of many thousand lines may take ptxas minutes.
+SECONDS_TO_COMPILE = 1800.0
+
+REQUEST_NAME, ANSWER_NAME = "request.pickle", "answer.json"
+_SHOWN_LINES = 15
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a worker is asked for.
+
+    Args:
+        config: the config's name.
+        cases: the workloads.
+        operations: run on each.
+        entries: the variants, each with the tree that it is imported from.
+        targets: such as `sm_90`.
+        isolation: what the variants may use of a repository; `None`: whatever they find.
+    """
+
+    config: str
+    cases: tuple[CaseSpec, ...]
+    operations: tuple[Operation, ...]
+    entries: tuple[VariantEntry, ...]
+    targets: tuple[str, ...]
+    isolation: Isolation | None = None
+
+
+class Answer(BaseModel):
+    """What a worker answers: a census, what the user has to know, or its own defect."""
+
+    census: StaticCensus | None = None
+    refusal: str | None = None
+    defect: str | None = None
+
+
+def take_census(
+    spec: SweepSpec,
+    entries: Sequence[VariantEntry],
+    targets: Sequence[str] = DEFAULT_TARGETS,
+    seconds: float = SECONDS_TO_COMPILE,
+    isolation: Isolation | None = None,
+) -> StaticCensus:
+    """Compiles what variants launch in the cases and operations of a config; needs no GPU.
+
+    A kernel that does not compile is a `failure` of the operations that launch it.
+
+    Args:
+        spec: its cases and operations; not its variants.
+        entries: the variants, each with the tree that it is imported from.
+        targets: what to compile for.
+        seconds: given up after.
+        isolation: what the variants may use of a repository; `None`: whatever they find.
+
+    Raises:
+        UsageError: for no target or an unknown one, a variant file that does not import, a workload
+            that cannot be built, a variant that uses another tree, or when the compiler does not
+            end or dies.
+        BtBenchError: for a defect of bt-bench.
+    """
+    for target in targets:
+        capability_of(target)
+    if not targets:
+        raise UsageError("no target to compile for; expected one or more, such as sm_90")
+    request = Request(
+        config=spec.name,
+        cases=tuple(spec.cases),
+        operations=tuple(spec.operations),
+        entries=tuple(entries),
+        targets=tuple(targets),
+        isolation=None if isolation is None else replace(isolation, audited=True),
+    )
+    with scratch_folder("static") as folder:
+        (folder / REQUEST_NAME).write_bytes(pickle.dumps(request))
+        errors = _run(folder, seconds)
+        try:
+            answer = Answer.model_validate_json((folder / ANSWER_NAME).read_bytes())
+        except FileNotFoundError:
+            raise UsageError(
+                f"the process that compiles the kernels of {', '.join(_names(entries))} died"
+                f"{_shown(errors)}"
+            ) from None
+    if answer.refusal is not None:
+        raise UsageError(answer.refusal)
+    if answer.census is None:
+        raise BtBenchError(f"{answer.defect}internal error in the static census; please report it")
+    return answer.census
+
+
+def _run(folder: Path, seconds: float) -> str:
+    """Runs the worker to its end, and returns what it printed for people."""
+    command = [sys.executable, "-m", "bt_bench.worker.compiling.main", str(folder)]
+    try:
+        done = run_kept(
+            command, env=_environment(folder), stdout=subprocess.DEVNULL, seconds=seconds
+        )
+    except subprocess.TimeoutExpired:
+        raise UsageError(
+            f"compiling the kernels has not ended after {seconds:g} s; leave out variants or cases"
+        ) from None
+    return done.stderr
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """The environment in which the same sources give the same binaries, wherever they lie."""
+    mine = {
+        name: value
+        for name, value in os.environ.items()
+        # The interpreter compiles nothing, and another backend would be none of CUDA.
+        if name not in ("TRITON_INTERPRET", "TRITON_DEFAULT_BACKEND")
+    }
+    return mine | {
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "PYTHONSAFEPATH": "1",  # the working directory is nobody's package
+        "OMP_NUM_THREADS": "1",  # tables are small, and threads of torch would spin
+        "TRITON_CACHE_DIR": str(folder / "cache"),  # nothing stale
+        "TRITON_DISABLE_LINE_INFO": "1",  # or binaries would have paths and lines in them
+        "TRITON_DUMP_PTXAS_LOG": "1",
+    }
+
+
+def _names(entries: Sequence[VariantEntry]) -> list[str]:
+    return [entry.name for entry in entries]
+
+
+def _shown(errors: str) -> str:
+    lines = errors.strip().splitlines()[-_SHOWN_LINES:]
+    return ":\n" + "\n".join(lines) if lines else " without a message"

@@ -1,0 +1,144 @@
+"""A Triton driver for GPUs that are not there: kernels are compiled and bound, but not launched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bt_bench.worker.compiling.targets import MAX_SHARED_BYTES
+
+MAX_THREADS = 1024
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch that a GPU would make.
+
+    Args:
+        kernel: its name.
+        binary: what `on_load` returned for it.
+        signature: types, specialisations and constants of the arguments.
+        settings: what the launch gets beside them, such as the number of warps.
+        shared_bytes: shared memory of a program.
+        grid: programs in each dimension.
+        arguments: those of the kernel, constants too.
+    """
+
+    kernel: str
+    binary: object
+    signature: str
+    settings: tuple[object, ...]
+    shared_bytes: int
+    grid: tuple[int, int, int]
+    arguments: tuple[Any, ...]
+
+
+OnLoad = Callable[[bytes], object]
+OnLaunch = Callable[[Launch], None]
+
+
+class AheadDriver:
+    """Stands in for Triton's driver; pointers may be of the CPU.
+
+    Args:
+        targets: compute capabilities, which are its devices in this order.
+        on_load: called with each binary before its first launch.
+        on_launch: called in place of each launch.
+
+    Attributes:
+        device: the current device.
+    """
+
+    def __init__(self, targets: list[int], on_load: OnLoad, on_launch: OnLaunch) -> None:
+        self.device = 0
+        self.utils = self  # Triton's has a module of C functions there
+        self._targets = targets
+        self._on_load = on_load
+        self._on_launch = on_launch
+
+    def get_current_device(self) -> int:
+        """The current device."""
+        return self.device
+
+    def set_current_device(self, device: int) -> None:
+        """Makes another device the current one."""
+        self.device = device
+
+    def get_current_stream(self, _device: int) -> int:
+        """The default stream."""
+        return 0
+
+    def get_current_target(self) -> Any:
+        """What kernels are compiled for."""
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", self._targets[self.device], 32)
+
+    def get_benchmarker(self) -> Callable[..., Any]:
+        """What times a kernel that Triton tunes."""
+        return _refuse_to_time
+
+    def get_device_properties(self, device: int) -> dict[str, int]:
+        """The limits that Triton checks before it loads a binary."""
+        return {"max_shared_mem": MAX_SHARED_BYTES[self._targets[device]]}
+
+    def load_binary(
+        self, name: str, binary: bytes, _shared: int, _device: int
+    ) -> tuple[object, object, int, int, int]:
+        """Module, function, registers, spills and threads that a program can have."""
+        return name, self._on_load(binary), 0, 0, MAX_THREADS
+
+    def unload_module(self, _module: object) -> None:
+        """There is nothing to unload."""
+
+    def launcher_cls(self, source: Any, metadata: Any) -> Callable[..., None]:
+        """What launches a kernel with its arguments."""
+        signature = _signature(source)
+        settings = tuple(
+            getattr(metadata, name, None)
+            for name in ("num_warps", "num_ctas", "launch_cooperative_grid", "launch_pdl")
+        )
+
+        def launch(*call: Any) -> None:
+            first, second, third, _stream, binary, _packed, _metadata, _enter, _exit = call[:9]
+            self._on_launch(
+                Launch(
+                    kernel=metadata.name,
+                    binary=binary,
+                    signature=signature,
+                    settings=settings,
+                    shared_bytes=metadata.shared,
+                    grid=(first, second, third),
+                    arguments=call[9:],
+                )
+            )
+
+        return launch
+
+
+def _refuse_to_time(*_args: object, **_kwargs: object) -> None:
+    raise RuntimeError("Triton tunes this kernel by timing it, which takes a GPU")
+
+
+def _signature(source: Any) -> str:
+    """`tables: *i64:16, rows: i32, BLOCK = 128`."""
+    names = list(source.signature)
+    divisors = {path: _divisor(attributes) for path, attributes in source.attrs.items()}
+    constants = {path: value for path, value in source.constants.items() if len(path) == 1}
+    shown = []
+    for place, name in enumerate(names):
+        if (place,) in constants:
+            shown.append(f"{name} = {_constant(constants[place,])}")
+        else:
+            shown.append(f"{name}: {source.signature[name]}{divisors.get((place,), '')}")
+    return ", ".join(shown)
+
+
+def _constant(value: object) -> str:
+    """A value; the name alone of a function or a type, whose text may have an address or a path."""
+    return str(getattr(value, "__name__", None) or repr(value))
+
+
+def _divisor(attributes: Any) -> str:
+    return "".join(f":{value}" for name, value in attributes if name == "tt.divisibility")

@@ -1,0 +1,229 @@
+"""The process that compiles: runs a config's cases with a driver that launches nothing."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import traceback
+from collections.abc import Iterable, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bt_bench.config import CaseSpec
+from bt_bench.errors import BtBenchError
+from bt_bench.names import Operation
+from bt_bench.results import (
+    CensusCase,
+    Kernel,
+    OperationCensus,
+    StaticCensus,
+    Toolchain,
+    VariantCensus,
+)
+from bt_bench.variants import VariantEntry, add_variants_path, load_apart, shipped_folder, text_of
+from bt_bench.worker import activity
+from bt_bench.worker.arm import Arm, lacking
+from bt_bench.worker.compiling.census import ANSWER_NAME, REQUEST_NAME, Answer, Request
+from bt_bench.worker.compiling.driver import AheadDriver
+from bt_bench.worker.compiling.host_code import ImportWatch, digest_of
+from bt_bench.worker.compiling.ptxas import read_version
+from bt_bench.worker.compiling.recorder import Recorder, Window
+from bt_bench.worker.compiling.targets import capability_of
+from bt_bench.worker.failures import ArmFailedError
+from bt_bench.worker.fence import Fence
+from bt_bench.worker.inputs import StepInputs, inputs_on
+from bt_bench.workloads import Workload, build_workload
+
+KERNELS = "bt_kernels"
+_CPU = torch.device("cpu")
+
+
+def main(folder: Path) -> None:
+    """Does what the request in a folder asks for, and leaves the answer there."""
+    request: Request = pickle.loads((folder / REQUEST_NAME).read_bytes())
+    try:
+        answer = Answer(census=Compiler(request).census())
+    except BtBenchError as error:
+        answer = Answer(refusal=str(error))
+    except Exception:
+        answer = Answer(defect=traceback.format_exc())
+    (folder / ANSWER_NAME).write_text(answer.model_dump_json(), encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A case whose workload is built."""
+
+    spec: CaseSpec
+    workload: Workload
+    steps: Sequence[StepInputs]
+
+
+class Compiler:
+    """Compiles and records with a driver of its own, which becomes Triton's for the process.
+
+    Args:
+        request: what to compile.
+    """
+
+    def __init__(self, request: Request) -> None:
+        from triton import knobs
+        from triton.runtime import driver
+
+        capabilities = [capability_of(target) for target in request.targets]
+        self._request = request
+        self._recorder = Recorder()
+        self._driver = AheadDriver(capabilities, self._recorder.on_load, self._recorder.on_launch)
+        self._watch = ImportWatch()
+        # What `torch.empty` returns is filled then, so that contents of memory can be compared.
+        torch.set_deterministic_debug_mode("warn")
+        driver.set_active(self._driver)
+        knobs.compilation.listener = self._recorder.on_compiled
+
+    def census(self) -> StaticCensus:
+        """The census of all variants.
+
+        Raises:
+            UsageError: for a workload that cannot be built, a variant that does not import, and one
+            that uses another tree.
+        """
+        cases = [_built(spec) for spec in self._request.cases]
+        add_variants_path()
+        fence = None if self._request.isolation is None else Fence(self._request.isolation)
+        if fence is not None:
+            fence.put_up()
+        sys.meta_path.insert(0, self._watch)
+        names = [entry.name for entry in self._request.entries]
+        activity.current().expect({name: place for place, name in enumerate(names)})
+        # What variants print must not get between the lines of ptxas, nor anywhere else.
+        with redirect_stdout(self._recorder.log):
+            variants = [self._variant(entry, cases) for entry in self._request.entries]
+        if fence is not None:
+            fence.refuse()
+        return StaticCensus(
+            config=self._request.config,
+            toolchain=_toolchain(self._request.targets),
+            cases=[CensusCase(name=c.spec.name, workload=c.workload.digest()) for c in cases],
+            variants=variants,
+        )
+
+    def _variant(self, entry: VariantEntry, cases: Sequence[_Case]) -> VariantCensus:
+        with activity.current().running(entry.name):
+            variant = load_apart(entry)
+        operations: list[OperationCensus] = []
+        kernels: set[Kernel] = set()
+        for case in cases:
+            if lacking(variant, case.workload) is not None:
+                continue  # as if it had no such case
+            for device, target in enumerate(self._request.targets):
+                self._driver.set_current_device(device)
+                for operation in self._request.operations:
+                    taken, launched = self._operation(entry, variant, case, operation, target)
+                    operations.append(taken)
+                    kernels |= launched
+        return VariantCensus(
+            name=entry.name,
+            host_code=digest_of(self._modules(entry))[:16],
+            operations=operations,
+            kernels=sorted(kernels, key=lambda k: (k.name, k.signature, k.target, k.binary)),
+        )
+
+    def _operation(
+        self,
+        entry: VariantEntry,
+        variant: type[Any],
+        case: _Case,
+        operation: Operation,
+        target: str,
+    ) -> tuple[OperationCensus, set[Kernel]]:
+        where = {"operation": operation, "case": case.spec.name, "target": target}
+        try:
+            # An arm for each operation: none finds what another has left.
+            arm = Arm(entry.name, variant, case.workload, _CPU)
+            window = Window(target)
+            with arm.guarded():
+                self._run(arm, case.steps, operation, window)
+        except ArmFailedError as failed:
+            return OperationCensus.model_validate(where | {"failure": _explained(failed)}), set()
+        return OperationCensus.model_validate(where | _found(window)), window.kernels
+
+    def _run(
+        self, arm: Arm, steps: Sequence[StepInputs], operation: Operation, window: Window
+    ) -> None:
+        for step in steps:
+            if operation is not Operation.STAGE:
+                arm.stage(step)
+            arm.prepare(operation)
+            call = arm.bind(operation, step)
+            with self._recorder.step(window):
+                call()
+            if operation is Operation.STAGE:
+                arm.tables.apply_staged_writes()
+
+    def _modules(self, entry: VariantEntry) -> dict[str, Path]:
+        """The files of all modules that a variant uses, by name."""
+        root = shipped_folder(entry.kernels).parent.parent
+        # The harness has loaded these before; a variant that looks for them may find those.
+        names = {*self._watch.take(KERNELS), *_loaded(KERNELS)}
+        modules = {name: _file_of(root, name) for name in names}
+        modules |= self._watch.others((KERNELS, "bt_bench"))
+        modules[f"variant {entry.name}"] = entry.path
+        return {name: path for name, path in modules.items() if path.is_file()}
+
+
+def _built(spec: CaseSpec) -> _Case:
+    workload = build_workload(spec.parameters)
+    return _Case(spec, workload, inputs_on(_CPU, workload))
+
+
+def _found(window: Window) -> dict[str, object]:
+    return {
+        "steps": window.runs(),
+        "kernels": sorted(kernel.id for kernel in window.kernels),
+        "sequence": window.sequence,
+    }
+
+
+def _toolchain(targets: Iterable[str]) -> Toolchain:
+    import triton
+    from triton._C.libtriton import get_cache_invalidating_env_vars
+    from triton.backends.nvidia.compiler import get_ptxas_version
+
+    return Toolchain(
+        triton=triton.__version__,
+        ptxas={
+            target: read_version(get_ptxas_version(capability_of(target))) for target in targets
+        },
+        settings=dict(sorted(get_cache_invalidating_env_vars().items())),
+    )
+
+
+def _loaded(package: str) -> set[str]:
+    return {name for name in sys.modules if name.partition(".")[0] == package}
+
+
+def _file_of(root: Path, module: str) -> Path:
+    path = root.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def _explained(failed: ArmFailedError) -> str:
+    """Why a variant failed, with the innermost of Triton's errors where it does not compile."""
+    from triton.compiler.errors import CompilationError
+
+    error = failed.error
+    if not isinstance(error, CompilationError):
+        return failed.reason().message.removeprefix(f"{failed.where}: ")
+    while isinstance(error.__cause__, CompilationError):
+        error = error.__cause__
+    cause = error.error_message or (text_of(error.__cause__) if error.__cause__ else "")
+    line = text_of(error).partition("\n")[0].removesuffix(":")
+    return f"a kernel does not compile ({line} of it): {cause or text_of(error)}"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,179 @@
+"""Collects what a driver without a GPU is asked to launch, and what ptxas said of it."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import io
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bt_bench.results import Kernel, StepLaunches
+from bt_bench.worker.compiling.driver import Launch
+from bt_bench.worker.compiling.ptxas import Usage, read_usage
+from bt_bench.worker.torch_operations import TorchOperations
+
+_DIGITS = 16
+
+LEAST_ADDRESS = 2**40
+"""An integer of 64 bits that is not below is taken for an address; slots are far less."""
+
+
+def short_digest(data: bytes) -> str:
+    """First digits of a SHA-256."""
+    return hashlib.sha256(data).hexdigest()[:_DIGITS]
+
+
+class Window:
+    """The launches of one operation on the steps of a workload.
+
+    Attributes:
+        steps: launches by name of each step.
+        kernels: those that were launched.
+    """
+
+    def __init__(self, target: str) -> None:
+        self.steps: list[Counter[str]] = []
+        self.kernels: set[Kernel] = set()
+        self._target = target
+        self._sequence = hashlib.sha256()
+
+    @property
+    def sequence(self) -> str:
+        """Digest of all that was launched, in its order."""
+        return self._sequence.hexdigest()[:_DIGITS]
+
+    def runs(self) -> list[StepLaunches]:
+        """The steps, equal neighbours together."""
+        runs: list[StepLaunches] = []
+        for step in self.steps:
+            launches = dict(sorted(step.items()))
+            if runs and runs[-1].launches == launches:
+                runs[-1] = StepLaunches(steps=runs[-1].steps + 1, launches=launches)
+            else:
+                runs.append(StepLaunches(steps=1, launches=launches))
+        return runs
+
+    def begin_step(self) -> None:
+        """What follows is of the next step."""
+        self.steps.append(Counter())
+        self._note("step")
+
+    def launched(self, launch: Launch, usage: Usage) -> None:
+        """Adds a launch of a kernel that takes so much."""
+        self.steps[-1][launch.kernel] += 1
+        self.kernels.add(_kernel(launch, usage, self._target))
+        self._note(launch.binary, launch.settings, launch.grid, _described(launch.arguments))
+
+    def computed(self, name: str, arguments: tuple[Any, ...]) -> None:
+        """Adds an operation of torch."""
+        self.steps[-1][f"torch.{name}"] += 1
+        self._note(name, _described(arguments))
+
+    def _note(self, *what: object) -> None:
+        self._sequence.update(f"{what}\n".encode())
+
+
+class Recorder:
+    """Knows each binary that is compiled, and hands launches to the window of the step.
+
+    Attributes:
+        log: what is printed while kernels are compiled; ptxas speaks there.
+    """
+
+    def __init__(self) -> None:
+        self.log = io.StringIO()
+        self._usages: dict[str, Usage] = {}  # by digest of the binary
+        self._window: Window | None = None
+
+    @contextmanager
+    def step(self, window: Window) -> Iterator[None]:
+        """Records the launches and torch operations of the `with` block as a step of a window."""
+        window.begin_step()
+        self._window = window
+        try:
+            with TorchOperations(window.computed):
+                yield
+        finally:
+            self._window = None
+
+    def on_compiled(
+        self, *, metadata_group: dict[str, str], cache_hit: bool, **_rest: object
+    ) -> None:
+        """Triton's `compilation.listener`: keeps what ptxas said of the binary.
+
+        Raises:
+            RuntimeError: when it said nothing that is known here.
+        """
+        log = self.log.getvalue()
+        self.log.seek(0)
+        self.log.truncate()
+        if cache_hit:
+            return  # compiled before in this process, for another variant
+        (path,) = (path for name, path in metadata_group.items() if name.endswith(".cubin"))
+        usage = read_usage(log)
+        if usage is None:
+            raise RuntimeError(f"ptxas printed neither registers nor spills, but {log!r}")
+        self._usages[short_digest(Path(path).read_bytes())] = usage
+
+    def on_load(self, binary: bytes) -> str:
+        """Called with a binary before it is launched for the first time."""
+        return short_digest(binary)
+
+    def on_launch(self, launch: Launch) -> None:
+        """Called in place of a launch; one outside of any step is not kept."""
+        if self._window is not None:
+            self._window.launched(launch, self._usages[str(launch.binary)])
+
+
+def _kernel(launch: Launch, usage: Usage, target: str) -> Kernel:
+    facts = {
+        "name": launch.kernel,
+        "target": target,
+        "signature": launch.signature,
+        "binary": str(launch.binary),
+        "registers": usage.registers,
+        "spill_bytes": usage.spill_bytes,
+        "stack_bytes": usage.stack_bytes,
+        "shared_bytes": launch.shared_bytes,
+    }
+    return Kernel.model_validate(facts | {"id": short_digest(repr(facts).encode())})
+
+
+def _described(value: object) -> object:
+    """An argument without what differs from process to process."""
+    if isinstance(value, torch.Tensor):
+        shape = str(value.dtype), tuple(value.shape), value.stride(), value.storage_offset()
+        return *shape, _contents(value)
+    if isinstance(value, tuple | list):
+        return tuple(_described(item) for item in value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return type(value).__name__
+
+
+def _contents(tensor: torch.Tensor) -> str:
+    """Digest of the memory behind a tensor, with addresses in it numbered."""
+    storage = tensor.untyped_storage()
+    # Not by operations of torch, which would be counted as the variant's.
+    data = ctypes.string_at(storage.data_ptr(), storage.nbytes())
+    if tensor.dtype is torch.int64:
+        data = number_addresses(np.frombuffer(data, dtype=np.int64)).tobytes()
+    return short_digest(data)
+
+
+def number_addresses(values: np.ndarray) -> np.ndarray:
+    """Puts numbers in the place of addresses, in the order in which they first come."""
+    at = values >= LEAST_ADDRESS
+    if not at.any():
+        return values
+    _, first, which = np.unique(values[at], return_index=True, return_inverse=True)
+    numbered = values.copy()
+    numbered[at] = LEAST_ADDRESS + first.argsort().argsort()[which]
+    return numbered

@@ -1,0 +1,89 @@
+"""Does a task again without the arm that broke it off, and tells of crashes that do not recur."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bt_bench.results import Crash, Reason, ReasonCode
+from bt_bench.worker.tasks import (
+    Attempt,
+    Failure,
+    Finished,
+    ResultT,
+    Runner,
+    Setback,
+    Success,
+    Task,
+    Watcher,
+    WorkerError,
+)
+
+
+class Noticing:
+    """A runner that tells of crashes that did not come back.
+
+    Args:
+        runner: does the tasks.
+        tell: is given the arms that took part, or the one whose crash it was, and the crash.
+    """
+
+    def __init__(self, runner: Runner, tell: Callable[[Sequence[str], Crash], None]) -> None:
+        self._runner = runner
+        self._tell = tell
+
+    def run(
+        self, task: Task[ResultT], arms: Sequence[str], watcher: Watcher | None = None
+    ) -> Finished[ResultT]:
+        """Does a task with some arms; see `Runner`."""
+        finished = self._runner.run(task, arms, watcher)
+        for setback in finished.setbacks:
+            known = setback.arm is not None
+            whose = [arm for arm in arms if arm == setback.arm or not known]
+            self._tell(whose, Crash(during=task.title, reason=setback.reason, known=known))
+        return finished
+
+
+def run_without_culprits(
+    arms: Sequence[str], attempt: Callable[[Sequence[str]], Attempt]
+) -> Finished[Any]:
+    """Does a task again and again, each time without the arm that broke it off.
+
+    So what remains was measured in rounds in which the same arms took part. A failure that is
+    nobody's is every arm's. What may have come from outside, such as a kill, is confirmed once in
+    a task before an arm is left out for it. There are at most three attempts more than arms.
+
+    Raises:
+        WorkerError: when the task fails even without any arm.
+    """
+    remaining = list(arms)
+    failed: dict[str, Reason] = {}
+    unconfirmed: Setback | None = None
+    while True:
+        outcome = attempt(remaining)
+        if isinstance(outcome, Success):
+            finished = Finished(outcome.value, failed)
+            return finished if unconfirmed is None else finished.after([unconfirmed])
+        place = outcome.place
+        if outcome.may_pass and unconfirmed is None:
+            unconfirmed = Setback(outcome.reason, None if place is None else remaining[place])
+            continue
+        if not remaining:
+            raise WorkerError(_without_arms(outcome))
+        culprits = remaining if place is None else remaining[place : place + 1]
+        failed |= dict.fromkeys(culprits, _blamed(outcome))
+        remaining = [name for name in remaining if name not in culprits]
+
+
+def _without_arms(failure: Failure) -> str:
+    if failure.defect is not None:
+        return f"{failure.defect}internal error in the worker; please report it"
+    return failure.reason.message
+
+
+def _blamed(failure: Failure) -> Reason:
+    """The reason for an arm that is left out."""
+    reason = failure.reason
+    if reason.code is ReasonCode.CRASHED and failure.place is None:
+        return Reason(code=reason.code, message=f"{reason.message}; not known which variant")
+    return reason

@@ -1,0 +1,130 @@
+"""Reads the machine and the software that a run is measured with; changes nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from bt_bench import __version__
+from bt_bench.names import DeviceKind
+from bt_bench.results import Environment, Gpu
+from bt_bench.worker.git import git_command, without_another_git
+from bt_bench.worker.nvml import GpuSensors, nvml_session, quietly
+
+
+def read_environment(device: DeviceKind) -> Environment:
+    """Everything that a reader of a result needs to know about where it came from."""
+    import torch
+
+    with nvml_session() as nvml:
+        driver = quietly(lambda: _text(nvml.nvmlSystemGetDriverVersion())) if nvml else None
+        gpus = [_gpu(torch, nvml, index) for index in range(_gpu_count(torch))]
+    exported = os.environ.get("BT_BENCH_COMMIT")
+    return Environment(
+        device=device,
+        python=platform.python_version(),
+        platform=f"{platform.system()}-{platform.machine()}",
+        cpu=_cpu_name(),
+        cpu_count=os.cpu_count(),
+        cpu_governor=_read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        cpu_affinity=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        torch=torch.__version__,
+        cuda=torch.version.cuda,
+        triton=_version("triton"),
+        interpreted=device == "cpu",
+        driver=driver,
+        gpu_count=len(gpus),
+        gpus=gpus,
+        bt_bench=__version__,
+        # Who exported the tree, or copied it over another checkout, can say what it is.
+        commit=exported or _git("rev-parse", "HEAD"),
+        dirty=None if exported else _is_dirty(),
+    )
+
+
+def available_bytes(device: DeviceKind) -> int | None:
+    """Memory that tables could take on a device, or `None` where it cannot be told."""
+    if device == "cuda":
+        import torch
+
+        free, _total = torch.cuda.mem_get_info()
+        return int(free)
+    for line in (_read("/proc/meminfo") or "").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def _gpu_count(torch: Any) -> int:
+    return int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
+
+
+def _gpu(torch: Any, nvml: Any, index: int) -> Gpu:
+    properties = torch.cuda.get_device_properties(index)
+    sensors = GpuSensors(nvml, properties.uuid)
+    return Gpu(
+        index=index,
+        name=properties.name,
+        capability=f"{properties.major}.{properties.minor}",
+        memory_bytes=properties.total_memory,
+        multiprocessors=properties.multi_processor_count,
+        l2_bytes=getattr(properties, "L2_cache_size", None),
+        sm_clock_mhz=sensors.sm_clock_mhz(),
+        memory_clock_mhz=sensors.memory_clock_mhz(),
+        temperature_c=sensors.temperature_c(),
+        power_w=sensors.power_w(),
+        throttle_reasons=sensors.throttle_reasons(),
+    )
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _cpu_name() -> str | None:
+    for line in (_read("/proc/cpuinfo") or "").splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor() or None
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _is_dirty() -> bool | None:
+    status = _git("status", "--porcelain", "--untracked-files=no")
+    return None if status is None else bool(status)
+
+
+def _git(*arguments: str) -> str | None:
+    """Output of git on the checkout that this package runs from, or `None` if there is none."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(
+            git_command(root, *arguments),
+            env=without_another_git(),
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

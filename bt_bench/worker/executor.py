@@ -1,0 +1,232 @@
+"""Does tasks in the process that has the device: checks, measures, calibrates."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from bt_bench.config import CaseSpec
+from bt_bench.errors import UsageError
+from bt_bench.results import Plan
+from bt_bench.worker import activity
+from bt_bench.worker.checking.check import check
+from bt_bench.worker.checking.differences import differences_of, tamed
+from bt_bench.worker.culprits import run_without_culprits
+from bt_bench.worker.failures import ArmFailedError, device_fault, is_out_of_memory, reason_of
+from bt_bench.worker.measuring.bench import Bench
+from bt_bench.worker.measuring.case import CONTROL, measure_case
+from bt_bench.worker.measuring.process_round import ProcessRound
+from bt_bench.worker.outcome import RoundProgress
+from bt_bench.worker.tasks import (
+    Attempt,
+    Calibrate,
+    CheckCase,
+    CheckConformance,
+    Checked,
+    CheckOutcomes,
+    Failure,
+    Finished,
+    MeasureCase,
+    MeasureRound,
+    PrepareRound,
+    ResultT,
+    RoundUnit,
+    Success,
+    Task,
+    Watcher,
+)
+from bt_bench.workloads import Workload, build_workload, conformance_workloads
+from bt_bench.workloads.record import record
+
+PROGRESS_SECONDS = 0.1  # between two reports of progress
+
+OnRound = Callable[[RoundProgress], None]
+
+
+class Executor:
+    """Does tasks with the variants of a run.
+
+    Args:
+        classes: the variants by name.
+        bench: the device.
+        plan: how to check and measure.
+        copy_of: a second class of a variant, for the control; by default the same again.
+    """
+
+    def __init__(
+        self,
+        classes: Mapping[str, type[Any]],
+        bench: Bench,
+        plan: Plan,
+        copy_of: Callable[[str], type[Any]] | None = None,
+    ) -> None:
+        self._classes = classes
+        self._copy_of = copy_of or classes.__getitem__
+        self._bench = bench
+        self._plan = plan
+        self._built: tuple[CaseSpec, Workload] | None = None
+        self._conformance: dict[str, Workload] = {}
+        self._round: tuple[tuple[tuple[RoundUnit, ...], tuple[str, ...]], ProcessRound] | None = (
+            None
+        )
+        self._wreck: BaseException | None = None
+
+    def attempt(self, task: Task[Any], arms: Sequence[str], on_round: OnRound) -> Attempt:
+        """Does a task once; what a variant or the device does wrong is in the answer.
+
+        Raises:
+            BtBenchError: for a workload that cannot be built.
+            Exception: for a defect of bt-bench.
+        """
+        places = {name: place for place, name in enumerate(arms)}
+        # The unchanged copy is one of the first arm.
+        activity.current().expect({CONTROL: 0} | places)
+        try:
+            return Success(self._do(task, arms, _at_times(on_round)))
+        except ArmFailedError as failed:
+            place = 0 if failed.arm == CONTROL else places.get(failed.arm)
+            return self._failure(failed.error, failed.where, place)
+        except Exception as error:
+            failure = self._failure(error, task.doing, None)
+            if not failure.worker_is_spent:
+                raise
+            return failure
+
+    def _failure(self, error: BaseException, where: str, place: int | None) -> Failure:
+        fault = device_fault(self._bench.device)
+        if fault is not None:
+            # To free what its frames hold on a lost device may abort the process, before the
+            # answer is sent.
+            self._wreck = error
+        spent = fault is not None or is_out_of_memory(error)
+        return Failure(reason_of(error, where, fault), place, spent)
+
+    def _do(self, task: Task[Any], arms: Sequence[str], on_round: OnRound) -> object:
+        match task:
+            case Calibrate():
+                return self._bench.calibrate()
+            case CheckConformance():
+                return self._check_conformance(task, arms)
+            case CheckCase():
+                workload = self._workload(task.case)
+                known = record(task.case.parameters, workload)
+                return Checked(known, self._check(task, arms, workload))
+            case MeasureCase():
+                return self._measure(task, arms, on_round)
+            case PrepareRound():
+                self._ready_round(task.units, arms)
+                return None
+            case MeasureRound():
+                return self._ready_round(task.units, arms).measure(on_round)
+        raise TypeError(f"{type(task).__name__} is no task of this executor")
+
+    def _check_conformance(self, task: CheckConformance, arms: Sequence[str]) -> CheckOutcomes:
+        """Each arm on what is defined for it: for all but opponents that is the workload itself."""
+        workload = self._conformance_workload(task.workload)
+        outcomes: CheckOutcomes = {}
+        for differences in dict.fromkeys(differences_of(self._classes[arm]) for arm in arms):
+            alike = [arm for arm in arms if differences_of(self._classes[arm]) == differences]
+            outcomes |= self._check(task, alike, tamed(workload, differences))
+        return outcomes
+
+    def _check(
+        self, task: CheckConformance | CheckCase, arms: Sequence[str], workload: Workload
+    ) -> CheckOutcomes:
+        if not arms:
+            return {}
+        return check(
+            {name: self._classes[name] for name in arms},
+            workload,
+            task.operations,
+            self._bench.device,
+            rounds=self._plan.check_rounds,
+            seed=self._plan.seed,
+            title=task.title,
+        )
+
+    def _measure(self, task: MeasureCase, arms: Sequence[str], on_round: OnRound) -> object:
+        if not arms:
+            return {}
+        control = self._copied(arms[0]) if self._plan.control else None
+        return measure_case(
+            task.case.name,
+            {name: self._classes[name] for name in arms},
+            self._workload(task.case),
+            task.operation,
+            self._plan,
+            self._bench,
+            on_round,
+            control=control,
+        )
+
+    def _ready_round(self, units: tuple[RoundUnit, ...], arms: Sequence[str]) -> ProcessRound:
+        """A process-round that is set up; the last one is kept."""
+        key = (units, tuple(arms))
+        if self._round is None or self._round[0] != key:
+            self._round = None  # two need not be in memory at once
+            classes = {name: self._classes[name] for name in arms}
+            ready = ProcessRound(units, classes, self._workload, self._plan, self._bench)
+            self._round = (key, ready)
+        return self._round[1]
+
+    def _copied(self, arm: str) -> type[Any]:
+        """A second class of an arm, whose file may run again for it."""
+        try:
+            with activity.current().running(arm):
+                return self._copy_of(arm)
+        except (UsageError, MemoryError) as error:
+            raise ArmFailedError(arm, error, "while imported for the control") from error
+
+    def _workload(self, case: CaseSpec) -> Workload:
+        """The workload of a case; the one that was built last is kept."""
+        if self._built is None or self._built[0] != case:
+            self._built = None  # two large ones need not be there at once
+            self._built = (case, build_workload(case.parameters))
+        return self._built[1]
+
+    def _conformance_workload(self, name: str) -> Workload:
+        if not self._conformance:
+            self._conformance = conformance_workloads(self._plan.seed)
+        return self._conformance[name]
+
+
+class LocalRunner:
+    """Does tasks in this process: for tests, which script the device and the clock.
+
+    A variant that crashes ends the process, and a device that is lost fails every case after.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    def run(
+        self, task: Task[ResultT], arms: Sequence[str], watcher: Watcher | None = None
+    ) -> Finished[ResultT]:
+        """Does a task with some arms.
+
+        Raises:
+            WorkerError: when the task fails even without any arm.
+        """
+
+        def on_round(progress: RoundProgress) -> None:
+            if watcher is not None:
+                watcher.round(progress)
+
+        return run_without_culprits(
+            arms, lambda remaining: self._executor.attempt(task, remaining, on_round)
+        )
+
+
+def _at_times(on_round: OnRound) -> OnRound:
+    """Hands on the first report, the last, and between them no more than some in a second."""
+    last = float("-inf")
+
+    def report(progress: RoundProgress) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= PROGRESS_SECONDS or progress.done >= progress.rounds:
+            last = now
+            on_round(progress)
+
+    return report

@@ -1,0 +1,168 @@
+"""The process that has the device: it imports the variants and does what it is asked to.
+
+Whatever happens to it, the parent goes on; and it ends with its parent, however that ended.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from contextlib import suppress
+from functools import cache
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bt_bench.errors import BtBenchError
+from bt_bench.variants import add_variants_path, ignore_interrupts, text_of
+from bt_bench.worker import activity
+from bt_bench.worker.interpreter import prepare_language_once
+from bt_bench.worker.lifetime import end_with_parent
+from bt_bench.worker.outcome import RoundProgress
+from bt_bench.worker.tasks import Attempt, Defect, Hello, Message, Refusal, Request, WorkerSetup
+
+if TYPE_CHECKING:
+    from bt_bench.worker.executor import Executor
+    from bt_bench.worker.fence import Fence
+    from bt_bench.worker.measuring.bench import Bench
+
+
+def serve(connection: Connection, block: Any, setup: WorkerSetup) -> None:
+    """Does tasks until the connection is closed; the main function of the process.
+
+    Sends a `Hello` first. Then, for each `Request` that comes, any number of `RoundProgress` and
+    an `Attempt`. In place of either a `Refusal` or a `Defect`. Each in a `Message`.
+    """
+    _end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both: the parent decides
+    if hasattr(signal, "pthread_sigmask"):  # it was blocked until here: see the supervisor
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    ignore_interrupts()
+    _print_to_stderr()
+    notes = activity.Activity(block)
+    activity.use(notes)
+    os.register_at_fork(after_in_child=notes.detach)
+    answers = _Answers(connection)
+    # The parent may be gone, or have closed the connection in the middle of an answer.
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        try:
+            hello, executor, fence = set_up(setup)
+            answers.send(hello)
+            if setup.ahead is not None:
+                # What goes wrong goes wrong again when it is asked for, and is reported then.
+                with suppress(Exception):
+                    executor.attempt(setup.ahead.task, setup.ahead.arms, lambda _: None)
+            while (request := answers.next_request()) is not None:
+                attempt = executor.attempt(request.task, request.arms, answers.send)
+                if fence is not None:
+                    fence.refuse()  # what a variant used of another tree while it ran
+                answers.send(attempt)
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            raise
+        except BtBenchError as error:
+            answers.send(Refusal(str(error)))
+        except BaseException as error:  # nothing that ends this process may look like a crash
+            answers.send(_defect(error))
+
+
+class _Answers:
+    """The worker's end of the connection.
+
+    A variant may fork, and return in the child too: a copy of the worker, which must not answer.
+
+    Args:
+        connection: to the parent.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._pid = os.getpid()
+        self._number = 0
+
+    def next_request(self) -> Request | None:
+        """Waits for something to do; `None`: there is nothing more."""
+        request: Request | None = self._connection.recv()
+        if request is not None:
+            self._number = request.number
+        return request
+
+    def send(self, content: Hello | RoundProgress | Attempt | Refusal | Defect) -> None:
+        """Answers the request; in a copy of the worker, ends the process."""
+        if os.getpid() != self._pid:
+            os._exit(1)
+        self._connection.send(Message(self._number, content))
+
+
+def _defect(error: BaseException) -> Defect:
+    frames = traceback.extract_tb(error.__traceback__)
+    at = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    text = "".join(traceback.format_exception(error))
+    return Defect(text, f"{type(error).__name__}: {text_of(error)}{at}")
+
+
+def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Fence | None]:
+    """Chooses the device, imports the variants, and makes what does the tasks.
+
+    Returns:
+        What was found, what does the tasks, and what keeps the process to its own tree, if it has
+        one.
+
+    Raises:
+        UsageError: for a device that is not there, for a variant file that does not import, and
+            for one that uses another tree.
+    """
+    from bt_bench.worker.device import choose_device
+
+    kind = choose_device(setup.device)  # before anything imports Triton
+    if kind == "cpu":
+        prepare_language_once()
+
+    from bt_bench.variants import load_apart, load_reference
+    from bt_bench.worker.environment import available_bytes, read_environment
+    from bt_bench.worker.executor import Executor
+
+    add_variants_path()
+    fence = None
+    if setup.isolation is not None:
+        from bt_bench.worker.fence import Fence
+
+        load_reference()  # the installed one, as for all revisions
+        fence = Fence(setup.isolation)
+        fence.put_up()
+    notes = activity.current()
+    notes.expect({entry.name: place for place, entry in enumerate(setup.variants)})
+    classes = {}
+    for entry in setup.variants:
+        with notes.running(entry.name):
+            classes[entry.name] = load_apart(entry)
+    if fence is not None:
+        fence.refuse()
+    hello = Hello(kind, read_environment(kind), available_bytes(kind))
+    entries = {entry.name: entry for entry in setup.variants}
+    copy_of = cache(lambda name: load_apart(entries[name]))
+    return hello, Executor(classes, _bench(kind), setup.plan, copy_of), fence
+
+
+def _bench(kind: str) -> Bench:
+    from bt_bench.worker.measuring.bench import CpuBench, CudaBench
+
+    return CudaBench() if kind == "cuda" else CpuBench()
+
+
+def _print_to_stderr() -> None:
+    """What variants print must not get between the data on the parent's stdout."""
+    try:
+        os.dup2(2, 1)
+    except OSError:  # there is no stderr
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if sys.stderr is not None:
+        sys.stdout = sys.stderr
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None and parent.pid is not None:
+        end_with_parent(parent.pid)

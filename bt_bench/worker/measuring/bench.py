@@ -1,0 +1,185 @@
+"""What a case is measured on: a CUDA device, or the CPU under Triton's interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+
+from bt_bench.names import Operation
+from bt_bench.results import (
+    Calibration,
+    CompiledKernel,
+    LaunchCensus,
+    LaunchPath,
+    Load,
+    Plan,
+    no_collection,
+)
+from bt_bench.worker.measuring.calibration.calibrate import calibrate, calibrate_host
+from bt_bench.worker.measuring.compile_ledger import CompileLedger
+from bt_bench.worker.measuring.launch_paths import use
+from bt_bench.worker.measuring.methods.graphs import GRAPH, measure_graphs, run_captured
+from bt_bench.worker.measuring.methods.interpreter import count_launches
+from bt_bench.worker.measuring.methods.probes import (
+    BusyProbe,
+    EventProbe,
+    HostProbe,
+    PipelinedProbe,
+    Probe,
+    StageProbe,
+)
+from bt_bench.worker.measuring.methods.profiler import profile_together, profile_window
+from bt_bench.worker.measuring.ports import Clock, CudaPort, DevicePort, SystemClock
+from bt_bench.worker.measuring.records import Records
+from bt_bench.worker.measuring.rounds import Window
+from bt_bench.worker.measuring.timing import rewind
+from bt_bench.worker.measuring.watch import NoTelemetry, NvmlTelemetry, Surroundings
+
+Censuses = dict[str, LaunchCensus | str]  # per arm, or why its records cannot be right
+
+
+class Bench(Protocol):
+    """How a kind of device is measured."""
+
+    device: torch.device
+    around: Surroundings
+
+    def calibrate(self) -> Calibration:
+        """What the harness costs, and how far its methods are from the truth."""
+        ...
+
+    def probes(self, operation: Operation, plan: Plan) -> list[Probe]:
+        """The ways to time a step on this device."""
+        ...
+
+    def replay_graphs(self, window: Window, plan: Plan, records: Records) -> None:
+        """Adds what captured graphs tell."""
+        ...
+
+    def captured(self, call: Callable[[], object]) -> object:
+        """Makes a call by capturing and replaying it; returns what the captured call returned."""
+        ...
+
+    def census(self, window: Window, plan: Plan, records: Records) -> Censuses:
+        """Launches of each arm; adds device times to the records."""
+        ...
+
+    def profile_all(self, windows: Sequence[tuple[Window, Records]], plan: Plan) -> None:
+        """Adds device times on an idle device to the records of several windows, where it can."""
+        ...
+
+    def compiled(self, window: Window) -> dict[str, list[CompiledKernel]]:
+        """The binaries that each arm launches; empty where nothing is compiled."""
+        ...
+
+
+class CpuBench:
+    """No GPU: staging is timed, launches are those that the interpreter was asked for."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.device = torch.device("cpu")
+        self.around = Surroundings(clock or SystemClock(), NoTelemetry(), CompileLedger())
+
+    def calibrate(self) -> Calibration:
+        """The host's part alone."""
+        return calibrate_host(self.around.clock)
+
+    def probes(self, operation: Operation, plan: Plan) -> list[Probe]:
+        """Staging, whatever the operation: nothing else can be timed."""
+        return [StageProbe(self.around.clock)]
+
+    def replay_graphs(self, window: Window, plan: Plan, records: Records) -> None:
+        """There are none."""
+
+    def captured(self, call: Callable[[], object]) -> object:
+        """Makes the call: there is nothing to capture."""
+        return call()
+
+    def census(self, window: Window, plan: Plan, records: Records) -> Censuses:
+        """Launches, counted in one replay."""
+        counted: Censuses = {}
+        for arm in window.instances[0]:
+            with arm.guarded():
+                counted[arm.name] = count_launches(arm, window.steps, window.operation)
+        return counted
+
+    def profile_all(self, windows: Sequence[tuple[Window, Records]], plan: Plan) -> None:
+        """There are no device times."""
+
+    def compiled(self, window: Window) -> dict[str, list[CompiledKernel]]:
+        """The interpreter compiles nothing."""
+        return {}
+
+
+class CudaBench:
+    """A CUDA device: host clock, events, CUPTI and captured graphs."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.device = torch.device("cuda", torch.cuda.current_device())
+        self._ledger = CompileLedger()
+        self._ledger.install()
+        self.around = Surroundings(clock or SystemClock(), NvmlTelemetry(), self._ledger)
+        self._port: DevicePort = CudaPort()
+
+    def calibrate(self) -> Calibration:
+        """The quick calibration."""
+        return calibrate(self.around.clock, self._port, thorough=False)
+
+    def probes(self, operation: Operation, plan: Plan) -> list[Probe]:
+        """Staging alone for the operation that is host only; else all that the plan asks for."""
+        if operation is Operation.STAGE:
+            return [StageProbe(self.around.clock)]
+        return cuda_probes(plan, self.around.clock, self._port)
+
+    def replay_graphs(self, window: Window, plan: Plan, records: Records) -> None:
+        """Captures and replays what can be captured, if the plan asks for it."""
+        if GRAPH in plan.launch_paths and window.operation is not Operation.STAGE:
+            with no_collection():
+                measure_graphs(window, plan, self.around.clock, self._port, records)
+
+    def captured(self, call: Callable[[], object]) -> object:
+        """Captures and replays a call."""
+        return run_captured(self._port, call)
+
+    def census(self, window: Window, plan: Plan, records: Records) -> Censuses:
+        """Launches and device time, by the profiler."""
+        if window.operation is Operation.STAGE:
+            return {}
+        return dict(profile_window(window, plan, self.around.clock, self._port, records))
+
+    def profile_all(self, windows: Sequence[tuple[Window, Records]], plan: Plan) -> None:
+        """Device times by the profiler."""
+        timed = [(w, records) for w, records in windows if w.operation is not Operation.STAGE]
+        if timed:
+            profile_together(timed, plan, self.around.clock, self._port)
+
+    def compiled(self, window: Window) -> dict[str, list[CompiledKernel]]:
+        """The binaries of each arm, collected in a replay of its own."""
+        found: dict[str, list[CompiledKernel]] = {}
+        for arm in window.instances[0]:
+            rewind([arm])
+            with arm.guarded(), self._ledger.recording() as recording:
+                use(arm, LaunchPath.JIT)
+                for step in window.steps:
+                    arm.stage(step)
+                    arm.prepare(window.operation)
+                    arm.bind(window.operation, step)()
+                self._port.synchronize()
+            found[arm.name] = recording.kernels()
+        return found
+
+
+def cuda_probes(plan: Plan, clock: Clock, device: DevicePort) -> list[Probe]:
+    """The probes of a plan; host and step time of Triton's call decide when to stop."""
+    paths = [path for path in plan.launch_paths if path is not GRAPH]
+    probes: list[Probe] = []
+    for path in paths:
+        probes.append(HostProbe(clock, device, path, decides=path is LaunchPath.JIT))
+        if Load.IDLE in plan.loads:
+            probes += [EventProbe(device, path), PipelinedProbe(clock, device, path)]
+    if Load.BUSY in plan.loads:
+        # Device work does not depend on the launch path, so one path is enough.
+        probes += [BusyProbe(clock, device, LaunchPath.JIT, l2) for l2 in plan.l2]
+    return probes

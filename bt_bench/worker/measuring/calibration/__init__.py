@@ -1,0 +1,1 @@
+"""What the device and the host cost by themselves."""

@@ -1,0 +1,379 @@
+"""What the harness itself costs, and how far its methods are from the truth, in this process.
+
+All figures are raw samples: whoever reads them takes medians, fits lines and judges.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from bt_bench.analysis import SPIN_US
+from bt_bench.results import (
+    Calibration,
+    DeviceLine,
+    Figure,
+    Injection,
+    L2Flush,
+    LaunchChain,
+    Method,
+    Quantity,
+    no_collection,
+)
+from bt_bench.worker.measuring.calibration.overhead import LaunchRoute, launch_routes
+from bt_bench.worker.measuring.calibration.profiled_calls import DeviceRecord, profile_calls
+from bt_bench.worker.measuring.calibration.timers import Timers, tick_us, time_call
+from bt_bench.worker.measuring.device_kernels import CacheReader, launch_null, launch_spin
+from bt_bench.worker.measuring.ports import Clock, DevicePort
+
+HOST_ROUNDS = 200
+CHAINS = (2, 4, 8)
+# A builtin, so that no frame of Python's own is in it: that of a step's call is the step's.
+NOTHING = gc.isenabled
+PAUSE_US = 100.0
+REPLAYS = 200
+INJECTED_DELAY_US = 20.0
+
+PROFILER_ATTEMPTS = 3
+
+_WHAT = {
+    "empty_call": "a call that does nothing, timed as a step is",
+    "empty_call_first": "the same, for the first time after other work",
+    "timer_tick": "smallest step of the host's clock",
+    "event_floor": "two events with nothing between, on an idle device",
+    "event_floor_busy": "two events with nothing between, on a busy device",
+    "event_null_busy": "two events around an empty kernel, on a busy device",
+    "synchronize": "synchronizing with an idle device",
+    "null_host": "launching one empty kernel, timed as host_us",
+    "null_step": "one empty kernel, timed as step_us",
+    "null_graph_host": "replaying a graph of one empty kernel, timed as host_us",
+    "null_graph_step": "a graph of one empty kernel, timed as step_us",
+    "spin_host": "launching one kernel that spins for 10 us, timed as host_us",
+    "spin_step": "one kernel that spins for 10 us, timed as step_us",
+    "spin_graph_host": "replaying a graph of one such kernel, timed as host_us",
+    "spin_graph_step": "a graph of one such kernel, timed as step_us",
+    "replay": "null_graph_host, over and over",
+    "replay_profiled": "the same, after something was profiled",
+}
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How many samples are taken of what.
+
+    Args:
+        rounds: samples of each figure.
+        launches: launches in a row that make one sample of a route.
+        spin_us: lengths of the kernels of known length.
+        line_rounds: samples of each length and method, of injected delays and of the L2 flush.
+        passes: samples of each length under the profiler.
+    """
+
+    rounds: int
+    launches: int
+    spin_us: tuple[float, ...]
+    line_rounds: int
+    passes: int
+
+
+QUICK = Effort(rounds=100, launches=20, spin_us=(3, 10, 50), line_rounds=20, passes=10)
+THOROUGH = Effort(rounds=500, launches=100, spin_us=(3, 5, 10, 20, 50), line_rounds=200, passes=50)
+
+
+@dataclass(frozen=True)
+class DeviceWork:
+    """What calibration runs on a device.
+
+    Args:
+        launch_null: enqueues an empty kernel.
+        launch_spin: enqueues a kernel that runs for so many ns.
+        read: enqueues a read of `read_bytes`, which the L2 can hold.
+        read_bytes: what it reads.
+        l2_bytes: size of the L2.
+        flushed_bytes: what the port writes to flush it.
+        routes: ways to launch an empty kernel, warmed up.
+        profile: makes calls under a profiler; returns the device operations of each.
+    """
+
+    launch_null: Callable[[], object]
+    launch_spin: Callable[[int], object]
+    read: Callable[[], object]
+    read_bytes: int
+    l2_bytes: int
+    flushed_bytes: int
+    routes: Sequence[LaunchRoute]
+    profile: Callable[[Sequence[Callable[[], object]]], list[list[DeviceRecord]]]
+
+
+def calibrate(clock: Clock, port: DevicePort, *, thorough: bool) -> Calibration:
+    """Calibrates on the current CUDA device.
+
+    Args:
+        clock: the host's clock.
+        port: the device.
+        thorough: take some ten seconds in place of one or two.
+    """
+    return calibrate_with(clock, port, cuda_work, THOROUGH if thorough else QUICK)
+
+
+def calibrate_host(clock: Clock) -> Calibration:
+    """Calibrates what there is without a GPU: the empty call and the tick of the clock."""
+    started_ns = clock.now_ns()
+    with no_collection():
+        samples = _interleave(_host_probes(clock), HOST_ROUNDS)
+    return Calibration(seconds=_seconds_since(started_ns, clock), figures=_figures(samples, _WHAT))
+
+
+def cuda_work(port: DevicePort) -> DeviceWork:
+    """The harness's own kernels on the current CUDA device, compiled and warmed up."""
+    flush: Any = port.flush_l2  # a `CacheFlush`, which knows sizes
+    reader = CacheReader()
+    launch_spin(0)
+    reader()
+    return DeviceWork(
+        launch_null=launch_null,
+        launch_spin=launch_spin,
+        read=reader,
+        read_bytes=reader.read_bytes,
+        l2_bytes=flush.l2_bytes,
+        flushed_bytes=flush.flushed_bytes,
+        routes=launch_routes(),
+        profile=partial(profile_calls, synchronize=port.synchronize),
+    )
+
+
+def calibrate_with(
+    clock: Clock, port: DevicePort, make_work: Callable[[DevicePort], DeviceWork], effort: Effort
+) -> Calibration:
+    """Calibrates on any device: figures and lines in rounds, then what needs the profiler."""
+    started_ns = clock.now_ns()
+    work = make_work(port)
+    timers = Timers(clock, port)
+    figures = [*_host_probes(clock), *_device_probes(timers, work, effort)]
+    lines = _line_probes(timers, work, effort)
+    with no_collection():
+        _interleave([*figures, *lines], 1)  # the first of everything is slower
+        samples = _interleave(figures, effort.rounds)
+        line_samples = _interleave(lines, effort.line_rounds)
+        samples |= _interleave([_replay_probe("replay", timers, work)], REPLAYS)
+    profiled = _profile(timers, work, effort)
+    with no_collection():
+        samples |= _interleave([_replay_probe("replay_profiled", timers, work)], REPLAYS)
+    what = _WHAT | {route.name: f"launching: {route.what}" for route in work.routes}
+    return Calibration(
+        seconds=_seconds_since(started_ns, clock),
+        figures=_figures(samples, what),
+        lines=_device_lines(line_samples, profiled, effort),
+        chains=_chains(profiled),
+        injection=_injection(line_samples, profiled),
+        flush=L2Flush(
+            l2_bytes=work.l2_bytes,
+            flushed_bytes=work.flushed_bytes,
+            read_bytes=work.read_bytes,
+            hot=line_samples[_HOT],
+            cold=line_samples[_COLD],
+        ),
+    )
+
+
+# Probes
+
+# A figure's name, or what else tells samples apart.
+_Key = Hashable
+_Samples = dict[_Key, list[float]]
+
+_HOT = "hot"
+_COLD = "cold"
+
+
+@dataclass(frozen=True)
+class _Probe:
+    """Takes one sample of each of its keys, in µs; `None` where that did not work out."""
+
+    keys: tuple[_Key, ...]
+    sample: Callable[[], tuple[float, ...] | None]
+
+
+def _interleave(probes: Sequence[_Probe], rounds: int) -> _Samples:
+    """Samples of all probes in rounds, so that drift hits all of them."""
+    samples: _Samples = {key: [] for probe in probes for key in probe.keys}
+    for _ in range(rounds):
+        for probe in probes:
+            taken = probe.sample()
+            if taken is not None:
+                for key, value in zip(probe.keys, taken, strict=True):
+                    samples[key].append(round(value, 4))
+    return samples
+
+
+def _figures(samples: _Samples, what: dict[str, str]) -> list[Figure]:
+    return [
+        Figure(name=name, what=text, samples=samples[name])
+        for name, text in what.items()
+        if samples.get(name)
+    ]
+
+
+def _host_probes(clock: Clock) -> list[_Probe]:
+    empty = partial(NOTHING)  # as steps are bound
+    return [
+        # Right after other work, the processor's caches do not hold what the region needs.
+        _Probe(
+            ("empty_call_first", "empty_call"),
+            lambda: (*time_call(clock, empty), *time_call(clock, empty)),
+        ),
+        _Probe(("timer_tick",), lambda: (tick_us(clock),)),
+    ]
+
+
+def _device_probes(timers: Timers, work: DeviceWork, effort: Effort) -> list[_Probe]:
+    null_graph = timers.captured(work.launch_null, 1)
+    spin = _spin(work, SPIN_US)
+    spin_graph = timers.captured(spin, 1)
+    routes = [
+        _Probe((route.name,), partial(timers.launches, route.launch, effort.launches))
+        for route in work.routes
+    ]
+    return [
+        _Probe(("event_floor",), timers.event_floor),
+        _Probe(("event_floor_busy",), partial(timers.behind_work, NOTHING)),
+        _Probe(("event_null_busy",), partial(timers.behind_work, work.launch_null)),
+        _Probe(("synchronize",), timers.synchronize),
+        _Probe(("null_host", "null_step"), partial(timers.host_and_step, work.launch_null)),
+        _Probe(("null_graph_host", "null_graph_step"), partial(timers.host_and_step, null_graph)),
+        _Probe(("spin_host", "spin_step"), partial(timers.host_and_step, spin)),
+        _Probe(("spin_graph_host", "spin_graph_step"), partial(timers.host_and_step, spin_graph)),
+        *routes,
+    ]
+
+
+def _replay_probe(name: str, timers: Timers, work: DeviceWork) -> _Probe:
+    """A launch that is taken over and over: a profiler that stays attached makes it dearer."""
+    replay = timers.captured(work.launch_null, 1)
+    return _Probe((name,), lambda: timers.host_and_step(replay)[:1])
+
+
+def _line_probes(timers: Timers, work: DeviceWork, effort: Effort) -> list[_Probe]:
+    probes = []
+    for length_us in effort.spin_us:
+        spin = _spin(work, length_us)
+        slope = timers.graph_slope(spin)
+        probes.append(_Probe(((Method.GRAPH_SLOPE, length_us),), slope))
+        probes.append(_Probe(((Method.EVENTS, length_us),), partial(timers.behind_work, spin)))
+    for delay_us in (0.0, INJECTED_DELAY_US):
+        call = timers.delayed(_spin(work, SPIN_US), PAUSE_US + delay_us)
+        keys = ((Quantity.HOST_US, delay_us), (Quantity.STEP_US, delay_us))
+        probes.append(_Probe(keys, partial(timers.host_and_step, call)))
+    hot = partial(timers.behind_work, work.read, work.read)
+    cold = partial(timers.behind_work, work.read, timers.port.flush_l2)
+    return [*probes, _Probe((_HOT,), hot), _Probe((_COLD,), cold)]
+
+
+def _spin(work: DeviceWork, length_us: float) -> Callable[[], object]:
+    return partial(work.launch_spin, round(length_us * 1e3))
+
+
+def _seconds_since(started_ns: int, clock: Clock) -> float:
+    return round((clock.now_ns() - started_ns) / 1e9, 3)
+
+
+# Under the profiler
+
+_SPIN = "spin"
+_CHAIN = "chain"
+_INJECTED = "injected"
+
+
+@dataclass(frozen=True)
+class _Profiled:
+    """One call that was profiled: its kind, its length, chain length or delay, its operations."""
+
+    kind: str
+    value: float
+    records: list[DeviceRecord]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether there are as many operations as were launched."""
+        return len(self.records) == (self.value if self.kind == _CHAIN else 1)
+
+
+def _profile(timers: Timers, work: DeviceWork, effort: Effort) -> list[_Profiled]:
+    """Profiles all that needs it in one session, again where records are missing."""
+    todo: list[tuple[str, float, Callable[[], object]]] = [
+        (_CHAIN, length, partial(_repeat, work.launch_null, length)) for length in CHAINS
+    ]
+    for _ in range(effort.passes):
+        todo += [(_SPIN, length_us, _spin(work, length_us)) for length_us in effort.spin_us]
+        for delay_us in (0.0, INJECTED_DELAY_US):
+            call = timers.delayed(_spin(work, SPIN_US), PAUSE_US + delay_us)
+            todo.append((_INJECTED, delay_us, call))
+    for _ in range(PROFILER_ATTEMPTS):
+        found = work.profile([call for _, _, call in todo])
+        profiled = [
+            _Profiled(kind, value, records)
+            for (kind, value, _), records in zip(todo, found, strict=True)
+        ]
+        if all(one.is_complete for one in profiled):
+            break
+    return profiled
+
+
+def _repeat(call: Callable[[], object], count: int) -> None:
+    for _ in range(count):
+        call()
+
+
+def _durations_us(profiled: Sequence[_Profiled], kind: str, value: float) -> list[float]:
+    """Of calls of one operation whose record is there."""
+    return [
+        one.records[0].duration_us
+        for one in profiled
+        if (one.kind, one.value) == (kind, value) and one.is_complete
+    ]
+
+
+def _device_lines(
+    samples: _Samples, profiled: Sequence[_Profiled], effort: Effort
+) -> list[DeviceLine]:
+    """What each method reports; a length of which a method has no sample is left out."""
+    lines = []
+    for method in (Method.PROFILER, Method.GRAPH_SLOPE, Method.EVENTS):
+        reported = {
+            length_us: _durations_us(profiled, _SPIN, length_us)
+            if method is Method.PROFILER
+            else samples[method, length_us]
+            for length_us in effort.spin_us
+        }
+        taken = {length_us: values for length_us, values in reported.items() if values}
+        if taken:
+            line = DeviceLine(method=method, set_us=[*taken], reported_us=[*taken.values()])
+            lines.append(line)
+    return lines
+
+
+def _chains(profiled: Sequence[_Profiled]) -> list[LaunchChain]:
+    return [
+        LaunchChain(launched=int(one.value), counted=len(one.records))
+        for one in profiled
+        if one.kind == _CHAIN
+    ]
+
+
+def _injection(samples: _Samples, profiled: Sequence[_Profiled]) -> Injection:
+    def quantities(delay_us: float) -> dict[Quantity, list[float]]:
+        return {
+            Quantity.HOST_US: samples[Quantity.HOST_US, delay_us],
+            Quantity.STEP_US: samples[Quantity.STEP_US, delay_us],
+            Quantity.GPU_US: _durations_us(profiled, _INJECTED, delay_us),
+        }
+
+    return Injection(
+        pause_us=PAUSE_US,
+        delay_us=INJECTED_DELAY_US,
+        without=quantities(0.0),
+        with_delay=quantities(INJECTED_DELAY_US),
+    )

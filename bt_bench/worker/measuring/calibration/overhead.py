@@ -1,0 +1,121 @@
+"""Host cost of launching an empty kernel, through each route that Python has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import torch
+import triton
+
+from bt_bench.worker.measuring.device_kernels import launch_null
+from bt_bench.worker.measuring.ports import Clock, SystemClock
+
+# Launches in a row between two synchronizations: fewer than the queue of a stream holds, so that
+# the host never waits for the device.
+BATCH = 100
+_WARMUP_LAUNCHES = 10
+
+
+@triton.jit
+def _null_kernel_with_arguments(  # type: ignore[no-untyped-def]  # Triton's own types
+    a, b, c, d, e, f, g, h, i, j
+):
+    pass
+
+
+@dataclass(frozen=True)
+class LaunchRoute:
+    """A way to launch.
+
+    Args:
+        name: short name.
+        what: what is launched, for people.
+        launch: enqueues one launch.
+    """
+
+    name: str
+    what: str
+    launch: Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Route:
+    """A way to launch, and what one launch costs the host.
+
+    Args:
+        name: short name.
+        what: what is launched, for people.
+        samples_us: host time per launch in µs, one sample per batch of `BATCH` launches.
+    """
+
+    name: str
+    what: str
+    samples_us: list[float]
+
+    @property
+    def median_us(self) -> float:
+        """Median host time per launch in µs."""
+        return median(self.samples_us)
+
+
+def measure_overhead(rounds: int = 50, clock: Clock | None = None) -> list[Route]:
+    """Times every route, interleaved in rounds, on the current CUDA device."""
+    nothing = LaunchRoute("empty_call", "a Python call that does nothing", lambda: None)
+    routes = [nothing, *launch_routes()]
+    clock = clock or SystemClock()
+    samples: dict[str, list[float]] = {route.name: [] for route in routes}
+    for _ in range(rounds):
+        for route in routes:
+            torch.cuda.synchronize()
+            samples[route.name].append(time_launches(clock, route.launch, BATCH))
+    torch.cuda.synchronize()
+    return [Route(route.name, route.what, samples[route.name]) for route in routes]
+
+
+def time_launches(clock: Clock, launch: Callable[[], object], count: int) -> float:
+    """Host time per launch in µs, of `count` in a row."""
+    now_ns = clock.now_ns
+    start = now_ns()
+    for _ in range(count):
+        launch()
+    end = now_ns()
+    return (end - start) / 1e3 / count
+
+
+def launch_routes() -> list[LaunchRoute]:
+    """The routes to launch an empty kernel on the current CUDA device, compiled and warmed up."""
+    buffer = torch.zeros(1, dtype=torch.int32, device="cuda")
+    arguments = (buffer,) * 6 + (17, 33, 65, 129)
+    jit_with_arguments: Any = _null_kernel_with_arguments
+    compiled = launch_null()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        launch_null()
+    routes = [
+        LaunchRoute("triton_jit", "Triton, no argument", launch_null),
+        LaunchRoute(
+            "triton_jit_10",
+            "Triton, 6 tensors and 4 integers",
+            lambda: jit_with_arguments[(1,)](*arguments),
+        ),
+        LaunchRoute(
+            "triton_compiled",
+            "Triton's compiled handle, no argument",
+            lambda: compiled[(1, 1, 1)](),
+        ),
+        LaunchRoute("torch_fill", "torch fill_ of one element", lambda: buffer.fill_(1)),
+        LaunchRoute("cuda_graph", "replay of a CUDA graph of one empty kernel", graph.replay),
+    ]
+    for route in routes:
+        for _ in range(_WARMUP_LAUNCHES):
+            route.launch()
+    torch.cuda.synchronize()
+    return routes
+
+
+def saved_us(route: Route, num_groups: int) -> float:
+    """Host time in µs that going from G + 2 launches to 2 saves by this route."""
+    return num_groups * route.median_us

@@ -1,0 +1,200 @@
+"""Measures one case: rounds, captured graphs, profiled passes, launches; all arms side by side."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from bt_bench.analysis import median, pair_rounds, relative_half_width, typical
+from bt_bench.names import METHODS, Operation
+from bt_bench.results import (
+    ControlSpread,
+    DiscardCode,
+    LaunchCensus,
+    LaunchPath,
+    Measurement,
+    Plan,
+    Reason,
+    ReasonCode,
+    Stopping,
+)
+from bt_bench.worker.arm import Arm
+from bt_bench.worker.checking.check import verify_after_timing
+from bt_bench.worker.inputs import inputs_on
+from bt_bench.worker.measuring.launch_paths import supports, use
+from bt_bench.worker.measuring.methods.graphs import GRAPH
+from bt_bench.worker.measuring.records import Records
+from bt_bench.worker.measuring.rounds import Window
+from bt_bench.worker.measuring.timing import Rounds, Stopped, deciding_series
+from bt_bench.worker.outcome import Measured, RoundProgress
+from bt_bench.workloads import Workload
+
+if TYPE_CHECKING:
+    from bt_bench.worker.measuring.bench import Bench
+
+# No variant file can have this name, so it can be no variant's.
+CONTROL = "(control)"
+# Fewer rounds than this are too few to say anything; the median has an interval from 6 on.
+FEWEST_ROUNDS = 6
+
+
+def measure_case(
+    case: str,
+    variants: Mapping[str, type[Any]],
+    workload: Workload,
+    operation: Operation,
+    plan: Plan,
+    bench: Bench,
+    on_round: Callable[[RoundProgress], None],
+    control: type[Any] | None = None,
+) -> dict[str, Measured]:
+    """Measures one operation on one workload for all variants.
+
+    With `control`, a copy of the first variant's class, an arm of it takes part as well. A variant
+    that is wrong after its rounds has no measurements, only the reason.
+
+    Raises:
+        ArmFailedError: when a variant raises; the others have to be measured without it, so that
+            their samples come from rounds in which the same arms took part.
+    """
+    arms = dict(variants)
+    original = next(iter(arms))
+    if control is not None:
+        arms[CONTROL] = control
+    instances = build_instances(arms, workload, plan, bench.device)
+    window = Window(case, instances, inputs_on(bench.device, workload), operation)
+    records = Records(window.names, bench.around)
+    probes = bench.probes(operation, plan)
+    stopped = Rounds(window, probes, plan, bench.around.clock, records).run(on_round)
+    bench.replay_graphs(window, plan, records)
+    censuses = bench.census(window, plan, records)
+    compiled = bench.compiled(window)
+    records.discard_slow_rounds()
+    measured = {}
+    for name in variants:
+        census = censuses.get(name)
+        found = Measured(
+            measurements=records.books[name].measurements(),
+            notes=records.notes[name],
+            launches=None if isinstance(census, str) else census,
+            compiled=compiled.get(name),
+            rounds=records.recorder.log_for(name),
+        )
+        deciding = [m for m in found.measurements if m.series in deciding_series(probes)]
+        found.stopping = _stopping(stopped, records.recorder.num_discarded(), deciding)
+        found.reason = _disturbed(found.stopping, deciding, plan) or _incomplete(census)
+        measured[name] = found
+    if control is not None:
+        _add_control(measured, original, records.books[CONTROL].measurements())
+    for name, reason in _verify(window, workload, plan, bench).items():
+        measured[original if name == CONTROL else name] = Measured(reason=reason)
+    return measured
+
+
+def build_instances(
+    arms: Mapping[str, type[Any]], workload: Workload, plan: Plan, device: torch.device
+) -> list[list[Arm]]:
+    """Copies of all arms, built in random order: memory that comes first differs from the rest."""
+    rng = random.Random(plan.seed)
+    instances = []
+    # An instance takes pairs of rounds; one that would get none is not made.
+    for _ in range(min(plan.instances, max(1, plan.rounds // 2))):
+        order = rng.sample(list(arms), len(arms))
+        built = {name: Arm(name, arms[name], workload, device) for name in order}
+        instances.append([built[name] for name in arms])
+    return instances
+
+
+def _stopping(
+    stopped: Stopped, discarded: Mapping[DiscardCode, int], deciding: Sequence[Measurement]
+) -> Stopping:
+    """When and why the rounds ended, with the intervals of what decided that."""
+    return Stopping(
+        reason=stopped.reason,
+        rounds=stopped.rounds,
+        discarded=dict(discarded),
+        seconds=round(stopped.seconds, 3),
+        half_widths={
+            measurement.quantity: relative_half_width([median(row) for row in measurement.samples])
+            for measurement in deciding
+        },
+    )
+
+
+def _incomplete(census: LaunchCensus | str | None) -> Reason | None:
+    if not isinstance(census, str):
+        return None
+    return Reason(code=ReasonCode.PROFILER_INCOMPLETE, message=census)
+
+
+def _disturbed(stopping: Stopping, deciding: Sequence[Measurement], plan: Plan) -> Reason | None:
+    """The reason where too few rounds count because others were disturbed."""
+    fewest = min(FEWEST_ROUNDS, plan.rounds)
+    kept = min((len(measurement.rounds) for measurement in deciding), default=0)
+    if not stopping.discarded or kept >= fewest:
+        return None
+    codes = ", ".join(f"{count} {code}" for code, count in stopping.discarded.items())
+    return Reason(
+        code=ReasonCode.DISTURBED,
+        message=f"{kept} of {stopping.rounds} rounds count, expected {fewest} or more "
+        f"(discarded: {codes}); measure again when the GPU is cool and nobody else uses it",
+    )
+
+
+def _add_control(
+    measured: Mapping[str, Measured], original: str, control: list[Measurement]
+) -> None:
+    """Stores the copy's samples beside its original, and their difference beside every arm."""
+    measured[original].control = control
+    copies = {measurement.series: measurement for measurement in control}
+    spreads = []
+    for measurement in measured[original].measurements:
+        copy = copies.get(measurement.series)
+        paired = None if copy is None else pair_rounds(copy, measurement)
+        difference_us = None if paired is None else typical(paired.differences_us)
+        if difference_us is not None:
+            spreads.append(
+                ControlSpread(
+                    series=measurement.series,
+                    arm=original,
+                    difference_us=round(difference_us, 4),
+                )
+            )
+    for found in measured.values():
+        found.control_spreads = spreads
+
+
+def _verify(window: Window, workload: Workload, plan: Plan, bench: Bench) -> dict[str, Reason]:
+    """Compares every arm with the reference once more, by every launch path that was timed."""
+    failed: dict[str, Reason] = {}
+    operation = window.operation
+    every = [arm for arms in window.instances for arm in arms]
+    for path in dict.fromkeys((LaunchPath.JIT, *plan.launch_paths)):
+        arms = [arm for arm in every if supports(arm, path, operation)]
+        for arm in arms:
+            use(arm, path)
+        found = verify_after_timing(
+            arms,
+            window.steps,
+            workload,
+            operation,
+            bench.device,
+            through=partial(_make, bench, path),
+        )
+        failed = found | failed
+    for arm in every:
+        use(arm, LaunchPath.JIT)
+    return failed
+
+
+def _make(
+    bench: Bench, path: LaunchPath, tables: Any, operation: Operation, call: Callable[[], object]
+) -> object:
+    """Makes a call as it was timed: captured and replayed where the path is a graph."""
+    if path is GRAPH and METHODS[operation] in tables.capturable:
+        return bench.captured(call)
+    return call()

@@ -1,0 +1,164 @@
+"""The compile ledger: notices when Triton compiles or loads a binary, and which ones are launched.
+
+Compiling takes a thousand times as long as what is measured here, so a round in which it happened
+is worth nothing. And a kernel may have several binaries, which Triton chooses by the arguments;
+which ones a case launched belongs into its result. Both come from the hooks in `triton.knobs`.
+Where kernels are interpreted nothing is compiled, and the ledger stays empty.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from bt_bench.results import CompiledKernel
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A binary that was loaded.
+
+    Args:
+        name: the kernel's name.
+        hash: Triton's, of the source with all that the compilation depends on.
+        registers: per thread.
+        spills: 4-byte words of local memory per thread.
+    """
+
+    name: str
+    hash: str
+    registers: int | None
+    spills: int | None
+
+
+class Recording:
+    """Collects which binaries are launched; made by `CompileLedger.recording`."""
+
+    def __init__(self, binaries: dict[object, Binary]) -> None:
+        self._binaries = binaries
+        self._names: dict[object, str] = {}  # by function handle
+
+    def kernels(self) -> list[CompiledKernel]:
+        """The kernels that were launched, by name, with the binaries of each.
+
+        A kernel whose binary was loaded before the ledger was installed has a name only.
+        """
+        by_name: defaultdict[str, dict[str, Binary]] = defaultdict(dict)
+        for function, name in self._names.items():
+            binaries = by_name[name]
+            if (binary := self._binaries.get(function)) is not None:
+                binaries[binary.hash] = binary
+        return [
+            CompiledKernel(
+                name=name,
+                hashes=sorted(binaries),
+                registers=[binaries[digest].registers for digest in sorted(binaries)],
+                spills=[binaries[digest].spills for digest in sorted(binaries)],
+            )
+            for name, binaries in sorted(by_name.items())
+        ]
+
+    def _on_launch(self, metadata: Any) -> None:
+        """Triton's `launch_enter_hook`; `metadata` is a `LazyDict`."""
+        launch = metadata.get()
+        self._names[launch["function"]] = launch["name"]
+
+
+class CompileLedger:
+    """Counts compilations and loads from `install` to `remove`, or in a `with` block.
+
+    To be installed before the first kernel is launched: only then does it know all binaries. The
+    hook that each launch calls is there during a `recording` only, never while time is taken.
+
+    Attributes:
+        loads: compilations and loads of binaries so far. What is timed is invalid if it changes.
+    """
+
+    def __init__(self) -> None:
+        self.loads = 0
+        self._binaries: dict[object, Binary] = {}  # by function handle
+        self._jit_functions: dict[int, Any] = {}  # by identity: their own hash is slow
+        self._hooks = ExitStack()
+        self._installed = False
+
+    def install(self) -> None:
+        """Adds the hooks to those that are there; does nothing if it was done before."""
+        if not self._installed:
+            self._hooks.callback(_attach("jit_post_compile_hook", self._on_compiled))
+            self._hooks.callback(_attach("kernel_load_end_hook", self._on_loaded))
+            self._installed = True
+
+    def remove(self) -> None:
+        """Leaves the hooks as they were before `install`."""
+        self._hooks.close()
+        self._installed = False
+
+    def __enter__(self) -> CompileLedger:
+        self.install()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.remove()
+
+    @contextmanager
+    def recording(self) -> Iterator[Recording]:
+        """Notes the launches of the `with` block, by either launch path; replays are none."""
+        recording = Recording(self._binaries)
+        detach = _attach("launch_enter_hook", recording._on_launch)
+        try:
+            yield recording
+        finally:
+            detach()
+
+    def _on_compiled(self, *_args: object, fn: Any, **_kwargs: object) -> None:
+        """Triton's `jit_post_compile_hook`, which is called for binaries of its cache too."""
+        self.loads += 1
+        self._jit_functions[id(fn.jit_function)] = fn.jit_function
+
+    def _on_loaded(
+        self, _module: object, function: object, name: str, _group: object, digest: str
+    ) -> None:
+        """Triton's `kernel_load_end_hook`."""
+        self.loads += 1
+        kernel = self._kernel_of(function)
+        self._binaries[function] = Binary(
+            name, digest, getattr(kernel, "n_regs", None), getattr(kernel, "n_spills", None)
+        )
+
+    def _kernel_of(self, function: object) -> Any:
+        """Triton's object for a loaded binary, which its hooks do not pass; or `None`."""
+        for jit_function in self._jit_functions.values():
+            for kernels, *_ in getattr(jit_function, "device_caches", {}).values():
+                for kernel in kernels.values():
+                    if getattr(kernel, "function", None) == function:
+                        return kernel
+        return None
+
+
+def _attach(name: str, hook: Callable[..., object]) -> Callable[[], None]:
+    """Adds a hook to one of Triton's and returns what takes it away again.
+
+    A hook is a `HookChain`, or a plain function or nothing in its place, which is called first.
+    """
+    from triton import knobs
+
+    before = getattr(knobs.runtime, name)
+    if isinstance(before, knobs.HookChain):
+        before.add(hook)
+        return lambda: before.remove(hook)
+
+    def both(*args: Any, **kwargs: Any) -> Any:
+        result = before(*args, **kwargs) if before is not None else None
+        hook(*args, **kwargs)
+        return result
+
+    def restore() -> None:
+        # Another tool may have put its own hook around this one, and then it has to stay.
+        if getattr(knobs.runtime, name) is both:
+            setattr(knobs.runtime, name, before)
+
+    setattr(knobs.runtime, name, both)
+    return restore

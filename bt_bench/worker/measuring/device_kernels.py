@@ -1,0 +1,121 @@
+"""Kernels of the harness itself: one that does nothing, one of known length, and two for the L2.
+
+Their names begin with `bt_bench_`, so that a profile tells them from the kernels it is about.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import globaltimer
+
+SPIN_KERNEL_NAME = "bt_bench_spin_kernel"
+FLUSH_KERNEL_NAME = "bt_bench_flush_kernel"
+
+# What is written against what the cache holds. Equal would leave lines of the tables in it, since
+# replacement is not in order of age.
+FLUSH_FACTOR = 2
+LARGEST_READ_BYTES = 8 << 20
+READ_SHARE = 4  # of the L2, at most a quarter is read: it has to stay in there
+
+_BLOCK = 4096  # elements per program
+_ELEMENT_BYTES = 4
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # Triton ships no types
+def bt_bench_null_kernel() -> None:
+    """Does nothing; grid `(1,)`."""
+
+
+@triton.jit(do_not_specialize=["duration_ns"])  # type: ignore[untyped-decorator]
+def bt_bench_spin_kernel(duration_ns: tl.int64) -> None:
+    """Occupies one warp until the device's clock has advanced by `duration_ns`; grid `(1,)`.
+
+    Reading the clock is a volatile operation, which the compiler keeps in the loop.
+    """
+    start = globaltimer()
+    now = start
+    while now - start < duration_ns:
+        now = globaltimer()
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def bt_bench_flush_kernel(target, num_elements, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
+    """Writes all of `target`, int32; grid `(ceil(num_elements / BLOCK),)`."""
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(target + offsets, tl.zeros([BLOCK], dtype=tl.int32), mask=offsets < num_elements)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def bt_bench_read_kernel(source, sums, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
+    """Reads `BLOCK` int32 of `source` per program and stores their sum; grid `(programs,)`."""
+    program = tl.program_id(0)
+    values = tl.load(source + program * BLOCK + tl.arange(0, BLOCK))
+    tl.store(sums + program, tl.sum(values))
+
+
+_null: Any = bt_bench_null_kernel
+_spin: Any = bt_bench_spin_kernel
+_flush: Any = bt_bench_flush_kernel
+_read: Any = bt_bench_read_kernel
+
+
+def launch_null() -> Any:
+    """Enqueues a kernel that does nothing; returns Triton's handle of it."""
+    return _null[(1,)]()
+
+
+def launch_spin(duration_ns: int) -> None:
+    """Enqueues a kernel of one warp that spins for `duration_ns`, counted once it has begun."""
+    _spin[(1,)](duration_ns, num_warps=1)
+
+
+def l2_bytes() -> int:
+    """Size of the current CUDA device's L2 cache, as the device says."""
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return int(properties.L2_cache_size)
+
+
+class CacheFlush:
+    """Enqueues a write of twice what the L2 cache holds, so that nothing else is left in it.
+
+    Args:
+        cache_bytes: size of the cache; by default that of the current CUDA device.
+        device: where the written buffer is.
+    """
+
+    def __init__(self, cache_bytes: int | None = None, device: str = "cuda") -> None:
+        self.l2_bytes = l2_bytes() if cache_bytes is None else cache_bytes
+        num_elements = triton.cdiv(FLUSH_FACTOR * self.l2_bytes, _ELEMENT_BYTES)
+        self._buffer = torch.empty(num_elements, dtype=torch.int32, device=device)
+        self._grid = (triton.cdiv(num_elements, _BLOCK),)
+        self.flushed_bytes = num_elements * _ELEMENT_BYTES
+        self()  # compiles here, and not in front of something that is timed
+
+    def __call__(self) -> None:
+        """Enqueues the write."""
+        _flush[self._grid](self._buffer, self._buffer.numel(), _BLOCK)
+
+
+class CacheReader:
+    """Enqueues a read of some MiB by many programs: fast from the L2, slower from memory.
+
+    Args:
+        cache_bytes: size of the L2; by default that of the current CUDA device.
+        device: where the buffer is.
+    """
+
+    def __init__(self, cache_bytes: int | None = None, device: str = "cuda") -> None:
+        size = l2_bytes() if cache_bytes is None else cache_bytes
+        block_bytes = _BLOCK * _ELEMENT_BYTES
+        self._programs = max(1, min(LARGEST_READ_BYTES, size // READ_SHARE) // block_bytes)
+        self.read_bytes = self._programs * block_bytes
+        self._source = torch.ones(self._programs * _BLOCK, dtype=torch.int32, device=device)
+        self.sums = torch.zeros(self._programs, dtype=torch.int32, device=device)
+
+    def __call__(self) -> None:
+        """Enqueues the read."""
+        _read[(self._programs,)](self._source, self.sums, _BLOCK)

@@ -1,0 +1,21 @@
+"""Launch paths of an arm: what a variant declares about how its calls may be launched."""
+
+from __future__ import annotations
+
+from bt_bench.names import METHODS, Operation
+from bt_bench.results import LaunchPath
+from bt_bench.worker.arm import Arm
+
+
+def supports(arm: Arm, path: LaunchPath, operation: Operation) -> bool:
+    """Whether an arm can perform an operation by a launch path; every variant has `jit`."""
+    if path is LaunchPath.GRAPH:
+        return METHODS[operation] in getattr(arm.tables, "capturable", ())
+    return path in getattr(arm.tables, "launch_paths", (LaunchPath.JIT.value,))
+
+
+def use(arm: Arm, path: LaunchPath) -> None:
+    """Makes an arm launch by a path that it supports; a graph is captured from Triton's calls."""
+    if hasattr(arm.tables, "launch_path"):
+        eager = LaunchPath.JIT if path is LaunchPath.GRAPH else path
+        arm.tables.launch_path = eager.value

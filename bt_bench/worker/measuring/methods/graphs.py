@@ -1,0 +1,134 @@
+"""Captured graphs: what a step costs without launches from Python, and device time by a slope.
+
+A call that is captured reads what the host has published before; a capture is therefore made anew
+for every step of every round, and replayed before anything else is published.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from bt_bench.analysis import median
+from bt_bench.results import LaunchPath, Method, Plan, Quantity, RoundKind
+from bt_bench.worker.arm import Arm, note_replay
+from bt_bench.worker.inputs import StepInputs
+from bt_bench.worker.measuring.launch_paths import supports, use
+from bt_bench.worker.measuring.methods.probes import SHORTEST_QUEUE_US, eager_series
+from bt_bench.worker.measuring.ports import Clock, DevicePort, Replayable
+from bt_bench.worker.measuring.records import Records
+from bt_bench.worker.measuring.rounds import Turns, Window
+from bt_bench.worker.measuring.timing import rewind
+
+# The slope is taken between graphs of N and 2 N calls.
+CALLS = 8
+REPLAYS = 3  # per capture, of which the median counts: a capture costs far more than a replay
+QUEUES = 5  # tried in turn, each twice as long; a host that stalls for 1.6 ms shows in the sample
+FEWEST_ROUNDS = 2
+SHARE_OF_TIME = 0.3  # of `case_seconds`, for cases whose windows are long
+
+GRAPH = LaunchPath.GRAPH
+SERIES = (
+    *eager_series([Quantity.HOST_US, Quantity.STEP_US], Method.HOST_CLOCK, GRAPH),
+    *eager_series([Quantity.EVENT_US], Method.EVENTS, GRAPH),
+    *eager_series([Quantity.GPU_US], Method.GRAPH_SLOPE, GRAPH),
+)
+
+
+def measure_graphs(
+    window: Window,
+    plan: Plan,
+    clock: Clock,
+    device: DevicePort,
+    records: Records,
+) -> None:
+    """Adds the series of captured graphs to the books of the arms that can be captured.
+
+    Raises:
+        ArmFailedError: when a variant raises.
+    """
+    started_ns = clock.now_ns()
+    records.watch.begin()
+    turns = Turns(window, random.Random(plan.seed + 1))
+    done = 0
+    while done < plan.graph_rounds:
+        for turn in turns.next_pair():
+            arms = [arm for arm in turn.arms if supports(arm, GRAPH, window.operation)]
+            seconds = (clock.now_ns() - started_ns) / 1e9
+            enough = done >= FEWEST_ROUNDS and seconds > SHARE_OF_TIME * plan.case_seconds
+            if not arms or enough or done == plan.graph_rounds:
+                return
+            rows = _round(window, arms, clock, device)
+            index = records.end_round(RoundKind.REPLAYED, turn, seconds)
+            done += 1
+            for name, of_steps in rows.items():
+                for series, column in zip(SERIES, zip(*of_steps, strict=True), strict=True):
+                    if index is not None:
+                        records.books[name].add_row(index, series, list(column))
+
+
+def _round(
+    window: Window, arms: list[Arm], clock: Clock, device: DevicePort
+) -> dict[str, list[tuple[float, ...]]]:
+    rows: dict[str, list[tuple[float, ...]]] = {arm.name: [] for arm in arms}
+    rewind(arms)
+    for step in window.steps:
+        for arm in arms:
+            with arm.guarded():
+                rows[arm.name].append(_sample(arm, window, step, clock, device))
+    return rows
+
+
+def _sample(
+    arm: Arm, window: Window, step: StepInputs, clock: Clock, device: DevicePort
+) -> tuple[float, ...]:
+    """Host time and step time of a replay, its event time, and the slope; all in µs."""
+    use(arm, GRAPH)
+    arm.stage(step)
+    arm.prepare(window.operation)
+    call = arm.bind(window.operation, step)
+    device.synchronize()
+    once, short, long = (device.capture(call, count) for count in (1, CALLS, 2 * CALLS))
+    for graph in (once, short, long):
+        graph.replay()  # the first replay also uploads the graph
+    device.synchronize()
+    start = clock.now_ns()
+    once.replay()
+    returned = clock.now_ns()
+    device.synchronize()
+    end = clock.now_ns()
+    device.record_start()
+    once.replay()
+    device.record_end()
+    device.synchronize()
+    event_us = device.elapsed_us()
+    short_us, long_us = (
+        median([_replay_us(graph, device) for _ in range(REPLAYS)]) for graph in (short, long)
+    )
+    note_replay(call)
+    slope_us = max(0.0, (long_us - short_us) / CALLS)
+    return ((returned - start) / 1e3, (end - start) / 1e3, event_us, slope_us)
+
+
+def _replay_us(graph: Replayable, device: DevicePort) -> float:
+    """Device time of one replay, by events behind a queue that hides the launch."""
+    for doublings in range(QUEUES):
+        device.occupy(SHORTEST_QUEUE_US / 3 * 2**doublings)
+        device.record_start()
+        graph.replay()
+        device.record_end()
+        covered = not device.start_has_passed()
+        device.synchronize()
+        if covered:
+            break
+    return device.elapsed_us()
+
+
+def run_captured(device: DevicePort, call: Callable[[], object]) -> object:
+    """Makes a call by capturing and replaying it; returns what the captured call returned."""
+    returned: list[object] = []
+    device.synchronize()
+    device.capture(lambda: returned.append(call()), 1).replay()
+    note_replay(call)
+    device.synchronize()
+    return returned[0]

@@ -1,0 +1,67 @@
+"""Counts launches where Triton's interpreter runs the kernels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from bt_bench.names import Operation
+from bt_bench.results import LaunchCensus, LaunchCount
+from bt_bench.worker.arm import Arm
+from bt_bench.worker.inputs import StepInputs
+from bt_bench.worker.torch_operations import TorchOperations
+
+Counts = Counter[tuple[str, str]]
+
+
+def count_launches(arm: Arm, steps: Sequence[StepInputs], operation: Operation) -> LaunchCensus:
+    """Device operations that each step asks for: Triton launches, and torch operations beside."""
+    arm.rewind()
+    counted = []
+    for step in steps:
+        arm.stage(step)
+        arm.prepare(operation)
+        call = arm.bind(operation, step)
+        with _counting() as counts:
+            call()
+        if operation is Operation.STAGE:
+            arm.tables.apply_staged_writes()
+        counted.append(
+            [
+                LaunchCount.model_validate({"kind": kind, "name": name, "count": count})
+                for (kind, name), count in sorted(counts.items())
+            ]
+        )
+    return LaunchCensus(counted_by="interpreter", steps=counted)
+
+
+@contextmanager
+def _counting() -> Iterator[Counts]:
+    from triton.runtime.interpreter import InterpretedFunction
+
+    counts: Counts = Counter()
+    run = InterpretedFunction.run
+
+    def count_operation(name: str, _args: tuple[Any, ...]) -> None:
+        counts["torch_op", name] += 1
+
+    torch_operations = TorchOperations(count_operation)
+
+    def counted_run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        if not warmup:
+            counts["kernel", self.fn.__name__] += 1
+        # The interpreter itself works through torch operations, which are not the step's.
+        torch_operations.paused += 1
+        try:
+            return run(self, *args, grid=grid, warmup=warmup, **kwargs)
+        finally:
+            torch_operations.paused -= 1
+
+    InterpretedFunction.run = counted_run
+    try:
+        with torch_operations:
+            yield counts
+    finally:
+        InterpretedFunction.run = run

@@ -1,0 +1,296 @@
+"""Ways to time one step of one arm. Each is a pass of its own, so that none disturbs another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from bt_bench.names import Operation
+from bt_bench.results import Cache, LaunchPath, Load, Method, Quantity, Series
+from bt_bench.worker.arm import Arm
+from bt_bench.worker.inputs import StepInputs
+from bt_bench.worker.measuring.launch_paths import supports, use
+from bt_bench.worker.measuring.nvtx_ranges import Range
+from bt_bench.worker.measuring.ports import Clock, DevicePort
+
+# Calls in a row for `pipelined_us`: enough to fill the queue, and with the 10 launches of a step
+# of eight groups far below the 1024 launches that a stream holds.
+PIPELINED_CALLS = 8
+SHORTEST_QUEUE_US = 300.0
+LONGEST_QUEUE_US = 20_000.0
+
+# These consume what was staged, so that each of several calls needs staging of its own.
+CONSUMES_STAGED = (Operation.APPLY, Operation.STEP)
+
+
+class Probe(Protocol):
+    """Takes one sample of each of its series from one step of one arm."""
+
+    @property
+    def series(self) -> tuple[Series, ...]:
+        """What a sample is of, in its order."""
+        ...
+
+    @property
+    def deciding(self) -> tuple[Series, ...]:
+        """The series that decide when a case has been measured long enough.
+
+        A probe that has such is in every round, the others only in some.
+        """
+        ...
+
+    def queue_us(self, arm: Arm) -> float | None:
+        """Length of the device work ahead of an arm's operation, where there is such."""
+        ...
+
+    def serves(self, arm: Arm, operation: Operation) -> bool:
+        """Whether it can time an operation of an arm."""
+        ...
+
+    def sample(
+        self, arm: Arm, operation: Operation, step: StepInputs, region: Range
+    ) -> tuple[float, ...] | None:
+        """Runs the step and returns a sample per series, in µs.
+
+        Returns:
+            `None` where the device cannot be kept busy until the call has returned.
+        """
+        ...
+
+
+def eager_series(
+    quantities: Sequence[Quantity],
+    method: Method,
+    path: LaunchPath = LaunchPath.JIT,
+    load: Load = Load.IDLE,
+    l2: Cache = Cache.HOT,
+) -> tuple[Series, ...]:
+    """A series per quantity, all by one method and under one condition."""
+    return tuple(
+        Series(quantity=quantity, method=method, launch_path=path, load=load, l2=l2)
+        for quantity in quantities
+    )
+
+
+class StageProbe:
+    """Host time of staging alone. All that can be timed without a GPU."""
+
+    series = eager_series([Quantity.STAGE_US], Method.HOST_CLOCK)
+    deciding = series
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def queue_us(self, arm: Arm) -> float | None:
+        """There is none."""
+        return None
+
+    def serves(self, arm: Arm, operation: Operation) -> bool:
+        """Any: everything can stage."""
+        return True
+
+    def sample(
+        self, arm: Arm, operation: Operation, step: StepInputs, region: Range
+    ) -> tuple[float, ...]:
+        """Times staging of all rows of the step."""
+        call = arm.bind(Operation.STAGE, step)
+        region.push()
+        start = self._clock.now_ns()
+        call()
+        end = self._clock.now_ns()
+        region.pop()
+        arm.tables.apply_staged_writes()
+        return ((end - start) / 1e3,)
+
+
+class _PathProbe:
+    """What probes of one launch path have in common."""
+
+    deciding: tuple[Series, ...] = ()
+
+    def __init__(self, path: LaunchPath) -> None:
+        self._path = path
+
+    def queue_us(self, arm: Arm) -> float | None:
+        """There is none."""
+        return None
+
+    def serves(self, arm: Arm, operation: Operation) -> bool:
+        """Arms that have the launch path."""
+        return supports(arm, self._path, operation)
+
+
+class HostProbe(_PathProbe):
+    """Host clock on an idle device: staging, the call until it returns, and until it has run."""
+
+    def __init__(
+        self, clock: Clock, device: DevicePort, path: LaunchPath, *, decides: bool = True
+    ) -> None:
+        super().__init__(path)
+        self._clock = clock
+        self._device = device
+        quantities = [Quantity.HOST_US, Quantity.STEP_US]
+        if decides:
+            self.deciding = eager_series(quantities, Method.HOST_CLOCK, path)
+        if path is LaunchPath.JIT:  # staging launches nothing: one path is enough
+            quantities.append(Quantity.STAGE_US)
+        self.series = eager_series(quantities, Method.HOST_CLOCK, path)
+
+    def sample(
+        self, arm: Arm, operation: Operation, step: StepInputs, region: Range
+    ) -> tuple[float, ...]:
+        """Times staging, then the operation up to its return and up to an idle device."""
+        now_ns, synchronize = self._clock.now_ns, self._device.synchronize
+        use(arm, self._path)
+        stage = arm.bind(Operation.STAGE, step)
+        stage_start = now_ns()
+        stage()
+        stage_end = now_ns()
+        arm.prepare(operation)
+        call = arm.bind(operation, step)
+        synchronize()
+        region.push()
+        start = now_ns()
+        call()
+        returned = now_ns()
+        synchronize()
+        end = now_ns()
+        region.pop()
+        samples = ((returned - start) / 1e3, (end - start) / 1e3, (stage_end - stage_start) / 1e3)
+        return samples[: len(self.series)]
+
+
+class EventProbe(_PathProbe):
+    """A pair of events around the call on an idle device: what the published results used.
+
+    On an idle device the first event passes at once, so the time contains the host's launching.
+    """
+
+    def __init__(self, device: DevicePort, path: LaunchPath) -> None:
+        super().__init__(path)
+        self._device = device
+        self.series = eager_series([Quantity.EVENT_US], Method.EVENTS, path)
+
+    def sample(
+        self, arm: Arm, operation: Operation, step: StepInputs, region: Range
+    ) -> tuple[float, ...]:
+        """Times the operation between two events."""
+        use(arm, self._path)
+        arm.stage(step)
+        arm.prepare(operation)
+        call = arm.bind(operation, step)
+        self._device.synchronize()
+        region.push()
+        self._device.record_start()
+        call()
+        self._device.record_end()
+        region.pop()
+        self._device.synchronize()
+        return (self._device.elapsed_us(),)
+
+
+class PipelinedProbe(_PathProbe):
+    """Host clock over several calls of one step and one synchronisation at the end.
+
+    Calls that consume staged writes are staged anew each time, within what is timed: an engine has
+    to stage as well. Staging the same writes again needs the block counts from before the step.
+    """
+
+    def __init__(self, clock: Clock, device: DevicePort, path: LaunchPath) -> None:
+        super().__init__(path)
+        self._clock = clock
+        self._device = device
+        self.series = eager_series([Quantity.PIPELINED_US], Method.HOST_CLOCK, path)
+
+    def sample(
+        self, arm: Arm, operation: Operation, step: StepInputs, region: Range
+    ) -> tuple[float, ...]:
+        """Times `PIPELINED_CALLS` calls and the synchronisation; per call."""
+        now_ns, synchronize = self._clock.now_ns, self._device.synchronize
+        use(arm, self._path)
+        restages = operation in CONSUMES_STAGED
+        num_blocks = arm.tables.num_blocks
+        before = np.array(num_blocks)
+        if not restages:
+            arm.stage(step)
+            arm.prepare(operation)
+        stage, call = arm.bind(Operation.STAGE, step), arm.bind(operation, step)
+        synchronize()
+        region.push()
+        start = now_ns()
+        for _ in range(PIPELINED_CALLS):
+            if restages:
+                num_blocks[...] = before
+                stage()
+            call()
+        synchronize()
+        end = now_ns()
+        region.pop()
+        return ((end - start) / 1e3 / PIPELINED_CALLS,)
+
+
+class BusyProbe(_PathProbe):
+    """The operation behind a queue of device work that outlasts the call.
+
+    Both events pass only after the queue, so that nothing of the host is between them: their
+    distance is what the operation adds to a busy device. With a cold L2, a flush comes first.
+    """
+
+    def __init__(self, clock: Clock, device: DevicePort, path: LaunchPath, l2: Cache) -> None:
+        super().__init__(path)
+        self._clock = clock
+        self._device = device
+        self._l2 = l2
+        self._queues_us: dict[str, float] = {}
+        self.series = eager_series([Quantity.EVENT_US], Method.EVENTS, path, Load.BUSY, l2)
+        self.series += eager_series([Quantity.HOST_US], Method.HOST_CLOCK, path, Load.BUSY, l2)
+
+    def queue_us(self, arm: Arm) -> float | None:
+        """As long as the arm's calls have needed so far."""
+        return self._queues_us.get(arm.name, SHORTEST_QUEUE_US)
+
+    def sample(
+        self, arm: Arm, operation: Operation, step: StepInputs, region: Range
+    ) -> tuple[float, ...] | None:
+        """Times the operation between two events, and the call on the host.
+
+        A queue that ends too early is doubled, and the step taken again.
+
+        Returns:
+            `None` where the longest queue ends too early: the call waits for the device.
+        """
+        use(arm, self._path)
+        num_blocks = arm.tables.num_blocks
+        before = np.array(num_blocks)
+        queue_us = self._queues_us.get(arm.name, SHORTEST_QUEUE_US)
+        while queue_us <= LONGEST_QUEUE_US:
+            num_blocks[...] = before
+            arm.stage(step)
+            arm.prepare(operation)
+            sample = self._behind(queue_us, arm.bind(operation, step), region)
+            if sample is not None:
+                self._queues_us[arm.name] = queue_us
+                return sample
+            queue_us *= 2
+        return None
+
+    def _behind(
+        self, queue_us: float, call: Callable[[], object], region: Range
+    ) -> tuple[float, ...] | None:
+        device, now_ns = self._device, self._clock.now_ns
+        device.synchronize()
+        if self._l2 is Cache.COLD:
+            device.flush_l2()
+        device.occupy(queue_us)
+        region.push()
+        device.record_start()
+        start = now_ns()
+        call()
+        returned = now_ns()
+        device.record_end()
+        region.pop()
+        covered = not device.start_has_passed()
+        device.synchronize()
+        return (device.elapsed_us(), (returned - start) / 1e3) if covered else None

@@ -1,0 +1,333 @@
+"""Counts and times device operations with the profiler (CUPTI), in passes of its own."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from bt_bench.names import Operation
+from bt_bench.results import (
+    Cache,
+    LaunchCensus,
+    LaunchPath,
+    Load,
+    Plan,
+    RoundKind,
+)
+from bt_bench.worker.arm import Arm
+from bt_bench.worker.inputs import StepInputs
+from bt_bench.worker.measuring.launch_paths import use
+from bt_bench.worker.measuring.methods.device_times import (
+    CALL_RANGE,
+    IDLE,
+    STEP_RANGE,
+    Activity,
+    ProfilerIncompleteError,
+    activities_by_range,
+    census_of,
+    settings_of,
+    times_ns,
+)
+from bt_bench.worker.measuring.ports import Clock, DevicePort
+from bt_bench.worker.measuring.records import Records
+from bt_bench.worker.measuring.rounds import Turn, Turns, Window
+from bt_bench.worker.measuring.timing import rewind
+from bt_bench.worker.measuring.watch import Seen
+
+if TYPE_CHECKING:
+    from bt_bench.worker.measuring.methods.device_times import Setting
+
+ATTEMPTS = 3
+# Starting the profiler takes tens of milliseconds, and its records take memory until it stops.
+STEPS_PER_SESSION = 1500
+# The host is slower under the profiler, so the queue has to be longer than in a timed round; it is
+# doubled with every attempt.
+QUEUE_US = 1500.0
+FEWEST_PASSES = 2
+SHARE_OF_TIME = 0.3  # of `case_seconds`, per condition, for cases whose windows are long
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One profiled round.
+
+    Args:
+        turn: its instance and order.
+        seconds: when its session began, within the attempt.
+        seen: what was seen around it.
+        steps: per arm the activities of each step.
+        uncovered: arms whose calls outlasted the queue on a busy device.
+    """
+
+    turn: Turn
+    seconds: float
+    seen: Seen
+    steps: dict[str, list[list[Activity]]]
+    uncovered: frozenset[str] = frozenset()
+
+
+def profile_window(
+    window: Window, plan: Plan, clock: Clock, device: DevicePort, records: Records
+) -> dict[str, LaunchCensus | str]:
+    """Replays the window under the profiler, all arms side by side, in each condition.
+
+    Adds `gpu_us` (the time in which at least one of a step's operations ran), `span_us` (first
+    start to last end), `gap_us` (their difference) and `last_us` (the last operation's time) to the
+    records. An arm that cannot be profiled on a busy device gets a note, and keeps the rest.
+
+    Returns:
+        Per arm the census of the device operations of each step, or why its records cannot be
+        right; it has no device times by the profiler then.
+
+    Raises:
+        ArmFailedError: when a variant raises.
+    """
+    profiling = _Profiling(window, plan, clock, device, records)
+    settings = settings_of(plan)
+    taken = profiling.take(settings)
+    idle = taken[IDLE]
+    if isinstance(idle, str):
+        return dict.fromkeys(window.names, idle)
+    censuses = {name: census_of(window, name, _steps_of(idle, name)) for name in window.names}
+    good = [name for name in window.names if not isinstance(censuses[name], str)]
+    profiling.book(IDLE, idle, good)
+    for setting in settings[1:]:
+        profiling.book_busy(setting, taken[setting], good, censuses)
+    return censuses
+
+
+def profile_together(
+    windows: Sequence[tuple[Window, Records]], plan: Plan, clock: Clock, device: DevicePort
+) -> None:
+    """As `profile_window` on an idle device, for several windows in one session where they fit.
+
+    Starting the profiler takes longer than a window of one step. A window whose records are not
+    whole gets sessions of its own.
+
+    Raises:
+        ArmFailedError: when a variant raises.
+    """
+    turns = [Turns(window, random.Random(plan.seed)) for window, _ in windows]
+    pairs = [
+        [of_window.next_pair() for of_window in turns] for _ in range(-(-plan.profile_rounds // 2))
+    ]
+    todo = [
+        (index, pair[half])
+        for of_windows in pairs
+        for half in (0, 1)
+        for index, pair in enumerate(of_windows)
+    ][: plan.profile_rounds * len(windows)]
+    passes: list[list[Pass]] = [[] for _ in windows]
+    started_ns = clock.now_ns()
+    whole = True
+    for chunk in _chunks(todo, [len(w.steps) * len(w.names) for w, _ in windows]):
+        seconds = (clock.now_ns() - started_ns) / 1e9
+        watch = windows[0][1].watch
+        watch.begin()
+        try:
+            found = _session([(windows[i][0], IDLE, turn) for i, turn in chunk], device, QUEUE_US)
+        except ProfilerIncompleteError:
+            whole = False
+            break
+        seen = watch.end_round()
+        for (index, turn), (steps, _) in zip(chunk, found, strict=True):
+            passes[index].append(Pass(turn, seconds, seen, steps))
+    for (window, records), of_window in zip(windows, passes, strict=True):
+        good = whole and not any(
+            isinstance(census_of(window, name, _steps_of(of_window, name)), str)
+            for name in window.names
+        )
+        if good:
+            _Profiling(window, plan, clock, device, records).book(IDLE, of_window, window.names)
+        else:
+            profile_window(window, plan, clock, device, records)
+
+
+def _chunks(
+    todo: Sequence[tuple[int, Turn]], sizes: Sequence[int]
+) -> Iterator[Sequence[tuple[int, Turn]]]:
+    """Passes in groups of at most `STEPS_PER_SESSION` profiled steps, or of one pass."""
+    first = steps = 0
+    for place, (index, _) in enumerate(todo):
+        if place > first and steps + sizes[index] > STEPS_PER_SESSION:
+            yield todo[first:place]
+            first, steps = place, 0
+        steps += sizes[index]
+    yield todo[first:]
+
+
+class _Profiling:
+    """The profiled passes of one case."""
+
+    def __init__(
+        self, window: Window, plan: Plan, clock: Clock, device: DevicePort, records: Records
+    ) -> None:
+        self._window = window
+        self._plan = plan
+        self._clock = clock
+        self._device = device
+        self._records = records
+
+    def take(self, settings: Sequence[Setting]) -> dict[Setting, list[Pass] | str]:
+        """The passes of each condition; taken again where something is missing from the records.
+
+        Returns:
+            Per condition its passes, or why there are none.
+        """
+        found: dict[Setting, list[Pass] | str] = {}
+        pending = list(settings)
+        for attempt in range(ATTEMPTS):
+            # Together at first, which is quicker; then apart, so that none suffers from another.
+            for group in [pending] if attempt == 0 else [[setting] for setting in pending]:
+                try:
+                    found |= self._attempt(group, QUEUE_US * 2**attempt)
+                except ProfilerIncompleteError as error:
+                    found |= {setting: found.get(setting) or str(error) for setting in group}
+            pending = [setting for setting in pending if not self._is_whole(found[setting])]
+            if not pending:
+                break
+        return found
+
+    def book(self, setting: Setting, passes: Sequence[Pass], names: Sequence[str]) -> None:
+        """Logs the passes, and adds the device times of some arms."""
+        for one in passes:
+            index = self._records.log_round(RoundKind.PROFILED, one.turn, one.seconds, one.seen)
+            for name in names if index is not None else ():
+                times = [times_ns(activities) for activities in one.steps[name]]
+                for series in setting.series:
+                    row = [of_step[series.quantity] / 1e3 for of_step in times]
+                    self._records.books[name].add_row(index or 0, series, row)
+
+    def book_busy(
+        self,
+        setting: Setting,
+        passes: list[Pass] | str,
+        names: list[str],
+        censuses: dict[str, LaunchCensus | str],
+    ) -> None:
+        """Those on a busy device, of the arms whose launches are what they were on an idle one."""
+        good = []
+        for name in names:
+            problem = (
+                passes
+                if isinstance(passes, str)
+                else _busy_problem(self._window, name, passes, censuses[name])
+            )
+            if problem is None:
+                good.append(name)
+            else:
+                self._records.note(name, f"no device times on a busy GPU: {problem}")
+        if not isinstance(passes, str):
+            self.book(setting, passes, good)
+
+    def _is_whole(self, passes: list[Pass] | str) -> bool:
+        """Whether nothing is missing of any arm."""
+        if isinstance(passes, str):
+            return False
+        return not any(one.uncovered for one in passes) and not any(
+            isinstance(census_of(self._window, name, _steps_of(passes, name)), str)
+            for name in self._window.names
+        )
+
+    def _attempt(self, settings: list[Setting], queue_us: float) -> dict[Setting, list[Pass] | str]:
+        """Passes of all conditions, mixed, since starting the profiler takes long."""
+        window, plan = self._window, self._plan
+        turns = Turns(window, random.Random(plan.seed))
+        rounds = [turn for _ in range((plan.profile_rounds + 1) // 2) for turn in turns.next_pair()]
+        todo = [(setting, turn) for turn in rounds[: plan.profile_rounds] for setting in settings]
+        fewest = FEWEST_PASSES * len(settings)
+        per_session = max(fewest, STEPS_PER_SESSION // (len(window.steps) * len(window.names)))
+        started_ns = self._clock.now_ns()
+        passes: dict[Setting, list[Pass] | str] = {}
+        for first in range(0, len(todo), per_session):
+            seconds = (self._clock.now_ns() - started_ns) / 1e9
+            if first and seconds > SHARE_OF_TIME * plan.case_seconds:
+                break
+            self._records.watch.begin()
+            now = [(window, *item) for item in todo[first : first + per_session]]
+            found = _session(now, self._device, queue_us)
+            seen = self._records.watch.end_round()
+            for (_, setting, turn), (steps, late) in zip(now, found, strict=True):
+                of_setting = passes.setdefault(setting, [])
+                assert not isinstance(of_setting, str)
+                of_setting.append(Pass(turn, seconds, seen, steps, late))
+        return passes
+
+
+Taken = tuple[dict[str, list[list[Activity]]], frozenset[str]]  # by arm; arms that were uncovered
+
+
+def _session(
+    todo: Sequence[tuple[Window, Setting, Turn]], device: DevicePort, queue_us: float
+) -> list[Taken]:
+    """Several passes in one session of the profiler."""
+    activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    busy: list[bool] = []  # per range
+    # Without `acc_events` torch warns, on every start, about cycles that there are none of.
+    with profile(activities=activities, acc_events=True) as profiler:
+        for window, setting, turn in todo:
+            rewind(turn.arms)
+            for step in window.steps:
+                for arm in turn.arms:
+                    index = len(busy)
+                    busy.append(setting.load is Load.BUSY)
+                    with arm.guarded():
+                        _run_in_range(arm, window.operation, step, setting, device, queue_us, index)
+    found, late = activities_by_range(profiler, busy)
+    taken: list[Taken] = []
+    first = 0
+    for window, _, turn in todo:
+        num_arms = len(turn.arms)
+        end = first + len(window.steps) * num_arms
+        places = {
+            arm.name: range(first + place, end, num_arms) for place, arm in enumerate(turn.arms)
+        }
+        steps = {name: [found[index] for index in of_arm] for name, of_arm in places.items()}
+        uncovered = frozenset(n for n, of_arm in places.items() if late.intersection(of_arm))
+        taken.append((steps, uncovered))
+        first = end
+    return taken
+
+
+def _run_in_range(
+    arm: Arm,
+    operation: Operation,
+    step: StepInputs,
+    setting: Setting,
+    device: DevicePort,
+    queue_us: float,
+    index: int,
+) -> None:
+    use(arm, LaunchPath.JIT)
+    arm.stage(step)
+    arm.prepare(operation)
+    call = arm.bind(operation, step)
+    device.synchronize()
+    if setting.l2 is Cache.COLD:
+        device.flush_l2()
+    if setting.load is Load.BUSY:
+        device.occupy(queue_us)
+    with record_function(f"{STEP_RANGE}{index}"):
+        with record_function(f"{CALL_RANGE}{index}"):
+            call()
+        device.synchronize()
+
+
+def _busy_problem(
+    window: Window, name: str, passes: Sequence[Pass], idle: LaunchCensus | str
+) -> str | None:
+    """Why an arm's passes on a busy device do not count, or `None` if they do."""
+    if any(name in one.uncovered for one in passes):
+        return "the call does not return before the queue of device work has ended"
+    census = census_of(window, name, _steps_of(passes, name))
+    if isinstance(census, str):
+        return census
+    return None if census == idle else "other launches were recorded than on an idle one"
+
+
+def _steps_of(passes: Sequence[Pass], name: str) -> list[list[list[Activity]]]:
+    return [one.steps[name] for one in passes]

@@ -1,0 +1,110 @@
+"""What measuring needs from the outside: a clock, a device, its sensors. Tests script them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+from bt_bench.worker.measuring.device_kernels import CacheFlush, launch_spin
+
+
+class Clock(Protocol):
+    """A monotonic host clock."""
+
+    def now_ns(self) -> int:
+        """Nanoseconds since some fixed moment."""
+        ...
+
+
+class Replayable(Protocol):
+    """A captured graph."""
+
+    def replay(self) -> None:
+        """Enqueues what was captured."""
+        ...
+
+
+class DevicePort(Protocol):
+    """What timing needs of a device; everything is enqueued on the current stream."""
+
+    def synchronize(self) -> None:
+        """Waits until the device is idle."""
+        ...
+
+    def record_start(self) -> None:
+        """Enqueues the event before the timed call."""
+        ...
+
+    def record_end(self) -> None:
+        """Enqueues the event after the timed call."""
+        ...
+
+    def start_has_passed(self) -> bool:
+        """Whether the device has reached the event before the timed call."""
+        ...
+
+    def elapsed_us(self) -> float:
+        """Time between the two events, in µs; the device must be idle."""
+        ...
+
+    def occupy(self, duration_us: float) -> None:
+        """Enqueues work that keeps the device busy for a known time."""
+        ...
+
+    def flush_l2(self) -> None:
+        """Enqueues a write of more than the L2 cache holds."""
+        ...
+
+    def capture(self, call: Callable[[], object], count: int) -> Replayable:
+        """Captures `count` calls into a graph, without running them."""
+        ...
+
+
+class SystemClock:
+    """`time.perf_counter_ns`."""
+
+    now_ns = staticmethod(time.perf_counter_ns)
+
+
+class CudaPort:
+    """The current CUDA stream, with one pair of events that is used again and again."""
+
+    def __init__(self) -> None:
+        event: Any = torch.cuda.Event  # untyped in torch
+        self._start = event(enable_timing=True)
+        self._end = event(enable_timing=True)
+        self.flush_l2 = CacheFlush()
+        launch_spin(0)  # compiles it here, and not in front of something that is timed
+        self.synchronize = torch.cuda.synchronize
+        self.record_start = self._start.record
+        self.record_end = self._end.record
+        self.start_has_passed = self._start.query
+        stream: Any = torch.cuda.Stream  # untyped in torch
+        self._capturing = stream()
+
+    def elapsed_us(self) -> float:
+        """Time between the two events, in µs; torch gives ms in single precision."""
+        return round(float(self._start.elapsed_time(self._end)) * 1e3, 3)
+
+    def occupy(self, duration_us: float) -> None:
+        """Enqueues a kernel that spins for `duration_us`."""
+        launch_spin(int(duration_us * 1e3))
+
+    def capture(self, call: Callable[[], object], count: int) -> Replayable:
+        """Captures `count` calls into a CUDA graph, on a stream of its own.
+
+        `torch.cuda.graph` would also empty the caching allocator, which the next step would pay.
+        """
+        graph = torch.cuda.CUDAGraph()
+        self._capturing.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._capturing):
+            graph.capture_begin()
+            try:
+                for _ in range(count):
+                    call()
+            finally:
+                graph.capture_end()
+        return graph

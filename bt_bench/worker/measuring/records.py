@@ -1,0 +1,102 @@
+"""What the passes of a case write to: samples by arm, the log of rounds, and notes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from bt_bench.results import DiscardCode, Measurement, Method, RoundKind, Series
+from bt_bench.worker.measuring.methods.probes import Probe
+from bt_bench.worker.measuring.rounds import RoundRecorder, Turn
+from bt_bench.worker.measuring.watch import Seen, Surroundings, Watch, slow_rounds
+
+
+@dataclass
+class SampleBook:
+    """Samples of one arm while they grow: per series the rounds and their rows."""
+
+    per_series: dict[Series, tuple[list[int], list[list[float]]]] = field(default_factory=dict)
+    queues_us: dict[Series, float] = field(default_factory=dict)
+
+    def add(
+        self,
+        round_index: int,
+        probe: Probe,
+        rows: Sequence[tuple[float, ...]],
+        queue_us: float | None = None,
+    ) -> None:
+        """Adds what a probe took in a round, behind a queue of that length if there is one."""
+        for series, column in zip(probe.series, zip(*rows, strict=True), strict=True):
+            self.add_row(round_index, series, list(column))
+            if queue_us is not None:
+                self.queues_us[series] = max(queue_us, self.queues_us.get(series, 0.0))
+
+    def add_row(self, round_index: int, series: Series, row: list[float]) -> None:
+        """Adds one round of one series."""
+        rounds, samples = self.per_series.setdefault(series, ([], []))
+        rounds.append(round_index)
+        samples.append(row)
+
+    def drop(self, method: Method) -> None:
+        """Forgets what a method took, because it cannot be right."""
+        for series in [series for series in self.per_series if series.method is method]:
+            del self.per_series[series]
+
+    def drop_rounds(self, dropped: Collection[int]) -> None:
+        """Forgets the rounds that do not count after all."""
+        for series, (rounds, samples) in list(self.per_series.items()):
+            kept = [place for place, index in enumerate(rounds) if index not in dropped]
+            self.per_series[series] = (
+                [rounds[place] for place in kept],
+                [samples[place] for place in kept],
+            )
+
+    def measurements(self) -> list[Measurement]:
+        """What was collected, as nouns; a series without rounds is none."""
+        return [
+            Measurement(
+                **dict(series),
+                queue_us=self.queues_us.get(series),
+                rounds=rounds,
+                samples=samples,
+            )
+            for series, (rounds, samples) in self.per_series.items()
+            if rounds
+        ]
+
+
+class Records:
+    """What the passes of one case write to.
+
+    Args:
+        names: of the arms.
+        around: what is watched around every round.
+    """
+
+    def __init__(self, names: Sequence[str], around: Surroundings) -> None:
+        self.recorder = RoundRecorder(names)
+        self.books = {name: SampleBook() for name in names}
+        self.notes: dict[str, list[str]] = {name: [] for name in names}
+        self.watch = Watch(around)
+
+    def end_round(self, kind: RoundKind, turn: Turn, seconds: float) -> int | None:
+        """Logs a round by what the watch has seen; its index, or `None` if it does not count."""
+        return self.log_round(kind, turn, seconds, self.watch.end_round())
+
+    def log_round(self, kind: RoundKind, turn: Turn, seconds: float, seen: Seen) -> int | None:
+        """Logs a round; its index, or `None` if it does not count."""
+        index = self.recorder.add(kind, turn, seconds, seen.sm_clock_mhz, seen.discarded)
+        return index if seen.discarded is None else None
+
+    def note(self, name: str, text: str) -> None:
+        """Says what is missing of an arm, and why; once."""
+        if text not in self.notes[name]:
+            self.notes[name].append(text)
+
+    def discard_slow_rounds(self) -> None:
+        """Discards the rounds at a lower clock than the case's; known only when all are taken."""
+        slow = slow_rounds(self.recorder.clocks)
+        for index in slow:
+            self.recorder.discard(index, DiscardCode.CLOCK)
+        for book in self.books.values():
+            book.drop_rounds(slow)

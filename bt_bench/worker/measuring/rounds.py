@@ -1,0 +1,126 @@
+"""The order of arms and instances, and the log of the rounds that were taken."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from bt_bench.names import Operation
+from bt_bench.results import DiscardCode, RoundKind, RoundLog
+from bt_bench.worker.arm import Arm
+from bt_bench.worker.inputs import StepInputs
+
+
+@dataclass(frozen=True)
+class Window:
+    """What is replayed: the arms of a case, its steps, and the operation to time.
+
+    Each variant has several instances, with buffers of their own. Where a buffer happens to lie
+    in host memory moves the time of a kernel that reads it by microseconds, for as long as the
+    buffer lives; with one instance that luck would be taken for a property of the variant.
+
+    Args:
+        case: the case's name, for NVTX ranges.
+        instances: for each instance its arms, one per variant, in the state before the first step.
+        steps: the steps, on the arms' device.
+        operation: what is timed in each step.
+    """
+
+    case: str
+    instances: Sequence[Sequence[Arm]]
+    steps: Sequence[StepInputs]
+    operation: Operation
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the arms."""
+        return [arm.name for arm in self.instances[0]]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One round's instance, and its arms in the order in which they run."""
+
+    instance: int
+    arms: list[Arm]
+
+    def place(self, name: str) -> int | None:
+        """Where an arm stands in the order, 0 first; `None` if it takes no part."""
+        names = [arm.name for arm in self.arms]
+        return names.index(name) if name in names else None
+
+    def only(self, names: Sequence[str]) -> Turn:
+        """The same without the arms that are not named."""
+        return Turn(self.instance, [arm for arm in self.arms if arm.name in names])
+
+
+class Turns:
+    """Instances in turn; the arms of each in random order, and then in the reverse."""
+
+    def __init__(self, window: Window, rng: random.Random) -> None:
+        self._window = window
+        self._rng = rng
+        self._pairs = 0
+
+    def next_pair(self) -> tuple[Turn, Turn]:
+        """The next two rounds."""
+        instance = self._pairs % len(self._window.instances)
+        self._pairs += 1
+        arms = list(self._window.instances[instance])
+        order = self._rng.sample(arms, len(arms))
+        return Turn(instance, order), Turn(instance, order[::-1])
+
+
+@dataclass
+class RoundRecorder:
+    """Collects the log of a case's rounds."""
+
+    names: Sequence[str]
+    _kinds: list[RoundKind] = field(default_factory=list)
+    _turns: list[Turn] = field(default_factory=list)
+    _seconds: list[float] = field(default_factory=list)
+    _clocks: list[int | None] = field(default_factory=list)
+    _discarded: list[DiscardCode | None] = field(default_factory=list)
+
+    def add(
+        self,
+        kind: RoundKind,
+        turn: Turn,
+        seconds: float,
+        sm_clock_mhz: int | None = None,
+        discarded: DiscardCode | None = None,
+    ) -> int:
+        """Notes a round and returns its index."""
+        self._kinds.append(kind)
+        self._turns.append(turn)
+        self._seconds.append(round(seconds, 4))
+        self._clocks.append(sm_clock_mhz)
+        self._discarded.append(discarded)
+        return len(self._kinds) - 1
+
+    @property
+    def clocks(self) -> list[int | None]:
+        """SM clock of each round."""
+        return list(self._clocks)
+
+    def discard(self, index: int, code: DiscardCode) -> None:
+        """Says of a round that it does not count, unless that is said already."""
+        self._discarded[index] = self._discarded[index] or code
+
+    def num_discarded(self) -> dict[DiscardCode, int]:
+        """Rounds that do not count, by reason."""
+        return dict(Counter(code for code in self._discarded if code is not None))
+
+    def log_for(self, name: str) -> RoundLog:
+        """The log as the file of one arm has it."""
+        return RoundLog(
+            arms=list(self.names),
+            kind=list(self._kinds),
+            instance=[turn.instance for turn in self._turns],
+            place=[turn.place(name) for turn in self._turns],
+            seconds=list(self._seconds),
+            sm_clock_mhz=list(self._clocks),
+            discarded=list(self._discarded),
+        )

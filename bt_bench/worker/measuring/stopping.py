@@ -1,0 +1,115 @@
+"""When a case has been measured long enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from bt_bench.analysis import relative_half_width
+from bt_bench.results import Plan, Series, StopReason
+
+STABLE_CHECKS = 5
+STABLE_WITHIN = 0.05
+# The normal distribution's quantile for 95 %, and the deviation of a median against that of a
+# mean: half-width of the median's interval is about 1.96 * 1.2533 * sigma / sqrt(n). Source: David
+# and Nagaraja, "Order Statistics", 3rd edition (2003), section 10.2.
+_WIDTH_OF_MEDIAN = 1.96 * math.sqrt(math.pi / 2)
+
+Key = tuple[str, Series]
+
+
+class Criterion(Protocol):
+    """Decides whether to go on; asked after each pair of rounds."""
+
+    def add(self, values: Mapping[Key, float]) -> None:
+        """Takes the values of one round: per arm and series the median over the steps."""
+        ...
+
+    def reason(self) -> StopReason | None:
+        """Why to stop now, or `None` to go on."""
+        ...
+
+    def half_width(self, keys: Iterable[Key] | None = None) -> float | None:
+        """Widest relative half-width of the keys' intervals, of all by default."""
+        ...
+
+    def rounds_needed(self) -> float | None:
+        """Estimate of how many rounds there will be in all; `None` while there is none."""
+        ...
+
+
+class RelativeWidth:
+    """Stops when all intervals are narrow enough, or when their noise says that it is no use.
+
+    The noise of a series is 1.4826 times the median absolute deviation over the median. When it has
+    stayed within `STABLE_WITHIN` for `STABLE_CHECKS` checks and implies more rounds than the plan
+    allows, further rounds would change little.
+
+    Args:
+        plan: precision, and bounds on the rounds.
+        check_every: rounds between two checks.
+    """
+
+    def __init__(self, plan: Plan, check_every: int) -> None:
+        self._target = plan.precision_percent / 100
+        self._min_rounds = plan.min_rounds
+        self._max_rounds = plan.rounds
+        self._check_every = max(1, check_every)
+        self._values: dict[Key, list[float]] = {}
+        self._rounds = 0
+        self._widths: dict[Key, float | None] = {}
+        self._noise: list[float] = []
+
+    def add(self, values: Mapping[Key, float]) -> None:
+        """Takes the values of one round."""
+        for key, value in values.items():
+            self._values.setdefault(key, []).append(value)
+        self._rounds += 1
+        if self._rounds % self._check_every == 0:
+            self._check()
+
+    def reason(self) -> StopReason | None:
+        """`PRECISE`, `STABLE`, or `None` to go on; never before `min_rounds`."""
+        if not self._target or self._rounds < self._min_rounds:
+            return None
+        width = self.half_width()
+        if width is not None and width <= self._target:
+            return StopReason.PRECISE
+        needed = self.rounds_needed()
+        if self._is_stable() and needed is not None and needed > self._max_rounds:
+            return StopReason.STABLE
+        return None
+
+    def half_width(self, keys: Iterable[Key] | None = None) -> float | None:
+        """Widest relative half-width at the last check; `None` where one cannot be told."""
+        chosen = list(self._widths) if keys is None else list(keys)
+        widths = [self._widths.get(key) for key in chosen]
+        known = [width for width in widths if width is not None]
+        return max(known) if known and len(known) == len(widths) else None
+
+    def rounds_needed(self) -> float | None:
+        """Rounds at which the noisiest series would be as narrow as asked."""
+        if not self._noise or not self._target:
+            return None
+        return (_WIDTH_OF_MEDIAN * self._noise[-1] / self._target) ** 2
+
+    def _check(self) -> None:
+        self._widths = {key: relative_half_width(v) for key, v in self._values.items()}
+        self._noise.append(max((_relative_noise(v) for v in self._values.values()), default=0.0))
+
+    def _is_stable(self) -> bool:
+        recent = self._noise[-STABLE_CHECKS:]
+        if len(recent) < STABLE_CHECKS:
+            return False
+        return max(recent) - min(recent) <= STABLE_WITHIN * max(recent)
+
+
+def _relative_noise(values: Sequence[float]) -> float:
+    array = np.asarray(values)
+    middle = float(np.median(array))
+    if middle == 0:
+        return 0.0
+    return 1.4826 * float(np.median(np.abs(array - middle))) / middle

@@ -1,0 +1,349 @@
+"""Runs tasks in a worker process, and outlives whatever happens to it.
+
+A worker that dies or hangs is replaced, and the task is done again without the arm that was to
+blame. This side imports neither torch nor Triton and never touches a device.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from types import TracebackType
+from typing import Any
+
+from bt_bench.errors import UsageError
+from bt_bench.results import Reason, ReasonCode
+from bt_bench.worker.activity import Activity, shared_block
+from bt_bench.worker.culprits import run_without_culprits
+from bt_bench.worker.outcome import RoundProgress
+from bt_bench.worker.tasks import (
+    Attempt,
+    Defect,
+    Failure,
+    Finished,
+    Hello,
+    Message,
+    Refusal,
+    Request,
+    ResultT,
+    Setback,
+    Success,
+    Task,
+    Watcher,
+    WorkerError,
+    WorkerSetup,
+)
+
+Serve = Callable[[Connection, Any, WorkerSetup], None]
+
+POLL_SECONDS = 0.2
+SECONDS_TO_IMPORT = 120.0  # a variant's file, with torch and Triton on a cold disk
+# Where no arm runs, nothing of a variant can hang: this is time to build a workload, to calibrate.
+FEWEST_SECONDS_OF_OUR_OWN = 600.0
+# A worker may write a profiler's file when it ends; one that does not end is killed.
+SECONDS_TO_END = 10.0
+SECONDS_TO_DIE = 60.0
+
+
+class Supervisor:
+    """A worker process that is there as long as the `with` block, replaced whenever needed.
+
+    Args:
+        setup: device, variants and plan.
+        serve: main function of the worker; a module's function, imported in a fresh process.
+    """
+
+    def __init__(self, setup: WorkerSetup, serve: Serve) -> None:
+        self._setup = setup
+        self._serve = serve
+        self._worker: _Worker | None = None
+        self._hello: Hello | None = None
+        self._lost: str | None = None  # why the last worker was given up
+        self._unasked: list[Setback] = []  # of workers that died before they were asked
+
+    @property
+    def hello(self) -> Hello:
+        """What the first worker found; of a supervisor that was entered."""
+        if self._hello is None:
+            raise RuntimeError("the supervisor was not entered")
+        return self._hello
+
+    def start(self) -> None:
+        """Starts the worker and does not wait for it; `__enter__` does, later."""
+        self._worker = _Worker(self._setup, self._serve)
+
+    def __enter__(self) -> Supervisor:
+        """Starts the worker, unless `start` did.
+
+        Raises:
+            UsageError: for a device that is not there, and for a variant file that does not import.
+        """
+        if self._worker is None:
+            self.start()
+        assert self._worker is not None
+        try:
+            self._hello = self._greeted(self._worker)
+        except BaseException:
+            self._discard()
+            raise
+        # A worker that follows must not fall back to another device. And what the first one did
+        # ahead may be what ended it.
+        self._setup = replace(self._setup, device=self._hello.device, ahead=None)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Ends the worker, and waits for it; after an error without giving it time."""
+        if self._worker is not None and kind is None:
+            self._worker.end()
+        self._discard()
+
+    def abandon(self) -> None:
+        """Kills the worker without waiting for its end, which `__exit__` does."""
+        if self._worker is not None:
+            self._worker.abandon()
+
+    def run(
+        self, task: Task[ResultT], arms: Sequence[str], watcher: Watcher | None = None
+    ) -> Finished[ResultT]:
+        """Does a task with some arms; those that break it off are left out.
+
+        A worker that dies is replaced and the task tried again before an arm is blamed for it.
+
+        Raises:
+            UsageError: for a workload that cannot be built.
+            WorkerError: when it cannot be done even without any arm, or no worker can be started.
+        """
+        self._unasked = []
+        try:
+            finished = run_without_culprits(
+                arms, lambda remaining: self._attempt(task, remaining, watcher)
+            )
+            return finished.after(self._unasked)
+        except BaseException:
+            self._discard()
+            raise
+
+    def _attempt(self, task: Task[Any], arms: Sequence[str], watcher: Watcher | None) -> Attempt:
+        worker = self._living(watcher)
+        outcome = worker.do(task, list(arms), watcher)
+        if isinstance(outcome, Failure) and outcome.worker_is_spent:
+            self._lost = outcome.reason.message
+            self._discard()
+        return outcome
+
+    def _living(self, watcher: Watcher | None) -> _Worker:
+        """The worker, or a fresh one in the place of one that is gone."""
+        worker = self._worker
+        if worker is not None and not worker.is_alive():
+            self._lost = worker.how_it_ended()
+            self._unasked.append(worker.unasked())
+            self._discard()
+            worker = None
+        if worker is None:
+            worker = self._worker = _Worker(self._setup, self._serve)
+            try:
+                self._greeted(worker)
+            except UsageError as error:
+                raise WorkerError(f"no fresh worker could be started: {error}") from error
+            if watcher is not None:
+                watcher.worker_replaced(self._lost or "the worker was gone")
+        return worker
+
+    def _greeted(self, worker: _Worker) -> Hello:
+        """What a new worker finds; the variant is named whose file ends it."""
+        answer = worker.await_answer("while imported", None, SECONDS_TO_IMPORT)
+        if isinstance(answer, Hello):
+            return answer
+        if isinstance(answer, Failure) and answer.defect is not None:
+            raise WorkerError(f"{answer.defect}internal error in the worker; please report it")
+        if isinstance(answer, Success):
+            raise WorkerError("the worker answers out of turn; please report it")
+        if answer.place is not None:
+            path = self._setup.variants[answer.place].path
+            raise UsageError(f"{path}: the variant file does not import: {answer.reason.message}")
+        raise WorkerError(f"the worker did not start: {answer.reason.message}")
+
+    def _discard(self) -> None:
+        if self._worker is not None:
+            self._worker.kill()
+            self._worker = None
+
+
+@contextmanager
+def _ctrl_c_held_back() -> Iterator[None]:
+    """Starts a process deaf to Ctrl-C, which would end it with a traceback before it ignores it.
+
+    A process begins with the signals blocked that its parent blocks; `serve` unblocks this one.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # no POSIX
+        yield
+        return
+    resource_tracker.ensure_running()  # its start, which is part of the first, would unblock it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _Worker:
+    """One process, from its start to its end."""
+
+    def __init__(self, setup: WorkerSetup, serve: Serve) -> None:
+        context = multiprocessing.get_context("spawn")
+        block = shared_block(context)
+        self._hang_seconds = setup.plan.hang_seconds
+        self._activity = Activity(block)
+        self._number = 0  # of the last request
+        self._ahead = setup.ahead  # until there is one
+        self._connection, theirs = context.Pipe()
+        self._process: BaseProcess = context.Process(
+            target=serve, args=(theirs, block, setup), name="bt-bench worker", daemon=True
+        )
+        with _ctrl_c_held_back():
+            self._process.start()
+        theirs.close()  # so that its end is seen here
+
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    def do(self, task: Task[Any], arms: list[str], watcher: Watcher | None) -> Attempt:
+        """Has a task done; a worker that does not survive it gives a failure too."""
+        self._number += 1
+        self._ahead = None
+        try:
+            self._connection.send(Request(self._number, task, tuple(arms)))
+        except OSError:
+            return self._died(task.doing)
+        answer = self.await_answer(task.doing, watcher, self._hang_seconds)
+        if isinstance(answer, Hello):
+            raise WorkerError("the worker answers out of turn; please report it")
+        return answer
+
+    def await_answer(
+        self, doing: str, watcher: Watcher | None, hang_seconds: float
+    ) -> Hello | Success[Any] | Failure:
+        """Waits for an answer, for the end of the process, or until it hangs.
+
+        Args:
+            doing: what is being done, for the reason.
+            watcher: hears of progress.
+            hang_seconds: what one call of a variant may take.
+
+        Raises:
+            UsageError: for what the worker was asked to do.
+            WorkerError: for an answer that is none.
+        """
+        notes, since = self._activity.notes, time.monotonic()
+        while True:
+            ready = wait([self._connection, self._process.sentinel], POLL_SECONDS)
+            if self._connection in ready:
+                try:
+                    message = self._connection.recv()
+                except (EOFError, OSError):
+                    return self._died(doing)
+                content = self._content(message)
+                if isinstance(content, RoundProgress):
+                    if watcher is not None:
+                        watcher.round(content)
+                elif content is not None:
+                    return _checked(content, doing)
+            # A process that a variant has forked may hold the sentinel open.
+            elif ready or not self._process.is_alive():
+                return self._died(doing)
+            now = time.monotonic()
+            if ready or self._activity.notes != notes:
+                notes, since = self._activity.notes, now
+            elif now - since > self._limit_seconds(hang_seconds):
+                return self._hung(doing, hang_seconds)
+
+    def _content(self, message: object) -> object:
+        """What a message says, or `None` for one that belongs to an earlier request."""
+        if not isinstance(message, Message):
+            raise WorkerError(f"the worker sent a {type(message).__name__}; please report it")
+        return message.content if message.number == self._number else None
+
+    def how_it_ended(self) -> str:
+        """The signal or the exit code that ended the process."""
+        self._process.join(SECONDS_TO_DIE)
+        code = self._process.exitcode
+        if code is None:
+            return "the worker closed its connection"
+        if code >= 0:
+            return f"the worker ended with exit code {code}"
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        hint = ", which the system also sends when memory runs out" if name == "SIGKILL" else ""
+        return f"the worker was ended by {name}{hint}"
+
+    def unasked(self) -> Setback:
+        """The end of a process that nobody had asked for anything since its last answer."""
+        place, ahead = self._activity.place, self._ahead
+        doing = "between two tasks" if ahead is None else ahead.task.doing
+        reason = Reason(code=ReasonCode.CRASHED, message=f"{doing}: {self.how_it_ended()}")
+        return Setback(reason, None if ahead is None or place is None else ahead.arms[place])
+
+    def end(self) -> None:
+        """Asks the process to end, and gives it some time."""
+        try:
+            self._connection.send(None)
+        except OSError:
+            return
+        self._process.join(SECONDS_TO_END)
+
+    def abandon(self) -> None:
+        """Kills the process, and does not wait for its end."""
+        self._connection.close()
+        self._process.kill()
+
+    def kill(self) -> None:
+        """Kills the process if it is still there, and reaps it."""
+        self._connection.close()
+        self._process.kill()
+        self._process.join(SECONDS_TO_DIE)
+
+    def _limit_seconds(self, hang_seconds: float) -> float:
+        if self._activity.place is not None:
+            return hang_seconds
+        return max(hang_seconds, FEWEST_SECONDS_OF_OUR_OWN)
+
+    def _died(self, doing: str) -> Failure:
+        place = self._activity.place
+        reason = Reason(code=ReasonCode.CRASHED, message=f"{doing}: {self.how_it_ended()}")
+        return Failure(reason, place, worker_is_spent=True)
+
+    def _hung(self, doing: str, hang_seconds: float) -> Failure:
+        place, limit = self._activity.place, self._limit_seconds(hang_seconds)
+        what = "the worker got no further" if place is None else "a call did not return"
+        setting = "" if place is None else " (plan.hang_seconds)"
+        reason = Reason(
+            code=ReasonCode.HUNG, message=f"{doing}: {what} within {limit:g} s{setting}"
+        )
+        return Failure(reason, place, worker_is_spent=True)
+
+
+def _checked(message: object, doing: str) -> Hello | Success[Any] | Failure:
+    """An answer, or in its place the error that it stands for."""
+    if isinstance(message, (Hello, Success, Failure)):
+        return message
+    if isinstance(message, Refusal):
+        raise UsageError(message.text)
+    if isinstance(message, Defect):
+        what = f"{doing}, in bt-bench's own code: {message.summary}"
+        reason = Reason(code=ReasonCode.RAISED, message=what)
+        return Failure(reason, None, worker_is_spent=True, defect=message.text)
+    raise WorkerError(f"the worker sent a {type(message).__name__}; please report it")

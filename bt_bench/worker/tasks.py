@@ -1,0 +1,350 @@
+"""What a worker is asked to do, what it answers, and how a failing arm is left out.
+
+These cross from one process to another, and import neither torch nor Triton.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol, TypeVar
+
+from bt_bench.config import CaseSpec
+from bt_bench.errors import BtBenchError
+from bt_bench.names import DeviceChoice, DeviceKind, Operation
+from bt_bench.results import (
+    Calibration,
+    CheckReport,
+    Environment,
+    Plan,
+    Reason,
+    ReasonCode,
+    Series,
+    WorkloadRecord,
+)
+from bt_bench.variants import Isolation, VariantEntry
+from bt_bench.worker.outcome import Measured, RoundProgress
+
+ResultT = TypeVar("ResultT")
+ValueT_co = TypeVar("ValueT_co", covariant=True)
+
+
+class WorkerError(BtBenchError):
+    """No worker can do the task: a defect of bt-bench, or a device that is gone."""
+
+
+@dataclass(frozen=True)
+class CheckOutcome:
+    """Outcome of one variant on one path: a report, or the reason why it failed."""
+
+    report: CheckReport | None
+    reason: Reason | None
+
+
+CheckOutcomes = dict[tuple[str, Operation], CheckOutcome]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A case's workload, and the outcome on each arm and operation."""
+
+    workload: WorkloadRecord
+    outcomes: CheckOutcomes
+
+
+class Task(ABC, Generic[ResultT]):
+    """Something to do with some arms; `doing` says in a reason what it was."""
+
+    @property
+    @abstractmethod
+    def doing(self) -> str:
+        """What is being done, as the beginning of a message."""
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return self.doing
+
+
+@dataclass(frozen=True)
+class Calibrate(Task[Calibration | None]):
+    """Measure what the harness itself costs; takes no arm."""
+
+    @property
+    def doing(self) -> str:
+        """What is being done, as the beginning of a message."""
+        return "calibrating"
+
+
+@dataclass(frozen=True)
+class CheckConformance(Task[CheckOutcomes]):
+    """Check the arms on one of the conformance workloads."""
+
+    workload: str
+    operations: tuple[Operation, ...]
+
+    @property
+    def title(self) -> str:
+        """How messages call the workload."""
+        return f"conformance:{self.workload}"
+
+    @property
+    def doing(self) -> str:
+        """What is being done, as the beginning of a message."""
+        return f"{self.title}, while checked"
+
+
+@dataclass(frozen=True)
+class CheckCase(Task[Checked]):
+    """Check the arms on the workload of a case."""
+
+    case: CaseSpec
+    operations: tuple[Operation, ...]
+
+    @property
+    def title(self) -> str:
+        """How messages call the workload."""
+        return self.case.name
+
+    @property
+    def doing(self) -> str:
+        """What is being done, as the beginning of a message."""
+        return f"{self.title}, while checked"
+
+
+@dataclass(frozen=True)
+class MeasureCase(Task[dict[str, Measured]]):
+    """Measure one operation on the workload of a case, all arms side by side."""
+
+    case: CaseSpec
+    operation: Operation
+
+    @property
+    def title(self) -> str:
+        """The key of the case."""
+        return f"{self.operation.value}/{self.case.name}"
+
+    @property
+    def doing(self) -> str:
+        """What is being done, as the beginning of a message."""
+        return "while measured"
+
+
+@dataclass(frozen=True)
+class RoundUnit:
+    """One operation on one case, as part of a process-round.
+
+    Args:
+        case: the workload.
+        operation: what is timed.
+        series: what is wanted of it.
+        variants: those that take part, of the arms of the task.
+    """
+
+    case: CaseSpec
+    operation: Operation
+    series: tuple[Series, ...]
+    variants: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RoundValue:
+    """Median of one series of one variant in a process-round, in the series' unit."""
+
+    operation: Operation
+    case: str
+    variant: str
+    series: Series
+    value: float
+
+
+@dataclass(frozen=True)
+class PrepareRound(Task[None]):
+    """Set up everything that a process-round times, and run it once: so nothing compiles later."""
+
+    units: tuple[RoundUnit, ...]
+
+    @property
+    def doing(self) -> str:
+        """What is being done, as the beginning of a message."""
+        return "while set up"
+
+
+@dataclass(frozen=True)
+class MeasureRound(Task[tuple[RoundValue, ...]]):
+    """Time what was prepared, once; a value that could not be had is absent."""
+
+    units: tuple[RoundUnit, ...]
+
+    @property
+    def doing(self) -> str:
+        """What is being done, as the beginning of a message."""
+        return "while measured"
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """A task that a worker does before it is asked to, to have it done when it is."""
+
+    task: Task[Any]
+    arms: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class WorkerSetup:
+    """What a worker starts with.
+
+    Args:
+        device: where it runs.
+        variants: the files of the arms; the worker imports them, the parent never does.
+        plan: how it checks and measures.
+        ahead: what it does at once; how that ended shows when it is asked for the same.
+        isolation: what it may use of a repository; `None`: whatever it finds.
+    """
+
+    device: DeviceChoice
+    variants: tuple[VariantEntry, ...]
+    plan: Plan
+    ahead: Ahead | None = None
+    isolation: Isolation | None = None
+
+
+@dataclass(frozen=True)
+class Hello:
+    """What a worker has found where it runs."""
+
+    device: DeviceKind
+    environment: Environment
+    available_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Success(Generic[ValueT_co]):
+    """The task is done."""
+
+    value: ValueT_co
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The task broke off.
+
+    Args:
+        reason: why.
+        place: of the arm that is to blame, among the arms of the attempt; `None`: nobody knows.
+        worker_is_spent: the worker can do nothing more: its device or its memory is gone.
+        defect: the traceback, where it is bt-bench's own code that raised.
+    """
+
+    reason: Reason
+    place: int | None
+    worker_is_spent: bool
+    defect: str | None = None
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether something from outside may have done it, so that it is tried once more."""
+        return self.reason.code is ReasonCode.CRASHED or self.defect is not None
+
+
+Attempt = Success[Any] | Failure
+
+
+@dataclass(frozen=True)
+class Setback:
+    """A failure that did not come back when the task was done once more.
+
+    Args:
+        reason: what it was.
+        arm: whose; `None`: nobody knows.
+    """
+
+    reason: Reason
+    arm: str | None
+
+
+@dataclass(frozen=True)
+class Finished(Generic[ResultT]):
+    """A task that is done.
+
+    Args:
+        value: its result, for the arms that are not in `failed`.
+        failed: arms that were left out, with the reason.
+        setbacks: what went wrong on the way, of arms that were not left out for it.
+    """
+
+    value: ResultT
+    failed: dict[str, Reason]
+    setbacks: tuple[Setback, ...] = ()
+
+    def after(self, setbacks: Sequence[Setback]) -> Finished[ResultT]:
+        """The same with what had gone wrong before; what came back is a reason in `failed`."""
+        codes = {reason.code for reason in self.failed.values()}
+        kept = [
+            each
+            for each in setbacks
+            if (each.reason.code not in codes if each.arm is None else each.arm not in self.failed)
+        ]
+        return replace(self, setbacks=(*kept, *self.setbacks))
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What the user has to know; `text` is the message."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Defect:
+    """An error of bt-bench itself; `text` is the traceback, `summary` one line of it."""
+
+    text: str
+    summary: str
+
+
+@dataclass(frozen=True)
+class Request:
+    """Something to do; its number is in everything that is sent because of it."""
+
+    number: int
+    task: Task[Any]
+    arms: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Message:
+    """What a worker sends: progress, or an answer, to the request of that number.
+
+    Number 0 is nobody's request: it is what a worker says when it has started.
+    """
+
+    number: int
+    content: Hello | RoundProgress | Attempt | Refusal | Defect
+
+
+class Watcher(Protocol):
+    """Hears what happens during a task."""
+
+    def round(self, progress: RoundProgress) -> None:
+        """How far the rounds of a case are."""
+        ...
+
+    def worker_replaced(self, why: str) -> None:
+        """A fresh worker goes on with the task."""
+        ...
+
+
+class Runner(Protocol):
+    """Does tasks, somewhere."""
+
+    def run(
+        self, task: Task[ResultT], arms: Sequence[str], watcher: Watcher | None = None
+    ) -> Finished[ResultT]:
+        """Does a task with some arms.
+
+        Raises:
+            WorkerError: when it cannot be done even without any arm.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""Small workloads that meet each rule of the interface."""

@@ -1,0 +1,1 @@
+"""From a trace of requests to the steps of a serving engine."""

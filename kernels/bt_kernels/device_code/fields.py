@@ -1,0 +1,52 @@
+"""The layouts that kernels and host code share: fields of descriptors, records, marks, headers."""
+
+from __future__ import annotations
+
+import triton.language as tl
+
+DESCRIPTOR_FIELDS = tl.constexpr(12)
+# Columns of `descriptors`.
+SOURCE = tl.constexpr(0)  # address of the source table
+TARGET = tl.constexpr(1)  # address of the input table
+WIDTH = tl.constexpr(2)  # columns of a row of both
+BLOCK_SIZE = tl.constexpr(3)  # tokens per block
+CAPACITY = tl.constexpr(4)  # positions that a row can hold; 0 if slot mapping is not enabled
+NUM_BLOCKS = tl.constexpr(5)  # address of the group's number of blocks per row, int32
+SLOTS = tl.constexpr(6)  # address of the group's slots
+MAX_NUM_TOKENS = tl.constexpr(7)  # of them
+REACH = tl.constexpr(8)  # of the sliding window in tokens; 0 if there is none
+CP_SIZE = tl.constexpr(9)  # ranks that share the group's tokens; 1 if it is not sharded
+CP_RANK = tl.constexpr(10)  # which of them this is
+CP_INTERLEAVE = tl.constexpr(11)  # consecutive tokens of one rank
+
+RECORD_FIELDS = tl.constexpr(5)
+CAPTURED_HEADER = tl.constexpr(3)
+
+# Sizes that change from step to step must not select another binary: without this, Triton
+# compiles again at 1 and at multiples of 16, in the middle of serving.
+STEP_SIZES = ["first_record", "num_reqs", "num_rows", "out_stride", "out_size"]
+# Nor must a slice of a longer buffer that happens to begin at a multiple of 16 bytes. What is read
+# from them begins anywhere, so that alignment would not be made use of.
+INPUTS = ["idx_mapping", "query_start_loc", "positions", "num_computed_tokens", "out_ptrs", "out"]
+
+MARK_FIELDS = tl.constexpr(4)
+STEP_RECORD_FIELDS = tl.constexpr(8)
+HEADER_FIELDS = tl.constexpr(4)
+OPTION_FIELDS = tl.constexpr(8)
+ADDRESS_BITS = tl.constexpr(48)
+ADDRESS_MASK = tl.constexpr(2**48 - 1)
+NO_ROW = tl.constexpr(32767)  # above any row: see `MAX_NUM_REQS`
+
+
+_SIZES = [
+    "records",
+    "num_records",
+    "num_reqs",
+    "num_rows",
+    "step",
+    "max_num_reqs",
+    "num_chunks",
+    "num_pads",
+    "out_stride",
+    "out_size",
+]

@@ -1,0 +1,374 @@
+"""The Triton code of a step in one launch.
+
+No program waits for another, and none touches what another writes. What is staged for a row in a
+step is one interval of columns, which every program that needs it knows from a *mark*. A program
+that gathers or maps the row takes the columns of the interval from the staged ids, and all others
+from the source table, where no program of this launch writes them. Other programs copy the staged
+ids into the source table.
+
+`staging` is pinned host memory, int32, in three parts:
+
+- marks, `[G, max_num_reqs, 4]`: start, end, value, and the number of the step, without which a
+  mark is void: marks of steps before need not be cleared. The value is the block id of an interval
+  of one column, else where its ids are, in elements from the start.
+- records, `[n, 8]`: group, row, start, end, value, and three of no meaning. Each has 32 bytes for
+  itself, since programs that read one sector of host memory are served one after another.
+- the block ids of intervals of more than one column.
+
+Where a step writes little, one block id a row, `writes` carries it instead: parameters of the
+launch, an int64 for each, `SLOTS` for each group. They save the read of host memory, the slowest on
+the way, and with it the buffer that must not be filled again too early. A word holds, from the
+highest bit down, 1 bit that is set in all, which makes all of one type to Triton, 15 bits of the
+row (`NO_ROW` where nothing is written), 15 of the column, 32 of the block id.
+
+A launch in a CUDA graph has the same grid and arguments in each replay, and each program may have
+several parts to do. What varies stands before the marks then, in headers of four int64, one for
+each program, which is a sector. From the highest bit down, a header has:
+
+0. 16 bits of `num_reqs`, 48 of the address of `idx_mapping`;
+1. 16 bits of `num_rows`, 48 of the address of `query_start_loc`;
+2. 8 bits each of `num_chunks` and `num_pads`, 48 of the address of `positions`;
+3. 1 that is not used, so that no word is negative; 31 bits of the number of the step, which is 0
+   where nothing is staged, so that no mark is looked at; 31 of `num_records`; 1 that is set if
+   `idx_mapping` is int64.
+
+Where a launch has options, they are eight int64 after all headers, a set for each program again:
+addresses of
+`num_computed_tokens`, or 0, of the addresses of the tables to fill, and of the slots; how far apart
+the addresses of tables are, in elements; the stride of slots, and how many a group has.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from bt_kernels.device_code.fields import (
+    _SIZES,
+    ADDRESS_BITS,
+    ADDRESS_MASK,
+    DESCRIPTOR_FIELDS,
+    HEADER_FIELDS,
+    INPUTS,
+    MARK_FIELDS,
+    MAX_NUM_TOKENS,
+    OPTION_FIELDS,
+)
+from bt_kernels.device_code.one_launch_parts import _carried, _pad, _part, _tile, _write_carried
+from bt_kernels.device_code.parts import _slots, _target
+
+
+@triton.jit(do_not_specialize=_SIZES, do_not_specialize_on_alignment=INPUTS)
+def one_launch_kernel(
+    descriptors,
+    staging,
+    idx_mapping,
+    query_start_loc,
+    positions,
+    records,
+    num_records,
+    num_reqs,
+    num_rows,
+    step,
+    max_num_reqs,
+    num_chunks,
+    num_pads,
+    PAD: tl.constexpr,
+    TILE: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    TOKENS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """A whole step; grid `(num_records + G * (ceil(num_rows / TILE) * num_chunks + num_pads),)`.
+
+    Programs write a record each; then, group by group, gather and map the requests of a tile, each
+    every so many chunks of columns and tokens, and pad the rest. Moves what `apply_writes_kernel`
+    and `gather_slots_kernel` move, and 16 bytes per row and group.
+    """
+    _part(
+        tl.program_id(0),
+        descriptors,
+        staging,
+        idx_mapping,
+        1,
+        query_start_loc,
+        positions,
+        records,
+        num_records,
+        num_reqs,
+        num_rows,
+        step,
+        max_num_reqs,
+        num_chunks,
+        num_pads,
+        None,
+        True,
+        None,
+        1,
+        None,
+        None,
+        None,
+        False,
+        PAD,
+        TILE,
+        COLUMNS,
+        TOKENS,
+        BLOCK,
+    )
+
+
+@triton.jit(do_not_specialize=_SIZES, do_not_specialize_on_alignment=INPUTS)
+def one_launch_options_kernel(
+    descriptors,
+    staging,
+    idx_mapping,
+    query_start_loc,
+    positions,
+    records,
+    num_records,
+    num_reqs,
+    num_rows,
+    step,
+    max_num_reqs,
+    num_chunks,
+    num_pads,
+    num_computed_tokens,
+    out_ptrs,
+    out,
+    out_stride,
+    out_size,
+    SHARDED: tl.constexpr,
+    PAD: tl.constexpr,
+    TILE: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    TOKENS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """As `one_launch_kernel`, with sliding window, context parallelism and custom outputs."""
+    _part(
+        tl.program_id(0),
+        descriptors,
+        staging,
+        idx_mapping,
+        1,
+        query_start_loc,
+        positions,
+        records,
+        num_records,
+        num_reqs,
+        num_rows,
+        step,
+        max_num_reqs,
+        num_chunks,
+        num_pads,
+        num_computed_tokens,
+        True,
+        out_ptrs,
+        1,
+        out,
+        out_stride,
+        out_size,
+        SHARDED,
+        PAD,
+        TILE,
+        COLUMNS,
+        TOKENS,
+        BLOCK,
+    )
+
+
+@triton.jit
+def _field(words, index: tl.constexpr, FIELDS: tl.constexpr):
+    return tl.sum(tl.where(tl.arange(0, FIELDS) == index, words, 0), axis=0)
+
+
+@triton.jit
+def _upper(word):
+    """The 16 bits above an address."""
+    return (word >> ADDRESS_BITS).to(tl.int32) & 0xFFFF
+
+
+@triton.jit
+def _lower(word):
+    return word & ADDRESS_MASK
+
+
+@triton.jit(do_not_specialize=["num_groups", "max_num_reqs"])
+def one_launch_captured_kernel(
+    descriptors,
+    staging,
+    applied,
+    num_groups,
+    max_num_reqs,
+    PROGRAMS: tl.constexpr,
+    OPTIONS: tl.constexpr,
+    SHARDED: tl.constexpr,
+    PAD: tl.constexpr,
+    TILE: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    TOKENS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Whatever step the headers say when the launch is replayed; grid `(PROGRAMS,)`.
+
+    `applied`, if it is not `None`, is told which step it was. `OPTIONS` is false for a launch that
+    has none in any replay.
+    """
+    program = tl.program_id(0)
+    headers = staging.to(tl.pointer_type(tl.int64))
+    # Each program reads words of its own: see `records` above.
+    header = tl.load(headers + program * HEADER_FIELDS + tl.arange(0, HEADER_FIELDS))
+    first = _field(header, 0, HEADER_FIELDS)
+    second = _field(header, 1, HEADER_FIELDS)
+    third = _field(header, 2, HEADER_FIELDS)
+    last = _field(header, 3, HEADER_FIELDS)
+    idx_mapping = _lower(first).to(tl.pointer_type(tl.int32))
+    query_start_loc = _lower(second).to(tl.pointer_type(tl.int32))
+    positions = _lower(third).to(tl.pointer_type(tl.int64))
+    num_reqs = _upper(first)
+    num_rows = _upper(second)
+    num_chunks = _upper(third) >> 8
+    num_pads = _upper(third) & 0xFF
+    step = (last >> 32).to(tl.int32)
+    num_records = ((last >> 1) & 0x7FFFFFFF).to(tl.int32)
+    index_step = 1 + (last & 1).to(tl.int32)
+    if applied is not None:
+        tl.store(applied, step, mask=program == 0)
+    num_tiles = (num_rows + TILE - 1) // TILE
+    num_parts = num_records + num_groups * (num_tiles * num_chunks + num_pads)
+    records = num_groups * max_num_reqs * MARK_FIELDS
+    body = staging + PROGRAMS * (HEADER_FIELDS + OPTION_FIELDS) * 2
+    if OPTIONS:
+        options = headers + PROGRAMS * HEADER_FIELDS + program * OPTION_FIELDS
+        given = tl.load(options + tl.arange(0, OPTION_FIELDS))
+        computed = _field(given, 0, OPTION_FIELDS)
+        for part in range(program, num_parts, PROGRAMS):
+            _part(
+                part,
+                descriptors,
+                body,
+                idx_mapping,
+                index_step,
+                query_start_loc,
+                positions,
+                records,
+                num_records,
+                num_reqs,
+                num_rows,
+                step,
+                max_num_reqs,
+                num_chunks,
+                num_pads,
+                computed.to(tl.pointer_type(tl.int32)),
+                computed != 0,
+                _field(given, 1, OPTION_FIELDS).to(tl.pointer_type(tl.int64)),
+                _field(given, 3, OPTION_FIELDS),
+                _field(given, 2, OPTION_FIELDS).to(tl.pointer_type(tl.int64)),
+                _field(given, 4, OPTION_FIELDS),
+                _field(given, 5, OPTION_FIELDS).to(tl.int32),
+                SHARDED,
+                PAD,
+                TILE,
+                COLUMNS,
+                TOKENS,
+                BLOCK,
+            )
+    else:
+        for part in range(program, num_parts, PROGRAMS):
+            _part(
+                part,
+                descriptors,
+                body,
+                idx_mapping,
+                index_step,
+                query_start_loc,
+                positions,
+                records,
+                num_records,
+                num_reqs,
+                num_rows,
+                step,
+                max_num_reqs,
+                num_chunks,
+                num_pads,
+                None,
+                True,
+                None,
+                1,
+                None,
+                None,
+                None,
+                SHARDED,
+                PAD,
+                TILE,
+                COLUMNS,
+                TOKENS,
+                BLOCK,
+            )
+
+
+@triton.jit(do_not_specialize=_SIZES, do_not_specialize_on_alignment=INPUTS)
+def one_launch_carrying_kernel(
+    descriptors,
+    idx_mapping,
+    query_start_loc,
+    positions,
+    num_reqs,
+    num_rows,
+    num_chunks,
+    num_pads,
+    writes,
+    GROUPS: tl.constexpr,
+    SLOTS: tl.constexpr,
+    INDEXED: tl.constexpr,
+    PAD: tl.constexpr,
+    TILE: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    TOKENS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """A whole step whose writes are parameters; reads no host memory.
+
+    Grid `(G * (1 + ceil(num_rows / TILE) * num_chunks + num_pads),)`.
+    """
+    num_tiles = (num_rows + TILE - 1) // TILE
+    in_group = 1 + num_tiles * num_chunks + num_pads
+    group = (tl.program_id(0) // in_group).to(tl.int64)
+    part = tl.program_id(0) % in_group
+    descriptor = descriptors + group * DESCRIPTOR_FIELDS
+    slots = _slots(descriptor, None, None, group)
+    words = _carried(writes, group, GROUPS, SLOTS, INDEXED)
+    if part == 0:
+        _write_carried(descriptors, words, group)
+    elif part <= num_tiles * num_chunks:
+        _tile(
+            descriptors,
+            None,
+            idx_mapping,
+            1,
+            query_start_loc,
+            positions,
+            None,
+            True,
+            _target(descriptor, None, group),
+            slots,
+            None,
+            num_reqs,
+            num_rows,
+            None,
+            group,
+            (part - 1) // num_chunks,
+            (part - 1) % num_chunks,
+            num_chunks,
+            words,
+            SLOTS,
+            False,
+            PAD,
+            TILE,
+            COLUMNS,
+            TOKENS,
+        )
+    else:
+        end = tl.load(descriptor + MAX_NUM_TOKENS)
+        chunk = part - 1 - num_tiles * num_chunks
+        _pad(slots, end, query_start_loc, num_reqs, chunk, num_pads, PAD, BLOCK)

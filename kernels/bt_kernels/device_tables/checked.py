@@ -1,0 +1,106 @@
+"""What operations refuse before they do anything, by the sizes and options of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from bt_kernels.device_tables import arguments
+from bt_kernels.device_tables.state import DeviceState
+
+
+class CheckedState(DeviceState):
+    """Block tables on a device, with the checks that their operations begin with."""
+
+    def _check_step(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_reqs_padded: int,
+        num_tokens_padded: int,
+        out: Sequence[torch.Tensor] | None,
+        out_ptrs: torch.Tensor | None,
+        num_computed_tokens: torch.Tensor | None,
+        slots_out: torch.Tensor | None,
+    ) -> torch.Tensor | None:
+        """Refuses what gather and slots would, without doing anything; returns `out_ptrs`."""
+        num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
+        arguments.check_rows(self.layout, num_reqs, num_reqs_padded)
+        if not (out is None and out_ptrs is None and num_computed_tokens is None):
+            _, out_ptrs = self._options(num_reqs_padded, out, out_ptrs, num_computed_tokens)
+        self._check_slots(
+            num_reqs, idx_mapping, query_start_loc, positions, num_tokens_padded, slots_out
+        )
+        return out_ptrs
+
+    def _options(
+        self,
+        num_reqs_padded: int,
+        out: Sequence[torch.Tensor] | None,
+        out_ptrs: torch.Tensor | None,
+        num_computed_tokens: torch.Tensor | None,
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """What a gather's kernels need of the options; refuses what they cannot be given.
+
+        Returns:
+            `num_computed_tokens` if any group has a sliding window, and the addresses of `out`.
+        """
+        if num_computed_tokens is not None:
+            arguments.check_computed(self.layout, self.device, num_computed_tokens)
+            if not self._has_window:
+                num_computed_tokens = None
+        if out is not None:
+            arguments.check_out(self.layout, self.device, out, out_ptrs, num_reqs_padded)
+            arguments.check_apart(out, self.block_tables, self.input_block_tables)
+            if out_ptrs is None:
+                addresses = [table.data_ptr() for table in out]
+                out_ptrs = torch.tensor(addresses, device=self.device)
+            elif self.validate and not self._capturing():
+                arguments.check_addresses(out, out_ptrs)
+        elif out_ptrs is not None:
+            raise ValueError("out_ptrs is given without out; expected both, or out alone")
+        return num_computed_tokens, out_ptrs
+
+    def _check_slots(
+        self,
+        num_reqs: int,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_tokens_padded: int,
+        out: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Refuses what slots cannot be computed of; returns the view that they will be in."""
+        arguments.check_tokens(
+            self.layout,
+            self.device,
+            num_reqs,
+            query_start_loc,
+            positions,
+            num_tokens_padded,
+            out,
+        )
+        if self.validate and not self._capturing():
+            slots = self.slot_mappings if out is None else out
+            arguments.check_rows_exist(self.layout, idx_mapping)
+            arguments.check_token_ranges(num_reqs, query_start_loc, positions, slots.shape[1])
+        if out is None:
+            return self._views_of_slots(num_tokens_padded)
+        return out[:, :num_tokens_padded]
+
+    def _views(
+        self, num_reqs_padded: int, out: Sequence[torch.Tensor] | None
+    ) -> tuple[torch.Tensor, ...]:
+        """What the caller of a gather reads."""
+        if out is None:
+            return self._views_of_tables(num_reqs_padded)
+        return tuple([table[:num_reqs_padded] for table in out])
+
+    def refuse_capture(self, method: str) -> None:
+        """A captured apply would read the same host buffer for ever, whatever is in it."""
+        if self._capturing():
+            raise ValueError(
+                f"{method} is called while a CUDA graph is captured; capture_step is for that"
+            )

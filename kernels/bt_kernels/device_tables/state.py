@@ -1,0 +1,215 @@
+"""State that all device variants share: tables, what tells kernels where they are, host buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from bt_kernels import launches
+from bt_kernels.device_tables import arguments
+from bt_kernels.device_tables.captured import CapturedWrites
+from bt_kernels.interface import COMPILED, DIRECT, JIT, BlockTableOperations, TableState
+from bt_kernels.launches import Place
+from bt_kernels.layout import PAD_SLOT_ID, TableLayout
+from bt_kernels.staging import RECORD_FIELDS, HostRing, staged_writes
+
+# Room in a host buffer for a record and a block id per row of each group.
+RECORD_ROOM = RECORD_FIELDS + 1
+
+# Padded sizes of an engine's graphs, with room; a view takes half a KiB of host memory.
+_KEPT_VIEWS = 256
+
+
+class DeviceState(BlockTableOperations):
+    """Block tables on a device (or on the CPU, under Triton's interpreter), without operations.
+
+    They belong to one thread at a time: a launch lets other threads run, and what one of them
+    stages meanwhile would be forgotten with what was launched.
+
+    `native` says whether a subclass uses the compiled helpers where they can be had (see
+    `bt_kernels.native`): without them host code is Python, and there is no direct launch.
+
+    Args:
+        layout: sizes and options.
+        device: where the tables live.
+        steps_in_flight: how many calls of `apply_staged_writes` that had something to write the
+            device may not have finished when the next is made, by the caller's own promise. There
+            are then so many pinned buffers and one more, and nothing is waited for. Without it
+            there are two, and a third call waits until the device has read the first's.
+        validate: see `BlockTableOperations`.
+
+    Raises:
+        ValueError: when `steps_in_flight` is below 1.
+    """
+
+    native: bool = True
+
+    def __init__(
+        self,
+        layout: TableLayout,
+        device: torch.device | str,
+        *,
+        steps_in_flight: int | None = None,
+        validate: bool = False,
+    ) -> None:
+        if steps_in_flight is not None and steps_in_flight < 1:
+            raise ValueError(f"steps_in_flight is {steps_in_flight}; expected 1 or more")
+        self.layout = layout
+        self.validate = validate
+        self._has_window = any(layout.reaches)
+        self.sharded = layout.cp_size > 1
+        shapes = [(layout.max_num_reqs, width) for width in layout.widths]
+        device = torch.device(device)
+        self.block_tables = [_zeros(shape, torch.int32, device) for shape in shapes]
+        self.input_block_tables = [_zeros(shape, torch.int32, device) for shape in shapes]
+        # With its index, as the arguments will have it.
+        self.device = self.block_tables[0].device
+        self._on_gpu = self.device.type == "cuda" and launches.COMPILES
+        self._launcher = launches.find_launcher() if self.native and self._on_gpu else None
+        self.place = Place(self.device, self._launcher)
+        self._launches = self._make_launches()
+        self.launch_path = JIT
+        slots = (layout.num_groups, layout.max_num_batched_tokens)
+        self.slot_mappings = torch.full(slots, PAD_SLOT_ID, dtype=torch.int64, device=self.device)
+        self.num_blocks = np.zeros((layout.num_groups, layout.max_num_reqs), dtype=np.int32)
+        self.num_blocks_on_device = _zeros(self.num_blocks.shape, torch.int32, self.device)
+        self.num_dirty_rows = 0
+        self._no_requests = _zeros((0,), torch.int64, self.device)
+        self._staged = staged_writes(self.native)(layout.widths, self.num_blocks)
+        self._ring = self._make_ring(self.num_blocks.size * RECORD_ROOM, steps_in_flight)
+        self._captured_writes: CapturedWrites | None = None
+        self.descriptors = self._describe_groups().to(self.device)
+        self._make_views()
+
+    @property
+    def launch_paths(self) -> tuple[str, ...]:
+        """Launch paths that work here: only Triton's call where kernels are interpreted."""
+        return tuple(self._launches)
+
+    @property
+    def launch_path(self) -> str:
+        """How kernels are launched from now on, one of `launch_paths`.
+
+        Raises:
+            ValueError: when it is set to anything else.
+        """
+        return self._launch_path
+
+    @launch_path.setter
+    def launch_path(self, path: str) -> None:
+        if path not in self.launch_paths:
+            expected = " or ".join(repr(known) for known in self.launch_paths)
+            raise ValueError(f"launch_path is {path!r}; expected {expected} on {self.device}")
+        self._launch_path = path
+        # Kept as an attribute, so that no launch has to choose.
+        self.launch = self._launches[path]
+
+    def init_block_table_layout_tensors(self) -> None:
+        """Tells the kernels where the tables are, after `block_tables` or others were replaced.
+
+        The number of blocks on the device is brought up to date, too.
+
+        Raises:
+            ValueError: when one has another shape, dtype or device than it had.
+        """
+        self._check_tables()
+        self.descriptors.copy_(self._describe_groups())
+        self._upload_num_blocks()
+        self._make_views()
+
+    def restore(self, state: TableState) -> None:
+        for table, saved in zip(self.block_tables, state.block_tables, strict=True):
+            table.copy_(saved)
+        for table, saved in zip(self.input_block_tables, state.input_block_tables, strict=True):
+            table.copy_(saved)
+        self.slot_mappings.copy_(state.slot_mappings)
+        self.num_blocks[:] = state.num_blocks
+        self.num_dirty_rows = state.num_dirty_rows
+        self._staged.clear()
+        self._upload_num_blocks()
+        if self._captured_writes is not None:
+            self._captured_writes.discard()
+
+    def _upload_num_blocks(self) -> None:
+        """Copies the number of blocks as of the last apply to the device."""
+        applied = self.num_blocks.copy()
+        staged = self._staged.intervals()
+        if staged:
+            # What is to be overwritten had some number that the host does not know any more.
+            before = self.num_blocks_on_device.cpu().numpy()
+            for group, row, _, _ in staged:
+                applied[group, row] = before[group, row]
+        self.num_blocks_on_device.copy_(torch.from_numpy(applied))
+
+    def _check_tables(self) -> None:
+        layout = self.layout
+        for name, tables in (
+            ("block_tables", self.block_tables),
+            ("input_block_tables", self.input_block_tables),
+        ):
+            for group, (table, width) in enumerate(zip(tables, layout.widths, strict=True)):
+                arguments.check_table(
+                    f"{name}[{group}]",
+                    table,
+                    (layout.max_num_reqs, width),
+                    torch.int32,
+                    self.device,
+                )
+        shape = (layout.num_groups, layout.max_num_batched_tokens)
+        arguments.check_table("slot_mappings", self.slot_mappings, shape, torch.int64, self.device)
+
+    def _make_views(self) -> None:
+        """Keeps the views that calls return, since the same few sizes are asked for all the time.
+
+        What is kept must not refer to `self`, or the tables would outlive their last user.
+        """
+        tables, slots = self.input_block_tables, self.slot_mappings
+        self._views_of_tables = lru_cache(_KEPT_VIEWS)(
+            lambda num_rows: tuple([table[:num_rows] for table in tables])
+        )
+        self._views_of_slots = lru_cache(_KEPT_VIEWS)(lambda num_tokens: slots[:, :num_tokens])
+
+    def _make_launches(self) -> dict[str, Callable[..., None]]:
+        """How to launch, by the name of the launch path."""
+        ways: dict[str, Callable[..., None]] = {JIT: launches.jit_launches(self.place)}
+        if self._on_gpu:
+            ways[COMPILED] = launches.CompiledLaunches(self.place)
+        if self._launcher is not None:
+            ways[DIRECT] = launches.DirectLaunches(self.place)
+        return ways
+
+    def _make_ring(self, size: int, steps_in_flight: int | None) -> HostRing:
+        """Host buffers of so many elements; a burst of longer writes grows them."""
+        return HostRing(size, self.place, in_flight=steps_in_flight)
+
+    def _capturing(self) -> bool:
+        return self._on_gpu and self.place.is_capturing()
+
+    def _describe_groups(self) -> torch.Tensor:
+        """The rows of `descriptors`, with the fields of `bt_kernels.device_code` in their order."""
+        layout = self.layout
+        rows = [
+            [
+                self.block_tables[group].data_ptr(),
+                self.input_block_tables[group].data_ptr(),
+                layout.widths[group],
+                layout.block_sizes[group],
+                layout.widths[group] * layout.tokens_per_block[group] * enabled,
+                self.num_blocks_on_device[group].data_ptr(),
+                self.slot_mappings[group].data_ptr(),
+                layout.max_num_batched_tokens,
+                layout.reaches[group],
+                layout.cp_sizes[group],
+                layout.cp_rank if layout.dcp_sharded[group] else 0,
+                layout.cp_interleave if layout.dcp_sharded[group] else 1,
+            ]
+            for group, enabled in enumerate(layout.slot_mapping_enabled)
+        ]
+        return torch.tensor(rows, dtype=torch.int64)
+
+
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    return torch.zeros(shape, dtype=dtype, device=device)

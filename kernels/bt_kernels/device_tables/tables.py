@@ -1,0 +1,335 @@
+"""Host code that all device variants share; a variant chooses the launches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from operator import index
+
+import torch
+
+from bt_kernels import launches
+from bt_kernels.device_tables import arguments
+from bt_kernels.device_tables.captured import CapturedStep, CapturedWrites
+from bt_kernels.device_tables.checked import CheckedState
+from bt_kernels.device_tables.state import RECORD_ROOM
+from bt_kernels.layout import FEATURES, PAD_SLOT_ID
+from bt_kernels.staging import RECORD_FIELDS, refuse_append, refuse_append_many
+
+
+class DeviceBlockTables(CheckedState):
+    """Block tables on a device (or on the CPU, under Triton's interpreter).
+
+    As it stands it makes the separate launches: one per written group, one to gather, one for
+    slots. Variants override `_launch_…` methods or operations, and launch through `self.launch`,
+    whose arguments are those of `bt_kernels.launches.launch_jit`. Arguments of the constructor are
+    those of `DeviceState`.
+    """
+
+    features = FEATURES
+    # Applying publishes: its host part fills a buffer of the ring, after waiting for an event.
+    # `capture_step` is for that.
+    capturable = frozenset(
+        {"gather_block_tables", "compute_slot_mappings", "gather_and_compute_slot_mappings"}
+    )
+
+    def append_block_ids(
+        self, req_index: int, new_block_ids: Sequence[Sequence[int]], overwrite: bool
+    ) -> None:
+        redirect = self.redirect_writes_to_null_block
+        if not self._staged.append(req_index, new_block_ids, overwrite, redirect):
+            refuse_append(self.layout, self.num_blocks, req_index, new_block_ids, overwrite)
+
+    def append_many(
+        self,
+        req_indices: Sequence[int],
+        new_block_ids: Sequence[Sequence[Sequence[int]]],
+        overwrite: Sequence[bool],
+    ) -> None:
+        """Stages new block ids of many request rows, in one call (operation 1, host only).
+
+        Means what `append_block_ids` means for each request in turn, but stages all or nothing.
+
+        Args:
+            req_indices: the rows; one may occur twice.
+            new_block_ids: for each of them one list of block ids per group, as a scheduler has it.
+            overwrite: for each of them.
+
+        Raises:
+            ValueError: as `append_block_ids` for any of them, and when the three are not of one
+                length. Nothing has been changed then.
+        """
+        redirect = self.redirect_writes_to_null_block
+        if not self._staged.append_many(req_indices, new_block_ids, overwrite, redirect):
+            refuse_append_many(self.layout, self.num_blocks, req_indices, new_block_ids, overwrite)
+
+    def apply_staged_writes(self) -> None:
+        if self._captured_writes is not None:
+            self._captured_writes.settle(self)
+        if self._staged:
+            self.refuse_capture("apply_staged_writes")
+            self._launch_apply(self._publish())
+            self._ring.note_reader()
+            # Not before: a launch that fails leaves the writes to the next.
+            self._staged.clear()
+
+    def gather_block_tables(
+        self,
+        idx_mapping: torch.Tensor,
+        num_reqs_padded: int,
+        out: Sequence[torch.Tensor] | None = None,
+        out_ptrs: torch.Tensor | None = None,
+        num_computed_tokens: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, ...]:
+        num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
+        arguments.check_rows(self.layout, num_reqs, num_reqs_padded)
+        window, ptrs = self._options(num_reqs_padded, out, out_ptrs, num_computed_tokens)
+        if self.validate and not self._capturing():
+            arguments.check_rows_exist(self.layout, idx_mapping)
+        num_rows, dirty = self._rows_to_gather(num_reqs, num_reqs_padded, out)
+        if num_rows:
+            self._launch_gather(idx_mapping, num_rows, window, ptrs)
+        self.num_dirty_rows = dirty
+        return self._views(num_reqs_padded, out)
+
+    def compute_slot_mappings(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_tokens_padded: int,
+        out: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
+        views = self._check_slots(
+            num_reqs, idx_mapping, query_start_loc, positions, num_tokens_padded, out
+        )
+        self._launch_slots(idx_mapping, query_start_loc, positions, out)
+        return views
+
+    def gather_and_compute_slot_mappings(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_reqs_padded: int,
+        num_tokens_padded: int,
+        *,
+        out: Sequence[torch.Tensor] | None = None,
+        out_ptrs: torch.Tensor | None = None,
+        num_computed_tokens: torch.Tensor | None = None,
+        slots_out: torch.Tensor | None = None,
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        # What is wrong with the tokens must be known before anything is gathered.
+        out_ptrs = self._check_step(
+            *(idx_mapping, query_start_loc, positions, num_reqs_padded, num_tokens_padded),
+            *(out, out_ptrs, num_computed_tokens, slots_out),
+        )
+        return super().gather_and_compute_slot_mappings(
+            idx_mapping,
+            query_start_loc,
+            positions,
+            num_reqs_padded,
+            num_tokens_padded,
+            out=out,
+            out_ptrs=out_ptrs,
+            num_computed_tokens=num_computed_tokens,
+            slots_out=slots_out,
+        )
+
+    def prepare_step(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_reqs_padded: int,
+        num_tokens_padded: int,
+        *,
+        out: Sequence[torch.Tensor] | None = None,
+        out_ptrs: torch.Tensor | None = None,
+        num_computed_tokens: torch.Tensor | None = None,
+        slots_out: torch.Tensor | None = None,
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        self.refuse_capture("prepare_step")
+        # What is wrong with the batch must be known before anything is applied.
+        out_ptrs = self._check_step(
+            *(idx_mapping, query_start_loc, positions, num_reqs_padded, num_tokens_padded),
+            *(out, out_ptrs, num_computed_tokens, slots_out),
+        )
+        self.apply_staged_writes()
+        return self.gather_and_compute_slot_mappings(
+            idx_mapping,
+            query_start_loc,
+            positions,
+            num_reqs_padded,
+            num_tokens_padded,
+            out=out,
+            out_ptrs=out_ptrs,
+            num_computed_tokens=num_computed_tokens,
+            slots_out=slots_out,
+        )
+
+    def get_dummy_block_tables(self, num_reqs: int) -> tuple[torch.Tensor, ...]:
+        arguments.check_size("num_reqs", num_reqs, self.layout.max_num_reqs, "max_num_reqs")
+        num_rows, dirty = self._rows_to_gather(0, num_reqs, None)
+        if num_rows:
+            self._launch_gather(self._no_requests, num_rows, None, None)
+        # The caller may fill the rows.
+        self.num_dirty_rows = max(num_reqs, dirty)
+        return self._views_of_tables(num_reqs)
+
+    def get_dummy_slot_mappings(self, num_tokens: int) -> torch.Tensor:
+        limit = self.layout.max_num_batched_tokens
+        arguments.check_size("num_tokens", num_tokens, limit, "max_num_batched_tokens")
+        self.slot_mappings.fill_(PAD_SLOT_ID)
+        return self._views_of_slots(num_tokens)
+
+    def capture_step(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_reqs_padded: int,
+        num_tokens_padded: int,
+        *,
+        num_computed_tokens: torch.Tensor | None = None,
+    ) -> CapturedStep:
+        """Enqueues a whole step whose replays apply what `CapturedStep.publish` brings.
+
+        To be called while a CUDA graph is captured, and once before, so that kernels are loaded.
+        Arguments are those of `prepare_step`. They must stay where they are, but what they hold may
+        change from replay to replay: requests leave and join as entries of `idx_mapping` turn to -1
+        and back, with `query_start_loc` repeating the last token for them.
+
+        Raises:
+            ValueError: as `prepare_step`.
+        """
+        self._check_step(
+            *(idx_mapping, query_start_loc, positions, num_reqs_padded, num_tokens_padded),
+            *(None, None, num_computed_tokens, None),
+        )
+        if self._captured_writes is None:
+            if self._capturing():
+                raise ValueError(
+                    "capture_step is called for the first time while a graph is captured; call it "
+                    "once before, so that its buffer is there and its kernels are loaded"
+                )
+            self._captured_writes = self._make_captured_writes()
+        batch = (idx_mapping, query_start_loc, positions)
+        publish = partial(self._publish_for_replay, *batch, num_reqs_padded, num_computed_tokens)
+        if not self._capturing():
+            publish()
+        block_tables, slot_mappings = self._launch_captured(
+            *batch, num_reqs_padded, num_tokens_padded, num_computed_tokens
+        )
+        return CapturedStep(block_tables, slot_mappings, publish)
+
+    def _make_captured_writes(self) -> CapturedWrites:
+        return CapturedWrites(self.num_blocks.size * RECORD_ROOM, self.place)
+
+    def _launch_captured(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_reqs_padded: int,
+        num_tokens_padded: int,
+        num_computed_tokens: torch.Tensor | None,
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        """Launches the step that replays are to make; returns the views that it fills."""
+        assert self._captured_writes is not None
+        self._captured_writes.launch(self)
+        return self.gather_and_compute_slot_mappings(
+            idx_mapping,
+            query_start_loc,
+            positions,
+            num_reqs_padded,
+            num_tokens_padded,
+            num_computed_tokens=num_computed_tokens,
+        )
+
+    def _publish_for_replay(
+        self,
+        _idx_mapping: torch.Tensor,
+        _query_start_loc: torch.Tensor,
+        _positions: torch.Tensor,
+        num_reqs_padded: int,
+        _num_computed_tokens: torch.Tensor | None,
+    ) -> None:
+        """What `CapturedStep.publish` does for a step with these arguments."""
+        self.refuse_capture("publish")
+        writes = self._captured_writes
+        assert writes is not None, "there is a captured step only once there is a buffer for it"
+        self._zero_dirty_rows(num_reqs_padded)
+        if not writes.has_room(self._staged):
+            self.apply_staged_writes()
+        writes.publish(self, self._staged)
+        self._staged.clear()
+
+    def _zero_dirty_rows(self, num_reqs_padded: int) -> None:
+        """Zeroes rows behind those that a replay fills, and takes these for dirty from now on."""
+        if self.num_dirty_rows > num_reqs_padded:
+            for table in self.input_block_tables:
+                table[num_reqs_padded : self.num_dirty_rows].zero_()
+        self.num_dirty_rows = num_reqs_padded
+
+    def _launch_apply(self, records_per_group: list[int]) -> None:
+        """Launches the writes that `_publish` laid out: here one launch per written group."""
+        first_record = 0
+        for num_records in records_per_group:
+            if num_records:
+                launches.apply_writes(self, self._ring.current, first_record, num_records)
+            first_record += num_records
+
+    def _launch_gather(
+        self,
+        idx_mapping: torch.Tensor,
+        num_rows: int,
+        num_computed_tokens: torch.Tensor | None,
+        out_ptrs: torch.Tensor | None,
+    ) -> None:
+        """Launches the gather of a batch, and the zeroing of rows after it up to `num_rows`.
+
+        Args:
+            idx_mapping: `[R]`.
+            num_rows: 1 or more.
+            num_computed_tokens: `None` where there is no sliding window.
+            out_ptrs: `None` for the input tables.
+        """
+        launches.gather(self, idx_mapping, num_rows, num_computed_tokens, out_ptrs)
+
+    def _launch_slots(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        out: torch.Tensor | None,
+    ) -> None:
+        """Launches the slots of a batch; `out` is `None` for `slot_mappings`."""
+        launches.slots(self, idx_mapping, query_start_loc, positions, out)
+
+    def _publish(self) -> list[int]:
+        """Moves the staged writes into the next buffer of the ring.
+
+        Returns:
+            Records per group; they lie in the buffer in the order of the groups.
+        """
+        staged = self._staged
+        view = self._ring.advance(RECORD_FIELDS * staged.num_records + staged.num_ids)
+        return staged.pack(view, 0)
+
+    def _rows_to_gather(
+        self, num_reqs: int, num_reqs_padded: int, out: Sequence[torch.Tensor] | None
+    ) -> tuple[int, int]:
+        """Input rows that a gather must write or zero, and how many are dirty after it."""
+        # Integers of numpy would be something else to Triton.
+        num_reqs_padded, dirty = index(num_reqs_padded), index(self.num_dirty_rows)
+        limit = self.layout.max_num_reqs
+        if not 0 <= dirty <= limit:
+            raise ValueError(f"num_dirty_rows is {dirty}; expected 0 to {limit} (max_num_reqs)")
+        if out is not None:
+            return num_reqs_padded, dirty
+        num_rows = max(num_reqs_padded, dirty)
+        if self._capturing():
+            return num_rows, max(num_reqs, dirty)  # nothing runs now
+        return num_rows, num_reqs

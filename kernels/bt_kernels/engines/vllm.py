@@ -1,0 +1,326 @@
+"""A class that can stand in for the `BlockTables` of vLLM 0.33.0.
+
+Constructor, methods, argument order and attributes are those of that release; what differs in
+meaning is in `docs/engines.md`. The work is done by the variant `one_launch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from bt_kernels.device_tables import CapturedStep
+from bt_kernels.layout import TableLayout
+from bt_kernels.variants.one_launch import Variant
+
+
+@dataclass
+class SourceTable:
+    """A source table, under the name that engines know it by.
+
+    After `gpu` was replaced, call `BlockTables.init_block_table_layout_tensors`.
+
+    Args:
+        gpu: `[max_num_reqs, max_num_blocks_per_group[g]]` int32 on the device.
+    """
+
+    gpu: torch.Tensor
+
+
+@dataclass(frozen=True)
+class NumBlocks:
+    """Blocks that each row owns, under the names that engines know them by.
+
+    Args:
+        np: `[G, max_num_reqs]` int32 on the host, with all that has been staged; to be read only.
+        gpu: the same on the device, with all that has been applied.
+    """
+
+    np: np.ndarray
+    gpu: torch.Tensor
+
+
+class BlockTables:
+    """Block tables of all KV cache groups, with the interface of vLLM 0.33.0.
+
+    Beyond that interface there are `gather_and_compute_slot_mappings`, `prepare_step` and
+    `capture_step`, which make fewer launches, and the arguments `steps_in_flight` and `validate`.
+    What the methods do, and the shapes and dtypes of their arguments, is said in
+    `bt_kernels.interface.BlockTableOperations`, in the methods of the same names.
+
+    Attributes, with G groups:
+        block_tables: per group, the source table as `.gpu`.
+        input_block_tables: per group, rows in batch order, `[max_num_reqs, width]` int32.
+        slot_mappings: `[G, max_num_batched_tokens]` int64.
+        num_blocks: `.np` on the host, `.gpu` on the device, both `[G, max_num_reqs]` int32.
+        block_table_ptrs, input_block_table_ptrs: addresses, `[G]` uint64 on the device.
+        block_table_strides: `[G]` int64 on the device.
+        block_sizes_tensor, sliding_window_reach: `[G]` int32 on the device.
+        slot_mapping_enabled, dcp_sharded: `[G]` bool on the device.
+
+    Args:
+        block_sizes: tokens per block, one entry per group.
+        max_num_reqs: rows of every table.
+        max_num_batched_tokens: slots per group.
+        max_num_blocks_per_group: columns of a row, one entry per group.
+        device: where the tables live.
+        cp_size: ranks that share the tokens of a sequence.
+        cp_rank: which of them this is.
+        cp_interleave: consecutive tokens that go to one rank.
+        slot_mapping_enabled: per group; without it all slots of the group are PAD.
+        dcp_sharded: per group, whether its tokens are shared among the ranks.
+        sliding_window_reach: per group, tokens before a request's first computed one that are still
+            read, or 0; without effect where `cp_size` is above 1.
+        steps_in_flight: see `bt_kernels.device_tables.state.DeviceState`.
+        validate: see `bt_kernels.interface.BlockTableOperations`.
+
+    Raises:
+        ValueError: see `TableLayout`.
+    """
+
+    def __init__(
+        self,
+        block_sizes: Sequence[int],
+        max_num_reqs: int,
+        max_num_batched_tokens: int,
+        max_num_blocks_per_group: Sequence[int],
+        device: torch.device | str,
+        cp_size: int = 1,
+        cp_rank: int = 0,
+        cp_interleave: int = 1,
+        slot_mapping_enabled: Sequence[bool] | None = None,
+        dcp_sharded: Sequence[bool] | None = None,
+        sliding_window_reach: Sequence[int] | None = None,
+        *,
+        steps_in_flight: int | None = None,
+        validate: bool = False,
+    ) -> None:
+        self.layout = TableLayout(
+            tuple(block_sizes),
+            tuple(max_num_blocks_per_group),
+            max_num_reqs,
+            max_num_batched_tokens,
+            ()
+            if slot_mapping_enabled is None
+            else _per_group(slot_mapping_enabled, len(block_sizes)),
+            ()
+            if sliding_window_reach is None
+            else _per_group(sliding_window_reach, len(block_sizes)),
+            cp_size,
+            cp_rank,
+            cp_interleave,
+            () if dcp_sharded is None else _per_group(dcp_sharded, len(block_sizes)),
+        )
+        self._variant = Variant(
+            self.layout, device, steps_in_flight=steps_in_flight, validate=validate
+        )
+        self._variant.launch_path = self._variant.launch_paths[-1]
+        self.block_sizes = list(block_sizes)
+        self.max_num_reqs = max_num_reqs
+        self.max_num_batched_tokens = max_num_batched_tokens
+        self.device = self._variant.device
+        self.cp_size, self.cp_rank, self.cp_interleave = cp_size, cp_rank, cp_interleave
+        self.num_kv_cache_groups = self.layout.num_groups
+        self.has_sliding_window_groups = any(self.layout.reaches)
+        self.block_tables = [SourceTable(table) for table in self._variant.block_tables]
+        self.input_block_tables = self._variant.input_block_tables
+        self.slot_mappings = self._variant.slot_mappings
+        self.num_blocks = NumBlocks(
+            _read_only(self._variant.num_blocks), self._variant.num_blocks_on_device
+        )
+        self.dcp_sharded = self._tensor(self.layout.dcp_sharded, torch.bool)
+        self.init_block_table_layout_tensors()
+
+    @property
+    def launch_path(self) -> str:
+        """How kernels are launched, `"jit"`, `"compiled"` or `"direct"`: each takes less host time.
+
+        To begin with it is the last of them that works here.
+        """
+        return self._variant.launch_path
+
+    @launch_path.setter
+    def launch_path(self, path: str) -> None:
+        self._variant.launch_path = path
+
+    @property
+    def num_dirty_rows(self) -> int:
+        """Input rows that the last gather filled; to be set after the replay of a captured one."""
+        return self._variant.num_dirty_rows
+
+    @num_dirty_rows.setter
+    def num_dirty_rows(self, num_rows: int) -> None:
+        self._variant.num_dirty_rows = num_rows
+
+    @property
+    def redirect_writes_to_null_block(self) -> bool:
+        """While true, every block id that is staged becomes 0, but counts all the same."""
+        return self._variant.redirect_writes_to_null_block
+
+    @redirect_writes_to_null_block.setter
+    def redirect_writes_to_null_block(self, redirect: bool) -> None:
+        self._variant.redirect_writes_to_null_block = redirect
+
+    def init_block_table_layout_tensors(self) -> None:
+        """Tells kernels and callers where the tables are, after some of them were replaced."""
+        variant, layout = self._variant, self.layout
+        variant.block_tables = [table.gpu for table in self.block_tables]
+        variant.input_block_tables = self.input_block_tables
+        variant.slot_mappings = self.slot_mappings
+        variant.init_block_table_layout_tensors()
+        self.block_table_ptrs = self._addresses(variant.block_tables)
+        self.input_block_table_ptrs = self._addresses(variant.input_block_tables)
+        self.block_table_strides = self._tensor(layout.widths, torch.int64)
+        self.block_sizes_tensor = self._tensor(layout.block_sizes, torch.int32)
+        self.slot_mapping_enabled = self._tensor(layout.slot_mapping_enabled, torch.bool)
+        self.sliding_window_reach = self._tensor(layout.reaches, torch.int32)
+
+    def append_block_ids(
+        self, req_index: int, new_block_ids: Sequence[Sequence[int]], overwrite: bool
+    ) -> None:
+        """Stages new block ids of one request row, one list per group."""
+        self._variant.append_block_ids(req_index, new_block_ids, overwrite)
+
+    def append_many(
+        self,
+        req_indices: Sequence[int],
+        new_block_ids: Sequence[Sequence[Sequence[int]]],
+        overwrite: Sequence[bool],
+    ) -> None:
+        """Stages new block ids of many request rows in one call: all of them, or none."""
+        self._variant.append_many(req_indices, new_block_ids, overwrite)
+
+    def apply_staged_writes(self) -> None:
+        """Writes what was staged into the source tables."""
+        self._variant.apply_staged_writes()
+
+    def gather_block_tables(
+        self,
+        idx_mapping: torch.Tensor,
+        num_reqs_padded: int,
+        out: Sequence[torch.Tensor] | None = None,
+        out_ptrs: torch.Tensor | None = None,
+        num_computed_tokens: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, ...]:
+        """Copies source rows into batch order; returns `[num_reqs_padded, width]` per group."""
+        return self._variant.gather_block_tables(
+            idx_mapping, num_reqs_padded, out, out_ptrs, num_computed_tokens
+        )
+
+    def compute_slot_mappings(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_tokens_padded: int,
+        out: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Turns positions into cache slots; returns `[G, num_tokens_padded]`."""
+        return self._variant.compute_slot_mappings(
+            idx_mapping, query_start_loc, positions, num_tokens_padded, out
+        )
+
+    def gather_and_compute_slot_mappings(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_reqs_padded: int,
+        num_tokens_padded: int,
+        *,
+        out: Sequence[torch.Tensor] | None = None,
+        out_ptrs: torch.Tensor | None = None,
+        num_computed_tokens: torch.Tensor | None = None,
+        slots_out: torch.Tensor | None = None,
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        """Gather and slots in one launch; returns what the two return."""
+        return self._variant.gather_and_compute_slot_mappings(
+            idx_mapping,
+            query_start_loc,
+            positions,
+            num_reqs_padded,
+            num_tokens_padded,
+            out=out,
+            out_ptrs=out_ptrs,
+            num_computed_tokens=num_computed_tokens,
+            slots_out=slots_out,
+        )
+
+    def prepare_step(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_reqs_padded: int,
+        num_tokens_padded: int,
+        *,
+        out: Sequence[torch.Tensor] | None = None,
+        out_ptrs: torch.Tensor | None = None,
+        num_computed_tokens: torch.Tensor | None = None,
+        slots_out: torch.Tensor | None = None,
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        """Apply, then gather and slots; returns what the two return."""
+        return self._variant.prepare_step(
+            idx_mapping,
+            query_start_loc,
+            positions,
+            num_reqs_padded,
+            num_tokens_padded,
+            out=out,
+            out_ptrs=out_ptrs,
+            num_computed_tokens=num_computed_tokens,
+            slots_out=slots_out,
+        )
+
+    def get_dummy_block_tables(self, num_reqs: int) -> tuple[torch.Tensor, ...]:
+        """Zeroes input rows, at the persistent addresses; `[num_reqs, width]` per group."""
+        return self._variant.get_dummy_block_tables(num_reqs)
+
+    def get_dummy_slot_mappings(self, num_tokens: int) -> torch.Tensor:
+        """Fills `slot_mappings` with PAD, whole; returns `[G, num_tokens]`."""
+        return self._variant.get_dummy_slot_mappings(num_tokens)
+
+    def capture_step(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_reqs_padded: int,
+        num_tokens_padded: int,
+        *,
+        num_computed_tokens: torch.Tensor | None = None,
+    ) -> CapturedStep:
+        """A whole step inside a CUDA graph; see `DeviceBlockTables.capture_step`."""
+        return self._variant.capture_step(
+            idx_mapping,
+            query_start_loc,
+            positions,
+            num_reqs_padded,
+            num_tokens_padded,
+            num_computed_tokens=num_computed_tokens,
+        )
+
+    def _tensor(self, values: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        return torch.tensor(values, dtype=dtype, device=self.device)
+
+    def _addresses(self, tables: Sequence[torch.Tensor]) -> torch.Tensor:
+        return self._tensor([table.data_ptr() for table in tables], torch.uint64)
+
+
+def _per_group(values: Sequence[int], num_groups: int) -> tuple[int, ...]:
+    """Options of all groups; no options at all are no way to leave them out."""
+    if len(values) != num_groups:
+        raise ValueError(
+            f"{len(values)} options are given for {num_groups} groups; expected one each"
+        )
+    return tuple(values)
+
+
+def _read_only(values: np.ndarray) -> np.ndarray:
+    """A view through which nothing can be changed: the device would not learn of it."""
+    view = values.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,47 @@
+"""One function per kernel, and the ways to launch."""
+
+from __future__ import annotations
+
+from bt_kernels.launches.kernels import (
+    CAPTURED_PROGRAMS,
+    ROW_BLOCK,
+    WRITE_BLOCK,
+    apply_captured,
+    apply_writes,
+    gather,
+    gather_slots,
+    jit_launches,
+    slots,
+)
+from bt_kernels.launches.paths import (
+    COMPILES,
+    NUM_WARPS,
+    CompiledLaunches,
+    DirectLaunches,
+    direct_launch,
+    direct_replay,
+    find_launcher,
+    launch_jit,
+)
+from bt_kernels.launches.place import Place
+
+__all__ = [
+    "CAPTURED_PROGRAMS",
+    "COMPILES",
+    "NUM_WARPS",
+    "ROW_BLOCK",
+    "WRITE_BLOCK",
+    "CompiledLaunches",
+    "DirectLaunches",
+    "Place",
+    "apply_captured",
+    "apply_writes",
+    "direct_launch",
+    "direct_replay",
+    "find_launcher",
+    "gather",
+    "gather_slots",
+    "jit_launches",
+    "launch_jit",
+    "slots",
+]

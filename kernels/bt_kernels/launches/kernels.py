@@ -1,0 +1,171 @@
+"""One function per kernel: grid and arguments of its launch.
+
+Every launch, but those of `one_launch` that carry writes, goes through `tables.launch`, which
+`tables.launch_path` chooses: `launch_jit`, a `CompiledLaunches`, or a `DirectLaunches`.
+
+Block shapes are those of vLLM's kernels (1024 elements) for gather, slots and padding. A staged
+write is mostly a few block ids, and a chunk of 2048 tokens 128 of them: 128 elements for those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from bt_kernels.device_code import (
+    apply_captured_kernel,
+    apply_writes_kernel,
+    gather_kernel,
+    gather_options_kernel,
+    gather_slots_kernel,
+    gather_slots_options_kernel,
+    slots_kernel,
+    slots_options_kernel,
+)
+from bt_kernels.launches.paths import NUM_WARPS, launch_jit
+from bt_kernels.layout import PAD_SLOT_ID
+
+if TYPE_CHECKING:
+    import torch
+
+    from bt_kernels.launches.place import Place
+    from bt_kernels.layout import TableLayout
+WRITE_BLOCK = 128
+ROW_BLOCK = 1024
+_WRITE_CONSTANTS = (WRITE_BLOCK,)
+_ROW_CONSTANTS = (ROW_BLOCK,)
+_SLOT_CONSTANTS = (PAD_SLOT_ID, ROW_BLOCK)
+
+# Enough to keep the GPU busy with a burst of prefills, and few where there is nothing to write.
+CAPTURED_PROGRAMS = 256
+
+
+class Tables(Protocol):
+    """What a launch needs of block tables: `DeviceBlockTables` of `bt_kernels.device_tables`."""
+
+    layout: TableLayout
+    descriptors: torch.Tensor
+    sharded: bool
+    launch: Callable[..., Any]
+
+
+def jit_launches(place: Place) -> Callable[..., Any]:
+    """`launch_jit` on a place, whatever device is current."""
+    find_current, index = place.find_current, place.index
+    if index is None:
+        return launch_jit
+
+    def launch(
+        kernel: Any,
+        grid: tuple[int, int, int],
+        arguments: tuple[Any, ...],
+        constants: tuple[Any, ...],
+        inputs: tuple[torch.Tensor | None, ...],
+        num_warps: int = NUM_WARPS,
+    ) -> Any:
+        # Not by `place.run`: two calls more in every launch are time of every step.
+        if find_current() == index:
+            return kernel[grid](*arguments, *constants, num_warps=num_warps)
+        return place.run(launch_jit, kernel, grid, arguments, constants, inputs, num_warps)
+
+    return launch
+
+
+def apply_writes(
+    tables: Tables, staging: torch.Tensor, first_record: int, num_records: int
+) -> None:
+    """Writes `num_records` records of `staging` into the source tables."""
+    tables.launch(
+        apply_writes_kernel,
+        (num_records, 1, 1),
+        (tables.descriptors, staging, first_record),
+        _WRITE_CONSTANTS,
+        (),
+    )
+
+
+def apply_captured(tables: Tables, staging: torch.Tensor) -> None:
+    """Writes as many records as `staging` says when the launch is replayed."""
+    tables.launch(
+        apply_captured_kernel,
+        (CAPTURED_PROGRAMS, 1, 1),
+        (tables.descriptors, staging),
+        _WRITE_CONSTANTS,
+        (),
+    )
+
+
+def gather(
+    tables: Tables,
+    idx_mapping: torch.Tensor,
+    num_rows: int,
+    num_computed_tokens: torch.Tensor | None = None,
+    out_ptrs: torch.Tensor | None = None,
+) -> None:
+    """Gathers the batch's rows and zeroes further ones up to `num_rows`."""
+    grid = (tables.layout.num_groups, num_rows, 1)
+    plain = (tables.descriptors, idx_mapping, idx_mapping.shape[0])
+    if num_computed_tokens is None and out_ptrs is None:
+        tables.launch(gather_kernel, grid, plain, _ROW_CONSTANTS, (idx_mapping,))
+        return
+    tables.launch(
+        gather_options_kernel,
+        grid,
+        (*plain, num_computed_tokens, out_ptrs),
+        _ROW_CONSTANTS,
+        (idx_mapping, num_computed_tokens, out_ptrs),
+    )
+
+
+def slots(
+    tables: Tables,
+    idx_mapping: torch.Tensor,
+    query_start_loc: torch.Tensor,
+    positions: torch.Tensor,
+    out: torch.Tensor | None = None,
+) -> None:
+    """Computes the slots of the batch's tokens and pads the rest of the buffer."""
+    num_reqs = idx_mapping.shape[0]
+    grid = (tables.layout.num_groups, num_reqs + 1, 1)
+    plain = (tables.descriptors, idx_mapping, query_start_loc, positions, num_reqs)
+    if out is None and not tables.sharded:
+        tables.launch(slots_kernel, grid, plain, _SLOT_CONSTANTS, (idx_mapping,))
+        return
+    tables.launch(
+        slots_options_kernel,
+        grid,
+        (*plain, *_slots_out(out)),
+        (tables.sharded, *_SLOT_CONSTANTS),
+        (idx_mapping, out),
+    )
+
+
+def gather_slots(
+    tables: Tables,
+    idx_mapping: torch.Tensor,
+    query_start_loc: torch.Tensor,
+    positions: torch.Tensor,
+    num_rows: int,
+    num_computed_tokens: torch.Tensor | None = None,
+    out_ptrs: torch.Tensor | None = None,
+    out: torch.Tensor | None = None,
+) -> None:
+    """Does what `gather` and `slots` do, in one launch."""
+    num_reqs = idx_mapping.shape[0]
+    grid = (tables.layout.num_groups, num_rows + num_reqs + 1, 1)
+    plain = (tables.descriptors, idx_mapping, query_start_loc, positions, num_reqs, num_rows)
+    if num_computed_tokens is None and out_ptrs is None and out is None and not tables.sharded:
+        tables.launch(gather_slots_kernel, grid, plain, _SLOT_CONSTANTS, (idx_mapping,))
+        return
+    tables.launch(
+        gather_slots_options_kernel,
+        grid,
+        (*plain, num_computed_tokens, out_ptrs, *_slots_out(out)),
+        (tables.sharded, *_SLOT_CONSTANTS),
+        (idx_mapping, num_computed_tokens, out_ptrs, out),
+    )
+
+
+def _slots_out(out: torch.Tensor | None) -> tuple[torch.Tensor | None, int | None, int | None]:
+    """The arguments for a caller's buffer of slots: itself, its stride, and the length of a row."""
+    return (None, None, None) if out is None else (out, out.stride(0), out.shape[1])

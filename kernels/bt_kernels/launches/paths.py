@@ -1,0 +1,212 @@
+"""The ways to launch a kernel: Triton's own call, a compiled handle, or the driver directly.
+
+All take the same arguments, those of `launch_jit`. Each launches on the device of the tables, on
+its current stream, whatever device is current.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import triton
+
+from bt_kernels import native
+from bt_kernels.device_code import (
+    apply_writes_kernel,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+    from bt_kernels.launches.place import Place
+
+NUM_WARPS = 4  # Triton's own choice
+
+# What Triton takes for the alignment of a pointer when it compiles, in bytes.
+_ALIGNMENT = 16
+
+COMPILES: bool = isinstance(apply_writes_kernel, triton.JITFunction)
+"""Whether kernels are compiled in this process, rather than interpreted."""
+
+
+def launch_jit(
+    kernel: Any,
+    grid: tuple[int, int, int],
+    arguments: tuple[Any, ...],
+    constants: tuple[Any, ...],
+    _inputs: tuple[torch.Tensor | None, ...],
+    num_warps: int = NUM_WARPS,
+) -> Any:
+    """Launches through Triton's call, on the current device; it finds the binary by all arguments.
+
+    Args:
+        kernel: a function under `triton.jit`.
+        grid: programs in each dimension.
+        arguments: values of the parameters that are not constants, in their order.
+        constants: values of the `tl.constexpr` parameters, which come last.
+        _inputs: those of `arguments` that a caller passed in and whose dtype, alignment or absence
+            (`None`) selects a binary; `CompiledLaunches` needs them.
+        num_warps: of a program.
+
+    Returns:
+        The handle of the compiled kernel; of no meaning where kernels are interpreted.
+    """
+    return kernel[grid](*arguments, *constants, num_warps=num_warps)
+
+
+class CompiledLaunches:
+    """Launches through handles of compiled kernels, kept by what selects a binary.
+
+    The first launch of each binary is Triton's call, which returns the handle. Later ones find it
+    by the kernel, the constants, and dtype and alignment of the inputs. Whatever else selects a
+    binary must be the same in all launches of a kernel: dtype and alignment of the tables' own
+    tensors, and integers, unless the kernel has them in `do_not_specialize`.
+
+    Args:
+        place: where kernels are launched.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._find_current, self._index = place.find_current, place.index
+        self._handles: dict[tuple[Any, ...], Any] = {}
+
+    def __call__(
+        self,
+        kernel: Any,
+        grid: tuple[int, int, int],
+        arguments: tuple[Any, ...],
+        constants: tuple[Any, ...],
+        inputs: tuple[torch.Tensor | None, ...],
+        num_warps: int = NUM_WARPS,
+    ) -> None:
+        """Launches once; arguments as in `launch_jit`."""
+        key = _selects(kernel, constants, inputs, num_warps)
+        handle = self._handles.get(key)
+        if handle is None:
+            launched = kernel, grid, arguments, constants, inputs, num_warps
+            self._handles[key] = self._place.run(launch_jit, *launched)
+        elif self._find_current() == self._index:  # as `run` does, but quicker
+            handle[grid](*arguments, *constants)
+        else:
+            self._place.run(handle[grid], *arguments, *constants)
+
+
+class DirectLaunches:
+    """Launches by the driver's `cuLaunchKernel`, without Triton's Python on the way to it.
+
+    Binaries are found as by `CompiledLaunches`. Triton's hooks for launches are not called.
+
+    Args:
+        place: where kernels are launched, with the compiled module.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._index = place.index
+        self._current_stream = triton.runtime.driver.active.get_current_stream
+        self._kept: dict[tuple[Any, ...], Callable[..., None]] = {}
+
+    def __call__(
+        self,
+        kernel: Any,
+        grid: tuple[int, int, int],
+        arguments: tuple[Any, ...],
+        constants: tuple[Any, ...],
+        inputs: tuple[torch.Tensor | None, ...],
+        num_warps: int = NUM_WARPS,
+    ) -> None:
+        """Launches once; arguments as in `launch_jit`."""
+        key = _selects(kernel, constants, inputs, num_warps)
+        launch = self._kept.get(key)
+        if launch is None:
+            launched = kernel, grid, arguments, constants, inputs, num_warps
+            handle = self._place.run(launch_jit, *launched)
+            self._kept[key] = self._keep(handle, arguments, constants)
+        else:
+            launch(self._current_stream(self._index), grid, arguments)
+
+    def _keep(
+        self, handle: Any, arguments: tuple[Any, ...], constants: tuple[Any, ...]
+    ) -> Callable[..., None]:
+        num_arguments = sum(argument is not None for argument in arguments)
+        launch = direct_launch(self._place, handle, num_arguments)
+        if launch is not None:
+            return launch
+        run = self._place.run
+        return lambda _stream, grid, arguments: run(handle[grid], *arguments, *constants)
+
+
+def direct_launch(place: Place, handle: Any, num_arguments: int) -> Callable[..., None] | None:
+    """A compiled kernel as something to call with stream, grid and arguments.
+
+    Args:
+        place: where the kernel is launched, with the compiled module.
+        handle: of the kernel, loaded there.
+        num_arguments: those that the kernel is called with.
+
+    Returns:
+        `None` where Triton's own launcher has to see to something: instrumentation, or an argument
+        that became a constant.
+    """
+    metadata = handle.metadata
+    if metadata.global_scratch_size or metadata.profile_scratch_size:
+        return None
+    if getattr(metadata, "instrumentation_mode", ""):  # has parameters of its own
+        return None
+    if sum(_num_parameters(kind) for kind in handle.src.signature.values()) != num_arguments:
+        return None
+    launch: Callable[..., None] = place.launcher.Launch(
+        owner=handle,
+        function=handle.function,
+        device=place.native,
+        threads=32 * metadata.num_warps,
+        shared=metadata.shared,
+        num_arguments=num_arguments,
+    )
+    return launch
+
+
+def direct_replay(place: Place, graph: torch.cuda.CUDAGraph) -> Callable[[], None]:
+    """A call that replays a captured graph on its device, by the driver where it can."""
+    if place.native is None or not hasattr(graph, "raw_cuda_graph_exec"):
+        return graph.replay
+    current_stream = triton.runtime.driver.active.get_current_stream
+    executable = graph.raw_cuda_graph_exec()
+
+    def replay(_graph: torch.cuda.CUDAGraph = graph) -> None:  # which must live as long
+        place.native.replay(executable, current_stream(place.index))
+
+    return replay
+
+
+def _num_parameters(kind: str | tuple[Any, ...]) -> int:
+    """Parameters of the binary for one of a kernel's, by its type in the signature."""
+    if isinstance(kind, tuple):
+        return sum(_num_parameters(part) for part in kind)
+    return int(kind != "constexpr")
+
+
+def find_launcher() -> ModuleType | None:
+    """The compiled module `launcher`, where it can be had and the driver has what it needs."""
+    launcher = native.load("launcher")
+    return None if launcher is None or launcher.lacking() is not None else launcher
+
+
+def _selects(
+    kernel: Any,
+    constants: tuple[Any, ...],
+    inputs: tuple[torch.Tensor | None, ...],
+    num_warps: int,
+) -> tuple[Any, ...]:
+    """What selects a binary."""
+    # By identity, since the hash of a kernel takes a lock; its handle keeps it alive.
+    key: tuple[Any, ...] = (id(kernel), constants, num_warps)
+    for tensor in inputs:
+        if tensor is None:
+            key = (key, None)
+        else:
+            key = (key, tensor.dtype, tensor.data_ptr() % _ALIGNMENT == 0)
+    return key

@@ -1,0 +1,125 @@
+"""The writes of a step: parameters of the launch, or marks and records in pinned memory."""
+
+from __future__ import annotations
+
+import warnings
+from array import array
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import triton
+
+from bt_kernels import launches
+from bt_kernels.device_code import (
+    one_launch_carrying_kernel,
+)
+from bt_kernels.launches import Place
+from bt_kernels.layout import INT32_MAX, TableLayout
+from bt_kernels.one_launch.shapes import MARK_FIELDS, SHAPES, STEP_RECORD_FIELDS
+from bt_kernels.staging import NO_WRITE, RECORD_FIELDS, StagedWrites
+
+if TYPE_CHECKING:
+    from bt_kernels.one_launch.shapes import Shape
+
+
+class StepWrites:
+    """Marks, records and block ids of one step after another, in buffers that kernels read.
+
+    Args:
+        layout: of the tables.
+        first: elements of a buffer before the marks.
+    """
+
+    def __init__(self, layout: TableLayout, first: int = 0) -> None:
+        num_marks = layout.num_groups * layout.max_num_reqs
+        self._first = first
+        self.records = num_marks * MARK_FIELDS  # where they begin, from the first mark on
+        # Where they begin when they are applied by themselves, in records of that kernel.
+        self.first_record = -(-(first + self.records) // RECORD_FIELDS)
+        # A burst of writes grows a buffer.
+        self.room = first + self.records + max(2 * num_marks, STEP_RECORD_FIELDS * 64)
+        self.step = 0
+
+    def size(self, staged: StagedWrites) -> int:
+        """Elements of a buffer that a step needs."""
+        ids = self._first + self.records + STEP_RECORD_FIELDS * staged.num_records
+        return ids + staged.num_ids
+
+    def pack(self, staged: StagedWrites, view: memoryview) -> int:
+        """Fills a buffer; returns the number of the step, and 0 where nothing is staged."""
+        if not staged.num_records:
+            return 0
+        self.step += 1
+        if self.step == INT32_MAX:
+            raise OverflowError("2,147,483,647 steps were prepared; make new tables")
+        first = self._first
+        staged.pack_step(view[first:] if first else view, self.records, self.step)
+        return self.step
+
+
+class CarryingLaunch:
+    """Launches of steps whose writes are parameters: few for each group, and one block id a row.
+
+    The driver copies parameters when it is called, so that nothing has to be kept for the device.
+    Triton's own call takes longer the more parameters there are, and compiles anew for values of
+    some: these launches go by the driver, whatever the launch path.
+
+    Args:
+        layout: of the tables.
+        place: where the tables live, with the compiled module unless kernels are interpreted.
+        slots: writes that a launch carries for a group.
+    """
+
+    def __init__(self, layout: TableLayout, place: Place, slots: int) -> None:
+        self.slots = slots
+        # The interpreter cannot index parameters.
+        self._constants = (layout.num_groups, slots, launches.COMPILES)
+        self._place = place
+        self.quick: Any = None  # told of every kernel that is loaded
+        self.words = memoryview(array("q", [NO_WRITE] * (layout.num_groups * slots)))
+        self._kept: dict[tuple[Any, ...], Callable[..., None]] = {}
+        if place.launcher is not None:
+            self._current_stream = triton.runtime.driver.active.get_current_stream
+
+    def launch(
+        self,
+        grid: tuple[int, int, int],
+        arguments: tuple[Any, ...],
+        shape: Shape,
+        index_dtype: torch.dtype,
+    ) -> bool:
+        """Launches the step whose writes are in `words`; `False` where the driver cannot."""
+        if self._place.launcher is None:
+            one_launch_carrying_kernel[grid](
+                *arguments, tuple(self.words), *self._constants, *shape.constants
+            )
+            return True
+        launch = self._kept.get((shape, index_dtype))
+        if launch is None:
+            launch = self._load(arguments, shape)
+            if launch is None:
+                return False
+            self._kept[shape, index_dtype] = launch
+            if self.quick is not None:
+                self.quick.add(SHAPES.index(shape), index_dtype is torch.int64, launch)
+        launch(self._current_stream(self._place.index), grid, arguments, self.words)
+        return True
+
+    def _load(self, arguments: tuple[Any, ...], shape: Shape) -> Callable[..., None] | None:
+        # Odd, or Triton would take all to be multiples of 16. A grid of none launches nothing.
+        words = (NO_WRITE + 1,) * len(self.words)
+        try:
+            constants = (*self._constants, *shape.constants)
+            launched = (0, 1, 1), (*arguments, words), constants, (), shape.num_warps
+            handle = self._place.run(launches.launch_jit, one_launch_carrying_kernel, *launched)
+        except Exception as error:
+            # It names a parameter as Triton does now. Steps can do without.
+            warnings.warn(f"writes are not carried by launches: {error}", stacklevel=2)
+            return None
+        num_arguments = len(arguments) + len(words)
+        launch = launches.direct_launch(self._place, handle, num_arguments)
+        # The kernel finds a word by its distance from the first.
+        if launch is None or launch.side_by_side < len(words):
+            return None
+        return launch

@@ -1,0 +1,131 @@
+"""Pinned host memory that kernels read while the host goes on."""
+
+from __future__ import annotations
+
+import torch
+import triton
+
+from bt_kernels.launches import Place
+
+
+class HostRing:
+    """Ring of int32 buffers that the host fills and kernels read, pinned where there is a GPU.
+
+    A buffer is filled again only after the kernels that were enqueued while it was current have
+    run. Who knows how many buffers can be in flight at most says so, and then nothing has to be
+    waited for. Otherwise `advance` records an event behind the readers of a buffer, and waits for
+    the event of the buffer that it hands out; all readers must then be on the device's stream that
+    is current at `advance`.
+
+    Args:
+        size: int32 elements of a buffer at the start.
+        place: the device that reads. With its compiled module an event is recorded in a fifth of
+            the time that torch takes.
+        in_flight: buffers that the device may have yet to read, by the caller's own promise, when
+            `advance` is called. `None`: nothing is promised, and there are two buffers.
+
+    Raises:
+        ValueError: when `in_flight` is below 1.
+    """
+
+    def __init__(self, size: int, place: Place, *, in_flight: int | None = None) -> None:
+        if in_flight is not None and in_flight < 1:
+            raise ValueError(f"in_flight is {in_flight}; expected 1 or more")
+        self._device = place.device
+        self._on_gpu = place.device.type == "cuda"
+        waits = self._on_gpu and in_flight is None
+        self.depth = 2 if in_flight is None else in_flight + 1
+        self._buffers = [self._allocate(size) for _ in range(self.depth)]
+        self._views = [memoryview(buffer.numpy()) for buffer in self._buffers]
+        self._events = _Events(self.depth, place) if waits else None
+        self._current = 0
+        self._was_read = True
+
+    @property
+    def current(self) -> torch.Tensor:
+        """The buffer that kernels are to read now."""
+        return self._buffers[self._current]
+
+    def note_reader(self) -> None:
+        """To be called once all that reads the current buffer has been launched."""
+        self._was_read = True
+
+    def advance(self, size: int) -> memoryview:
+        """Makes the next buffer current and returns it for filling, with `size` or more elements.
+
+        Waits while the device still reads it, unless that has been promised.
+        """
+        if self._on_gpu and not self._was_read:
+            # A launch failed: nothing that was promised counts it.
+            torch.cuda.synchronize(self._device)
+        self._was_read = False
+        if self._events is not None:
+            self._events.record(self._current)
+        self._current = (self._current + 1) % self.depth
+        if self._events is not None:
+            self._events.wait_for(self._current)
+        view = self._views[self._current]
+        if len(view) < size:
+            buffer = self._allocate(max(size, 2 * len(view)))
+            view = memoryview(buffer.numpy())
+            self._buffers[self._current], self._views[self._current] = buffer, view
+        return view
+
+    def _allocate(self, size: int) -> torch.Tensor:
+        return torch.zeros(size, dtype=torch.int32, pin_memory=self._on_gpu)
+
+
+class CapturedBuffer:
+    """A single int32 buffer that kernels in CUDA graphs read, and the host fills between replays.
+
+    Its address never changes, since graphs hold it, and so it never grows. A node that follows the
+    reader in its graph says when a replay has read.
+
+    Args:
+        size: int32 elements.
+        place: the device that reads.
+    """
+
+    def __init__(self, size: int, place: Place) -> None:
+        on_gpu = place.device.type == "cuda"
+        self._place = place
+        self.tensor = torch.zeros(size, dtype=torch.int32, pin_memory=on_gpu)
+        self._view = memoryview(self.tensor.numpy())
+        self._read = torch.cuda.Event(external=True) if on_gpu else None
+
+    def note_reader(self) -> None:
+        """Marks where a kernel that was just launched has read, in a graph that is captured too."""
+        if self._read is not None:
+            self._place.run(self._read.record)
+
+    def wait(self) -> memoryview:
+        """The buffer for filling, once all readers that were launched or replayed are done."""
+        if self._read is not None:
+            self._read.synchronize()
+        return self._view
+
+
+class _Events:
+    """An event per buffer, on whatever stream of the device is current when it is recorded."""
+
+    def __init__(self, num_events: int, place: Place) -> None:
+        self._place, self._native, self._index = place, place.native, place.index
+        self._events = [torch.cuda.Event() for _ in range(num_events)]
+        if place.native is not None:
+            self._current_stream = triton.runtime.driver.active.get_current_stream
+            for event in self._events:
+                place.run(event.record)  # torch makes it only now
+            self._handles = [event.cuda_event for event in self._events]
+
+    def record(self, index: int) -> None:
+        if self._native is None:
+            self._place.run(self._events[index].record)
+        else:
+            self._native.record(self._handles[index], self._current_stream(self._index))
+
+    def wait_for(self, index: int) -> None:
+        """Returns at once where the event was never recorded."""
+        if self._native is None:
+            self._events[index].synchronize()
+        else:
+            self._native.wait_for(self._handles[index])

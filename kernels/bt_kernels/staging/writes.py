@@ -1,0 +1,353 @@
+"""What is staged for a step, and how kernels read it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from operator import index
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from bt_kernels import device_code
+from bt_kernels import device_code as one_launch_code
+from bt_kernels.layout import NULL_BLOCK_ID
+from bt_kernels.native import load
+
+RECORD_FIELDS: int = device_code.RECORD_FIELDS.value
+CAPTURED_HEADER: int = device_code.CAPTURED_HEADER.value
+MARK_FIELDS: int = one_launch_code.MARK_FIELDS.value
+STEP_RECORD_FIELDS: int = one_launch_code.STEP_RECORD_FIELDS.value
+TYPE_BIT = 1 << 62
+NO_WRITE: int = TYPE_BIT | one_launch_code.NO_ROW.value << 47
+LAST_COLUMN = 2**15 - 2  # that a word has room for, and for the column after it
+
+# Row, ids of each group, whether they replace what is there.
+_Request: TypeAlias = "tuple[int, list[array[int]], bool]"
+
+
+class StagedWrites:
+    """The writes of a step, one interval `[start, start + len(ids))` per group and row.
+
+    Appends extend an interval; an overwrite replaces it, so that what was staged for the row
+    before never reaches the table. An interval may be empty: the row then owns `start` blocks.
+
+    `staged.c` has the same in C, call by call; see `staged_writes`.
+
+    Args:
+        widths: columns of the table, one entry per group.
+        num_blocks: `[G, max_num_reqs]` int32, C-contiguous; the number of blocks that each row
+            owns. Kept up to date by `append` and `append_many`.
+
+    Attributes:
+        longest: the most blocks that a row has had, since this was made or `longest` was set.
+
+    Raises:
+        ValueError: when `num_blocks` is anything else.
+    """
+
+    def __init__(self, widths: Sequence[int], num_blocks: np.ndarray, /) -> None:
+        widths = _int32_of(widths)
+        num_groups = len(widths)
+        view = memoryview(num_blocks)
+        if (
+            (view.ndim, view.format, view.c_contiguous, view.readonly) != (2, "i", True, False)
+            or view.shape is None
+            or view.shape[0] != num_groups
+            or 0 in view.shape
+        ):
+            raise ValueError(
+                f"num_blocks is no writable C-contiguous int32 array of {num_groups} rows, one per "
+                "group"
+            )
+        self._max_num_reqs = size = view.shape[1]
+        flat = view.cast("B").cast("i")
+        # Start and ids by row, in the order in which rows were first written.
+        self._groups: list[dict[int, tuple[int, array[int]]]] = [{} for _ in range(num_groups)]
+        # Numbers of blocks, width and intervals. A view is quicker than the array.
+        self._tables = [
+            (flat[group * size : (group + 1) * size], width, self._groups[group])
+            for group, width in enumerate(widths)
+        ]
+        self.longest = 0
+
+    @property
+    def num_records(self) -> int:
+        """Intervals that are staged."""
+        return sum(map(len, self._groups))
+
+    @property
+    def num_ids(self) -> int:
+        """Block ids in them."""
+        return sum([len(ids) for group in self._groups for _, ids in group.values()])
+
+    def __bool__(self) -> bool:
+        return any(self._groups)
+
+    def append(
+        self,
+        row: int,
+        block_ids: Sequence[Sequence[int]],
+        overwrite: bool,
+        redirect: bool,
+        /,
+    ) -> bool:
+        """Stages what a request writes; copies the ids.
+
+        Args:
+            row: of the tables.
+            block_ids: new ids of each group.
+            overwrite: they replace what the row has, rather than follow it.
+            redirect: stage the null block in place of every id.
+
+        Returns:
+            `False` if it is refused, and nothing has been changed: the row does not exist, there is
+            not one list per group, an id is no int32, or the row would be wider than its table.
+            `refuse_append` says which.
+        """
+        try:
+            request = self._read(row, block_ids, overwrite)
+        except (OverflowError, TypeError):
+            return False
+        return request is not None and self._stage((request,), redirect)
+
+    def append_many(
+        self,
+        rows: Sequence[int],
+        block_ids: Sequence[Sequence[Sequence[int]]],
+        overwrite: Sequence[bool],
+        redirect: bool,
+        /,
+    ) -> bool:
+        """Stages what several requests write, as calls of `append` in their order would.
+
+        Returns:
+            `False` if one is refused, or the arguments have not one entry per request; then nothing
+            has been changed. `refuse_append_many` says why.
+        """
+        requests = []
+        try:
+            rows, block_ids, overwrite = _listed(rows), _listed(block_ids), _listed(overwrite)
+            num_reqs = len(rows)
+            if len(block_ids) != num_reqs or len(overwrite) != num_reqs:
+                return False
+            for arguments in zip(rows, block_ids, overwrite, strict=False):
+                request = self._read(*arguments)
+                if request is None:
+                    return False
+                requests.append(request)
+        except (OverflowError, TypeError):
+            return False
+        # A list may have changed while it was read.
+        return len(requests) == num_reqs and self._stage(requests, redirect)
+
+    def pack(self, view: memoryview, first: int, /) -> list[int]:
+        """Writes what is staged as the kernels that apply it read it, groups one after the other.
+
+        That is a record for each interval, with group, row, start, length and the place of its
+        block ids in the view, followed by all block ids.
+
+        Args:
+            view: of int32.
+            first: where to begin, in elements.
+
+        Returns:
+            Records per group.
+
+        Raises:
+            ValueError: when the view has no room, or is none of int32.
+        """
+        view, first = _checked_view(view, "first", first)
+        records_per_group = list(map(len, self._groups))
+        place = first + RECORD_FIELDS * sum(records_per_group)
+        records: list[int] = []
+        contents = array("i")
+        for group, intervals in enumerate(self._groups):
+            for row, (start, ids) in intervals.items():
+                length = len(ids)
+                records += (group, row, start, length, place)
+                contents += ids
+                place += length
+        _check_room(view, place)
+        # Of all ways from Python objects to int32 in place, the quickest goes by `array`.
+        packed = array("i", records)
+        packed += contents
+        view[first:place] = packed
+        return records_per_group
+
+    def pack_step(self, view: memoryview, first_record: int, step: int, /) -> None:
+        """Writes what is staged as the kernel of a whole step reads it.
+
+        A record per interval, with group, row, start, end, value, step and two zeros. The value is
+        the block id if there is one, else the place of the ids in the view. The ids follow the
+        records. Start, end, value and step are the interval's mark as well: the view begins with
+        `[G, max_num_reqs, 4]` marks, and others are left as they are.
+
+        Args:
+            view: of int32.
+            first_record: where the records begin, in elements.
+            step: tells the marks of this step from older ones.
+
+        Raises:
+            ValueError: when the view has no room, or is none of int32, or records are to begin
+                among the marks.
+        """
+        (step,) = array("i", [step])
+        view, first_record = _checked_view(view, "first_record", first_record)
+        size, num_records = self._max_num_reqs, self.num_records
+        num_marks = len(self._groups) * size
+        if first_record < MARK_FIELDS * num_marks:
+            raise ValueError(
+                f"first_record is {first_record}; expected {MARK_FIELDS * num_marks} or more, "
+                "after the marks"
+            )
+        place = first_id = first_record + STEP_RECORD_FIELDS * num_records
+        records: list[int] = []
+        rows: list[int] = []
+        contents = array("i")
+        for group, intervals in enumerate(self._groups):
+            for row, (start, ids) in intervals.items():
+                length = len(ids)
+                if length == 1:
+                    value = ids[0]
+                else:
+                    value = place
+                    contents += ids
+                    place += length
+                records += (group, row, start, start + length, value, step, 0, 0)
+                rows.append(group * size + row)
+        _check_room(view, place)
+        packed = array("i", records)
+        view[first_record:first_id] = packed
+        view[first_id:place] = contents
+        if num_records:
+            table = np.frombuffer(packed, np.int32).reshape(num_records, STEP_RECORD_FIELDS)
+            marks = np.frombuffer(view, np.int32, MARK_FIELDS * num_marks)
+            # A mark is part of its record.
+            marks.reshape(num_marks, MARK_FIELDS)[rows] = table[:, 2 : 2 + MARK_FIELDS]
+
+    def pack_words(self, words: memoryview, slots: int, /) -> bool:
+        """Writes what is staged as words that a launch carries; see `one_launch_code`.
+
+        Args:
+            words: of int64, `slots` for each group; those that are not needed write nothing.
+            slots: of a group.
+
+        Returns:
+            `False` where it does not fit, and `words` are of no meaning then: a group has more
+            intervals than slots, or one has not one block id, or its column is above 32,766.
+
+        Raises:
+            ValueError: when there are not so many words.
+        """
+        if len(words) != slots * len(self._groups):
+            raise ValueError(
+                f"the view has {len(words)} words; expected {len(self._groups)} groups of {slots}"
+            )
+        packed = array("q")
+        for intervals in self._groups:
+            if len(intervals) > slots:
+                return False
+            for row, (start, ids) in intervals.items():
+                if len(ids) != 1 or start > LAST_COLUMN:
+                    return False
+                packed.append(TYPE_BIT | row << 47 | start << 32 | ids[0] & 0xFFFFFFFF)
+            packed.extend([NO_WRITE] * (slots - len(intervals)))
+        words[:] = packed
+        return True
+
+    def intervals(self) -> list[tuple[int, int, int, list[int]]]:
+        """Group, row, start and ids of each interval, groups one after the other."""
+        return [
+            (group, row, start, ids.tolist())
+            for group, intervals in enumerate(self._groups)
+            for row, (start, ids) in intervals.items()
+        ]
+
+    def clear(self) -> None:
+        """Forgets all staged writes."""
+        for intervals in self._groups:
+            intervals.clear()
+
+    def _read(
+        self, row: int, block_ids: Sequence[Sequence[int]], overwrite: bool
+    ) -> _Request | None:
+        """A request with a copy of its ids, or `None` if its row or a list of ids does not exist.
+
+        Raises:
+            OverflowError: for an id that does not fit int32.
+            TypeError: for what is no integer, or no list.
+        """
+        if type(row) is not int:
+            row = int.__index__(index(row))
+        contents = []
+        for ids in block_ids:
+            # A comprehension takes longer for so few, in Python 3.11.
+            contents.append(array("i", ids) if type(ids) is list else _int32_of(ids))  # noqa: PERF401
+        if 0 <= row < self._max_num_reqs and len(contents) == len(self._groups):
+            return row, contents, bool(overwrite)
+        return None
+
+    def _stage(self, requests: Sequence[_Request], redirect: bool) -> bool:
+        """Stages requests, or nothing if a row would get too wide; keeps and extends their ids."""
+        if redirect:
+            requests = [(row, _zeros_for(ids), overwrite) for row, ids, overwrite in requests]
+        tables, longest = self._tables, self.longest
+        writes = []
+        for row, contents, overwrite in requests:
+            for group, ids in enumerate(contents):
+                counts, width, intervals = tables[group]
+                before = counts[row]
+                end = len(ids) if overwrite else before + len(ids)
+                if end > width:
+                    # Backwards, since a row may occur twice.
+                    for changed, _, place, number, _, _ in reversed(writes):
+                        changed[place] = number
+                    return False
+                counts[row] = end
+                if end > longest:
+                    longest = end
+                writes.append((counts, intervals, row, before, ids, overwrite))
+        self.longest = longest
+        for _, intervals, row, start, ids, overwrite in writes:
+            if overwrite:
+                intervals[row] = (0, ids)
+            elif ids:
+                if row in intervals:
+                    intervals[row][1].extend(ids)
+                else:
+                    intervals[row] = (start, ids)
+        return True
+
+
+def staged_writes(native: bool) -> type[StagedWrites]:
+    """The class of staged writes to use: that in C where it is wanted and can be had."""
+    module = load("staged") if native else None
+    return StagedWrites if module is None else module.StagedWrites
+
+
+def _listed(values: Iterable[Any]) -> Sequence[Any]:
+    return values if type(values) in (list, tuple) else list(values)
+
+
+def _zeros_for(contents: list[array[int]]) -> list[array[int]]:
+    return [array("i", [NULL_BLOCK_ID]) * len(ids) for ids in contents]
+
+
+def _int32_of(values: Iterable[int]) -> array[int]:
+    # Of bytes, or of another array, `array` would take the memory instead of the values.
+    return array("i", _listed(values))
+
+
+def _checked_view(view: Any, name: str, first: int) -> tuple[memoryview, int]:
+    view, first = memoryview(view), index(first)
+    if (view.ndim, view.format, view.c_contiguous, view.readonly) != (1, "i", True, False):
+        raise ValueError("view is none of contiguous int32 elements that can be written")
+    if first < 0:
+        raise ValueError(f"{name} is {first}; expected 0 or more")
+    return view, first
+
+
+def _check_room(view: memoryview, size: int) -> None:
+    if size > len(view):
+        raise ValueError(f"view has {len(view)} elements; expected {size} or more")

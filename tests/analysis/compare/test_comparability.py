@@ -1,0 +1,83 @@
+"""Which differences between two results are refused, and which may be ignored."""
+
+from __future__ import annotations
+
+import pytest
+from support.factories import make_environment, make_gpu, make_result
+
+from bt_bench.analysis.compare.comparability import Labelled, refuse_differences
+from bt_bench.errors import ExitCode, NotComparableError
+from bt_bench.results.nouns import LaunchPath
+from bt_bench.results.plan import Plan
+from bt_bench.results.result import VariantResult
+
+
+def warnings(
+    base: VariantResult,
+    other: VariantResult,
+    *,
+    ignore_device: bool = False,
+    ignore_plan: bool = False,
+) -> list[str]:
+    return refuse_differences(
+        Labelled("a", base),
+        Labelled("b", other),
+        ignore_device=ignore_device,
+        ignore_plan=ignore_plan,
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"gpus": [make_gpu("NVIDIA H100")]}, "device name NVIDIA H200 against NVIDIA H100"),
+        ({"torch": "2.13.0"}, "torch 2.11.0 against 2.13.0"),
+        ({"triton": None}, "Triton 3.6.0 against unknown"),
+        ({"cuda": "13.0"}, "CUDA 12.8 against 13.0"),
+        ({"device": "cpu"}, "device cuda against cpu"),
+        ({"interpreted": True}, "interpreted False against True"),
+    ],
+)
+def test_another_device_is_refused(changes: dict[str, object], message: str) -> None:
+    base = make_result("baseline")
+    other = make_result("fused", environment=make_environment(**changes))  # type: ignore[arg-type]
+    with pytest.raises(NotComparableError, match="a and b are not comparable") as error:
+        warnings(base, other, ignore_plan=True)
+    assert message in str(error.value)
+    assert error.value.exit_code is ExitCode.NOT_COMPARABLE
+    (warning, *_) = warnings(base, other, ignore_device=True)
+    assert warning.startswith("a and b differ, as allowed: ")
+
+
+def test_another_cpu_is_another_device() -> None:
+    one, two = (
+        make_result(environment=make_environment("cpu", cpu=name)) for name in ("one", "two")
+    )
+    with pytest.raises(NotComparableError, match="device name one against two"):
+        warnings(one, two)
+
+
+def test_driver_and_commit_may_differ() -> None:
+    environment = make_environment(driver="1", commit="2", dirty=True, python="3.11")
+    assert warnings(make_result(), make_result(environment=environment)) == []
+
+
+def test_another_plan_is_refused() -> None:
+    base, other = make_result(), make_result(plan=Plan(rounds=4, warmup_rounds=1, seed=7))
+    with pytest.raises(NotComparableError, match=r"plan.rounds 3 against 4; plan.seed 0 against 7"):
+        warnings(base, other, ignore_device=True)
+    assert len(warnings(base, other, ignore_plan=True)) == 2
+
+
+def test_lists_of_a_plan_are_spelled_as_in_a_config() -> None:
+    plan = Plan(rounds=3, warmup_rounds=1, launch_paths=[LaunchPath.JIT])
+    with pytest.raises(
+        NotComparableError, match=r"plan.launch_paths \[jit, compiled, graph\] against \[jit\]"
+    ):
+        warnings(make_result(), make_result(plan=plan))
+
+
+def test_another_schema_is_refused_whatever_is_ignored() -> None:
+    newer = make_result().model_copy(update={"schema_version": 3})
+    with pytest.raises(NotComparableError, match="schema version 2 against 3"):
+        warnings(make_result(), newer, ignore_device=True, ignore_plan=True)

@@ -1,0 +1,248 @@
+"""Statistics against definitions that are slow and obvious."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from statistics import median as median_of_the_standard_library
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bt_bench.analysis.statistics.samples import (
+    Line,
+    clock_tick,
+    clustered_interval,
+    interquartile_range,
+    line_fit,
+    median,
+    median_interval,
+    percentile,
+    relative_half_width,
+    step_medians,
+    typical,
+)
+from bt_bench.analysis.statistics.student import t_quantile
+
+SAMPLES = st.lists(st.floats(0, 1e9), min_size=1, max_size=60)
+
+
+@given(SAMPLES)
+def test_median(samples: list[float]) -> None:
+    assert median(samples) == pytest.approx(median_of_the_standard_library(samples))
+
+
+@given(SAMPLES, st.floats(0, 100))
+def test_percentile_is_linear_between_order_statistics(
+    samples: list[float], percent: float
+) -> None:
+    ordered = sorted(samples)
+    rank = (len(samples) - 1) * percent / 100
+    low, share = math.floor(rank), rank - math.floor(rank)
+    high = min(low + 1, len(samples) - 1)
+    expected = ordered[low] + share * (ordered[high] - ordered[low])
+    assert percentile(samples, percent) == pytest.approx(expected, abs=1e-6)
+
+
+def test_ends_of_percentile() -> None:
+    assert (percentile([3.0, 1.0, 2.0], 0), percentile([3.0, 1.0, 2.0], 100)) == (1.0, 3.0)
+    with pytest.raises(ValueError, match=r"percentile 101 is not between 0 and 100"):
+        percentile([1.0], 101)
+
+
+def test_interquartile_range() -> None:
+    assert interquartile_range([1.0, 2.0, 3.0, 4.0, 5.0]) == 2.0
+    assert interquartile_range([7.0]) == 0.0
+
+
+@pytest.mark.parametrize("count", range(1, 13))
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.99])
+def test_coverage_of_the_interval_over_all_ways_to_fall(count: int, confidence: float) -> None:
+    """Each sample lies below or above the median with equal chance: all ways are counted."""
+    ways = [sum(below) for below in product((0, 1), repeat=count)]
+
+    def coverage(rank: int) -> float:
+        return sum(rank <= below <= count - rank for below in ways) / len(ways)
+
+    ranks = [rank for rank in range(1, count // 2 + 1) if coverage(rank) >= confidence]
+    interval = median_interval([float(value) for value in range(count)], confidence)
+    if not ranks:
+        assert interval is None
+        return
+    assert interval is not None
+    assert (interval.low, interval.high) == (max(ranks) - 1, count - max(ranks))
+    assert interval.coverage == pytest.approx(coverage(max(ranks)))
+
+
+@pytest.mark.parametrize(
+    ("count", "rank"), [(5, None), (6, 1), (9, 2), (20, 6), (50, 18), (100, 40)]
+)
+def test_ranks_of_the_usual_tables(count: int, rank: int | None) -> None:
+    interval = median_interval([float(value) for value in range(1, count + 1)])
+    assert (None if interval is None else interval.low) == rank
+
+
+def test_interval_holds_the_median_about_as_often_as_it_says() -> None:
+    generator = np.random.default_rng(0)
+    intervals = [median_interval(generator.exponential(size=30)) for _ in range(2000)]
+    hits = [i is not None and i.low <= math.log(2) <= i.high for i in intervals]
+    assert np.mean(hits) == pytest.approx(0.957, abs=0.015)
+
+
+def test_interval_of_many_samples() -> None:
+    interval = median_interval(np.arange(100_000, dtype=np.float64))
+    assert interval is not None
+    assert interval.coverage == pytest.approx(0.95, abs=1e-3)
+    assert interval.low == pytest.approx(50_000 - 1.96 * math.sqrt(100_000) / 2, abs=2)
+
+
+def test_equal_samples_have_an_interval_without_width() -> None:
+    interval = median_interval([4.0] * 10)
+    assert interval is not None
+    assert (interval.low, interval.high) == (4.0, 4.0)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, -1.0])
+def test_confidence_is_checked(confidence: float) -> None:
+    with pytest.raises(ValueError, match="not between 0 and 1"):
+        median_interval([1.0], confidence)
+
+
+@pytest.mark.parametrize("function", [median, interquartile_range, median_interval])
+def test_no_samples_have_no_statistics(function: object) -> None:
+    with pytest.raises(ValueError, match="at least one sample"):
+        function([])  # type: ignore[operator]
+
+
+@given(
+    st.integers(1, 5).flatmap(
+        lambda steps: st.lists(
+            st.lists(st.floats(0, 1e9), min_size=steps, max_size=steps), min_size=1, max_size=9
+        )
+    )
+)
+def test_medians_of_steps(samples: list[list[float]]) -> None:
+    expected = [median_of_the_standard_library(step) for step in zip(*samples, strict=True)]
+    assert step_medians(samples) == pytest.approx(expected)
+    assert typical(samples) == pytest.approx(median_of_the_standard_library(expected))
+
+
+def test_short_rounds() -> None:
+    assert step_medians([[1.0, 5.0], [3.0], []]).tolist() == [2.0, 5.0]
+    assert typical([[1.0, 5.0], [3.0]]) == 3.5
+
+
+def test_nothing_measured_is_none() -> None:
+    assert typical([]) is None
+    assert typical([[]]) is None
+
+
+# Student's t
+
+
+@pytest.mark.parametrize(
+    ("degrees", "quantiles"),
+    [  # at 0.9, 0.95, 0.975, 0.995 and 0.9995, as tables have them
+        (1, (3.078, 6.314, 12.706, 63.657, 636.62)),
+        (2, (1.886, 2.920, 4.303, 9.925, 31.599)),
+        (3, (1.638, 2.353, 3.182, 5.841, 12.924)),
+        (7, (1.415, 1.895, 2.365, 3.499, 5.408)),
+        (10, (1.372, 1.812, 2.228, 3.169, 4.587)),
+        (30, (1.310, 1.697, 2.042, 2.750, 3.646)),
+        (120, (1.289, 1.658, 1.980, 2.617, 3.373)),
+    ],
+)
+def test_quantiles_of_the_usual_tables_of_t(degrees: int, quantiles: tuple[float, ...]) -> None:
+    for probability, expected in zip((0.9, 0.95, 0.975, 0.995, 0.9995), quantiles, strict=True):
+        assert t_quantile(probability, degrees) == pytest.approx(expected, abs=6e-4, rel=1e-5)
+        assert t_quantile(1 - probability, degrees) == -t_quantile(probability, degrees)
+
+
+def test_t_of_many_degrees_is_normal() -> None:
+    assert t_quantile(0.975, 100_000) == pytest.approx(1.95996, abs=1e-4)
+    assert t_quantile(0.5, 4) == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize(("probability", "degrees"), [(0.0, 3), (1.0, 3), (0.9, 0)])
+def test_arguments_of_t_are_checked(probability: float, degrees: int) -> None:
+    with pytest.raises(ValueError, match=r"not between 0 and 1|degrees of freedom"):
+        t_quantile(probability, degrees)
+
+
+# Clusters
+
+
+def test_clusters_count_once_whatever_their_size() -> None:
+    values = [1.0, 2.0, 9.0, 4.0, 6.0, 6.0, 6.0, 6.0]
+    clusters = ["a", "a", "a", "b", "c", "c", "c", "c"]
+    interval = clustered_interval(values, clusters, 0.95)
+    assert interval is not None
+    # The medians are 2, 4 and 6: mean 4, standard deviation 2, and t is 4.303.
+    assert (interval.low + interval.high) / 2 == pytest.approx(4.0)
+    assert interval.half_width == pytest.approx(4.3027 * 2 / math.sqrt(3), rel=1e-4)
+    assert interval.coverage == 0.95
+
+
+def test_fewer_than_three_clusters_have_no_interval() -> None:
+    assert clustered_interval([1.0, 2.0, 3.0], [0, 1, 1]) is None
+    assert clustered_interval([], []) is None
+
+
+def test_clusters_are_given_for_every_value() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        clustered_interval([1.0, 2.0], [0])
+    with pytest.raises(ValueError, match="not between 0 and 1"):
+        clustered_interval([1.0], [0], 1.0)
+
+
+def test_clustered_interval_covers_as_often_as_it_says() -> None:
+    generator = np.random.default_rng(0)
+    clusters = np.repeat(np.arange(8), 10)
+    hits = 0
+    for _ in range(1000):
+        values = generator.normal(size=80) + generator.normal(size=8)[clusters]
+        interval = clustered_interval(values, list(clusters), 0.99)
+        assert interval is not None
+        hits += interval.low <= 0 <= interval.high
+    assert hits / 1000 == pytest.approx(0.99, abs=0.01)
+
+
+# Lines, ticks, widths
+
+
+@given(st.floats(-10, 10), st.floats(-100, 100))
+def test_points_of_a_line_give_the_line(gradient: float, intercept: float) -> None:
+    x = [3.0, 5.0, 10.0, 50.0]
+    line = line_fit(x, [gradient * value + intercept for value in x])
+    assert line.gradient == pytest.approx(gradient, abs=1e-9)
+    assert line.intercept == pytest.approx(intercept, abs=1e-9)
+
+
+def test_least_squares() -> None:
+    assert line_fit([0.0, 1.0, 2.0], [0.0, 0.0, 3.0]) == Line(1.5, -0.5)
+
+
+def test_what_is_no_line() -> None:
+    with pytest.raises(ValueError, match="two different x"):
+        line_fit([1.0, 1.0], [2.0, 3.0])
+    with pytest.raises(ValueError, match="as many y as x, got 1 and 2"):
+        line_fit([1.0, 2.0], [2.0])
+
+
+def test_ticks() -> None:
+    assert clock_tick([24.16, 24.128, 24.16, 24.256]) == pytest.approx(0.032)
+    assert clock_tick([1.0, 1.0]) is None
+
+
+def test_what_rounding_moved_is_no_tick() -> None:
+    samples = [0.032, 0.064, 0.065, 0.096]
+    assert clock_tick(samples) == pytest.approx(0.001)
+    assert clock_tick(samples, rounding=0.001) == pytest.approx(0.031)
+
+
+def test_relative_half_width() -> None:
+    assert relative_half_width([float(value) for value in range(1, 7)]) == pytest.approx(2.5 / 3.5)
+    assert relative_half_width([1.0] * 5) is None
+    assert relative_half_width([0.0] * 10) is None

@@ -1,0 +1,239 @@
+"""Verdicts of the static gate: what is found, what passes, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from bt_bench.analysis.census import ALL_CASES, equal_host_code, equal_launches, judge_static
+from bt_bench.analysis.deciding import exit_code
+from bt_bench.analysis.verdicts import Cause, Verdict
+from bt_bench.errors import ExitCode, NotComparableError
+from bt_bench.names import Operation
+from bt_bench.results.census import (
+    CensusCase,
+    Kernel,
+    OperationCensus,
+    StaticCensus,
+    StepLaunches,
+    Toolchain,
+    VariantCensus,
+)
+
+CHANGED = (Verdict.SLOWER, Verdict.FASTER)
+
+
+def changes(judged):
+    """Verdicts that are not `SAME`, by operation, case and metric."""
+    return {
+        (str(j.operation), j.case, j.metric): j.verdict
+        for j in judged.judgements
+        if j.verdict is not Verdict.SAME
+    }
+
+
+def equal_everywhere(base, head):
+    places = [(case.name, operation) for case in base.cases for operation in ("apply", "step")]
+    return {
+        place
+        for place in places
+        if equal_launches(base, head, "fused", place[0], Operation(place[1]))
+    }
+
+
+# What is compiled from changed sources
+
+
+def test_comments_change_nothing(censuses):
+    base, head = censuses("original"), censuses("comments")
+    judged = judge_static(base, head, "main", "worktree")
+    assert {j.verdict for j in judged.judgements} == {Verdict.SAME}
+    assert {j.cause for j in judged.judgements} == {Cause.EXACT}
+    assert exit_code(judged) is ExitCode.OK
+    assert equal_host_code(base, head, "fused")
+    assert len(equal_everywhere(base, head)) == 4
+    assert judged.facts[1] == "fused: Python code is equal, its binaries are equal."
+    assert (judged.judgements[0].base, judged.judgements[0].other) == (
+        "fused@main",
+        "fused@worktree",
+    )
+
+
+def test_another_constant_is_another_binary_but_no_verdict(censuses):
+    base, head = censuses("original"), censuses("constant")
+    judged = judge_static(base, head)
+    assert changes(judged) == {}
+    assert not equal_host_code(base, head, "fused")
+    assert equal_everywhere(base, head) == {("uniform", "apply"), ("trace", "apply")}
+    assert "other binaries of gather_slots_kernel (sm_90)" in judged.facts[1]
+
+
+def test_larger_blocks_take_more_registers(censuses):
+    judged = judge_static(censuses("original"), censuses("block"))
+    assert changes(judged) == {
+        ("step", case, "registers"): Verdict.SLOWER for case in ("uniform", "trace")
+    }
+    assert exit_code(judged) is ExitCode.REGRESSION
+    worse = next(j for j in judged.judgements if j.verdict is Verdict.SLOWER)
+    assert worse.other_value > worse.base_value
+    assert worse.ratio == worse.other_value / worse.base_value
+    assert worse.detail.endswith("of gather_slots_kernel")
+
+
+def test_spills_are_worse_and_fewer_registers_better(censuses):
+    judged = judge_static(censuses("original"), censuses("few_registers"))
+    found = changes(judged)
+    assert found["step", "uniform", "spills"] is Verdict.SLOWER
+    assert found["step", "uniform", "registers"] is Verdict.FASTER
+    assert exit_code(judged) is ExitCode.REGRESSION
+
+
+def test_sizes_that_select_a_binary_are_more_compiled_variants(censuses):
+    judged = judge_static(censuses("original"), censuses("specialised"))
+    found = changes(judged)
+    assert found["step", "trace", "compiled_variants"] is Verdict.SLOWER
+    assert found["step", ALL_CASES, "compiled_variants"] is Verdict.SLOWER
+    assert ("step", "uniform", "compiled_variants") not in found
+    assert exit_code(judged) is ExitCode.REGRESSION
+
+
+@pytest.mark.parametrize("name", ["extra_launch", "torch"])
+def test_a_launch_more(censuses, name):
+    judged = judge_static(censuses("original"), censuses(name))
+    assert changes(judged)["step", "uniform", "launches"] is Verdict.SLOWER
+    back = judge_static(censuses(name), censuses("original"))
+    assert changes(back)["step", "uniform", "launches"] is Verdict.FASTER
+    assert exit_code(back) is ExitCode.OK
+
+
+@pytest.mark.parametrize("name", ["grid", "data"])
+def test_another_grid_or_other_data_is_not_the_same_work(censuses, name):
+    base, head = censuses("original"), censuses(name)
+    judged = judge_static(base, head)
+    assert changes(judged) == {}
+    assert "its binaries are equal; other launches, grids or data in apply/" in judged.facts[1]
+    assert equal_everywhere(base, head) == set()
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_failure_is_invalid(censuses, turned):
+    sides = [censuses("original"), censuses("broken")]
+    judged = judge_static(*(reversed(sides) if turned else sides), "main", "worktree")
+    found = [j for j in judged.judgements if j.verdict is not Verdict.SAME]
+    assert {(j.case, j.verdict, j.cause) for j in found} == {
+        (case, Verdict.INVALID, Cause.FAILED) for case in ("uniform", "trace")
+    }
+    side = "fused@main" if turned else "fused@worktree"
+    assert found[0].detail.startswith(f"{side} failed for sm_90: a kernel does not compile")
+    assert exit_code(judged) is ExitCode.CHECK_FAILED
+    assert equal_everywhere(*sides) == {("uniform", "apply"), ("trace", "apply")}
+    assert not equal_launches(sides[1], sides[1], "fused", "uniform", Operation.STEP)
+
+
+def test_a_variant_of_one_side_only_is_missing(censuses, again):
+    judged = judge_static(censuses("original"), again, "main", "worktree")
+    missing = [j for j in judged.judgements if j.verdict is Verdict.MISSING]
+    assert {j.cause for j in missing} == {Cause.NO_CASE}
+    assert len(missing) == 4
+    assert missing[0].detail == (
+        "in the census of baseline@worktree, but not in that of baseline@main"
+    )
+    assert exit_code(judged) is ExitCode.NOT_COMPARABLE
+    assert not equal_host_code(censuses("original"), again, "baseline")
+    assert not equal_launches(censuses("original"), again, "baseline", "uniform", Operation.STEP)
+
+
+# Censuses with made-up figures
+
+
+def census(registers=(("sm_80", 32), ("sm_90", 30)), launches=(2,), **changed):
+    """One kernel in one case, with so many registers by target and so many launches by step."""
+    kernels = [
+        Kernel(
+            id=f"{number:016x}",
+            name="kernel",
+            target=target,
+            signature="BLOCK = 1",
+            binary=f"{number:016x}",
+            registers=count,
+            spill_bytes=0,
+            stack_bytes=0,
+            shared_bytes=0,
+        )
+        for number, (target, count) in enumerate(registers)
+    ]
+    operations = [
+        OperationCensus(
+            operation=Operation.STEP,
+            case="case",
+            target=kernel.target,
+            steps=[StepLaunches(steps=1, launches={"kernel": count}) for count in launches],
+            kernels=[kernel.id],
+            sequence="0" * 16,
+        )
+        for kernel in kernels
+    ]
+    variant = VariantCensus(
+        name="fused", host_code="0" * 16, operations=operations, kernels=kernels
+    )
+    fields = {
+        "config": "made_up",
+        "toolchain": toolchain(),
+        "cases": [CensusCase(name="case", workload="abc")],
+        "variants": [variant],
+    }
+    return StaticCensus(**(fields | changed))
+
+
+def toolchain(triton="3.9.0", ptxas="13.4.59", **settings):
+    return Toolchain(triton=triton, ptxas={"sm_90": ptxas}, settings=settings)
+
+
+def test_targets_that_change_apart_have_metrics_of_their_own():
+    head = census([("sm_80", 33), ("sm_90", 30)])
+    assert changes(judge_static(census(), head)) == {
+        ("step", "case", "registers/sm_80"): Verdict.SLOWER
+    }
+    assert [j.metric for j in judge_static(census(), census()).judgements] == [
+        "launches",
+        "compiled_variants",
+        "registers",
+        "spills",
+    ]
+
+
+def test_launches_are_those_of_a_step():
+    judged = judge_static(census(launches=(2, 4)), census(launches=(2, 5)))
+    launches = judged.judgements[0]
+    assert (launches.base_value, launches.other_value) == (3, 3.5)
+    assert launches.verdict is Verdict.SLOWER
+    moved = judge_static(census(launches=(2, 4)), census(launches=(4, 2))).judgements[0]
+    assert moved.verdict is Verdict.SAME
+    assert moved.detail.endswith("in other steps")
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"toolchain": toolchain(triton="3.6.0")}, "Triton 3.9.0 against 3.6.0"),
+        ({"toolchain": toolchain(ptxas="12.9")}, "ptxas for sm_90 13.4.59 against 12.9"),
+        ({"toolchain": toolchain(A="1")}, "A absent against 1"),
+        (
+            {"cases": [CensusCase(name="case", workload="def")]},
+            "the workload of case 'case'",
+        ),
+    ],
+)
+def test_what_is_not_comparable_is_refused(changed, why):
+    with pytest.raises(NotComparableError) as caught:
+        judge_static(census(), census(**changed), "main", "worktree")
+    assert str(caught.value).startswith(f"main and worktree are not comparable: {why}")
+
+
+def test_nothing_in_common_is_refused():
+    with pytest.raises(NotComparableError, match="no variant, operation and case in common"):
+        judge_static(census(), census(variants=[]))
+    with pytest.raises(NotComparableError, match="no variant, operation and case in common"):
+        judge_static(census(variants=[]), census(variants=[]))
+    assert not equal_launches(
+        census(), census(toolchain=toolchain("3.6.0")), "fused", "case", Operation.STEP
+    )

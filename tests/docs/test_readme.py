@@ -1,0 +1,97 @@
+"""What the README quotes is in the committed reports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bt_bench.analysis.run.promises import judge_promises
+from bt_bench.report.markdown import render_comparison
+from bt_bench.results.calibration import Calibration
+from bt_bench.results.reading import read_run
+
+ROOT = Path(__file__).parents[2]
+RUNS = sorted(path.parent for path in (ROOT / "reports" / "h200").glob("*/comparison.md"))
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def rows_of(text):
+    """Cells of all table rows of a Markdown text."""
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("|")
+    ]
+
+
+def step_rows():
+    report = (ROOT / "reports/h200/origin/comparison.md").read_text(encoding="utf-8")
+    return rows_of(report.split("## Whole step")[1])
+
+
+def test_table_is_that_of_the_committed_run():
+    step = step_rows()
+    quoted = [row for row in rows_of(README) if row[0].endswith("grp") and len(row) == 5]
+    assert len(quoted) == 5
+    for name, *figures in quoted:
+        assert [f"{name} · fused", *figures] in step
+
+
+def test_regimes_are_those_of_the_committed_run():
+    step = step_rows()
+    (head,) = [row for row in step if row[:3] == ["Config", "Variant", "Step"]]
+    regimes = {
+        (row[0], row[1]): dict(zip(head, (cell.rstrip("¹²³⁴⁵") for cell in row), strict=True))
+        for row in step[step.index(head) :]
+        if len(row) == len(head)
+    }
+    quoted = [row for row in rows_of(README) if row[0].endswith("grp") and len(row) == 4]
+    assert len(quoted) == 5
+    for name, *figures in quoted:
+        of_arms = [regimes[name, variant] for variant in ("baseline", "fused")]
+        columns = ("Step", "Busy hot", "Host jit")
+        assert figures == [" → ".join(arm[column] for arm in of_arms) for column in columns]
+
+
+def test_figures_beside_vllm_are_those_of_the_committed_report():
+    report = (ROOT / "reports/h200/headline/headline.md").read_text(encoding="utf-8")
+    # vLLM's, the aim, ours, the graph's, and the factor; with an interval behind each figure.
+    found = {
+        row[0]: [cell.split(" (")[0] for cell in (row[1], row[2], row[4], row[6])]
+        for row in rows_of(report)
+        if len(row) == 10
+    }
+    section = README.split("## A step in one launch")[1].split("\n## ")[0]
+    quoted = [row for row in rows_of(section) if row[0] and set(row[0]) != {"-"}]
+    assert len(quoted) == 9
+    for name, *figures in quoted:
+        assert figures == found[name]
+
+
+def test_what_is_said_of_equal_code_is_what_was_measured():
+    found = json.loads((ROOT / "reports/h200/aa/aa.json").read_text(encoding="utf-8"))
+    resolved = [entry["resolved"] for entry in found["comparisons"]]
+    known = [entry for entry in resolved if entry is not None]
+    assert f"of {len(known):,} comparisons of equal code, {sum(known)} came out" in README
+    assert sum(known) <= 0.01 * len(known)
+
+
+def test_the_committed_calibration_keeps_its_promises():
+    found = json.loads((ROOT / "reports/h200/calibrate/calibrate.json").read_text(encoding="utf-8"))
+    verdicts = judge_promises(Calibration.model_validate(found["calibration"]))
+    assert [verdict.name for verdict in verdicts if not verdict.kept] == []
+    (apart,) = [verdict.found for verdict in verdicts if verdict.name == "agreement"]
+    assert f"methods, {apart} " in README
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+def test_committed_runs_are_complete_and_render_as_committed(run):
+    results = read_run(run, order=["baseline", "fused_apply", "fused_gather_slots", "fused"])
+    assert results
+    assert all(result.complete for result in results)
+    assert all(case.status == "ok" for result in results for case in result.cases)
+    assert all(result.environment.gpus[0].name == "NVIDIA H200" for result in results)
+    committed = (run / "comparison.md").read_text(encoding="utf-8")
+    assert render_comparison(results) == committed

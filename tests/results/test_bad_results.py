@@ -1,0 +1,153 @@
+"""One clear message for each way in which a result file can be bad."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+from jsonschema import Draft202012Validator
+from support.damages import DAMAGES, damaged, with_a_log
+from support.factories import make_case, make_result
+from support.scenarios import three_cases
+
+from bt_bench.errors import ExitCode, UsageError
+from bt_bench.results.folders import RunFolder
+from bt_bench.results.nouns import Quantity
+from bt_bench.results.reading import read_result, result_schema
+from bt_bench.results.writing import ResultWriter, write_result
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder.create_exact(tmp_path / "run")
+
+
+def _reading(path: Path) -> str:
+    """The message with which a file is refused, without its name."""
+    with pytest.raises(UsageError) as error:
+        read_result(path)
+    message = str(error.value)
+    assert error.value.exit_code is ExitCode.USAGE
+    assert "\n" not in message
+    assert message.count(str(path)) >= 1
+    return message.replace(f"{path} ", "", 1)
+
+
+def test_missing(tmp_path: Path) -> None:
+    assert _reading(tmp_path / "gone.json") == "does not exist; expected a result file"
+
+
+def test_folder(tmp_path: Path) -> None:
+    message = f"is a folder; expected a result file, such as {tmp_path / 'baseline.json'}"
+    assert _reading(tmp_path) == message
+
+
+def test_a_path_through_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"cannot read .*: Not a directory"):
+        read_result(tmp_path / "file" / "baseline.json")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "is empty; expected a result of bt-bench"),
+        (b" \n", "is empty; expected a result of bt-bench"),
+        (b"# Report\n", "is not JSON: expected value at line 1 column 1"),
+        (b'{"a": 1,\n"b" 2}', "is not JSON: expected `:` at line 2 column 5"),
+        (b"\xff\xfe{", "is not JSON: byte 0 is not UTF-8"),
+        (b"[" * 100_000, "is not JSON: recursion limit exceeded at line 1 column 202"),
+        (b"[1, 2]", "is JSON, but no result of bt-bench: expected an object, got a list"),
+        (b"null", "is JSON, but no result of bt-bench: expected an object, got null"),
+        (b'{"a": 1}', "is JSON, but no result of bt-bench: it has no schema_version"),
+        (
+            b'{"schema_version": 2, "run_id": "x"}',
+            "is no complete result of bt-bench: missing created, complete, tool, environment, "
+            "config, plan, variant, cases",
+        ),
+    ],
+)
+def test_no_result(tmp_path: Path, data: bytes, message: str) -> None:
+    path = tmp_path / "fused.json"
+    path.write_bytes(data)
+    assert _reading(path) == message
+
+
+def test_truncated_anywhere(folder: RunFolder) -> None:
+    path = write_result(folder, three_cases())
+    text = path.read_text().rstrip()
+    for length in range(1, len(text), 7):
+        path.write_text(text[:length])
+        assert _reading(path).startswith("is not JSON: it seems truncated, EOF while parsing")
+    lines = text[: len(text) // 2].splitlines()
+    path.write_text("\n".join(lines))
+    assert _reading(path).endswith(f"at line {len(lines)} column {len(lines[-1])}")
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damaged(folder: RunFolder, name: str) -> None:
+    damage, message = DAMAGES[name]
+    path = write_result(folder, with_a_log(three_cases()))
+    path.write_text(json.dumps(damaged(json.loads(path.read_text()), damage)))
+    assert _reading(path) == message
+
+
+def test_an_interrupted_run_holds_whole_cases_too(folder: RunFolder) -> None:
+    case = make_case(samples={Quantity.STEP_US: [[1.0, 2.0], [3.0]]}, num_steps=2)
+    with pytest.raises(ValueError, match=r"samples\[1\] has 1 samples; expected one for each"):
+        write_result(folder, make_result(cases=[case], complete=False))
+
+
+def test_a_damaged_journal(folder: RunFolder) -> None:
+    writer = ResultWriter(folder, make_result(complete=False))
+    writer.add(make_case())
+    path, journal = folder.result_path("baseline"), folder.journal_path("baseline")
+    whole = journal.read_text().split("\n", 1)[1]
+    journal.write_text("{}\n" + whole)
+    with pytest.raises(UsageError, match=r"cases\.jsonl is damaged: line 1 is no case: Field req"):
+        read_result(path)
+    journal.write_text(whole + whole.replace('"status":"ok"', '"status":"odd"'))
+    with pytest.raises(
+        UsageError, match=r"cases\.jsonl is damaged: line 2 .* Delete that line to go on"
+    ):
+        read_result(path)
+
+
+def test_a_journal_that_is_nested_too_deeply(folder: RunFolder) -> None:
+    ResultWriter(folder, three_cases())
+    folder.journal_path("baseline").write_text("[" * 100_000 + "\n")
+    with pytest.raises(UsageError, match=r"is damaged: line 1 is no case: "):
+        read_result(folder.result_path("baseline"))
+
+
+def test_standard_input_that_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(UsageError, match=r"^standard input is closed; expected a result file"):
+        read_result("-")
+
+
+def test_a_byte_order_mark_is_accepted(folder: RunFolder) -> None:
+    path = write_result(folder, three_cases())
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    assert read_result(path) == three_cases()
+
+
+def test_standard_input(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = write_result(folder, three_cases()).read_bytes()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert read_result("-") == three_cases()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"{")))
+    with pytest.raises(UsageError, match=r"^standard input is not JSON: it seems truncated"):
+        read_result("-")
+
+
+def test_the_schema_refuses_what_reading_refuses(folder: RunFolder) -> None:
+    validator = Draft202012Validator(result_schema())
+    data = json.loads(write_result(folder, three_cases()).read_text())
+    for name in ("negative sample", "another unit", "unknown key", "missing key", "schema version"):
+        with pytest.raises(jsonschema.ValidationError):
+            validator.validate(damaged(data, DAMAGES[name][0]))

@@ -1,0 +1,236 @@
+"""Quick reading: the same results, and the same refusals, as reading in full."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from support.damages import DAMAGES, damaged, with_a_log
+from support.factories import make_case, make_crash, make_measurement, make_result, make_rounds
+from support.scenarios import three_cases
+
+from bt_bench.errors import OtherSchemaError, UsageError
+from bt_bench.results import compact as compact_module
+from bt_bench.results.case import CaseResult, CompiledKernel, ControlSpread, DiscardCode
+from bt_bench.results.compact import CompactResult, compact, read_compact, read_compact_run
+from bt_bench.results.folders import RunFolder
+from bt_bench.results.invalid import repeated_key
+from bt_bench.results.nouns import Noun, Quantity
+from bt_bench.results.reading import read_result
+from bt_bench.results.result import VariantResult
+from bt_bench.results.series import series_of
+from bt_bench.results.structs import struct_of
+from bt_bench.results.writing import ResultWriter, write_result
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder.create_exact(tmp_path / "run")
+
+
+@pytest.fixture
+def only_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes whatever falls back on reading in full fail."""
+
+    def refuse(*_arguments: object) -> None:
+        raise AssertionError("read in full")
+
+    monkeypatch.setattr(compact_module, "parse_result", refuse)
+    monkeypatch.setattr(compact_module, "read_result", refuse)
+
+
+def _assert_same(left: CompactResult, right: CompactResult) -> None:
+    assert left.header == right.header
+    for one, another in zip(left.cases, right.cases, strict=True):
+        for name in ("operation", "case", "key", "digest", "status", "reason", "launches"):
+            assert getattr(one, name) == getattr(another, name)
+        assert (one.compiled, one.instances, one.spreads) == (
+            another.compiled,
+            another.instances,
+            another.spreads,
+        )
+        assert one.taken.keys() == another.taken.keys()
+        for metric, taken in one.taken.items():
+            assert taken.rounds == another.taken[metric].rounds
+            assert np.array_equal(taken.samples, another.taken[metric].samples)
+
+
+def _full() -> VariantResult:
+    series = series_of(Quantity.HOST_US)
+    case = make_case(
+        "full",
+        samples={Quantity.HOST_US: [[1.0, 2.0], [3.0, 4.5]], Quantity.GPU_US: [[5.0, 6.0]]},
+        num_steps=2,
+        compiled=[
+            CompiledKernel(name="k", hashes=["a", "b"], registers=[22, 30], spills=[None, 0])
+        ],
+        control_spreads=[ControlSpread(series=series, arm="baseline", difference_us=-0.25)],
+    )
+    result = with_a_log(three_cases())
+    return result.model_copy(update={"cases": [*result.cases, case]})
+
+
+def test_what_is_kept(folder: RunFolder, only_quick: None) -> None:
+    case = read_compact(write_result(folder, _full())).cases[-1]
+    assert case.key == "gather_slots/full"
+    assert case.taken["host_us"].samples.tolist() == [[1.0, 2.0], [3.0, 4.5]]
+    assert case.taken["gpu_us"].rounds == (0,)
+    assert case.taken["gpu_us"].metric.tick > 0
+    assert case.spreads == {"host_us": 0.25}
+    assert case.compiled is not None
+    kernel = case.compiled["k"]
+    assert (kernel.count, kernel.registers, kernel.spills) == (2, 30, 0)
+
+
+def test_crashes_are_read_as_in_full(folder: RunFolder, only_quick: None) -> None:
+    result = _full().model_copy(update={"crashes": [make_crash(), make_crash(known=False)]})
+    path = write_result(folder, result)
+    assert read_compact(path).header.crashes == read_result(path).crashes == result.crashes
+
+
+def test_as_in_full(folder: RunFolder, only_quick: None) -> None:
+    path = write_result(folder, _full())
+    _assert_same(read_compact(path), compact(read_result(path)))
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    _assert_same(read_compact(path), compact(read_result(path)))
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_refused_as_in_full(folder: RunFolder, name: str) -> None:
+    damage, message = DAMAGES[name]
+    path = write_result(folder, with_a_log(three_cases()))
+    path.write_text(json.dumps(damaged(json.loads(path.read_text()), damage)))
+    with pytest.raises(UsageError) as error:
+        read_compact(path)
+    assert str(error.value) == f"{path} {message}"
+    assert isinstance(error.value, OtherSchemaError) == ("schema version" in name)
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "null", '{"cases": 3}', '{"cases": []}', "[" * 10_000])
+def test_no_result_is_refused_as_in_full(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "fused.json"
+    path.write_text(text)
+    with pytest.raises(UsageError) as quick:
+        read_compact(path)
+    with pytest.raises(UsageError) as full:
+        read_result(path)
+    assert str(quick.value) == str(full.value)
+
+
+@pytest.mark.parametrize("value", ["1e999", "NaN", "-Infinity", "-1e-9", "true", '"1"', "null"])
+def test_no_sample_is_let_through(folder: RunFolder, value: str) -> None:
+    case = make_case(samples={Quantity.HOST_US: [[1.25]]})
+    path = write_result(folder, make_result(cases=[case]))
+    path.write_text(path.read_text().replace("[[1.25]]", f"[[{value}]]"))
+    with pytest.raises(UsageError, match=r"is no valid result: \$\.cases\[0\]|is not JSON"):
+        read_compact(path)
+
+
+def test_discarded_rounds_are_no_damage(folder: RunFolder, only_quick: None) -> None:
+    rounds = make_rounds(3, discarded=[None, DiscardCode.CLOCK, None])
+    measurement = make_measurement(Quantity.HOST_US, [[1.0], [2.0]], [0, 2])
+    case = make_case(rounds=rounds).model_copy(update={"measurements": [measurement]})
+    (read,) = read_compact(write_result(folder, make_result(cases=[case]))).cases
+    assert read.taken["host_us"].rounds == (0, 2)
+
+
+def test_a_run_under_way(folder: RunFolder) -> None:
+    writer = ResultWriter(folder, make_result(complete=False))
+    writer.add(make_case("first", samples={Quantity.HOST_US: [[1.0]]}))
+    (read,) = read_compact_run(folder.path)
+    assert [case.case for case in read.cases] == ["first"]
+    assert not read.header.complete
+
+
+def test_equal_rounds_are_kept_once(folder: RunFolder, only_quick: None) -> None:
+    cases = [make_case(name, samples={Quantity.HOST_US: [[1.0], [2.0]]}) for name in ("a", "b")]
+    first, second = read_compact(write_result(folder, make_result(cases=cases))).cases
+    assert first.taken["host_us"].rounds is second.taken["host_us"].rounds
+
+
+def test_a_struct_has_the_fields_of_its_noun() -> None:
+    fields = {field.name for field in msgspec.structs.fields(struct_of(CaseResult))}
+    assert fields == set(CaseResult.model_fields)
+
+
+def test_a_type_that_structs_do_not_know() -> None:
+    class Odd(Noun):
+        pair: tuple[int, int]
+
+    with pytest.raises(TypeError, match="has no counterpart in a struct"):
+        struct_of(Odd)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ('"samples":[[1.25]]', '"samples":[[9.0]],"samples":[[1.25]]', "samples"),
+        ('"samples":[[1.25]]', '"samples" : [[9.0]], "samples" : [[1.25]]', "samples"),
+        ('"status":"ok"', '"status":"failed","status":"ok"', "status"),
+        ('"complete": true', '"complete": false, "complete": true', "complete"),
+        ('"requests":32', '"requests":99,"requests":32', "requests"),
+        ('"status":"ok"', '"\\u0073tatus":"failed","status":"ok"', "status"),
+    ],
+)
+def test_a_key_twice_is_refused(folder: RunFolder, old: str, new: str, key: str) -> None:
+    case = make_case(samples={Quantity.HOST_US: [[1.25]]}, notes=['a "note": with "samples":'])
+    path = write_result(folder, make_result(cases=[case]))
+    assert path.read_text().count(old) == 1
+    path.write_text(path.read_text().replace(old, new))
+    for read in (read_compact, read_result):
+        with pytest.raises(UsageError, match=f'is damaged: it has key "{key}" more than once'):
+            read(path)
+
+
+@pytest.mark.parametrize(
+    ("left_out", "old", "new", "key"),
+    [
+        # Each in a text with as many `":` as it would have without the repetition.
+        (',"control_spreads":[]', '"complete": true', '"complete": false, "complete": true', None),
+        (',"control_spreads":[]', '"status":"ok"', '"status":"failed","status":"ok"', None),
+        ("", '"complete": true', '"complete" : false, "complete": true', "complete"),
+        ("", '"notes":["a\\":"]', '"notes":["a\\": b"],"notes":["ab"]', "notes"),
+    ],
+)
+def test_a_key_twice_is_refused_however_many_there_are(
+    folder: RunFolder, left_out: str, old: str, new: str, key: str | None
+) -> None:
+    case = make_case(samples={Quantity.HOST_US: [[1.25]]}, notes=['a":'])
+    path = write_result(folder, make_result(cases=[case]))
+    text = path.read_text()
+    assert left_out in text
+    assert text.count(old) == 1
+    path.write_text(text.replace(left_out, "").replace(old, new))
+    key = key or new.split('"')[1]
+    for read in (read_compact, read_result):
+        with pytest.raises(UsageError, match=f'is damaged: it has key "{key}" more than once'):
+            read(path)
+
+
+def test_keys_with_lists_in_them_are_told_apart() -> None:
+    assert repeated_key('{"a[1]": [1], "a[2]": [2]}') is None
+    assert repeated_key('{"a[1]": [1], "a[1]": [2]}') == (
+        'has key "a[1]" more than once in one object; expected it once'
+    )
+
+
+def test_what_was_left_out_does_not_slow_it_down(folder: RunFolder, only_quick: None) -> None:
+    case = make_case(samples={Quantity.HOST_US: [[1.25]]})
+    path = write_result(folder, make_result(cases=[case]))
+    path.write_text(path.read_text().replace(',"control_spreads":[]', ""))
+    assert read_compact(path).cases[0].key == case.key
+
+
+def test_texts_that_look_like_keys_do_not_slow_it_down(folder: RunFolder, only_quick: None) -> None:
+    case = make_case(samples={Quantity.HOST_US: [[1.25]]}, notes=['a "note": with "samples":'])
+    assert read_compact(write_result(folder, make_result(cases=[case]))).cases[0].key == case.key
+
+
+def test_what_was_left_out_is_no_damage(folder: RunFolder) -> None:
+    case = make_case(samples={Quantity.HOST_US: [[1.25]]})
+    path = write_result(folder, make_result(cases=[case]))
+    path.write_text(path.read_text().replace(',"control_spreads":[]', ""))
+    _assert_same(read_compact(path), compact(read_result(path)))

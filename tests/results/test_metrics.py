@@ -1,0 +1,54 @@
+"""Names of metrics say what was measured, and are read back."""
+
+from __future__ import annotations
+
+import pytest
+
+from bt_bench.errors import UsageError
+from bt_bench.results.metrics import COUNTED, DEVICE_TICK_US, metric_named, metric_of
+from bt_bench.results.nouns import Cache, LaunchPath, Load, Method, Quantity, Series
+from bt_bench.results.series import METHODS
+
+ALL = [
+    Series(quantity=quantity, method=method, launch_path=path, load=load, l2=l2)
+    for quantity in Quantity
+    for method in Method
+    for path in LaunchPath
+    for load in Load
+    for l2 in Cache
+]
+
+
+def test_names_are_read_back() -> None:
+    for series in ALL:
+        metric = metric_of(series)
+        assert metric_named(metric.name) == metric
+
+
+def test_plain_names_are_of_the_usual_conditions() -> None:
+    for quantity in Quantity:
+        series = Series(quantity=quantity, method=METHODS[quantity])
+        assert metric_of(series).name == quantity.value
+    assert metric_named("gpu_us").tick == DEVICE_TICK_US
+    assert metric_named("host_us").tick == 0
+    assert metric_named("gpu_us/graph").series == Series(
+        quantity=Quantity.GPU_US, method=Method.GRAPH_SLOPE, launch_path=LaunchPath.GRAPH
+    )
+
+
+def test_counts_have_names_too() -> None:
+    for name, metric in COUNTED.items():
+        assert metric_named(name) is metric
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("host_ms", r"no metric 'host_ms'; did you mean 'host_us'\?"),
+        ("", "no metric ''; expected one of host_us"),
+        ("gpu_us/clod", r"no metric 'gpu_us/clod': 'clod'; did you mean 'cold'\?"),
+    ],
+)
+def test_other_names_are_refused(name: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        metric_named(name)

@@ -1,0 +1,301 @@
+"""A gate on two revisions: what is timed, what is not, and what is said of either."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support import fake_rounds
+from support.repositories import commit, repository, write
+from support.tiny_gates import Quiet, spec_of
+
+from bt_bench.analysis.deciding import exit_code
+from bt_bench.analysis.verdicts import Cause, Verdict
+from bt_bench.errors import ExitCode, NotComparableError, UsageError
+from bt_bench.names import Operation
+from bt_bench.results.recording import read_recording
+from bt_bench.runs.gate.live import GateRequest, prepare, run_live_gate
+from bt_bench.runs.gate.trees import Location, Tree
+
+
+@pytest.fixture(autouse=True)
+def in_process(monkeypatch):
+    """Workers in this process: that they are processes of their own is tested elsewhere."""
+    monkeypatch.setattr("bt_bench.runs.gate.sides.Supervisor", fake_rounds.InProcess)
+
+
+FILE = '"""A variant that nobody imports."""\n'
+
+
+def tree(folder, label, script):
+    """A revision whose variants follow a script; the files are there, and never imported."""
+    files = {f"mine/{name}.py": FILE for name in script} | {"mine/script.json": json.dumps(script)}
+    write(folder, files)
+    return Tree(label, "0" * 40, False, folder, Location(folder, None, (Path("mine"),)))
+
+
+def request_of(tmp_path, base, head, **changes):
+    old, new = tree(tmp_path / "a", "old", base), tree(tmp_path / "b", "new", head)
+    request = GateRequest(
+        spec=spec_of(sorted(base | head)),
+        base=old,
+        head=new,
+        device="cpu",
+        serve=fake_rounds.serve,
+        recording=tmp_path / "recording.json",
+        looks=(4,),
+        workers=6,
+        time_equal=True,
+    )
+    return replace(request, **changes)
+
+
+def verdicts(judged):
+    return {j.other.partition("@")[0]: (j.verdict, j.cause) for j in judged.judgements}
+
+
+def test_a_slower_variant_is_found_and_an_equal_one_is_not(tmp_path):
+    base = {"one": {"us": 100.0}, "two": {"us": 100.0}}
+    head = {"one": {"us": 100.0}, "two": {"us": 110.0}}
+    progress = Quiet()
+    request = request_of(tmp_path, base, head, looks=(6,))
+    judged = run_live_gate(request, progress)
+    assert verdicts(judged) == {
+        "one": (Verdict.SAME, Cause.WITHIN_MARGIN),
+        "two": (Verdict.SLOWER, Cause.BEYOND_MARGIN),
+    }
+    assert judged.title == "Gate tiny: new against old"
+    assert judged.others == ("one@new", "two@new")
+    assert "nothing but staging" not in " ".join(judged.facts)
+    recording = read_recording(request.recording)
+    assert len(recording.rounds) == 6
+    assert progress.phases[-1] == "look 6"
+
+
+def test_a_case_has_its_own_margin(tmp_path):
+    base, head = {"one": {"us": 100.0}}, {"one": {"us": 110.0}}
+    request = request_of(tmp_path, base, head)
+    case = request.spec.cases[0].model_copy(update={"margin_percent": 20.0})
+    spec = request.spec.model_copy(update={"cases": [case]})
+    judged = run_live_gate(replace(request, spec=spec), Quiet())
+    assert verdicts(judged) == {"one": (Verdict.SAME, Cause.WITHIN_MARGIN)}
+    assert judged.judgements[0].evidence.margin.configured == 0.2
+
+
+def test_a_variant_on_one_side_only_is_missing(tmp_path):
+    script = {"us": 100.0}
+    request = request_of(tmp_path, {"one": script, "gone": script}, {"one": script, "new": script})
+    judged = run_live_gate(request, Quiet())
+    found = {j.other.partition("@")[0]: (j.verdict, j.detail) for j in judged.judgements}
+    assert found["gone"] == (Verdict.MISSING, "new has no variant gone")
+    assert found["new"] == (Verdict.MISSING, "old has no variant new")
+    assert found["one"][0] is Verdict.SAME
+
+
+def test_nothing_in_common_is_not_comparable(tmp_path):
+    request = request_of(tmp_path, {"one": {"us": 1.0}}, {"two": {"us": 1.0}})
+    with pytest.raises(NotComparableError, match="old and new have no variant in common of one, "):
+        prepare(request)
+
+
+def test_a_variant_that_neither_has(tmp_path):
+    request = request_of(tmp_path, {"one": {"us": 1.0}}, {"one": {"us": 1.0}})
+    spec = request.spec.model_copy(update={"variants": ["one", "noe"]})
+    with pytest.raises(UsageError, match="unknown variant 'noe'; did you mean 'one'"):
+        prepare(replace(request, spec=spec))
+
+
+@pytest.mark.parametrize("where", ["check", "prepare", "measure"])
+def test_a_crash_that_does_not_come_back_is_a_warning(tmp_path, where):
+    base = {"one": {"us": 100.0}}
+    head = {"one": {"us": 100.0, "fault": f"crashes_once {where}"}}
+    judged = run_live_gate(request_of(tmp_path, base, head), Quiet())
+    assert verdicts(judged) == {"one": (Verdict.SAME, Cause.WITHIN_MARGIN)}
+    (warning,) = judged.warnings
+    assert warning.startswith("new: one, ")
+    assert warning.endswith("it died; it did not come back when that was done once more")
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ("check one", "new: slot 3 is 17"),
+        ("check conformance:corners", "new: conformance:corners: slot 3 is 17"),
+        ("raises measure", "new: while measured: no luck"),
+    ],
+)
+def test_a_variant_that_is_wrong_or_fails_gets_no_verdict(tmp_path, fault, why):
+    base = {"bad": {"us": 100.0}, "good": {"us": 100.0}}
+    head = base | {"bad": {"us": 50.0, "fault": fault}}
+    judged = run_live_gate(request_of(tmp_path, base, head), Quiet())
+    bad, good = judged.judgements
+    assert (bad.verdict, bad.cause, bad.detail) == (Verdict.INVALID, Cause.FAILED, why)
+    assert good.verdict is Verdict.SAME
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "metrics", "code"),
+    [
+        (["jit"], ["jit", "direct"], ["host_us"], ExitCode.OK),
+        (["jit"], ["jit"], ["host_us"], ExitCode.OK),
+        (["jit", "direct"], ["jit"], ["host_us", "host_us/direct"], ExitCode.NOT_COMPARABLE),
+    ],
+    ids=["came", "never_there", "went"],
+)
+def test_a_launch_path_may_come_and_must_not_go(tmp_path, old, new, metrics, code):
+    base, head = ({"one": {"us": 100.0, "paths": paths}} for paths in (old, new))
+    request = request_of(tmp_path, base, head, device="cuda")
+    spec = request.spec.model_copy(update={"operations": [Operation.STEP]})
+    wanted = ("host_us", "host_us/direct")
+    judged = run_live_gate(replace(request, spec=spec, patterns=wanted), Quiet())
+    assert [judgement.metric for judgement in judged.judgements] == metrics
+    assert exit_code(judged) is code
+    said = "one@old is not launched by direct: host_us/direct of 1 case cannot be compared."
+    assert (said in judged.facts) == ("direct" not in old)
+
+
+@pytest.mark.parametrize("without", ["old", "new"])
+def test_a_case_that_one_side_does_not_support_is_missing(tmp_path, without):
+    able = {"mine": {"us": 100.0}, "good": {"us": 100.0}}
+    unable = able | {"mine": {"us": 100.0, "fault": "lacks one"}}
+    sides = (unable, able) if without == "old" else (able, unable)
+    judged = run_live_gate(request_of(tmp_path, *sides), Quiet())
+    good, mine = judged.judgements
+    assert (mine.verdict, mine.cause, mine.detail) == (
+        Verdict.MISSING,
+        Cause.NO_CASE,
+        f"{without} lacks windows",
+    )
+    assert good.verdict is Verdict.SAME
+
+
+def test_a_case_that_neither_side_supports_is_told_and_not_judged(tmp_path):
+    both = {"mine": {"us": 100.0, "fault": "lacks one"}, "good": {"us": 100.0}}
+    judged = run_live_gate(request_of(tmp_path, both, both), Quiet())
+    assert verdicts(judged) == {"good": (Verdict.SAME, Cause.WITHIN_MARGIN)}
+    assert "mine is not run on one: it lacks windows, in both revisions." in judged.facts
+
+
+def test_a_feature_that_no_case_needs_is_not_missed(tmp_path):
+    both = {"mine": {"us": 100.0, "fault": "lacks conformance:corners"}}
+    judged = run_live_gate(request_of(tmp_path, both, both), Quiet())
+    assert verdicts(judged) == {"mine": (Verdict.SAME, Cause.WITHIN_MARGIN)}
+
+
+def test_where_all_variants_are_wrong_nothing_is_timed(tmp_path):
+    base, head = {"bad": {"us": 1.0}}, {"bad": {"us": 1.0, "fault": "check one"}}
+    request = request_of(tmp_path, base, head)
+    judged = run_live_gate(request, Quiet())
+    assert verdicts(judged) == {"bad": (Verdict.INVALID, Cause.FAILED)}
+    assert not request.recording.exists()
+
+
+def test_equal_trees_are_not_timed(tmp_path, monkeypatch):
+    """One process imports the variants, of whichever tree."""
+    both = {"one": {"us": 100.0}, "two": {"us": 100.0}}
+    request = request_of(tmp_path, both, both, time_equal=False)
+    started = []
+    real = fake_rounds.InProcess.start
+    monkeypatch.setattr(
+        fake_rounds.InProcess, "start", lambda worker: (started.append(worker), real(worker))
+    )
+    judged = run_live_gate(request, Quiet())
+    assert len(started) == 1
+    assert verdicts(judged) == dict.fromkeys(both, (Verdict.SAME, Cause.EQUAL_CODE))
+    assert not request.recording.exists()
+    assert any(fact.startswith("Nothing is measured, since the trees are") for fact in judged.facts)
+
+
+@pytest.mark.parametrize("name", ["mine/_helper.py", "mine/tuning.json", "lib.so", "unrelated"])
+def test_trees_that_differ_are_timed(tmp_path, name):
+    """Whatever it is that differs: what a variant uses cannot be listed."""
+    both = {"one": {"us": 100.0}}
+    request = request_of(tmp_path, both, both, time_equal=False)
+    write(tmp_path / "a", {name: "1"})
+    write(tmp_path / "b", {name: "2"})
+    judged = run_live_gate(request, Quiet())
+    assert verdicts(judged) == {"one": (Verdict.SAME, Cause.WITHIN_MARGIN)}
+    assert f"Everything is measured, since the trees differ: {name}." in judged.facts
+
+
+def test_what_was_built_is_timed(tmp_path):
+    both = {"one": {"us": 100.0}}
+    request = request_of(tmp_path, both, both, time_equal=False, built=True)
+    judged = run_live_gate(request, Quiet())
+    assert verdicts(judged) == {"one": (Verdict.SAME, Cause.WITHIN_MARGIN)}
+
+
+def test_each_side_has_its_own_tree(tmp_path):
+    both = {"one": {"us": 100.0}}
+    sides = prepare(request_of(tmp_path, both, both)).rounds.sides
+    found = {arm.value: side.isolation for arm, side in sides.items()}
+    assert found["control"] == found["base"]
+    for name, tree, other in (("base", "a", "b"), ("head", "b", "a")):
+        assert found[name].own == tmp_path / tree
+        assert [top for _, top in found[name].others] == [tmp_path / other]
+        assert found[name].repository == tmp_path / "b"
+
+
+def test_traces_are_found_from_any_folder(tmp_path, monkeypatch):
+    from bt_bench.workloads.parameters import TraceParameters
+
+    monkeypatch.chdir(tmp_path)
+    both = {"one": {"us": 100.0}}
+    request = request_of(tmp_path, both, both)
+    spec = request.spec
+    cases = [
+        spec.cases[0].model_copy(
+            update={"name": name, "parameters": TraceParameters(workload="trace", trace=trace)}
+        )
+        for name, trace in (("own", "my.csv"), ("bundled", "azure_conv"))
+    ]
+    changed = spec.model_copy(update={"cases": cases})
+    prepared = prepare(replace(request, spec=changed)).rounds.spec
+    traces = [case.parameters.trace for case in prepared.cases]
+    assert traces == [str(tmp_path / "my.csv"), "azure_conv"]
+
+
+def test_without_a_gpu_staging_is_timed_and_it_is_said(tmp_path):
+    both = {"one": {"us": 100.0}}
+    request = request_of(tmp_path, both, both)
+    spec = request.spec.model_copy(update={"operations": [Operation.STEP, Operation.GATHER]})
+    judged = run_live_gate(replace(request, spec=spec), Quiet())
+    assert [(j.operation, j.metric) for j in judged.judgements] == [(Operation.STAGE, "stage_us")]
+    assert judged.facts[0].startswith("No GPU: ")
+
+
+def test_an_interrupted_gate_keeps_the_rounds_that_it_has(tmp_path):
+    class Impatient(Quiet):
+        def processes(self, done, total):
+            if done == 9:
+                raise KeyboardInterrupt
+
+    both = {"one": {"us": 100.0}}
+    request = request_of(tmp_path, both, both)
+    with pytest.raises(KeyboardInterrupt):
+        run_live_gate(request, Impatient())
+    assert len(read_recording(request.recording).rounds) == 2
+
+
+def test_revisions_are_told_apart_in_a_real_repository(tmp_path):
+    """From the worktree of the base come the base's files, from the checkout the head's."""
+    from bt_bench.runs.gate.trees import base_tree, locate, working_tree
+
+    top = repository(
+        tmp_path / "repo",
+        {"mine/one.py": FILE, "mine/script.json": json.dumps({"one": {"us": 100.0}})},
+    )
+    commit(top, "base")
+    write(top, {"mine/script.json": json.dumps({"one": {"us": 150.0}})})
+    location = locate(top, [top / "mine"])
+    with base_tree(location, "HEAD") as old:
+        template = request_of(tmp_path / "other", {"one": {"us": 1.0}}, {"one": {"us": 1.0}})
+        request = replace(template, base=old, head=working_tree(location))
+        judged = run_live_gate(request, Quiet())
+    assert Counter(j.verdict for j in judged.judgements) == {Verdict.SLOWER: 1}
+    assert judged.judgements[0].ratio == pytest.approx(1.5, rel=0.01)
+    assert judged.judgements[0].other == "one@working tree"
+    assert "with changes" in judged.facts[1] + judged.facts[2]

@@ -1,0 +1,177 @@
+"""The loop: looks, final verdicts, alpha, and what a gate hands on."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from support.gate_rounds import HEAD, make_rounds, subject, without
+
+from bt_bench.analysis.deciding import Rules
+from bt_bench.analysis.verdicts import Cause, Verdict
+from bt_bench.errors import UsageError
+from bt_bench.results.rounds import GateRound, Subject
+from bt_bench.runs.gate.loop import GateOutcome, GatePlan, Look, replay, run_gate
+
+HOST = subject()
+QUIET, LOUD = subject("quiet"), subject("loud")
+LOOKS = (12, 20, 32)
+
+
+class Counting:
+    """A source that notes what it was asked for."""
+
+    def __init__(self, rounds: list[GateRound]) -> None:
+        self._source = replay(rounds)
+        self.asked: list[int] = []
+
+    def take(self, count: int) -> list[GateRound]:
+        self.asked.append(count)
+        return self._source.take(count)
+
+
+def gate(source, *subjects: Subject, **options) -> GateOutcome:
+    plan = GatePlan(subjects or (HOST,), looks=options.pop("looks", LOOKS), **options)
+    return run_gate(source, plan, Rules())
+
+
+def test_a_clear_case_ends_at_the_first_look() -> None:
+    source = Counting(make_rounds(32, {HOST: (100.0, 100.0, 100.0)}))
+    outcome = gate(source)
+    assert source.asked == [12]
+    assert (outcome.rounds, outcome.looks) == (12, 1)
+    assert outcome.judged.count(Verdict.SAME) == 1
+
+
+def test_while_undecided_rounds_are_added_to_those_there_are() -> None:
+    source = Counting(make_rounds(40, {HOST: (100.0, 102.0, 100.0)}))
+    outcome = gate(source)
+    assert source.asked == [12, 8, 12]
+    assert (outcome.rounds, outcome.looks) == (32, 3)
+    (finding,) = outcome.findings
+    assert finding.verdict is Verdict.INCONCLUSIVE
+    assert finding.evidence is not None
+    assert finding.evidence.observations == 32
+
+
+def test_a_margin_that_noise_has_widened_keeps_no_gate_going_that_has_shown_sameness() -> None:
+    rounds = make_rounds(32, {HOST: (100.0, 100.0, 100.0)}, noise=0.01)
+    outcome = gate(replay(rounds))
+    (finding,) = outcome.findings
+    assert finding.evidence is not None
+    assert finding.evidence.margin.binds == "spread"
+    assert finding.verdict is Verdict.SAME
+    assert outcome.rounds == 12
+
+
+def test_a_regression_that_was_found_is_final() -> None:
+    """A head that is slower in the first rounds only, beside a case that keeps the gate going."""
+    slower = make_rounds(12, {QUIET: (100.0, 110.0, 100.0), LOUD: (100.0, 102.0, 100.0)})
+    equal = make_rounds(20, {QUIET: (100.0, 90.0, 100.0), LOUD: (100.0, 102.0, 100.0)}, seed=1)
+    outcome = gate(replay(slower + equal), QUIET, LOUD)
+    quiet, loud = outcome.findings
+    assert outcome.rounds == 32
+    assert (quiet.verdict, quiet.rounds) == (Verdict.SLOWER, 12)
+    assert loud.rounds == 32
+
+
+def test_looks_share_alpha() -> None:
+    alphas = GatePlan((HOST,), looks=LOOKS).alphas(0.01)
+    assert sum(alphas) == pytest.approx(0.01)
+    assert list(alphas) == sorted(alphas)
+    assert alphas[0] == pytest.approx(0.01 * (12 / 32) ** 2)
+    assert GatePlan((HOST,), looks=(16,)).alphas(0.05) == (0.05,)
+
+
+def test_each_look_spends_its_part() -> None:
+    seen = []
+    rounds = make_rounds(32, {HOST: (100.0, 102.0, 100.0)})
+    plan = GatePlan((HOST,), looks=LOOKS)
+    run_gate(replay(rounds), plan, Rules(), on_look=lambda look: seen.append(look.findings[0]))
+    assert tuple(finding.alpha for finding in seen) == plan.alphas(0.01)
+    assert all(finding.evidence.alpha == finding.alpha for finding in seen)
+
+
+def test_a_source_without_more_rounds_ends_the_gate() -> None:
+    seen: list[Look] = []
+    rounds = make_rounds(15, {HOST: (100.0, 102.0, 100.0)})
+    outcome = run_gate(replay(rounds), GatePlan((HOST,), looks=LOOKS), Rules(), on_look=seen.append)
+    assert (outcome.rounds, outcome.looks) == (15, 2)
+    assert [look.last for look in seen] == [False, True]
+    assert seen[-1].open == 1
+    assert seen[-1].count(Verdict.INCONCLUSIVE) == 1
+
+
+def test_without_any_round_everything_is_missing() -> None:
+    outcome = gate(replay([]))
+    assert outcome.findings[0].verdict is Verdict.MISSING
+
+
+def test_a_missing_case_does_not_keep_the_gate_going() -> None:
+    rounds = make_rounds(32, dict.fromkeys((QUIET, LOUD), (100.0, 100.0, 100.0)), noise=0.002)
+    outcome = gate(replay(without(rounds, HEAD, LOUD, 0)), QUIET, LOUD)
+    assert outcome.rounds == 12
+    assert [finding.verdict for finding in outcome.findings] == [Verdict.SAME, Verdict.MISSING]
+
+
+def test_what_the_rounds_have_beyond_the_plan_is_left_alone() -> None:
+    rounds = make_rounds(12, dict.fromkeys((QUIET, LOUD), (100.0, 100.0, 100.0)))
+    assert len(gate(replay(rounds), QUIET).judged.judgements) == 1
+
+
+def test_judgements() -> None:
+    fused, plain = subject(variant="fused"), subject(variant="plain")
+    other = subject("other", variant="fused")
+    levels = {fused: (100.0, 110.0, 100.0), plain: (50.0, 50.0, 50.0), other: (20.0, 20.0, 20.0)}
+    plan = GatePlan((fused, plain, other), "main", "topic", LOOKS, "Gate of topic")
+    judged = run_gate(replay(make_rounds(32, levels)), plan, Rules()).judged
+    assert (judged.title, judged.base) == ("Gate of topic", "main")
+    assert judged.others == ("fused@topic", "plain@topic")
+    slower = judged.judgements[0]
+    assert (slower.base, slower.other, slower.unit) == ("fused@main", "fused@topic", "us")
+    assert (slower.key, slower.metric) == ("step/case", "host_us")
+    assert slower.ratio == pytest.approx(1.1, rel=0.01)
+    assert slower.low is not None
+    assert slower.high is not None
+    assert slower.evidence is not None
+    # Beyond the margin, and the interval shows it.
+    assert 1 + slower.evidence.margin.share < slower.low < slower.ratio < slower.high
+    overall = {(o.metric, o.base, o.other): o for o in judged.overall}
+    of_fused = overall["host_us", "fused@main", "fused@topic"]
+    ratios = [j.ratio for j in judged.judgements if j.other == "fused@topic" and j.ratio]
+    assert (of_fused.cases, of_fused.ratio) == (2, pytest.approx(math.prod(ratios) ** 0.5))
+    assert of_fused.low is not None
+    assert of_fused.low < of_fused.ratio
+    of_plain = overall["host_us", "plain@main", "plain@topic"]
+    assert (of_plain.cases, of_plain.low, of_plain.high) == (1, None, None)
+
+
+def test_an_interval_within_the_margin_goes_with_same() -> None:
+    judged = gate(replay(make_rounds(32, {HOST: (100.0, 100.5, 100.0)}))).judged
+    (judgement,) = judged.judgements
+    assert judgement.verdict is Verdict.SAME
+    assert judgement.low is not None
+    assert judgement.high is not None
+    assert 1 / 1.02 < judgement.low < judgement.high < 1.02
+
+
+def test_judgements_without_a_ratio() -> None:
+    rounds = without(make_rounds(12, {HOST: (100.0, 100.0, 100.0)}), HEAD, HOST, 0)
+    judged = gate(replay(rounds)).judged
+    (judgement,) = judged.judgements
+    assert (judgement.verdict, judgement.cause) == (Verdict.MISSING, Cause.NO_CASE)
+    assert (judgement.ratio, judgement.low, judgement.high) == (None, None, None)
+    assert judged.overall == ()
+
+
+@pytest.mark.parametrize("looks", [(), (2, 5), (12, 12), (20, 12)])
+def test_looks_must_ascend(looks: tuple[int, ...]) -> None:
+    with pytest.raises(UsageError, match="expected ascending numbers from 3 on"):
+        GatePlan((HOST,), looks=looks)
+
+
+def test_a_gate_of_nothing_is_refused() -> None:
+    with pytest.raises(UsageError, match="nothing to judge"):
+        GatePlan(())
+    with pytest.raises(UsageError, match="both called 'main'"):
+        GatePlan((HOST,), "main", "main")

@@ -1,0 +1,107 @@
+"""What a gate would no longer look at, since the head says so: never without a word."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.repositories import commit, git, repository, write
+from support.tiny_gates import spec_of
+
+from bt_bench.errors import UsageError
+from bt_bench.names import Operation
+from bt_bench.runs.gate.lost import config_of, lost_between, other_traces, without_variant
+from bt_bench.runs.gate.trees import base_tree, locate, place_below, working_tree
+from bt_bench.workloads.parameters import TraceParameters
+
+VARIANT = '"""A variant."""\n'
+
+
+@pytest.fixture
+def top(tmp_path, monkeypatch):
+    """A repository with two folders of variants, a link to one of them, and a trace."""
+    files = {"v1/one.py": VARIANT, "v2/one.py": VARIANT + "# 2\n", "load.csv": "x\n"}
+    top = repository(tmp_path / "repo", files | {"full.yaml": "a", "small.yaml": "b"})
+    (top / "now").symlink_to("v1")
+    (top / "gate.yaml").symlink_to("full.yaml")
+    commit(top, "links")
+    monkeypatch.chdir(top)
+    return top
+
+
+def relink(path, target):
+    path.unlink()
+    path.symlink_to(target)
+
+
+def test_links_are_those_of_each_revision(top):
+    relink(top / "now", "v2")
+    relink(top / "gate.yaml", "small.yaml")
+    location = locate(top, [Path("now")])
+    head = working_tree(location)
+    with base_tree(location, "HEAD") as base:
+        found = [tree.variants()["one"].path.resolve() for tree in (base, head)]
+        assert found == [base.top / "v1/one.py", top / "v2/one.py"]
+        assert config_of(base, head, Path("gate.yaml")).read_text() == "a"
+
+
+def test_a_link_out_of_the_tree_is_refused(top, tmp_path):
+    write(tmp_path, {"else/one.py": VARIANT})
+    relink(top / "now", tmp_path / "else")
+    with pytest.raises(UsageError, match="now is a link that leads out of the tree"):
+        working_tree(locate(top, [Path("v1"), Path("now")])).variants()
+
+
+def test_a_repository_within_is_not_taken_for_the_outer_one(top):
+    repository(top / "inner", {"mine/one.py": VARIANT})
+    with pytest.raises(UsageError, match=r"inner, a repository of its own within .*repo, such as"):
+        locate(top, [Path("inner/mine")])
+    assert locate(top / "inner", [top / "inner/mine"]).top == top / "inner"
+
+
+def test_kernels_that_only_the_base_has_are_not_the_installed_ones(top):
+    write(top, {"kernels/bt_kernels/__init__.py": "", "kernels/bt_kernels/variants/x.py": VARIANT})
+    commit(top, "kernels")
+    git(top, "rm", "-rq", "kernels")
+    location = locate(top, [Path("v1")])
+    with base_tree(location, "HEAD") as base, pytest.raises(UsageError, match="kernels of its own"):
+        base.variants()
+
+
+def test_places_keep_the_links_below_the_top(top, tmp_path):
+    (tmp_path / "way").symlink_to(top)
+    assert place_below(tmp_path / "way/now/one.py", top) == Path("now/one.py")
+    (tmp_path / "in").symlink_to(top / "v1")
+    assert place_below(tmp_path / "in", top) == Path("v1")
+    assert place_below(tmp_path / "way/../elsewhere", top) is None
+    assert place_below(top / "v1/../v2", top) == Path("v2")
+
+
+def test_traces_and_folders(top):
+    location = locate(top, [Path("v1")])
+    head = working_tree(location)
+    spec = spec_of(["one"])
+    trace = TraceParameters(workload="trace", trace="load.csv")
+    case = spec.cases[0].model_copy(update={"parameters": trace})
+    replaying = spec.model_copy(update={"cases": [case]})
+    with base_tree(location, "HEAD") as base:
+        assert other_traces(replaying, base, head) == ()
+        write(top, {"load.csv": "y\n"})
+        (said,) = other_traces(replaying, base, head)
+        assert said == f"case {case.name} replays load.csv, which is another file in the base"
+        assert other_traces(spec, base, head) == ()
+    assert without_variant(spec, head) == ()
+    (said,) = without_variant(spec.model_copy(update={"variants": ["fused"]}), head)
+    assert said.startswith("no variant of v1 is compared")
+
+
+def test_a_plan_that_asks_for_less_is_told():
+    spec = spec_of(["one"])
+    less = spec.model_copy(update={"plan": spec.plan.model_copy(update={"hang_seconds": 999.0})})
+    (said,) = lost_between(spec, less).warnings
+    assert said.startswith("plan.hang_seconds is 999.0, and in the base's config ")
+    assert lost_between(less, less).places == ()
+    more = spec.model_copy(update={"operations": [*spec.operations, Operation.APPLY]})
+    assert {place[0] for place in lost_between(more, spec).places} == {Operation.APPLY}
+    assert replace(lost_between(spec, spec), places=()).warnings == ()

@@ -1,0 +1,221 @@
+"""Process-rounds: all arms by processes of their own, set up together and timed one by one."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections import Counter
+
+import pytest
+from support import fake_rounds
+from support.factories import make_environment
+from support.tiny_gates import NAMES, Quiet, spec_of
+
+from bt_bench.errors import UsageError
+from bt_bench.names import Operation
+from bt_bench.results.recording import read_recording
+from bt_bench.results.rounds import GateArm
+from bt_bench.runs.gate.processes import ProcessRounds, record
+from bt_bench.runs.gate.sides import RoundsRequest, Side, checkers
+from bt_bench.runs.gate.wanted import choose_metrics
+from bt_bench.variants.catalogue import VariantEntry
+from bt_bench.worker.tasks import Hello
+
+ARMS = list(GateArm)
+HELLO = Hello("cpu", make_environment("cpu", cpu_affinity=2), None)
+
+
+def side(folder, label, script):
+    """A revision whose workers follow a script."""
+    folder.mkdir()
+    (folder / "script.json").write_text(json.dumps(script))
+    entries = tuple(VariantEntry(n, "", folder / f"{n}.py", False) for n in script)
+    return Side(label, entries, named=lambda text: f"{label}: {text}")
+
+
+def request_of(tmp_path, base=None, head=None, workers=6):
+    base = {name: {"us": 10.0} for name in NAMES} | (base or {})
+    head = {name: {"us": 11.0} for name in NAMES} | (head or {})
+    old, new = side(tmp_path / "base", "old", base), side(tmp_path / "head", "new", head)
+    spec = spec_of()
+    return RoundsRequest(
+        spec=spec,
+        sides={GateArm.BASE: old, GateArm.HEAD: new, GateArm.CONTROL: old},
+        metrics=choose_metrics((), spec.operations, "cpu"),
+        device="cpu",
+        serve=fake_rounds.serve,
+        workers=workers,
+    )
+
+
+def source_of(request, **options):
+    return ProcessRounds(request, request.subjects, HELLO, Quiet(), **options)
+
+
+def log_of(tmp_path):
+    return [line.split() for line in (tmp_path / "log").read_text().splitlines()]
+
+
+def test_every_round_has_every_arm_in_a_process_of_its_own(tmp_path):
+    request = request_of(tmp_path)
+    batches = []
+    source = source_of(request, on_batch=batches.append)
+    rounds = source.take(3)
+    assert len(rounds) == 3
+    for taken in rounds:
+        assert sorted(taken.order) == sorted(ARMS)
+        assert all(set(taken.values[arm]) == set(request.subjects) for arm in ARMS)
+        assert all(9.9 < v < 10.1 for v in taken.values[GateArm.BASE].values())
+        assert all(9.9 < v < 10.1 for v in taken.values[GateArm.CONTROL].values())
+        assert all(10.9 < v < 11.1 for v in taken.values[GateArm.HEAD].values())
+    assert [len(batch) for batch in batches] == [2, 1]  # six workers are two rounds
+    log = log_of(tmp_path)
+    measured = [(folder, pid) for folder, pid, what in log if what == "begins"]
+    assert len(set(measured)) == len(measured) == 9
+    assert Counter(folder for folder, _ in measured) == {"base": 6, "head": 3}
+    assert not source.failures
+
+
+def test_they_are_timed_one_by_one_in_the_order_of_their_rounds_after_all_are_ready(tmp_path):
+    rounds = source_of(request_of(tmp_path)).take(2)
+    what = [line[2] for line in log_of(tmp_path)]
+    assert what[-12:] == ["begins", "ends"] * 6
+    assert set(what[:-12]) == {"ahead", "prepared"}
+    begun = [folder for folder, _, did in log_of(tmp_path) if did == "begins"]
+    folders = {GateArm.BASE: "base", GateArm.CONTROL: "base", GateArm.HEAD: "head"}
+    assert begun == [folders[arm] for taken in rounds for arm in taken.order]
+
+
+def test_the_order_of_arms_is_random_and_follows_from_the_seed(tmp_path):
+    request = request_of(tmp_path, workers=12)
+    orders = [taken.order for taken in source_of(request).take(4)]
+    assert len(set(orders)) > 1
+    assert [taken.order for taken in source_of(request).take(4)] == orders
+
+
+def test_no_process_is_left(tmp_path):
+    source_of(request_of(tmp_path)).take(2)
+    assert multiprocessing.active_children() == []
+
+
+def test_no_process_is_left_when_the_user_breaks_off(tmp_path):
+    class Impatient(Quiet):
+        def processes(self, done, total):
+            if done == 2:
+                raise KeyboardInterrupt
+
+    request = request_of(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        ProcessRounds(request, request.subjects, HELLO, Impatient()).take(2)
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize("when", ["prepare", "measure"])
+def test_a_process_that_dies_once_is_repeated(tmp_path, when):
+    request = request_of(tmp_path, head={"second": {"us": 11.0, "fault": f"kills_once {when}"}})
+    source = source_of(request)
+    rounds = source.take(2)
+    assert source.failures == {}
+    assert all(len(taken.values[GateArm.HEAD]) == 2 for taken in rounds)
+    (warning,) = source.warnings
+    assert warning.startswith("new: second, while ")
+    assert "the worker was ended by SIGKILL" in warning
+    assert warning.endswith("it did not come back when that was done once more")
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [("kills measure", "SIGKILL"), ("kills prepare", "SIGKILL"), ("raises measure", "no luck")],
+)
+def test_a_variant_that_fails_has_no_value_and_is_left_out_of_later_rounds(tmp_path, fault, why):
+    request = request_of(tmp_path, head={"second": {"us": 11.0, "fault": fault}}, workers=3)
+    source = source_of(request)
+    first, second = source.take(2)
+    assert {subject.variant for subject in first.values[GateArm.HEAD]} == {"first"}
+    assert {subject.variant for subject in second.values[GateArm.BASE]} == {"first"}
+    ((culprit, message),) = source.failures.items()
+    assert culprit == ("second", None, None)
+    assert message.startswith("new: while ")
+    assert why in message
+
+
+def test_there_are_no_rounds_without_variants(tmp_path):
+    broken = {name: {"us": 1.0, "fault": "raises prepare"} for name in NAMES}
+    source = source_of(request_of(tmp_path, base=broken, workers=3))
+    assert len(source.take(5)) == 1  # the one in which both failed
+    assert source.take(5) == []
+
+
+def test_a_file_that_does_not_import_is_named_with_its_revision(tmp_path):
+    request = request_of(tmp_path, base={"second": {"us": 1.0, "fault": "import"}})
+    with (
+        pytest.raises(UsageError, match=r"^old: .*second\.py:1: the variant file does not import"),
+        checkers(request, Quiet()),
+    ):
+        pass
+    assert multiprocessing.active_children() == []
+
+
+def test_wrong_variants_are_found_on_either_side(tmp_path):
+    request = request_of(
+        tmp_path,
+        base={"first": {"us": 1.0, "fault": "check one"}},
+        head={"second": {"us": 1.0, "fault": "check conformance:corners"}},
+    )
+    with checkers(request, Quiet()) as workers:
+        assert workers.failures(NAMES, Quiet()) == {
+            ("first", Operation.STAGE, "one"): "old: slot 3 is 17",
+            ("second", None, None): "new: conformance:corners: slot 3 is 17",
+        }
+        assert workers.failures([], Quiet()) == {}
+        assert workers.warnings == []
+
+
+def test_a_check_that_crashes_once_is_told(tmp_path):
+    request = request_of(tmp_path, head={"second": {"us": 11.0, "fault": "kills_once check"}})
+    with checkers(request, Quiet()) as workers:
+        assert workers.failures(NAMES, Quiet()) == {}
+    (warning,) = workers.warnings
+    assert warning.startswith("new: second, conformance:corners: while checked: the worker was")
+
+
+def test_workers_are_as_many_as_cores_and_memory_allow(tmp_path, monkeypatch):
+    def workers(cores, free_gib, asked=None):
+        request = request_of(tmp_path / f"{cores}-{free_gib}-{asked}", workers=asked)
+        monkeypatch.setattr(
+            "bt_bench.runs.gate.processes.available_bytes", lambda _: int(free_gib * 2**30)
+        )
+        hello = Hello("cpu", make_environment("cpu", cpu_affinity=cores), None)
+        return ProcessRounds(request, request.subjects, hello, Quiet()).workers
+
+    for name in ("1-100-None", "16-100-None", "16-2-None", "16-2-7", "16-0.1-None"):
+        (tmp_path / name).mkdir()
+    assert workers(1, 100) == 3
+    assert workers(16, 100) == 24
+    assert 2 <= workers(16, 2) <= 4
+    assert workers(16, 2, asked=7) == 7
+    with pytest.raises(UsageError, match="leave cases out with -k"):
+        workers(16, 0.1)
+
+
+def test_a_recording_has_all_rounds_that_there_was_time_for(tmp_path):
+    path = tmp_path / "recording.json"
+    request = request_of(tmp_path, workers=3)
+    recording = record(request, 3, path, ["test"], Quiet())
+    assert len(recording.rounds) == 3
+    assert read_recording(path) == recording
+    assert recording.arms[GateArm.HEAD].label == "new"
+    asked = []
+
+    def is_time_up(longest):
+        asked.append(longest)
+        return len(asked) > 1
+
+    assert len(record(request, 3, path, ["test"], Quiet(), is_time_up).rounds) == 1
+    assert asked[0] == 0.0 < asked[1]
+
+
+def test_nothing_is_recorded_of_variants_that_fail(tmp_path):
+    request = request_of(tmp_path, head={"second": {"us": 1.0, "fault": "raises measure"}})
+    with pytest.raises(UsageError, match="new: while measured: no luck"):
+        record(request, 3, tmp_path / "recording.json", ["test"], Quiet())

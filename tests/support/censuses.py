@@ -1,0 +1,153 @@
+"""Censuses of the shipped kernels and of trees in which one thing was changed: fixtures."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bt_bench.config.load import load_config
+from bt_bench.config.spec import SweepSpec
+from bt_bench.results.census import StaticCensus, VariantCensus, read_census, write_census
+from bt_bench.variants.catalogue import find_variants
+from bt_bench.worker.compiling.census import take_census
+
+KERNELS = Path(__file__).parents[2] / "kernels"
+CONFIG = """
+name: tiny
+variants: [fused]
+operations: [apply, step]
+defaults: {max_num_reqs: 32, max_num_batched_tokens: 256, max_model_len: 1024}
+cases:
+  - {name: uniform, groups: 2, requests: 8, tokens: 64}
+  # The sizes of these steps are 1, multiples of 16, and others.
+  - name: trace
+    workload: trace
+    trace: azure_conv
+    rate: 30
+    block_size: [16, 64]
+    max_model_len: 16384
+    window: {at: start, steps: 48}
+"""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One change of a file of `bt_kernels`."""
+
+    file: str
+    old: str
+    new: str
+
+
+APPLY = "        launches.apply_writes(self, self._ring.current, 0,"
+GATHER = "        launches.gather_slots"
+LAUNCH = "num_warps=num_warps)\n\n\nclass"
+OTHER = "mask=mask, other=0)\n        inside"
+TUNED = "@triton.jit(do_not_specialize=STEP_SIZES)\ndef apply"
+EDITS = {
+    "original": [],
+    "comments": [
+        Edit(
+            "device_code/kernels.py", '"""The Triton code', '"""Something else.\n\nThe Triton code'
+        ),
+        Edit("device_code/parts.py", "    width = tl", "    # Why not?\n\n    width = tl"),
+        Edit("launches/paths.py", '"""Launches once; arguments', '"""Arguments'),
+        Edit("launches/kernels.py", "(num_records, 1, 1),", "(num_records, 1, 1),  # programs"),
+    ],
+    "constant": [Edit("device_code/parts.py", OTHER, OTHER.replace("other=0", "other=1"))],
+    "block": [Edit("launches/kernels.py", "ROW_BLOCK = 1024", "ROW_BLOCK = 2048")],
+    "specialised": [Edit("device_code/fields.py", "STEP_SIZES = [", "STEP_SIZES = []\n_ = [")],
+    "extra_launch": [Edit("fusions.py", APPLY, f"{APPLY} 1)\n{APPLY}")],
+    "torch": [Edit("fusions.py", GATHER, f"        self.slot_mappings.fill_(-1)\n{GATHER}")],
+    "grid": [Edit("launches/kernels.py", "(num_records, 1, 1)", "(num_records, 1, 2)")],
+    # Staging is in C where that can be compiled.
+    "data": [
+        Edit("staging/writes.py", "row, start, length, place)", "row, start, length, place + 1)"),
+        Edit("native/staged.c", "(first + (ids - start));", "(first + (ids - start) + 1);"),
+    ],
+    "few_registers": [
+        Edit("launches/paths.py", LAUNCH, LAUNCH.replace("warps)", "warps, maxnreg=24)"))
+    ],
+    "broken": [
+        Edit("device_code/kernels.py", "program = tl.program_id(1)", "program = not_there(1)")
+    ],
+    "tuned": [
+        Edit(
+            "device_code/kernels.py",
+            TUNED,
+            "@triton.autotune([triton.Config({}, num_warps=n) for n in (2, 4)], [])\n" + TUNED,
+        )
+    ],
+}
+
+
+def edited_tree(folder: Path, edits: list[Edit]) -> Path:
+    """A copy of the kernels' tree with changes, each of which must hit something."""
+    shutil.copytree(KERNELS, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for edit in edits:
+        path = folder / "bt_kernels" / edit.file
+        text = path.read_text(encoding="utf-8")
+        assert edit.old in text, edit
+        path.write_text(text.replace(edit.old, edit.new, 1), encoding="utf-8")
+    return folder
+
+
+def write_config(folder: Path):
+    path = folder / "tiny.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    return load_config(path)
+
+
+@pytest.fixture(scope="session")
+def spec(tmp_path_factory):
+    return write_config(tmp_path_factory.mktemp("config"))
+
+
+@pytest.fixture(scope="session")
+def censuses(tmp_path_factory, worker_id, spec) -> Callable:
+    """The census of `fused` in each of the trees of `EDITS`, by name; all from one process.
+
+    Compiling takes half a minute, so the processes of one test run share what one has compiled.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = base if worker_id == "master" else base.parent
+    stored = shared / "censuses.json"
+    with (shared / "censuses.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not stored.exists():
+            write_census(stored, compiled(tmp_path_factory.mktemp("trees"), spec))
+    whole = read_census(stored)
+    return {
+        variant.name: whole.model_copy(update={"variants": [renamed(variant)]})
+        for variant in whole.variants
+    }.__getitem__
+
+
+def compiled(folder: Path, spec: SweepSpec) -> StaticCensus:
+    """A census with a variant for each of the trees, by the name of the tree."""
+    trees = {name: edited_tree(folder / name, edits) for name, edits in EDITS.items()}
+    entries = [find_variants(kernels=tree)["fused"] for tree in trees.values()]
+    whole = take_census(spec, entries, ["sm_90"])
+    named = [
+        variant.model_copy(update={"name": name})
+        for name, variant in zip(trees, whole.variants, strict=True)
+    ]
+    return whole.model_copy(update={"variants": named})
+
+
+def renamed(variant: VariantCensus) -> VariantCensus:
+    """A census of a tree under the name that its variant has."""
+    return variant.model_copy(update={"name": "fused"})
+
+
+@pytest.fixture(scope="session")
+def again(tmp_path_factory, spec):
+    """A second process: `fused` with other comments in another folder, and the baseline."""
+    tree = edited_tree(tmp_path_factory.mktemp("again") / "deep" / "kernels", EDITS["comments"])
+    entries = [find_variants(kernels=tree)["fused"], find_variants()["baseline"]]
+    return take_census(spec, entries, ["sm_90"])

@@ -1,0 +1,143 @@
+"""Helpers of tests that run commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from unittest.mock import patch
+
+from typer.testing import CliRunner
+
+from bt_bench.cli.app import app
+from bt_bench.worker.tasks import CheckConformance, Finished
+
+TINY = """\
+variants: [baseline, fused]
+operations: [gather_slots, step]
+plan: {rounds: 2, warmup_rounds: 0, instances: 1}
+defaults: {max_num_reqs: 4, max_num_batched_tokens: 16, max_model_len: 64}
+cases:
+  - {name: one, requests: 2, tokens: 4}
+  - {name: two, groups: 2, requests: 3, tokens: 9, mapping: shuffled}
+"""
+
+# As the `prologue` of a command of its own whose test is not about checks: one workload of them.
+ONE_CHECK = """\
+from bt_bench.runs import check as spec
+all_of = spec.conformance_workloads
+spec.conformance_workloads = lambda seed: {n: w for n, w in all_of(seed).items() if n == "corners"}
+"""
+
+RAISING_VARIANT = '''\
+"""A variant that raises when it gathers."""
+
+from bt_kernels.device_tables import DeviceBlockTables
+
+
+class Variant(DeviceBlockTables):
+    def gather_and_compute_slot_mappings(self, *inputs, **options):
+        raise RuntimeError("no gather today")
+'''
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class InProcess:
+    """Stands in for the supervisor: does the worker's work here, where torch is imported already.
+
+    Takes a second or two less than a worker, and takes the tests with it if a variant crashes.
+    What shipped variants do on the conformance workloads is found once in a process: they do not
+    change in between, and a check takes longer than all else that a command does here.
+    """
+
+    _known: ClassVar[dict[tuple[object, ...], Any]] = {}  # outcomes of shipped variants
+
+    def __init__(self, setup: Any, serve: object) -> None:
+        self._setup = setup
+        self._shipped = {e.name for e in setup.variants if e.shipped and e.kernels is None}
+
+    def __enter__(self) -> InProcess:
+        from bt_bench.worker.executor import LocalRunner
+        from bt_bench.worker.main import set_up
+
+        with redirect_stdout(sys.stderr):
+            self.hello, executor, _ = set_up(self._setup)
+        self._runner = LocalRunner(executor)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """There is nothing to end."""
+
+    def run(self, task: Any, arms: Any, watcher: Any = None) -> Any:
+        with redirect_stdout(sys.stderr):
+            if isinstance(task, CheckConformance):
+                return self._check(task, arms, watcher)
+            return self._runner.run(task, arms, watcher)
+
+    def _check(self, task: CheckConformance, arms: list[str], watcher: Any) -> Any:
+        """Checks what is not known yet; a failure is never kept."""
+        plan = self._setup.plan
+        asked = (task, plan.seed, plan.check_rounds, self._setup.device)
+        keys = {name: (name, *asked) for name in arms}
+        unknown = [n for n in arms if n not in self._shipped or keys[n] not in self._known]
+        finished = self._runner.run(task, unknown, watcher)
+        for name in self._shipped & set(unknown) - set(finished.failed):
+            found = {operation: finished.value[name, operation] for operation in task.operations}
+            if all(outcome.reason is None for outcome in found.values()):
+                self._known[keys[name]] = found
+        known = {
+            (name, operation): outcome
+            for name in arms
+            if name not in unknown
+            for operation, outcome in self._known[keys[name]].items()
+        }
+        return Finished(finished.value | known, finished.failed)
+
+
+def run(*arguments: object, stdin: str | None = None) -> Outcome:
+    """Runs a command in this process, without a worker."""
+    with patch("bt_bench.worker.Supervisor", InProcess):
+        result = CliRunner().invoke(app, [str(a) for a in arguments], input=stdin)
+    return Outcome(result.exit_code, result.stdout, result.stderr)
+
+
+def start(
+    *arguments: object,
+    prologue: str = "",
+    environment: dict[str, str] | None = None,
+    **kwargs: Any,
+) -> subprocess.Popen[str]:
+    """Starts a command in a process of its own; `prologue` is Python that runs first."""
+    code = f"{prologue}\nfrom bt_bench.cli import main\nmain()"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *[str(a) for a in arguments]],
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"COLUMNS": "200"} | (environment or {}),
+        **kwargs,
+    )
+
+
+def run_apart(
+    *arguments: object, prologue: str = "", timeout: float = 900, **kwargs: Any
+) -> Outcome:
+    """Runs a command in a process of its own, with a worker where it needs one."""
+    process = start(*arguments, prologue=prologue, **kwargs)
+    out, err = process.communicate(timeout=timeout)
+    return Outcome(process.returncode, out, err)

@@ -1,0 +1,113 @@
+"""Workers that follow a script, for tests of the supervisor; they import neither torch nor Triton.
+
+In a module of its own, since a fresh process imports it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bt_bench.results.nouns import Reason, ReasonCode
+from bt_bench.worker.activity import Activity
+from bt_bench.worker.outcome import RoundProgress
+from bt_bench.worker.tasks import Defect, Failure, Hello, Message, Refusal, Request, Success, Task
+
+SPENT = Failure(Reason(code=ReasonCode.OUT_OF_MEMORY, message="no memory"), 0, True)
+RAISED = Failure(Reason(code=ReasonCode.RAISED, message="raised"), 0, False)
+
+
+@dataclass(frozen=True)
+class Script(Task):
+    """What each arm does, by name, and what happens after; the result is (pid, arms)."""
+
+    does: dict[str, str] = field(default_factory=dict)
+    after: str = "nothing"
+    once: Path | None = None  # what this file exists for has been done, and is not done again
+
+    @property
+    def doing(self) -> str:
+        return "while tested"
+
+
+def serve(connection, block, setup) -> None:
+    """Follows the scripts that it is sent."""
+    activity = Activity(block)
+    connection.send(Message(0, Hello("cpu", os.getpid(), None)))
+    while (request := connection.recv()) is not None:
+        follow(request, connection, activity)
+
+
+def serve_ahead(connection, block, setup) -> None:
+    """Does what it is set up to do ahead, and then what it is asked."""
+    if setup.ahead is not None:
+        activity = Activity(block)
+        connection.send(Message(0, Hello("cpu", os.getpid(), None)))
+        follow(Request(0, setup.ahead.task, setup.ahead.arms), connection, activity)
+    else:
+        serve(connection, block, setup)
+
+
+def follow(request, connection, activity) -> None:
+    """Does what a script says, and answers."""
+    script, arms = request.task, list(request.arms)
+    if script.once is not None and script.once.exists():
+        script = Script()
+    elif script.once is not None:
+        script.once.touch()
+    if script.after == "stale":
+        for content in (RoundProgress(9, 9), Success("an answer to something else")):
+            connection.send(Message(request.number - 1, content))
+    activity.expect({arm: place for place, arm in enumerate(arms)})
+    answer = None
+    for place, arm in enumerate(arms):
+        with activity.running(arm):
+            act(script.does.get(arm, "nothing"))
+        answer = answer or _failure(script.does.get(arm), place)
+    act(script.after)
+    if script.after == "progress":
+        connection.send(Message(request.number, RoundProgress(1, 2)))
+    answers = {
+        "refuses": Refusal("no such thing"),
+        "defect": Defect("Traceback …\n", "OSError: Too many open files (ours.py:3)"),
+    }
+    content = answers.get(script.after) or answer or Success((os.getpid(), arms))
+    connection.send(Message(request.number, content))
+
+
+def act(what: str) -> None:
+    if what == "kills":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif what == "exits":
+        os._exit(3)
+    elif what == "hangs":
+        time.sleep(60)
+
+
+def _failure(what: str | None, place: int) -> Failure | None:
+    found = {"spends": SPENT, "raises": RAISED}.get(what or "")
+    return found and Failure(found.reason, place, found.worker_is_spent)
+
+
+def serve_that_dies_importing(connection, block, setup) -> None:
+    """Dies while it imports the second variant."""
+    activity = Activity(block)
+    activity.expect({entry.name: place for place, entry in enumerate(setup.variants)})
+    activity.enter(setup.variants[1].name)
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def serve_that_refuses(connection, block, setup) -> None:
+    """Has no such device."""
+    connection.send(Message(0, Refusal("no GPU to run on")))
+
+
+def serve_once(connection, block, setup) -> None:
+    """Greets if it was asked for `auto`, and finds no device after."""
+    if setup.device == "auto":
+        serve(connection, block, setup)
+    else:
+        connection.send(Message(0, Refusal("no GPU to run on")))

@@ -1,0 +1,115 @@
+"""Loading variants: shared, and with code of their own."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from support.repositories import KERNELS, write
+
+from bt_bench.errors import UsageError
+from bt_bench.variants.catalogue import find_variants, load, load_apart
+
+
+def test_arms_that_are_loaded_apart_share_no_code():
+    """Python specialises code for the types that it meets; so each arm needs code of its own."""
+    entry = find_variants()["fused"]
+    before = {name: module for name, module in sys.modules.items() if "bt_kernels" in name}
+    first, second = load_apart(entry), load_apart(entry)
+    assert first is not second
+    for method in ("append_block_ids", "prepare_step", "apply_staged_writes", "restore"):
+        assert getattr(first, method).__code__ is not getattr(second, method).__code__, method
+    globals_of = [variant.append_block_ids.__globals__ for variant in (first, second)]
+    for name in ("arguments", "refuse_append", "CapturedWrites", "launches"):
+        assert globals_of[0][name] is not globals_of[1][name], name
+    after = {name: module for name, module in sys.modules.items() if "bt_kernels" in name}
+    assert before == after
+
+
+def test_what_is_loaded_shared_is_the_same_again():
+    entry = find_variants()["fused"]
+    assert load(entry) is load(entry)
+
+
+def test_a_users_file_is_loaded_apart_as_well(tmp_path):
+    (tmp_path / "mine.py").write_text("from bt_kernels.variants.fused import Variant as Variant\n")
+    entry = find_variants([tmp_path])["mine"]
+    shared, apart = load(entry), load_apart(entry)
+    assert apart is not shared
+    assert apart.prepare_step.__globals__ is not shared.prepare_step.__globals__
+
+
+def another_revision(folder):
+    """A second `bt_kernels`, whose variants tell that they are of it."""
+    write(
+        folder,
+        {
+            "bt_kernels/__init__.py": "",
+            "bt_kernels/layout.py": "REVISION = 2\n",
+            "bt_kernels/variants/__init__.py": "",
+            "bt_kernels/variants/fused.py": "from bt_kernels.layout import REVISION\n"
+            "from bt_kernels_of import methods\n\nVariant = methods(REVISION)\n",
+        },
+    )
+    methods = (
+        "def methods(revision):\n"
+        "    names = ('append_block_ids', 'apply_staged_writes', 'gather_block_tables',\n"
+        "             'compute_slot_mappings', 'gather_and_compute_slot_mappings',\n"
+        "             'prepare_step', 'snapshot', 'restore')\n"
+        "    return type('Variant', (), dict.fromkeys(names, lambda self: revision))\n"
+    )
+    write(folder, {"bt_kernels_of.py": methods})
+    return folder
+
+
+def test_a_variant_of_another_revision_gets_that_revisions_kernels(tmp_path):
+    root = another_revision(tmp_path)
+    before = {name: module for name, module in sys.modules.items() if "bt_kernels" in name}
+    found = find_variants(kernels=root)
+    assert set(found) == {"fused"}
+    variant = load_apart(found["fused"])
+    assert variant().prepare_step() == 2
+    assert str(root) not in sys.path
+    sys.modules.pop("bt_kernels_of")
+    assert before == {n: m for n, m in sys.modules.items() if "bt_kernels" in n}
+    assert load_apart(find_variants()["fused"]).prepare_step.__module__ != variant.__module__
+
+
+def test_the_digest_is_of_the_revision(tmp_path):
+    root = another_revision(tmp_path)
+    entry = find_variants(kernels=root)["fused"]
+    before = entry.source_sha256()
+    write(root, {"bt_kernels/layout.py": "REVISION = 3\n"})
+    changed = entry.source_sha256()
+    assert changed != before
+    write(root, {"bt_kernels/staged.c": "int revision = 3;\n"})
+    assert entry.source_sha256() != changed
+    assert (
+        find_variants(kernels=KERNELS)["fused"].source_sha256()
+        == find_variants()["fused"].source_sha256()
+    )
+
+
+def test_kernels_that_come_from_elsewhere_all_the_same_are_refused(tmp_path, monkeypatch):
+    """As by an editable installation whose import hook goes before sys.path."""
+    root = another_revision(tmp_path)
+
+    class Hook:
+        def find_spec(self, name, path=None, target=None):
+            if name == "bt_kernels":
+                from importlib.util import spec_from_file_location
+
+                file = KERNELS / "bt_kernels/__init__.py"
+                return spec_from_file_location(
+                    name, file, submodule_search_locations=[str(file.parent)]
+                )
+            return None
+
+    monkeypatch.setattr(sys, "meta_path", [Hook(), *sys.meta_path])
+    with pytest.raises(UsageError, match=r"bt_kernels was imported from .* is to be measured"):
+        load_apart(find_variants(kernels=root)["fused"])
+
+
+def test_a_folder_without_kernels_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="holds no bt_kernels/variants"):
+        find_variants(kernels=tmp_path)

@@ -1,0 +1,74 @@
+"""The checker can fail: every mutant is rejected, on the CPU as well as on a GPU."""
+
+from __future__ import annotations
+
+import pytest
+from support.mutants import (
+    COMPILED,
+    FROZEN,
+    HISTORY,
+    IN_A_SEQUENCE,
+    INTERPRETED,
+    LATE,
+    LATE_AS_PROMISED,
+    MUTANTS,
+    OUT_OF_BOUNDS,
+    OVERWRITTEN,
+    RACES,
+    SPECIALIZED,
+    UNREPLAYED,
+    write_mutant,
+)
+from support.variants import classes, failures
+
+from bt_bench.names import Operation
+from bt_bench.results.nouns import ReasonCode
+from bt_bench.worker.checking.check import check
+from bt_bench.workloads.conformance.plain import conformance_workloads
+
+WORKLOADS = conformance_workloads(seed=0)
+CHECKED = [name for name, mutant in MUTANTS.items() if mutant.workload]
+RUNS = [pytest.param(name, id=f"{name}-cpu") for name in CHECKED if name not in COMPILED] + [
+    pytest.param(name, id=f"{name}-cuda", marks=pytest.mark.gpu)
+    for name in CHECKED
+    if name not in OUT_OF_BOUNDS | INTERPRETED | RACES.keys()
+]
+OPERATIONS = [Operation.STEP, Operation.APPLY]
+
+
+def rejections(folder, name, device):
+    """Messages by which a mutant is rejected on its workload, by variant and operation."""
+    variants = classes([name], [write_mutant(folder, name)])
+    title = MUTANTS[name].workload
+    return failures(variants, WORKLOADS[title], OPERATIONS, device, title=title)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_mutant_is_rejected(name, tmp_path, device):
+    assert rejections(tmp_path, name, device), f"{MUTANTS[name].what}: not noticed"
+
+
+def test_each_thing_that_has_gone_wrong_has_a_mutant_and_each_mutant_a_test():
+    assert len(HISTORY) == 12
+    assert all(set(names) <= MUTANTS.keys() for names in HISTORY.values())
+    late = {*LATE, *LATE_AS_PROMISED, *OVERWRITTEN}
+    elsewhere = {*IN_A_SEQUENCE, *UNREPLAYED, *late, *FROZEN, *SPECIALIZED}
+    assert MUTANTS.keys() - set(CHECKED) == elsewhere
+
+
+@pytest.mark.parametrize("name", sorted(RACES))
+def test_a_race_is_rejected_although_the_values_are_right(name, tmp_path, device):
+    variants = classes([name], [write_mutant(tmp_path, name)])
+    workload = WORKLOADS[MUTANTS[name].workload]
+    verdict = check(variants, workload, [Operation.STEP], device)[name, Operation.STEP]
+    assert verdict.reason.code is ReasonCode.RACE
+    assert RACES[name] in verdict.reason.message
+
+
+def test_message_says_which_element_is_wrong(tmp_path, device):
+    variants = classes(["stale_slots"], [write_mutant(tmp_path, "stale_slots")])
+    found = failures(variants, WORKLOADS["corners"], [Operation.STEP], device, title="corners")
+    message = found["stale_slots", "step"]
+    assert message.startswith("corners, round 0, step 0, calls step: slot_mappings[0, ")
+    assert "expected -1 (never written: it holds the poison)" in message
+    assert "of 144 elements differ" in message

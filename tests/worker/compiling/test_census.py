@@ -1,0 +1,172 @@
+"""Kernels compiled without a GPU: what is seen of a change, and what makes none."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from support.processes import running_with, wait_for
+from support.variants import classes
+
+from bt_bench.errors import UsageError
+from bt_bench.names import Operation
+from bt_bench.results.census import read_census
+from bt_bench.variants.catalogue import find_variants
+from bt_bench.worker.arm import Arm
+from bt_bench.worker.compiling.census import REQUEST_NAME, take_census
+from bt_bench.worker.inputs import inputs_on
+from bt_bench.worker.measuring.methods.interpreter import count_launches
+from bt_bench.workloads.build import build_workload
+
+COMMITTED = Path(__file__).parents[3] / "reports" / "static" / "census.json"
+
+
+def operation(census, operation, case, variant=0):
+    (found,) = [
+        taken
+        for taken in census.variants[variant].operations
+        if (taken.operation, taken.case) == (operation, case)
+    ]
+    return found
+
+
+def test_two_processes_on_equal_code_give_equal_figures(censuses, again):
+    """In other folders, with other comments, other line numbers and a cache of its own."""
+    original = censuses("original")
+    assert again.variants[0] == original.variants[0]
+    assert (again.toolchain, again.cases) == (original.toolchain, original.cases)
+
+
+@pytest.mark.parametrize("case", [0, 1])
+@pytest.mark.parametrize("name", ["fused", "baseline"])
+def test_launches_are_those_that_the_interpreter_counts(again, spec, name, case):
+    workload = build_workload(spec.cases[case].parameters)
+    cpu = torch.device("cpu")
+    if case:  # interpreting all steps of the trace would take long
+        workload = type(workload)(
+            workload.layout, workload.idx_mapping_dtype, workload.setup, workload.steps[:2]
+        )
+    arm = Arm(name, classes([name])[name], workload, cpu)
+    counted = count_launches(arm, inputs_on(cpu, workload), Operation.STEP)
+    place = ["fused", "baseline"].index(name)
+    runs = operation(again, Operation.STEP, spec.cases[case].name, place).steps
+    steps = [run.launches for run in runs for _ in range(run.steps)][: len(workload.steps)]
+    assert steps == [{launch.name: launch.count for launch in step} for step in counted.steps]
+
+
+def test_what_a_kernel_takes(censuses):
+    kernels = {kernel.name: kernel for kernel in censuses("original").variants[0].kernels}
+    assert sorted(kernels) == ["apply_writes_kernel", "gather_slots_kernel"]
+    for kernel in kernels.values():
+        assert 16 <= kernel.registers <= 255
+        assert (kernel.spill_bytes, kernel.stack_bytes, kernel.shared_bytes) == (0, 0, 0)
+        assert kernel.target == "sm_90"
+    assert kernels["apply_writes_kernel"].signature == (
+        "descriptors: *i64:16, staging: *i32:16, first_record: i32, BLOCK = 128"
+    )
+
+
+def test_spills_are_seen(censuses):
+    (before,), (after,) = (
+        [k for k in censuses(name).variants[0].kernels if k.name == "gather_slots_kernel"]
+        for name in ("original", "few_registers")
+    )
+    assert before.spill_bytes == 0
+    assert after.registers <= 24 < before.registers
+    assert after.spill_bytes > 0
+    assert after.stack_bytes > 0
+
+
+def test_operations_of_torch_count_as_launches(censuses):
+    launches = operation(censuses("torch"), Operation.STEP, "uniform").steps[0].launches
+    assert launches == {"apply_writes_kernel": 1, "gather_slots_kernel": 1, "torch.fill_": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "why"),
+    [
+        ("broken", Operation.STEP, "a kernel does not compile.*not_there is not defined"),
+        ("tuned", Operation.APPLY, "Triton tunes this kernel by timing it"),
+    ],
+)
+def test_a_kernel_that_cannot_run_fails_where_it_is_launched(censuses, name, place, why):
+    taken = operation(censuses(name), place, "uniform")
+    assert taken.steps == taken.kernels == []
+    assert taken.sequence is None
+    assert re.search(why, taken.failure), taken.failure
+
+
+def test_another_operation_of_a_broken_variant_does_not_fail(censuses):
+    assert operation(censuses("broken"), Operation.APPLY, "uniform").failure is None
+
+
+def test_unknown_target(spec):
+    with pytest.raises(UsageError, match="unknown target 'sm_91'; did you mean 'sm_90'"):
+        take_census(spec, [find_variants()["fused"]], ["sm_91"])
+    with pytest.raises(UsageError, match="no target"):
+        take_census(spec, [find_variants()["fused"]], [])
+
+
+VARIANT = "import os\nfrom bt_kernels.fusions import FusedApply\nclass Variant(FusedApply):\n    "
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("import nothing_of_that_name\n", "mine.py:1: the variant file does not import"),
+        (VARIANT + "def prepare_step(self, *_): os._exit(3)\n", "kernels of mine died"),
+    ],
+)
+def test_a_variant_that_ends_the_process(spec, tmp_path, text, why):
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match=why):
+        take_census(spec, [find_variants([tmp_path])["mine"]], ["sm_90"])
+
+
+def test_compiling_has_an_end(spec):
+    with pytest.raises(UsageError, match=r"not ended after 0\.01 s"):
+        take_census(spec, [find_variants()["fused"]], ["sm_90"], seconds=0.01)
+
+
+def test_compiling_ends_with_whoever_asked_for_it(tmp_path):
+    """The worker waits for its request here, and would not look for its parent."""
+    os.mkfifo(tmp_path / REQUEST_NAME)
+    code = (
+        "import sys, pathlib; from bt_bench.worker.compiling import census; "
+        "census._run(pathlib.Path(sys.argv[1]), 60)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
+    with parent:
+        wait_for(lambda: len(running_with(f"bt_bench.worker.compiling.main\0{tmp_path}")) > 0)
+        parent.kill()
+    wait_for(lambda: not running_with(str(tmp_path)))
+
+
+def test_the_parent_imports_neither_torch_nor_triton():
+    code = (
+        "import sys, bt_bench.worker.compiling.census, bt_bench.analysis, bt_bench.results;"
+        "sys.exit('torch' in sys.modules or 'triton' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_committed_census_says_what_the_variants_promise():
+    """`fused` makes 2 launches a step for every number of groups, those in one launch 1."""
+    census = read_census(COMMITTED)
+    promised = {"baseline": 2, "fused_apply": 3, "fused_gather_slots": 1, "fused": 2}
+    promised |= {"one_launch": 1, "one_launch_graph": 1}
+    assert [variant.name for variant in census.variants] == list(promised)
+    for variant in census.variants:
+        grows = variant.name in ("baseline", "fused_gather_slots")
+        for groups in (1, 2, 4):
+            wanted = promised[variant.name] + groups * grows
+            for taken in variant.operations:
+                if taken.operation is Operation.STEP and taken.case == f"uniform_{groups}grp":
+                    assert sum(taken.steps[0].launches.values()) == wanted
+        assert all(kernel.spill_bytes == 0 for kernel in variant.kernels)
+        assert {kernel.target for kernel in variant.kernels} == {"sm_80", "sm_90", "sm_100"}

@@ -1,0 +1,88 @@
+"""What one process of a gate measures: every unit, in turns, and nothing that was not asked for."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from bt_bench.config.spec import CaseSpec
+from bt_bench.names import Operation
+from bt_bench.results.metrics import metric_of
+from bt_bench.results.nouns import Quantity
+from bt_bench.results.plan import Plan
+from bt_bench.results.series import series_of
+from bt_bench.variants.catalogue import find_variants, load
+from bt_bench.worker.executor import Executor, LocalRunner
+from bt_bench.worker.measuring import process_round
+from bt_bench.worker.measuring.bench import CpuBench
+from bt_bench.worker.measuring.timing import Rounds
+from bt_bench.worker.tasks import MeasureRound, PrepareRound, RoundUnit
+from bt_bench.workloads.parameters import UniformParameters
+
+SIZES = {"max_num_reqs": 4, "max_num_batched_tokens": 16, "max_model_len": 64}
+PLAN = Plan(rounds=10, warmup_rounds=0, instances=1, control=False, precision_percent=0.0)
+STAGE_US = series_of(Quantity.STAGE_US)
+
+
+def unit(name, variants=("baseline", "fused"), series=(STAGE_US,)):
+    parameters = UniformParameters(workload="uniform", requests=2, tokens=4, **SIZES)
+    return RoundUnit(CaseSpec(name=name, parameters=parameters), Operation.STAGE, series, variants)
+
+
+@pytest.fixture
+def runner(monkeypatch):
+    monkeypatch.setattr(process_round, "WARM_SECONDS", 0.0)
+    classes = {name: load(find_variants()[name]) for name in ("baseline", "fused")}
+    return LocalRunner(Executor(classes, CpuBench(), PLAN))
+
+
+def test_every_variant_of_every_unit_has_a_value(runner):
+    units = (unit("one"), unit("two", variants=("fused",)))
+    runner.run(PrepareRound(units), ["baseline", "fused"])
+    values = runner.run(MeasureRound(units), ["baseline", "fused"]).value
+    found = {(v.case, v.variant, metric_of(v.series).name) for v in values}
+    assert found == {
+        ("one", "baseline", "stage_us"),
+        ("one", "fused", "stage_us"),
+        ("two", "fused", "stage_us"),
+    }
+    assert all(value.value > 0 for value in values)
+    assert gc.get_freeze_count() == 0
+
+
+def test_variants_that_take_no_part_are_left_out(runner):
+    values = runner.run(MeasureRound((unit("one"), unit("two", ("fused",)))), ["baseline"]).value
+    assert [(v.case, v.variant) for v in values] == [("one", "baseline")]
+
+
+def test_a_series_that_the_device_cannot_take_has_no_value(runner):
+    wanted = (unit("one", series=(series_of(Quantity.GPU_US),)),)
+    assert runner.run(MeasureRound(wanted), ["fused"]).value == ()
+
+
+def test_what_was_prepared_is_measured_and_not_prepared_again(runner, monkeypatch):
+    units = (unit("one"),)
+    runner.run(PrepareRound(units), ["fused"])
+    monkeypatch.setattr(process_round, "_set_up", None)
+    assert len(runner.run(MeasureRound(units), ["fused"]).value) == 1
+
+
+def test_units_take_turns(runner, monkeypatch):
+    """Of ten rounds four, four and two; what disturbs one pass leaves the others."""
+    passes = []
+    run = Rounds.run
+
+    def noted(self, on_round):
+        stopped = run(self, on_round)
+        passes.append((self._window.case, stopped.rounds))
+        return stopped
+
+    units = (unit("one"), unit("two"))
+    runner.run(PrepareRound(units), ["fused"])
+    monkeypatch.setattr(Rounds, "run", noted)
+    runner.run(MeasureRound(units), ["fused"])
+    assert [rounds for _, rounds in passes] == [4, 4, 4, 4, 2, 2]
+    assert [sorted(case for case, _ in passes[i : i + 2]) for i in (0, 2, 4)] == [
+        ["one", "two"]
+    ] * 3
