@@ -18,6 +18,8 @@ endif
 TEST := TRITON_INTERPRET=1 $(PY) -m pytest
 # A process per core; more than a few would wait for the longest tests. One: make test WORKERS=0
 WORKERS ?= logical
+# Tests on a GPU wait for each other's launches, and for host code far more.
+GPU_WORKERS ?= 12
 PARALLEL := -n $(WORKERS) --maxprocesses 4 --dist worksteal
 
 STATIC := $(PY) -m bt_bench gate --config benchmarks/static.yaml --static
@@ -47,7 +49,7 @@ test-slow: $(DEV_READY)
 	$(TEST) -m "slow and not gpu"
 
 test-gpu: $(DEV_READY)
-	BT_BENCH_TEST_GPU=1 $(PY) -m pytest -m gpu
+	BT_BENCH_TEST_GPU=1 $(PY) -m pytest -m gpu -n $(GPU_WORKERS) --dist worksteal
 
 check: format-check lint types contracts test gate-static
 

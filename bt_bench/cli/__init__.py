@@ -12,5 +12,7 @@ def main() -> None:
         os.environ.setdefault("_TYPER_FORCE_DISABLE_TERMINAL", "1")
 
     from bt_bench.cli.app import app
+    from bt_bench.cli.encoding import spell_what_streams_lack
 
+    spell_what_streams_lack()
     app(prog_name="bt-bench")

@@ -90,9 +90,9 @@ def test_more_short_sequences(part, device):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("part", range(6))
 def test_long_sequences(part, device):
-    play(LARGE, device, examples=100, first=part)
+    play(LARGE, device, examples=30, first=part)
 
 
 @pytest.mark.parametrize("name", IN_A_SEQUENCE)

@@ -143,7 +143,7 @@ def test_consecutive_trace_steps(device):
 @pytest.mark.parametrize("model", ["llama-3.1-70b", "qwen3-next-80b", "gemma-3-27b"])
 def test_consecutive_trace_steps_on_gpu(trace, model, device):
     workload = trace_window(
-        500, trace=trace, model=model, max_num_reqs=256, max_model_len=16_384, rate=8.0
+        200, trace=trace, model=model, max_num_reqs=256, max_model_len=16_384, rate=8.0
     )
     operations = [Operation.STEP, Operation.GATHER_SLOTS, Operation.APPLY]
     assert failures(classes(SHIPPED), workload, operations, device) == {}

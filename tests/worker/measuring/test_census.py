@@ -17,8 +17,7 @@ from bt_bench.results.plan import Plan
 from bt_bench.variants.catalogue import find_variants, load_apart
 from bt_bench.worker.arm import Arm
 from bt_bench.worker.inputs import inputs_on
-from bt_bench.worker.measuring import case as case_module
-from bt_bench.worker.measuring.bench import CpuBench
+from bt_bench.worker.measuring.bench import CpuBench, CudaBench
 from bt_bench.worker.measuring.case import measure_case
 from bt_bench.worker.measuring.device_kernels import FLUSH_KERNEL_NAME, SPIN_KERNEL_NAME
 from bt_bench.worker.measuring.methods import profiler as cupti_census
@@ -80,7 +79,7 @@ def test_launches_of_a_step_under_the_interpreter(name, groups):
 @pytest.mark.parametrize("groups", [1, 2, 4, 8])
 def test_launches_of_a_step_on_the_gpu(groups, device):
     """Counted by CUPTI: `fused` makes 2 launches for every G, `baseline` G + 2."""
-    bench = case_module.CudaBench()
+    bench = CudaBench()
     results = measure_case(
         "case",
         # Loaded apart, so that their kernels are loaded where the ledger sees it.

@@ -20,7 +20,7 @@ from bt_bench.results.nouns import Cache, LaunchPath, Load
 from bt_bench.results.plan import Plan
 from bt_bench.worker.arm import Arm
 from bt_bench.worker.inputs import inputs_on
-from bt_bench.worker.measuring import case as case_module
+from bt_bench.worker.measuring.bench import CudaBench
 from bt_bench.worker.measuring.launch_paths import supports, use
 from bt_bench.worker.measuring.methods import profiler as cupti_census
 from bt_bench.worker.measuring.methods.interpreter import count_launches
@@ -112,7 +112,7 @@ def test_a_second_launch_would_be_counted(kernels_not_run):
 def test_a_step_is_one_device_operation(config, path, device, monkeypatch):
     """Counted by CUPTI, which sees copies and memsets too."""
     monkeypatch.setattr(cupti_census, "use", lambda arm, _: use(arm, path))
-    bench = case_module.CudaBench()
+    bench = CudaBench()
     plan = Plan(profile_rounds=2, loads=[Load.IDLE], l2=[Cache.HOT])
     variants = classes(VARIANTS)
     found = {}
