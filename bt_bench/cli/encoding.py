@@ -31,8 +31,8 @@ _SPELLED = {
 def spell_what_streams_lack() -> None:
     """Has stdout and stderr spell characters that their encoding lacks, rather than raise.
 
-    `µ` becomes `u`, `×` becomes `x`; a character without such a spelling becomes its code, as Python
-    escapes it. UTF-8 has all characters, so nothing changes there.
+    `µ` becomes `u`, `×` becomes `x`; a character without such a spelling becomes its code, as
+    Python escapes it. UTF-8 has all characters, so nothing changes there.
     """
     codecs.register_error(_HANDLER, _spell)
     for stream in (sys.stdout, sys.stderr):

@@ -12,6 +12,7 @@ from bt_bench.analysis import (
     percentile,
     step_medians,
 )
+from bt_bench.errors import UsageError
 from bt_bench.results import CaseResult, Measurement, VariantResult
 
 if TYPE_CHECKING:
@@ -45,8 +46,16 @@ def summary_frame(results: Sequence[VariantResult]) -> pd.DataFrame:
     For a window of one step, or where a sample is of the window as a whole, the figures are over
     the rounds; else over the medians of the window's steps. The interval of the median is at 95 %,
     and absent below six samples; over steps it is absent, since they are no samples of one thing.
+
+    Raises:
+        UsageError: where pandas is not installed.
     """
-    import pandas as pd
+    try:
+        import pandas as pd
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "summary_frame needs pandas, which is not installed; pip install 'bt-bench[pandas]'"
+        ) from error
 
     rows = [
         _summarize(result, case, measurement)

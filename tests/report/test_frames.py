@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from support import scenarios
 from support.factories import make_case, make_measurement, make_result
 
+from bt_bench.errors import UsageError
 from bt_bench.report.frames import SUMMARY_COLUMNS, summary_frame
 from bt_bench.results.nouns import Quantity
 
@@ -55,3 +58,9 @@ def test_nothing_measured_is_an_empty_frame_with_columns() -> None:
     frame = summary_frame([make_result(cases=[make_case()])])
     assert frame.empty
     assert tuple(frame.columns) == SUMMARY_COLUMNS
+
+
+def test_without_pandas_it_says_what_to_install(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(UsageError, match=r"needs pandas.*pip install 'bt-bench\[pandas\]'"):
+        summary_frame(scenarios.gpu_run())
