@@ -24,7 +24,7 @@ from bt_bench.results import LaunchPath, metric_named
 
 
 class Correction(StrEnum):
-    """What keeps many tests from crying wolf."""
+    """The correction for many tests."""
 
     HOLM = "holm"
     BH = "bh"

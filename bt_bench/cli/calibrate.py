@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def calibrate(
     quick: Annotated[
-        bool, typer.Option("--quick", help="Take as few samples as every sweep does.")
+        bool, typer.Option("--quick", help="Take only as many samples as a sweep does.")
     ] = False,
     out: Annotated[
         Path | None,
@@ -34,7 +34,7 @@ def calibrate(
         typer.Option(
             "--device",
             envvar="BT_BENCH_DEVICE",
-            help="`cpu` takes what there is without a GPU.",
+            help="cuda, or cpu to calibrate the host alone.",
             show_default="cuda",
         ),
     ] = None,

@@ -43,7 +43,7 @@ def compare(
         list[str],
         typer.Argument(
             metavar="A B [C …]",
-            help="Result files or run folders, also as LABEL=PATH; - is a result on stdin.",
+            help="Result files or run folders, also as LABEL=PATH; - reads a result from stdin.",
         ),
     ],
     metrics: Annotated[
@@ -51,7 +51,7 @@ def compare(
         typer.Option(
             "--metric",
             metavar="PATTERN",
-            help="Only these metrics, such as host_us or 'gpu_us*'. May be repeated.",
+            help="Compare only these metrics, such as host_us or 'gpu_us*'. May be repeated.",
             rich_help_panel=COMPARING,
         ),
     ] = None,
@@ -61,7 +61,7 @@ def compare(
             "--threshold",
             envvar="BT_BENCH_THRESHOLD",
             metavar="PERCENT",
-            help="A change up to this counts as none.",
+            help="Ignore changes up to this size, in percent.",
             show_default="2, between runs 5",
             rich_help_panel=COMPARING,
         ),
@@ -72,7 +72,7 @@ def compare(
             "--alpha",
             envvar="BT_BENCH_ALPHA",
             metavar="P",
-            help="Probability of any false verdict in the comparison.",
+            help="Probability of any false verdict in the comparison, above 0 and below 0.5.",
             show_default="0.01",
             rich_help_panel=COMPARING,
         ),
@@ -82,7 +82,7 @@ def compare(
         typer.Option(
             "--correction",
             metavar="holm|bh|none",
-            help="What keeps many tests from crying wolf.",
+            help="Multiple-testing correction: holm, bh (Benjamini–Hochberg) or none.",
             rich_help_panel=COMPARING,
         ),
     ] = "holm",
@@ -91,7 +91,7 @@ def compare(
         typer.Option(
             "--config",
             metavar="CONFIG",
-            help="A config whose margins of cases hold, and what its `gate` says of the above.",
+            help="Use the margins per case and the `gate` section of this config.",
             rich_help_panel=COMPARING,
         ),
     ] = None,
@@ -99,14 +99,16 @@ def compare(
         bool,
         typer.Option(
             "--ignore-device",
-            help="Compare across devices and versions.",
+            help="Compare results of different devices or versions of torch, CUDA or Triton.",
             rich_help_panel=COMPARING,
         ),
     ] = False,
     ignore_plan: Annotated[
         bool,
         typer.Option(
-            "--ignore-plan", help="Compare results of different plans.", rich_help_panel=COMPARING
+            "--ignore-plan",
+            help="Compare results of different measurement plans.",
+            rich_help_panel=COMPARING,
         ),
     ] = False,
     formats: FormatOption = None,
@@ -116,14 +118,18 @@ def compare(
     allow_partial: AllowPartialOption = False,
     only_changed: Annotated[
         bool,
-        typer.Option("--only-changed", help="Leave out what is the same.", rich_help_panel=SHOWING),
+        typer.Option(
+            "--only-changed",
+            help="Leave out cases and metrics that did not change.",
+            rich_help_panel=SHOWING,
+        ),
     ] = False,
     sort: Annotated[
         str | None,
         typer.Option(
             "--sort",
             metavar="name|change|verdict",
-            help="Order of the cases; else that of the base.",
+            help="Sort the cases; by default they are in the order of the base.",
             rich_help_panel=SHOWING,
         ),
     ] = None,
@@ -132,7 +138,7 @@ def compare(
         typer.Option(
             "--explain",
             metavar="CASE",
-            help="Print the numbers behind the verdicts on a case.",
+            help="Print the numbers behind the verdicts of one case.",
             rich_help_panel=SHOWING,
         ),
     ] = None,
@@ -141,7 +147,7 @@ def compare(
         typer.Option(
             "--baseline",
             metavar="NAME",
-            help="Compare with a stored result, as the base.",
+            help="Compare with the result stored under this name, as the base.",
             rich_help_panel=BASELINES,
         ),
     ] = None,
@@ -150,7 +156,7 @@ def compare(
         typer.Option(
             "--save-baseline",
             metavar="NAME",
-            help="Store the first result under a name, unless the comparison fails.",
+            help="Store the first result under this name, unless the comparison fails.",
             rich_help_panel=BASELINES,
         ),
     ] = None,
@@ -160,7 +166,7 @@ def compare(
             "--reports",
             envvar="BT_BENCH_REPORTS",
             metavar="DIR",
-            help="The folder that has the folder of baselines.",
+            help="Keep baselines in DIR/baselines.",
             show_default="reports",
             rich_help_panel=BASELINES,
         ),

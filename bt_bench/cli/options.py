@@ -29,7 +29,7 @@ VariantsOption = Annotated[
         "--variants",
         envvar="BT_BENCH_VARIANTS",
         metavar="A,B,…",
-        help="Variants in place of those of the config.",
+        help="Run these variants instead of those of the config.",
     ),
 ]
 OperationsOption = Annotated[
@@ -38,17 +38,23 @@ OperationsOption = Annotated[
         "--operations",
         envvar="BT_BENCH_OPERATIONS",
         metavar="A,B,…",
-        help=f"Operations in place of those of the config: {', '.join(Operation)}.",
+        help=f"Run these operations instead of those of the config: {', '.join(Operation)}.",
     ),
 ]
 SelectOption = Annotated[
     list[str] | None,
-    typer.Option("-k", metavar="PATTERNS", help="Only cases whose name matches one of `a,b*`."),
+    typer.Option(
+        "-k",
+        metavar="PATTERNS",
+        help="Run only the cases whose name matches one of these patterns, such as `a,b*`.",
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="AXIS=VALUE", help="Set a parameter in every case; `a,b,c` sweeps it."
+        "--set",
+        metavar="AXIS=VALUE",
+        help="Set a parameter in every case; several values, as in `a,b,c`, sweep it.",
     ),
 ]
 KernelsOption = Annotated[
@@ -57,7 +63,7 @@ KernelsOption = Annotated[
         "--kernels",
         envvar="BT_BENCH_KERNELS",
         metavar="DIR",
-        help="A folder of your own variant files; may be repeated.",
+        help="Also look for variant files in DIR. May be repeated.",
     ),
 ]
 VllmSourceOption = Annotated[
@@ -66,7 +72,7 @@ VllmSourceOption = Annotated[
         "--vllm-source",
         envvar="BT_BENCH_VLLM_SOURCE",
         metavar="DIR",
-        help="An unpacked wheel of vLLM, for the variant `vllm`; may be repeated.",
+        help="Take vLLM from this unpacked wheel, for the variant `vllm`. May be repeated.",
         show_default="the installed vLLM",
     ),
 ]
@@ -75,7 +81,7 @@ DeviceOption = Annotated[
     typer.Option(
         "--device",
         envvar="BT_BENCH_DEVICE",
-        help="`auto` takes a GPU if there is one; `cpu` interprets the kernels.",
+        help="cuda, cpu (interprets the kernels), or auto: cuda if there is a GPU, else cpu.",
         show_default="auto",
     ),
 ]

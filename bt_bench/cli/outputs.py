@@ -23,7 +23,8 @@ FormatOption = Annotated[
     typer.Option(
         "--format",
         metavar="FMT[=PATH]",
-        help="table, md, json, csv, junit, html-fragment or github; to stdout, or to a file. "
+        help="Print as table, md, json, csv, junit, html-fragment or github; "
+        "=FILE writes to a file. "
         "May be repeated.",
         show_default="table",
     ),
@@ -34,17 +35,18 @@ FailOnOption = Annotated[
         "--fail-on",
         envvar="BT_BENCH_FAIL_ON",
         metavar="A,B,…",
-        help="Verdicts that fail it: slower, faster, missing, invalid, inconclusive; or none.",
+        help="Fail on these verdicts: slower, faster, missing, invalid, inconclusive; or none.",
         show_default="slower,missing,invalid",
     ),
 ]
 AllowMissingOption = Annotated[
-    bool, typer.Option("--allow-missing", help="What only one side has does not fail it.")
+    bool,
+    typer.Option("--allow-missing", help="Do not fail on cases or metrics that only one side has."),
 ]
 AllowPartialOption = Annotated[
     bool,
     typer.Option(
-        "--allow-partial", help="Compare what there is of runs that did not come to their end."
+        "--allow-partial", help="Compare partial results too: those of runs that did not finish."
     ),
 ]
 

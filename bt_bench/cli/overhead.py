@@ -19,7 +19,13 @@ GROUPS = (1, 2, 4, 8)
 
 def overhead(
     rounds: Annotated[
-        int, typer.Option("--rounds", min=1, max=100_000, help="Rounds over all routes.")
+        int,
+        typer.Option(
+            "--rounds",
+            min=1,
+            max=100_000,
+            help="Number of rounds; each round times all routes once.",
+        ),
     ] = 50,
     as_json: JsonOption = False,
 ) -> ExitCode:

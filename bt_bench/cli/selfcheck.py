@@ -27,29 +27,38 @@ def selfcheck(
         typer.Option(
             "--recording",
             metavar="FILE",
-            help="Rounds to draw from, as `gate` records them, or - for stdin.",
+            help="Draw from the rounds in this recording of `gate`, or - for stdin.",
             show_default="one that comes with bt-bench",
         ),
     ] = None,
     gates: Annotated[
-        int, typer.Option("--gates", min=1, max=100_000, help="Gates per slowdown.")
+        int,
+        typer.Option(
+            "--gates", min=1, max=100_000, help="Simulate this many gates for each slowdown."
+        ),
     ] = 200,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of everything that is drawn.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed.")] = 0,
     device: Annotated[
         DeviceChoice | None,
         typer.Option(
-            "--device", help="Record rounds here first, with real kernels.", show_default=False
+            "--device", help="Record rounds on this device first: cuda or cpu.", show_default=False
         ),
     ] = None,
     config: Annotated[
-        str, typer.Option("--config", metavar="CONFIG", help="What to record with --device.")
+        str,
+        typer.Option(
+            "--config", metavar="CONFIG", help="Record the cases of this config, with --device."
+        ),
     ] = "quick",
     rounds: Annotated[
-        int, typer.Option("--rounds", min=12, max=10_000, help="How many to record.")
+        int,
+        typer.Option(
+            "--rounds", min=12, max=10_000, help="Record this many rounds, with --device."
+        ),
     ] = 40,
     save: Annotated[
         Path | None,
-        typer.Option("--save", metavar="FILE", help="Keep what was recorded in this file."),
+        typer.Option("--save", metavar="FILE", help="Write the recorded rounds to this file."),
     ] = None,
     as_json: JsonOption = False,
 ) -> ExitCode:

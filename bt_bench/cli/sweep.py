@@ -62,22 +62,24 @@ def sweep(
             "--reports",
             envvar="BT_BENCH_REPORTS",
             metavar="DIR",
-            help="Where the run's folder is made.",
+            help="Make the folder of the run in DIR.",
             show_default="reports",
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="The run's folder itself; new.")
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write results to DIR. DIR must not exist."),
     ] = None,
     resume: Annotated[
         Path | None,
         typer.Option("--resume", metavar="DIR", help="Continue the interrupted run in DIR."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List what would be run, and its memory; run nothing.")
+        bool,
+        typer.Option("--dry-run", help="List the cases and the memory they need, and run nothing."),
     ] = False,
     dump_config: Annotated[
-        bool, typer.Option("--dump-config", help="Print the expanded config; run nothing.")
+        bool, typer.Option("--dump-config", help="Print the expanded config, and run nothing.")
     ] = False,
     as_json: JsonOption = False,
 ) -> ExitCode:

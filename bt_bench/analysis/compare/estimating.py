@@ -270,11 +270,14 @@ def _is_mostly_constant(samples: FloatArray) -> np.ndarray[tuple[int, ...], np.d
     return mostly
 
 
+_NO_CLOCK = "no real clock does that"
+
+
 def _constant_detail(base: FloatArray, other: FloatArray) -> str:
     for side, samples in (("base", base), ("other side", other)):
         if (samples == samples[:1]).all():
-            return f"all {len(samples)} rounds of the {side} took the same, as no clock has it"
-    return f"most of the {len(base)} rounds took the same, as no clock has it"
+            return f"all {len(samples)} rounds of the {side} report the same time; {_NO_CLOCK}"
+    return f"most of the {len(base)} rounds report the same time; {_NO_CLOCK}"
 
 
 def _counts(rounds: int, instances: int) -> str:

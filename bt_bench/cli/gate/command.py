@@ -64,7 +64,7 @@ def gate(
             "--base",
             envvar="BT_BENCH_BASE",
             metavar="REF",
-            help="The revision to compare the working tree with.",
+            help="Compare the working tree with this git revision.",
         ),
     ] = None,
     against: Annotated[
@@ -77,10 +77,16 @@ def gate(
     ] = None,
     static: Annotated[
         bool,
-        typer.Option("--static", help="Compile only: launches, registers, spills. Needs no GPU."),
+        typer.Option(
+            "--static",
+            help="Compare launches, registers and spills of compiled kernels. Needs no GPU.",
+        ),
     ] = False,
     save: Annotated[
-        Path | None, typer.Option("--save", metavar="FILE", help="Write the census; with --static.")
+        Path | None,
+        typer.Option(
+            "--save", metavar="FILE", help="Write the census to FILE. Only with --static."
+        ),
     ] = None,
     variants: VariantsOption = None,
     operations: OperationsOption = None,
@@ -89,11 +95,19 @@ def gate(
     kernels: KernelsOption = None,
     build: Annotated[
         str | None,
-        typer.Option("--build", metavar="CMD", help="Run in each revision's folder first."),
+        typer.Option(
+            "--build",
+            metavar="CMD",
+            help="Run this shell command in the folder of each revision first.",
+        ),
     ] = None,
     metrics: Annotated[
         list[str] | None,
-        typer.Option("--metric", metavar="PATTERN", help="Metrics to compare; may be repeated."),
+        typer.Option(
+            "--metric",
+            metavar="PATTERN",
+            help="Compare only these metrics, such as gpu_us or 'host_us*'. May be repeated.",
+        ),
     ] = None,
     threshold: Annotated[
         float | None,
@@ -103,7 +117,7 @@ def gate(
             min=0.01,
             max=100,
             metavar="PERCENT",
-            help="A change up to this counts as none.",
+            help="Ignore changes up to this size, in percent.",
             show_default="2",
         ),
     ] = None,
@@ -114,7 +128,7 @@ def gate(
             envvar="BT_BENCH_ALPHA",
             min=1e-6,
             max=0.5,
-            help="Probability of any false alarm.",
+            help="Probability of any false alarm, above 0 and below 0.5.",
             show_default="0.01",
         ),
     ] = None,
@@ -127,7 +141,7 @@ def gate(
             "--rounds",
             envvar="BT_BENCH_ROUNDS",
             metavar="N,…",
-            help="After how many rounds verdicts are looked for; the last is the most.",
+            help="Test for a verdict after each of these round counts; the last is the maximum.",
             show_default="12,20,32",
         ),
     ] = None,
@@ -138,20 +152,21 @@ def gate(
             envvar="BT_BENCH_WORKERS",
             min=1,
             max=256,
-            help="Processes that are set up at once.",
+            help="Set up this many worker processes at once.",
             show_default="by cores",
         ),
     ] = None,
     time_equal: Annotated[
-        bool, typer.Option("--time-equal", help="Measure also where both trees are equal.")
+        bool, typer.Option("--time-equal", help="Measure even if both trees are equal.")
     ] = False,
     formats: FormatOption = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="The gate's folder; new.")
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write results to DIR. DIR must not exist."),
     ] = None,
     device: DeviceOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List what would be compared; run nothing.")
+        bool, typer.Option("--dry-run", help="List what would be compared, and run nothing.")
     ] = False,
     as_json: JsonOption = False,
 ) -> ExitCode:

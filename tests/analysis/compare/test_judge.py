@@ -190,7 +190,7 @@ def test_equal_device_times_are_known_to_a_tick_only() -> None:
         ([[5.0]], [[6.0]], Verdict.INVALID, Cause.TOO_FEW, "1 round of 1 instance"),
         (noisy(5.0, 1, 2), noisy(9.0, 2, 2), Verdict.INVALID, Cause.TOO_FEW, "2 rounds of 1"),
         ([[5.0]] * 48, noisy(5.0), Verdict.INVALID, Cause.NO_VARIANCE, "all 48 rounds of the base"),
-        (noisy(5.0), [[9.0]] * 48, Verdict.INVALID, Cause.NO_VARIANCE, "of the other side took"),
+        (noisy(5.0), [[9.0]] * 48, Verdict.INVALID, Cause.NO_VARIANCE, "of the other side report"),
         ([[0.0]] * 48, noisy(5.0), Verdict.INVALID, Cause.NOT_POSITIVE, "the base has a time of"),
         (noisy(5.0), [[0.0], *noisy(5.0)[1:]], Verdict.INVALID, Cause.NOT_POSITIVE, "other side"),
     ],
@@ -606,7 +606,7 @@ def test_one_round_that_varies_is_no_variance() -> None:
         values = [[[9.0 * by], *[[8.0 * by]] * 47] for by in (1.0, factor)]
         found = only(judged(*([make_case(samples={HOST: each})] for each in values)))
         assert (found.verdict, found.cause) == (Verdict.INVALID, Cause.NO_VARIANCE)
-        assert found.detail == "most of the 48 rounds took the same, as no clock has it"
+        assert found.detail == "most of the 48 rounds report the same time; no real clock does that"
 
 
 def test_partial_results_are_told() -> None:
