@@ -49,9 +49,11 @@ class Rules:
     """How verdicts are reached.
 
     Args:
-        margin: a change up to this share counts as none.
+        margin: a change up to this share counts as none. The spread of unchanged code and the
+            floor of a metric can widen it; see `Margin`.
         advisory_margin: the same where the sides are of different runs.
-        alpha: probability of any false `SLOWER` (or `FASTER`) in a whole comparison.
+        alpha: with Holm's correction, the probability of any false `SLOWER` (or `FASTER`) in a
+            whole comparison.
         correction: over the tests of a comparison.
 
     Raises:

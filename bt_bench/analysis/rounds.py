@@ -165,7 +165,7 @@ class _Sides:
             return _Refusal(Verdict.INCONCLUSIVE, Cause.TOO_FEW, detail)
         for name, estimate in (("head", change), ("control", spread)):
             if estimate.error < LEAST_ERROR:
-                detail = f"{name} and base differ by the same in all rounds; no real clock does that"
+                detail = f"{name} and base differ by the same in all rounds; no clock does that"
                 return _Refusal(Verdict.INVALID, Cause.NO_VARIANCE, detail)
         base_value = median(_present(self.base))
         margin = Margin(

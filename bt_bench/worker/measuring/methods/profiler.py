@@ -105,8 +105,9 @@ def profile_together(
 ) -> None:
     """As `profile_window` on an idle device, for several windows in one session where they fit.
 
-    Starting the profiler takes longer than a window of one step. A window whose records are not
-    whole gets sessions of its own.
+    Starting the profiler takes longer than a window of one step. If the records of a session are
+    incomplete, all windows are profiled again, each in sessions of its own; and so is a window
+    whose passes do not agree.
 
     Raises:
         ArmFailedError: when a variant raises.
