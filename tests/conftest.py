@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
+from bt_bench.worker.call_stack import with_room
 from bt_bench.worker.interpreter import prepare_language_once
 
 pytest_plugins = ["support.censuses"]
@@ -46,6 +48,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device: make test-gpu"))
         if not item.get_closest_marker("gpu") and ON_GPU:
             item.add_marker(pytest.mark.skip(reason="runs under the interpreter: make test"))
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    """Runs a test as pytest does, with room for its calls; under hypothesis they are deep."""
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    with_room(lambda: runtestprotocol(item, nextitem=nextitem))
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 @pytest.fixture(scope="session")

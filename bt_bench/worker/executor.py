@@ -10,6 +10,7 @@ from bt_bench.config import CaseSpec
 from bt_bench.errors import UsageError
 from bt_bench.results import Plan
 from bt_bench.worker import activity
+from bt_bench.worker.call_stack import with_room
 from bt_bench.worker.checking.check import check
 from bt_bench.worker.checking.differences import differences_of, tamed
 from bt_bench.worker.culprits import run_without_culprits
@@ -83,7 +84,7 @@ class Executor:
         # The unchanged copy is one of the first arm.
         activity.current().expect({CONTROL: 0} | places)
         try:
-            return Success(self._do(task, arms, _at_times(on_round)))
+            return Success(with_room(lambda: self._do(task, arms, _at_times(on_round))))
         except ArmFailedError as failed:
             place = 0 if failed.arm == CONTROL else places.get(failed.arm)
             return self._failure(failed.error, failed.where, place)

@@ -28,6 +28,12 @@ class TorchOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # un
         self.paused = 0
         self._on_operation = on_operation
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Nothing is compiled while launches are counted. True, torch's default, imports the whole
+        # of torch._dynamo at the first operation: three seconds and more of every worker.
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not self.paused and _runs_on_device(func):
             self._on_operation(func.overloadpacket.__name__, args)

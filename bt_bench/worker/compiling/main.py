@@ -27,6 +27,7 @@ from bt_bench.results import (
 from bt_bench.variants import VariantEntry, add_variants_path, load_apart, shipped_folder, text_of
 from bt_bench.worker import activity
 from bt_bench.worker.arm import Arm, lacking
+from bt_bench.worker.call_stack import with_room
 from bt_bench.worker.compiling.census import ANSWER_NAME, REQUEST_NAME, Answer, Request
 from bt_bench.worker.compiling.driver import AheadDriver
 from bt_bench.worker.compiling.host_code import ImportWatch, digest_of
@@ -46,7 +47,7 @@ def main(folder: Path) -> None:
     """Does what the request in a folder asks for, and leaves the answer there."""
     request: Request = pickle.loads((folder / REQUEST_NAME).read_bytes())
     try:
-        answer = Answer(census=Compiler(request).census())
+        answer = Answer(census=with_room(Compiler(request).census))
     except BtBenchError as error:
         answer = Answer(refusal=str(error))
     except Exception:
