@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Any
@@ -43,6 +44,9 @@ from bt_bench.worker.tasks import (
 
 Serve = Callable[[Connection, Any, WorkerSetup], None]
 
+# A worker starts as a fresh interpreter: nothing that this process has loaded or opened is in it,
+# and its memory lies elsewhere in each, which is part of what differs from process to process.
+CONTEXT: SpawnContext | ForkServerContext = multiprocessing.get_context("spawn")
 POLL_SECONDS = 0.2
 SECONDS_TO_IMPORT = 120.0  # a variant's file, with torch and Triton on a cold disk
 # Where no arm runs, nothing of a variant can hang: this is time to build a workload, to calibrate.
@@ -202,14 +206,13 @@ class _Worker:
     """One process, from its start to its end."""
 
     def __init__(self, setup: WorkerSetup, serve: Serve) -> None:
-        context = multiprocessing.get_context("spawn")
-        block = shared_block(context)
+        block = shared_block(CONTEXT)
         self._hang_seconds = setup.plan.hang_seconds
         self._activity = Activity(block)
         self._number = 0  # of the last request
         self._ahead = setup.ahead  # until there is one
-        self._connection, theirs = context.Pipe()
-        self._process: BaseProcess = context.Process(
+        self._connection, theirs = CONTEXT.Pipe()
+        self._process: BaseProcess = CONTEXT.Process(
             target=serve, args=(theirs, block, setup), name="bt-bench worker", daemon=True
         )
         with _ctrl_c_held_back():

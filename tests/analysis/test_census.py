@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.censuses import made_up, toolchain
 
 from bt_bench.analysis.census import ALL_CASES, equal_host_code, equal_launches, judge_static
 from bt_bench.analysis.deciding import exit_code
@@ -11,12 +12,6 @@ from bt_bench.errors import ExitCode, NotComparableError
 from bt_bench.names import Operation
 from bt_bench.results.census import (
     CensusCase,
-    Kernel,
-    OperationCensus,
-    StaticCensus,
-    StepLaunches,
-    Toolchain,
-    VariantCensus,
 )
 
 CHANGED = (Verdict.SLOWER, Verdict.FASTER)
@@ -145,55 +140,12 @@ def test_a_variant_of_one_side_only_is_missing(censuses, again):
 # Censuses with made-up figures
 
 
-def census(registers=(("sm_80", 32), ("sm_90", 30)), launches=(2,), **changed):
-    """One kernel in one case, with so many registers by target and so many launches by step."""
-    kernels = [
-        Kernel(
-            id=f"{number:016x}",
-            name="kernel",
-            target=target,
-            signature="BLOCK = 1",
-            binary=f"{number:016x}",
-            registers=count,
-            spill_bytes=0,
-            stack_bytes=0,
-            shared_bytes=0,
-        )
-        for number, (target, count) in enumerate(registers)
-    ]
-    operations = [
-        OperationCensus(
-            operation=Operation.STEP,
-            case="case",
-            target=kernel.target,
-            steps=[StepLaunches(steps=1, launches={"kernel": count}) for count in launches],
-            kernels=[kernel.id],
-            sequence="0" * 16,
-        )
-        for kernel in kernels
-    ]
-    variant = VariantCensus(
-        name="fused", host_code="0" * 16, operations=operations, kernels=kernels
-    )
-    fields = {
-        "config": "made_up",
-        "toolchain": toolchain(),
-        "cases": [CensusCase(name="case", workload="abc")],
-        "variants": [variant],
-    }
-    return StaticCensus(**(fields | changed))
-
-
-def toolchain(triton="3.9.0", ptxas="13.4.59", **settings):
-    return Toolchain(triton=triton, ptxas={"sm_90": ptxas}, settings=settings)
-
-
 def test_targets_that_change_apart_have_metrics_of_their_own():
-    head = census([("sm_80", 33), ("sm_90", 30)])
-    assert changes(judge_static(census(), head)) == {
+    head = made_up([("sm_80", 33), ("sm_90", 30)])
+    assert changes(judge_static(made_up(), head)) == {
         ("step", "case", "registers/sm_80"): Verdict.SLOWER
     }
-    assert [j.metric for j in judge_static(census(), census()).judgements] == [
+    assert [j.metric for j in judge_static(made_up(), made_up()).judgements] == [
         "launches",
         "compiled_variants",
         "registers",
@@ -202,11 +154,11 @@ def test_targets_that_change_apart_have_metrics_of_their_own():
 
 
 def test_launches_are_those_of_a_step():
-    judged = judge_static(census(launches=(2, 4)), census(launches=(2, 5)))
+    judged = judge_static(made_up(launches=(2, 4)), made_up(launches=(2, 5)))
     launches = judged.judgements[0]
     assert (launches.base_value, launches.other_value) == (3, 3.5)
     assert launches.verdict is Verdict.SLOWER
-    moved = judge_static(census(launches=(2, 4)), census(launches=(4, 2))).judgements[0]
+    moved = judge_static(made_up(launches=(2, 4)), made_up(launches=(4, 2))).judgements[0]
     assert moved.verdict is Verdict.SAME
     assert moved.detail.endswith("in other steps")
 
@@ -225,15 +177,15 @@ def test_launches_are_those_of_a_step():
 )
 def test_what_is_not_comparable_is_refused(changed, why):
     with pytest.raises(NotComparableError) as caught:
-        judge_static(census(), census(**changed), "main", "worktree")
+        judge_static(made_up(), made_up(**changed), "main", "worktree")
     assert str(caught.value).startswith(f"main and worktree are not comparable: {why}")
 
 
 def test_nothing_in_common_is_refused():
     with pytest.raises(NotComparableError, match="no variant, operation and case in common"):
-        judge_static(census(), census(variants=[]))
+        judge_static(made_up(), made_up(variants=[]))
     with pytest.raises(NotComparableError, match="no variant, operation and case in common"):
-        judge_static(census(variants=[]), census(variants=[]))
+        judge_static(made_up(variants=[]), made_up(variants=[]))
     assert not equal_launches(
-        census(), census(toolchain=toolchain("3.6.0")), "fused", "case", Operation.STEP
+        made_up(), made_up(toolchain=toolchain("3.6.0")), "fused", "case", Operation.STEP
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.commands import TINY, run, run_apart
+from support.commands import ONE_CHECK, TINY, run, run_apart
 
 
 @pytest.fixture
@@ -222,7 +222,7 @@ def test_closed_pipe_keeps_the_exit_code(config, tmp_path):
     )
     outcome = run_apart(
         *("check", config, "--kernels", tmp_path, "--variants", "empty"),
-        prologue="import os\nr, w = os.pipe()\nos.close(r)\nos.dup2(w, 1)",
+        prologue="import os\nr, w = os.pipe()\nos.close(r)\nos.dup2(w, 1)\n" + ONE_CHECK,
     )
     assert outcome.code == 5
 

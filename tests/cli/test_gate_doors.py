@@ -123,10 +123,7 @@ def gate(made, *more):
 
 @pytest.mark.parametrize(
     "way",
-    [
-        each if each in ("data", "editable") else pytest.param(each, marks=pytest.mark.slow)
-        for each in ALL
-    ],
+    [each if each == "data" else pytest.param(each, marks=pytest.mark.slow) for each in ALL],
 )
 def test_the_static_gate_sees_it(tmp_path, way):
     outcome = gate(make(tmp_path, way), "--static", "--metric", "launches")

@@ -8,6 +8,7 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
 from support.commands import ONE_CHECK, TINY, run, start
 from support.faulty import write_faulty
 
@@ -87,21 +88,25 @@ def kill_all_in(pid_file, process):
         time.sleep(0.05)
 
 
-def sweep_with_every_fault(folder):
-    """Exit code, stderr and results of a sweep in which a worker is killed from outside too."""
-    kernels = folder / "kernels"
-    for name in AT_ONCE:
-        write_faulty(kernels, name)
-    for name, (fault, _, _) in LATE_FAULTS.items():
-        (kernels / f"{name}.py").write_text(LATE.format(fault=fault))
-    pid_file = folder / "pid"
-    fault = WAITS_TO_BE_KILLED.format(path=str(pid_file))
-    (kernels / "victim.py").write_text(LATE.format(fault=fault))
+def sweep_with(faults, folder):
+    """Exit code, stderr and results of a sweep of variants with these faults, and sound ones.
+
+    The worker of the variant `victim` is killed from outside.
+    """
+    kernels, pid_file = folder / "kernels", folder / "pid"
+    kernels.mkdir()
+    for name in faults:
+        if name in AT_ONCE:
+            write_faulty(kernels, name)
+        elif name in LATE_FAULTS:
+            (kernels / f"{name}.py").write_text(LATE.format(fault=LATE_FAULTS[name][0]))
+        else:
+            fault = WAITS_TO_BE_KILLED.format(path=str(pid_file))
+            (kernels / f"{name}.py").write_text(LATE.format(fault=fault))
     (folder / "tiny.yaml").write_text(TINY)
-    variants = ["baseline", *AT_ONCE, *LATE_FAULTS, "victim", "fused"]
     process = start(
         *("sweep", folder / "tiny.yaml", "--out", folder / "run", "--kernels", kernels),
-        *("--variants", ",".join(variants), "--operations", "step"),
+        *("--variants", ",".join(["baseline", *faults, "fused"]), "--operations", "step"),
         *("--set", "plan.rounds=4", "--set", "plan.hang_seconds=3"),
         prologue=ONE_CHECK,
     )
@@ -113,26 +118,37 @@ def sweep_with_every_fault(folder):
     return process.returncode, err, results
 
 
-def test_a_sweep_outlives_every_fault(tmp_path):
-    """One test, since it takes many workers: each fault costs one."""
-    code, err, results = sweep_with_every_fault(tmp_path)
+# The second takes ten workers, a minute and more.
+@pytest.mark.parametrize(
+    ("faults", "workers"),
+    [
+        (["kills_itself", "late_crash"], 4),
+        pytest.param([*AT_ONCE, *LATE_FAULTS, "victim"], 9, marks=pytest.mark.slow),
+    ],
+    ids=["two", "every"],
+)
+def test_a_sweep_outlives_faults(faults, workers, tmp_path):
+    """Each fault costs a worker, and the first crash of each of two tasks one more, to confirm."""
+    code, err, results = sweep_with(faults, tmp_path)
     assert code == 5, err
     assert all(result.complete and len(result.cases) == 2 for result in results.values())
-    # One for each, and for the first crash of each of two tasks one more, to confirm it.
-    assert err.count("a fresh worker goes on") == 9
+    assert err.count("a fresh worker goes on") == workers
     assert "Traceback" not in err
-    for name in ("baseline", "fused"):
-        assert_intact(results[name])
-    for name, expected in AT_ONCE.items():
-        for case in results[name].cases:
-            assert_failed(case, *expected, where="conformance:corners")
     late = {name: expected for name, (_, *expected) in LATE_FAULTS.items()}
-    for name, expected in {**late, "victim": ("crashed", "SIGKILL")}.items():
-        one, two = results[name].cases
-        assert (one.status, one.reason) == ("ok", None)
-        assert_failed(two, *expected, where="while measured: ")
+    late["victim"] = ("crashed", "SIGKILL")
+    for name in ("baseline", "fused"):
+        assert_intact(results[name], set(late) & set(faults))
+    for name in faults:
+        if name in AT_ONCE:
+            for case in results[name].cases:
+                assert_failed(case, *AT_ONCE[name], where="conformance:corners")
+        else:
+            one, two = results[name].cases
+            assert (one.status, one.reason) == ("ok", None)
+            assert_failed(two, *late[name], where="while measured: ")
 
 
+@pytest.mark.slow
 def test_a_worker_killed_once_from_outside_costs_nobody_a_case(tmp_path):
     kernels, pid_file = tmp_path / "kernels", tmp_path / "pid"
     kernels.mkdir()
@@ -161,17 +177,14 @@ def test_a_worker_killed_once_from_outside_costs_nobody_a_case(tmp_path):
     assert "Warning: 1 crash listed under Crashes that did not come back" in _out
 
 
-def assert_intact(result):
+def assert_intact(result, late):
     """Everything was measured, in rounds without the arms that failed the case."""
     assert [case.case for case in result.cases] == ["one", "two"]
     for case in result.cases:
         assert (case.status, case.reason) == ("ok", None)
         assert case.launches is not None
-        arms = set(case.rounds.arms)
-        assert {"baseline", "fused"} <= arms
-        assert {"late_crash", "late_hang", "victim"} & arms == (
-            set() if case.case == "two" else {"late_crash", "late_hang", "victim"}
-        )
+        beside = set() if case.case == "two" else late
+        assert set(case.rounds.arms) - {"(control)"} == {"baseline", "fused"} | beside
         assert case.measurements
         assert all(len(measurement.samples) == 4 for measurement in case.measurements)
 

@@ -41,7 +41,7 @@ def config(tmp_path):
 
 def test_writes_results_and_prints_tables(config, tmp_path):
     out = tmp_path / "run"
-    outcome = run_apart("sweep", config, "--out", out)
+    outcome = run_apart("sweep", config, "--out", out, prologue=ONE_CHECK)
     assert outcome.code == 0, outcome.err
     assert [line.split()[0] for line in outcome.err.splitlines()] == [
         f"[{i}/4]" for i in range(1, 5)
@@ -202,7 +202,9 @@ def test_a_wrong_variant_is_not_timed(config, tmp_path):
     assert all(not case.measurements and case.launches is None for case in wrong.cases)
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "stop", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_stopped_runs_are_partial_and_can_be_resumed(stop, config, tmp_path):
     out = tmp_path / "run"
     rounds = "plan.rounds=20"

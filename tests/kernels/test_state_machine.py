@@ -71,14 +71,17 @@ def play(sizes, device, *, examples, first, subjects=SUBJECTS, shrink=True):
     all_equal_the_reference()
 
 
-# 200 sequences, in parts. One part takes a minute or more under the interpreter, so the others
-# run in `make test-slow`.
+# 200 sequences, in parts, each of which takes a minute or so under the interpreter.
 PARTS, EXAMPLES = range(8), 25
 
 
-@pytest.mark.parametrize(
-    "part", [pytest.param(part, marks=[pytest.mark.slow] if part > 0 else []) for part in PARTS]
-)
+def test_a_few_short_sequences(device):
+    """The first of those that are slow."""
+    play(TINY, device, examples=6, first=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", PARTS)
 def test_short_sequences(part, device):
     play(TINY, device, examples=EXAMPLES, first=part)
 
@@ -109,12 +112,19 @@ def test_a_mutant_is_found(name, device, tmp_path):
     assert any(note.startswith(f"{name}, ") for note in found.value.__notes__)
 
 
-def test_sequences_have_everything(device, monkeypatch):
+@pytest.fixture(scope="module")
+def drawn():
+    """All 200 sequences; nothing plays them."""
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Player, "play", lambda player: found.append(player.sequence))
+        for part in PARTS:
+            play(TINY, None, examples=EXAMPLES, first=part, subjects={})
+    return found
+
+
+def test_sequences_have_everything(drawn):
     """What the short ones are made of, so that no kind of action gets lost."""
-    drawn = []
-    monkeypatch.setattr(Player, "play", lambda player: drawn.append(player.sequence))
-    for part in PARTS:
-        play(TINY, device, examples=EXAMPLES, first=part, subjects={})
     assert len(drawn) == len(PARTS) * EXAMPLES
     actions = [action for sequence in drawn for action in sequence.actions]
     calls = [action for action in actions if isinstance(action, Call)]
@@ -143,7 +153,7 @@ def test_sequences_have_everything(device, monkeypatch):
     assert statistics.mean(len(sequence.actions) for sequence in drawn) > TINY.actions / 2
 
 
-def test_few_writes_are_carried_and_many_are_not(device, monkeypatch):
+def test_few_writes_are_carried_and_many_are_not(drawn, device, monkeypatch):
     """By whole steps of one sequence at times, with helpers in C and without; nothing is run."""
     monkeypatch.setattr(InterpretedFunction, "run", lambda *arguments, **options: None)
     for compared in ("_compare", "compare_results", "compare_dummies"):
@@ -153,15 +163,10 @@ def test_few_writes_are_carried_and_many_are_not(device, monkeypatch):
     monkeypatch.setattr(OneLaunch, "_carry", lambda *a: steps.append("carried") or carry(*a))
     monkeypatch.setattr(StepWrites, "pack", lambda *a: steps.append("packed") or pack(*a))
     found = []
-
-    def play_noted(player, play=Player.play):
+    for sequence in drawn:
         steps.clear()
-        play(player)
-        found.append((player.sequence.native, Counter(steps)))
-
-    monkeypatch.setattr(Player, "play", play_noted)
-    for part in PARTS:
-        play(TINY, device, examples=EXAMPLES, first=part, subjects=classes(["one_launch"]))
+        Player(sequence, classes(["one_launch"]), device).play()
+        found.append((sequence.native, Counter(steps)))
     of_both = Counter(native for native, steps in found if len(steps) == 2)
     assert min(of_both[True], of_both[False]) > 2
     assert sum(steps["carried"] for _, steps in found) > 50

@@ -31,7 +31,7 @@ def windowed(trace, steps, **changes):
 
 
 def test_a_few_steps(device):
-    workload = windowed("azure_conv", 6, max_num_reqs=4, max_num_batched_tokens=256)
+    workload = windowed("azure_conv", 2, max_num_reqs=3, max_num_batched_tokens=128)
     assert failures(classes(SHIPPED), workload, [Operation.STEP], device) == {}
 
 

@@ -21,7 +21,7 @@ from bt_bench.workloads.parameters import TraceParameters, UniformParameters, Wi
 
 BOTH = [pytest.param("cpu"), pytest.param("cuda", marks=pytest.mark.gpu)]
 ALL = list(Operation)
-MOST_PROGRAMS = 64
+MOST_PROGRAMS = 16
 """Of a gather: what the interpreter needs more for runs in `make test-slow`, and on a GPU."""
 
 
@@ -50,7 +50,7 @@ def test_origin_cases(parameters, where, device):
     assert failures(classes(SHIPPED), workload, operations, device) == {}
 
 
-# The origin's tests: groups × requests × mappings; on the CPU the largest is of 4 × 64.
+# The origin's tests: groups × requests × mappings; on the CPU the largest is of 4 × 64, and slow.
 @pytest.mark.parametrize("mapping", ["identity", "shuffled"])
 @pytest.mark.parametrize(
     ("groups", "requests", "where"),
@@ -78,13 +78,19 @@ def test_groups_requests_and_mappings(groups, requests, mapping, where, device):
     assert failures(classes(SHIPPED), workload, operations, device) == {}
 
 
-@pytest.mark.parametrize("where", BOTH)
+@pytest.mark.parametrize("where", [pytest.param("cpu", marks=pytest.mark.slow), BOTH[1]])
 def test_corners_through_every_operation(where, device):
     for title, workload in conformance_workloads(seed=7).items():
         # Separate launches, and so the kernels of options, are in a step of the baseline, too.
         operations = [Operation.STEP] if where == "cpu" and workload.features else ALL
         found = failures(classes(SHIPPED), workload, operations, device, title=title)
         assert found == {}
+
+
+def test_corners_through_a_step(device):
+    """A part of the above that takes seconds under the interpreter."""
+    workload = conformance_workloads(seed=7)["corners"]
+    assert failures(classes(SHIPPED), workload, [Operation.STEP], device) == {}
 
 
 SIZES = Sizes(
@@ -97,7 +103,7 @@ SIZES = Sizes(
 
 
 @settings(
-    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     layout=layouts(SIZES),
@@ -133,7 +139,7 @@ def trace_window(steps, **changes):
 
 def test_consecutive_trace_steps(device):
     workload = trace_window(
-        30, groups=1, max_num_reqs=8, max_num_batched_tokens=512, max_model_len=4096, rate=4.0
+        10, groups=1, max_num_reqs=8, max_num_batched_tokens=512, max_model_len=4096, rate=4.0
     )
     assert failures(classes(SHIPPED), workload, [Operation.STEP], device) == {}
 

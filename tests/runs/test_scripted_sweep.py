@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +15,7 @@ from support.factories import make_environment
 from support.goldens import assert_golden
 from support.scripted import ScriptedClock, ScriptedDevice
 from support.variants import classes
+from triton.runtime.interpreter import InterpretedFunction
 
 from bt_bench.config.spec import CaseSpec, SweepSpec
 from bt_bench.names import Operation
@@ -26,7 +29,9 @@ from bt_bench.variants.catalogue import VariantEntry
 from bt_bench.worker.executor import Executor, LocalRunner
 from bt_bench.worker.measuring.bench import CpuBench, CudaBench
 from bt_bench.worker.measuring.methods.device_times import IDLE, settings_of
+from bt_bench.worker.measuring.timing import Rounds
 from bt_bench.worker.measuring.watch import NoTelemetry, Seen, Surroundings
+from bt_bench.workloads.conformance.plain import conformance_workloads
 from bt_bench.workloads.parameters import UniformParameters
 
 GOLDEN = Path(__file__).parent / "golden" / "scripted_sweep.md"
@@ -35,6 +40,25 @@ PLAN = Plan(rounds=120, min_rounds=16, warmup_rounds=1, instances=3, profile_rou
 # Host and device time of an operation, in ns. The twin is 20 ns apart from the baseline: less than
 # two ticks of the host's clock.
 TIMES = {"baseline": (40_000, 6_000), "twin": (40_020, 6_000), "fused": (25_000, 4_000)}
+
+
+@contextmanager
+def kernels_do_nothing() -> Iterator[None]:
+    """While time is taken: it is scripted, and interpreting would take a minute of it.
+
+    What kernels compute is checked before and after.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(InterpretedFunction, "run", lambda *arguments, **options: None)
+        yield
+
+
+class ScriptedRounds(Rounds):
+    """Rounds whose kernels do nothing."""
+
+    def run(self, on_round):
+        with kernels_do_nothing():
+            return super().run(on_round)
 
 
 class ScriptedBench(CudaBench):
@@ -59,6 +83,10 @@ class ScriptedBench(CudaBench):
 
     def compiled(self, window):
         return {}
+
+    def replay_graphs(self, window, plan, records):
+        with kernels_do_nothing():
+            super().replay_graphs(window, plan, records)
 
     def census(self, window, plan, records):
         for setting in settings_of(plan):
@@ -115,7 +143,12 @@ def results(tmp_path_factory):
         finish_case=lambda report: None,
         worker_replaced=lambda why: pytest.fail(why),
     )
-    return run_sweep(request, LocalRunner(Executor(variants, bench, PLAN)), heard)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bt_bench.worker.measuring.case.Rounds", ScriptedRounds)
+        workloads = conformance_workloads(PLAN.seed)
+        only = {"corners": workloads["corners"]}  # the others take half a minute
+        patch.setattr("bt_bench.runs.check.conformance_workloads", lambda seed: only)
+        return run_sweep(request, LocalRunner(Executor(variants, bench, PLAN)), heard)
 
 
 def test_exact_table_out(results):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +12,19 @@ import pytest
 
 from bt_bench.config.load import load_config
 from bt_bench.config.spec import SweepSpec
-from bt_bench.results.census import StaticCensus, VariantCensus, read_census, write_census
-from bt_bench.variants.catalogue import find_variants
+from bt_bench.names import Operation
+from bt_bench.results.census import (
+    CensusCase,
+    Kernel,
+    OperationCensus,
+    StaticCensus,
+    StepLaunches,
+    Toolchain,
+    VariantCensus,
+    read_census,
+    write_census,
+)
+from bt_bench.variants.catalogue import VariantEntry, find_variants
 from bt_bench.worker.compiling.census import take_census
 
 KERNELS = Path(__file__).parents[2] / "kernels"
@@ -151,3 +162,81 @@ def again(tmp_path_factory, spec):
     tree = edited_tree(tmp_path_factory.mktemp("again") / "deep" / "kernels", EDITS["comments"])
     entries = [find_variants(kernels=tree)["fused"], find_variants()["baseline"]]
     return take_census(spec, entries, ["sm_90"])
+
+
+# Censuses with made-up figures
+
+
+def made_up(
+    registers: Sequence[tuple[str, int]] = (("sm_80", 32), ("sm_90", 30)),
+    launches: Sequence[int] = (2,),
+    name: str = "fused",
+    case_names: Sequence[str] = ("case",),
+    **changed: object,
+) -> StaticCensus:
+    """One kernel in each case, with so many registers by target and so many launches by step."""
+    kernels = [
+        Kernel(
+            id=f"{number:016x}",
+            name="kernel",
+            target=target,
+            signature="BLOCK = 1",
+            binary=f"{number:016x}",
+            registers=count,
+            spill_bytes=0,
+            stack_bytes=0,
+            shared_bytes=0,
+        )
+        for number, (target, count) in enumerate(registers)
+    ]
+    operations = [
+        OperationCensus(
+            operation=Operation.STEP,
+            case=case,
+            target=kernel.target,
+            steps=[StepLaunches(steps=1, launches={"kernel": count}) for count in launches],
+            kernels=[kernel.id],
+            sequence="0" * 16,
+        )
+        for case in case_names
+        for kernel in kernels
+    ]
+    variant = VariantCensus(name=name, host_code="0" * 16, operations=operations, kernels=kernels)
+    fields = {
+        "config": "made_up",
+        "toolchain": toolchain(),
+        "cases": [CensusCase(name=case, workload="abc") for case in case_names],
+        "variants": [variant],
+    }
+    return StaticCensus(**(fields | changed))
+
+
+def toolchain(triton: str = "3.9.0", ptxas: str = "13.4.59", **settings: str) -> Toolchain:
+    return Toolchain(triton=triton, ptxas={"sm_90": ptxas}, settings=settings)
+
+
+FAILS = "raise RuntimeError('no step')"
+
+
+def take_made_up(
+    spec: SweepSpec, entries: Sequence[VariantEntry], isolation: object = None
+) -> StaticCensus:
+    """In place of `take_census`: nothing is compiled; a variant whose file has `FAILS` fails."""
+    cases = [case.name for case in spec.cases]
+    taken = [made_up(name=entry.name, case_names=cases) for entry in entries]
+    variants = [
+        census.variants[0] if FAILS not in entry.path.read_text() else failing(census.variants[0])
+        for entry, census in zip(entries, taken, strict=True)
+    ]
+    return taken[0].model_copy(update={"config": spec.name, "variants": variants})
+
+
+def failing(variant: VariantCensus) -> VariantCensus:
+    """A census of a variant that fails in every operation."""
+    operations = [
+        OperationCensus(
+            operation=of.operation, case=of.case, target=of.target, failure="RuntimeError: no step"
+        )
+        for of in variant.operations
+    ]
+    return variant.model_copy(update={"operations": operations, "kernels": []})

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 from bt_bench.cli.app import app
 from bt_bench.worker.tasks import CheckConformance, Finished
+from bt_bench.workloads import Workload, conformance_workloads
 
 TINY = """\
 variants: [baseline, fused]
@@ -109,9 +111,26 @@ class InProcess:
         return Finished(finished.value | known, finished.failed)
 
 
-def run(*arguments: object, stdin: str | None = None) -> Outcome:
-    """Runs a command in this process, without a worker."""
-    with patch("bt_bench.worker.Supervisor", InProcess):
+def run(
+    *arguments: object, stdin: str | None = None, checks: Sequence[str] | None = ("corners",)
+) -> Outcome:
+    """Runs a command in this process, without a worker.
+
+    Args:
+        arguments: as typed, without `bt-bench`.
+        stdin: what the command reads.
+        checks: the conformance workloads that variants are checked on; `None` for all, which take
+            seconds per variant.
+    """
+
+    def workloads(seed: int) -> dict[str, Workload]:
+        found = conformance_workloads(seed)
+        return found if checks is None else {name: found[name] for name in checks}
+
+    with (
+        patch("bt_bench.worker.Supervisor", InProcess),
+        patch("bt_bench.runs.check.conformance_workloads", workloads),
+    ):
         result = CliRunner().invoke(app, [str(a) for a in arguments], input=stdin)
     return Outcome(result.exit_code, result.stdout, result.stderr)
 

@@ -29,7 +29,7 @@ FEATURES = {
 KERNELS_OF_A_STEP = {"fused": 2, "baseline": 3}
 
 
-def config_in(folder):
+def config_in(folder, features, dtypes):
     lines = [
         "name: sizes",
         "variants: [fused]",
@@ -38,11 +38,11 @@ def config_in(folder):
         "           max_model_len: 16384}",
         "cases:",
     ]
-    for name, options in FEATURES.items():
-        for dtype in DTYPES:
+    for name in features:
+        for dtype in dtypes:
             for reqs, tokens in SIZES:
                 case = f"name: {name}-{dtype}-{reqs}-{tokens}, requests: {reqs}, tokens: {tokens}"
-                lines.append(f"  - {{{case}, idx_mapping_dtype: {dtype}, {options}}}")
+                lines.append(f"  - {{{case}, idx_mapping_dtype: {dtype}, {FEATURES[name]}}}")
     path = folder / "sizes.yaml"
     path.write_text("\n".join(lines), encoding="utf-8")
     return load_config(path)
@@ -59,29 +59,37 @@ def compiled_for(census):
     return {name: Counter(names[kernel] for kernel in ids) for name, ids in found.items()}
 
 
-@pytest.fixture(scope="module")
-def compiled(tmp_path_factory):
+def compiled(folder, names, features=FEATURES, dtypes=DTYPES):
     """What `compiled_for` finds, by variant; all of one process."""
-    folder = tmp_path_factory.mktemp("sizes")
     mutants = folder / "mutants"
     for name in SPECIALIZED:
         write_mutant(mutants, name)
     entries = find_variants([mutants])
-    names = [*KERNELS_OF_A_STEP, *SPECIALIZED]
-    census = take_census(config_in(folder), [entries[name] for name in names], ["sm_90"])
+    spec = config_in(folder, features, dtypes)
+    census = take_census(spec, [entries[name] for name in names], ["sm_90"])
     return {variant.name: compiled_for(variant) for variant in census.variants}
 
 
-@pytest.mark.parametrize("name", KERNELS_OF_A_STEP)
-def test_sizes_select_no_binary(name, compiled):
-    assert len(compiled[name]) == len(FEATURES) * len(DTYPES)
-    for feature_set, kernels in compiled[name].items():
+def assert_no_binary_by_size(name, found):
+    for feature_set, kernels in found.items():
         assert list(kernels.values()) == [1] * KERNELS_OF_A_STEP[name], feature_set
 
 
-@pytest.mark.parametrize("name", SPECIALIZED)
-def test_sizes_that_select_binaries_are_found(name, compiled):
-    assert compiled[name]["plain-int64"]["gather_slots_kernel"] > 1
+def test_sizes_select_no_binary_of_the_plain_kernels(tmp_path):
+    mutant = SPECIALIZED[0]
+    found = compiled(tmp_path, ["fused", mutant], ["plain"], ["int64"])
+    assert_no_binary_by_size("fused", found["fused"])
+    assert found[mutant]["plain-int64"]["gather_slots_kernel"] > 1
+
+
+@pytest.mark.slow
+def test_sizes_select_no_binary(tmp_path):
+    found = compiled(tmp_path, [*KERNELS_OF_A_STEP, *SPECIALIZED])
+    for name in KERNELS_OF_A_STEP:
+        assert len(found[name]) == len(FEATURES) * len(DTYPES)
+        assert_no_binary_by_size(name, found[name])
+    for name in SPECIALIZED:
+        assert found[name]["plain-int64"]["gather_slots_kernel"] > 1
 
 
 LAYOUT = TableLayout((16, 5), (4, 3), max_num_reqs=1024, max_num_batched_tokens=16_384)
