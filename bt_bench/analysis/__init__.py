@@ -1,4 +1,4 @@
-"""What numbers mean: statistics, comparisons, verdicts."""
+"""Statistics, comparisons and verdicts."""
 
 from __future__ import annotations
 

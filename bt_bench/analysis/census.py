@@ -1,4 +1,4 @@
-"""What two static censuses say of a change: exact figures, so no statistics."""
+"""Compares two static censuses; their figures are exact, so no statistics are needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bt_bench.names import Operation
 from bt_bench.results import COUNTED, OperationCensus, StaticCensus, Toolchain, VariantCensus
 
 ALL_CASES = "(all cases)"
-"""The case of what is counted over all cases of an operation; no case can have this name."""
+"""Stands in place of a case for counts over all cases; no real case can have this name."""
 
 _Place = tuple[Operation, str]
 _PerTarget = dict[str, OperationCensus]
@@ -20,7 +20,7 @@ _PerTarget = dict[str, OperationCensus]
 
 @dataclass(frozen=True)
 class _Sides:
-    """A variant in both censuses; without operations where a census lacks it."""
+    """One variant in both censuses; it has no operations in a census that lacks it."""
 
     base: VariantCensus
     head: VariantCensus
@@ -34,7 +34,8 @@ def judge_static(
     """Judges what changed from one census to another: more is `SLOWER`, less is `FASTER`.
 
     A figure that changed differently for different targets has a metric for each, such as
-    `registers/sm_90`. A binary that changed with no figure is a fact, and no verdict.
+    `registers/sm_90`. A binary that changed without changing a figure is reported as a fact and
+    gets no verdict.
 
     Raises:
         NotComparableError: when toolchains or workloads differ, or nothing is in both.
@@ -63,8 +64,9 @@ def equal_launches(
 ) -> bool:
     """Whether both launch the same binaries in the same order, on the same data.
 
-    Grids, integers and the contents of all tensors given are the same; of addresses in them, only
-    which are equal. Kernels have not run: what one would have computed for another is not seen.
+    Grids, integers and the contents of all tensors given are the same; addresses in
+    them are compared only by which of them are equal. Kernels do not run here, so it goes unseen
+    if one kernel would compute other inputs for the next.
     """
     sequences = [_sequences(census, variant, case, operation) for census in (base, head)]
     known = bool(sequences[0]) and None not in sequences[0].values()
@@ -72,7 +74,7 @@ def equal_launches(
 
 
 def equal_host_code(base: StaticCensus, head: StaticCensus, variant: str) -> bool:
-    """Whether a variant is the same code in both, but for comments, docstrings and layout."""
+    """Whether a variant has the same code in both, apart from comments, docstrings and layout."""
     before, after = base.variant(variant), head.variant(variant)
     return before is not None and after is not None and before.host_code == after.host_code
 
@@ -80,7 +82,7 @@ def equal_host_code(base: StaticCensus, head: StaticCensus, variant: str) -> boo
 def _sequences(
     census: StaticCensus, variant: str, case: str, operation: Operation
 ) -> dict[str, str | None]:
-    """By target; empty for what the census does not have."""
+    """The digest of the launch sequence by target; empty if the census lacks the operation."""
     found = census.variant(variant)
     places = {} if found is None else _places(found)
     return {target: of.sequence for target, of in places.get((operation, case), {}).items()}
@@ -180,12 +182,12 @@ def _judged_place(
 
 
 def _of_all_cases(base: list[_PerTarget], head: list[_PerTarget]) -> dict[str, Figure]:
-    """Variants that are compiled for any of the cases: what serving them all would compile."""
+    """Kernel variants compiled for any of the cases, as a server that meets all of them would."""
     return {
         target: Figure(
             len({kernel for case in base for kernel in case[target].kernels}),
             len({kernel for case in head for kernel in case[target].kernels}),
-            "of all cases together",
+            "over all cases",
         )
         for target in base[0]
     }
@@ -194,7 +196,7 @@ def _of_all_cases(base: list[_PerTarget], head: list[_PerTarget]) -> dict[str, F
 def _judgements(
     sides: _Sides, place: _Place, metric: str, figures: Mapping[str, Figure]
 ) -> Iterator[Judgement]:
-    """One for all targets where nothing changed or all changed alike, or else one for each."""
+    """One judgement for all targets if all changed alike or not at all, else one per target."""
     unchanged = all(figure.verdict is Verdict.SAME for figure in figures.values())
     if unchanged or len(set(figures.values())) == 1:
         figures = {"": max(figures.values(), key=lambda figure: figure.base)}
@@ -224,7 +226,7 @@ def _missing(sides: _Sides, place: _Place, in_base: bool) -> Judgement:
 
 
 def missing_from_config(operation: Operation, case: str, variant: str, judged: Judged) -> Judgement:
-    """Of a place that only the config of the base has, beside what was judged."""
+    """The judgement `MISSING` for an operation of a case that only the base's config has."""
     nothing = VariantCensus(name=variant, host_code="0" * 16, operations=[], kernels=[])
     labels = (f"{variant}@{judged.base}", f"{variant}@{judged.others[0]}")
     return replace(
@@ -236,7 +238,7 @@ def missing_from_config(operation: Operation, case: str, variant: str, judged: J
 
 
 def _blank(sides: _Sides, place: _Place) -> Judgement:
-    """A judgement of a failure, which has no figures."""
+    """A judgement without figures, to be filled in."""
     return Judgement(
         operation=place[0],
         case=place[1],
@@ -256,19 +258,19 @@ def _blank(sides: _Sides, place: _Place) -> Judgement:
 
 
 def _facts(base: StaticCensus, head: StaticCensus) -> Iterator[str]:
-    """What each variant is, beside the figures."""
+    """Per variant, whether code, binaries and launches changed: what the figures do not show."""
     for name in _names(base, head):
         before, after = base.variant(name), head.variant(name)
         if before is not None and after is not None:
-            code = "equal" if equal_host_code(base, head, name) else "changed"
+            code = "is equal" if equal_host_code(base, head, name) else "has changed"
             other = [
                 f"{operation.value}/{case}"
                 for operation, case in _places(before).keys() & _places(after).keys()
                 if not equal_launches(base, head, name, case, operation)
             ]
-            said = f"{name}: Python code is {code}, {_changed_binaries(before, after)}"
+            said = f"{name}: the Python code {code}, {_changed_binaries(before, after)}"
             if other:
-                said += f"; other launches, grids or data in {', '.join(sorted(other))}"
+                said += f"; launches, grids or data differ in {', '.join(sorted(other))}"
             yield f"{said}."
 
 
@@ -280,15 +282,15 @@ def _changed_binaries(before: VariantCensus, after: VariantCensus) -> str:
         if old.get((name, target)) != new.get((name, target)):
             targets.setdefault(name, []).append(target)
     if not targets:
-        return "its binaries are equal"
+        return "the binaries are equal"
     changed = [f"{name} ({', '.join(of)})" for name, of in targets.items()]
-    return f"other binaries of {', '.join(changed)}"
+    return f"the binaries differ for {', '.join(changed)}"
 
 
 def _binaries(
     variant: VariantCensus, places: Collection[_Place]
 ) -> dict[tuple[str, str], set[str]]:
-    """Digests of what is launched in some places, by name and target."""
+    """Digests of the binaries launched for some cases and operations, by kernel and target."""
     ids = {
         kernel
         for operation in variant.operations

@@ -13,12 +13,12 @@ LAUNCHES, COMPILED_VARIANTS, REGISTERS, SPILLS = COUNTED
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of both sides, for one target; less is better.
+    """A figure on both sides, for one target; less is better.
 
     Args:
-        base: of the side that is compared with.
-        head: of the side that is judged.
-        what: what it is of, after the number.
+        base: value of the base.
+        head: value of the head, which is judged.
+        what: what the number counts, such as `per step`.
     """
 
     base: float
@@ -34,22 +34,21 @@ class Figure:
 
     @property
     def detail(self) -> str:
-        """What a reader has to know of it, a clause."""
+        """The change in words, such as `5 per step, was 3`."""
         if self.verdict is Verdict.SAME:
             return self.what
-        return f"{self.head:g} after {self.base:g} {self.what}"
+        return f"{self.head:g} {self.what}, was {self.base:g}"
 
 
 @dataclass(frozen=True)
 class Taken:
-    """One operation of a variant on a case, for one target."""
+    """One operation of a variant on a case for one target, with its kernels."""
 
     operation: OperationCensus
     kernels: tuple[Kernel, ...]
 
 
 def taken(variant: VariantCensus, operation: OperationCensus) -> Taken:
-    """An operation with the rows of its kernels."""
     ids = set(operation.kernels)
     return Taken(operation, tuple(kernel for kernel in variant.kernels if kernel.id in ids))
 
@@ -58,7 +57,7 @@ def figures_of(base: Taken, head: Taken) -> dict[str, Figure]:
     """All figures by metric."""
     return {
         LAUNCHES: _launches(base.operation, head.operation),
-        COMPILED_VARIANTS: Figure(len(base.kernels), len(head.kernels), "of this case"),
+        COMPILED_VARIANTS: Figure(len(base.kernels), len(head.kernels), "for this case"),
         REGISTERS: _of_kernels(base, head, lambda kernel: kernel.registers),
         SPILLS: _of_kernels(base, head, lambda kernel: kernel.spill_bytes),
     }
@@ -68,7 +67,7 @@ def _launches(base: OperationCensus, head: OperationCensus) -> Figure:
     counts = _per_step(base), _per_step(head)
     what = "per step"
     if counts[0] == counts[1] and base.steps != head.steps:
-        what = "per step, but of other kernels or in other steps"
+        what = "per step, but other kernels or in other steps"
     return Figure(*counts, what)
 
 
@@ -78,14 +77,14 @@ def _per_step(operation: OperationCensus) -> float:
 
 
 def _of_kernels(base: Taken, head: Taken, value: Callable[[Kernel], int]) -> Figure:
-    """The kernel that got worse by most; or else that got better by most; or the largest.
+    """The kernel that got worse the most; if none did, better the most; else the largest.
 
-    Kernels that only one side has count by what the largest of all takes.
+    Kernels that only one side has count through the maximum over all kernels.
     """
     before, after = _largest(base.kernels, value), _largest(head.kernels, value)
-    figures = [Figure(before[name], after[name], f"of {name}") for name in before if name in after]
+    figures = [Figure(before[name], after[name], f"in {name}") for name in before if name in after]
     largest = [max(side.values(), default=0) for side in (before, after)]
-    figures.append(Figure(largest[0], largest[1], "of the kernel with most"))
+    figures.append(Figure(largest[0], largest[1], "in the kernel with the most"))
     worst = max(figures, key=lambda figure: figure.head - figure.base)
     if worst.verdict is Verdict.SLOWER:
         return worst
@@ -94,7 +93,7 @@ def _of_kernels(base: Taken, head: Taken, value: Callable[[Kernel], int]) -> Fig
 
 
 def _largest(kernels: tuple[Kernel, ...], value: Callable[[Kernel], int]) -> Mapping[str, int]:
-    """The largest value of each kernel, by name, whatever its arguments."""
+    """Per kernel name, the largest value over its specialisations."""
     largest: dict[str, int] = {}
     for kernel in kernels:
         largest[kernel.name] = max(largest.get(kernel.name, 0), value(kernel))

@@ -1,12 +1,12 @@
-"""From estimates to verdicts: margins, corrections for many tests, and exit codes.
+"""Turns estimates into verdicts: margins, corrections for many tests, and exit codes.
 
-A change counts when it is beyond the margin with certainty, not when it merely exists: the test
-is of "slower by more than the margin", one-sided, corrected over all tests of the family. `SAME` is
-shown as well, by two one-sided tests against the margin on either side. For that the margin is
-without its part for noise: what noise hides is not the same. Source of both: Schuirmann, "A
-Comparison of the Two One-Sided Tests Procedure and the Power Approach", Journal of Pharmacokinetics
-and Biopharmaceutics 15 (1987), 657-680; Wellek, "Testing Statistical Hypotheses of Equivalence and
-Noninferiority", 2nd edition (2010).
+A change counts when it is beyond the margin with certainty, not when it merely exists: the test is
+of "slower by more than the margin", one-sided, corrected over all tests of the family. `SAME` has
+to be shown as well, by two one-sided tests against the margin on either side. There the margin
+excludes its part for noise, since noise that hides a difference does not make two sides the same.
+Source of both: Schuirmann, "A Comparison of the Two One-Sided Tests Procedure and the Power
+Approach", Journal of Pharmacokinetics and Biopharmaceutics 15 (1987), 657-680; Wellek, "Testing
+Statistical Hypotheses of Equivalence and Noninferiority", 2nd edition (2010).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CORRECTIONS: dict[Correction, Callable[[Sequence[float]], list[float]]] = {
 }
 
 SPREAD_FACTOR = 3.0
-"""A change is believed when it is larger than what unchanged code shows, by this factor."""
+"""The margin is at least this many times what unchanged code differs by."""
 
 
 LEAST_ALPHA, MOST_ALPHA = 1e-9, 0.5
@@ -57,7 +57,7 @@ class Rules:
         correction: over the tests of a comparison.
 
     Raises:
-        UsageError: for a margin below zero, and for an alpha that is no small probability.
+        UsageError: for a margin below zero, and for an alpha outside of its range.
     """
 
     margin: float = 0.02
@@ -66,29 +66,28 @@ class Rules:
     correction: Correction = Correction.HOLM
 
     def __post_init__(self) -> None:
-        """Checks margins and alpha."""
         for name, margin in (("margin", self.margin), ("advisory margin", self.advisory_margin)):
             if not 0 <= margin < math.inf:
-                raise UsageError(f"{name} {margin:g}; expected a share of 0 or more, 0.02 for 2 %")
+                raise UsageError(f"{name} is {margin:g}; expected 0 or more, such as 0.02 for 2 %")
         if not LEAST_ALPHA <= self.alpha <= MOST_ALPHA:
             raise UsageError(
-                f"alpha {self.alpha:g}; expected a probability from {LEAST_ALPHA:g} to "
+                f"alpha is {self.alpha:g}; expected a probability from {LEAST_ALPHA:g} to "
                 f"{MOST_ALPHA:g}, such as 0.01"
             )
 
 
 @dataclass(frozen=True)
 class Contest:
-    """One test: the log ratio of a metric of a case, and what may differ."""
+    """One test: the log ratio of a metric of a case, and the margin."""
 
     estimate: Estimate
     margin: Margin
 
     @property
     def can_be_tested(self) -> bool:
-        """Whether there are numbers to test; figures at the ends of what a number holds give none.
+        """Whether all numbers are finite; extreme figures overflow.
 
-        Each part of the margin must be one too: the largest of a NaN and others may be any of them.
+        Each part of the margin is looked at too, since the maximum of NaN and others is arbitrary.
         """
         margin = self.margin
         parts = (margin.configured, margin.spread or 0.0, margin.floor)
@@ -105,21 +104,21 @@ class Decision:
 
 
 NOT_TESTED = Decision(Verdict.INVALID, Cause.IMPOSSIBLE, None)
-"""What becomes of a contest without numbers. `WHY_NOT_TESTED` says why, a clause."""
+"""The decision on a contest that cannot be tested; `WHY_NOT_TESTED` is the reason."""
 
 WHY_NOT_TESTED = (
-    "its figures are so large, so small or so far apart that no number can hold how they differ"
+    "its figures are so large, so small or so far apart that their ratio cannot be computed"
 )
 
 
 def decide(contests: Sequence[Contest], correction: Correction, alpha: float) -> list[Decision]:
-    """Decides contests that are one family: lower is better.
+    """Decides contests as one family; lower is better.
 
-    What cannot be tested is no member of the family, so that it changes nothing for the others.
+    Contests that cannot be tested do not belong to the family and do not affect the others.
 
     Args:
         contests: all tests of a comparison.
-        correction: over them.
+        correction: for many tests.
         alpha: of the family, at this look.
     """
     tested = iter(_tested([each for each in contests if each.can_be_tested], correction, alpha))
@@ -161,14 +160,14 @@ def _tested(contests: Sequence[Contest], correction: Correction, alpha: float) -
 
 
 def _within(estimate: Estimate, margin: float) -> float:
-    """Probability of so small an estimate if the truth were a change by the margin, either way."""
+    """p-value of the two one-sided tests that the change is within the margin."""
     bound = math.log1p(margin)
     return max(estimate.tail_above(-bound), estimate.tail_below(bound))
 
 
 DEFAULT_FAIL_ON = (FailOn.SLOWER, FailOn.MISSING, FailOn.INVALID)
 
-# What is certain first: a regression that was seen counts whatever else is missing.
+# The certain comes first: a regression counts, whatever else is missing.
 _EXITS = (
     (FailOn.SLOWER, Verdict.SLOWER, ExitCode.REGRESSION),
     (FailOn.FASTER, Verdict.FASTER, ExitCode.REGRESSION),
@@ -187,10 +186,10 @@ def exit_code(judged: Judged, fail_on: Collection[FailOn] = DEFAULT_FAIL_ON) -> 
 
 
 def without_new_paths(judgements: Iterable[Judgement]) -> tuple[list[Judgement], list[str]]:
-    """Judgements without metrics of launch paths that the base lacks, and facts that say so.
+    """Drops the metrics of launch paths that the base lacks, and returns facts that say so.
 
-    Beside Triton's call a variant has the launch paths that it says. Where the base has not that
-    one, nothing was lost, whether or not the other side has it; one that the base alone has was.
+    Which launch paths a variant has besides Triton's call is its own choice. If the base lacks
+    one, nothing was lost; if only the base has it, the other side lost it and stays judged.
     """
     judgements = list(judgements)
     known = {_place_of_path(each) for each in judgements if each.base_value is not None}
@@ -206,7 +205,7 @@ def without_new_paths(judgements: Iterable[Judgement]) -> tuple[list[Judgement],
 
 
 def _place_of_path(judgement: Judgement) -> tuple[LaunchPath, str, str, str]:
-    """The launch path of a metric, and of which case and sides."""
+    """The launch path, case and sides of a judgement."""
     series = metric_named(judgement.metric).series
     path = LaunchPath.JIT if series is None else series.launch_path
     return path, judgement.key, judgement.base, judgement.other
@@ -216,14 +215,13 @@ def _left_out(base: str, path: str, judgements: Sequence[Judgement]) -> str:
     metrics = ", ".join(dict.fromkeys(each.metric for each in judgements))
     count = len({each.key for each in judgements})
     cases = "1 case" if count == 1 else f"{count} cases"
-    return f"{base} is not launched by {path}: {metrics} of {cases} cannot be compared."
+    return f"{base} does not have launch path {path}: {metrics} of {cases} cannot be compared."
 
 
 def compared_nothing(judgements: Iterable[Judgement]) -> bool:
-    """Whether there is nothing among them that was compared: that must not pass, ever.
+    """Whether nothing was compared at all, which must never pass.
 
-    So it is without any judgement, where none is of both sides or to be believed, and where all had
-    too little for any test.
+    That is so if there are no judgements, or all are missing, invalid or had too few rounds.
     """
     nothing = (Verdict.MISSING, Verdict.INVALID)
     return all(each.verdict in nothing or each.cause is Cause.TOO_FEW for each in judgements)

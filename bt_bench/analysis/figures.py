@@ -1,4 +1,4 @@
-"""Typical values of the series of a case, and the lines of a calibration."""
+"""Typical values of a case's series, and figures and lines of a calibration."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def figure_us(calibration: Calibration | None, name: str) -> float | None:
 
 
 def method_line(calibration: Calibration | None, method: Method) -> Line | None:
-    """What a method reports against the set length of a kernel, by medians per length.
+    """The line of what a method reports over the set length of a kernel, by medians per length.
 
     Returns:
         `None` where it was not calibrated, or at fewer than two lengths.

@@ -1,8 +1,8 @@
-"""From the rounds of a gate to verdicts, at one look; `docs/gate-statistics.md` says why so.
+"""Judges the rounds of a gate at one look; `docs/gate-statistics.md` explains the design.
 
-Per round and subject the log ratio of two arms is taken; what a subject differs by is the trimmed
-mean of these over the rounds. The control, the base measured once more, says by how much unchanged
-code differs, and so how wide the margin has to be.
+For each round and subject the log ratio of two arms is taken; the estimate for a subject is the
+trimmed mean of these over the rounds. The control, which is the base measured once more, shows by
+how much unchanged code differs, and so how wide the margin has to be.
 """
 
 from __future__ import annotations
@@ -36,40 +36,40 @@ from bt_bench.results import (
 )
 
 TRIMMED_SHARE = 0.15
-"""Of the rounds, at either end: what a process-round that was far slower must not move."""
+"""Share of rounds trimmed at either end, so that a far slower process-round moves nothing."""
 
 TRIMMING_DEGREES = 2
-"""Degrees of freedom that trimming costs beyond the values that it leaves out.
+"""Degrees of freedom taken off for trimming, beyond the values that it leaves out.
 
-The t distribution of a trimmed mean is an approximation, and far out, where the tests of many cases
-are decided, it is too short: found by simulation.
+The t distribution only approximates that of a trimmed mean. Its far tails, which decide when there
+are tests of many cases, are too light; the number was found by simulation.
 """
 
 SPREAD_CONFIDENCE = 0.99
 MAX_SPREAD = 0.25
-"""Where unchanged code differs for certain, and by so much, nothing can be judged."""
+"""If unchanged code certainly differs, and by this much, nothing can be judged."""
 
 MIN_SHARE_OF_ROUNDS = 0.5
 
 LEAST_ERROR = 1e-9
-"""Of a log ratio; below it is rounding of binary numbers only, and values were all the same."""
+"""Standard errors of a log ratio below this are rounding only: all values were equal."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What is concluded of one subject; see `verdicts.Judgement` for most of the fields.
+    """The conclusion on one subject; see `verdicts.Judgement` for most of the fields.
 
     Args:
-        subject: what it is on.
+        subject: what was judged.
         verdict: the conclusion.
         cause: why.
         detail: why, in words.
-        base_value: median over the rounds of the base, `None` without any.
-        other_value: the same of the head.
+        base_value: median of the base over the rounds; `None` without any.
+        other_value: the same for the head.
         estimate: of the log ratio, head against base.
-        evidence: where it was tested.
+        evidence: the numbers, if it was tested.
         rounds: how many rounds the gate had.
-        alpha: of this look.
+        alpha: the alpha of this look.
     """
 
     subject: Subject
@@ -85,7 +85,7 @@ class Finding:
 
     @property
     def final(self) -> bool:
-        """Whether it stands, whatever further rounds say: each look has its part of alpha."""
+        """Whether it stands whatever further rounds show, since each look has its part of alpha."""
         return self.verdict in (Verdict.SLOWER, Verdict.FASTER)
 
     @property
@@ -102,7 +102,7 @@ def judge_rounds(
     Args:
         ledger: the rounds so far.
         rules: margin and correction.
-        thresholds: margins of subjects in place of that of the rules, as shares.
+        thresholds: margins of subjects that do not use that of the rules, as shares.
         alpha: of the family, at this look.
     """
     values = ledger.values()
@@ -165,7 +165,9 @@ class _Sides:
             return _Refusal(Verdict.INCONCLUSIVE, Cause.TOO_FEW, detail)
         for name, estimate in (("head", change), ("control", spread)):
             if estimate.error < LEAST_ERROR:
-                detail = f"{name} and base differ by the same in all rounds; no clock does that"
+                detail = (
+                    f"{name} and base differ by the same in all rounds; no real clock does that"
+                )
                 return _Refusal(Verdict.INVALID, Cause.NO_VARIANCE, detail)
         base_value = median(_present(self.base))
         margin = Margin(
@@ -174,7 +176,7 @@ class _Sides:
             floor=metric.floor / base_value,
         )
         if _is_absurd(margin) and abs(spread.location) > _reach_of_noise(spread):
-            detail = f"unchanged code came out different by {_percent(math.expm1(spread.location))}"
+            detail = f"copies of unchanged code differ by {_percent(math.expm1(spread.location))}"
             return _Refusal(Verdict.INVALID, Cause.CONTROL_MOVED, detail)
         return Contest(change, margin)
 
@@ -182,23 +184,25 @@ class _Sides:
         for arm, values in ((GateArm.BASE, self.base), (GateArm.HEAD, self.head)):
             if not _present(values).size:
                 cause = Cause.NO_METRIC if arm in self.arms_with_case else Cause.NO_CASE
-                return _Refusal(Verdict.MISSING, cause, f"the {arm.value} has no value of it")
+                return _Refusal(Verdict.MISSING, cause, f"the {arm.value} has no value for it")
         for name, other in (("head", self.head), ("control", self.control)):
             both = int((~np.isnan(self.base) & ~np.isnan(other)).sum())
             if both < MIN_SHARE_OF_ROUNDS * len(self.base):
-                detail = f"base and {name} have both values in {both} of {_rounds(len(self.base))}"
+                detail = (
+                    f"base and {name} both have a value in only {both} of {_rounds(len(self.base))}"
+                )
                 return _Refusal(Verdict.INVALID, Cause.INSUFFICIENT, detail)
         return None
 
     def _not_positive(self) -> _Refusal | None:
         for name in ("base", "head", "control"):
             if (getattr(self, name) <= 0).any():
-                detail = f"the {name} has a value of zero, which no ratio can be taken of"
+                detail = f"the {name} has a value of zero, so there is no ratio"
                 return _Refusal(Verdict.INVALID, Cause.NOT_POSITIVE, detail)
         return None
 
     def _impossible(self) -> _Refusal | None:
-        """Before any ratio: one that overflows would be NaN, and so look as if it were missing."""
+        """Checked before any ratio: an overflow would become NaN and look like a missing value."""
         for name in ("base", "head", "control"):
             if not are_times(_present(getattr(self, name))):
                 detail = f"the {name} has a value that no clock can have measured"
@@ -206,7 +210,7 @@ class _Sides:
         return None
 
     def _estimate(self, other: FloatArray, metric: Metric) -> Estimate | None:
-        """The log ratio of an arm to the base; known no better than the clock ticks."""
+        """The log ratio of an arm to the base; its error is at least that of the clock's tick."""
         estimate = trimmed_estimate(_present(np.log(other / self.base)), TRIMMED_SHARE)
         if estimate is None:
             return None
@@ -221,16 +225,16 @@ class _Sides:
 
 
 def control_spread(estimate: Estimate) -> float:
-    """By how much unchanged code differs, as a share: what the control did, or could have done.
+    """By how much unchanged code differs, as a share.
 
-    That is its shift or, where this is larger, half the length of its interval: how far noise alone
-    would take it. (Their sum would vary more from gate to gate, and so find less.)
+    That is the shift of the control or, if larger, half the length of its interval, which is how
+    far noise alone can move it. (Their sum would vary more from gate to gate and so find less.)
     """
     return math.expm1(min(LARGEST_LOG, max(abs(estimate.location), _reach_of_noise(estimate))))
 
 
 def _reach_of_noise(estimate: Estimate) -> float:
-    """Half the length of the interval: how far noise takes the estimate where nothing differs."""
+    """Half the length of the interval: how far noise moves the estimate if nothing differs."""
     return t_quantile((1 + SPREAD_CONFIDENCE) / 2, estimate.degrees) * estimate.error
 
 
@@ -292,7 +296,7 @@ def _detail(decision: Decision | _Refusal, rounds: int) -> str:
         return f"within the margin of {_percent(margin.wanted)} {after}"
     if decision.verdict is Verdict.INCONCLUSIVE:
         if _is_absurd(margin):
-            return f"{_percent(change, '+')}, too noisy: it would take a {limit} {after}"
+            return f"{_percent(change, '+')}, too noisy: it would need a {limit} {after}"
         if margin.binds == "spread":
             wanted = _percent(margin.wanted)
             return (
@@ -319,7 +323,7 @@ class Ledger:
         self._rows: dict[GateArm, list[list[float]]] = {arm: [] for arm in GateArm}
 
     def add(self, rounds: Sequence[GateRound]) -> None:
-        """Adds rounds; what one lacks is kept as missing."""
+        """Adds rounds; values that a round lacks are stored as NaN."""
         for taken in rounds:
             for arm, rows in self._rows.items():
                 values = taken.values.get(arm, {})

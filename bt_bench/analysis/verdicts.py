@@ -1,8 +1,8 @@
-"""What a comparison concludes, and from what: the nouns that deciding fills and formats print.
+"""The types of a comparison's conclusions, which `deciding` fills and the formats print.
 
-A judgement is on one metric of one case. It always says why, and carries the numbers that it was
-derived from, so that nobody has to take it on trust. Whatever could not be judged is a judgement
-as well: nothing disappears.
+A judgement is about one metric of one case. It always gives its reason and carries the numbers that
+it was derived from, so that it can be checked. What could not be judged gets a judgement as well,
+so nothing disappears.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ class Cause(StrEnum):
     """Why a verdict is what it is."""
 
     BEYOND_MARGIN = "beyond_margin"  # FASTER, SLOWER: by more than the margin
-    WITHIN_MARGIN = "within_margin"  # SAME: the interval is within the margin but for noise
+    WITHIN_MARGIN = "within_margin"  # SAME: within the margin, noise excluded
     EQUAL_CODE = "equal_code"  # SAME: all files of both revisions are equal, and none was built
     EXACT = "exact"  # a count or a size, compared without statistics
     WIDE_INTERVAL = "wide_interval"  # INCONCLUSIVE: reaches from within the margin to beyond it
-    TOO_FEW = "too_few"  # for an interval: INCONCLUSIVE; INVALID for rounds that stay too few
+    TOO_FEW = "too_few"  # for an interval: INCONCLUSIVE, or INVALID if they stay too few
     NO_CASE = "no_case"  # MISSING: one side lacks the case
     NO_METRIC = "no_metric"  # MISSING: one side lacks the metric
     FAILED = "failed"  # INVALID: the case failed on one side
     INSUFFICIENT = "insufficient"  # INVALID: too few rounds of the case count
-    METHODS_DISAGREE = "methods_disagree"  # INVALID: a device time that a second method contradicts
-    CONTROL_MOVED = "control_moved"  # INVALID: unchanged code came out different
+    METHODS_DISAGREE = "methods_disagree"  # INVALID: a second method contradicts the device time
+    CONTROL_MOVED = "control_moved"  # INVALID: unchanged code differed too much
     NOT_POSITIVE = "not_positive"  # INVALID: a time of zero has no ratio
-    NO_VARIANCE = "no_variance"  # INVALID: a clock that is finer gave the same value every time
+    NO_VARIANCE = "no_variance"  # INVALID: a fine clock gave the same value every time
     UNIT_DIFFERS = "unit_differs"  # INVALID
     IMPOSSIBLE = "impossible"  # INVALID: no clock can have measured it, or numbers cannot hold it
 
 
-LOST_FROM_CONFIG = "the base's config has it, and the head's has not"
-"""Why a gate on two revisions misses what is in the config of the base alone."""
+LOST_FROM_CONFIG = "the base's config has it, but the head's does not"
+"""The reason for `MISSING` when a case is only in the base's config."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Margin:
     Args:
         configured: the threshold asked for, as a share (0.02 for 2 %).
         spread: three times what unchanged code differed by, as a share; `None` without a control.
-        floor: what no method can tell, as a share of the base.
+        floor: differences too small for any method, as a share of the base.
     """
 
     configured: float
@@ -75,7 +75,7 @@ class Margin:
 
     @property
     def binds(self) -> str:
-        """Which part that is: `configured`, `spread` or `floor`."""
+        """Which part is the largest: `configured`, `spread` or `floor`."""
         parts = {"configured": self.configured, "spread": self.spread or 0.0, "floor": self.floor}
         return max(parts, key=parts.__getitem__)
 
@@ -85,12 +85,12 @@ class Evidence:
     """The numbers behind one verdict, on the scale of the natural logarithm of the ratio.
 
     Args:
-        observations: what counts as one: rounds, or clusters of them.
+        observations: how many count as independent: rounds, or clusters of them.
         estimate: location of the log ratios, other against base.
         error: standard error of the estimate.
         degrees: degrees of freedom of its t distribution.
-        margin: how much may differ.
-        p_slower: probability of so large an estimate if the other were slower by the margin only.
+        margin: by how much the sides may differ.
+        p_slower: probability of an estimate this large if the other were slower by just the margin.
         p_faster: the same for faster.
         adjusted_slower: `p_slower` corrected for all tests of the family.
         adjusted_faster: the same for faster.
@@ -116,23 +116,23 @@ class Judgement:
     """The verdict on one metric of one case.
 
     Args:
-        operation: of the case.
-        case: its name.
+        operation: the operation of the case.
+        case: name of the case.
         metric: name of the metric, see `bt_bench.results.metrics`.
-        unit: of the values.
+        unit: unit of the values.
         base: label of the side that is compared with.
         other: label of the side that is judged.
-        base_value: median of the base; `None` where it has none.
+        base_value: median of the base; `None` if it has none.
         other_value: median of the other side, likewise.
-        ratio: other to base, from pairs where there are such, so not just of the two medians.
+        ratio: other to base; from pairs of rounds if there are any, not from the two medians.
         low: lower end of the interval of the ratio.
         high: upper end.
         verdict: what is concluded.
         cause: why.
-        detail: the same for people, a clause without a full stop.
-        advisory: the sides are of different runs, so that what the machine did between them counts
+        detail: the cause in words, a clause without a full stop.
+        advisory: the sides are of different runs, so changes of the machine between them count
             as well.
-        evidence: the numbers; `None` where none were needed or none could be had.
+        evidence: the numbers; `None` if none were needed or available.
     """
 
     operation: Operation
@@ -154,12 +154,12 @@ class Judgement:
 
     @property
     def key(self) -> str:
-        """Operation and case, as people name it on the command line."""
+        """Operation and case, as given on the command line."""
         return f"{self.operation.value}/{self.case}"
 
     @property
     def percent(self) -> float | None:
-        """Change in percent of the base; positive is more of the metric."""
+        """Change in percent of the base; positive if the metric grew."""
         return None if self.ratio is None else 100 * (self.ratio - 1)
 
 
@@ -167,7 +167,7 @@ class Judgement:
 class Overall:
     """One metric over all cases of a side: the geometric mean of their ratios.
 
-    The interval takes the cases for a sample of those there could be; `None` below two cases.
+    The interval treats the cases as a sample of possible cases; `None` below two cases.
     """
 
     metric: str
@@ -184,13 +184,13 @@ class Judged:
     """A whole comparison.
 
     Args:
-        title: what it is of, one line.
+        title: what is compared, one line.
         base: label of the side that the others are compared with.
         others: labels of the others.
         judgements: on every metric of every case.
         overall: per metric and side.
-        facts: what the reader has to know of how it was done, a sentence each.
-        warnings: what stands in the way of trusting it, a clause each.
+        facts: how it was done, a sentence each.
+        warnings: reasons not to trust it, a clause each.
     """
 
     title: str

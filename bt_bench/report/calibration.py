@@ -33,7 +33,7 @@ from bt_bench.results import (
 
 _ALL_METHODS = (*DEVICE_METHODS, Method.EVENTS)
 
-# What a run's report shows: the floors and costs that its own figures are read against.
+# Shown in a run's report: the floors and costs to compare its own figures with.
 _KEY_FIGURES = (
     "empty_call",
     "timer_tick",
@@ -75,7 +75,7 @@ def calibration_document(calibration: Calibration, lead: Sequence[str] = ()) -> 
 
 
 def calibration_section(calibration: Calibration) -> Section:
-    """The part of a run's report that says what its figures are to be read against."""
+    """The part of a run's report that gives the costs and floors of its own methods."""
     by_name = {figure.name: figure for figure in calibration.figures}
     figures = [by_name[name] for name in _KEY_FIGURES if name in by_name]
     lines = method_lines(calibration)
@@ -128,7 +128,7 @@ def _line_blocks(lines: dict[Method, MethodLine]) -> Iterator[Block]:
         dict(zip(lines[method].set_us, lines[method].reported_us, strict=True))
         for method in methods
     ]
-    yield "Reported for a kernel that runs for the set time, medians:"
+    yield "Medians of what is reported for a kernel that runs for the set time:"
     yield Table(
         ("Set", *titles),
         tuple(
@@ -141,7 +141,7 @@ def _line_blocks(lines: dict[Method, MethodLine]) -> Iterator[Block]:
     yield _gradient_table(lines.values())
     apart = apart_percent([lines[method] for method in DEVICE_METHODS if method in lines])
     corrected = [lines[method].corrected_us for method in methods]
-    yield "Less the intercepts, and how far profiler and graph slope then are apart:"
+    yield "The same without the intercepts, and how far apart profiler and graph slope are then:"
     yield Table(
         ("Set", *titles, "Apart (%)"),
         tuple(
@@ -200,10 +200,10 @@ def _flush_blocks(flush: L2Flush | None) -> Iterator[Block]:
     if flush is None or not flush.hot or not flush.cold:
         return
     yield (
-        f"Cold L2: {format_bytes(flush.flushed_bytes)} are written, against an L2 of "
+        f"Cold L2: a flush writes {format_bytes(flush.flushed_bytes)}; the L2 holds "
         f"{format_bytes(flush.l2_bytes)}. Reading {format_bytes(flush.read_bytes)} takes "
         f"{format_number(median(flush.hot))} us from a hot L2 and "
-        f"{format_number(median(flush.cold))} us after the flush, medians."
+        f"{format_number(median(flush.cold))} us after the flush (medians)."
     )
 
 

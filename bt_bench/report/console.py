@@ -47,7 +47,7 @@ def render_plain(document: Document) -> str:
 
 @contextmanager
 def _wide_enough(console: Console, document: Document) -> Iterator[None]:
-    """Where there is no terminal, lines are as long as the widest table needs."""
+    """Makes the console as wide as the widest table needs, unless it is a terminal."""
     if console.is_terminal:
         yield
         return
@@ -62,7 +62,7 @@ def _wide_enough(console: Console, document: Document) -> Iterator[None]:
 
 
 def _natural_width(table: Table) -> int:
-    """Columns that a table takes unbroken; rich's own measurement takes as long as printing."""
+    """Width of a table without line breaks; rich's own measurement is as slow as printing."""
     rows, _ = numbered_notes(table)
     columns = zip(map(one_line, table.columns), *rows, strict=True)
     return sum(max(map(cell_len, column)) + COLUMN_GAP for column in columns)
@@ -106,5 +106,5 @@ def _rich_table(table: Table) -> tuple[RichTable, list[str]]:
 
 
 def _text(text: str, style: str = "") -> Text:
-    """As `Text`, since a `str` would be read for rich's own markup."""
+    """The text as `Text`, since rich would interpret markup in a `str`."""
     return Text(one_line(text), style)

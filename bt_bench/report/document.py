@@ -1,4 +1,4 @@
-"""What a report consists of, before it is Markdown or a terminal's text.
+"""The structure of a report, independent of its format.
 
 All texts are plain: a format escapes them, so that no name from a config can become markup.
 """
@@ -22,7 +22,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under headings. The first `num_text_columns` are flushed left, numbers right."""
+    """Rows under headings. The first `num_text_columns` are left-aligned, the others right."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]

@@ -43,9 +43,9 @@ SUMMARY_COLUMNS = (
 def summary_frame(results: Sequence[VariantResult]) -> pd.DataFrame:
     """A row per variant, case and series that was measured.
 
-    For a window of one step, or where a sample is of the window as a whole, the figures are over
-    the rounds; else over the medians of the window's steps. The interval of the median is at 95 %,
-    and absent below six samples; over steps it is absent, since they are no samples of one thing.
+    For a window of one step, or if a sample is of the window as a whole, the figures are over the
+    rounds; else over the medians of the window's steps. The interval of the median is at 95 %. It
+    is absent below six samples, and over steps, since steps do not sample the same thing.
 
     Raises:
         UsageError: where pandas is not installed.

@@ -1,4 +1,4 @@
-"""Reports as Markdown that is also nice to read raw."""
+"""Reports as Markdown that is also readable as plain text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def render_comparison(results: Sequence[VariantResult], planned_cases: int | Non
 
     Args:
         results: of the run's variants.
-        planned_cases: cases that a variant has when the sweep is done, to say how far it is.
+        planned_cases: number of cases of a complete sweep, to show how far it is.
     """
     return render_document(run_document(results, planned_cases))
 
@@ -40,7 +40,7 @@ def render_document(document: Document) -> str:
 
 
 def escape(text: str) -> str:
-    """The text on one line, with nothing in it that Markdown or HTML would interpret."""
+    """The text on one line, escaped so that Markdown and HTML interpret nothing in it."""
     escaped = _MARKUP.sub(r"\\\g<0>", one_line(text))
     return re.sub("[&<>]", lambda match: _ENTITIES[match[0]], escaped)
 

@@ -46,7 +46,7 @@ def test_comments_change_nothing(censuses):
     assert exit_code(judged) is ExitCode.OK
     assert equal_host_code(base, head, "fused")
     assert len(equal_everywhere(base, head)) == 4
-    assert judged.facts[1] == "fused: Python code is equal, its binaries are equal."
+    assert judged.facts[1] == "fused: the Python code is equal, the binaries are equal."
     assert (judged.judgements[0].base, judged.judgements[0].other) == (
         "fused@main",
         "fused@worktree",
@@ -59,7 +59,7 @@ def test_another_constant_is_another_binary_but_no_verdict(censuses):
     assert changes(judged) == {}
     assert not equal_host_code(base, head, "fused")
     assert equal_everywhere(base, head) == {("uniform", "apply"), ("trace", "apply")}
-    assert "other binaries of gather_slots_kernel (sm_90)" in judged.facts[1]
+    assert "the binaries differ for gather_slots_kernel (sm_90)" in judged.facts[1]
 
 
 def test_larger_blocks_take_more_registers(censuses):
@@ -105,7 +105,7 @@ def test_another_grid_or_other_data_is_not_the_same_work(censuses, name):
     base, head = censuses("original"), censuses(name)
     judged = judge_static(base, head)
     assert changes(judged) == {}
-    assert "its binaries are equal; other launches, grids or data in apply/" in judged.facts[1]
+    assert "the binaries are equal; launches, grids or data differ in apply/" in judged.facts[1]
     assert equal_everywhere(base, head) == set()
 
 

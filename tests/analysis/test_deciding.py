@@ -145,12 +145,12 @@ def test_exit_codes_are_asked_for() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"margin": -0.01}, r"^margin -0\.01; expected a share of 0 or more"),
-        ({"margin": math.nan}, "^margin nan"),
-        ({"advisory_margin": math.inf}, "^advisory margin inf"),
-        ({"alpha": 0.0}, "^alpha 0; expected a probability from 1e-09 to 0.5"),
-        ({"alpha": 0.9}, "^alpha 0.9"),
-        ({"alpha": math.nan}, "^alpha nan"),
+        ({"margin": -0.01}, r"^margin is -0\.01; expected 0 or more"),
+        ({"margin": math.nan}, "^margin is nan"),
+        ({"advisory_margin": math.inf}, "^advisory margin is inf"),
+        ({"alpha": 0.0}, "^alpha is 0; expected a probability from 1e-09 to 0.5"),
+        ({"alpha": 0.9}, "^alpha is 0.9"),
+        ({"alpha": math.nan}, "^alpha is nan"),
     ],
 )
 def test_rules_that_make_no_sense(changes: dict[str, float], message: str) -> None:
@@ -201,9 +201,9 @@ def test_a_launch_path_that_the_base_has_not_is_a_fact_and_no_verdict() -> None:
     kept, facts = without_new_paths([same, *new, neither, again])
     assert kept == [same]
     assert facts == [
-        "fused@old is not launched by direct: host_us/direct, step_us/direct of 2 cases cannot be "
-        "compared.",
-        "fused@old is not launched by graph: host_us/graph of 1 case cannot be compared.",
+        "fused@old does not have launch path direct: host_us/direct, step_us/direct of 2 cases "
+        "cannot be compared.",
+        "fused@old does not have launch path graph: host_us/graph of 1 case cannot be compared.",
     ]
 
 

@@ -205,14 +205,14 @@ def test_a_control_that_is_far_off_invalidates() -> None:
     (finding,) = look(make_rounds(20, {HOST: (100.0, 200.0, 115.0)}))
     assert (finding.verdict, finding.cause) == (Verdict.INVALID, Cause.CONTROL_MOVED)
     assert finding.open
-    assert finding.detail.startswith("unchanged code came out different by 15.")
+    assert finding.detail.startswith("copies of unchanged code differ by 15.")
 
 
 def test_noise_alone_does_not_invalidate() -> None:
     """But nothing is called the same within a margin that only noise made so wide."""
     (equal,) = look(make_rounds(20, {HOST: (100.0, 100.0, 100.0)}, noise=0.15))
     assert (equal.verdict, equal.cause) == (Verdict.INCONCLUSIVE, Cause.WIDE_INTERVAL)
-    assert "too noisy: it would take a margin of" in equal.detail
+    assert "too noisy: it would need a margin of" in equal.detail
     assert equal.open
     (twice,) = look(make_rounds(20, {HOST: (100.0, 300.0, 100.0)}, noise=0.15))
     assert twice.verdict is Verdict.SLOWER  # a regression that noise cannot hide is not hidden

@@ -47,54 +47,54 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     ),
     "missing key": (
         lambda data: data.pop("cases"),
-        "is no complete result of bt-bench: missing cases",
+        "is not a complete result of bt-bench: missing cases",
     ),
     "missing inner key": (
         lambda data: data["cases"][1].pop("workload"),
-        "is no valid result: $.cases[1].workload is missing",
+        "is not a valid result: $.cases[1].workload is missing",
     ),
     "unknown key": (
         lambda data: data["cases"][0].update(spead=1),
-        "is no valid result: $.cases[0].spead: extra inputs are not permitted, got 1",
+        "is not a valid result: $.cases[0].spead: extra inputs are not permitted, got 1",
     ),
     "wrong type": (
         lambda data: data.update(complete="yes"),
-        'is no valid result: $.complete: input should be a valid boolean, got "yes"',
+        'is not a valid result: $.complete: input should be a valid boolean, got "yes"',
     ),
     "wrong type of a parameter": (
         lambda data: data["cases"][0]["workload"]["parameters"].update(groups={}),
-        "is no valid result: $.cases[0].workload.parameters.groups: input should be a valid "
+        "is not a valid result: $.cases[0].workload.parameters.groups: input should be a valid "
         "boolean, got an object (and 4 more)",
     ),
     "unknown operation": (
         lambda data: data["cases"][2].update(operation="scatter"),
-        "is no valid result: $.cases[2].operation: input should be 'stage', 'apply', 'gather', "
+        "is not a valid result: $.cases[2].operation: input should be 'stage', 'apply', 'gather', "
         "'slots', 'gather_slots' or 'step', got \"scatter\"",
     ),
     "negative sample": (
         lambda data: _samples(data)[2].__setitem__(0, -1.5),
-        f"is no valid result: {SAMPLES}[2][0]: input should be greater than or equal to 0, "
+        f"is not a valid result: {SAMPLES}[2][0]: input should be greater than or equal to 0, "
         "got -1.5",
     ),
     "NaN sample": (
         lambda data: _samples(data)[1].__setitem__(0, float("nan")),
-        f"is no valid result: {SAMPLES}[1][0]: input should be a finite number, got NaN",
+        f"is not a valid result: {SAMPLES}[1][0]: input should be a finite number, got NaN",
     ),
     "infinite sample": (
         lambda data: _samples(data)[1].__setitem__(0, float("inf")),
-        f"is no valid result: {SAMPLES}[1][0]: input should be a finite number, got Infinity",
+        f"is not a valid result: {SAMPLES}[1][0]: input should be a finite number, got Infinity",
     ),
     "sample as text": (
         lambda data: _samples(data)[0].__setitem__(0, "1.5"),
-        f'is no valid result: {SAMPLES}[0][0]: input should be a valid number, got "1.5"',
+        f'is not a valid result: {SAMPLES}[0][0]: input should be a valid number, got "1.5"',
     ),
     "absent sample": (
         lambda data: _samples(data)[0].__setitem__(0, None),
-        f"is no valid result: {SAMPLES}[0][0]: input should be a valid number, got null",
+        f"is not a valid result: {SAMPLES}[0][0]: input should be a valid number, got null",
     ),
     "another unit": (
         lambda data: data["cases"][0]["measurements"][0].update(unit="ms"),
-        "is no valid result: $.cases[0].measurements[0].unit: input should be 'us', got \"ms\"",
+        "is not a valid result: $.cases[0].measurements[0].unit: input should be 'us', got \"ms\"",
     ),
     "short round": (
         lambda data: _samples(data)[1].pop(),
@@ -190,22 +190,22 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     ),
     "more launches than a number can tell apart": (
         lambda data: data["cases"][0]["launches"]["steps"][0][0].update(count=2**53 + 1),
-        "is damaged: $.cases[0].launches.steps[0][0].count is beyond 9007199254740992, and no "
-        "count",
+        "is damaged: $.cases[0].launches.steps[0][0].count is above 9007199254740992; "
+        "expected less",
     ),
     "more launches than fit into a number": (
         lambda data: data["cases"][0]["launches"]["steps"][0][0].update(count=10**400),
-        "is damaged: $.cases[0].launches.steps[0][0].count is beyond 9007199254740992, and no "
-        "count",
+        "is damaged: $.cases[0].launches.steps[0][0].count is above 9007199254740992; "
+        "expected less",
     ),
     "negative registers": (
         lambda data: data["cases"][0].update(compiled=[_kernel(registers=[30, -1])]),
-        "is damaged: $.cases[0].compiled[0].registers[1] is no count; expected a whole number "
+        "is damaged: $.cases[0].compiled[0].registers[1] is not a count; expected a whole number "
         "from 0 to 9007199254740992",
     ),
     "spills beyond any number": (
         lambda data: data["cases"][0].update(compiled=[_kernel(spills=[10**400])]),
-        "is damaged: $.cases[0].compiled[0].spills[0] is no count; expected a whole number "
+        "is damaged: $.cases[0].compiled[0].spills[0] is not a count; expected a whole number "
         "from 0 to 9007199254740992",
     ),
     "a kernel twice": (

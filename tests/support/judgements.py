@@ -164,7 +164,7 @@ def untimed() -> tuple[Judgement, ...]:
                 (invalid, Cause.NOT_POSITIVE, "a sample of fused@main is 0"),
                 (invalid, Cause.NO_VARIANCE, "64 samples of a clock without tick are all 3.2"),
                 (invalid, Cause.UNIT_DIFFERS, "us against ms"),
-                (invalid, Cause.IMPOSSIBLE, "no number can hold how they differ"),
+                (invalid, Cause.IMPOSSIBLE, "their ratio cannot be computed"),
             )
         ),
     )

@@ -11,14 +11,14 @@ from bt_bench.results import Crash, Environment, VariantResult
 
 @dataclass(frozen=True)
 class Labelled:
-    """A result under the name that it is printed with."""
+    """A result with the label that reports use for it."""
 
     label: str
     result: VariantResult
 
 
 def device_name(environment: Environment) -> str | None:
-    """Name of what the kernels ran on: the first GPU, or the CPU where none was used."""
+    """Name of the device that the kernels ran on: the first GPU, or the CPU if none was used."""
     if environment.device == "cuda":
         return environment.gpus[0].name if environment.gpus else None
     return environment.cpu
@@ -49,15 +49,15 @@ def refuse_differences(
 
 
 def crash_text(crash: Crash) -> str:
-    """A crash that did not come back, as a clause."""
+    """A crash that did not happen again, as a clause."""
     message = crash.reason.message.removeprefix(f"{crash.during}, ")
-    whose = "" if crash.known else ", not known of which variant"
+    whose = "" if crash.known else ", and it is not known in which variant"
     what = message if message.startswith(crash.during) else f"{crash.during}: {message}"
-    return f"{what}{whose}; it did not come back when that was done once more"
+    return f"{what}{whose}; it did not happen again when that was repeated"
 
 
 def crash_warnings(side: Labelled) -> Iterator[str]:
-    """That something crashed while a result was measured, as a clause; the first with its words."""
+    """A warning if something crashed while a result was measured, quoting the first crash."""
     crashes = side.result.crashes
     if crashes:
         more = f" (and {len(crashes) - 1} more such crashes)" if len(crashes) > 1 else ""

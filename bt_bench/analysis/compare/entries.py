@@ -1,4 +1,4 @@
-"""What is to be judged of two sides: an entry per metric of each case, with what is known of it."""
+"""The entries to judge: one per metric of each case, with what is known about it so far."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from bt_bench.results import (
 )
 
 WHOLE_CASE = Metric("case", "")
-"""Stands for all metrics of a case that could not be compared at all."""
+"""Stands in place of a metric when a case could not be compared at all."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """A result under the name that it is printed with.
+    """A result with the label that reports use for it.
 
     Args:
-        label: the name.
+        label: for reports.
         result: what was measured.
-        folder: of the run; `None` where it is not known.
-        absent: why there is no result, where there is none. The cases are those that it should
-            have then, as other variants of its run have them.
+        folder: the run folder; `None` if not known.
+        absent: why there is no result, if there is none. `result` then has the cases that it
+            should have, taken from another variant of its run.
     """
 
     label: str
@@ -52,7 +52,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Matchup:
-    """Two sides; the other is judged."""
+    """Two sides; `other` is judged against `base`."""
 
     base: Side
     other: Side
@@ -65,18 +65,19 @@ class Matchup:
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One judgement to be.
+    """What will become one judgement.
 
     Args:
         matchup: what is compared with what.
-        operation: of the case.
-        case: its name.
+        operation: the operation of the case.
+        case: name of the case.
         metric: what is compared.
-        base_value: median of the base, `None` as long as it is not known.
+        base_value: median of the base, `None` until it is known.
         other_value: median of the other side, likewise.
-        spread: how far an unchanged copy came out, in the metric's unit; `None` without a control.
+        spread: by how much an unchanged copy differed, in the metric's unit; `None` without a
+            control.
         question: what is still to be estimated.
-        outcome: the estimate, or why there is none; `None` as long as there is a question.
+        outcome: the estimate, or why there is none; `None` until the question is answered.
     """
 
     matchup: Matchup
@@ -91,7 +92,7 @@ class Entry:
 
 
 MOST_NAMED = 5
-"""Cases that a fact names; of more it says how many there are."""
+"""How many cases a fact names; beyond that it only gives their number."""
 
 
 class Pairing:
@@ -124,7 +125,7 @@ class Pairing:
                 yield self._entry(case, WHOLE_CASE, outcome=refusal)
 
     def _absent(self, base: Side, other: Side) -> Iterator[Entry]:
-        """All cases of a side where there is nothing of the other."""
+        """One entry per case where the other side has no result at all."""
         lacking, rest = (base, other) if base.absent else (other, base)
         refusal = Refusal(Verdict.MISSING, Cause.NO_CASE, lacking.absent or "")
         for case in rest.result.cases or lacking.result.cases:
@@ -144,7 +145,7 @@ class Pairing:
         )
 
     def facts(self) -> Iterator[str]:
-        """What there is no entry of, known when all entries are."""
+        """Cases that have no entry because neither side supports them; call after `entries`."""
         if not self._unsupported:
             return
         base, other = self._matchup.base.label, self._matchup.other.label
@@ -153,7 +154,7 @@ class Pairing:
         more = len(self._unsupported) - MOST_NAMED
         yield (
             f"Not compared, since neither {base} nor {other} supports it: {named}"
-            f"{f' and {more} more' if more > 0 else ''}; of {first.key}: {first.reason}."
+            f"{f' and {more} more' if more > 0 else ''}; reason for {first.key}: {first.reason}."
         )
 
     def _pair(self, left: CompactCase, right: CompactCase) -> Iterator[Entry]:
@@ -172,7 +173,7 @@ class Pairing:
         ]
         found += [self._counted(left, count) for count in counts(left, right)]
         if not found:
-            detail = "it is ok on both sides, but nothing was measured or counted on either"
+            detail = "the case is ok on both sides, but nothing was measured or counted on either"
             refusal = Refusal(Verdict.INVALID, Cause.INSUFFICIENT, detail)
             found.append(self._entry(left, WHOLE_CASE, outcome=refusal))
         yield from found
@@ -200,7 +201,7 @@ class Pairing:
                 _typical(right, metric.name),
             )
             side = self._matchup.base if base is None else self._matchup.other
-            detail = f"{side.label} has not measured it"
+            detail = f"{side.label} did not measure it"
             entry.outcome = Refusal(Verdict.MISSING, Cause.NO_METRIC, detail)
             return entry
         if doubt:
@@ -221,7 +222,7 @@ class Pairing:
         if base is None or other is None:
             side = self._matchup.base if base is None else self._matchup.other
             verdict, cause = Verdict.MISSING, Cause.NO_METRIC
-            refusal = Refusal(verdict, cause, f"{side.label} has not counted it")
+            refusal = Refusal(verdict, cause, f"{side.label} did not count it")
         elif base == other:
             refusal = Refusal(Verdict.SAME, Cause.EXACT, count.detail)
         else:
@@ -230,9 +231,9 @@ class Pairing:
         return self._entry(case, count.metric, base, other, refusal)
 
     def _doubts(self, side: Side, case: CompactCase) -> dict[str, str]:
-        """Per metric why a second method contradicts it."""
+        """Metrics that a second method contradicts, with what each method says."""
         if not side.result.header.calibration:
-            return {}  # so there are no intercepts, without which nothing contradicts
+            return {}  # no calibration, so no intercepts and no cross-checks
         launches = None
         if case.launches is not None:
             launches = median([sum(count for _, _, count in step) for step in case.launches])

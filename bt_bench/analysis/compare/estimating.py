@@ -1,7 +1,7 @@
-"""By how much two sides of many cases differ, on the scale of the logarithm of their ratio.
+"""Estimates by how much two sides differ, as the logarithm of their ratio, for many cases at once.
 
-Cases whose rounds have one log are taken together, since numpy takes for a thousand small arrays as
-long as for one large.
+Cases whose rounds share a log are computed together, since numpy is much faster on one large array
+than on a thousand small ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bt_bench.analysis.verdicts import Cause, Verdict
 from bt_bench.results import FloatArray, Metric, Quantity, Rounds, Taken, are_times
 
 _CHUNK = 1024
-_MAY_BE_ZERO = (Quantity.GAP_US,)  # between the operations of a step that has only one
+_MAY_BE_ZERO = (Quantity.GAP_US,)  # a step of a single operation has no gaps
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,12 +28,12 @@ class Question:
     """One metric of one case on two sides.
 
     Args:
-        base: what was measured of the base.
-        other: of the other side.
-        base_instances: of the rounds in the log of the base's case.
-        other_instances: of the other side's.
+        base: samples of the base.
+        other: samples of the other side.
+        base_instances: per round of the base's log, the instance that it used.
+        other_instances: the same for the other side.
         one_run: whether their rounds ran side by side.
-        idle: neither side launches anything, so that device times are zero.
+        idle: neither side launches anything, so device times are zero.
     """
 
     base: Taken
@@ -45,7 +45,7 @@ class Question:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """Equal for those that can be answered together."""
+        """Questions of equal kind can be answered together."""
         sides = (self.base, self.other)
         shapes = [(side.per, side.samples.shape, id(side.rounds)) for side in sides]
         return (*shapes, id(self.base_instances), id(self.other_instances), self.one_run)
@@ -62,9 +62,9 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The medians of both sides, and how they differ or why that cannot be told.
+    """The medians of both sides, and the estimate of their difference or why there is none.
 
-    There are no medians of what no clock can have measured.
+    Both medians are `None` if a value is no possible time.
     """
 
     base_value: float | None
@@ -73,16 +73,16 @@ class Answer:
 
 
 def offset_of(metric: Metric) -> float:
-    """What is added to both sides of a quantity that may be zero, so that it has a ratio.
+    """What is added to both sides of a quantity that can be zero, so that they have a ratio.
 
-    That is its floor, so that a change from nothing to the floor is one by a factor of two.
+    It is the metric's floor, so a change from 0 to the floor counts as a factor of two.
     """
     may_be_zero = metric.series is not None and metric.series.quantity in _MAY_BE_ZERO
     return metric.floor if may_be_zero else 0.0
 
 
 def answer(metric: Metric, questions: Sequence[Question]) -> list[Answer]:
-    """Answers of many questions on one metric, in their order."""
+    """Answers many questions about one metric; in the order of the questions."""
     groups: dict[tuple[object, ...], list[int]] = {}
     for index, question in enumerate(questions):
         groups.setdefault(question.kind, []).append(index)
@@ -96,7 +96,7 @@ def answer(metric: Metric, questions: Sequence[Question]) -> list[Answer]:
 
 
 class _Group:
-    """Questions of one kind; arrays are [C, R, S]: cases, rounds, steps."""
+    """Questions of one kind as arrays [C, R, S]: cases, rounds, steps."""
 
     def __init__(self, metric: Metric, questions: Sequence[Question]) -> None:
         self._metric = metric
@@ -105,7 +105,6 @@ class _Group:
         self._other = np.stack([question.other.samples for question in questions])
 
     def answers(self) -> list[Answer]:
-        """Answers in the order of the questions."""
         first = self._questions[0]
         if first.base.per != first.other.per or self._base.shape[2] != self._other.shape[2]:
             detail = (
@@ -134,7 +133,7 @@ class _Group:
         return [found[index] for index in range(len(self._questions))]
 
     def _with_zeros(self, question: Question, base: FloatArray, other: FloatArray) -> Answer:
-        """Steps in which neither side ever took any time are left out: nothing ran there."""
+        """Leaves out steps in which neither side ever took any time, since nothing ran there."""
         active = (base != 0).any(axis=0) | (other != 0).any(axis=0)
         if not active.any():
             active[:] = True
@@ -144,7 +143,7 @@ class _Group:
             outcome = Refusal(Verdict.SAME, Cause.EXACT, "nothing ran on either side")
         for side, samples in (("base", base), ("other side", other)):
             if outcome is None and (samples == 0).any():
-                detail = f"the {side} has a time of zero, which no ratio can be taken of"
+                detail = f"the {side} has a time of zero, so there is no ratio"
                 outcome = Refusal(Verdict.INVALID, Cause.NOT_POSITIVE, detail)
         outcomes = self._estimates(base, other) if outcome is None else [outcome]
         return _with_values(base, other, outcomes)[0]
@@ -201,17 +200,17 @@ class _Group:
         return None if left is None or right is None else less(right, left)
 
     def _least_error(self, base: FloatArray, other: FloatArray) -> FloatArray:
-        """What the tick of the clock leaves unknown of the log ratio of two medians.
+        """The error that the clock's tick alone leaves in the log ratio of two medians.
 
-        A rounding error is uniform over a tick, whose deviation is tick / sqrt(12), and where
-        values repeat it is the same in all rounds, so that more rounds do not help.
+        A rounding error is uniform over a tick, so its standard deviation is tick / sqrt(12).
+        Where values repeat it is the same in all rounds, so more rounds do not reduce it.
         """
         rounding = self._metric.tick / math.sqrt(12)
         error: FloatArray = rounding * np.hypot(1 / _typical(base), 1 / _typical(other))
         return error
 
     def _too_few(self) -> Refusal:
-        """Few instances are a plan's choice; of few rounds nothing can be believed."""
+        """Too few rounds are `INVALID`; too few instances, as a plan may ask, `INCONCLUSIVE`."""
         first = self._questions[0]
         shared = self._shared
         if shared == []:
@@ -231,7 +230,7 @@ class _Group:
 
 
 def _impossible(base: FloatArray) -> Answer:
-    """Files with such samples are refused as damaged; results may come from elsewhere."""
+    """Result files with such samples are refused, but results need not come from a file."""
     side = "other side" if are_times(base) else "base"
     detail = f"the {side} has a time that no clock can have measured"
     return Answer(None, None, Refusal(Verdict.INVALID, Cause.IMPOSSIBLE, detail))
@@ -283,7 +282,7 @@ def _constant_detail(base: FloatArray, other: FloatArray) -> str:
 def _counts(rounds: int, instances: int) -> str:
     return (
         f"{rounds} round{'s' * (rounds != 1)} of {instances} instance{'s' * (instances != 1)} are "
-        "too few for an interval; expected 3 of each or more"
+        "too few for an interval; expected at least 3 of each"
     )
 
 

@@ -1,4 +1,4 @@
-"""What is counted rather than measured, compared without statistics: launches and binaries."""
+"""Compares counts, which need no statistics: launches and binaries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bt_bench.results import COUNTED, Binaries, CompactCase, Launches, Metric
 class Count:
     """A counted metric on two sides; `None` where one side did not count.
 
-    `detail` says what differs, a clause.
+    `detail` says in a clause what differs.
     """
 
     metric: Metric
@@ -25,7 +25,7 @@ class Count:
 def counts(base: CompactCase, other: CompactCase) -> Iterator[Count]:
     """The counted metrics that either side has.
 
-    Registers and spills are of kernels: see `_of_kernels`.
+    Registers and spills are those of one kernel, chosen by `_of_kernels`.
     """
     yield from _launches(base.launches, other.launches)
     if base.compiled is None and other.compiled is None:
@@ -54,7 +54,7 @@ def _launches(base: Launches | None, other: Launches | None) -> Iterator[Count]:
 
 
 def _per_step(launches: Launches | None) -> float | None:
-    """The mean over the steps of the window, so that one launch more in one step shows."""
+    """Launches per step: a mean, so that one more launch in a single step shows."""
     if not launches:
         return None
     return sum(count for step in launches for _, _, count in step) / len(launches)
@@ -93,10 +93,11 @@ def _with_binaries(compiled: Mapping[str, Binaries]) -> dict[str, Binaries]:
 def _of_kernels(
     name: str, base: Mapping[str, Binaries], other: Mapping[str, Binaries]
 ) -> tuple[float | None, float | None]:
-    """Both values of the kernel that got worse by most; or else of one that a side does not know.
+    """Both values of the kernel that got worse the most.
 
-    Or else of the kernel that got better by most, or the largest. Kernels that only one side has
-    count by the largest of all; see `bt_bench.analysis.census_figures`, which does the same.
+    If none got worse, a value that one side does not know comes first, then the kernel that got
+    better the most, then the largest. Kernels that only one side has count through the maximum
+    over all kernels; `bt_bench.analysis.census_figures` does the same.
     """
     pairs = [
         (getattr(base[kernel], name), getattr(other[kernel], name))
@@ -110,7 +111,7 @@ def _of_kernels(
     worst = max(known, key=_growth, default=largest)
     if worst in known and _growth(worst) > 0:
         return worst
-    # Less than it was, or nothing, would be a false comfort where a number is gone.
+    # An improvement, or no change, would be false comfort where a number is missing.
     for before, after in pairs:
         if (before is None) != (after is None):
             return before, after
@@ -125,7 +126,7 @@ def _growth(pair: tuple[float | None, float | None]) -> float:
 def _largest_known(
     name: str, base: Mapping[str, Binaries], other: Mapping[str, Binaries]
 ) -> tuple[float | None, float | None]:
-    """The largest of each side; `None` for one that alone has a kernel of which it is not known."""
+    """The maximum of each side; `None` if a kernel that only this side has lacks the number."""
     unknown = [
         any(getattr(kernel, name) is None for kernel in side.values()) for side in (base, other)
     ]
@@ -136,7 +137,7 @@ def _largest_known(
 
 
 def _most(name: str, compiled: Mapping[str, Binaries]) -> float | None:
-    """Of the kernel that has most; 0 where there is no kernel."""
+    """The maximum over all kernels, or 0 without kernels."""
     values = [getattr(kernel, name) for kernel in compiled.values()]
     known: list[float] = [value for value in values if value is not None]
     return max(known, default=None if values else 0)

@@ -1,4 +1,4 @@
-"""What is said of a comparison as a whole: its facts, its warnings, and the mean ratios."""
+"""Facts, warnings and mean ratios of a comparison as a whole."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ from bt_bench.errors import NotComparableError
 from bt_bench.results import CONFIG_NAME, Status
 
 PARTS = ("gap_us", "last_us")
-"""Quantities that are part of others, and grow where others shrink: judged only where asked for."""
+"""Quantities that are parts of others, and can grow when those shrink: judged only on request."""
 
 _CORRECTIONS = {
-    Correction.HOLM: "corrected by Holm's method, so that any false one is as rare",
-    Correction.BH: "corrected by Benjamini and Hochberg's method, so that of all changes found "
-    "no more than that share is false",
-    Correction.NONE: "not corrected, so that a false one is to be expected among many tests",
+    Correction.HOLM: "corrected by Holm's method, so that even one false verdict has at most this "
+    "probability",
+    Correction.BH: "corrected by Benjamini and Hochberg's method, so that at most this share of "
+    "all changes found is expected to be false",
+    Correction.NONE: "not corrected, so expect false verdicts among many tests",
 }
 
 
 def partial_warnings(matchups: Sequence[Matchup], *, allow_partial: bool) -> Iterator[str]:
-    """Warnings on sides whose runs did not come to their end; raises unless they are allowed.
+    """Warnings about partial results; raises unless these are allowed.
 
-    What such a run has not reached may be missing on both sides, where nobody would miss it.
+    A case that a run never reached may be missing on both sides, where nobody would notice.
     """
     sides = {side.label: side for each in matchups for side in (each.base, each.other)}
     partial = [s for s in sides.values() if not (s.absent or s.result.header.complete)]
@@ -48,11 +49,11 @@ def partial_warnings(matchups: Sequence[Matchup], *, allow_partial: bool) -> Ite
 
 
 def _odd_reasons(side: Side) -> Iterator[str]:
-    """A case that is ok has no reason not to be; somebody or something has put one there."""
+    """Warns of a case that is ok but has a failure reason, which bt-bench never writes."""
     odd = [c for c in side.result.cases if c.status is Status.OK and c.reason is not None]
     if odd:
         more = f" (and {len(odd) - 1} more such cases)" if len(odd) > 1 else ""
-        yield f"{side.label}: {odd[0].key} is ok, but with a reason: {odd[0].reason}{more}"
+        yield f"{side.label}: {odd[0].key} is ok, but has a failure reason: {odd[0].reason}{more}"
 
 
 def how_to_finish(label: str, folder: Path | None) -> str:
@@ -60,13 +61,13 @@ def how_to_finish(label: str, folder: Path | None) -> str:
 
     Args:
         label: of the result.
-        folder: that it lies in; it can be resumed there if that is the folder of a run.
+        folder: where the result is; if it is a run folder, the run can be resumed there.
     """
     known = folder is not None and (folder / CONFIG_NAME).is_file()
     return (
-        f"{label} is a partial result: its run was interrupted, or is under way. Finish it "
+        f"{label} is a partial result: its run was interrupted or is still going on. Finish it "
         f"with `bt-bench sweep --resume {shlex.quote(str(folder)) if known else 'DIR'}`, or pass "
-        "--allow-partial to compare the cases that there are"
+        "--allow-partial to compare the cases that it has"
     )
 
 
@@ -95,21 +96,21 @@ def facts_of(
         margins.append(percent(rules.margin))
     if not all(each.one_run for each in matchups):
         yield (
-            "Sides of different runs are compared by their medians, which is advisory: what "
-            "changed on the machine between the runs counts as well."
+            "Sides of different runs are compared by their medians. This is advisory, since it "
+            "includes whatever changed on the machine between the runs."
         )
         margins.append(f"{percent(rules.advisory_margin)} between runs")
     yield (
-        f"A change counts beyond its margin: {', '.join(dict.fromkeys(margins))}, or that of the "
-        "case; three times what unchanged code differs by where that is more, or the floor of the "
-        "metric."
+        f"A change counts if it exceeds its margin: {', '.join(dict.fromkeys(margins))}, or what "
+        "the config sets for the case; but at least three times what unchanged code differs by, "
+        "and at least the floor of the metric."
     )
     if not metrics:
-        yield f"{' and '.join(PARTS)} are parts of other times, and judged only by --metric."
+        yield f"{' and '.join(PARTS)} are parts of other times; --metric has them judged."
     tests = sum(each.evidence is not None for each in judgements)
     yield (
         f"alpha is {rules.alpha:g} over {tests} tests, {_CORRECTIONS[rules.correction]}; "
-        f"intervals are of {100 * (1 - 2 * rules.alpha):g} %, those of means over cases of 95 %."
+        f"intervals are at {100 * (1 - 2 * rules.alpha):g} %, those of means over cases at 95 %."
     )
 
 

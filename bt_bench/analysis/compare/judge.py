@@ -1,4 +1,4 @@
-"""From entries to verdicts: margins, one family of tests, and what the whole comes to."""
+"""Turns entries into verdicts: margins, one family of tests, and the overall outcome."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from bt_bench.errors import UsageError
 from bt_bench.results import format_number, select
 
 MAX_SPREAD = 0.25
-"""Where unchanged code asks for a wider margin than this, nothing can be said of changed code."""
+"""If unchanged code would need a wider margin than this, changed code cannot be judged."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class Criteria:
 
     Args:
         rules: margins, alpha, and the correction for many tests.
-        metrics: patterns of their names; all without any.
-        margins: of cases that have one of their own, as shares, by the case's name.
+        metrics: patterns of metric names; without any, all are compared.
+        margins: by name, the margins of cases that set their own, as shares.
         ignore_device: accept another device or other versions of torch, CUDA or Triton.
         ignore_plan: accept another measurement plan.
-        allow_partial: accept results of runs that did not come to their end.
+        allow_partial: accept results of runs that did not finish.
     """
 
     rules: Rules = field(default_factory=Rules)
@@ -112,11 +112,11 @@ def judge(
 
 
 def not_compared(judged: Judged, wholes: Mapping[str, str]) -> dict[str, list[Judgement]]:
-    """The sides of which nothing was compared, with why: that must not pass, whatever is allowed.
+    """Sides of which nothing was compared, with the reasons; such a comparison must never pass.
 
     Args:
         judged: the comparison.
-        wholes: by the label of a side what it is a part of; see `Matched.wholes`.
+        wholes: by label of a side, what it is a part of; see `Matched.wholes`.
     """
     found: dict[str, list[Judgement]] = {whole: [] for whole in wholes.values()}
     for judgement in judged.judgements:
@@ -128,7 +128,7 @@ def not_compared(judged: Judged, wholes: Mapping[str, str]) -> dict[str, list[Ju
 
 
 def _comparable(matchup: Matchup, criteria: Criteria) -> Iterator[str]:
-    """Warnings; raises where there must be no comparison."""
+    """Yields warnings; raises if the two must not be compared."""
     if matchup.base.absent or matchup.other.absent:
         return  # nothing to compare, and nothing that could differ
     base, other = (
@@ -136,7 +136,7 @@ def _comparable(matchup: Matchup, criteria: Criteria) -> Iterator[str]:
     )
     if matchup.one_run and base.result.variant.name == other.result.variant.name:
         raise UsageError(
-            f"{base.label} and {other.label} are one result: variant "
+            f"{base.label} and {other.label} are the same result: variant "
             f"{base.result.variant.name!r} of run {base.result.run_id!r}; expected two variants "
             "of a run, or results of two runs"
         )
@@ -148,7 +148,7 @@ def _comparable(matchup: Matchup, criteria: Criteria) -> Iterator[str]:
 
 
 def _in_order(entries: Sequence[Entry]) -> list[Entry]:
-    """All sides of a case one below the other, in the order of the cases."""
+    """Sorts entries by case, in the order of the cases, so all sides of a case are together."""
     places: dict[tuple[str, str], int] = {}
     for entry in entries:
         places.setdefault((entry.operation, entry.case), len(places))
@@ -156,7 +156,7 @@ def _in_order(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _selected(entries: list[Entry], patterns: Sequence[str]) -> list[Entry]:
-    """Entries of the metrics that are asked for; cases as a whole always are."""
+    """Entries of the requested metrics; entries on whole cases are always included."""
     found = {entry.metric.name: entry.metric for entry in entries}
     found.pop(WHOLE_CASE.name, None)
     if not patterns:
@@ -169,7 +169,7 @@ def _selected(entries: list[Entry], patterns: Sequence[str]) -> list[Entry]:
 
 
 def _not_judged(entries: Sequence[Entry], selected: Sequence[Entry]) -> Iterator[str]:
-    """What is left out of whole cases, so that none disappears; those in full say it themselves."""
+    """Facts about cases of which no metric was requested, so that none disappears silently."""
 
     def places(some: Sequence[Entry]) -> dict[tuple[str, str, str], Entry]:
         return {(each.matchup.other.label, each.operation, each.case): each for each in some}
@@ -183,7 +183,7 @@ def _not_judged(entries: Sequence[Entry], selected: Sequence[Entry]) -> Iterator
         more = len(keys) - MOST_NAMED
         yield (
             f"Nothing of {label} is judged in {', '.join(keys[:MOST_NAMED])}"
-            f"{f' and {more} more' if more > 0 else ''}: what there is of it was not asked for."
+            f"{f' and {more} more' if more > 0 else ''}: none of its metrics there was asked for."
         )
 
 
@@ -229,7 +229,7 @@ def _margin(entry: Entry, criteria: Criteria) -> Margin:
     margin = criteria.margins.get(entry.case, rules.margin)
     if not entry.matchup.one_run:
         margin = max(criteria.margins.get(entry.case, 0.0), rules.advisory_margin)
-    # Of a median of zero there is no estimate, unless it has an offset.
+    # A median of zero has no estimate, unless there is an offset.
     scale = (entry.base_value or 0.0) + offset_of(entry.metric)
 
     def share(absolute: float) -> float:
@@ -243,13 +243,13 @@ def _margin(entry: Entry, criteria: Criteria) -> Margin:
 
 
 def _moved(entry: Entry, margin: Margin) -> Refusal | None:
-    """Where the control moved; below the floor nothing can be told to have moved."""
+    """The refusal of an entry whose control moved too far; moves below the floor do not count."""
     if margin.spread is None or margin.spread <= max(MAX_SPREAD, SPREAD_FACTOR * margin.floor):
         return None
     apart = f"{format_number(entry.spread or 0.0)} {entry.metric.unit}"
     detail = (
-        f"unchanged code came out {apart} apart, which asks for a margin of "
-        f"{percent(margin.spread)}; expected {percent(MAX_SPREAD)} at most"
+        f"copies of unchanged code differ by {apart}, which would need a margin of "
+        f"{percent(margin.spread)}; expected at most {percent(MAX_SPREAD)}"
     )
     return Refusal(Verdict.INVALID, Cause.CONTROL_MOVED, detail)
 
@@ -313,7 +313,7 @@ def _detail(entry: Entry, verdict: Verdict, evidence: Evidence) -> str:
     limit = f"the margin of {percent(margin.share)} ({_BINDING[margin.binds]})"
     change = math.expm1(min(LARGEST_LOG, evidence.estimate))
     offset = offset_of(entry.metric)
-    counted = f", with {offset:g} us added to both sides, as it may be 0" if offset else ""
+    counted = f", with {offset:g} us added to both sides, since it can be 0" if offset else ""
     if verdict is Verdict.SAME:
         return f"within the margin of {percent(margin.wanted)}{counted}"
     if verdict is Verdict.INCONCLUSIVE:

@@ -1,7 +1,6 @@
-"""Which case of one result is compared with which of another; no figures.
+"""Pairs the cases of two results; looks at no figures.
 
-Cases are the same where operation and digest of the workload are; their names and the variants
-that the results hold may differ.
+Cases correspond if operation and workload digest are equal; names and variants may differ.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from bt_bench.names import Operation
 
 
 class Identified(Protocol):
-    """A case, as far as pairing goes."""
+    """What pairing needs to know about a case."""
 
     @property
     def operation(self) -> Operation:
-        """Of the case."""
+        """The operation of the case."""
 
     @property
     def case(self) -> str:
-        """Its name."""
+        """The name of the case."""
 
     @property
     def key(self) -> str:
@@ -30,7 +29,7 @@ class Identified(Protocol):
 
     @property
     def digest(self) -> str:
-        """Of its workload."""
+        """The digest of its workload."""
 
 
 Case = TypeVar("Case", bound=Identified)
@@ -39,12 +38,12 @@ Case = TypeVar("Case", bound=Identified)
 def match_cases(
     base: Sequence[Case], other: Sequence[Case]
 ) -> tuple[list[tuple[Case, Case]], list[Case], list[Case]]:
-    """Pairs cases in the order of the base; and those that are left over on either side."""
+    """Pairs in the order of the base, then the cases left over on either side."""
     unclaimed: dict[tuple[Operation, str], list[Case]] = defaultdict(list)
     for case in other:
         unclaimed[_identity(case)].append(case)
     partners: dict[int, Case] = {}
-    # Two cases of one file may have equal workloads; then those of one name belong together.
+    # Two cases of one file may have equal workloads; then equal names belong together.
     for by_name in (True, False):
         for index, case in enumerate(base):
             if index in partners:
@@ -61,10 +60,10 @@ def why_missing(case: Identified, label: str, keys: Collection[str], complete: b
     """Why a side has no counterpart of a case.
 
     Args:
-        case: of the side that has it.
-        label: of the side that lacks it.
-        keys: of the cases of that side.
-        complete: whether that side's run came to its end.
+        case: the case, of the side that has it.
+        label: label of the side that lacks it.
+        keys: keys of that side's cases.
+        complete: whether that side's run finished.
     """
     if case.key in keys:
         return f"{label} has another workload under this name"

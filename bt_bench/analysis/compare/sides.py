@@ -1,4 +1,4 @@
-"""What the arguments of `compare` stand for: results, their labels, and what faces what."""
+"""Resolves the arguments of `compare`: results, their labels, and what is compared with what."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Given:
 
     @property
     def folder(self) -> Path | None:
-        """The folder of the run, where it can be known."""
+        """The run folder, if it can be known."""
         if self.path == STDIN:
             return None
         return Path(self.path) if self.is_folder else Path(self.path).parent
@@ -41,7 +41,7 @@ class Given:
 
 @dataclass(frozen=True)
 class _Read:
-    """A result; `absent` says why there is none, where its run should have it."""
+    """A result that was read; `absent` says why there is none although its run should have one."""
 
     result: CompactResult
     absent: str | None = None
@@ -53,10 +53,10 @@ class _Read:
 
 @dataclass(frozen=True)
 class Matched:
-    """What is compared with what, and what both are called as a whole.
+    """What is compared with what, and the labels of both as wholes.
 
-    `wholes` has for each other side which of `others` it is, or is a variant of. A variant that its
-    run should have and has not is none of them: where that is allowed, nothing of it is compared.
+    `wholes` maps each side to the member of `others` that it is, or is a variant of. It omits a
+    variant that its run should have but has not: nothing of that can be compared.
     """
 
     base: str
@@ -66,7 +66,7 @@ class Matched:
 
 
 def parse_given(text: str) -> Given:
-    """`label=path`, or a path; a file that has an equals sign in its name is a path.
+    """Parses `label=path` or a path; an existing file with `=` in its name is a path.
 
     Raises:
         UsageError: for a label or a path that is empty.
@@ -94,14 +94,14 @@ def match_sides(
     Args:
         given: the arguments.
         planned_of: tells which variants a run folder was to have.
-        stored: a baseline, which is then the one that all are compared with.
+        stored: a stored baseline, which all are then compared with.
 
     Raises:
         UsageError: for what cannot be read, or is only one result.
         NotComparableError: for a file of another schema version.
     """
     if sum(each.path == STDIN for each in given) > 1:
-        raise UsageError("- stands for two results; expected it once, as stdin holds one")
+        raise UsageError("- is given twice; expected it once, since stdin holds one result")
     if stored is None and len(given) > 1 and all(each.is_folder for each in given):
         return _match_folders(given, planned_of)
     everything = [*(() if stored is None else (stored,)), *given]
@@ -117,7 +117,7 @@ def match_sides(
         base.label,
         tuple(other.label for other in others),
         tuple(Matchup(base, other) for other in others),
-        # Something must be compared, even where all may be missing.
+        # Something must be compared, even where missing variants are allowed.
         {other.label: other.label for other in there or others},
     )
 
@@ -130,7 +130,7 @@ def _read(given: Given, planned_of: PlannedOf) -> list[_Read]:
     except OtherSchemaError as error:
         raise NotComparableError(str(error)) from None
     if not found:
-        raise UsageError(f"{given.path}: holds no result file; expected a run folder")
+        raise UsageError(f"{given.path} holds no result file; expected a run folder")
     known = [result.header.variant.name for result in found]
     planned = planned_of(Path(given.path), known) or ()
     first = replace(found[0], warnings=(*found[0].warnings, *_other_runs(given, found)))
@@ -141,7 +141,7 @@ def _read(given: Given, planned_of: PlannedOf) -> list[_Read]:
 
 
 def _other_runs(given: Given, found: Sequence[CompactResult]) -> Iterator[str]:
-    """A warning where files were put into the folder of another run: they are compared as such."""
+    """Warns if a folder holds results of several runs; they are compared as different runs."""
     runs: dict[str, list[str]] = {}
     for result in found:
         name = f"{result.header.variant.name}{RESULT_SUFFIX}"
@@ -154,7 +154,7 @@ def _other_runs(given: Given, found: Sequence[CompactResult]) -> Iterator[str]:
 def _absent(
     variant: str, given: Given, of_run: CompactResult, planned: Sequence[str] = ()
 ) -> _Read:
-    """A variant that there is no result of, with the cases of another variant of the run."""
+    """Stands in for a variant without a result, with the cases of another variant of its run."""
     info = of_run.header.variant.model_copy(update={"name": variant})
     header = of_run.header.model_copy(update={"variant": info})
     why = f"{given.path} has no result of variant {variant}"
@@ -164,7 +164,7 @@ def _absent(
 
 
 def _labelled(read: Sequence[tuple[Given, _Read]]) -> list[Side]:
-    """Labels as given, else the variants, with their runs where that is not enough."""
+    """Labels as given, else variant names, with the run where names alone are ambiguous."""
     headers = [one.result.header for _, one in read]
     labels = [
         _label(given, default, header.variant.name)

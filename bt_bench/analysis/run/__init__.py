@@ -1,1 +1,1 @@
-"""What one run shows: savings against its baseline, budgets, one method checked by another."""
+"""Analyses of one run: savings against its baseline, budgets, cross-checks of methods."""

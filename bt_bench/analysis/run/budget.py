@@ -1,11 +1,11 @@
-"""Where the time of a step on an idle device goes, from measurements that are made apart.
+"""Where the time of a step on an idle device goes, from measurements that are made separately.
 
 step = host + device work left when the call returns + launch latency and synchronize + residual
 
-The host enqueues the last operation and returns; the device begins it a launch latency later and
-works for as long as it takes; then the synchronize returns. What the device did before the last
-launch was hidden behind the host. Latency and synchronize come from the calibration: of an empty
-kernel, which is over before the host has returned, and of one that spins for a known time.
+The host enqueues the last operation and returns. The device begins it one launch latency later and
+runs it; then the synchronize returns. Work that the device did before the last launch was hidden
+behind the host. Latency and synchronize come from the calibration: from an empty kernel, which ends
+before the host has returned, and from one that spins for a known time.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _SYNCHRONIZE = "synchronize"
 
 @dataclass(frozen=True)
 class Calibrated:
-    """Which figures of a calibration hold for a way to launch.
+    """The figures of a calibration that apply to a launch path.
 
     Args:
-        null: prefix of those of an empty kernel.
-        spin: prefix of those of a kernel that spins for `SPIN_US`.
-        method: what takes the device's part of the budget, and reported the spinning kernel.
+        null: prefix of the figures of an empty kernel.
+        spin: prefix of the figures of a kernel that spins for `SPIN_US`.
+        method: measures the device's part of the budget, and measured the spinning kernel.
     """
 
     null: str
@@ -62,11 +62,11 @@ class Budget:
 
     Args:
         launch_path: how the kernels were launched.
-        step_us: what is explained.
-        host_us: until the call returned.
-        device_left_us: device work left then: the last operation, or a whole graph.
+        step_us: the time that the parts explain.
+        host_us: time until the call returned.
+        device_left_us: device work left at that moment: the last operation, or a whole graph.
         latency_us: launch latency and synchronize.
-        hidden_us: device work hidden behind the host; `None` where the device waits for no host.
+        hidden_us: device work hidden behind the host; `None` if the device never waits for it.
         gaps_us: idle time of the device between operations, likewise.
     """
 
@@ -80,7 +80,7 @@ class Budget:
 
     @property
     def residual_us(self) -> float:
-        """What the parts do not explain; negative where they are more than the step."""
+        """What the parts leave unexplained; negative if they exceed the step."""
         return self.step_us - self.host_us - self.device_left_us - self.latency_us
 
     @property
@@ -99,7 +99,7 @@ def budget(
 ) -> Budget | None:
     """The budget of a case for one launch path, or `None` where a part was not measured.
 
-    Means over the steps of a window add up, where medians would not.
+    Uses means over the steps of a window, since they add up and medians do not.
     """
     step = step_medians_of(case, series_of(Quantity.STEP_US, launch_path=launch_path))
     host = step_medians_of(case, series_of(Quantity.HOST_US, launch_path=launch_path))
@@ -130,7 +130,7 @@ def budgets(case: CaseResult, calibration: Calibration | None) -> tuple[Budget, 
 
 
 def _device_left(case: CaseResult, launch_path: LaunchPath) -> FloatArray | None:
-    """Per step, device work that the host does not outlast."""
+    """Per step, device work that is left when the host returns."""
     if case.launches is not None and not any(case.launches.totals()):
         return np.zeros(1)
     if launch_path is not LaunchPath.GRAPH:
@@ -146,7 +146,7 @@ def _graph_slope(case: CaseResult) -> FloatArray | None:
 
 
 def _first(case: CaseResult, quantity: Quantity, launch_path: LaunchPath) -> FloatArray | None:
-    """Of the launch path itself, or else of Triton's call, which runs the same kernels."""
+    """The quantity by this launch path, else by Triton's call, which runs the same kernels."""
     of_path = step_medians_of(case, series_of(quantity, launch_path=launch_path))
     return step_medians_of(case, series_of(quantity)) if of_path is None else of_path
 
@@ -154,7 +154,7 @@ def _first(case: CaseResult, quantity: Quantity, launch_path: LaunchPath) -> Flo
 def _latency(
     case: CaseResult, launch_path: LaunchPath, left: FloatArray, calibration: Calibration | None
 ) -> FloatArray | None:
-    """Per step, launch latency and synchronize; where nothing is launched, only the latter."""
+    """Per step, launch latency plus synchronize; only the latter if nothing is launched."""
     launching = _launch_latency(_CALIBRATED[launch_path], left, calibration)
     if case.launches is None or launch_path is LaunchPath.GRAPH:
         return launching
@@ -171,10 +171,10 @@ def _latency(
 def _launch_latency(
     names: Calibrated, left: FloatArray, calibration: Calibration | None
 ) -> FloatArray | None:
-    """What a step waits for after its call has returned, less the device work that is left.
+    """The wait after the call has returned, less the device work that is left.
 
-    The host returns some time after the device was told to begin. Work that is over by then costs
-    no more wait than an empty kernel does, and longer work what a kernel of known length costs.
+    The host returns some time after it told the device to begin. Work that is over by then costs
+    no more waiting than an empty kernel; longer work costs what a kernel of known length does.
     """
     null_step, null_host, spin_step, spin_host = (
         figure_us(calibration, f"{kind}_{end}")

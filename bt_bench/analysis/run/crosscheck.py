@@ -1,7 +1,7 @@
-"""Device time by two methods that share nothing: do they agree?
+"""Checks device times by comparing two independent methods.
 
-Each method adds something of its own, its intercept, which the calibration finds with kernels of
-known length. It is taken off before the methods are compared.
+Each method adds something of its own, its intercept, which the calibration measures with kernels of
+known length. It is subtracted before the methods are compared.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _BUSY_TIMES = (
 
 @dataclass(frozen=True)
 class Reading:
-    """What one method says.
+    """The result of one method.
 
     Args:
         series: what was measured, and how.
-        reported_us: typical of its samples.
+        reported_us: typical value of its samples.
         intercept_us: what the method adds to that; `None` where it was not calibrated.
     """
 
@@ -55,7 +55,7 @@ class Reading:
 
     @property
     def corrected_us(self) -> float | None:
-        """Without the intercept."""
+        """The reported time without the intercept."""
         return None if self.intercept_us is None else self.reported_us - self.intercept_us
 
 
@@ -68,7 +68,7 @@ class Crosscheck:
 
     @property
     def difference_us(self) -> float | None:
-        """First less second, without intercepts; `None` where one is unknown."""
+        """First minus second, without intercepts; `None` if one is unknown."""
         first, second = self.first.corrected_us, self.second.corrected_us
         return None if first is None or second is None else first - second
 
@@ -95,7 +95,7 @@ def crosschecks(case: CaseResult, calibration: Calibration | None) -> tuple[Cros
     - The event pair behind a queue against the span by the profiler, with the same L2. Each has
       its intercept once, however many kernels there are between first start and last end.
     - The slope of graphs against the busy time by the profiler: both have their intercept once per
-      device operation. Copies and memsets are taken to have that of a kernel.
+      device operation. Copies and memsets are assumed to have that of a kernel.
 
     Args:
         case: of any arm.
@@ -109,7 +109,7 @@ def crosschecks(case: CaseResult, calibration: Calibration | None) -> tuple[Cros
 
 
 def disagreements(checks: tuple[Crosscheck, ...]) -> tuple[Crosscheck, ...]:
-    """Those whose methods do not agree; one that cannot be told is not among them."""
+    """Those whose methods are known not to agree."""
     return tuple(check for check in checks if check.agrees is False)
 
 
@@ -118,12 +118,12 @@ def crosschecks_of(
     launches: float | None,
     intercept: Callable[[Method], float | None],
 ) -> tuple[Crosscheck, ...]:
-    """`crosschecks` of a case by its figures.
+    """As `crosschecks`, for a case that is given by its figures.
 
     Args:
-        typical: of a series, in µs; `None` where it was not taken.
+        typical: returns the typical value of a series in µs; `None` if it was not taken.
         launches: device operations of a step; `None` if not counted.
-        intercept: of a method, in µs; `None` where it was not calibrated.
+        intercept: returns the intercept of a method in µs; `None` if it was not calibrated.
     """
     if launches == 0:
         return ()

@@ -1,4 +1,4 @@
-"""What the harness promises of its own measurements, judged by a calibration."""
+"""What the harness promises about its own measurements, judged by a calibration."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ MOST_PROFILED_US = 1.0
 LARGEST_EMPTY_CALL_US = 0.1
 GRADIENT_TOLERANCE = 0.01
 LARGEST_APART_PERCENT = 3.0
-DELAY_TOLERANCE = 0.1  # of the delay, for what must show it
-UNMOVED_SHARE = 0.02  # of the delay, for what must not
+DELAY_TOLERANCE = 0.1  # share of the delay, for quantities that must show it
+UNMOVED_SHARE = 0.02  # share of the delay, for quantities that must not show it
 COLD_PERCENTILE = 95
 
 _NOT_MEASURED = "not measured"
@@ -43,7 +43,7 @@ class Promise:
         name: for programs.
         promise: what is promised.
         found: what was found.
-        kept: whether that is within the promise; what was not measured is not.
+        kept: whether the promise holds; `False` if it was not measured.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Promise:
 
 @dataclass(frozen=True)
 class MethodLine:
-    """What a method reports for kernels of known length, and the line through that.
+    """What a method reports for kernels of known length, and the line through these points.
 
     Args:
         method: the method.
@@ -70,7 +70,7 @@ class MethodLine:
 
     @property
     def corrected_us(self) -> dict[float, float]:
-        """Per length what was reported, less the intercept."""
+        """Per length, the reported time minus the intercept."""
         return {
             length_us: reported_us - self.line.intercept
             for length_us, reported_us in zip(self.set_us, self.reported_us, strict=True)
@@ -95,9 +95,9 @@ def method_lines(calibration: Calibration) -> dict[Method, MethodLine]:
 
 
 def apart_percent(lines: Sequence[MethodLine]) -> dict[float, float]:
-    """Per length that all methods reported, how far they are apart once corrected, in percent.
+    """Per length that all methods reported, how far apart they are without intercepts, in percent.
 
-    The largest less the smallest, against the smallest.
+    That is the largest minus the smallest, relative to the smallest.
     """
     corrected = [line.corrected_us for line in lines]
     apart = {}
@@ -109,7 +109,7 @@ def apart_percent(lines: Sequence[MethodLine]) -> dict[float, float]:
 
 
 def judge_promises(calibration: Calibration) -> list[Promise]:
-    """A verdict per promise; without a GPU there is only that of the empty call."""
+    """A verdict per promise; without a GPU only the empty call is judged."""
     verdicts = [_empty_call(calibration)]
     if calibration.samples("synchronize") is not None:
         verdicts += _lines(calibration)
@@ -125,7 +125,7 @@ def _empty_call(calibration: Calibration) -> Promise:
     value_us = median(samples) if samples else None
     return Promise(
         "empty_call",
-        f"less than {LARGEST_EMPTY_CALL_US} us of the harness in host times",
+        f"the harness adds less than {LARGEST_EMPTY_CALL_US} us to host times",
         _NOT_MEASURED if value_us is None else f"{format_number(value_us)} us",
         value_us is not None and value_us < LARGEST_EMPTY_CALL_US,
     )
@@ -138,7 +138,7 @@ def _lines(calibration: Calibration) -> Iterator[Promise]:
         gradient = found.line.gradient if found else None
         yield Promise(
             f"gradient_{method.value}",
-            f"gradient of the {METHOD_TITLES[method]} 1 ± {100 * GRADIENT_TOLERANCE:.0f} %",
+            f"the gradient of the {METHOD_TITLES[method]} is 1 ± {100 * GRADIENT_TOLERANCE:.0f} %",
             _NOT_MEASURED if gradient is None else f"{gradient:.4f}",
             gradient is not None and abs(gradient - 1) <= GRADIENT_TOLERANCE,
         )
@@ -158,7 +158,7 @@ def _chains(calibration: Calibration) -> Promise:
     found = ", ".join(f"{chain.counted} of {chain.launched}" for chain in chains)
     return Promise(
         "chains",
-        "launches of chains of empty kernels counted exactly",
+        "launches of chains of empty kernels are counted exactly",
         found or _NOT_MEASURED,
         bool(chains) and all(chain.counted == chain.launched for chain in chains),
     )
@@ -181,7 +181,7 @@ def _delay(injection: Injection | None) -> Iterator[Promise]:
 
 
 def moved_by_delay_us(injection: Injection, quantity: Quantity) -> float | None:
-    """Median of a quantity with the delay less that without; `None` where one is missing."""
+    """Median of a quantity with the delay minus that without it; `None` if one is missing."""
     without, delayed = injection.without.get(quantity), injection.with_delay.get(quantity)
     return median(delayed) - median(without) if without and delayed else None
 
@@ -203,7 +203,7 @@ def _cold(calibration: Calibration) -> Promise:
 def _profiled(calibration: Calibration) -> Promise:
     name, promise = (
         "profiled",
-        f"a launch costs the same after a profile, ± {MOST_PROFILED_US:g} us",
+        f"a launch costs the same after profiling, ± {MOST_PROFILED_US:g} us",
     )
     before = calibration.samples("replay")
     after = calibration.samples("replay_profiled")

@@ -1,8 +1,9 @@
-"""The smallest difference of two measurements that a run can tell from none.
+"""The smallest difference of two measurements that a run can tell from zero.
 
-Two arms of one interleaved run are compared round by round. What limits that is how the rounds'
-differences scatter, how far an unchanged copy of an arm came out from it, the tick of the clock,
-and the noise of the method itself. A difference below the largest of these is not resolvable.
+Two arms of one interleaved run are compared round by round. Four things limit this: the scatter of
+the rounds' differences, how much an unchanged copy of an arm differed from it, the tick of the
+clock, and the noise of the method itself. A difference below the largest of these is not
+resolvable.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from bt_bench.analysis.statistics.samples import (
 from bt_bench.analysis.statistics.student import t_quantile
 from bt_bench.results import Calibration, CaseResult, Load, Measurement, Method, Series
 
-CONFIDENCE = 0.99  # so that of arms that are equal at most 1 in 100 seems to differ
+CONFIDENCE = 0.99  # at most 1 in 100 pairs of equal arms seems to differ
 BLOCKS = 8  # of consecutive rounds
 TICKS = 2
 EVENT_ROUNDING_US = 0.001  # device times are stored in whole nanoseconds
@@ -38,10 +39,10 @@ _TICK_FIGURE = "timer_tick"
 
 
 class Limit(StrEnum):
-    """What a difference can be too small against."""
+    """What a difference has to exceed to be resolved."""
 
     INTERVAL = "interval"  # the scatter of the rounds' differences
-    CONTROL = "control"  # an unchanged copy of an arm against it
+    CONTROL = "control"  # the difference of an arm and its unchanged copy
     TICKS = "ticks"  # two ticks of the clock
     FLOOR = "floor"  # the noise of the method where there is nothing to measure
 
@@ -51,8 +52,8 @@ class Paired:
     """Rounds that two measurements of one run have in common.
 
     Args:
-        rounds: their indices in the log of the case.
-        differences_us: per round, base less other for each step of the window.
+        rounds: indices of the rounds in the log of the case.
+        differences_us: per round, base minus other for each step of the window.
     """
 
     rounds: list[int]
@@ -68,11 +69,11 @@ class Resolution:
             an instance as one observation.
         blocks_us: the same, with each of `BLOCKS` blocks of consecutive rounds as one.
         white_us: the same, if rounds were independent.
-        control_us: how far an unchanged copy came out from its arm, the larger of both cases.
+        control_us: how much an unchanged copy differed from its arm, the larger of both cases.
         ticks_us: two ticks of the clock.
         floor_us: interquartile range of what the method reports for nothing.
-        instances: copies of the tables that the rounds are of.
-        rounds: rounds that were paired.
+        instances: how many copies of the tables the rounds used.
+        rounds: how many rounds were paired.
     """
 
     instances_us: float
@@ -86,7 +87,7 @@ class Resolution:
 
     @property
     def interval_us(self) -> float:
-        """Half-width of the interval of the difference, for both reasons why rounds resemble.
+        """Half-width of the interval of the difference, for both reasons why rounds are correlated.
 
         Their variances are added, less what both have in common: the scatter that rounds would have
         if they were independent. Never narrower than either. Source: Cameron, Gelbach and Miller,
@@ -121,11 +122,11 @@ class Resolution:
 
     @property
     def smallest_us(self) -> float:
-        """The smallest difference that can be told from none."""
+        """The smallest difference that can be told from zero."""
         return self.parts_us[self.limit]
 
     def resolves(self, difference_us: float) -> bool:
-        """Whether a difference is larger than that."""
+        """Whether a difference is larger than `smallest_us`."""
         return abs(difference_us) > self.smallest_us
 
 
@@ -135,7 +136,7 @@ def pair_rounds(base: Measurement, other: Measurement) -> Paired | None:
     Arms of one interleaved run meet the same drift in a round, so that it cancels in their
     difference, but not in the difference of their medians. Source: matched pairs, e.g. Hollander,
     Wolfe and Chicken, Nonparametric Statistical Methods, 3rd edition (2013), chapter 3.
-    Rounds of which either has fewer steps, as an interrupted run may leave them, are left out.
+    Rounds with fewer steps in either, as an interrupted run may leave them, are left out.
     """
     of_other = dict(zip(other.rounds, other.samples, strict=True))
     paired = Paired([], [])
@@ -198,8 +199,8 @@ def _white_half_width(differences: list[float], clusters: int) -> float:
 
     The deviation of a median is sqrt(pi / 2) times that of a mean. Source: David and Nagaraja,
     "Order Statistics", 3rd edition (2003), section 10.2. Here that of the values is 1.4826 times
-    their median absolute deviation, which rare late rounds do not widen: what is taken off must
-    rather be too little.
+    their median absolute deviation, which rare late rounds do not widen. That errs on the safe
+    side, since this is subtracted.
     """
     center = median(differences)
     deviation = 1.4826 * median([abs(value - center) for value in differences])
@@ -218,12 +219,12 @@ def _control_us(cases: Iterable[CaseResult], series: Series) -> float | None:
 
 
 def _ticks_us(measurements: Iterable[Measurement], calibration: Calibration | None) -> float | None:
-    """Two ticks: of the host's timer as calibrated, else as the samples themselves show it."""
+    """Two ticks: of the host's timer by calibration, else as the samples themselves show."""
     pair = tuple(measurements)
     if pair[0].method is Method.HOST_CLOCK:
         tick = figure_us(calibration, _TICK_FIGURE)
     else:
-        # Each source by itself: what lies between two of them is the difference in question.
+        # Each source by itself, since the gap between two of them is the difference in question.
         sources = [list(chain.from_iterable(taken.samples)) for taken in pair]
         sources.append(_floor_samples(pair[0], calibration))
         ticks = [clock_tick(source, EVENT_ROUNDING_US) for source in sources if source]

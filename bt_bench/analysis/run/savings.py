@@ -29,12 +29,12 @@ class SeriesPair:
         series: what was measured, and how.
         base_us: median of the base; `None` where it has no such measurement.
         other_us: median of the other side, likewise.
-        savings_us: base less other, positive where the other is faster. Sides of one interleaved
+        savings_us: base minus other, positive where the other is faster. Sides of one interleaved
             run are paired by round and step, and this is the median of their differences; else it
             is the difference of the medians.
-        paired: which of the two it is.
-        resolution: the smallest difference that can be told from none; `None` where there are too
-            few instances to say, or the sides are not paired.
+        paired: whether the rounds were paired.
+        resolution: the smallest difference that can be told from zero; `None` with too few
+            instances, or if the sides are not paired.
     """
 
     series: Series
@@ -53,7 +53,7 @@ class SeriesPair:
 
     @property
     def resolved(self) -> bool | None:
-        """Whether the savings can be told from none; `None` where that is not known."""
+        """Whether the savings can be told from zero; `None` if that is not known."""
         if self.savings_us is None or self.resolution is None:
             return None
         return self.resolution.resolves(self.savings_us)
@@ -61,7 +61,7 @@ class SeriesPair:
 
 @dataclass(frozen=True)
 class FailedCase:
-    """A case that is not `ok` for the side `label`; it is compared with nothing."""
+    """A case that is not `ok` for the side `label`, so it is not compared."""
 
     operation: Operation
     case: str
@@ -79,7 +79,7 @@ def baseline_index(results: Sequence[VariantResult]) -> int:
 def unique_labels(
     results: Sequence[VariantResult], labels: Sequence[str] | None = None
 ) -> list[str]:
-    """A label per result: as given, else the variant, with its run where that is not enough."""
+    """A label per result: as given, else the variant, with its run where names are ambiguous."""
     if labels is None:
         names = [result.variant.name for result in results]
         labels = [

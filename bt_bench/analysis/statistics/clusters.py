@@ -1,8 +1,8 @@
-"""Locations of many cases at once, and how well they are known, where rounds resemble each other.
+"""Locations and standard errors for many cases at once, when rounds are correlated.
 
-All cases here have the same log of rounds, so that clusters are the same rows for all. Rounds of
-one instance share the luck of where its buffers lie, and rounds that follow each other share what
-the machine did at that time; see `bt_bench.analysis.run.resolution`, which does the same for one
+All cases here have the same log of rounds, so clusters are the same rows for all. Rounds of one
+instance share the effect of where its buffers lie, and neighbouring rounds share what the machine
+did at that time; see `bt_bench.analysis.run.resolution`, which does the same for one
 case and one difference in microseconds.
 """
 
@@ -25,8 +25,8 @@ class Estimates:
     Args:
         location: per case. [C]
         error: its standard error. [C]
-        degrees: degrees of freedom, of all cases.
-        observations: clusters that count as independent, of all cases.
+        degrees: degrees of freedom, the same for all cases.
+        observations: clusters that count as independent, the same for all cases.
     """
 
     location: FloatArray
@@ -38,9 +38,9 @@ class Estimates:
 def clustered_medians(
     values: FloatArray, instances: Sequence[Hashable], num_blocks: int
 ) -> Estimates | None:
-    """The median over the rounds of each case, with an error for both reasons of resemblance.
+    """The median over the rounds of each case, with an error for both reasons for correlation.
 
-    The error of a location by clusters is that of the mean of their medians. Source: Ibragimov and
+    The standard error by clusters is that of the mean of their medians. Source: Ibragimov and
     Müller, "t-Statistic Based Correlation and Heterogeneity Robust Inference", Journal of Business
     & Economic Statistics 28 (2010), 453-468. There is one by instances and one by blocks of rounds.
     Their variances are added, less that of independent rounds, which both contain; never less than
@@ -72,7 +72,7 @@ def clustered_medians(
 
 
 def less(minuend: Estimates, subtrahend: Estimates) -> Estimates:
-    """The difference of two independent estimates: the squares of their errors are added.
+    """The difference of two independent estimates; the squares of their errors are added.
 
     The degrees of freedom are those of the one that has fewer, which is never too many. Source:
     e.g. Hsu, "Contributions to the Theory of Student's t-Test as Applied to the Problem of Two
@@ -105,8 +105,8 @@ def _white_error(values: FloatArray, location: FloatArray) -> FloatArray:
 
     The deviation of a median is sqrt(pi / 2) times that of a mean. Source: David and Nagaraja,
     "Order Statistics", 3rd edition (2003), section 10.2. That of the values is 1.4826 times their
-    median absolute deviation, which rare late rounds do not widen: what is taken off must rather
-    be too little.
+    median absolute deviation, which rare late rounds do not widen. That errs on the safe
+    side, since this is subtracted.
     """
     deviation = 1.4826 * np.median(np.abs(values - location[:, None]), axis=1)
     error: FloatArray = deviation * math.sqrt(math.pi / 2 / values.shape[1])

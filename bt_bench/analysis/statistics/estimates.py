@@ -1,6 +1,6 @@
-"""From observations to probabilities: pure functions on numpy arrays, with their sources.
+"""Inference from samples: pure functions on numpy arrays, each with the source of its formula.
 
-Like `stats`, but about what can be concluded rather than what was seen.
+`samples` describes what was seen; this is about what can be concluded from it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bt_bench.analysis.statistics.samples import MIN_CLUSTERS, Interval, Samples
 from bt_bench.analysis.statistics.student import t_quantile, t_tail
 
 LARGEST_LOG = 700.0
-"""Of a ratio that a number can hold; that of any two times that a clock can measure is below 50."""
+"""Largest logarithm whose ratio a float holds; for two measurable times it is below 50."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Estimate:
 
     @property
     def is_finite(self) -> bool:
-        """Whether it can be reckoned with: of figures that overflow there is no estimate."""
+        """Whether location and error are finite; they are not if figures overflow."""
         return math.isfinite(self.location) and math.isfinite(self.error)
 
     def interval(self, confidence: float) -> Interval:
@@ -48,7 +48,7 @@ class Estimate:
     def tail_above(self, bound: float) -> float:
         """Probability of an estimate as large as this or larger if the truth were `bound`.
 
-        1 where it is not finite: what cannot be reckoned with shows nothing.
+        It is 1 if the estimate is not finite, since that shows nothing.
         """
         if not self.is_finite or math.isnan(bound):
             return 1.0
@@ -66,7 +66,7 @@ class Estimate:
 
 
 def trimmed_estimate(values: Samples, share: float = 0.2) -> Estimate | None:
-    """The trimmed mean of independent values, which a few far ones cannot move.
+    """The trimmed mean of independent values, which outliers cannot move.
 
     The `share` smallest and largest values are left out, and the error comes from the winsorized
     sum of squares: sqrt(SSD / (h (h - 1))) for the h values that are left, with h - 1 degrees of
@@ -76,13 +76,13 @@ def trimmed_estimate(values: Samples, share: float = 0.2) -> Estimate | None:
 
     Args:
         values: the values.
-        share: of the values that is left out on either side, from 0 to below 1/2.
+        share: share of the values left out on either side, at least 0 and less than 1/2.
 
     Returns:
-        `None` below three values that are left.
+        `None` if fewer than three values are left.
     """
     if not 0 <= share < 0.5:
-        raise ValueError(f"share {share} is not from 0 to below 0.5")
+        raise ValueError(f"share is {share}; expected at least 0 and less than 0.5")
     ordered = np.sort(np.asarray(values, dtype=np.float64))
     count = len(ordered)
     cut = int(share * count)
@@ -125,7 +125,7 @@ def geometric_mean(ratios: Samples, confidence: float = 0.95) -> GeometricMean:
     """
     array = np.asarray(ratios, dtype=np.float64)
     if array.size == 0 or not ((array > 0) & np.isfinite(array)).all():
-        raise ValueError("expected one positive ratio or more")
+        raise ValueError("expected at least one ratio, and all of them positive")
     logs = np.log(array)
     center, count = float(logs.mean()), len(logs)
     if count < 2:
@@ -137,19 +137,19 @@ def geometric_mean(ratios: Samples, confidence: float = 0.95) -> GeometricMean:
 
 
 def uncorrected(probabilities: Sequence[float]) -> list[float]:
-    """Probabilities as they are, or 1 for what is none.
+    """Probabilities as they are, with 1 in place of NaN.
 
-    A NaN is neither smaller nor larger than anything, so that among others it would leave them in
-    no order, and each could get what another has earned.
+    Comparisons with NaN are always false, so a NaN would break the sorting of the others and they
+    could get each other's corrections.
     """
     return [1.0 if math.isnan(each) else min(max(each, 0.0), 1.0) for each in probabilities]
 
 
 def holm(probabilities: Sequence[float]) -> list[float]:
-    """Probabilities corrected so that any false rejection among all is as rare as one was.
+    """Probabilities corrected so that alpha bounds the chance of any false rejection among all.
 
-    Whatever the tests' dependence. Source: Holm, "A Simple Sequentially Rejective Multiple Test
-    Procedure", Scandinavian Journal of Statistics 6 (1979), 65-70.
+    This holds whatever the dependence of the tests. Source: Holm, "A Simple Sequentially Rejective
+    Multiple Test Procedure", Scandinavian Journal of Statistics 6 (1979), 65-70.
     """
     probabilities = uncorrected(probabilities)
     order = sorted(range(len(probabilities)), key=probabilities.__getitem__)
@@ -162,7 +162,7 @@ def holm(probabilities: Sequence[float]) -> list[float]:
 
 
 def benjamini_hochberg(probabilities: Sequence[float]) -> list[float]:
-    """Probabilities corrected so that of all rejections the expected share of false ones is bound.
+    """Probabilities corrected so that alpha bounds the expected share of false rejections.
 
     Source: Benjamini and Hochberg, "Controlling the False Discovery Rate", Journal of the Royal
     Statistical Society B 57 (1995), 289-300.
@@ -180,13 +180,16 @@ def benjamini_hochberg(probabilities: Sequence[float]) -> list[float]:
 
 
 def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> Interval:
-    """Interval of a rate.
+    """Confidence interval of a rate.
 
     Source: Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", Journal
     of the American Statistical Association 22 (1927), 209-212.
     """
     if trials < 1 or not 0 <= successes <= trials:
-        raise ValueError(f"{successes} successes of {trials} trials; expected 0 to all of some")
+        raise ValueError(
+            f"{successes} successes of {trials} trials; expected at least one trial, and 0 to all "
+            "of them successful"
+        )
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     rate = successes / trials
     center = (rate + z * z / (2 * trials)) / (1 + z * z / trials)

@@ -16,7 +16,7 @@ import numpy as np
 from bt_bench.analysis.statistics.student import t_quantile
 from bt_bench.results import FloatArray
 
-MIN_CLUSTERS = 3  # two say nothing of how much clusters differ
+MIN_CLUSTERS = 3  # two say too little about how much clusters differ
 Samples = Sequence[float] | FloatArray
 
 
@@ -63,7 +63,7 @@ def percentile(samples: Samples, percent: float) -> float:
 
 
 def interquartile_range(samples: Samples) -> float:
-    """Third quartile less first, both by definition 7 of Hyndman and Fan (1996)."""
+    """Third quartile minus first, both by definition 7 of Hyndman and Fan (1996)."""
     first, third = np.percentile(_as_array(samples), (25, 75))
     return float(third - first)
 
@@ -114,7 +114,7 @@ def clustered_interval(
 
     Args:
         values: the values.
-        clusters: for each value, which cluster it is of.
+        clusters: for each value, the cluster that it belongs to.
         confidence: above 0 and below 1.
 
     Returns:
@@ -149,16 +149,16 @@ def line_fit(x: Samples, y: Samples) -> Line:
     from_mean = xs - xs.mean()
     spread = float(from_mean @ from_mean)
     if spread == 0:
-        raise ValueError("expected two different x or more to put a line through")
+        raise ValueError("expected at least two different x to fit a line")
     gradient = float(from_mean @ (ys - ys.mean())) / spread
     return Line(gradient, float(ys.mean()) - gradient * float(xs.mean()))
 
 
 def clock_tick(samples: Samples, rounding: float = 0.0) -> float | None:
-    """Smallest difference between neighbouring distinct values: the tick of what took them.
+    """Smallest difference between neighbouring distinct values: the tick of the clock.
 
-    Values of a clock that ticks differ by whole ticks. The more samples, the closer it is to the
-    tick, which it never falls below: too few samples make it too large, the careful error.
+    Values of a clock differ by whole ticks. The result is never below the tick and gets closer to
+    it with more samples; with too few it is too large, which errs on the safe side.
 
     Args:
         samples: values, in any order.
@@ -169,7 +169,7 @@ def clock_tick(samples: Samples, rounding: float = 0.0) -> float | None:
         `None` where all values are equal.
     """
     gaps = np.diff(np.sort(_as_array(samples)))
-    # A millionth more, since such differences are no whole numbers in binary.
+    # A millionth more, since such differences are not exact in binary.
     gaps = gaps[gaps > 2 * rounding * (1 + 1e-6)]
     return float(gaps.min()) if gaps.size else None
 

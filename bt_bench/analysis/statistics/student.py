@@ -69,7 +69,7 @@ def _beta_share(x: float, a: float, b: float) -> float:
     """The regularised incomplete beta function I(x; a, b)."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
-    if x > (a + 1) / (a + b + 2):  # where the fraction converges slowly, that of the rest is fast
+    if x > (a + 1) / (a + b + 2):  # the complement converges faster here
         return 1 - _beta_share(1 - x, b, a)
     log_front = a * math.log(x) + b * math.log1p(-x) - math.log(a)
     log_front += math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)

@@ -1,7 +1,7 @@
-"""What `compare` and `gate` print: one format a file, each a pure function of what was concluded.
+"""The output formats of `compare` and `gate`: one per file, each a pure function of the verdicts.
 
-A format prints judgements in the order in which it is given them, see `arrange`; those that are cut
-put the worst first by themselves.
+A format prints judgements in the order given, see `arrange`; formats that are cut put the worst
+first themselves.
 """
 
 from __future__ import annotations
@@ -29,4 +29,4 @@ FORMATS: dict[str, Callable[[Judged], str]] = {
     "html-fragment": render_html_fragment,
     "github": render_github,
 }
-"""Formats by the name that `--format` has for them; each text ends with a newline."""
+"""Formats by their name in `--format`; each text ends with a newline."""

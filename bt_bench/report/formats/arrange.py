@@ -23,7 +23,7 @@ class SortKey(StrEnum):
 
 
 def sorted_by(judged: Judged, key: SortKey) -> Judged:
-    """The comparison with its judgements in another order; equals stay in the order they had.
+    """The comparison with its judgements in another order; the sort is stable.
 
     Args:
         judged: the comparison.
@@ -49,7 +49,9 @@ def only_changed(judged: Judged) -> Judged:
     left_out = len(judged.judgements) - len(kept)
     if not left_out:
         return judged
-    fact = f"What is {Verdict.SAME} is not listed: {left_out} of {len(judged.judgements)}."
+    fact = (
+        f"Not listed: {left_out} of {len(judged.judgements)} judgements, which are {Verdict.SAME}."
+    )
     return replace(judged, judgements=kept, facts=(*judged.facts, fact))
 
 
@@ -64,7 +66,7 @@ def _by_change(judgement: Judgement) -> tuple[float]:
 def _by_verdict(judgement: Judgement) -> tuple[int, float]:
     rank = _RANKS[judgement.verdict]
     if judgement.verdict is Verdict.SLOWER:
-        # More than nothing has no ratio, and is more than any that has one.
+        # An increase from zero has no ratio, and sorts above all that have one.
         return rank, -math.inf if judgement.ratio is None else -judgement.ratio
     if judgement.verdict is Verdict.INCONCLUSIVE:  # a noisy regression must not be cut off first
         return rank, math.inf if judgement.ratio is None else -judgement.ratio

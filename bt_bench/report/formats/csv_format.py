@@ -59,7 +59,7 @@ EVIDENCE_COLUMNS: dict[str, Callable[[Evidence], Value]] = {
 
 
 WARNINGS_COLUMN = "warnings"
-"""The last column, the same in all rows: what stands in the way of trusting the comparison."""
+"""The last column, the same in all rows: warnings about the comparison."""
 
 
 def render_csv(judged: Judged) -> str:

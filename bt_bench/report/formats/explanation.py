@@ -27,7 +27,7 @@ _BINDING = {
 
 
 def render_explanation(judged: Judged, key: str) -> str:
-    """All numbers behind the verdicts of a case, and what casts doubt on all of them.
+    """All numbers behind the verdicts of a case, and the warnings.
 
     Args:
         judged: the comparison.
@@ -117,7 +117,7 @@ def _interval_texts(judgement: Judgement, evidence: Evidence) -> Iterator[str]:
     if low > 0 and evidence.error > 0:
         below = (evidence.estimate - math.log(low)) / evidence.error
         above = (math.log(high) - evidence.estimate) / evidence.error
-        # Others than Student's are shown too, but only of his it is known how they come about.
+        # Other intervals than Student's are shown too, but only his can be derived here.
         if above > 0 and abs(above - below) <= _NEGLIGIBLE * above:
             confidence = 100 * (1 - 2 * t_tail(above, evidence.degrees))
             text += f", exp(estimate ± {above:.4g} standard errors), {confidence:.4g} %"

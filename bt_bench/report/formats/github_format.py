@@ -13,7 +13,7 @@ from bt_bench.report.formats.plain import inert
 from bt_bench.report.formats.texts import clean, counts_text, headline, verdict_text
 
 MAX_ANNOTATIONS = 10
-"""GitHub shows as many errors and as many warnings of a step, and drops the rest silently."""
+"""GitHub shows this many errors and warnings of a step, and silently drops the rest."""
 
 SUMMARY_BYTES = 1 << 20
 """GitHub refuses the summary of a step that is larger."""
@@ -30,8 +30,8 @@ _SMALLEST_ROW_BYTES = 40
 def render_github(judged: Judged) -> str:
     """Lines for stdout: at most ten annotations, the worst first, and the counts.
 
-    Where the verdicts are advisory, annotations are warnings. What stands in the way of trusting
-    the whole is the last of them, and always there.
+    Where the verdicts are advisory, annotations are warnings. Warnings about the comparison
+    itself are the last annotation, and never dropped.
     """
     noted = [each for each in worst_first(judged).judgements if each.verdict in _LEVELS]
     places = MAX_ANNOTATIONS - bool(judged.warnings)
@@ -53,7 +53,7 @@ def step_summary(judged: Judged, limit_bytes: int = SUMMARY_BYTES) -> str:
 
     Args:
         judged: the comparison.
-        limit_bytes: how long it may be in UTF-8; what else the step writes there counts as well.
+        limit_bytes: its maximum size in UTF-8; GitHub counts all that the step writes there.
     """
     ordered = worst_first(judged)
     count = min(len(ordered.judgements), limit_bytes // _SMALLEST_ROW_BYTES)

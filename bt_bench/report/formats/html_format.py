@@ -1,7 +1,7 @@
-"""A comparison as a fragment of HTML, to be put into a page of one's own.
+"""A comparison as an HTML fragment, to be embedded in a page.
 
-It has neither scripts nor styles, and nothing from a config is markup in it. It reads well as the
-browser shows it; the classes are for the styles of a page.
+It has neither scripts nor styles, and text from a config is never markup. It is readable as it is;
+the classes are for the styles of the page.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _block(block: Block) -> Iterator[str]:
 
 def _table(table: Table) -> Iterator[str]:
     rows, notes = numbered_notes(table)
-    # The border is an attribute, so that a table is one without styles, too.
+    # An attribute, so that tables have a border without styles, too.
     yield '<table border="1">'
     heading = "".join(f'<th scope="col">{_text(title)}</th>' for title in table.columns)
     yield f"<thead><tr>{heading}</tr></thead>"

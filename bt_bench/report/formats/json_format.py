@@ -81,6 +81,6 @@ def _known(value: object) -> object:
 
 
 def _dumped(value: object) -> str:
-    # In ASCII, since a terminal obeys some controls that JSON leaves alone, and since a label from
-    # the command line may hold what UTF-8 cannot.
+    # In ASCII, since JSON leaves some control characters unescaped that terminals obey, and since a
+    # label from the command line may hold what UTF-8 cannot encode.
     return json.dumps(value, allow_nan=False)

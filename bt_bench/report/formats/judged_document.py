@@ -1,4 +1,4 @@
-"""A comparison as a document: what Markdown and HTML have in common."""
+"""A comparison as a document, for Markdown and HTML."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ MAX_WORST = 5
 
 LEGEND = (
     "Changes and intervals are in percent of the base, positive for more. Times are in us. Where "
-    "there are rounds, the change is from pairs, so not just of the two medians."
+    "there are rounds, the change comes from pairs of rounds, not just from the two medians."
 )
 
 
 def judged_document(judged: Judged, max_listed: int | None = None) -> Document:
-    """The summary, a table of the judgements in their order, and why they are what they are.
+    """The summary, a table of the judgements in their order, and the reasons for them.
 
     Args:
         judged: the comparison.
@@ -126,7 +126,7 @@ def _row(judgement: Judgement, one_side: bool) -> tuple[Cell, ...]:
 
 
 def _why(judgement: Judgement) -> str:
-    """The cause; of equal counts the detail as well, since what is counted may be other kernels."""
+    """The cause; for equal counts also the detail, since different kernels may be counted."""
     equal_counts = judgement.cause is Cause.EXACT and judgement.verdict is Verdict.SAME
     detail = f": {judgement.detail}" if equal_counts and judgement.detail else ""
     return f"{cause_text(judgement)}{detail}"

@@ -36,9 +36,9 @@ def render_junit(judged: Judged) -> str:
             suite = _counted("testsuite", operation.value, members)
             suite.extend(map(_testcase, members))
             root.append(suite)
-    if not len(root):  # of nothing compared, too, somebody has to be told
+    if not len(root):  # so that a comparison of nothing does not go unnoticed
         root.append(_counted("testsuite", "bt-bench", ()))
-    # After the tests, where the schema that most follow has it.
+    # After the tests, where the most common schema has it.
     summary = ElementTree.SubElement(root[0], "system-out")
     summary.text = "\n".join(map(clean, summary_lines(judged)))
     ElementTree.indent(root)
@@ -55,7 +55,7 @@ def _counted(tag: str, name: str, judgements: Sequence[Judgement]) -> ElementTre
 
 
 def _testcase(judgement: Judgement) -> ElementTree.Element:
-    # GitLab tells tests apart by class name and name, so these have all that tells them apart.
+    # GitLab identifies tests by class name and name, so these have all that distinguishes them.
     # No text here has control characters, which no escape makes legal in XML: `clean` leaves none.
     sides = side_text(judgement.base, judgement.other)
     advisory = " (advisory)" if judgement.advisory else ""
@@ -71,7 +71,7 @@ def _testcase(judgement: Judgement) -> ElementTree.Element:
     if outcome:
         message = f"{verdict_text(judgement)}: {headline(judgement)}: {clean(judgement.detail)}"
         attributes = {"message": message, "type": f"{judgement.verdict}.{judgement.cause}"}
-        # Some show the message, some the text.
+        # Some tools show the message, some the text.
         ElementTree.SubElement(case, outcome, attributes).text = message
         ElementTree.SubElement(case, "system-out").text = "\n".join(explain(judgement))
     return case

@@ -10,7 +10,7 @@ from bt_bench.report.markdown import render_document
 
 
 def render_md(judged: Judged, max_listed: int | None = None) -> str:
-    """The text of a `.md` file, which reads well raw too.
+    """The text of a `.md` file, which is also readable as plain text.
 
     Args:
         judged: the comparison.

@@ -21,7 +21,7 @@ def wrapped(text: str, indent: str = "", first: str | None = None) -> list[str]:
     Args:
         text: any text; line breaks and control characters become blanks.
         indent: what each line begins with.
-        first: what the first line begins with, if not with the same.
+        first: what the first line begins with; default: `indent`.
     """
     return textwrap.wrap(
         clean(text),
@@ -34,7 +34,7 @@ def wrapped(text: str, indent: str = "", first: str | None = None) -> list[str]:
 
 
 def aligned(rows: Sequence[Sequence[str]], num_text_columns: int) -> list[str]:
-    """Rows with their columns aligned, texts flushed left and numbers right, one blank between."""
+    """Rows with their columns aligned, texts left and numbers right, one blank between."""
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
@@ -47,10 +47,10 @@ def aligned(rows: Sequence[Sequence[str]], num_text_columns: int) -> list[str]:
 
 
 def inert(text: str) -> str:
-    """The text with nothing in it that GitHub's runner takes for a command.
+    """The text, changed so that GitHub's runner finds no command in it.
 
-    It reads each line of a log: one that begins with `::NAME::`, or has `##[NAME]` in it, is a
-    command. A name from a config must not become one.
+    The runner takes log lines that begin with `::NAME::`, or contain `##[NAME]`, for commands. A
+    name from a config must not become one.
     """
     return _COMMANDS.sub(_broken, text)
 

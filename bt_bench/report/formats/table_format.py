@@ -1,8 +1,8 @@
 """A comparison for the terminal: verdicts by case, each line within 80 columns.
 
 No cell is ever folded. So that long names fit, the case and the sides have a line of their own,
-above their metrics. Of very many verdicts only the worst are listed, since nobody reads the others
-in a terminal, and the summary would be scrolled away; other formats have them all.
+above their metrics. If there are very many verdicts, only the worst are listed, since nobody reads
+the others in a terminal and the summary would scroll away; other formats have them all.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _INDENT = "  "
 _DETAIL_INDENT = "      "
 
 MAX_LISTED = 60
-"""How many verdicts a terminal gets; the summary counts all of them."""
+"""How many verdicts are listed; the summary counts all of them."""
 
 
 def render_table(judged: Judged) -> str:
@@ -64,7 +64,7 @@ def render_table(judged: Judged) -> str:
 
 
 def _listed(judged: Judged) -> Sequence[Judgement]:
-    """The worst if there are too many, in the order that they have."""
+    """The worst if there are too many, in their original order."""
     if len(judged.judgements) <= MAX_LISTED:
         return judged.judgements
     worst = {id(each) for each in worst_first(judged).judgements[:MAX_LISTED]}
@@ -101,7 +101,7 @@ def _verdicts(judgements: Sequence[Judgement]) -> Iterator[str]:
 
 
 def _row(judgement: Judgement, line: str, tested: str) -> Iterator[str]:
-    """The figures and why: on the same line if there was no test and there is room for it."""
+    """The figures and the reason, which is on the same line if there was no test and it fits."""
     detail = clean(judgement.detail or cause_text(judgement))
     if judgement.evidence is None and cell_len(f"{line} {detail}") <= WIDTH:
         yield f"{line} {detail}"

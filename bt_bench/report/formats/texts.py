@@ -1,4 +1,4 @@
-"""What all formats say alike of a judgement: its numbers, its sides and its verdict as text."""
+"""Texts that all formats share: a judgement's numbers, sides and verdict."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ WORST_FIRST = (
     Verdict.FASTER,
     Verdict.SAME,
 )
-"""Verdicts in the order in which a reader wants to know of them, that of exit codes."""
+"""Verdicts by importance, which is the order of exit codes."""
 
 _TIME_UNITS = ("us", "ms", "s")
 
 
 @lru_cache(maxsize=4096)
 def clean(text: str) -> str:
-    """`one_line`, remembered: the same labels and metrics come with every judgement."""
+    """`one_line` with a cache, since the same labels and metrics recur in every judgement."""
     return one_line(text)
 
 

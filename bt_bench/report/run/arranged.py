@@ -12,7 +12,7 @@ from bt_bench.results import CaseResult, Series, Status, VariantResult
 
 @dataclass(frozen=True)
 class CaseId:
-    """What makes rows of two variants the same case."""
+    """Identifies a case across variants."""
 
     operation: Operation
     case: str
@@ -28,7 +28,7 @@ class Arm:
     cases: dict[CaseId, CaseResult]
 
     def ok_case(self, case_id: CaseId) -> CaseResult | None:
-        """The case, where it is `ok`."""
+        """The case if it is `ok`, else `None`."""
         case = self.cases.get(case_id)
         return case if case is not None and case.status is Status.OK else None
 
@@ -78,7 +78,7 @@ def pair_of(arms: Arms, other: Arm, case_id: CaseId, series: Series) -> SeriesPa
 
 
 def config_of(arms: Arms, other: Arm, case_id: CaseId) -> str:
-    """Names a row of savings; the variant is in it where there are several."""
+    """Name of a row of savings; includes the variant if there are several."""
     return f"{case_id.case} · {other.name}" if len(arms.others) > 1 else case_id.case
 
 

@@ -1,4 +1,4 @@
-"""Cells that several tables have: times, savings, launches, and what casts doubt on them."""
+"""Table cells for times, savings and launches, with notes on doubts about them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _DEVICE_QUANTITIES = (
     Quantity.LAST_US,
     Quantity.EVENT_US,
 )
-_TOO_FEW_INSTANCES = f"fewer than {MIN_CLUSTERS} instances: may be none"
+_TOO_FEW_INSTANCES = f"fewer than {MIN_CLUSTERS} instances: the saving may be none"
 _STATUS_TEXTS = {Status.FAILED: "failed", Status.INSUFFICIENT: "INSUFFICIENT"}
 _KIND_PLURALS = {
     "kernel": "kernels",
@@ -84,7 +84,7 @@ def case_table(
 def time_cell(
     arm: Arm, case: CaseResult, series: Series, scale: Callable[[float], float] = float
 ) -> Cell:
-    """The typical time of a series, in µs or as `scale` makes of that, or why there is none."""
+    """The typical time of a series in µs, or scaled by `scale`; or why there is none."""
     value_us = typical_us(case, series)
     if value_us is None:
         return Cell(ABSENT, _why_absent(arm.result, case, series))
@@ -92,7 +92,7 @@ def time_cell(
 
 
 def no_case_cell(arm: Arm, case_id: CaseId) -> Cell:
-    """In place of the figures of a case that is not `ok`."""
+    """The cell in place of figures for a case that is not `ok`."""
     case = arm.cases.get(case_id)
     if case is not None:
         return Cell(_STATUS_TEXTS.get(case.status, case.status.value))
@@ -112,7 +112,7 @@ def savings_cells(pair: SeriesPair | None) -> tuple[Cell, Cell]:
 
 
 def percent_cell(pair: SeriesPair | None) -> Cell:
-    """Savings in percent, or that they cannot be told from none."""
+    """Savings in percent, or a note that they cannot be told from none."""
     if pair is None or pair.savings_percent is None:
         return Cell(ABSENT)
     if pair.resolved is False:
@@ -163,7 +163,7 @@ def concerns(check: Crosscheck, series: Series) -> bool:
 
 
 def disagreement_note(checks: Iterable[Crosscheck]) -> str | None:
-    """What both methods say without their intercepts, for each that disagrees."""
+    """A note with the times of both methods, without intercepts, for each disagreement."""
     texts = [
         " against ".join(
             f"{format_number(reading.corrected_us or 0.0)} {_METHOD_TITLES[reading.series.method]}"
@@ -183,7 +183,7 @@ def _condition(check: Crosscheck) -> str:
 
 
 def _doubt(pair: SeriesPair | None) -> str | None:
-    """Why the savings of rounds that ran side by side may be none."""
+    """A note if the savings of paired rounds may be none."""
     unknown = pair is not None and pair.paired and pair.resolved is None
     return _TOO_FEW_INSTANCES if unknown else None
 
@@ -192,5 +192,5 @@ def _why_absent(result: VariantResult, case: CaseResult, series: Series) -> str:
     if result.environment.device == "cpu" and series.quantity is not Quantity.STAGE_US:
         if series.quantity in _DEVICE_QUANTITIES:
             return "device times need a GPU"
-        return "needs a GPU: here it would be the interpreter's time"
+        return "needs a GPU: without one it would be the interpreter's time"
     return case.reason.message if case.reason else "not measured"

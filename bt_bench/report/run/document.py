@@ -1,4 +1,4 @@
-"""The report of one run: what it was measured on, tables per operation, failures, advice."""
+"""The report of one run: environment, tables per operation, failures, advice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bt_bench.results import LaunchPath, Quantity, Status, VariantResult
 
 _FIRST_OPERATIONS = (Operation.GATHER_SLOTS, Operation.STEP)
 _LONGEST_MESSAGE = 600
-_CRASHES = "Crashes that did not come back"
+_CRASHES = "Crashes that did not happen again"
 _LESS_THAN_FAILED = (Status.INSUFFICIENT, Status.UNSUPPORTED)
 _DISTRIBUTIONS = (Quantity.STEP_US, Quantity.HOST_US, Quantity.GPU_US)
 
@@ -38,9 +38,9 @@ def run_document(
 
     Args:
         results: of the run's variants.
-        planned_cases: cases that a variant has when the sweep is done, to say how far it is.
-        whole: with budgets of all launch paths, all distributions, and how to read the figures;
-            else what fits a terminal.
+        planned_cases: number of cases of a complete sweep, to show how far it is.
+        whole: include budgets of all launch paths, all distributions, and how to read the
+            figures; else only what fits a terminal.
     """
     if not results:
         raise UsageError("expected at least one result to report, got none")
@@ -75,7 +75,7 @@ def run_document(
 
 
 def _title(results: Sequence[VariantResult], partial: bool) -> str:
-    """The first line; it alone must not let a reader take a run for more than it is."""
+    """The title, which must already say if the run is partial or had no GPU."""
     title = f"Block-table comparison: {results[0].config}"
     if all(result.environment.device == "cpu" for result in results):
         title += " (no GPU: device times are absent)"
@@ -164,14 +164,14 @@ def _tables(arms: Arms, operation: Operation, *, whole: bool) -> Iterator[tuple[
     on_device = not arms.on_cpu and operation is not Operation.STAGE
     if on_device:
         yield (
-            "Event times, medians (the cost of launching from Python is in them):",
+            "Event times, medians (they include the cost of launching from Python):",
             event_table(arms, operation),
         )
     times = "Times" if on_device else "Staging times"
-    over = ", of a window of several steps over its steps" if _has_windows(arms, operation) else ""
+    over = ", for a window of several steps over its steps" if _has_windows(arms, operation) else ""
     yield f"{times} in us, medians{over}, and launches per step:", time_table(arms, operation)
     yield (
-        "Distribution over the steps of a window, of each step's median:",
+        "Distribution of the medians of the steps of a window:",
         distribution_table(arms, operation, _DISTRIBUTIONS if whole else _DISTRIBUTIONS[:1]),
     )
     if on_device:

@@ -1,4 +1,4 @@
-"""What the report of a run says first: on what it was measured, and how its rounds went."""
+"""The first part of a run's report: what it was measured on, and how its rounds went."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DISCARDED = {
 
 
 def measured_on(results: Sequence[VariantResult]) -> list[str]:
-    """A text per environment; one run has one, unless files of several were put together."""
+    """A text per environment; there are several only if files of several runs are combined."""
     variants: dict[tuple[str, ...], list[str]] = {}
     for result in results:
         texts = tuple(_describe_environment(result.environment))
@@ -39,7 +39,7 @@ def measured_on(results: Sequence[VariantResult]) -> list[str]:
 
 
 def run_facts(arms: Arms) -> Iterator[str]:
-    """The run, its rounds, and what savings are against."""
+    """Facts on the run, its rounds, and the baseline of the savings."""
     result = arms.baseline.result
     environment = result.environment
     commit = f", commit {environment.commit[:12]}" if environment.commit else ""
@@ -61,7 +61,7 @@ def progress_text(arms: Arms, planned_cases: int | None) -> str:
     done = sum(all(case_id in arm.cases for arm in arms.all) for case_id in arms.case_ids)
     planned = "" if planned_cases is None else f" of {planned_cases}"
     return (
-        f"PARTIAL: the run was interrupted, {done}{planned} cases are done for every variant. "
+        f"PARTIAL: the run was interrupted; {done}{planned} cases are done for every variant. "
         "Continue it with --resume."
     )
 
@@ -94,31 +94,31 @@ def _round_facts(arms: Arms) -> Iterator[str]:
         f"{discarded[code]} {_DISCARDED[code]}" for code in DiscardCode if discarded[code]
     )
     yield (
-        f"{range_text([stop.rounds for stop in stops])} rounds a case, {warm_up}; cases by why "
-        f"they ended: {why}. Discarded rounds: {what or 'none'}."
+        f"{range_text([stop.rounds for stop in stops])} rounds a case, {warm_up}; why cases "
+        f"stopped: {why}. Discarded rounds: {what or 'none'}."
     )
 
 
 def _stopping(arms: Arms, case_id: CaseId) -> Stopping | None:
-    """How the rounds of a case ended; its arms took part in the same ones."""
+    """How the rounds of a case ended, which is the same for all its arms."""
     found = (arm.cases[case_id].stopping for arm in arms.all if case_id in arm.cases)
     return next((stopping for stopping in found if stopping is not None), None)
 
 
 def _opponent_facts(arms: Arms) -> Iterator[str]:
-    """In what opponents were not held to the reference."""
+    """Facts on opponents that were checked by their own definitions."""
     for arm in arms.all:
         checks = (case.check for case in arm.result.cases if case.check is not None)
         names = sorted({name for check in checks for name in check.differences})
         if names:
             yield (
-                f"{arm.name} is {arm.result.variant.summary}. It was held to what it defines "
-                f"itself in {', '.join(names)}; see docs/vllm.md."
+                f"{arm.name} is {arm.result.variant.summary}. It was checked by its own "
+                f"definitions in {', '.join(names)}; see docs/vllm.md."
             )
 
 
 def _binary_facts(arms: Arms) -> Iterator[str]:
-    """Kernels of which cases did not all run the same binary."""
+    """A fact on kernels of which several binaries ran."""
     hashes: dict[str, dict[str, set[str]]] = {}
     for arm in arms.all:
         for case in arm.cases.values():
@@ -132,6 +132,6 @@ def _binary_facts(arms: Arms) -> Iterator[str]:
     ]
     if several:
         yield (
-            f"Kernels of which more than one binary ran, with their number: {', '.join(several)}. "
-            "Cases may differ by that, and not by their size alone."
+            f"More than one binary ran of some kernels, with their number: {', '.join(several)}. "
+            "Cases may differ because of that, and not only by their size."
         )

@@ -39,17 +39,17 @@ _REGIMES: dict[str, Series] = {
     "Host jit": series_of(Quantity.HOST_US),
 }
 _HOST = {f"Host {path}": series_of(Quantity.HOST_US, launch_path=path) for path in LaunchPath}
-_IDLE_REGIMES = {"Step", "Host jit"}  # which the table of times has as well
+_IDLE_REGIMES = {"Step", "Host jit"}  # these are also in the table of times
 _SAVINGS_REGIMES = ("Step", "Busy hot", "Busy cold", "Graph", "Host jit")
 
 
 def regime_table(arms: Arms, operation: Operation) -> Table | None:
-    """What a step costs in each regime, in µs; without those in which nothing was measured."""
+    """The cost of a step in each measured regime, in µs."""
     return _table_of(arms, operation, _REGIMES)
 
 
 def host_table(arms: Arms, operation: Operation) -> Table | None:
-    """What a step costs the host by each launch path, in µs; `None` where there is but one."""
+    """The host's cost of a step by launch path, in µs; `None` if there is only one path."""
     return _table_of(arms, operation, _HOST)
 
 
@@ -109,7 +109,7 @@ def budget_table(
 
 
 def _measured_regimes(arms: Arms, operation: Operation, regimes: Mapping[str, Series]) -> list[str]:
-    """Headings of what was measured; none where that is Triton's call on an idle GPU only."""
+    """Headings of measured regimes; none if only Triton's call on an idle GPU was measured."""
     taken = {
         measurement.series
         for arm in arms.all

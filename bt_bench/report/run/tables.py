@@ -55,7 +55,7 @@ def event_table(arms: Arms, operation: Operation) -> Table:
 
 
 def time_table(arms: Arms, operation: Operation) -> Table:
-    """Times in µs and launches, a row per case and variant; only those that there can be."""
+    """Times in µs and launches, a row per case and variant; only times that can exist."""
     series = (_STAGE,) if _stages_only(arms, operation) else _TIMES
 
     def cells(arm: Arm, case: CaseResult) -> list[Cell]:
@@ -76,7 +76,7 @@ def distribution_table(
 ) -> Table | None:
     """How times spread over a window of several steps; `None` where no case has such.
 
-    Where staging is all that is timed, it is staging that is shown.
+    If only staging is timed, it shows staging.
     """
     columns = ("Config", "Variant", "Time (us)", "Steps", "p10", "p50", "p90", "p99", "max")
     shown = (Quantity.STAGE_US,) if _stages_only(arms, operation) else quantities
@@ -90,7 +90,7 @@ def distribution_table(
 
 
 def _stages_only(arms: Arms, operation: Operation) -> bool:
-    """Whether staging is all that there can be: without a GPU, or as the operation itself."""
+    """Whether only staging is timed: without a GPU, or if it is the operation itself."""
     return arms.on_cpu or operation is Operation.STAGE
 
 

@@ -163,7 +163,7 @@ def test_a_control_that_moved_far_is_invalid() -> None:
     spread = [ControlSpread(series=HOST, arm="baseline", difference_us=5.0)]
     found = only(judged([timed(50.0, seed=1)], [timed(90.0, seed=2, control_spreads=spread)]))
     assert (found.verdict, found.cause) == (Verdict.INVALID, Cause.CONTROL_MOVED)
-    assert "asks for a margin of 30" in found.detail
+    assert "would need a margin of 30" in found.detail
 
 
 def test_below_the_floor_nothing_counts() -> None:
@@ -300,7 +300,7 @@ def test_missing_cases_and_metrics() -> None:
     found = judged([left, timed(1.0, "base only")], [right, timed(1.0, "other only")])
     missing = [each for each in found.judgements if each.verdict is Verdict.MISSING]
     assert [(e.case, e.metric, e.cause, e.detail) for e in missing] == [
-        ("small", "step_us", Cause.NO_METRIC, "fused has not measured it"),
+        ("small", "step_us", Cause.NO_METRIC, "fused did not measure it"),
         ("base only", "case", Cause.NO_CASE, "fused has no such workload"),
         ("other only", "case", Cause.NO_CASE, "baseline has no such workload"),
     ]
@@ -314,7 +314,9 @@ def test_a_launch_path_may_come_and_must_not_go() -> None:
     having = make_case(samples={HOST: noisy(9.0, 2), direct: noisy(5.0, 3)})
     came, went = judged([without], [having]), judged([having], [without])
     assert [each.metric for each in came.judgements] == ["host_us"]
-    assert came.facts[-1].startswith("baseline is not launched by direct: host_us/direct of 1 case")
+    assert came.facts[-1].startswith(
+        "baseline does not have launch path direct: host_us/direct of 1"
+    )
     assert exit_code(came) is ExitCode.OK
     assert [(each.metric, each.verdict) for each in went.judgements] == [
         ("host_us", Verdict.SAME),
@@ -349,8 +351,8 @@ def test_a_case_that_one_side_does_not_support_is_missing() -> None:
     both = judged([lacking, timed(50.0, "more")], [lacking, timed(50.0, "more", 1)])
     assert {each.case for each in both.judgements} == {"more"}
     assert (
-        "Not compared, since neither baseline nor fused supports it: gather_slots/small; of "
-        "gather_slots/small: lacks windows."
+        "Not compared, since neither baseline nor fused supports it: gather_slots/small; reason "
+        "for gather_slots/small: lacks windows."
     ) in both.facts
     assert not any("supports" in fact for fact in judged([timed(9.0)], [timed(9.0, seed=1)]).facts)
 
@@ -366,7 +368,7 @@ def test_what_neither_side_supports_is_named_up_to_some() -> None:
     whole = judged(lacking, lacking)
     assert not_compared(whole, {"fused": "fused"})
     (fact,) = [fact for fact in whole.facts if "supports" in fact]
-    assert "gather_slots/case4 and 3 more; of gather_slots/case0: lacks." in fact
+    assert "gather_slots/case4 and 3 more; reason for gather_slots/case0: lacks." in fact
 
 
 def test_device_times_that_a_second_method_contradicts() -> None:
@@ -480,14 +482,16 @@ def test_a_case_of_which_nothing_is_judged_is_named(
     assert {each.case for each in found.judgements} == {"small"}
     (fact,) = [fact for fact in found.facts if "Nothing of" in fact]
     key = sides[0][1].key
-    assert fact == f"Nothing of fused is judged in {key}: what there is of it was not asked for."
+    assert fact == f"Nothing of fused is judged in {key}: none of its metrics there was asked for."
 
 
 def test_a_reason_of_a_case_that_is_ok_is_told() -> None:
     reason = make_failed_case(message="was moved by hand").reason
     odd = timed(9.0, seed=1).model_copy(update={"reason": reason})
     found = judged([timed(9.0, seed=2)], [odd])
-    assert found.warnings == (f"fused: {odd.key} is ok, but with a reason: was moved by hand",)
+    assert found.warnings == (
+        f"fused: {odd.key} is ok, but has a failure reason: was moved by hand",
+    )
 
 
 def test_launches_that_one_side_did_not_count() -> None:
@@ -566,7 +570,7 @@ def test_what_must_not_be_compared(change: dict[str, Any], message: str) -> None
 
 def test_one_result_twice_is_refused() -> None:
     result = make_result("fused", [timed(9.0)])
-    with pytest.raises(UsageError, match="fused and fused are one result: variant 'fused' of run"):
+    with pytest.raises(UsageError, match="fused and fused are the same result: variant 'fused'"):
         judge_results([result, result])
 
 

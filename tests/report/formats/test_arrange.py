@@ -20,7 +20,7 @@ def test_only_what_is_same_is_left_out_and_the_report_says_so():
     changed = only_changed(whole)
     assert {each.verdict for each in changed.judgements} == set(Verdict) - {Verdict.SAME}
     assert len(changed.judgements) == len(whole.judgements) - whole.count(Verdict.SAME)
-    assert changed.facts == (*whole.facts, "What is SAME is not listed: 5 of 23.")
+    assert changed.facts == (*whole.facts, "Not listed: 5 of 23 judgements, which are SAME.")
     assert only_changed(changed) is changed
 
 
