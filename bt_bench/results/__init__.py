@@ -1,4 +1,4 @@
-"""The nouns of a result, and their files: writing, reading, baselines, recordings."""
+"""The data types of results and their files: writing, reading, baselines, recordings."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Files that are there whole or not at all, whenever the process is killed.
+"""Writes files that are complete or not there at all, even if the process is killed.
 
-There are two kinds. A file that the user names may be anything that a shell could redirect to: only
-a regular file can be replaced, a link to one stays a link, and all else is written through. A file
-of a run folder is ours: there a link or a device is somebody else's doing, and is refused.
+There are two kinds. A file that the user names may be anything that a shell could redirect to: a
+regular file is replaced, a link to one stays a link, and anything else is written to directly. A
+file of a run folder is ours; if there is a link or a device in its place, it is refused.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
 
     A regular file is replaced when the block has ended, with its permissions kept, and so is the
     one that a symbolic link leads to. Anything else, such as a terminal, /dev/stdout or a FIFO,
-    takes the pieces as they come. A FIFO that nobody reads is waited for, as a shell does.
+    gets the pieces as they come. Like a shell, this waits for a reader of a FIFO.
 
     Raises:
         OSError: if it cannot be written.
     """
     number = descriptor_of(path)
     if number is not None:
-        # Not opened anew, which would cut off a file that stdout is appended to.
+        # Not reopened, which would truncate a file that stdout is appended to.
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()  # what was printed before comes before
@@ -62,8 +62,8 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
             yield file
         return
     if stat.S_ISDIR(status.st_mode) or stat.S_ISBLK(status.st_mode):
-        raise OSError(errno.EINVAL, f"it is {kind_of(status)}")  # nobody means to write over a disk
-    # A FIFO is waited for here until somebody reads it; Ctrl-C breaks that off.
+        raise OSError(errno.EINVAL, f"it is {kind_of(status)}")  # nobody wants to overwrite a disk
+    # Opening a FIFO waits here until somebody reads it; Ctrl-C interrupts that.
     number = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOCTTY | os.O_CLOEXEC)
     with os.fdopen(number, "wb") as file:
         yield file
@@ -71,10 +71,10 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file of a run folder, to write piece by piece; it is there when the block has ended.
+    """A file of a run folder, to write piece by piece; it appears when the block ends.
 
     Raises:
-        OSError: if it cannot be written, or is there and no regular file.
+        OSError: if it cannot be written, or exists and is not a regular file.
     """
     status = _status(path, follow=False)
     if status is not None and not stat.S_ISREG(status.st_mode):
@@ -84,7 +84,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether what is written to a path goes on to somewhere, and cannot be written anew."""
+    """Whether a path leads to a stream, which cannot be rewritten."""
     if descriptor_of(path) is not None:
         return True
     status = _status(path)
@@ -92,7 +92,7 @@ def is_stream(path: Path) -> bool:
 
 
 def is_null_device(path: Path) -> bool:
-    """Whether what is written to a path is gone, so that it can be written to by many."""
+    """Whether a path is the null device, which several outputs can share."""
     with suppress(OSError):
         status, null = path.stat(), Path(os.devnull).stat()
         return stat.S_ISCHR(status.st_mode) and status.st_rdev == null.st_rdev
@@ -100,7 +100,7 @@ def is_null_device(path: Path) -> bool:
 
 
 def target_of(path: Path) -> Hashable:
-    """Where it goes what is written to a path: equal for two paths to one file or stream."""
+    """Identifies the file or stream that a path leads to."""
     with suppress(OSError):
         if is_stream(path):
             number = descriptor_of(path)
@@ -132,15 +132,15 @@ def descriptor_of(path: Path) -> int | None:
 
 
 def kind_of(status: os.stat_result) -> str:
-    """What messages call what is there."""
+    """The kind of a file, for messages."""
     return next((name for is_kind, name in _KINDS if is_kind(status.st_mode)), "a regular file")
 
 
 def refusal_of(status: os.stat_result) -> str:
-    """Why something is no file of a run folder, and what to do."""
+    """The message for something that cannot be a file of a run folder."""
     return (
-        f"it is {kind_of(status)}; expected a regular file or none, as nothing is followed here; "
-        "take it away"
+        f"it is {kind_of(status)}; expected a regular file or nothing, since links are not "
+        "followed here; remove it"
     )
 
 
@@ -152,9 +152,9 @@ def _status(path: Path, *, follow: bool = True) -> os.stat_result | None:
 
 
 def _is_replaceable(status: os.stat_result, target: Path) -> bool:
-    """Whether it is a regular file that lies where its path leads to.
+    """Whether it is a regular file at the place that its path names.
 
-    A link in /proc to an open file need not name it: that file may have been deleted or moved.
+    A link in /proc may lead to an open file that was deleted or moved since.
     """
     if not stat.S_ISREG(status.st_mode):
         return False
@@ -164,9 +164,9 @@ def _is_replaceable(status: os.stat_result, target: Path) -> bool:
 
 @contextmanager
 def _replaced(path: Path, status: os.stat_result | None) -> Iterator[IO[bytes]]:
-    """A file that takes the place of a regular one, or of none.
+    """A file that replaces a regular one, or is new.
 
-    A killed process may leave a hidden `.<name>.….tmp` behind, which nothing reads.
+    A killed process may leave a hidden `.<name>.….tmp` behind, which is never read.
     """
     temporary = path.with_name(
         f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
@@ -174,7 +174,7 @@ def _replaced(path: Path, status: os.stat_result | None) -> Iterator[IO[bytes]]:
     try:
         with temporary.open("xb") as file:
             if status is not None:
-                _keep_permissions(file.fileno(), status)  # before there is anything to be read
+                _keep_permissions(file.fileno(), status)  # before there is any content
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -186,9 +186,9 @@ def _replaced(path: Path, status: os.stat_result | None) -> Iterator[IO[bytes]]:
 
 
 def _keep_permissions(number: int, status: os.stat_result) -> None:
-    with suppress(OSError):  # only root may give a file away
+    with suppress(OSError):  # only root may change the owner
         os.fchown(number, status.st_uid, status.st_gid)
-    with suppress(OSError):  # some file systems have none
+    with suppress(OSError):  # some file systems have no permissions
         os.fchmod(number, stat.S_IMODE(status.st_mode))
 
 

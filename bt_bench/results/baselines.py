@@ -1,4 +1,4 @@
-"""Stored results under a name, to compare later ones with: `<reports>/baselines/<name>.json`."""
+"""Results stored under a name to compare later ones with: `<reports>/baselines/<name>.json`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def baseline_path(reports: Path, name: str) -> Path:
     """Where the baseline of a name is or would be.
 
     Raises:
-        UsageError: for a name that is no name of a file.
+        UsageError: for a name that cannot be a file name.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
@@ -30,7 +30,7 @@ def baseline_path(reports: Path, name: str) -> Path:
 
 
 def baseline_names(reports: Path) -> list[str]:
-    """Names of the baselines that there are."""
+    """Names of the stored baselines."""
     paths = (reports / FOLDER).glob(f"*{_SUFFIX}")
     return sorted(path.stem for path in paths if _NAME.fullmatch(path.stem))
 
@@ -39,37 +39,41 @@ def find_baseline(reports: Path, name: str) -> Path:
     """The file of a baseline.
 
     Raises:
-        UsageError: when there is none of that name, with those that there are.
+        UsageError: when there is none of that name, listing the existing ones.
     """
     path = baseline_path(reports, name)
     if path.is_file():
         return path
     names = baseline_names(reports)
-    hint = names_hint(name, names) if names else "there is none yet; --save-baseline NAME makes one"
+    hint = (
+        names_hint(name, names)
+        if names
+        else "there are no baselines yet; --save-baseline NAME makes one"
+    )
     there = f" It holds {', '.join(names)}." if names else ""
     raise UsageError(f"--baseline {name}: no such baseline in {path.parent}; {hint}{there}")
 
 
 def why_no_baseline(result: CompactResult) -> str | None:
-    """Why a result is no baseline, a clause after its name; `None` where it is one.
+    """Why a result cannot be a baseline, as a clause after its name; `None` if it can.
 
-    With what has failed, or was never measured, nothing later could be compared: the gate that
-    rests on such a baseline would have nothing to look at.
+    Later results cannot be compared with cases that failed or were never measured, so a gate with
+    such a baseline would have nothing to look at.
     """
     if not result.header.complete:
         return "is a partial result; finish its run with `bt-bench sweep --resume`"
     if not result.cases:
-        return "has no case; expected a result with cases that are ok"
+        return "has no cases; expected a result with cases that are ok"
     for case in result.cases:
         if case.status in (Status.FAILED, Status.INSUFFICIENT):
             reason = f" ({case.reason})" if case.reason else ""
             return (
                 f"has case {case.key}, which is {case.status.value}{reason}; expected all to be "
-                "ok. Mend it, or leave it out, and sweep again"
+                "ok. Fix it, or leave it out, and sweep again"
             )
         if case.status is Status.OK and not _has_figures(case):
             return (
-                f"has case {case.key}, of which nothing was measured or counted; expected figures "
+                f"has case {case.key}, for which nothing was measured or counted; expected figures "
                 "to compare with. Sweep again where they can be taken, or leave it out"
             )
     if all(case.status is not Status.OK for case in result.cases):
@@ -90,8 +94,8 @@ def save_baseline(reports: Path, name: str, text: str) -> Path:
 
     Args:
         reports: the folder of run folders.
-        name: of the baseline.
-        text: of a result that `why_no_baseline` has nothing against.
+        name: name of the baseline.
+        text: text of a result for which `why_no_baseline` returns `None`.
 
     Raises:
         UsageError: if it cannot be written.

@@ -1,4 +1,4 @@
-"""What calibrating the device and the host has shown."""
+"""The data types of a calibration of device and host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bt_bench.results.nouns import Method, Noun, Quantity
 
 
 class Figure(Noun):
-    """Samples of one thing that calibration measures, in microseconds."""
+    """Samples of one calibrated quantity, in microseconds."""
 
     name: str
     what: str
@@ -37,7 +37,7 @@ class LaunchChain(Noun):
 
 
 class Injection(Noun):
-    """A delay of the host put before a launch: the quantities without it and with it.
+    """A host delay injected before a launch: the quantities without and with it.
 
     Both begin with a pause of `pause_us`, since a launch right after a synchronisation costs more
     than a later one, and the delay would otherwise be credited with that difference.
@@ -50,10 +50,10 @@ class Injection(Noun):
 
 
 class L2Flush(Noun):
-    """How cold is made: bytes written between steps, against the cache's size.
+    """How the L2 is made cold: the bytes written between steps, and the size of the cache.
 
-    `hot` and `cold` are times of a kernel that reads `read_bytes`, without and with a flush before
-    it: the proof that the flush works.
+    `hot` and `cold` are times of a kernel that reads `read_bytes` without and with a flush before
+    it, which proves that the flush works.
     """
 
     l2_bytes: int

@@ -16,7 +16,7 @@ class Measurement(Series):
 
     `samples[i]` is of round `rounds[i]` of the case's log; it has a sample for each step of the
     window, or one for the window as a whole (`per`). `queue_us` is the length of the device work
-    ahead of the operation, where there is such.
+    queued ahead of the operation, if any.
     """
 
     unit: Literal["us"] = "us"
@@ -27,7 +27,7 @@ class Measurement(Series):
 
     @property
     def series(self) -> Series:
-        """What it is of, without the samples."""
+        """The series of the samples."""
         return Series(
             quantity=self.quantity,
             method=self.method,
@@ -62,7 +62,7 @@ class RoundLog(Noun):
     it does not count.
     """
 
-    arms: list[str]  # all that took part
+    arms: list[str]  # all arms that took part
     kind: list[RoundKind]
     instance: list[int]
     place: list[int | None]  # `None`: took no part
@@ -75,7 +75,7 @@ class StopReason(StrEnum):
     """Why no more rounds were taken."""
 
     PRECISE = "precise"  # the intervals are as narrow as asked
-    STABLE = "stable"  # the noise is stable, and no affordable number of rounds would do
+    STABLE = "stable"  # the noise is stable and too large for the plan's rounds
     TIME = "time"
     ROUNDS = "rounds"
 
@@ -94,9 +94,9 @@ class Stopping(Noun):
 
 
 class ControlSpread(Noun):
-    """How far an unchanged copy of an arm came out from it, in the rounds of a case.
+    """How much an unchanged copy of an arm differed from it, in the rounds of a case.
 
-    `difference_us` is the copy less the arm, as savings are taken; two medians of the same code.
+    `difference_us` is the copy minus the arm, taken as savings are: two medians of the same code.
     """
 
     series: Series
@@ -139,8 +139,8 @@ class CompiledKernel(Noun):
 class CheckReport(Noun):
     """What was compared with the reference before timing.
 
-    `differences` are those of an opponent, by the names in `docs/vllm.md`: where they hold, it was
-    compared with what it defines itself.
+    `differences` are those of an opponent, by the names in `docs/vllm.md`. Where they apply, it was
+    compared with its own definitions.
     """
 
     steps: int = Field(ge=1)
@@ -149,7 +149,7 @@ class CheckReport(Noun):
 
 
 class WorkloadRecord(Noun):
-    """The workload of a case: its parameters, what they came to, and a digest of its arrays."""
+    """The workload of a case: its parameters, resulting sizes, and a digest of its arrays."""
 
     kind: Literal["uniform", "batch", "trace"]
     parameters: dict[str, ParameterValue]
@@ -176,12 +176,12 @@ class CaseResult(Noun):
     stopping: Stopping | None = None
     measurements: list[Measurement] = []
     notes: list[str] = []  # what is missing, and why
-    control: list[Measurement] = []  # of the unchanged copy, where this arm is what was copied
+    control: list[Measurement] = []  # of the unchanged copy, if this arm was the one copied
     control_spreads: list[ControlSpread] = []
 
     @property
     def digest(self) -> str:
-        """Of its workload: cases of equal digests are compared."""
+        """Digest of its workload; cases with equal digests are compared."""
         return self.workload.digest
 
     def measurement(self, series: Series) -> Measurement | None:
@@ -193,11 +193,11 @@ class CaseResult(Noun):
 
 
 class Crash(Noun):
-    """A crash that did not come back when what was under way was done once more.
+    """A crash that did not happen again when the task was repeated.
 
-    `during` is what that was, such as `step/small`. Whose crash it was is `known` where a call of
-    the variant was under way; else every variant that took part has it. One that comes back is the
-    reason of a case instead.
+    `during` names the task, such as `step/small`. `known` says whether the crash happened in a call
+    of this variant; otherwise every variant that took part records it. A crash that happens again
+    is the reason of a failed case instead.
     """
 
     during: str

@@ -65,7 +65,7 @@ def read_census(path: Path | str) -> StaticCensus:
 
 
 def _problems(census: StaticCensus) -> Iterator[str]:
-    """What types alone do not catch: of what is there twice, only one would be compared."""
+    """Problems that types do not catch: of duplicates, only one would be compared."""
     cases = {case.name for case in census.cases}
     yield from _repeated("cases", (case.name for case in census.cases))
     yield from _repeated("variants", (variant.name for variant in census.variants))
@@ -105,18 +105,18 @@ def _spread(value: object, level: int) -> str:
 
 STATIC_SCHEMA_VERSION: Final = 1
 
-MOST_COUNT = 2**53  # beyond it a number may not be the count that was meant
+MOST_COUNT = 2**53  # beyond it JSON numbers may not be exact
 Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
 """First 16 hexadecimal digits of a SHA-256."""
 
 
 class Toolchain(Noun):
-    """What the binaries were compiled by: another one gives other binaries of the same source."""
+    """What the binaries were compiled with; the same source may give others with another one."""
 
     triton: str
     ptxas: dict[str, str]  # version by target, as `sm_90`
-    settings: dict[str, str]  # environment variables that Triton compiles by
+    settings: dict[str, str]  # environment variables that affect Triton's compilation
 
 
 class CensusCase(Noun):
@@ -160,8 +160,7 @@ class OperationCensus(Noun):
 
     `kernels` are the ids of those that were launched, one for each variant of a kernel that Triton
     compiled. `sequence` is a digest of all launches in their order: of binary, grid, integers and
-    contents of tensors. Nothing of it is there where the variant failed, for the reason that
-    `failure` gives.
+    contents of tensors. All of it is empty if the variant failed, for the reason in `failure`.
     """
 
     operation: Operation
@@ -174,7 +173,7 @@ class OperationCensus(Noun):
 
 
 class VariantCensus(Noun):
-    """All of one variant.
+    """The census of one variant.
 
     `host_code` is a digest of the syntax of the modules that it uses: comments, docstrings and
     layout do not count.
@@ -218,7 +217,7 @@ class StaticCensus(Noun):
         cases: Collection[str] | None = None,
         operations: Collection[Operation] | None = None,
     ) -> StaticCensus:
-        """The census without what is not named; `None` leaves all of a kind in."""
+        """The census with only what is named; `None` keeps all of that kind."""
 
         def kept(of: OperationCensus) -> bool:
             return (cases is None or of.case in cases) and (

@@ -1,4 +1,4 @@
-"""Python's garbage collector, kept out of what is timed and of what would wait for it."""
+"""Keeps Python's garbage collector out of what is timed or must be quick."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_collection(*, collect_first: bool = True) -> Iterator[None]:
-    """Has nothing collected until the end of the `with`.
+    """Turns collection off for the `with` block.
 
     Args:
-        collect_first: collect before, so that nothing is left over from what came before.
+        collect_first: collect before the block, so that no earlier garbage is left.
     """
     if collect_first:
         gc.collect()

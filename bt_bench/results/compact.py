@@ -1,8 +1,8 @@
-"""Results as far as comparing goes: samples in arrays, so that thousands of cases fit and are fast.
+"""What comparing needs of results, with samples in arrays, so that thousands of cases are fast.
 
-A file is read as structs, a case at a time, and of each case only this is kept. What is refused is
-the same as in `bt_bench.results.reading.read_result`, and so are the messages, since whatever is
-wrong is read once more there.
+A file is read as structs, one case at a time, and only this much is kept of each. It refuses the
+same files as `bt_bench.results.reading.read_result` with the same messages, because files that are
+wrong are read again by that.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Taken:
     """What was measured of one series of a case.
 
     Args:
-        metric: of the series.
-        per: `step` or `window`: what a sample is of.
-        rounds: of the case's log, ascending. [R]
+        metric: the metric of the series.
+        per: what a sample covers: `step` or `window`.
+        rounds: indices into the case's log, ascending. [R]
         samples: in µs. [R, S], with S steps, or 1
     """
 
@@ -69,16 +69,16 @@ class CompactCase:
     """A case; see `bt_bench.results.case.CaseResult`.
 
     Args:
-        operation: of the case.
+        operation: its operation.
         case: its name.
-        digest: of its workload.
+        digest: digest of its workload.
         status: how it ended.
-        reason: why not well, if so.
-        launches: per step of the window kind, name and count of each; `None` if not counted.
-        compiled: by name of the kernel; `None` where it is not known.
-        instances: of every round of the log.
-        taken: by name of the metric.
-        spreads: per metric how far an unchanged copy came out, in µs.
+        reason: why it is not ok, if so.
+        launches: per step of the window, kind, name and count of each; `None` if not counted.
+        compiled: binaries by kernel name; `None` if not known.
+        instances: instance of each round of the log.
+        taken: samples by metric name.
+        spreads: per metric, how much an unchanged copy differed, in µs.
     """
 
     operation: Operation
@@ -100,9 +100,9 @@ class CompactCase:
 
 @dataclass(frozen=True)
 class CompactResult:
-    """A result: everything but the cases as it is in the file, and those in little space.
+    """A result: the header as in the file, and the cases in compact form.
 
-    `warnings` are clauses about how it was read.
+    `warnings` are clauses about problems of reading it.
     """
 
     header: VariantResult
@@ -133,7 +133,8 @@ def read_compact(path: Path | str) -> CompactResult:
     Raises:
         UsageError: naming the file, what is wrong with it, and where; see `read_result`.
     """
-    # Asked first: when a run is closed, its cases are in the file before the journal goes.
+    # Asked first, since a run that is closed moves its cases into the file before it removes the
+    # journal.
     under_way = has_journal(path)
     name = name_of(path)
     result = parse_compact(read_text(path, name), name)
@@ -208,9 +209,9 @@ def _is_sound(case: Any) -> bool:
 
 
 class _Checks:
-    """What `read_result` checks of cases, too, and what is quicker of many at once.
+    """Checks of `read_result` that are quicker on many cases at once.
 
-    Whether their times can have been measured and their counts counted.
+    They are whether times are possible and counts are valid.
     """
 
     def __init__(self) -> None:
@@ -235,14 +236,14 @@ class _Checks:
             self.finish()
 
     def finish(self) -> None:
-        """Checks what was added since the last time."""
+        """Checks the cases added since the last call."""
         if self._samples:
             self.all_possible &= bool(are_times(np.concatenate(self._samples)))
         self._samples = []
 
 
 def _have_sound_rounds(measurements: list[Any], counting: list[bool]) -> bool:
-    """Whether rounds ascend and count; mostly many measurements have the same ones."""
+    """Whether rounds ascend and are not discarded; many measurements share the same ones."""
     known: list[int] = []
     every_one_counts = all(counting)
     for measurement in measurements:
@@ -251,7 +252,7 @@ def _have_sound_rounds(measurements: list[Any], counting: list[bool]) -> bool:
             continue
         if not rounds or rounds != sorted(set(rounds)) or rounds[-1] >= len(counting):
             return False
-        # Mostly all do, which takes a tenth of the time to find out.
+        # Usually all rounds count, which is ten times faster to check.
         if not (every_one_counts or all(counting[number] for number in rounds)):
             return False
         known = rounds
@@ -269,7 +270,7 @@ def _parts(series: Any) -> tuple[Quantity, Method, LaunchPath, Load, Cache]:
 
 
 class _Keeper:
-    """Keeps what is needed of cases, and of equal lists of rounds only one."""
+    """Extracts what is needed of cases, sharing equal lists of rounds."""
 
     def __init__(self) -> None:
         self._rounds: dict[Rounds, Rounds] = {}

@@ -1,4 +1,4 @@
-"""Files that a user names: read and written with messages that name them."""
+"""Reads and writes files that a user names, with errors that name them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def write_text(path: Path, text: str) -> None:
 
 
 def name_of(path: Path | str) -> str:
-    """What messages call a file, or standard input."""
+    """A file's name in messages; `standard input` for `-`."""
     return "standard input" if str(path) == STDIN else str(path)
 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Names the file in the message of an error of the system, which knows it only at times."""
+    """Turns system errors into messages that name the file."""
     try:
         yield
     except OSError as error:
@@ -43,7 +43,7 @@ def naming(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file of a run folder, which is there under its name when the block has ended."""
+    """A file of a run folder, which appears under its name when the block ends."""
     with naming(path), atomic.replacing(path) as file:
         yield file
 

@@ -54,15 +54,17 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """The folder of an earlier run; an empty one is a run that was killed at once."""
+        """The folder of an earlier run; it is empty if the run was killed at once."""
         if not path.exists():
             raise UsageError(f"{path} does not exist; expected the folder of a run to resume")
         if not path.is_dir():
-            raise UsageError(f"{path} is no folder; expected the folder of a run to resume")
+            raise UsageError(f"{path} is not a folder; expected the folder of a run to resume")
         folder = cls(path)
         known = folder.result_paths() or (path / CONFIG_NAME).is_file()
         if not known and any(not _is_temporary(file) for file in path.iterdir()):
-            raise UsageError(f"{path} is no run folder: it holds no result file (<variant>.json)")
+            raise UsageError(
+                f"{path} is not a run folder: it holds no result file (<variant>.json)"
+            )
         return folder
 
     @contextmanager
@@ -70,8 +72,8 @@ class RunFolder:
         """Keeps other processes from writing into the folder.
 
         Raises:
-            UsageError: when another process has it, or something in the place of one of the
-                folder's files is no regular file.
+            UsageError: when another process has it, or one of the folder's files is not a regular
+                file.
         """
         path = self.path / LOCK_NAME
         with naming(path):
@@ -85,11 +87,11 @@ class RunFolder:
             self._refuse_what_is_no_file()
             yield
         finally:
-            path.unlink(missing_ok=True)  # while it is locked: so it is ours
+            path.unlink(missing_ok=True)  # while it is locked, so it is ours
             os.close(number)
 
     def _refuse_what_is_no_file(self) -> None:
-        """Before anything is measured: what is written at the end could not be."""
+        """Called before anything is measured, since files could not be written at the end."""
         for path in self.path.iterdir():
             ours = path.name in (CONFIG_NAME, COMPARISON_NAME) or path.name.endswith(
                 (RESULT_SUFFIX, JOURNAL_SUFFIX)
@@ -113,24 +115,24 @@ class RunFolder:
         return self.path / f"{variant}{RESULT_SUFFIX}"
 
     def journal_path(self, variant: str) -> Path:
-        """Where the cases of a variant are while the run is under way."""
+        """Where the cases of a variant are stored while the run is under way."""
         return journal_beside(self.result_path(variant))
 
     def result_paths(self) -> list[Path]:
-        """Result files of the folder by name; temporary files of a killed process are not."""
+        """Result files of the folder by name, without temporary files of killed processes."""
         paths = self.path.glob(f"*{RESULT_SUFFIX}")
         return sorted(path for path in paths if not path.name.startswith("."))
 
 
 def _make_folder(path: Path) -> bool:
-    """Makes a folder and its parents; whether it is new."""
+    """Makes a folder and its parents; returns whether it is new."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir()
     except FileExistsError:
         if path.parent.is_dir():
             return False
-        raise UsageError(f"cannot make {path}: {path.parent} is no folder") from None
+        raise UsageError(f"cannot make {path}: {path.parent} is not a folder") from None
     except OSError as error:
         raise UsageError(f"cannot make {path}: {error.strerror}") from None
     return True

@@ -1,4 +1,4 @@
-"""Why a text is no result file, in one message for people."""
+"""Explains in one message why a text is not a result file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails, from_json
 from bt_bench.results.result import SCHEMA_VERSION, VariantResult
 
 _NUMBERS = re.compile(r"\[[-+.0-9eE,\s]*\]")
-"""Lists of numbers: nearly all of a result, and no key is in them."""
+"""Lists of numbers: they are most of a result, and contain no keys."""
 
 _SHOWN_VALUE_LENGTH = 60
 
@@ -29,19 +29,19 @@ def describe_invalid(
 
     Args:
         text: of the file.
-        error: why it is no `model`.
+        error: the error of reading it as `model`.
         model: what it was read as.
-        version: the schema version that this has.
-        what: one word for it.
+        version: the current schema version of `model`.
+        what: what messages call it.
     """
     details = error.errors(include_url=False)
     if details[0]["type"] == "json_invalid":
         return _describe_syntax(str(details[0]["ctx"]["error"]))
     data = from_json(text)
     if not isinstance(data, dict):
-        return f"is JSON, but no {what} of bt-bench: expected an object, got {_shown(data)}"
+        return f"is JSON, but not a {what} of bt-bench: expected an object, got {_shown(data)}"
     if "schema_version" not in data:
-        return f"is JSON, but no {what} of bt-bench: it has no schema_version"
+        return f"is JSON, but not a {what} of bt-bench: it has no schema_version"
     found = data["schema_version"]
     if found != version:
         return (
@@ -50,15 +50,15 @@ def describe_invalid(
         )
     missing = [key for key in model.model_fields if _is_missing(key, details)]
     if missing:
-        return f"is no complete {what} of bt-bench: missing {', '.join(missing)}"
+        return f"is not a complete {what} of bt-bench: missing {', '.join(missing)}"
     more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
-    return f"is no valid {what}: {_describe_detail(details[0], data)}{more}"
+    return f"is not a valid {what}: {_describe_detail(details[0], data)}{more}"
 
 
 def other_version(
     text: str, error: ValidationError, version: int = SCHEMA_VERSION
 ) -> object | None:
-    """The schema version of a text, if that is why it is refused; else `None`."""
+    """The schema version of a text if it was refused for that, else `None`."""
     if error.errors(include_url=False)[0]["type"] == "json_invalid":
         return None
     data = from_json(text)
@@ -67,15 +67,15 @@ def other_version(
 
 
 def repeated_key(text: str) -> str | None:
-    """What is wrong with a text that has a key twice in an object; `None` where all is well.
+    """The message for a text that has a key twice in one object; `None` if there is none.
 
-    JSON allows it, and readers take the last: what people see in a file would not be what counts.
+    JSON allows it and readers take the last one, so people could see a value that does not count.
 
     Args:
         text: of the file, which is valid JSON.
     """
-    # Without its numbers a text is read in a fraction of the time. Keys that are equal stay so; but
-    # others may become so where a key has a list in it, so what is found is looked for once more.
+    # A text without its numbers is read in a fraction of the time. Equal keys stay equal, but keys
+    # that contain a list may become equal, so what is found is checked in the whole text.
     if _first_repeated(_NUMBERS.sub("0", text)) is None:
         return None
     repeated = _first_repeated(text)

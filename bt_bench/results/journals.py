@@ -1,7 +1,7 @@
 """The journal of a run that is under way: one line per case, beside the result file.
 
-The first line says which variant of which run the journal belongs to; journals of earlier versions
-do not have it. A complete result is all in its own file, and a journal beside it does not count.
+The first line says which variant and run the journal belongs to; journals of earlier versions lack
+it. The file of a complete result has everything, and a journal beside it does not count.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ JOURNAL_SUFFIX = ".cases.jsonl"
 
 
 def has_journal(path: Path | str) -> bool:
-    """Whether there is a journal beside a result file, which counts if that is not complete."""
+    """Whether a result file has a journal beside it; it only counts if the result is partial."""
     return str(path) != STDIN and os.path.lexists(journal_beside(Path(path)))
 
 
 def stale_journal(path: Path | str) -> str:
-    """What to say of a journal beside a complete result, a clause."""
+    """A warning about a journal beside a complete result, as a clause."""
     journal = journal_beside(Path(path))
     return f"{journal} was ignored, since {path} is complete without it; delete the journal"
 
@@ -50,7 +50,7 @@ def header_fields(result: VariantResult) -> dict[str, str]:
 
 
 def lines_of(path: Path) -> list[bytes] | None:
-    """The lines of a journal; a last one without its end was being written when a run died."""
+    """The complete lines of a journal; a run that died may leave a last one unfinished."""
     try:
         with os.fdopen(open_own(path, os.O_RDONLY), "rb") as file:
             return file.read().split(b"\n")[:-1]
@@ -65,34 +65,34 @@ def with_journal(
 ) -> VariantResult:
     """A result with the cases of its journal.
 
-    A case may be in both while one becomes the other, and is the same then.
+    While the run is being closed a case may be in both, and is the same in both.
     """
     number = _check_header(result, name, path, lines)
     journal = {case.key: case for case in _read_cases(path, lines[number:], number + 1)}
     for case in result.cases:
         if case != journal.get(case.key, case):
             raise UsageError(
-                f"{name} is damaged: {path.name} beside it has another case {case.key!r}, so it is "
-                "not known which was measured in this run. Delete the one that is wrong"
+                f"{name} is damaged: {path.name} beside it has a different case {case.key!r}, and "
+                "it is not known which one this run measured. Delete the wrong one"
             )
     cases = {case.key: case for case in result.cases} | journal
     return result.model_copy(update={"cases": list(cases.values())})
 
 
 def _check_header(result: VariantResult, name: str, path: Path, lines: Sequence[bytes]) -> int:
-    """How many lines are no cases: none in journals of earlier versions, which say not whose."""
+    """The number of header lines: 0 in journals of earlier versions, else 1."""
     try:
         found = json.loads(lines[0]) if lines else None
     except (ValueError, RecursionError):
-        return 0  # no case either, which is said where cases are read
+        return 0  # not a case either, which is reported where cases are read
     if not isinstance(found, dict) or "journal_of" not in found:
         return 0
     wanted = header_fields(result)
     if found != wanted:
         raise UsageError(
-            f"{path} is of variant {found.get('variant')!r} of run {found['journal_of']!r}, and "
+            f"{path} is of variant {found.get('variant')!r} of run {found['journal_of']!r}, but "
             f"{name} of variant {wanted['variant']!r} of run {wanted['journal_of']!r}; delete the "
-            "journal, and its cases are measured again by --resume"
+            "journal, and --resume measures its cases again"
         )
     return 1
 
@@ -105,7 +105,7 @@ def _read_cases(path: Path, lines: Sequence[bytes], first: int) -> list[CaseResu
                 case = CaseResult.model_validate_json(line, strict=True)
             except ValidationError as error:
                 what = error.errors(include_url=False)[0]["msg"]
-                raise _damaged_line(path, f"line {number} is no case: {what}") from None
+                raise _damaged_line(path, f"line {number} is not a case: {what}") from None
             if (repeated := repeated_key(line.decode())) is not None:
                 raise _damaged_line(path, f"line {number} {repeated}")
             for problem in case_problems("$", case):

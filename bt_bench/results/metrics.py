@@ -1,4 +1,4 @@
-"""What can be compared, by name: the unit, which direction is better, and what nobody can tell.
+"""The metrics that can be compared: names, units, directions, and smallest differences.
 
 A metric that is measured is a series under a short name: its quantity, and then whatever differs
 from Triton's call on an idle device with a warm L2, after slashes: `gpu_us`, `event_us/busy/cold`,
@@ -18,10 +18,10 @@ from bt_bench.results.nouns import Cache, LaunchPath, Load, Method, Quantity, Se
 from bt_bench.results.series import METHODS
 
 TIME_FLOOR_US = 0.2
-"""A difference below it is taken for none, whatever the statistics say."""
+"""Smaller differences count as none, whatever the statistics say."""
 
 DEVICE_TICK_US = 0.032
-"""What device clocks tick by: the difference of neighbouring CUPTI timestamps on an H200."""
+"""The tick of device clocks: the smallest step of CUPTI timestamps on an H200."""
 
 
 class Direction(StrEnum):
@@ -41,8 +41,8 @@ class Metric:
         direction: which way is better.
         exact: compared without statistics.
         floor: an absolute difference that counts as none, in `unit`.
-        tick: of the clock that takes it, in `unit`; 0 where finer than anything it is used for.
-        series: what was measured, for a metric that is.
+        tick: tick of the clock, in `unit`; 0 if it is negligible.
+        series: the measured series, unless the metric is counted.
     """
 
     name: str
@@ -76,7 +76,7 @@ _DEVICE_METHODS = (Method.PROFILER, Method.EVENTS)
 
 
 def method_of(quantity: Quantity, launch_path: LaunchPath) -> Method:
-    """The method that a name stands for: what a graph's kernels take is told by its slope."""
+    """The method that a metric's name implies; for the kernels of a graph, the graph slope."""
     if quantity is Quantity.GPU_US and launch_path is LaunchPath.GRAPH:
         return Method.GRAPH_SLOPE
     return METHODS[quantity]
@@ -104,7 +104,7 @@ def metric_of(series: Series) -> Metric:
 
 @lru_cache(maxsize=1024)
 def metric_named(name: str) -> Metric:
-    """The metric of a name, as it stands in a recording.
+    """The metric of a name, as in a recording.
 
     Raises:
         UsageError: when there is none of that name.
@@ -134,7 +134,7 @@ def select(names: list[str], patterns: list[str]) -> list[str]:
     """The names that a pattern matches, in their order; all without patterns.
 
     Args:
-        names: of metrics that there are.
+        names: names of the existing metrics.
         patterns: names, or patterns with `*` and `?`, as `--metric` has them.
 
     Raises:

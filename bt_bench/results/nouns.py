@@ -1,4 +1,4 @@
-"""What all parts of a result are made of: reasons, and what a series of samples is of."""
+"""Data types that all parts of a result use: statuses, reasons, and series of samples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ParameterValue = bool | int | float | str | list[int] | None
 
 
 class Noun(BaseModel):
-    """Base of all nouns: immutable, unknown keys and NaN refused."""
+    """Base of all stored data types: immutable; refuses unknown keys and NaN."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="constants"
@@ -23,7 +23,7 @@ class Status(StrEnum):
     """How a case ended for one variant."""
 
     OK = "ok"
-    INSUFFICIENT = "insufficient"  # too few rounds are left to say anything
+    INSUFFICIENT = "insufficient"  # too few rounds are left
     FAILED = "failed"
     UNSUPPORTED = "unsupported"  # not run: the variant lacks a feature that the case needs
 
@@ -51,7 +51,7 @@ class Reason(Noun):
 
 
 class Quantity(StrEnum):
-    """What a measurement is of; all in microseconds. `docs/measurement.md` defines each."""
+    """The measured quantities, all in microseconds; `docs/measurement.md` defines each."""
 
     HOST_US = "host_us"
     STAGE_US = "stage_us"
@@ -65,7 +65,7 @@ class Quantity(StrEnum):
 
 
 class Method(StrEnum):
-    """What took the time."""
+    """How a time was measured."""
 
     HOST_CLOCK = "host_clock"
     EVENTS = "events"
@@ -93,11 +93,11 @@ class Cache(StrEnum):
     """What the L2 cache holds when the operation begins."""
 
     HOT = "hot"  # what the step before left in it
-    COLD = "cold"  # nothing of the tables: it was flushed
+    COLD = "cold"  # none of the tables, since it was flushed
 
 
 class Series(Noun):
-    """What one measurement is of: a quantity, how it was taken, and under which condition."""
+    """Identifies a measurement: a quantity, how it was taken, and under which condition."""
 
     quantity: Quantity
     method: Method

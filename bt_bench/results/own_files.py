@@ -1,6 +1,6 @@
-"""Files that are bt-bench's own: opened without following a link, waiting, or cutting anything off.
+"""Opens bt-bench's own files without following links, waiting, or truncating anything.
 
-Somebody else may have put something in the place of one: a link to a file that matters, or a FIFO
+There may be something else in place of such a file, such as a link to an important file, or a FIFO
 that nobody writes to.
 """
 
@@ -23,20 +23,20 @@ def open_own(path: Path, flags: int) -> int:
         flags: of `os.open`.
 
     Raises:
-        OSError: if it cannot be opened, or is no regular file.
+        OSError: if it cannot be opened, or is not a regular file.
     """
     try:
         status = path.lstat()
     except FileNotFoundError:
         pass
     else:
-        _refuse(status)  # before it is opened: to open some devices does something
+        _refuse(status)  # before opening it, since opening some devices has effects
     try:
         number = os.open(
             path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o666
         )
     except OSError as error:
-        if error.errno == errno.ELOOP:  # a link since
+        if error.errno == errno.ELOOP:  # it has become a link
             _refuse(path.lstat())
         raise
     try:
@@ -57,7 +57,7 @@ def lock(path: Path, *, create: bool = True) -> int:
 
     Raises:
         BlockingIOError: when another process has it.
-        OSError: if it cannot be opened, or is no regular file.
+        OSError: if it cannot be opened, or is not a regular file.
     """
     while True:
         number = open_own(path, os.O_RDWR | (os.O_CREAT if create else 0))
@@ -68,7 +68,7 @@ def lock(path: Path, *, create: bool = True) -> int:
         except BaseException:
             os.close(number)
             raise
-        os.close(number)  # whoever had it took the file away after it was opened here
+        os.close(number)  # its previous owner removed the file after it was opened here
 
 
 def _is_at(path: Path, number: int) -> bool:

@@ -13,7 +13,7 @@ from bt_bench.results.nouns import Cache, LaunchPath, Load, Noun
 
 
 def _including(first: StrEnum) -> AfterValidator:
-    """Refuses a list of conditions without the one that all others are compared with."""
+    """Refuses a list of conditions that lacks the one that all others are compared with."""
 
     def check(values: list[Any], info: ValidationInfo) -> list[Any]:
         if first not in values:

@@ -51,7 +51,7 @@ def parse_result(text: str, name: str) -> VariantResult:
     if not text.strip():
         raise UsageError(f"{name} is empty; expected a result of bt-bench")
     try:
-        # Searching thousands of lists for garbage takes twice as long as reading them.
+        # Garbage collection of thousands of lists would take twice as long as reading them.
         with no_collection(collect_first=False):
             # Strict, or else "1.5" would be read as a number.
             result = VariantResult.model_validate_json(text, strict=True)
@@ -69,7 +69,7 @@ def parse_result(text: str, name: str) -> VariantResult:
 def read_run(folder: RunFolder | Path, order: Sequence[str] = ()) -> list[VariantResult]:
     """All results of a run: the baseline, then the variants in `order`, then the rest by name.
 
-    A run that has only just begun has none.
+    A run that has just begun has no results.
     """
     return read_run_with(read_result, lambda result: result, folder, order)
 
@@ -84,13 +84,15 @@ def read_run_with(
     run = folder if isinstance(folder, RunFolder) else RunFolder.open(folder)
     results: dict[str, Read] = {}
     for path in run.result_paths():
-        if not path.is_file():  # to open a FIFO would wait for ever
-            raise UsageError(f"{path} is no regular file; expected a result file (<variant>.json)")
+        if not path.is_file():  # opening a FIFO would wait for ever
+            raise UsageError(
+                f"{path} is not a regular file; expected a result file (<variant>.json)"
+            )
         result = read(path)
         variant = header_of(result).variant.name
         if path != run.result_path(variant):
             raise UsageError(
-                f"{path} holds the results of variant {variant!r}; expected that in {variant}.json"
+                f"{path} holds the results of variant {variant!r}; expected them in {variant}.json"
             )
         results[variant] = result
     names = dict.fromkeys([BASELINE, *order, *sorted(results)])

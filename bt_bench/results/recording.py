@@ -1,6 +1,6 @@
-"""Process-rounds on disk: what a live gate measured, so that it can be judged and drawn again.
+"""Stores the process-rounds of a live gate, so that they can be judged again and drawn from.
 
-One JSON file. Raw values are kept and no verdict: whoever reads it derives them.
+A recording is one JSON file. It keeps raw values and no verdicts; readers derive these.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from bt_bench.results.rounds import GateArm, GateRound, Subject
 from bt_bench.results.soundness import impossible_times
 
 SCHEMA_VERSION: Final = 1
-DECIMALS = 6  # of a microsecond: far below what any clock tells, and no digits of binary rounding
+DECIMALS = 6  # of a microsecond: far finer than any clock, without digits of binary rounding
 
 
 class Revision(Noun):
-    """What an arm is of: its label for people, and the commit where there is one."""
+    """The revision of an arm: its label, and the commit if there is one."""
 
     label: str
     commit: str | None = None
@@ -77,10 +77,10 @@ class Recording(Noun):
 
 
 class Recorder:
-    """Writes a recording as its rounds come; after each `add` the file is whole.
+    """Writes a recording as its rounds come; the file is complete after each `add`.
 
     Args:
-        path: of the file, replaced if it is there.
+        path: the file; replaced if it exists.
         header: the recording without subjects and rounds.
 
     Raises:
@@ -100,7 +100,7 @@ class Recorder:
 
     @property
     def recording(self) -> Recording:
-        """All that was recorded so far."""
+        """The recording so far."""
         return with_rounds(self._header, self._rounds)
 
 
@@ -170,7 +170,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _problems(recording: Recording) -> Iterator[str]:
-    """What types alone do not catch, each with its JSON path."""
+    """Problems that types do not catch, each with its JSON path."""
     if GateArm.BASE not in recording.arms:
         yield "$.arms lacks 'base', which all others are compared with"
     for subject, count in Counter(recording.table()).items():

@@ -1,7 +1,7 @@
 """A result file: all cases of one variant in one run, and where they were measured.
 
 Every noun is immutable, has the unit in its name, and holds nothing derived. Raw samples are kept,
-so that a figure that is thought of later can be computed from an old run. A value that was not
+so that new figures can be computed from old runs. A value that was not
 measured is absent or `None`, never 0.
 """
 

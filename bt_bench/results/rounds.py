@@ -1,4 +1,4 @@
-"""What a gate consists of: process-rounds of arms, each in a process of its own."""
+"""The rounds of a gate, in which every arm is measured by its own process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class GateArm(StrEnum):
 
     BASE = "base"
     HEAD = "head"
-    CONTROL = "control"  # the base once more, which nothing but noise can tell from it
+    CONTROL = "control"  # the base once more, which differs from it only by noise
 
 
 @dataclass(frozen=True, order=True)
@@ -33,8 +33,8 @@ class GateRound:
     """One round: each arm measured once, by a fresh process, one after the other.
 
     Args:
-        order: of the arms in time.
-        values: per arm the median of each subject; a subject that was not measured is absent.
+        order: the arms in order of time.
+        values: per arm, the median of each subject that was measured.
     """
 
     order: tuple[GateArm, ...]
@@ -42,7 +42,7 @@ class GateRound:
 
 
 class RoundSource(Protocol):
-    """Where rounds come from: processes on a device, or a recording of such."""
+    """A source of rounds: processes on a device, or a recording."""
 
     def take(self, count: int) -> list[GateRound]:
         """The next rounds."""

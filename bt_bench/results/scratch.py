@@ -1,9 +1,8 @@
-"""Temporary folders that are gone when their owner is, at the latest when the next one comes.
+"""Temporary folders that are removed with their owner, or by the next user if that was killed.
 
 Beside each folder `bt-bench-….d` is a file `bt-bench-….lock`, which its owner keeps locked. The
-system takes a lock away when a process ends, however it ended. So a lock that can be had is one
-whose owner was killed, and its folder is rubbish; numbers of processes come again and would not
-say so.
+system releases the lock when the process ends, however it ended. So if the lock is free, its owner
+is gone and the folder can be removed. Process ids would not show that, since they are reused.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _PREFIX, _FOLDER, _LOCK = "bt-bench-", ".d", ".lock"
 
 @contextmanager
 def scratch_folder(purpose: str) -> Iterator[Path]:
-    """A new folder of ours alone, gone when the block ends; first clears away those of the killed.
+    """A new private folder, removed when the block ends; first removes those of killed owners.
 
     Args:
         purpose: a word of its name.
@@ -36,7 +35,7 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
     stem = f"{_PREFIX}{purpose}-{token_hex(6)}"
     path = Path(tempfile.gettempdir()).resolve() / f"{stem}{_FOLDER}"
     lock_path = path.with_suffix(_LOCK)
-    # The lock first: whoever clears away meanwhile takes no folder for one that nobody owns.
+    # The lock first, so that nobody who cleans up meanwhile takes the folder for abandoned.
     number = lock(lock_path)
     try:
         path.mkdir(mode=0o700)
@@ -50,7 +49,7 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
 def clear_away() -> None:
     """Removes the folders whose owners are gone; what cannot be removed stays."""
     for lock_path in Path(tempfile.gettempdir()).resolve().glob(f"{_PREFIX}*{_LOCK}"):
-        with suppress(OSError):  # an owner that lives has it locked; another user's is not ours
+        with suppress(OSError):  # it is locked by a living owner, or belongs to another user
             if lock_path.lstat().st_uid == os.geteuid():
                 _clear_away(lock_path)
 
@@ -72,7 +71,7 @@ def _clear_away(lock_path: Path) -> None:
 
 def _remove(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
-    if path.exists():  # a build may have made folders that nothing can be taken out of
+    if path.exists():  # a build may have made folders that are not writable
         for folder, names, _ in os.walk(path):
             for name in names:
                 with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The names of series, and where each is in a case."""
+"""Shorthand for series, and their order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ METHODS: dict[Quantity, Method] = {
     Quantity.PIPELINED_US: Method.HOST_CLOCK,
     Quantity.EVENT_US: Method.EVENTS,
 }
-"""What takes each quantity, unless a series says otherwise."""
+"""The method of each quantity, unless a series says otherwise."""
 
 _PLACES = {
     member: place

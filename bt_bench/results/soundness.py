@@ -1,11 +1,11 @@
-"""What is wrong with a result although every value has its type.
+"""Finds problems of a result whose values all have the right type.
 
-Lists that do not fit together, and figures that nothing can have measured or counted. What may be
-negative is a difference of two times (`difference_us` of a control, delays of an injection). What
-may be zero is any time: `gap_us` between the operations of a step that has only one, device times
-of steps that launch nothing, and a slope of graphs that noise would have made negative. So zero is
-allowed, and judged where it has no ratio (`judging.estimating`); but nothing between zero and the
-least that a clock can tell, by many orders of magnitude, is a time.
+These are lists that do not fit together, and figures that cannot have been measured or counted.
+Only differences of two times may be negative (`difference_us` of a control, delays of an
+injection). Any time may be zero: `gap_us` of a step with a single operation, device times of steps
+that launch nothing, and a graph slope that noise would have made negative. So zero is allowed, and
+`bt_bench.analysis.compare.estimating` handles it where a ratio is needed. But a value between zero
+and many orders of magnitude below the resolution of any clock is not a time.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ LEAST_TIME_US, MOST_TIME_US = 1e-9, 1e12
 """A femtosecond, and eleven days: clocks tick by a nanosecond, and no call may take a day."""
 
 MOST_COUNT = 2**53
-"""Beyond it a number may not be the count that was meant."""
+"""Larger counts may not be exact in JSON."""
 
 
 def problems(result: VariantResult) -> Iterator[str]:
-    """What types alone do not catch, each with its JSON path."""
+    """Problems that types do not catch, each with its JSON path."""
     yield from _repeated("$.cases", "key", (case.key for case in result.cases))
     yield from _impossible_calibration(result)
     for index, line in enumerate(result.calibration.lines if result.calibration else ()):
@@ -44,7 +44,7 @@ def problems(result: VariantResult) -> Iterator[str]:
 
 
 def case_problems(path: str, case: CaseResult) -> Iterator[str]:
-    """The same of one case.
+    """As `problems`, for one case.
 
     Args:
         path: JSON path of the case.
@@ -77,7 +77,7 @@ def case_problems(path: str, case: CaseResult) -> Iterator[str]:
 
 
 def are_times(samples: FloatArray, axis: tuple[int, ...] | None = None) -> npt.NDArray[np.bool_]:
-    """Whether a clock can have measured them, or nothing took any time; along axes or of all."""
+    """Whether values are possible times, zero included; along some axes or for all."""
     outside = (samples < LEAST_TIME_US) & (samples != 0) | (samples > MOST_TIME_US)
     whole: npt.NDArray[np.bool_] = ~(outside | np.isnan(samples)).any(axis=axis)
     return whole
@@ -100,7 +100,7 @@ def impossible_times(path: str, values: Sequence[float | None]) -> Iterator[str]
 
 def _impossible_rows(path: str, rows: Sequence[Sequence[float]]) -> Iterator[str]:
     if are_times(np.fromiter(chain.from_iterable(rows), np.float64)):
-        return  # for most files, and many times faster
+        return  # as in most files; this is many times faster
     for number, row in enumerate(rows):
         yield from impossible_times(f"{path}[{number}]", row)
 
@@ -121,7 +121,7 @@ def _impossible_launches(path: str, launches: LaunchCensus | None) -> Iterator[s
     for step, counts in enumerate(launches.steps if launches else ()):
         for index, launch in enumerate(counts):
             if launch.count > MOST_COUNT:
-                yield f"{path}.steps[{step}][{index}].count is beyond {MOST_COUNT}, and no count"
+                yield f"{path}.steps[{step}][{index}].count is above {MOST_COUNT}; expected less"
 
 
 def _impossible_kernels(path: str, compiled: Sequence[CompiledKernel]) -> Iterator[str]:
@@ -132,7 +132,7 @@ def _impossible_kernels(path: str, compiled: Sequence[CompiledKernel]) -> Iterat
             for number, value in enumerate(values):
                 if value is not None and not 0 <= value <= MOST_COUNT:
                     place = f"{path}[{index}].{name}[{number}]"
-                    yield f"{place} is no count; expected a whole number from 0 to {MOST_COUNT}"
+                    yield f"{place} is not a count; expected a whole number from 0 to {MOST_COUNT}"
 
 
 def _repeated(path: str, key: str, values: Iterable[str]) -> Iterator[str]:
@@ -146,7 +146,7 @@ def _name(series: Series) -> str:
 
 
 def _uneven(path: str, log: RoundLog) -> Iterator[str]:
-    """Lists of the log that are not as long as that of its kinds."""
+    """Lists of the log whose length differs from that of `kind`."""
     lists: dict[str, Sequence[object]] = {
         "instance": log.instance,
         "place": log.place,
@@ -160,7 +160,7 @@ def _uneven(path: str, log: RoundLog) -> Iterator[str]:
 
 
 def _measurement_problems(path: str, case: CaseResult, measurement: Measurement) -> Iterator[str]:
-    """Each row of samples belongs to a round of the log that counts, and has what `per` says."""
+    """Checks that each row of samples belongs to a counting round and is as long as `per` says."""
     yield from _impossible_rows(f"{path}.samples", measurement.samples)
     if not measurement.samples:
         yield f"{path}.samples has no rounds; expected at least one, or no such measurement"

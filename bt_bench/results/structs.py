@@ -1,8 +1,8 @@
-"""The nouns of a result as msgspec's structs, which are read many times faster than the nouns.
+"""The data types of a result as msgspec structs, which are read many times faster.
 
-They are made from the nouns, so that there is one definition of a result: same fields, types,
-bounds and defaults, unknown keys refused. They have no methods, and say little of what is wrong;
-so a text that they refuse is read once more as a noun, for the message.
+They are made from the pydantic types, so a result is defined only once: they have the same fields,
+types, bounds and defaults, and refuse unknown keys. They have no methods and their errors say
+little, so a text that they refuse is read again with pydantic for the message.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def struct_of(noun: type[Noun]) -> type[msgspec.Struct]:
         fields,
         forbid_unknown_fields=True,
         kw_only=True,
-        gc=False,  # they hold no cycles
+        gc=False,  # they have no reference cycles
     )
 
 
@@ -70,7 +70,7 @@ def _type_of(annotation: Any) -> Any:
 
 
 def _bounded(kind: Any, metadata: list[Any]) -> Any:
-    """The type with its bounds; anything else that restricts it has to be known here."""
+    """The type with its bounds; other restrictions must be handled here."""
     bounds = {}
     for note in metadata:
         name = _BOUNDS.get(type(note))

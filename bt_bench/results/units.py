@@ -1,4 +1,4 @@
-"""Numbers for people: values are kept in base units (µs, bytes) and are scaled only on print."""
+"""Formats numbers: values are kept in base units (µs, bytes) and scaled only for printing."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def format_number(value: float, digits: int = DIGITS) -> str:
     exponent used; 0 is `0`.
     """
     if not math.isfinite(value):
-        raise ValueError(f"{value} is no finite number")
+        raise ValueError(f"{value} is not a finite number")
     if value == 0:
         return "0"
-    # The exponent is taken after rounding, or else 9.9996 would get a digit too many.
+    # The exponent is taken after rounding, else 9.9996 would get a digit too many.
     exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
     if not -6 <= exponent < 15:
         return f"{value:.{digits - 1}e}"

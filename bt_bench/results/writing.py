@@ -1,8 +1,8 @@
-"""Writes results so that no text is ever lost or half there.
+"""Writes results so that nothing is ever lost or half written.
 
-While a run is under way, a variant has a result file without cases and a journal beside it, to
-which a line is appended for each case. Readers take both for one result. When the run is closed,
-they become one file. So a case costs what it holds, not what the run holds.
+While a run is under way, a variant has a result file without cases, and a journal beside it to
+which a line is appended for each case. Readers treat both as one result. When the run is closed,
+they are merged. So the cost of storing a case does not grow with the run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ResultWriter:
-    """The result of one variant while its run is under way; holds none of its samples.
+    """The result of one variant while its run is under way; keeps no samples in memory.
 
     Args:
         folder: the run's folder.
@@ -43,7 +43,7 @@ class ResultWriter:
         self._journal_path = folder.journal_path(result.variant.name)
         self._header = result.model_copy(update={"complete": False, "cases": []})
         self._places: dict[str, tuple[int, int]] = {}  # key → offset and length of its line
-        # The journal first: a result file may hold the cases until they are in the journal.
+        # The journal first, since a result file may hold cases that must get into the journal.
         with replacing(self._journal_path) as file:
             file.write(journal_header(result))
             for case in result.cases:
@@ -68,13 +68,13 @@ class ResultWriter:
         write_run_file(self._path, _to_json(self._header))
 
     def note(self, crash: Crash) -> None:
-        """Stores a crash that did not come back."""
+        """Stores a crash that did not happen again."""
         crashes = [*self._header.crashes, crash]
         self._header = self._header.model_copy(update={"crashes": crashes})
         write_run_file(self._path, _to_json(self._header))
 
     def add(self, case: CaseResult) -> None:
-        """Stores a case, in the place of an earlier one with its key.
+        """Stores a case, replacing an earlier one with the same key.
 
         Raises:
             ValueError: if `read_result` would refuse it.
@@ -88,7 +88,7 @@ class ResultWriter:
             os.fsync(self._journal.fileno())
 
     def close(self, complete: bool, order: Sequence[str] = ()) -> None:
-        """Makes one file of header and journal, with the cases in the given order of keys."""
+        """Merges header and journal into one file, with the cases in the given order of keys."""
         self._header = self._header.model_copy(update={"complete": complete})
         keys = [key for key in dict.fromkeys([*order, *self._places]) if key in self._places]
         with replacing(self._path) as file:
@@ -137,7 +137,7 @@ def _to_json(result: VariantResult) -> str:
 
 
 def _chunks(result: VariantResult, cases: Iterable[str]) -> Iterator[str]:
-    """A file, a line per key and a line per case, so that a diff shows which cases changed."""
+    """The text of a file, one line per key and per case, so that a diff shows changed cases."""
     yield "{\n"
     for key, value in result.model_dump(mode="json", exclude={"cases"}).items():
         yield f"  {json.dumps(key)}: {compact_json(value)},\n"

@@ -61,12 +61,12 @@ def test_a_path_through_a_file(tmp_path: Path) -> None:
         (b'{"a": 1,\n"b" 2}', "is not JSON: expected `:` at line 2 column 5"),
         (b"\xff\xfe{", "is not JSON: byte 0 is not UTF-8"),
         (b"[" * 100_000, "is not JSON: recursion limit exceeded at line 1 column 202"),
-        (b"[1, 2]", "is JSON, but no result of bt-bench: expected an object, got a list"),
-        (b"null", "is JSON, but no result of bt-bench: expected an object, got null"),
-        (b'{"a": 1}', "is JSON, but no result of bt-bench: it has no schema_version"),
+        (b"[1, 2]", "is JSON, but not a result of bt-bench: expected an object, got a list"),
+        (b"null", "is JSON, but not a result of bt-bench: expected an object, got null"),
+        (b'{"a": 1}', "is JSON, but not a result of bt-bench: it has no schema_version"),
         (
             b'{"schema_version": 2, "run_id": "x"}',
-            "is no complete result of bt-bench: missing created, complete, tool, environment, "
+            "is not a complete result of bt-bench: missing created, complete, tool, environment, "
             "config, plan, variant, cases",
         ),
     ],
@@ -108,7 +108,7 @@ def test_a_damaged_journal(folder: RunFolder) -> None:
     path, journal = folder.result_path("baseline"), folder.journal_path("baseline")
     whole = journal.read_text().split("\n", 1)[1]
     journal.write_text("{}\n" + whole)
-    with pytest.raises(UsageError, match=r"cases\.jsonl is damaged: line 1 is no case: Field req"):
+    with pytest.raises(UsageError, match=r"cases\.jsonl is damaged: line 1 is not a case: Field"):
         read_result(path)
     journal.write_text(whole + whole.replace('"status":"ok"', '"status":"odd"'))
     with pytest.raises(
@@ -120,7 +120,7 @@ def test_a_damaged_journal(folder: RunFolder) -> None:
 def test_a_journal_that_is_nested_too_deeply(folder: RunFolder) -> None:
     ResultWriter(folder, three_cases())
     folder.journal_path("baseline").write_text("[" * 100_000 + "\n")
-    with pytest.raises(UsageError, match=r"is damaged: line 1 is no case: "):
+    with pytest.raises(UsageError, match=r"is damaged: line 1 is not a case: "):
         read_result(folder.result_path("baseline"))
 
 

@@ -45,7 +45,7 @@ def test_replaced(tmp_path: Path, result: Path) -> None:
 
 
 def test_unknown(tmp_path: Path, result: Path) -> None:
-    with pytest.raises(UsageError, match=r"--baseline mian: no such baseline in .*there is none"):
+    with pytest.raises(UsageError, match=r"--baseline mian: no such baseline in .*there are"):
         find_baseline(tmp_path, "mian")
     for name in ("main", "v1"):
         save_baseline(tmp_path, name, result.read_text())
@@ -75,7 +75,7 @@ UNSUPPORTED = make_failed_case(
     ("result", "why"),
     [
         (make_result(cases=[GOOD], complete=False), "is a partial result; finish its run with"),
-        (make_result(), "has no case; expected"),
+        (make_result(), "has no cases; expected"),
         (
             make_result(cases=[GOOD, make_failed_case("bad", message="slot 3")]),
             "has case gather_slots/bad, which is failed (slot 3); expected all to be ok",
@@ -86,7 +86,7 @@ UNSUPPORTED = make_failed_case(
         ),
         (
             make_result(cases=[GOOD, make_case("bare")]),
-            "has case gather_slots/bare, of which nothing was measured or counted",
+            "has case gather_slots/bare, for which nothing was measured or counted",
         ),
         (
             make_result(cases=[UNSUPPORTED]),

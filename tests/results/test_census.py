@@ -53,7 +53,7 @@ def test_damaged_files(path):
     path.write_text("", encoding="utf-8")
     assert refusal(path) == "is empty; expected a static census of bt-bench"
     path.write_text("[]", encoding="utf-8")
-    assert refusal(path).startswith("is JSON, but no static census of bt-bench")
+    assert refusal(path).startswith("is JSON, but not a static census of bt-bench")
     path.unlink()
     assert refusal(path) == "does not exist; expected a static census"
 
@@ -62,9 +62,9 @@ def test_damaged_files(path):
     ("key", "value", "why"),
     [
         ("schema_version", 2, "has schema version 2; expected 1"),
-        ("config", None, "is no valid static census: $.config: input should be a valid string"),
-        ("more", 1, "is no valid static census: $.more: extra inputs are not permitted"),
-        ("cases", [{"name": "a"}], "is no valid static census: $.cases[0].workload is missing"),
+        ("config", None, "is not a valid static census: $.config: input should be a valid string"),
+        ("more", 1, "is not a valid static census: $.more: extra inputs are not permitted"),
+        ("cases", [{"name": "a"}], "is not a valid static census: $.cases[0].workload is missing"),
     ],
 )
 def test_edited_files(path, key, value, why):
@@ -103,7 +103,7 @@ def _variant(data):
         (lambda d: d["cases"].pop(), "is damaged: variant 'fused' has "),
         (
             lambda d: _variant(d)["kernels"][0].update(registers=10**400),
-            "is no valid static census: $.variants[0].kernels[0].registers: input should be less",
+            "is not a valid static census: $.variants[0].kernels[0].registers: input should be",
         ),
         (lambda d: _variant(d)["kernels"][0].update(registers="30"), "should be a valid integer"),
         (lambda d: _variant(d)["kernels"][0].update(registers=float("nan")), "registers: input"),

@@ -125,7 +125,7 @@ def test_no_sample_is_let_through(folder: RunFolder, value: str) -> None:
     case = make_case(samples={Quantity.HOST_US: [[1.25]]})
     path = write_result(folder, make_result(cases=[case]))
     path.write_text(path.read_text().replace("[[1.25]]", f"[[{value}]]"))
-    with pytest.raises(UsageError, match=r"is no valid result: \$\.cases\[0\]|is not JSON"):
+    with pytest.raises(UsageError, match=r"is not a valid result: \$\.cases\[0\]|is not JSON"):
         read_compact(path)
 
 

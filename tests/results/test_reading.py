@@ -91,9 +91,9 @@ def test_open_refuses_what_is_no_run_folder(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="gone does not exist; expected the folder of a run"):
         RunFolder.open(tmp_path / "gone")
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="file is no folder"):
+    with pytest.raises(UsageError, match="file is not a folder"):
         RunFolder.open(tmp_path / "file")
-    with pytest.raises(UsageError, match="is no run folder: it holds no result file"):
+    with pytest.raises(UsageError, match="is not a run folder: it holds no result file"):
         RunFolder.open(tmp_path)
 
 
@@ -158,7 +158,7 @@ def test_nothing_is_written_to_what_is_in_the_place_of_a_file(
     theirs.write_text("theirs")
     plant(path)
     with (
-        pytest.raises(UsageError, match=f"cannot write {path}: it is {what}; .* take it away"),
+        pytest.raises(UsageError, match=f"cannot write {path}: it is {what}; .* remove it"),
         folder.locked(),
     ):
         pass
@@ -195,7 +195,7 @@ def test_a_journal_is_a_regular_file(folder: RunFolder, plant: Callable[[Path], 
 @pytest.mark.timeout(60)
 def test_a_result_of_a_run_is_no_fifo(folder: RunFolder) -> None:
     make_fifo(folder.result_path("baseline"))
-    with pytest.raises(UsageError, match=r"baseline\.json is no regular file"):
+    with pytest.raises(UsageError, match=r"baseline\.json is not a regular file"):
         read_run(folder)
 
 
@@ -427,7 +427,7 @@ def test_a_case_that_file_and_journal_tell_differently_is_refused(folder: RunFol
     journal = folder.journal_path("baseline")
     journal.write_bytes(_journal_of(folder, quick))
     message = (
-        r"baseline\.json is damaged: baseline\.cases\.jsonl beside it has another case 'gather"
+        r"baseline\.json is damaged: baseline\.cases\.jsonl beside it has a different case 'gather"
     )
     for read in (read_result, read_compact):
         with pytest.raises(UsageError, match=message):
@@ -448,7 +448,7 @@ def test_a_journal_of_another_run_or_variant_is_refused(
     whose = ("baseline", "quick-20260102T030405Z")
     variant, run_id = fields.get("variant", whose[0]), fields.get("run_id", whose[1])
     message = (
-        rf"baseline\.cases\.jsonl is of variant '{variant}' of run '{run_id}', and .*/baseline"
+        rf"baseline\.cases\.jsonl is of variant '{variant}' of run '{run_id}', but .*/baseline"
         rf"\.json of variant '{whose[0]}' of run '{whose[1]}'; delete the journal"
     )
     for read in (read_result, read_compact):
@@ -510,6 +510,6 @@ def test_a_run_with_a_damaged_file_names_it(folder: RunFolder) -> None:
 def test_a_run_with_a_renamed_file_is_refused(folder: RunFolder) -> None:
     write_result(folder, make_result()).rename(folder.path / "copy.json")
     with pytest.raises(
-        UsageError, match=r"copy\.json holds .* 'baseline'; expected that in baseline\.json"
+        UsageError, match=r"copy\.json holds .* 'baseline'; expected them in baseline\.json"
     ):
         read_run(folder)

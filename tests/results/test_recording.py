@@ -105,8 +105,8 @@ def _edited(change: Callable[[dict[str, Any]], object]) -> Callable[[str], str]:
 DAMAGES: dict[str, tuple[Callable[[str], str], str]] = {
     "truncated": (lambda text: text[: len(text) // 2], "seems truncated"),
     "empty": (lambda text: "", "is empty; expected a recording"),
-    "no object": (lambda text: "[]", "no recording of bt-bench: expected an object"),
-    "a result": (lambda text: '{"cases": []}', "no recording of bt-bench: it has no schema"),
+    "no object": (lambda text: "[]", "not a recording of bt-bench: expected an object"),
+    "a result": (lambda text: '{"cases": []}', "not a recording of bt-bench: it has no schema"),
     "newer": (_edited(lambda d: d.update(schema_version=2)), "schema version 2; expected 1"),
     "incomplete": (_edited(lambda d: d.pop("rounds")), "missing rounds"),
     "unknown key": (_edited(lambda d: d.update(verdict="SAME")), "verdict"),

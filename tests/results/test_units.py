@@ -38,7 +38,7 @@ def test_numbers(value: float, text: str) -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_no_number_is_refused(value: float) -> None:
-    with pytest.raises(ValueError, match="no finite number"):
+    with pytest.raises(ValueError, match="is not a finite number"):
         format_number(value)
 
 
