@@ -32,7 +32,7 @@ class Outcome:
 
     @property
     def failure(self) -> Reason | None:
-        """Why it failed; a variant that lacks a feature of the workload has not."""
+        """Why it failed; a variant that only lacks a feature of the workload has not failed."""
         if self.reason is None or self.reason.code is ReasonCode.UNSUPPORTED:
             return None
         return self.reason
@@ -48,14 +48,14 @@ def check_conformance(
 ) -> Iterator[Outcome]:
     """Checks every arm on the conformance workloads, with the operations of a config.
 
-    An arm that has taken its worker with it is not tried on the rest of them.
+    An arm that crashed its worker is not tried on the remaining workloads.
 
     Args:
         runner: runs the tasks.
         spec: the config.
         arms: the variants.
         watcher: is told of progress.
-        all_features: with workloads of every feature, whether or not a case of the config has it.
+        all_features: also check features that no case of the config needs.
     """
     operations = tuple(spec.operations)
     used = frozenset[str]().union(*(features_of(case.parameters) for case in spec.cases))

@@ -25,9 +25,9 @@ from bt_bench.workloads import (
     layout_of,
 )
 
-# What an instance of a variant holds: its tables, and a snapshot of them.
+# An instance of a variant holds its tables and a snapshot of them.
 COPIES_PER_INSTANCE = 2
-# What a check holds beside the variants: the reference and what is expected, both in int64.
+# A check also holds the reference and the expected buffers, both in int64.
 COPIES_OF_REFERENCE = 4
 
 
@@ -62,7 +62,7 @@ def check_resumable(
     entries: Sequence[VariantEntry],
     environment: Environment,
 ) -> None:
-    """Refuses to continue a run with something else than it was started with.
+    """Refuses to continue a run if anything has changed since it was started.
 
     Raises:
         UsageError: naming what differs.
@@ -85,7 +85,8 @@ def check_resumable(
             then, now = _fact(result.environment, what), _fact(environment, what)
             if then != now:
                 raise UsageError(
-                    f"{folder.path} was started with {what} {then}, this is {now}; start a new run"
+                    f"{folder.path} was started with {what} {then}, but this is {now}; start a new "
+                    "run"
                 )
 
 
@@ -101,9 +102,9 @@ def _refuse_changed_cases(path: Path, result: VariantResult, spec: SweepSpec) ->
 
 
 def check_windows(spec: SweepSpec) -> None:
-    """Refuses windows of a trace that begin at a step that its sequence does not have.
+    """Refuses windows of a trace that begin at a step beyond the end of its sequence.
 
-    Other windows are where they fit; how long a sequence is, only the scheduler can tell.
+    Only the scheduler can tell how long a sequence is. Other windows are placed where they fit.
 
     Raises:
         UsageError: naming the first such case.

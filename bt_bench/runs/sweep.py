@@ -57,10 +57,10 @@ class CaseReport:
     Args:
         key: the case and its operation.
         failed: variants that failed it.
-        insufficient: variants of which too few rounds count.
+        insufficient: variants for which too few rounds count.
         rounds: how many were taken, if any.
         stopped: why no more were.
-        half_width_percent: widest of the intervals that decided that, half of it.
+        half_width_percent: half-width of the widest interval that decided when to stop.
         unsupported: variants that lack a feature that the case needs, and were not run.
     """
 
@@ -74,7 +74,7 @@ class CaseReport:
 
 
 class Progress(Protocol):
-    """Hears how far a sweep is."""
+    """Is told how far a sweep is."""
 
     def start(self, num_cases: int, done: int) -> None:
         """A sweep of so many cases (workload × operation) begins; so many are done already."""
@@ -89,7 +89,7 @@ class Progress(Protocol):
         ...
 
     def worker_replaced(self, why: str) -> None:
-        """A fresh worker goes on, since something happened to the one before."""
+        """A fresh worker takes over, since something happened to the previous one."""
         ...
 
     def finish_case(self, report: CaseReport) -> None:
@@ -131,7 +131,7 @@ class SweepRequest:
 
 
 class Results:
-    """The results of a run while it grows; every case is on disk before the next, and only there.
+    """The results of a run under way; cases are only on disk, each stored before the next begins.
 
     Args:
         request: the run.
@@ -156,13 +156,13 @@ class Results:
         return all(writer.header.calibration for writer in self._writers.values())
 
     def calibrate(self, runner: Runner) -> None:
-        """Calibrates, and stores that beside every variant."""
+        """Calibrates, and stores the calibration in every result."""
         calibration = runner.run(Calibrate(), ()).value
         for writer in self._writers.values():
             writer.calibrate(calibration)
 
     def note(self, arms: Sequence[str], crash: Crash) -> None:
-        """Stores a crash beside these arms, or beside all where none took part."""
+        """Stores a crash in the results of these arms, or of all arms if none took part."""
         for name in arms or self._writers:
             self._writers[name].note(crash)
 
@@ -180,7 +180,7 @@ class Results:
             self._writers[name].add(case)
 
     def close(self, complete: bool) -> list[VariantResult]:
-        """Marks the run as complete, or not, and writes the comparison; returns all results."""
+        """Marks the run as complete or partial, and writes the comparison; returns all results."""
         keys = self._request.keys
         for writer in self._writers.values():
             writer.close(complete, keys)
@@ -192,15 +192,15 @@ class Results:
 
 
 def run_sweep(request: SweepRequest, runner: Runner, progress: Progress) -> list[VariantResult]:
-    """Sweeps; whatever ends it, what was measured is in the folder and says if it is complete.
+    """Sweeps. Whatever ends it, what was measured is in the folder, marked complete or partial.
 
-    Cases are taken in random order, so that drift of the machine hits all kinds of them, and the
-    operations of a case too; results are in the config's order.
+    Cases, and the operations of a case, are taken in random order, so that drift of the machine
+    hits all kinds of them. Results are in the config's order.
 
     Args:
         request: what to sweep.
         runner: has the variants and the device.
-        progress: hears how far it is.
+        progress: is told how far it is.
 
     Returns:
         One result per variant.
@@ -267,7 +267,7 @@ class _CaseSweep:
             self.progress.finish_case(_report(key, stored))
 
     def _check(self, operations: Sequence[Operation]) -> Checked:
-        """Outcome of the check per variant and operation; one that failed before is not run."""
+        """Check outcomes per variant and operation; variants that failed before are not run."""
         arms = [arm for arm in self.request.arms if arm not in self.failures]
         task = CheckCase(self.case, tuple(operations))
         finished = self.runner.run(task, arms, self.progress)
@@ -279,7 +279,7 @@ class _CaseSweep:
         return Checked(finished.value.workload, finished.value.outcomes | failed)
 
     def _measure(self, operation: Operation, outcomes: CheckOutcomes) -> dict[str, Measured]:
-        """What was measured of each variant: nothing of those that did not pass the check."""
+        """Measurements of each variant; none for variants that did not pass the check."""
         passed = [arm for arm in self.request.arms if outcomes[arm, operation].reason is None]
         measured = {arm: Measured() for arm in self.request.arms}
         if passed:
@@ -290,7 +290,7 @@ class _CaseSweep:
         return measured
 
 
-# What a reason makes of a case; any other makes it failed.
+# The status of a case by its reason; any other reason means failed.
 _STATUS = {
     None: Status.OK,
     ReasonCode.PROFILER_INCOMPLETE: Status.OK,

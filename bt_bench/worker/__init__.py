@@ -1,4 +1,4 @@
-"""The process that owns the device. What loads torch is imported from its file, not from here."""
+"""The process that owns the device. Import what loads torch from its own file, not from here."""
 
 from __future__ import annotations
 

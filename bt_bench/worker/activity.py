@@ -1,8 +1,9 @@
-"""Which arm runs: noted in shared memory, for when its process can no longer say so.
+"""Notes in shared memory which arm runs, in case its process can no longer say so.
 
-The worker notes an arm before any of its code runs and takes the note back after. Whoever watches
-the worker sees from the count of notes whether it gets on, and from the note itself whom to blame
-when it does not. A note takes a few hundred nanoseconds and is never made inside a timed region.
+The worker notes an arm before any of its code runs and takes the note back afterwards. From the
+count of notes a watcher sees whether the worker makes progress, and from the note itself which arm
+is to blame if it does not. A note takes a few hundred nanoseconds and is never made inside a timed
+region.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _CELLS = 2
 
 
 class Allocator(Protocol):
-    """What can allocate shared memory: a context of `multiprocessing`."""
+    """Allocates shared memory: a context of `multiprocessing`."""
 
     def RawArray(self, typecode_or_type: Any, size_or_initializer: Any) -> Any:  # noqa: N802
         """A zeroed array in shared memory, without a lock."""
@@ -26,7 +27,7 @@ class Allocator(Protocol):
 
 
 def shared_block(allocator: Allocator) -> Any:
-    """A block of memory that an `Activity` on each side looks at."""
+    """A block of memory for two `Activity` objects, one in each process."""
     return allocator.RawArray(ctypes.c_int64, _CELLS)
 
 
@@ -34,7 +35,7 @@ class Activity:
     """The notes of one process.
 
     Args:
-        block: of `shared_block`; without one, memory that nobody else sees.
+        block: from `shared_block`; without one, the notes stay private.
     """
 
     def __init__(self, block: Any = None) -> None:
@@ -43,11 +44,11 @@ class Activity:
         self._places: dict[str, int] = {}
 
     def detach(self) -> None:
-        """From now on notes are seen by nobody else: this process is only a copy of the worker."""
+        """Makes further notes private, because this process is only a forked copy of the worker."""
         self._cells = memoryview(array("q", self._cells.tolist()))
 
     def expect(self, places: Mapping[str, int]) -> None:
-        """Says which number, from 0 on, an arm of that name has from now on; nothing runs yet."""
+        """Sets the number of each arm, from 0 on; no arm runs yet."""
         self._places = {name: place + 1 for name, place in places.items()}
         self._cells[_PLACE] = 0
         self._cells[_NOTES] += 1
@@ -77,7 +78,7 @@ class Activity:
 
     @property
     def notes(self) -> int:
-        """How many notes were made: while it changes, the process gets on."""
+        """How many notes were made; while it changes, the process makes progress."""
         return self._cells[_NOTES]
 
     @property

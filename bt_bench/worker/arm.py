@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def lacking(variant: type[Any], workload: Workload) -> Reason | None:
-    """Why a variant is not run on a workload: features that it lacks; `None` where it is run."""
+    """The features that a variant lacks for a workload, as a reason; `None` if it lacks none."""
     missing = workload.features - getattr(variant, "features", frozenset())
     if not missing:
         return None
@@ -64,7 +64,7 @@ def bind(tables: Any, operation: Operation, step: StepInputs) -> Callable[[], ob
 
 
 def note_replay(call: Callable[[], object]) -> None:
-    """Tells tables that a call of theirs was replayed: rows that a graph fills they cannot see.
+    """Tells tables that a call was replayed, since they do not see which rows a graph fills.
 
     Args:
         call: from `bind`. Tables that take a capture for a call need not be told, and are not.
@@ -115,10 +115,10 @@ class Arm:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Says which arm it was when something of the variant raises, or ends the process.
+        """Attributes whatever raises in the block, or ends the process, to this arm.
 
-        What is still under way on the device when the block ends may fail in the block of another
-        arm: unless the block ends with an idle device, `synchronize` in it.
+        Work that is still running on the device when the block ends may fail in the block of
+        another arm, so `synchronize` in the block unless the device is idle at its end.
 
         Raises:
             ArmFailedError: in place of any exception.
@@ -134,7 +134,7 @@ class Arm:
             activity.current().leave(before)
 
     def rewind(self) -> None:
-        """Puts the state before the first step back, and waits until the device has done so."""
+        """Restores the state before the first step, and waits until the device has done so."""
         self.tables.restore(self._start)
         synchronize(self._device)
 
@@ -143,7 +143,7 @@ class Arm:
         stage(self.tables, step)
 
     def prepare(self, operation: Operation) -> None:
-        """Runs what precedes a timed operation within its step, other than staging."""
+        """Runs what precedes a timed operation in its step, except for staging."""
         if operation in (Operation.GATHER, Operation.SLOTS, Operation.GATHER_SLOTS):
             self.tables.apply_staged_writes()
 

@@ -1,4 +1,4 @@
-"""Does a task again without the arm that broke it off, and tells of crashes that do not recur."""
+"""Repeats a task without the arm that broke it, and reports crashes that do not recur."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from bt_bench.worker.tasks import (
 
 
 class Noticing:
-    """A runner that tells of crashes that did not come back.
+    """A runner that reports crashes that did not recur.
 
     Args:
         runner: does the tasks.
-        tell: is given the arms that took part, or the one whose crash it was, and the crash.
+        tell: is given the crash, and the arm whose crash it was or else all that took part.
     """
 
     def __init__(self, runner: Runner, tell: Callable[[Sequence[str], Crash], None]) -> None:
@@ -47,11 +47,11 @@ class Noticing:
 def run_without_culprits(
     arms: Sequence[str], attempt: Callable[[Sequence[str]], Attempt]
 ) -> Finished[Any]:
-    """Does a task again and again, each time without the arm that broke it off.
+    """Repeats a task, each time without the arm that broke it, until it succeeds.
 
-    So what remains was measured in rounds in which the same arms took part. A failure that is
-    nobody's is every arm's. What may have come from outside, such as a kill, is confirmed once in
-    a task before an arm is left out for it. There are at most three attempts more than arms.
+    So all remaining arms were measured in the same rounds. A failure that cannot be attributed
+    fails every arm. A failure that may come from outside, such as a kill, must happen twice
+    before an arm is left out for it. There are at most three more attempts than arms.
 
     Raises:
         WorkerError: when the task fails even without any arm.
@@ -85,5 +85,7 @@ def _blamed(failure: Failure) -> Reason:
     """The reason for an arm that is left out."""
     reason = failure.reason
     if reason.code is ReasonCode.CRASHED and failure.place is None:
-        return Reason(code=reason.code, message=f"{reason.message}; not known which variant")
+        return Reason(
+            code=reason.code, message=f"{reason.message}; it is not known in which variant"
+        )
     return reason

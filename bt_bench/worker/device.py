@@ -38,7 +38,7 @@ def choose_device(choice: DeviceChoice) -> DeviceKind:
 
 
 def _detach_profilers() -> None:
-    """Has torch's profiler leave the process when it stops; to be said before torch is imported.
+    """Makes torch's profiler detach when it stops; call it before torch is imported.
 
     Otherwise CUPTI stays attached, and every launch after the first profile costs more than those
     before it: on an H200 1 us by Triton, 2 us by graph replay, and 1 us at a synchronisation.

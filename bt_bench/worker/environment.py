@@ -40,14 +40,14 @@ def read_environment(device: DeviceKind) -> Environment:
         gpu_count=len(gpus),
         gpus=gpus,
         bt_bench=__version__,
-        # Who exported the tree, or copied it over another checkout, can say what it is.
+        # Lets users name the commit of a tree that was exported or copied.
         commit=exported or _git("rev-parse", "HEAD"),
         dirty=None if exported else _is_dirty(),
     )
 
 
 def available_bytes(device: DeviceKind) -> int | None:
-    """Memory that tables could take on a device, or `None` where it cannot be told."""
+    """Memory available for tables on a device, or `None` if that cannot be told."""
     if device == "cuda":
         import torch
 

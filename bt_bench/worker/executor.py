@@ -1,4 +1,4 @@
-"""Does tasks in the process that has the device: checks, measures, calibrates."""
+"""Runs tasks in the process that has the device: checks, measures, calibrates."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Executor:
         classes: the variants by name.
         bench: the device.
         plan: how to check and measure.
-        copy_of: a second class of a variant, for the control; by default the same again.
+        copy_of: returns a second class of a variant for the control; by default the same class.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Executor:
         self._wreck: BaseException | None = None
 
     def attempt(self, task: Task[Any], arms: Sequence[str], on_round: OnRound) -> Attempt:
-        """Does a task once; what a variant or the device does wrong is in the answer.
+        """Runs a task once; failures of a variant or the device are in the answer.
 
         Raises:
             BtBenchError: for a workload that cannot be built.
@@ -97,8 +97,8 @@ class Executor:
     def _failure(self, error: BaseException, where: str, place: int | None) -> Failure:
         fault = device_fault(self._bench.device)
         if fault is not None:
-            # To free what its frames hold on a lost device may abort the process, before the
-            # answer is sent.
+            # Freeing what its frames hold on a lost device may abort the process before the answer
+            # is sent.
             self._wreck = error
         spent = fault is not None or is_out_of_memory(error)
         return Failure(reason_of(error, where, fault), place, spent)
@@ -120,10 +120,10 @@ class Executor:
                 return None
             case MeasureRound():
                 return self._ready_round(task.units, arms).measure(on_round)
-        raise TypeError(f"{type(task).__name__} is no task of this executor")
+        raise TypeError(f"{type(task).__name__} is not a task of this executor")
 
     def _check_conformance(self, task: CheckConformance, arms: Sequence[str]) -> CheckOutcomes:
-        """Each arm on what is defined for it: for all but opponents that is the workload itself."""
+        """Checks each arm on the workload; opponents on the part that they define."""
         workload = self._conformance_workload(task.workload)
         outcomes: CheckOutcomes = {}
         for differences in dict.fromkeys(differences_of(self._classes[arm]) for arm in arms):
@@ -162,17 +162,17 @@ class Executor:
         )
 
     def _ready_round(self, units: tuple[RoundUnit, ...], arms: Sequence[str]) -> ProcessRound:
-        """A process-round that is set up; the last one is kept."""
+        """Sets up a process-round, or returns the last one if it is the same."""
         key = (units, tuple(arms))
         if self._round is None or self._round[0] != key:
-            self._round = None  # two need not be in memory at once
+            self._round = None  # so that two are never in memory at once
             classes = {name: self._classes[name] for name in arms}
             ready = ProcessRound(units, classes, self._workload, self._plan, self._bench)
             self._round = (key, ready)
         return self._round[1]
 
     def _copied(self, arm: str) -> type[Any]:
-        """A second class of an arm, whose file may run again for it."""
+        """A second class of an arm; its file may be run again for that."""
         try:
             with activity.current().running(arm):
                 return self._copy_of(arm)
@@ -180,9 +180,9 @@ class Executor:
             raise ArmFailedError(arm, error, "while imported for the control") from error
 
     def _workload(self, case: CaseSpec) -> Workload:
-        """The workload of a case; the one that was built last is kept."""
+        """The workload of a case; the last one is cached."""
         if self._built is None or self._built[0] != case:
-            self._built = None  # two large ones need not be there at once
+            self._built = None  # so that two large ones are never in memory at once
             self._built = (case, build_workload(case.parameters))
         return self._built[1]
 
@@ -193,9 +193,9 @@ class Executor:
 
 
 class LocalRunner:
-    """Does tasks in this process: for tests, which script the device and the clock.
+    """Runs tasks in this process, for tests that script the device and the clock.
 
-    A variant that crashes ends the process, and a device that is lost fails every case after.
+    A variant that crashes ends the process, and a lost device fails every later case.
     """
 
     def __init__(self, executor: Executor) -> None:
@@ -220,7 +220,7 @@ class LocalRunner:
 
 
 def _at_times(on_round: OnRound) -> OnRound:
-    """Hands on the first report, the last, and between them no more than some in a second."""
+    """Passes on the first and the last report, and between them only a few per second."""
     last = float("-inf")
 
     def report(progress: RoundProgress) -> None:

@@ -1,4 +1,4 @@
-"""What goes wrong in a variant, and the reason that a result records for it."""
+"""Failures of variants, and the reasons that results record for them."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def reason_of(error: BaseException, where: str, device_fault: str | None = None)
     Args:
         error: the exception.
         where: what was being done.
-        device_fault: what the device says since, where it can do nothing more.
+        device_fault: the error of the device, if it can do nothing more.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    # The frame that its author can do something about, not one inside of Triton or torch.
+    # The last frame in the variant's own code, not one inside Triton or torch.
     own = [frame for frame in frames if "site-packages" not in frame.filename] or frames
     at = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
     text = _first_line(error)
@@ -59,7 +59,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     while cause is not None:
         if isinstance(cause, (MemoryError, torch.OutOfMemoryError)):
             return True
-        # Neither the driver nor torch's allocator on the CPU has an exception of its own for it.
+        # Neither the driver nor torch's CPU allocator has a dedicated exception for it.
         if isinstance(cause, RuntimeError) and re.search(
             "out of memory|can't allocate memory", _first_line(cause)
         ):
@@ -74,13 +74,13 @@ def is_fatal(error: BaseException, device: torch.device) -> bool:
 
 
 def synchronize(device: torch.device) -> None:
-    """Waits until a device is idle, so that what went wrong on it is raised here."""
+    """Waits until a device is idle, so that its errors are raised here."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def device_fault(device: torch.device) -> str | None:
-    """What keeps a device from ever doing anything again in this process, or `None`.
+    """The error that makes a device unusable for this process, or `None`.
 
     An illegal address ends a CUDA context: every call after it fails with the same error.
     """

@@ -1,9 +1,9 @@
-"""Holds the process of one revision to its own tree; see `bt_bench.variants.isolation`.
+"""Keeps the process of one revision to its own tree; see `bt_bench.variants.isolation`.
 
-Whatever leads to the user's checkout is led to the same place of the own tree: the path of modules,
-finders of editable installs, the working directory. What comes from another tree all the same is
-found, and the gate refuses to judge: of the modules that are loaded, the libraries that are mapped,
-and, in a process that is not timed, of every file that a variant opens.
+Whatever leads to the user's checkout is redirected to the same place in the process's own tree: the
+module path, finders of editable installs, the working directory. The gate refuses to judge if
+something comes from another tree all the same. For that the fence looks at loaded modules, at
+mapped libraries and, in processes that are not timed, at every file that a variant opens.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from bt_bench.worker import activity
 
 _SHOWN = 3
 _MAPS = Path("/proc/self/maps")
-# Events whose first arguments are a program, what it is given, and where it runs.
+# Events whose first arguments are a program, its arguments, and its working directory.
 _STARTING = frozenset({"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"})
 _LINKING = frozenset({"os.link", "os.symlink", "os.rename"})  # two paths
 _AUDITED = _STARTING | _LINKING | {"open", "ctypes.dlopen", "os.listdir", "os.scandir"}
@@ -52,7 +52,7 @@ _LED_LOADERS = (SourceFileLoader, FreshSourceLoader, ExtensionFileLoader)
 
 
 class Fence:
-    """Leads a process to its own tree, and knows what it has used of others.
+    """Redirects a process to its own tree, and keeps what it has used of other trees.
 
     Args:
         isolation: what the process may use.
@@ -65,7 +65,7 @@ class Fence:
         self._thread = threading.get_ident()
 
     def put_up(self) -> None:
-        """Leads everything to the own tree; of the harness all is imported before, for good.
+        """Redirects everything to the own tree; the harness itself must be imported before.
 
         Raises:
             UsageError: for a module of another tree that is loaded already.
@@ -73,12 +73,12 @@ class Fence:
         isolation = self._isolation
         self._lead_path()
         os.environ.update(isolation.environment(os.environ))
-        # Modules of the own tree are compiled anew; this is for what names its loader itself.
+        # Modules of the own tree are recompiled; this is for code that names its loader itself.
         sys.pycache_prefix = str(isolation.caches / "bytecode")
         here = isolation.mapped(str(Path.cwd().resolve()))
         if here is not None:
             os.chdir(here if here.is_dir() else isolation.own)
-        # Functions of a variant may import later: then, too, from the variant's own tree.
+        # Functions of a variant may also import later, and then from the variant's own tree too.
         for name in [name for name in sys.modules if name.partition(".")[0] == "bt_kernels"]:
             del sys.modules[name]
         sys.path_hooks.insert(0, self._hook)
@@ -90,10 +90,10 @@ class Fence:
         self.refuse()
 
     def refuse(self) -> None:
-        """Ends what is done where another tree has been used.
+        """Raises if the process has used another tree.
 
         Raises:
-            UsageError: with the files, and what may have led there.
+            UsageError: naming the files and how they came to be used.
         """
         self._look_at_modules()
         self._look_at_libraries()
@@ -109,7 +109,7 @@ class Fence:
             )
 
     def lead(self, name: str, spec: ModuleSpec) -> ModuleSpec | None:
-        """What stands in the own tree for a module that was found in another.
+        """The counterpart in the own tree of a module that was found in another tree.
 
         Returns:
             `None` for a module that may be loaded as it was found.
@@ -119,7 +119,7 @@ class Fence:
         """
         isolation = self._isolation
         places = list(spec.submodule_search_locations or ())
-        if not spec.has_location:  # a namespace package, if it is anywhere
+        if not spec.has_location:  # perhaps a namespace package
             mapped_places = [isolation.mapped(_real(place)) for place in places]
             if not any(mapped_places):
                 return None
@@ -138,12 +138,14 @@ class Fence:
             return None
         if type(spec.loader) not in _LED_LOADERS:
             loader_name = type(spec.loader).__name__
-            self._found[f"module {name} is {first}, by an import hook ({loader_name})"] = None
+            self._found[f"module {name} is {first}, loaded by an import hook ({loader_name})"] = (
+                None
+            )
             return None
         if not mapped.exists():
             raise ModuleNotFoundError(
                 f"No module named {name!r}: {isolation.owner_of(first)} has {first}, "
-                f"{isolation.label} does not; if it is built, give --build",
+                f"but {isolation.label} does not; if it is built, give --build",
                 name=name,
             )
         loader: FreshSourceLoader | ExtensionFileLoader
@@ -158,7 +160,7 @@ class Fence:
 
     @contextmanager
     def searching(self) -> Iterator[bool]:
-        """For one search at a time; `False` within another, or where no variant runs."""
+        """Yields whether to redirect a search: not if it is nested, or no variant runs."""
         free = not self._searching and activity.current().place is not None
         before, self._searching = self._searching, True
         try:
@@ -170,8 +172,8 @@ class Fence:
         isolation = self._isolation
         led = [self._led(entry) for entry in sys.path]
         sys.path[:] = [*map(str, isolation.path), *led]
-        # An interpreter that a variant starts has the path files and finders of editable installs
-        # anew, which lead to the checkout; what PYTHONPATH has goes before them.
+        # An interpreter that a variant starts sets up the path files and finders of editable
+        # installs again, which lead to the checkout; PYTHONPATH takes precedence over them.
         ours = [entry for entry in led if isolation.is_own(_real(entry))]
         for module in list(sys.modules.values()):
             if module.__name__.startswith("__editable__"):
@@ -183,7 +185,7 @@ class Fence:
             os.environ["PYTHONPATH"] = os.pathsep.join([*dict.fromkeys(ours), *before])
 
     def _led(self, entry: str) -> str:
-        """An entry of the path; a folder that the own tree lacks has no modules in it."""
+        """An entry of the module path, redirected to the own tree."""
         mapped = self._isolation.mapped(_real(entry))
         return entry if mapped is None else str(mapped)
 
@@ -200,7 +202,7 @@ class Fence:
         )
 
     def _audit(self, event: str, arguments: tuple[object, ...]) -> None:
-        """A hook of `sys.addaudithook`; an exception here would be one of the variant."""
+        """A hook for `sys.addaudithook`; an exception in it would hit the variant."""
         if event not in _AUDITED or self._searching or self._is_of_the_tool():
             return
         with suppress(Exception):
@@ -214,11 +216,11 @@ class Fence:
                     self._note("opens", what)
 
     def _is_of_the_tool(self) -> bool:
-        """Whether no variant runs; in another thread than the tool's own one always may."""
+        """Whether no variant runs; in a thread that is not the tool's, one always may."""
         return activity.current().place is None and threading.get_ident() == self._thread
 
     def _note_word(self, word: object) -> None:
-        """A word of a command line, which may have a path anywhere in it."""
+        """Notes paths in a word of a command line, anywhere in it."""
         if not isinstance(word, str | bytes | os.PathLike):
             return
         text = os.fsdecode(word)
@@ -248,12 +250,12 @@ class Fence:
                 self._found[f"module {name} is {file}, a file of {owner}"] = None
             elif "." not in name and self._is_a_copy(name, file):
                 self._found[
-                    f"module {name} is {file}, a copy that was installed from the repository, so "
-                    "that both revisions run it; install it with pip's --editable"
+                    f"module {name} is {file}, a copy installed from the repository, so both "
+                    "revisions run it; install it with pip's --editable"
                 ] = None
 
     def _is_a_copy(self, name: str, file: str) -> bool:
-        """Whether a module that is installed is one of the repository's, by origin or by name."""
+        """Whether an installed module is a copy of one of the repository's, by origin or name."""
         isolation = self._isolation
         if isolation.is_own(_real(file)) or "-packages" not in file:
             return False
@@ -265,7 +267,7 @@ class Fence:
         )
 
     def _look_at_libraries(self) -> None:
-        """Libraries that are mapped, whoever has loaded them: a finder sees none of these."""
+        """Notes mapped libraries of other trees, whoever loaded them; finders miss these."""
         with suppress(OSError):
             for line in _MAPS.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
                 parts = line.split(maxsplit=5)
@@ -273,11 +275,11 @@ class Fence:
                     continue
                 owner = self._isolation.owner_of(parts[5])
                 if owner is not None:
-                    self._found[f"{parts[5]} is loaded, a file of {owner}"] = None
+                    self._found[f"library {parts[5]} is loaded, a file of {owner}"] = None
 
 
 class _Leading(MetaPathFinder):
-    """Has all other finders search, and leads what they find to the own tree."""
+    """Lets all other finders search, and redirects what they find to the own tree."""
 
     def __init__(self, fence: Fence) -> None:
         self._fence = fence
@@ -285,7 +287,7 @@ class _Leading(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The module of the own tree in place of one of another; else leaves it to the others."""
+        """Redirects a module of another tree; otherwise leaves it to the other finders."""
         with self._fence.searching() as free:
             if not free:
                 return None
@@ -315,16 +317,16 @@ def _resolved(path: str) -> str:
 
 @lru_cache
 def _installed_from(isolation: Isolation) -> frozenset[str]:
-    """Top-level modules of what pip has copied from the repository to where packages are."""
+    """Top-level modules that pip has copied from the repository into site-packages."""
     names: set[str] = set()
     for distribution in metadata.distributions():
-        with suppress(Exception):  # what is broken there is none of ours
+        with suppress(Exception):  # broken metadata is not our concern
             text = distribution.read_text("direct_url.json")
             origin = json.loads(text) if text else {}
             url = urlsplit(origin.get("url", ""))
             if url.scheme != "file":
                 continue
-            # Of an editable one too: what is compiled is copied.
+            # Also for editable installs, whose compiled modules are copied.
             if Path(unquote(url.path)).resolve().is_relative_to(isolation.repository):
                 parts = [file.parts[0] for file in distribution.files or []]
                 names |= {inspect.getmodulename(part) or part for part in parts}

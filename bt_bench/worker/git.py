@@ -1,4 +1,4 @@
-"""How git is called: on the folder that is meant, and without running anything else."""
+"""Calls git on exactly the given folder, and without running anything else."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def git_command(folder: Path, *arguments: str) -> list[str]:
 
 
 def without_another_git() -> dict[str, str]:
-    """The environment, without what would point git elsewhere."""
+    """The environment without variables that would point git to another repository."""
     return {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER_GIT}

@@ -21,8 +21,8 @@ class CustomOutputs:
 
     Args:
         block_tables: per group, int32 `[rows, width]`.
-        addresses: `[G]` uint64, where the tables lie; on the device, as a captured graph needs it.
-            `None`: the variant has to find them.
+        addresses: `[G]` uint64 on the device, where a captured graph needs them: the addresses of
+            the tables. `None`: the variant has to find them.
         slot_mappings: int64 `[G, tokens]`.
     """
 
@@ -33,11 +33,11 @@ class CustomOutputs:
 
 @dataclass(frozen=True)
 class StepInputs:
-    """One step with its arrays on the device, where an engine has them before the step.
+    """One step with its arrays on the device, where an engine has them already.
 
     Args:
-        appends: staged before the step; `batched` has the same for `append_many`, so that no list
-            is made while staging is timed.
+        appends: staged before the step; `batched` has them for `append_many`, so no list is made
+            while staging is timed.
         idx_mapping: `[R]` int32 or int64.
         query_start_loc: `[R + 1]` int32.
         positions: `[T]` int64, or longer.
@@ -75,14 +75,14 @@ def step_on(
     spare: int = 0,
     outputs: CustomOutputs | None = None,
 ) -> StepInputs:
-    """One step on a device: copies, so that a variant that writes to them harms nobody else.
+    """One step on a device, copied so that a variant that writes to its inputs harms no other.
 
     Args:
         device: where the tensors go.
         workload: for the dtype of `idx_mapping`.
         step: the step.
-        spare: elements of garbage after the positions, which may be longer than T.
-        outputs: of `outputs_on`.
+        spare: garbage elements after the positions, whose buffer may be longer than T.
+        outputs: from `outputs_on`.
     """
     positions = np.concatenate([step.positions, np.arange(spare, dtype=np.int64)])
     index_dtype = getattr(torch, workload.idx_mapping_dtype)
@@ -106,9 +106,9 @@ def outputs_on(
 
     Args:
         device: where they go.
-        workload: its largest padded step is what they have room for.
-        spare: rows and slots that they are longer than that.
-        addressed: whether the addresses lie on the device.
+        workload: the buffers have room for its largest padded step.
+        spare: additional rows and slots.
+        addressed: whether to put the addresses on the device.
     """
     if not workload.custom_outputs:
         return None
@@ -132,7 +132,7 @@ class BatchedAppends:
 
     Args:
         rows: request row, one per append.
-        block_ids: per append its lists of block ids, one per group; the very lists of the appends.
+        block_ids: per append its lists of block ids, one per group; shared with the appends.
         overwrite: one per append.
     """
 
@@ -142,7 +142,7 @@ class BatchedAppends:
 
     @classmethod
     def of(cls, appends: Sequence[Append]) -> BatchedAppends:
-        """Those of some appends, in their order."""
+        """Converts appends, in their order."""
         return cls(
             [append.row for append in appends],
             [append.block_ids for append in appends],
@@ -151,18 +151,18 @@ class BatchedAppends:
 
 
 def copied(append: Append) -> Append:
-    """The same writes in lists of their own."""
+    """A copy with its own lists."""
     return replace(append, block_ids=tuple(list(ids) for ids in append.block_ids))
 
 
 def append_many_of(tables: Any) -> Callable[..., object] | None:
-    """The method that stages all requests of a step in one call, where tables have it."""
+    """The method that stages all requests of a step in one call, or `None`."""
     append_many: Callable[..., object] | None = getattr(tables, "append_many", None)
     return append_many if callable(append_many) else None
 
 
 def append_each(tables: Any, appends: Sequence[Append]) -> None:
-    """Stages writes by a call for each."""
+    """Stages writes one call at a time."""
     append_block_ids = tables.append_block_ids
     for append in appends:
         append_block_ids(append.row, append.block_ids, append.overwrite)
@@ -173,7 +173,7 @@ def staging_call(
 ) -> Callable[[], object]:
     """The call that stages the writes of a step, ready to be made.
 
-    It is one of `append_many` where the tables have that, and else a loop over the requests.
+    It calls `append_many` if the tables have it, else it loops over the requests.
 
     Args:
         tables: of a variant.

@@ -1,4 +1,4 @@
-"""Triton's interpreter, without the work that it repeats at every call of a function."""
+"""Speeds up Triton's interpreter by not repeating work at every function call."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 
 def prepare_language_once() -> None:
-    """Has the interpreter prepare Triton's language once per launch and module.
+    """Makes the interpreter prepare Triton's language once per launch and module.
 
     Before it calls any function of a kernel, the interpreter of Triton 3.9 looks through all names
     of the language and replaces the builtins among them. Later calls of a launch find nothing left
     to replace, but the search takes about two fifths of the time of a kernel that calls others.
-    Does nothing with a Triton whose interpreter is made in another way.
+    Does nothing if Triton's interpreter is built differently.
     """
     from triton.runtime import interpreter
 
-    language: Any = interpreter  # its functions are replaced, which types do not foresee
+    language: Any = interpreter  # untyped, since its functions are replaced
     prepare = getattr(language, "_patch_lang", None)
     executor = getattr(language, "GridExecutor", None)
     if prepare is None or executor is None or hasattr(prepare, "original"):

@@ -1,9 +1,9 @@
 """Processes that end with the one that started them, however that one ended.
 
-`end_with_parent` is for a process of our own. `run_kept` runs any command: between it and us is a
-keeper, which is this file run as a script. It watches over the process group of the command and
-ends all of it when we are gone, what a shell or a compiler has started as well. So it imports
-nothing but the standard library.
+`end_with_parent` is for our own processes. `run_kept` runs any command, with a keeper in between,
+which is this file run as a script. The keeper watches the process group of the command and ends all
+of it when we are gone, including what a shell or compiler has started. So this file imports only
+the standard library.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _OWN_ERROR = 125  # as env and timeout have it
 
 
 def end_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
-    """Has this process get a signal when its parent ends, or now if that has ended.
+    """Sends this process a signal when its parent ends, or at once if it has ended already.
 
     Args:
         parent: its process id, as the parent itself knows it.
         number: of the signal.
     """
     try:
-        # By the kernel: a thread of ours cannot run while C code holds the interpreter.
+        # By the kernel, since our own thread cannot run while C code holds the GIL.
         prctl = ctypes.CDLL(None, use_errno=True).prctl
     except (AttributeError, OSError):  # no Linux
         threading.Thread(target=_watch, args=(parent, number), daemon=True).start()
@@ -58,20 +58,20 @@ def run_kept(
     stderr: int | IO[bytes] = subprocess.PIPE,
     seconds: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end, in a process group of its own, which does not outlive this call.
+    """Runs a command in its own process group, which never outlives this call.
 
-    What ends the call early, such as Ctrl-C or the end of this process, ends the whole group.
+    Whatever ends the call early, such as Ctrl-C or the end of this process, ends the group.
 
     Args:
-        command: and its arguments.
+        command: the command with its arguments.
         env: the environment.
         cwd: where it runs.
         stdout: as in `subprocess.Popen`.
         stderr: likewise.
-        seconds: given up after.
+        seconds: time limit.
 
     Raises:
-        subprocess.TimeoutExpired: when it was given up.
+        subprocess.TimeoutExpired: when the time limit is reached.
     """
     keeper = [sys.executable, "-I", "-S", str(Path(__file__).resolve()), str(os.getpid())]
     with subprocess.Popen(

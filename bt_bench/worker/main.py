@@ -1,6 +1,6 @@
-"""The process that has the device: it imports the variants and does what it is asked to.
+"""The process that has the device: it imports the variants and runs tasks.
 
-Whatever happens to it, the parent goes on; and it ends with its parent, however that ended.
+The parent survives whatever happens to it, and it ends with its parent, however that ended.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def serve(connection: Connection, block: Any, setup: WorkerSetup) -> None:
-    """Does tasks until the connection is closed; the main function of the process.
+    """Runs tasks until the connection is closed; the main function of the process.
 
     Sends a `Hello` first. Then, for each `Request` that comes, any number of `RoundProgress` and
     an `Attempt`. In place of either a `Refusal` or a `Defect`. Each in a `Message`.
@@ -52,13 +52,13 @@ def serve(connection: Connection, block: Any, setup: WorkerSetup) -> None:
             hello, executor, fence = set_up(setup)
             answers.send(hello)
             if setup.ahead is not None:
-                # What goes wrong goes wrong again when it is asked for, and is reported then.
+                # A failure here happens again when the task is requested, and is reported then.
                 with suppress(Exception):
                     executor.attempt(setup.ahead.task, setup.ahead.arms, lambda _: None)
             while (request := answers.next_request()) is not None:
                 attempt = executor.attempt(request.task, request.arms, answers.send)
                 if fence is not None:
-                    fence.refuse()  # what a variant used of another tree while it ran
+                    fence.refuse()  # if a variant used another tree while it ran
                 answers.send(attempt)
         except (EOFError, BrokenPipeError, ConnectionResetError):
             raise
@@ -83,7 +83,7 @@ class _Answers:
         self._number = 0
 
     def next_request(self) -> Request | None:
-        """Waits for something to do; `None`: there is nothing more."""
+        """Waits for a request; `None` when the connection is closed."""
         request: Request | None = self._connection.recv()
         if request is not None:
             self._number = request.number
@@ -104,11 +104,11 @@ def _defect(error: BaseException) -> Defect:
 
 
 def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Fence | None]:
-    """Chooses the device, imports the variants, and makes what does the tasks.
+    """Chooses the device, imports the variants, and makes the executor.
 
     Returns:
-        What was found, what does the tasks, and what keeps the process to its own tree, if it has
-        one.
+        The greeting for the parent, the executor, and the fence if the process has a tree of its
+        own.
 
     Raises:
         UsageError: for a device that is not there, for a variant file that does not import, and
@@ -153,7 +153,7 @@ def _bench(kind: str) -> Bench:
 
 
 def _print_to_stderr() -> None:
-    """What variants print must not get between the data on the parent's stdout."""
+    """Sends stdout to stderr, so output of variants cannot mix with data on the parent's stdout."""
     try:
         os.dup2(2, 1)
     except OSError:  # there is no stderr

@@ -1,4 +1,4 @@
-"""What NVML tells of a GPU. Nothing is ever set, and what cannot be read is `None`."""
+"""Reads a GPU's sensors by NVML. Nothing is ever set; what cannot be read is `None`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 ValueT = TypeVar("ValueT")
 
 THROTTLE_REASONS = {
-    # NVML's nvmlClocksEventReasons bits; "gpu_idle" is no throttling but explains low clocks.
+    # NVML's nvmlClocksEventReasons bits; "gpu_idle" is not throttling but explains low clocks.
     0x1: "gpu_idle",
     0x2: "applications_clocks",
     0x4: "sw_power_cap",

@@ -1,4 +1,4 @@
-"""What measuring a case hands on: to the process that stores it, and to whoever watches."""
+"""What measuring a case yields, for the process that stores it and for progress reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RoundProgress:
     Args:
         done: rounds that were taken.
         rounds: the most that there will be.
-        half_width_percent: widest 95 % interval so far, half of it, in percent of its median;
+        half_width_percent: half of the widest 95 % interval so far, in percent of its median;
             `None` while there are too few rounds to say.
         seconds_left: estimate of the time that the case's rounds still take.
     """

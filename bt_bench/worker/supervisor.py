@@ -1,7 +1,7 @@
-"""Runs tasks in a worker process, and outlives whatever happens to it.
+"""Runs tasks in a worker process, and survives whatever happens to that.
 
-A worker that dies or hangs is replaced, and the task is done again without the arm that was to
-blame. This side imports neither torch nor Triton and never touches a device.
+A worker that dies or hangs is replaced, and the task is repeated without the arm to blame. This
+side imports neither torch nor Triton and never touches a device.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Serve = Callable[[Connection, Any, WorkerSetup], None]
 CONTEXT: SpawnContext | ForkServerContext = multiprocessing.get_context("spawn")
 POLL_SECONDS = 0.2
 SECONDS_TO_IMPORT = 120.0  # a variant's file, with torch and Triton on a cold disk
-# Where no arm runs, nothing of a variant can hang: this is time to build a workload, to calibrate.
+# While no arm runs no variant can hang; this is time to build a workload or to calibrate.
 FEWEST_SECONDS_OF_OUR_OWN = 600.0
 # A worker may write a profiler's file when it ends; one that does not end is killed.
 SECONDS_TO_END = 10.0
@@ -57,7 +57,7 @@ SECONDS_TO_DIE = 60.0
 
 
 class Supervisor:
-    """A worker process that is there as long as the `with` block, replaced whenever needed.
+    """A worker process for the length of a `with` block, replaced whenever needed.
 
     Args:
         setup: device, variants and plan.
@@ -69,12 +69,12 @@ class Supervisor:
         self._serve = serve
         self._worker: _Worker | None = None
         self._hello: Hello | None = None
-        self._lost: str | None = None  # why the last worker was given up
+        self._lost: str | None = None  # why the last worker was replaced
         self._unasked: list[Setback] = []  # of workers that died before they were asked
 
     @property
     def hello(self) -> Hello:
-        """What the first worker found; of a supervisor that was entered."""
+        """What the first worker found; only after the supervisor was entered."""
         if self._hello is None:
             raise RuntimeError("the supervisor was not entered")
         return self._hello
@@ -97,8 +97,8 @@ class Supervisor:
         except BaseException:
             self._discard()
             raise
-        # A worker that follows must not fall back to another device. And what the first one did
-        # ahead may be what ended it.
+        # Later workers must not fall back to another device. And the task done ahead may be what
+        # ended the first one.
         self._setup = replace(self._setup, device=self._hello.device, ahead=None)
         return self
 
@@ -108,7 +108,7 @@ class Supervisor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Ends the worker, and waits for it; after an error without giving it time."""
+        """Ends the worker and waits for it; after an error it is killed at once."""
         if self._worker is not None and kind is None:
             self._worker.end()
         self._discard()
@@ -121,7 +121,7 @@ class Supervisor:
     def run(
         self, task: Task[ResultT], arms: Sequence[str], watcher: Watcher | None = None
     ) -> Finished[ResultT]:
-        """Does a task with some arms; those that break it off are left out.
+        """Runs a task with some arms; arms that break it are left out.
 
         A worker that dies is replaced and the task tried again before an arm is blamed for it.
 
@@ -148,7 +148,7 @@ class Supervisor:
         return outcome
 
     def _living(self, watcher: Watcher | None) -> _Worker:
-        """The worker, or a fresh one in the place of one that is gone."""
+        """The worker, or a fresh one if it is gone."""
         worker = self._worker
         if worker is not None and not worker.is_alive():
             self._lost = worker.how_it_ended()
@@ -166,14 +166,14 @@ class Supervisor:
         return worker
 
     def _greeted(self, worker: _Worker) -> Hello:
-        """What a new worker finds; the variant is named whose file ends it."""
+        """Waits for a new worker's greeting; if a variant's file ends it, names that variant."""
         answer = worker.await_answer("while imported", None, SECONDS_TO_IMPORT)
         if isinstance(answer, Hello):
             return answer
         if isinstance(answer, Failure) and answer.defect is not None:
             raise WorkerError(f"{answer.defect}internal error in the worker; please report it")
         if isinstance(answer, Success):
-            raise WorkerError("the worker answers out of turn; please report it")
+            raise WorkerError("the worker answered out of turn; please report it")
         if answer.place is not None:
             path = self._setup.variants[answer.place].path
             raise UsageError(f"{path}: the variant file does not import: {answer.reason.message}")
@@ -187,14 +187,14 @@ class Supervisor:
 
 @contextmanager
 def _ctrl_c_held_back() -> Iterator[None]:
-    """Starts a process deaf to Ctrl-C, which would end it with a traceback before it ignores it.
+    """Blocks Ctrl-C while a process starts, since it would end it with a traceback.
 
     A process begins with the signals blocked that its parent blocks; `serve` unblocks this one.
     """
     if not hasattr(signal, "pthread_sigmask"):  # no POSIX
         yield
         return
-    resource_tracker.ensure_running()  # its start, which is part of the first, would unblock it
+    resource_tracker.ensure_running()  # else the first start would, and unblock it
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -223,7 +223,7 @@ class _Worker:
         return self._process.is_alive()
 
     def do(self, task: Task[Any], arms: list[str], watcher: Watcher | None) -> Attempt:
-        """Has a task done; a worker that does not survive it gives a failure too."""
+        """Has a task run; returns a failure if the worker does not survive it."""
         self._number += 1
         self._ahead = None
         try:
@@ -232,7 +232,7 @@ class _Worker:
             return self._died(task.doing)
         answer = self.await_answer(task.doing, watcher, self._hang_seconds)
         if isinstance(answer, Hello):
-            raise WorkerError("the worker answers out of turn; please report it")
+            raise WorkerError("the worker answered out of turn; please report it")
         return answer
 
     def await_answer(
@@ -246,8 +246,8 @@ class _Worker:
             hang_seconds: what one call of a variant may take.
 
         Raises:
-            UsageError: for what the worker was asked to do.
-            WorkerError: for an answer that is none.
+            UsageError: as raised by the worker.
+            WorkerError: for an invalid answer.
         """
         notes, since = self._activity.notes, time.monotonic()
         while True:
@@ -294,7 +294,7 @@ class _Worker:
         return f"the worker was ended by {name}{hint}"
 
     def unasked(self) -> Setback:
-        """The end of a process that nobody had asked for anything since its last answer."""
+        """Describes the end of a process that had no request since its last answer."""
         place, ahead = self._activity.place, self._ahead
         doing = "between two tasks" if ahead is None else ahead.task.doing
         reason = Reason(code=ReasonCode.CRASHED, message=f"{doing}: {self.how_it_ended()}")
@@ -331,7 +331,7 @@ class _Worker:
 
     def _hung(self, doing: str, hang_seconds: float) -> Failure:
         place, limit = self._activity.place, self._limit_seconds(hang_seconds)
-        what = "the worker got no further" if place is None else "a call did not return"
+        what = "the worker made no progress" if place is None else "a call did not return"
         setting = "" if place is None else " (plan.hang_seconds)"
         reason = Reason(
             code=ReasonCode.HUNG, message=f"{doing}: {what} within {limit:g} s{setting}"
@@ -340,7 +340,7 @@ class _Worker:
 
 
 def _checked(message: object, doing: str) -> Hello | Success[Any] | Failure:
-    """An answer, or in its place the error that it stands for."""
+    """Returns an answer, or raises the error that it stands for."""
     if isinstance(message, (Hello, Success, Failure)):
         return message
     if isinstance(message, Refusal):

@@ -1,6 +1,6 @@
-"""What a worker is asked to do, what it answers, and how a failing arm is left out.
+"""Tasks for workers, and their answers.
 
-These cross from one process to another, and import neither torch nor Triton.
+These are passed between processes, and import neither torch nor Triton.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Checked:
 
 
 class Task(ABC, Generic[ResultT]):
-    """Something to do with some arms; `doing` says in a reason what it was."""
+    """A task for some arms; `doing` describes it in reasons."""
 
     @property
     @abstractmethod
@@ -161,7 +161,7 @@ class RoundValue:
 
 @dataclass(frozen=True)
 class PrepareRound(Task[None]):
-    """Set up everything that a process-round times, and run it once: so nothing compiles later."""
+    """Set up everything that a process-round times, and run it once so nothing compiles later."""
 
     units: tuple[RoundUnit, ...]
 
@@ -173,7 +173,7 @@ class PrepareRound(Task[None]):
 
 @dataclass(frozen=True)
 class MeasureRound(Task[tuple[RoundValue, ...]]):
-    """Time what was prepared, once; a value that could not be had is absent."""
+    """Time once what was prepared; values that could not be taken are absent."""
 
     units: tuple[RoundUnit, ...]
 
@@ -185,7 +185,7 @@ class MeasureRound(Task[tuple[RoundValue, ...]]):
 
 @dataclass(frozen=True)
 class Ahead:
-    """A task that a worker does before it is asked to, to have it done when it is."""
+    """A task that a worker begins before it is requested."""
 
     task: Task[Any]
     arms: tuple[str, ...]
@@ -199,8 +199,8 @@ class WorkerSetup:
         device: where it runs.
         variants: the files of the arms; the worker imports them, the parent never does.
         plan: how it checks and measures.
-        ahead: what it does at once; how that ended shows when it is asked for the same.
-        isolation: what it may use of a repository; `None`: whatever it finds.
+        ahead: a task to begin at once; its outcome is reported when the same task is requested.
+        isolation: which files of a repository it may use; `None`: any.
     """
 
     device: DeviceChoice
@@ -228,13 +228,13 @@ class Success(Generic[ValueT_co]):
 
 @dataclass(frozen=True)
 class Failure:
-    """The task broke off.
+    """The task failed.
 
     Args:
         reason: why.
-        place: of the arm that is to blame, among the arms of the attempt; `None`: nobody knows.
-        worker_is_spent: the worker can do nothing more: its device or its memory is gone.
-        defect: the traceback, where it is bt-bench's own code that raised.
+        place: index of the arm to blame among the arms of the attempt; `None` if unknown.
+        worker_is_spent: the worker cannot continue, since its device or memory is gone.
+        defect: the traceback, if bt-bench's own code raised.
     """
 
     reason: Reason
@@ -244,7 +244,7 @@ class Failure:
 
     @property
     def may_pass(self) -> bool:
-        """Whether something from outside may have done it, so that it is tried once more."""
+        """Whether the cause may be outside of the arm, so that the task is tried once more."""
         return self.reason.code is ReasonCode.CRASHED or self.defect is not None
 
 
@@ -253,11 +253,11 @@ Attempt = Success[Any] | Failure
 
 @dataclass(frozen=True)
 class Setback:
-    """A failure that did not come back when the task was done once more.
+    """A failure that did not recur when the task was repeated.
 
     Args:
-        reason: what it was.
-        arm: whose; `None`: nobody knows.
+        reason: what happened.
+        arm: the arm that failed; `None` if unknown.
     """
 
     reason: Reason
@@ -271,7 +271,7 @@ class Finished(Generic[ResultT]):
     Args:
         value: its result, for the arms that are not in `failed`.
         failed: arms that were left out, with the reason.
-        setbacks: what went wrong on the way, of arms that were not left out for it.
+        setbacks: failures on the way for which no arm was left out.
     """
 
     value: ResultT
@@ -291,7 +291,7 @@ class Finished(Generic[ResultT]):
 
 @dataclass(frozen=True)
 class Refusal:
-    """What the user has to know; `text` is the message."""
+    """An error for the user; `text` is the message."""
 
     text: str
 
@@ -306,7 +306,7 @@ class Defect:
 
 @dataclass(frozen=True)
 class Request:
-    """Something to do; its number is in everything that is sent because of it."""
+    """A task to run; all messages about it carry its number."""
 
     number: int
     task: Task[Any]
@@ -317,7 +317,7 @@ class Request:
 class Message:
     """What a worker sends: progress, or an answer, to the request of that number.
 
-    Number 0 is nobody's request: it is what a worker says when it has started.
+    Number 0 belongs to no request: it marks the greeting of a worker that has started.
     """
 
     number: int
@@ -325,7 +325,7 @@ class Message:
 
 
 class Watcher(Protocol):
-    """Hears what happens during a task."""
+    """Is told what happens during a task."""
 
     def round(self, progress: RoundProgress) -> None:
         """How far the rounds of a case are."""
@@ -337,7 +337,7 @@ class Watcher(Protocol):
 
 
 class Runner(Protocol):
-    """Does tasks, somewhere."""
+    """Runs tasks, in this process or another."""
 
     def run(
         self, task: Task[ResultT], arms: Sequence[str], watcher: Watcher | None = None

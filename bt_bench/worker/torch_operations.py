@@ -1,4 +1,4 @@
-"""Notices torch operations that a GPU would have to run, beside the kernels of a variant."""
+"""Notices torch operations that a GPU would have to run besides a variant's kernels."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ def test_a_crash_of_nobody_fails_all_and_says_so():
     failure = Failure(Reason(code=ReasonCode.CRASHED, message="it died"), None, True)
     finished = run_without_culprits(ARMS, lambda arms: failure if arms else Success(None))
     messages = {reason.message for reason in finished.failed.values()}
-    assert messages == {"it died; not known which variant"}
+    assert messages == {"it died; it is not known in which variant"}
 
 
 def crashes_in_turn(*places):

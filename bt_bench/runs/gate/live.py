@@ -1,4 +1,4 @@
-"""A gate on two revisions: what is equal needs no timing, what differs is timed round by round."""
+"""A gate on two revisions: equal trees need no timing, different ones are timed round by round."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ Lacking = Mapping[tuple[str, str], Mapping[str, str]]
 
 
 class GateProgress(RoundsProgress, Protocol):
-    """Hears how far a gate is."""
+    """Is told how far a gate is."""
 
     def look(self, look: Look) -> None:
-        """Verdicts were looked for."""
+        """Called after each look at the verdicts."""
         ...
 
 
 @dataclass(frozen=True)
 class GateRequest:
-    """What a gate is on.
+    """What a gate compares, and how.
 
     Args:
         spec: cases, operations, variants, and margins of single cases.
-        base: the revision that is compared with.
-        head: the one that is judged.
-        device: where to measure; never another one.
+        base: the revision to compare with.
+        head: the revision that is judged.
+        device: where to measure; the gate never falls back to another device.
         serve: main function of workers.
         patterns: metrics, or patterns of them.
         rules: margin, alpha, correction.
         looks: after how many rounds verdicts are looked for.
-        workers: processes that are there at once; `None`: by cores and memory.
-        time_equal: time everything, also where the trees are equal.
+        workers: number of processes at once; `None`: by cores and memory.
+        time_equal: time everything, even if the trees are equal.
         built: whether a command has built something in both trees.
-        lost: what the config of the base has, and the head's no longer.
+        lost: what the base's config has and the head's no longer has.
         recording: file of the rounds, in a folder of the gate.
         command: the command line, for the record.
     """
@@ -87,7 +87,7 @@ class Prepared:
     Args:
         rounds: for the process-rounds.
         missing: variants that only one side has, with the label of the side that lacks them.
-        facts: what the reader has to know of how it is done.
+        facts: how it is done, for the report.
     """
 
     rounds: RoundsRequest
@@ -99,12 +99,12 @@ def prepare(request: GateRequest) -> Prepared:
     """Chooses variants and metrics; starts nothing.
 
     Raises:
-        UsageError: for a variant that neither side has, and a metric that there is none of.
-        NotComparableError: where no variant is on both sides.
+        UsageError: for a variant that neither side has, and for an unknown metric.
+        NotComparableError: if no variant is on both sides.
     """
     spec, notes = _spec_for(request)
     on_base, on_head = request.base.variants(), request.head.variants()
-    choose(spec.variants, on_base | on_head)  # refuses what neither has
+    choose(spec.variants, on_base | on_head)  # refuses a name that neither side has
     names = [name for name in spec.variants if name in on_base and name in on_head]
     missing = {
         name: request.base.label if name in on_head else request.head.label
@@ -124,7 +124,7 @@ def prepare(request: GateRequest) -> Prepared:
     }
     metrics = choose_metrics(request.patterns, spec.operations, request.device)
     rounds = RoundsRequest(spec, sides, metrics, request.device, request.serve, request.workers)
-    _plan(request, rounds.subjects)  # refuses looks that are none
+    _plan(request, rounds.subjects)  # refuses invalid looks
     return Prepared(rounds, missing, (*notes, *_revisions(request)))
 
 
@@ -133,7 +133,7 @@ def run_live_gate(request: GateRequest, progress: GateProgress) -> Judged:
 
     Where both trees are equal, nothing is timed.
 
-    The recording is whole after every batch of rounds, whatever ends the gate.
+    The recording is complete after every batch of rounds, whatever ends the gate.
 
     Raises:
         UsageError: as `prepare`; for a variant that does not import, and for a device that is not
@@ -237,7 +237,7 @@ def _whole(
     lacking: Lacking,
     measured: Judged | None,
 ) -> Judged:
-    """All judgements in the order of the config: measured ones, and those that need no timing."""
+    """All judgements in the order of the config, timed or not."""
     rounds = prepared.rounds
     judged = measured or Judged(_title(request), request.base.label, (), (), ())
     found = {_place(judgement): judgement for judgement in judged.judgements}
@@ -275,7 +275,7 @@ def _whole(
 
 
 def _not_run(lacking: Lacking, labels: Collection[str]) -> Iterator[str]:
-    """What neither revision can run, of which there is no judgement."""
+    """Facts about what neither revision can run; there are no judgements on it."""
     for (variant, case), lacks in lacking.items():
         if len(lacks) == len(labels):
             what = next(iter(lacks.values()))
@@ -283,7 +283,7 @@ def _not_run(lacking: Lacking, labels: Collection[str]) -> Iterator[str]:
 
 
 def _all_subjects(spec: SweepSpec, rounds: RoundsRequest) -> list[Subject]:
-    """The subjects of all variants of the config, those that one side lacks too."""
+    """The subjects of all variants of the config, including variants that one side lacks."""
     return [
         Subject(operation, case.name, variant, metric.name)
         for case in rounds.spec.cases
@@ -294,9 +294,9 @@ def _all_subjects(spec: SweepSpec, rounds: RoundsRequest) -> list[Subject]:
 
 
 def _lost_subjects(request: GateRequest) -> list[Subject]:
-    """Subjects that the config of the base has, and the head's has not."""
+    """Subjects that the base's config has but the head's does not."""
     places = request.lost.places
-    if request.device == "cpu":  # where staging is all that is timed, it is the same in all
+    if request.device == "cpu":  # only staging is timed, and it is the same in all
         cases = [case.name for case in request.spec.cases]
         places = tuple(
             dict.fromkeys(

@@ -1,8 +1,8 @@
 """The gate's loop: look at the rounds, and take more of them until every verdict holds.
 
-Pure: it knows neither processes nor devices. Rounds come from a `RoundSource`, all of them are
-kept, and the probability of a false alarm is shared out among the looks, so that looking several
-times costs no certainty.
+It knows neither processes nor devices. Rounds come from a `RoundSource`, and all of them are kept.
+The probability of a false alarm is divided among the looks, so looking several times does not
+raise it.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class GatePlan:
 
     Args:
         subjects: what is judged, as one family.
-        base_label: of the revision that is compared with.
-        head_label: of the revision that is judged.
-        looks: after how many rounds verdicts are tried; the last is the most that are taken.
-        title: what the gate is of, one line.
+        base_label: label of the base.
+        head_label: label of the head, which is judged.
+        looks: round counts after which verdicts are tried; the last is the maximum.
+        title: what the gate compares, one line.
 
     Raises:
-        UsageError: for looks that do not ascend, or begin below three rounds, and for no subject.
+        UsageError: if looks do not ascend or begin below three rounds, or there is no subject.
     """
 
     subjects: tuple[Subject, ...]
@@ -55,7 +55,6 @@ class GatePlan:
     title: str = "Gate"
 
     def __post_init__(self) -> None:
-        """Checks looks and subjects."""
         ascending = all(before < after for before, after in pairwise(self.looks))
         if not self.looks or self.looks[0] < MIN_ROUNDS or not ascending:
             raise UsageError(
@@ -65,7 +64,7 @@ class GatePlan:
         if not self.subjects:
             raise UsageError("nothing to judge: the gate has no metric of any case")
         if self.base_label == self.head_label:
-            raise UsageError(f"base and head are both called {self.base_label!r}; name one anew")
+            raise UsageError(f"base and head are both called {self.base_label!r}; rename one")
 
     def alphas(self, alpha: float) -> tuple[float, ...]:
         """The part of `alpha` that each look may spend; they add up to it.
@@ -81,7 +80,7 @@ class GatePlan:
 
 @dataclass(frozen=True)
 class Look:
-    """What is known after a look, for who watches."""
+    """What is known after a look, for progress reports."""
 
     rounds: int
     last: bool
@@ -93,13 +92,13 @@ class Look:
 
     @property
     def open(self) -> int:
-        """For how many subjects more rounds could change the verdict."""
+        """The number of subjects whose verdict more rounds could change."""
         return sum(finding.open for finding in self.findings)
 
 
 @dataclass(frozen=True)
 class GateOutcome:
-    """A gate that has ended.
+    """The outcome of a gate.
 
     Args:
         judged: for formats and exit codes.
@@ -130,7 +129,7 @@ def run_gate(
         source: of rounds.
         plan: subjects and looks.
         rules: margin, alpha and correction.
-        thresholds: margins of subjects in place of that of the rules, as shares.
+        thresholds: margins of subjects that do not use that of the rules, as shares.
         on_look: is told what is known after each look.
     """
     ledger = Ledger(plan.subjects)
@@ -158,7 +157,7 @@ def run_gate(
 
 
 def replay(rounds: Sequence[GateRound]) -> RoundSource:
-    """A source of rounds that were taken before, in their order."""
+    """A source that hands out recorded rounds in their order."""
     return _Replay(list(rounds))
 
 
@@ -213,7 +212,7 @@ def _judgement(plan: GatePlan, finding: Finding) -> Judgement:
 
 
 def _overall(judgements: Sequence[Judgement]) -> tuple[Overall, ...]:
-    """Per metric and variant; a case without a ratio is in none."""
+    """One per metric and variant, over the cases that have a ratio."""
     groups = Counter((j.metric, j.base, j.other) for j in judgements if j.ratio is not None)
     overall = []
     for metric, base, other in groups:

@@ -1,6 +1,6 @@
-"""What a gate no longer looks at, since the head has another config than the base.
+"""What a gate no longer looks at because the head's config differs from the base's.
 
-Both revisions are measured by the head's config. A case that it lost would be missed by nobody.
+Both revisions are measured by the head's config, so nobody would miss a case that was removed.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Place = tuple[Operation, str, str]  # operation, case, variant
 
 @dataclass(frozen=True)
 class Lost:
-    """What the base's config has, and the head's has not.
+    """What the base's config has but the head's does not.
 
     Args:
-        places: what is measured of which variant by the base's config alone.
-        warnings: what else differs between the configs and bears on a verdict; a clause each.
+        places: operation, case and variant that only the base's config measures.
+        warnings: other differences between the configs that affect verdicts; a clause each.
     """
 
     places: tuple[Place, ...] = ()
@@ -31,13 +31,13 @@ class Lost:
 
 
 def config_of(tree: Tree, head: Tree, config: Path) -> Path | None:
-    """The file of a config in another tree; `None` where it is not one of the head's tree."""
+    """Where a config of the head's tree is in another tree; `None` if it is not in the head's."""
     place = place_below(config, head.top)
     return None if place is None else tree.top / place
 
 
 def other_traces(spec: SweepSpec, base: Tree, head: Tree) -> tuple[str, ...]:
-    """Warnings of cases whose trace is a file that differs between the trees."""
+    """Warnings about cases whose trace file differs between the trees."""
     found = []
     for case in spec.cases:
         trace = getattr(case.parameters, "trace", None)
@@ -46,12 +46,12 @@ def other_traces(spec: SweepSpec, base: Tree, head: Tree) -> tuple[str, ...]:
             continue
         before = base.top / place
         if not before.is_file() or before.read_bytes() != (head.top / place).read_bytes():
-            found.append(f"case {case.name} replays {place}, which is another file in the base")
+            found.append(f"case {case.name} replays {place}, which is a different file in the base")
     return tuple(found)
 
 
 def without_variant(spec: SweepSpec, head: Tree) -> tuple[str, ...]:
-    """Warnings of folders of variants of which none is compared."""
+    """Warnings about folders of variants none of which is compared."""
     entries = head.variants()
     used = [entries[name].path for name in spec.variants if name in entries]
     return tuple(
@@ -82,22 +82,22 @@ def _differences(base: SweepSpec, head: SweepSpec) -> Iterator[str]:
     for case in head.cases:
         before = cases.get(case.name)
         if before is not None and before.parameters != case.parameters:
-            yield f"case {case.name} has another workload in the base's config; the head's is taken"
+            yield f"case {case.name} has another workload in the base's config; the head's is used"
         if before is not None and before.margin_percent != case.margin_percent:
             yield (
-                f"case {case.name} has the margin {_percent(case.margin_percent)}, and in the "
-                f"base's config {_percent(before.margin_percent)}"
+                f"the margin of case {case.name} is {_percent(case.margin_percent)}, but "
+                f"{_percent(before.margin_percent)} in the base's config"
             )
     for section in ("gate", "plan"):
         before, after = getattr(base, section), getattr(head, section)
         for name in type(after).model_fields:
             old, new = getattr(before, name), getattr(after, name)
             if old != new:
-                yield f"{section}.{name} is {_shown(new)}, and in the base's config {_shown(old)}"
+                yield f"{section}.{name} is {_shown(new)}, but {_shown(old)} in the base's config"
 
 
 def _percent(margin: float | None) -> str:
-    return "of the gate" if margin is None else f"{margin:g} %"
+    return "that of the gate" if margin is None else f"{margin:g} %"
 
 
 def _shown(value: object) -> str:

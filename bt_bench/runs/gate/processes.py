@@ -1,7 +1,7 @@
-"""Process-rounds: every arm of every round measured by a process of its own.
+"""Process-rounds: every arm of every round is measured by a process of its own.
 
-Workers of several rounds are started and set up at once, which takes seconds. Then they are timed
-one after the other, in the random order of their rounds, while the others wait for their turn.
+The workers of several rounds are started and set up together, which takes seconds. Then they are
+timed one at a time, in the random order of their rounds, while the others wait.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ SEEDS_PER_ROUND = len(GateArm)
 class ProcessRounds:
     """A `RoundSource` whose rounds are measured when they are asked for.
 
-    A variant that raises, crashes or hangs in a process-round (a crash only if it does so again) is
-    in `failures` and takes no part in later rounds. Of a crash that does not come back there is a
-    text in `warnings`.
+    A variant that raises, hangs or crashes in a process-round (twice, for a crash) is added to
+    `failures` and takes no part in later rounds. A crash that does not happen again is only
+    described in `warnings`.
 
     Args:
         request: what to measure.
         subjects: which of its subjects.
-        hello: what an earlier worker found: device and memory.
-        progress: hears how far it is.
-        on_batch: is given the rounds of each batch of workers as soon as they are there.
+        hello: device and memory, as an earlier worker found them.
+        progress: is told how far it is.
+        on_batch: is given the rounds of each batch of workers as soon as they are measured.
 
     Raises:
         UsageError: where not even one worker's tables fit into memory.
@@ -109,7 +109,7 @@ class ProcessRounds:
         return taken
 
     def _batch(self, num_rounds: int, done: int, wanted: int) -> list[GateRound]:
-        """Some rounds, whose workers are all there at once."""
+        """Measures some rounds, whose workers all exist at once."""
         arms = list(self._request.sides)
         orders = [tuple(self._rng.sample(arms, len(arms))) for _ in range(num_rounds)]
         values: list[dict[GateArm, dict[Subject, float]]] = [{} for _ in orders]
@@ -125,7 +125,7 @@ class ProcessRounds:
                 num_done = done * len(arms) + place + 1
                 self._progress.processes(num_done, wanted * len(arms))
             for _, _, worker in workers:
-                worker.abandon()  # all at once: to end takes each of them a while
+                worker.abandon()  # all at once, since each takes a while to end
         self._names = [name for name in self._names if (name, None, None) not in self.failures]
         return [GateRound(order, of) for order, of in zip(orders, values, strict=True)]
 
@@ -145,7 +145,7 @@ class ProcessRounds:
         return started(stack, setup, request.serve)
 
     def _set_up(self, worker: Supervisor, arm: GateArm) -> list[str]:
-        """Waits until a worker is ready; the variants that are."""
+        """Waits until a worker is ready; returns the variants that are set up."""
         greet(worker, self._request.sides[arm])
         finished = self._noticing(worker, arm).run(PrepareRound(self._units), self._names)
         self._blame(arm, finished.failed)
@@ -172,7 +172,7 @@ class ProcessRounds:
 
 
 def _units(request: RoundsRequest, subjects: set[Subject]) -> tuple[RoundUnit, ...]:
-    """What is timed: of each case and operation the variants and series of some subject."""
+    """What is timed: per case and operation, the variants and series of the subjects."""
     units = []
     for case in request.spec.cases:
         for operation, metrics in request.metrics.items():
@@ -187,7 +187,7 @@ def _units(request: RoundsRequest, subjects: set[Subject]) -> tuple[RoundUnit, .
 
 
 def _num_workers(request: RoundsRequest, hello: Hello) -> int:
-    """How many processes there may be at once: for setting up by cores, for staying by memory."""
+    """How many processes there may be at once, limited by cores and by memory."""
     spec = request.spec
     plan = round_plan(spec.plan, [], 0)
     tables = sum(estimate_bytes(layout_of(case.parameters)) for case in spec.cases)
@@ -200,16 +200,16 @@ def _num_workers(request: RoundsRequest, hello: Hello) -> int:
     if fitting < 1:
         raise UsageError(
             f"a process-round would need {format_bytes(tables)} of memory for the tables of "
-            f"{len(spec.cases)} cases with {len(request.variants)} variants, and more is not "
+            f"{len(spec.cases)} cases with {len(request.variants)} variants, which is not "
             "available; leave cases out with -k, or variants with --variants"
         )
     cores = hello.environment.cpu_affinity or hello.environment.cpu_count or 1
-    # Who names a number knows of memory that the system does not show.
+    # A user who names a number may know of memory that the system does not show.
     return request.workers or min(MAX_WORKERS, max(3, 3 * cores // 2), fitting)
 
 
 def header_of(request: RoundsRequest, environment: Environment, command: list[str]) -> Recording:
-    """A recording of these process-rounds, without any yet."""
+    """A recording of these process-rounds, still without rounds."""
     return Recording(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         tool=Tool(version=__version__, command=command),
@@ -232,15 +232,15 @@ def record(
     progress: RoundsProgress,
     is_time_up: Callable[[float], bool] = lambda _: False,
 ) -> Recording:
-    """Checks the variants, and records process-rounds of all that are right.
+    """Checks the variants and records process-rounds of them.
 
     Args:
         request: what to measure.
         rounds: how many.
-        path: of the recording, which is whole after every batch.
+        path: of the recording, which is complete after every batch.
         command: the command line, for the record.
         progress: hears how far it is.
-        is_time_up: told the seconds of the longest batch so far; says whether to begin no other.
+        is_time_up: given the seconds of the longest batch so far; whether to stop.
 
     Raises:
         UsageError: for a variant that fails, with the reason.

@@ -1,8 +1,8 @@
-"""Whether two trees are equal on disk, which is what it takes to be sure without measuring.
+"""Whether two trees are equal on disk, the only proof of equal code that needs no measurement.
 
 What a variant uses cannot be listed: helper modules, data, libraries that it loads, programs that
-it starts, or whether a file is there at all. So nothing short of equal trees proves equal code.
-Git is not asked: it passes over what is ignored, and can be told to pass over more.
+it starts, or whether some file exists at all. So nothing short of equal trees proves equal code.
+Git is not asked, since it skips ignored files and can be told to skip more.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 from bt_bench.runs.gate.trees import Tree, is_tracked
 from bt_bench.variants import installed_places
 
-# What these hold is written by Python and its tools for themselves. Python's own bytecode is not
-# used in a gate; see `bt_bench.variants.isolation.FreshSourceLoader`.
+# Python and its tools write these for themselves. Python's own bytecode is not used in a gate; see
+# `bt_bench.variants.isolation.FreshSourceLoader`.
 CACHES = frozenset(
     {"__pycache__", ".hypothesis", ".import_linter_cache", ".mypy_cache", ".pytest_cache"}
     | {".ruff_cache"}
@@ -32,8 +32,8 @@ class Sameness:
     """Whether nothing differs between two revisions.
 
     Args:
-        proved: whether that is so, beyond doubt.
-        how: what was compared, or what stands against it; a sentence.
+        proved: whether the trees are certainly equal.
+        how: what was compared, or what differs; a sentence.
     """
 
     proved: bool
@@ -41,16 +41,16 @@ class Sameness:
 
 
 def compare_trees(base: Tree, head: Tree, *, built: bool, ours: Path | None = None) -> Sameness:
-    """Compares all files of two trees, byte by byte, those too that git ignores.
+    """Compares all files of two trees byte by byte, including those that git ignores.
 
-    Passed over are git's own folders, the environment of the Python that runs, and caches of
+    It skips git's own folders, the environment of the Python that runs, and caches of
     Python's tools (`CACHES`).
 
     Args:
         base: one tree.
         head: the other.
-        built: whether a `--build` has run, which can make anything of equal files.
-        ours: a folder of the gate itself that may lie in a tree.
+        built: whether a `--build` has run, which can make equal files differ in effect.
+        ours: a folder of the gate itself, which may lie in a tree.
     """
     if built:
         return Sameness(False, "Everything is measured, since --build ran in both trees.")
@@ -108,14 +108,14 @@ class _Comparison:
     ) -> bool:
         if path == Path(".git"):
             return True
-        # What the base has of a cache was committed, by mistake or on purpose.
+        # A cache that the base has was committed, by mistake or on purpose, so it counts.
         if path.name in CACHES and old is None and new is not None:
             return self._is_a_cache(path)
-        # The trees are without symlinks, and so are all folders that are gone into.
+        # The paths of the trees have no symlinks, and symlinks to folders are not followed.
         return any(tree.top / path in self._passed_over for tree in (self._base, self._head))
 
     def _is_a_cache(self, path: Path) -> bool:
-        """Whether a folder by the name of a cache holds what such a cache does."""
+        """Whether a folder with the name of a cache holds what such a cache does."""
         top = self._head.top
         if is_tracked(top, path):
             return False
@@ -124,7 +124,7 @@ class _Comparison:
         )
 
     def _holds_passed_over(self, path: Path) -> bool:
-        """Whether a folder is there, perhaps on one side only, for what is passed over."""
+        """Whether a skipped folder lies below a folder, which may be on one side only."""
         tops = (self._base.top, self._head.top)
         return any(top / path in folder.parents for folder in self._passed_over for top in tops)
 
@@ -134,7 +134,7 @@ class _Comparison:
         if stat.S_ISLNK(old.st_mode) and stat.S_ISLNK(new.st_mode):
             return self._is_equal_link(old_path, new_path)
         regular = stat.S_ISREG(old.st_mode) and stat.S_ISREG(new.st_mode)
-        # Of the permissions git keeps one.
+        # Git keeps only one of the permissions.
         return (
             regular
             and old.st_size == new.st_size
@@ -143,7 +143,7 @@ class _Comparison:
         )
 
     def _is_equal_link(self, old: Path, new: Path) -> bool:
-        """Whether links lead to the same: a relative one must not lead out of its tree."""
+        """Whether links have equal targets; a relative one must not lead out of its tree."""
         target = old.readlink()
         if new.readlink() != target:
             return False

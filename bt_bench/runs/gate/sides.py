@@ -1,4 +1,4 @@
-"""Both sides of a gate: their variants, what is compared of them, and whether they are right."""
+"""Both sides of a gate: their variants, what is compared, and whether they are correct."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ Culprit = tuple[str, Operation | None, str | None]  # variant, operation, case; 
 
 @dataclass(frozen=True)
 class Side:
-    """A revision: what reports call it, and its variants.
+    """One revision and its variants.
 
     Args:
-        label: for people.
-        entries: variant files, the same names on both sides.
-        commit: where there is one.
-        dirty: whether files differ from it.
-        isolation: what its processes may use of the repository; `None`: whatever they find.
-        named: makes an error about its files one that names the revision.
+        label: what reports call it.
+        entries: variant files, with the same names on both sides.
+        commit: the commit, if there is one.
+        dirty: whether files differ from the commit.
+        isolation: which files of the repository its processes may use; `None`: any.
+        named: adds the revision to a message about its files.
     """
 
     label: str
@@ -52,11 +52,11 @@ class RoundsRequest:
     Args:
         spec: cases and plan.
         sides: per arm the revision; the control has that of the base.
-        metrics: per operation what is taken.
-        device: where.
+        metrics: per operation the metrics to take.
+        device: where to measure.
         serve: main function of workers.
-        workers: processes that are there at once; `None`: by cores and memory.
-        seed: of the order of arms.
+        workers: number of processes at once; `None`: by cores and memory.
+        seed: for the order of arms.
     """
 
     spec: SweepSpec
@@ -85,27 +85,26 @@ class RoundsRequest:
 
 
 class RoundsProgress(Protocol):
-    """Hears how far process-rounds are."""
+    """Is told how far process-rounds are."""
 
     def phase(self, what: str) -> None:
         """Something begins that takes a while."""
         ...
 
     def processes(self, done: int, total: int) -> None:
-        """So many process-rounds of those that were asked for are timed."""
+        """`done` of `total` requested process-rounds are timed."""
         ...
 
 
 class Checkers:
-    """A worker for each revision, of which none was timed yet; see `checkers`."""
+    """A worker for each revision, to check variants before any timing; see `checkers`."""
 
     def __init__(self, spec: SweepSpec, workers: Sequence[tuple[Side, Supervisor]]) -> None:
         self._spec = spec
         self._workers = workers
-        # Per variant and case, the revisions that cannot run it, and what they lack; of the
-        # variants that were checked.
+        # Per checked variant and case, the revisions that cannot run it, and what they lack.
         self.lacking: dict[tuple[str, str], dict[str, str]] = {}
-        self.warnings: list[str] = []  # crashes that did not come back
+        self.warnings: list[str] = []  # crashes that did not happen again
 
     @property
     def hello(self) -> Hello:
@@ -150,13 +149,12 @@ class Checkers:
 def checkers(
     request: RoundsRequest, progress: RoundsProgress, *, equal: bool = False
 ) -> Iterator[Checkers]:
-    """Workers that have imported all variants, gone when the block ends.
+    """Starts workers that have imported all variants; they end with the block.
 
     Args:
         request: what is to be measured.
-        progress: hears how far it is.
-        equal: both sides have equal files, so that importing those of one is enough, and it does
-            not matter which of them it uses.
+        progress: is told how far it is.
+        equal: both sides have equal files, so it is enough to import those of one.
 
     Raises:
         UsageError: for a device that is not there, and for a variant file that does not import,
@@ -167,7 +165,7 @@ def checkers(
         progress.phase("importing the variants")
         workers = []
         for side in [head] if equal or head == base else [base, head]:
-            # Nothing is timed here, so every file that a variant opens may be looked at.
+            # Nothing is timed here, so there is time to check every file that a variant opens.
             isolation = None if equal else side.isolation
             audited = None if isolation is None else replace(isolation, audited=True)
             setup = WorkerSetup(request.device, side.entries, request.spec.plan, isolation=audited)
@@ -178,7 +176,7 @@ def checkers(
 
 
 def noticing(worker: Runner, side: Side, warnings: list[str]) -> Runner:
-    """A worker of whose crashes that do not come back there is a warning, which names the side."""
+    """A worker that adds a warning, with the side's label, for each crash that does not recur."""
 
     def tell(arms: Sequence[str], crash: Crash) -> None:
         whose = f"{arms[0]}, " if crash.known else ""
@@ -188,7 +186,7 @@ def noticing(worker: Runner, side: Side, warnings: list[str]) -> Runner:
 
 
 def started(stack: ExitStack, setup: WorkerSetup, serve: Serve) -> Supervisor:
-    """A worker that is starting, and is gone when the stack is left."""
+    """Starts a worker, which ends when the stack is left."""
     worker = Supervisor(setup, serve)
     stack.enter_context(_gone_after(worker))
     worker.start()

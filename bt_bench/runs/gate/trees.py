@@ -30,8 +30,8 @@ class Location:
 
     Args:
         top: folder of the working tree.
-        kernels: folder that holds `bt_kernels`, relative to `top`; `None`: the repository has none,
-            and the installed one is used on both sides.
+        kernels: folder that holds `bt_kernels`, relative to `top`; `None` if the repository has
+            none, so both sides use the installed one.
         folders: a user's folders of variants, relative to `top`.
     """
 
@@ -49,7 +49,7 @@ class Tree:
         commit: the commit, of a working tree the one that it is based on.
         dirty: whether tracked files differ from the commit.
         top: folder of the checkout.
-        location: where kernels are in it.
+        location: where kernels are in the checkout.
     """
 
     label: str
@@ -86,7 +86,7 @@ class Tree:
         return find_variants([self.top / folder for folder in self.location.folders], root)
 
     def named(self, text: str) -> str:
-        """A message with paths of this tree relative to its top, and its label in front."""
+        """A message with the tree's label in front and its paths relative to the top."""
         return f"{self.label}: " + text.replace(f"{self.top}{os.sep}", "")
 
 
@@ -95,14 +95,16 @@ def locate(start: Path, folders: Sequence[Path] = ()) -> Location:
 
     Args:
         start: a folder in the repository, used where `folders` are none.
-        folders: as `--kernels` has them; one that holds `bt_kernels/` is the root of these.
+        folders: as `--kernels` gives them; one that holds `bt_kernels/` is the kernels' root.
 
     Raises:
         UsageError: without git, outside a repository, and where no kernels are found.
     """
     for folder in folders:
         if not folder.is_dir():
-            raise UsageError(f"--kernels {folder}: no such folder; expected one of variant files")
+            raise UsageError(
+                f"--kernels {folder}: no such folder; expected a folder of variant files"
+            )
     top = _top_of(folders[0] if folders else start)
     own: list[Path] = []
     root: Path | None = None
@@ -133,7 +135,7 @@ def locate(start: Path, folders: Sequence[Path] = ()) -> Location:
 
 
 def place_below(path: Path, top: Path) -> Path | None:
-    """A path relative to the top of a tree, links in it as they are: they may differ in the other.
+    """A path relative to the top of a tree. Links stay, since the other tree's may differ.
 
     Returns:
         `None` for a path that is not in the tree.
@@ -157,7 +159,7 @@ def _outer_top(start: Path, top: Path) -> Path | None:
 
 
 def working_tree(location: Location) -> Tree:
-    """What is checked out, with changes that are not committed."""
+    """The working tree, including uncommitted changes."""
     commit = _git(location.top, "rev-parse", "--verify", "HEAD")
     status = _git(location.top, "status", "--porcelain", "--untracked-files=no")
     return Tree("working tree", commit, bool(status), location.top, location)
@@ -165,14 +167,14 @@ def working_tree(location: Location) -> Tree:
 
 @contextmanager
 def base_tree(location: Location, ref: str) -> Iterator[Tree]:
-    """A checkout of a revision in a temporary folder, gone when the block ends, however it does.
+    """A checkout of a revision in a temporary folder, which is removed when the block ends.
 
-    It is a linked worktree of the user's repository, with all that follows: its settings, filters,
-    objects of LFS, tags for `git describe`, and end-of-line rules. But the folder that git keeps of
-    a linked worktree, which `git worktree add` makes in `.git/worktrees`, lies in the temporary
-    folder as well: git asks no more of it than that `commondir` in it leads to the repository
+    It is a linked worktree of the user's repository, so it has the repository's settings, filters,
+    LFS objects, tags for `git describe` and end-of-line rules. Only the administrative folder,
+    which `git worktree add` would make in `.git/worktrees`, is in the temporary folder too: git
+    requires no more of it than a `commondir` that leads to the repository
     (gitrepository-layout(5)). So a gate that is killed leaves nothing in the user's repository,
-    and the next one finds what it left elsewhere (`bt_bench.results.scratch`).
+    and the next one removes what it left elsewhere (`bt_bench.results.scratch`).
 
     `git archive` would leave out files (`export-ignore`) and give a build no repository to ask;
     a clone would have another configuration, other remotes, and none of the files of LFS.
@@ -194,7 +196,7 @@ def _check_out(repository: Path, commit: str, top: Path, admin: Path) -> None:
         repository: a checkout.
         commit: to check out.
         top: of the worktree; new.
-        admin: what git keeps of it; new.
+        admin: git's administrative folder of the worktree; new.
     """
     common, own = (
         (repository / _git(repository, "rev-parse", option)).resolve()
@@ -206,14 +208,14 @@ def _check_out(repository: Path, commit: str, top: Path, admin: Path) -> None:
     (admin / "gitdir").write_text(f"{top / '.git'}\n", encoding="utf-8")
     (admin / "HEAD").write_text(f"{commit}\n", encoding="utf-8")
     (top / ".git").write_text(f"gitdir: {admin}\n", encoding="utf-8")
-    # A checkout that has only some folders has a base that has only these, as `worktree add` does.
+    # If the checkout is sparse, so is the base, as with `worktree add`.
     settings = admin / "config.worktree"
     for path in (settings, admin / "info/sparse-checkout"):
         theirs = own / path.relative_to(admin)
         if theirs.is_file():
             shutil.copyfile(theirs, path)
     for key in ("core.worktree", "core.bare"):
-        with suppress(UsageError):  # it says nothing of that
+        with suppress(UsageError):  # git fails if there is no such setting
             _git(top.parent, "config", "--file", str(settings), "--unset-all", key)
     _git(top, "reset", "--hard", "--quiet", "--no-recurse-submodules")
 
@@ -249,7 +251,7 @@ def _top_of(start: Path) -> Path:
         return Path(_git(start, "rev-parse", "--show-toplevel")).resolve()
     except UsageError as error:
         raise UsageError(
-            f"{start.resolve()}: no git repository to take a base revision from: {error}"
+            f"{start.resolve()}: not in a git repository that could have a base revision: {error}"
         ) from None
 
 
@@ -292,7 +294,7 @@ def _git(folder: Path, *arguments: str) -> str:
             env=without_another_git() | {"LC_ALL": "C"},
             timeout=GIT_SECONDS,
             check=False,
-            start_new_session=True,  # Ctrl-C must not cut it off while it puts things in order
+            start_new_session=True,  # Ctrl-C must not interrupt its cleanup
         )
     except FileNotFoundError:
         raise UsageError("git is not installed; expected it on PATH") from None
@@ -306,7 +308,7 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def is_tracked(top: Path, path: Path) -> bool:
-    """Whether git has a file at a path, or below it; nothing is where there is no repository."""
+    """Whether git tracks a path or anything below it; `False` outside of a repository."""
     try:
         return bool(_git(top, "ls-files", "-z", "--", str(path)))
     except UsageError:
@@ -314,7 +316,7 @@ def is_tracked(top: Path, path: Path) -> bool:
 
 
 def isolations(base: Tree, head: Tree) -> tuple[Isolation, Isolation]:
-    """What the processes of either revision may use: their own tree, and not the other's."""
+    """What the processes of each revision may use: their own tree, not the other's."""
     trees, scratch = (base, head), base.top.parent
 
     def of(tree: Tree, other: Tree, caches: str) -> Isolation:

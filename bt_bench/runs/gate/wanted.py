@@ -1,4 +1,4 @@
-"""Which metrics a gate takes of which operation, and the plan that takes no more than these."""
+"""Chooses the metrics that a gate takes of each operation, and a plan that takes only these."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bt_bench.results import (
 
 DEFAULT_METRICS = ("host_us", "gpu_us", "stage_us")
 
-# A process-round is short: what differs between processes does not shrink with more samples in one.
+# A process-round is short: more samples in one process do not reduce differences between processes.
 MAX_ROUNDS = 32
 MAX_INSTANCES = 4
 MAX_WARMUPS = 2
@@ -34,7 +34,7 @@ _DEVICE = (Quantity.GPU_US, Quantity.SPAN_US, Quantity.GAP_US)
 
 
 def candidates(operation: Operation, device: DeviceKind) -> list[Series]:
-    """All series that can be taken of an operation: of staging alone, and without a GPU, one."""
+    """All series that can be taken of an operation; only one for staging, and without a GPU."""
     if operation is Operation.STAGE or device == "cpu":
         return [series_of(Quantity.STAGE_US)]
     found = [series_of(Quantity.STAGE_US)]
@@ -56,10 +56,10 @@ def choose_metrics(
     """Per operation the metrics that a gate takes.
 
     Args:
-        patterns: names, or patterns of them; without any host and device time, and of staging its
-            own.
+        patterns: names or patterns; without any, host and device time, and for staging its own
+            time.
         operations: what is timed.
-        device: where.
+        device: where it is timed.
 
     Raises:
         UsageError: for a pattern that no operation has a metric for.
@@ -86,10 +86,10 @@ def _stages(operation: Operation, device: DeviceKind) -> bool:
 
 
 def round_plan(plan: Plan, wanted: Iterable[Series], seed: int) -> Plan:
-    """A config's plan, made brief: the conditions of what is wanted, and few rounds.
+    """Shortens a config's plan: only the conditions that are wanted, and few rounds.
 
     Args:
-        plan: of the config; smaller numbers of its own stay.
+        plan: the config's; numbers that are already smaller stay.
         wanted: all series that a process-round takes.
         seed: of the process-round.
     """

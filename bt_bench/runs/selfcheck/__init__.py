@@ -1,1 +1,1 @@
-"""What the gate finds, and how often it is wrong: simulated gates over recorded rounds."""
+"""How often the gate finds slowdowns and how often it is wrong, by simulation."""

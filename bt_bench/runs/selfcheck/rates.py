@@ -29,9 +29,9 @@ EFFECTS = (0.01, 0.02, 0.03, 0.05, 0.10)
 FACTORS = (2, 3)
 
 MOST_RED = 0.01
-LEAST_FOUND = {2: 0.95, 3: 0.99}  # by how many times its margin a case is slower
+LEAST_FOUND = {2: 0.95, 3: 0.99}  # by multiple of the margin that a case is slowed
 
-_ROUNDING = 1e-9  # so that twice a margin is no less than twice that margin
+_ROUNDING = 1e-9  # tolerance for comparing multiples of a margin
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Slowdown:
         return f"{self.amount:g} x margin" if self.of_margin else f"+{100 * self.amount:g} %"
 
     def share(self, margin: float) -> float:
-        """Of the case's time."""
+        """The slowdown as a share of the case's time."""
         return self.amount * margin if self.of_margin else self.amount
 
 
@@ -87,9 +87,9 @@ class Trial:
     Args:
         values: the rounds, [rounds, arms, subjects].
         unchanged: the gate of equal code.
-        place: which subject was slowed.
-        margin: what the gate of equal code took for its margin; `None` where it had none.
-        found: per slowdown whether that subject came out as slower.
+        place: index of the slowed subject.
+        margin: its margin in the gate of equal code; `None` if it had none.
+        found: per slowdown, whether the subject was judged slower.
     """
 
     values: FloatArray
@@ -105,8 +105,9 @@ class Detection:
 
     Args:
         slowdown: by how much.
-        found: in all gates.
-        beyond: in those where it was at least so many times the margin of the case, by `FACTORS`.
+        found: rate over all gates.
+        beyond: per factor in `FACTORS`, the rate over gates where the slowdown was at least that
+            many times the margin of the case.
     """
 
     slowdown: Slowdown
@@ -116,14 +117,14 @@ class Detection:
 
 @dataclass(frozen=True)
 class Selfcheck:
-    """What many simulated gates came to.
+    """The outcome of many simulated gates.
 
     Args:
         red: gates of equal code that would have failed a build, for whatever reason.
         slower: those of them that found some case slower.
         detections: per slowdown.
         margins: of all cases in all gates, as shares: quartiles with both ends.
-        mean_rounds: that a gate of equal code took.
+        mean_rounds: mean number of rounds that a gate of equal code took.
         undecided: share of the cases of equal code without a verdict.
     """
 
@@ -135,9 +136,9 @@ class Selfcheck:
     undecided: float
 
     def worst(self, factor: int) -> Rate:
-        """How often a slowdown by so many times the margin was found, by the worse of two counts.
+        """How often a slowdown by `factor` times the margin was found: the worse of two rates.
 
-        Of slowdowns by just that multiple, and of all that came to at least that.
+        One is over slowdowns by exactly that multiple, the other over all that reached it.
         """
         just = Slowdown(factor, of_margin=True)
         exact = [each.found for each in self.detections if each.slowdown == just]
@@ -147,14 +148,18 @@ class Selfcheck:
         return min(rates, key=lambda rate: rate.times / rate.trials, default=pooled)
 
     def promises(self) -> tuple[Promise, ...]:
-        """What the gate promises, and whether it was kept; what was not tried is not."""
+        """What the gate promises, and whether it was kept; untried promises are not kept."""
         red = self.red
         kept = red.share is not None and red.share <= MOST_RED
-        promises = [Promise("red", f"equal code: at most {MOST_RED:.0%} red", spelled(red), kept)]
+        promises = [
+            Promise(
+                "red", f"equal code: at most {MOST_RED:.0%} of builds are red", spelled(red), kept
+            )
+        ]
         for factor, least in LEAST_FOUND.items():
             found = self.worst(factor)
             kept = found.share is not None and found.share >= least
-            what = f"slower by {factor} x margin: at least {least:.0%} found"
+            what = f"slower by {factor} x margin: at least {least:.0%} are found"
             promises.append(Promise(f"found_{factor}", what, spelled(found), kept))
         return tuple(promises)
 
@@ -181,15 +186,17 @@ def selfcheck(
         population: where rounds come from.
         rules: of the gate.
         gates: how many of each.
-        seed: of everything drawn.
+        seed: for all random draws.
         looks: of the gate.
-        on_gate: is told how many are done.
+        on_gate: is told how many gates are done.
 
     Raises:
         UsageError: for no gates.
     """
     if gates < 1:
-        raise UsageError(f"{gates} gates; expected 1 or more, and 1000 for rates to one percent")
+        raise UsageError(
+            f"the number of gates is {gates}; expected 1 or more, and 1000 for rates to one percent"
+        )
     generator = np.random.default_rng(seed)
     plan = GatePlan(population.subjects, looks=looks)
     trials = []
@@ -219,7 +226,7 @@ def try_gate(
             slowed = {plan.subjects[place]: slowdown.share(margin or 0.0)}
             found[slowdown] = is_found(values, plan, rules, slowed)
         else:
-            found[slowdown] = False  # where there is no margin, nothing can be found
+            found[slowdown] = False  # without a margin nothing can be found
     return Trial(values, unchanged, place, margin, found)
 
 
@@ -268,7 +275,10 @@ def _detection(slowdown: Slowdown, trials: Sequence[Trial]) -> Detection:
 
 
 def _is_beyond(slowdown: Slowdown, margin: float | None, factor: int) -> bool:
-    """Whether the gate promises to find it; without a margin only a multiple of that is."""
+    """Whether a slowdown reaches `factor` times the margin, so that the gate should find it.
+
+    If the margin is not known, only slowdowns given as a multiple of it can.
+    """
     if margin is None:
         return slowdown.of_margin and slowdown.amount >= factor
     return slowdown.share(margin) >= factor * margin * (1 - _ROUNDING)

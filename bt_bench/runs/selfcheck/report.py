@@ -16,7 +16,7 @@ SCHEMA_VERSION: Final = 1
 def facts_of(
     recorded: Recording, rules: Rules, looks: tuple[int, ...], gates: int
 ) -> tuple[str, ...]:
-    """What a reader has to know of how it was done, a sentence each."""
+    """How the selfcheck was done, a sentence each."""
     name = device_name(recorded.environment) or "an unknown device"
     return (
         f"{gates} gates per row, drawn from {len(recorded.rounds)} rounds of "
@@ -32,9 +32,9 @@ def selfcheck_document(result: Selfcheck, facts: tuple[str, ...]) -> Document:
         (Cell("red builds"), Cell(_brief(result.red))),
         (Cell("some case SLOWER"), Cell(_brief(result.slower))),
         (Cell("cases without a verdict"), Cell(f"{result.undecided:.2%}".replace("%", " %"))),
-        (Cell("rounds taken, mean"), Cell(f"{result.mean_rounds:.1f}")),
+        (Cell("mean number of rounds"), Cell(f"{result.mean_rounds:.1f}")),
         (
-            Cell("margins, quartiles with both ends"),
+            Cell("margins: minimum, quartiles, maximum"),
             Cell(" / ".join(f"{100 * margin:.1f}" for margin in result.margins) + " %"),
         ),
     )

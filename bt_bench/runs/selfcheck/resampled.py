@@ -1,7 +1,7 @@
-"""Rounds that no process measures: drawn from a recording, to see how often a gate errs.
+"""Rounds drawn from a recording rather than measured, to see how often a gate errs.
 
-A `Population` hands out the rounds of one gate after the other; `ArraySource` gives such rounds to
-the gate, slowed where a test wants them slowed.
+A `Population` draws the rounds of one gate after another; `ArraySource` passes such rounds to the
+gate, slowed down where a test asks for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ArraySource:
     Args:
         subjects: of the last axis.
         values: [rounds, arms, subjects], arms as in `ARMS`.
-        slowed: by what share the head is slower than it was, per subject.
+        slowed: per subject, by what share to slow the head.
     """
 
     def __init__(
@@ -123,8 +123,8 @@ def _check_equal_code(recording: Recording) -> None:
     for arm, revision in recording.arms.items():
         if (revision.commit, revision.dirty) != (base.commit, base.dirty):
             raise UsageError(
-                f"the recording's {arm.value} is of {revision.label} and its base of "
-                f"{base.label}; expected arms of equal code, which only noise tells apart"
+                f"the recording's {arm.value} is of {revision.label}, but its base of "
+                f"{base.label}; expected arms of equal code, which differ only by noise"
             )
     if not recording.subjects:
         raise UsageError(

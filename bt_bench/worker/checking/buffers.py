@@ -1,4 +1,4 @@
-"""Compares what a variant holds and returns with what the reference holds: whole, and exactly."""
+"""Compares the buffers and results of a variant with those of the reference, whole and exactly."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from bt_bench.worker.inputs import BatchedAppends, CustomOutputs, StepInputs
 from bt_bench.workloads import Step
 
 COMPARED = ["block_tables", "input_block_tables", "slot_mappings", "num_blocks", "inputs"]
-"""What a passed check has compared; the names in a report."""
+"""What every passed check has compared, by the names in a report."""
 
 CUSTOM_OUTPUTS = "custom_outputs"
-"""What it has compared besides, where the workload has them."""
+"""What it has also compared if the workload has them."""
 
 Buffers = dict[str, torch.Tensor]
 
@@ -25,11 +25,11 @@ SPOILED = -7  # no block id that a check stages
 
 
 class MismatchError(Exception):
-    """Something of a variant differs from what it must be."""
+    """A buffer or result of a variant is not what it must be."""
 
 
 def buffers_of(tables: Any, outputs: CustomOutputs | None = None) -> Buffers:
-    """All buffers of a variant or of the reference, by name, with those that it was given."""
+    """All buffers of a variant or the reference by name, including those passed by the caller."""
     named = {"slot_mappings": tables.slot_mappings}
     for group, table in enumerate(tables.block_tables):
         named[f"block_tables[{group}]"] = table
@@ -58,7 +58,7 @@ def addresses_of(tables: Any) -> dict[str, int]:
 
 
 def poison(tables: Any, value: int, outputs: CustomOutputs | None = None) -> None:
-    """Fills the outputs, so that what is not written shows; those that were given too."""
+    """Fills all outputs with a value, so that elements left unwritten show."""
     for table in tables.input_block_tables:
         table.fill_(value)
     tables.slot_mappings.fill_(value)
@@ -93,7 +93,7 @@ def compare_buffers(
 
 
 def compare_addresses(before: dict[str, int], tables: Any) -> None:
-    """Outputs must stay where they are."""
+    """Checks that the outputs have kept their addresses."""
     for name, address in addresses_of(tables).items():
         if address != before.get(name):
             raise MismatchError(f"{name} has moved; expected it to keep its address")
@@ -102,7 +102,7 @@ def compare_addresses(before: dict[str, int], tables: Any) -> None:
 def compare_results(
     results: Sequence[tuple[Operation, Any]], tables: Any, step: StepInputs
 ) -> None:
-    """What operations return must be views of the buffers that they wrote, of the padded sizes."""
+    """Checks that operations returned views of the buffers they wrote, in padded sizes."""
     for operation, result in results:
         if operation in (Operation.STAGE, Operation.APPLY):
             continue
@@ -120,7 +120,7 @@ def compare_results(
 
 
 def compare_dummies(views: Any, slots: Any, tables: Any, num_reqs: int, num_tokens: int) -> None:
-    """What the methods for dummy outputs return must be views of the persistent buffers."""
+    """Checks that the methods for dummy outputs returned views of the persistent buffers."""
     written = [table[:num_reqs] for table in tables.input_block_tables]
     _compare_table_views("get_dummy_block_tables", views, written)
     wanted = tables.slot_mappings[:, :num_tokens]
@@ -128,7 +128,7 @@ def compare_dummies(views: Any, slots: Any, tables: Any, num_reqs: int, num_toke
 
 
 def compare_inputs(given: Step, step: StepInputs) -> None:
-    """What a step is given must be only read."""
+    """Checks that the inputs of a step were not changed."""
     for name in ("idx_mapping", "query_start_loc", "positions", "num_computed_tokens"):
         tensor, wanted = getattr(step, name), getattr(given, name)
         if tensor is not None and not np.array_equal(tensor[: len(wanted)].cpu().numpy(), wanted):
@@ -137,20 +137,20 @@ def compare_inputs(given: Step, step: StepInputs) -> None:
 
 
 def compare_appends(given: Step, step: StepInputs) -> None:
-    """What is staged must be only read, too."""
+    """Checks that the staged lists were not changed."""
     for append, wanted in zip(step.appends, given.appends, strict=True):
         if append.block_ids != wanted.block_ids:
             raise MismatchError(
                 f"new_block_ids of row {append.row} were changed; expected them to be only read"
             )
-    # The lists of block ids are those of the appends, so that these are lists of known ones.
+    # The lists of block ids are those of the appends, which were just compared.
     if step.batched != BatchedAppends.of(step.appends):
         raise MismatchError("a list of append_many was changed; expected it to be only read")
 
 
 @contextmanager
 def spoiled_appends(step: StepInputs) -> Iterator[None]:
-    """Fills the lists of what has been staged, as an engine that uses them again may."""
+    """Overwrites the lists after staging, as an engine that reuses them may."""
     lists = [ids for append in step.appends for ids in append.block_ids]
     before = [list(ids) for ids in lists]
     for ids in lists:
@@ -221,7 +221,7 @@ def _compare_view(name: str, view: Any, wanted: torch.Tensor) -> None:
             f"{tuple(wanted.shape)} and {wanted.dtype}"
         )
     if view.numel() and (view.data_ptr(), view.stride()) != (wanted.data_ptr(), wanted.stride()):
-        raise MismatchError(f"{name} is no view of the buffer that it must be written to")
+        raise MismatchError(f"{name} is not a view of the buffer that it must be written to")
 
 
 def _shown(value: object) -> str:

@@ -58,9 +58,9 @@ def check(
 
     Before each round the source tables are filled with garbage and all block ids are replaced by
     others, large ones too; before each step the outputs are poisoned. After it the source tables,
-    input tables, slot mappings and block counts are compared whole, what the calls returned, and
-    the inputs. After the window dummy outputs, a refused append and `restore` are tried. A variant
-    that lacks a feature of the workload is not run, and that is its outcome.
+    input tables, slot mappings and block counts are compared whole, as are the results of the
+    calls and the inputs. After the window dummy outputs, a refused append and `restore` are tried.
+    A variant that lacks a feature of the workload is not run, and that is its outcome.
 
     Args:
         variants: class by name.
@@ -68,8 +68,8 @@ def check(
         operations: those that will be timed; each is checked through the calls it is timed in.
         device: where the variants run; the reference runs on the CPU.
         rounds: replays of the window, each with other block ids.
-        seed: of garbage, poison and ids.
-        title: how messages call the workload.
+        seed: for garbage, poison and ids.
+        title: what messages call the workload.
 
     Returns:
         An outcome for each variant and operation.
@@ -114,8 +114,8 @@ def verify_after_timing(
 ) -> dict[str, Reason]:
     """Compares arms that have been timed once more, on the very inputs that were timed.
 
-    A variant may be right the first time and then reuse what it remembers, or be spoiled by a
-    replay: numbers of an arm that is wrong now are numbers of something else.
+    A variant may be right the first time and then reuse what it remembers, or be corrupted by a
+    replay. If an arm is wrong now, its times are those of something else.
 
     Args:
         arms: each in any state; several may have one name.
@@ -123,7 +123,7 @@ def verify_after_timing(
         workload: what they were made of.
         operation: what was timed.
         device: where the arms are.
-        through: makes each call as it was timed; plainly if not given.
+        through: makes each call as it was timed; by default a plain call.
 
     Returns:
         The reason for each arm that fails.
@@ -153,10 +153,10 @@ def verify_after_timing(
 def _expected(
     reference: Any, workload: Workload, index: int, value: int, outputs: CustomOutputs | None
 ) -> Buffers:
-    """What all buffers hold after a step, of which those to be written held a poison before."""
+    """What all buffers must hold after a step, if its outputs were poisoned before."""
     poison(reference, value, outputs)
     step = step_on(torch.device("cpu"), workload, workload.steps[index], outputs=outputs)
-    append_each(reference, step.appends)  # what all other ways to stage have to mean
+    append_each(reference, step.appends)  # all other ways to stage must be equivalent
     run(reference, (Operation.STEP,), step)
     return buffers_of(reference, outputs)
 
@@ -189,12 +189,12 @@ def _check_round(
         value = int(rng.integers(-(2**31), -1))
         expected = copies_on(device, _expected(reference, workload, index, value, outputs))
         for subject in subjects:
-            # Inputs of its own: what one variant does to them must not be held against another.
+            # Its own inputs, so that one variant cannot spoil those of another.
             own = _given_outputs(subject, index)
             step = step_on(device, workload, given, spare=SPARE_POSITIONS, outputs=own)
             subject.step(f"{where}, step {index}", expected, value, step, given, turn=index)
     most_reqs, most_tokens = workload.layout.max_num_reqs, workload.layout.max_num_batched_tokens
-    # The second empties what the first has left to be filled.
+    # The second call must empty what the first one left to be filled.
     for sizes in ((most_reqs // 2, most_tokens // 2), (0, 0)):
         expected = copies_on(device, _expected_of_dummies(reference, *sizes))
         for subject in subjects:
@@ -206,7 +206,7 @@ def _check_round(
 
 
 def _given_outputs(subject: Subject, index: int) -> CustomOutputs | None:
-    """The buffers for a step; in every other one the variant has to find their addresses."""
+    """The caller's buffers for a step; in every other step their addresses are not passed."""
     outputs = subject.outputs
     if outputs is None or index % 2 == 0 or OUT_PTRS in subject.differences:
         return outputs
@@ -221,7 +221,7 @@ def _expected_of_dummies(reference: Any, num_reqs: int, num_tokens: int) -> Buff
 
 
 def _check_dummies(subject: Subject, expected: Buffers, num_reqs: int, num_tokens: int) -> None:
-    """Dummy outputs are empty, at the persistent addresses; a variant may be without them."""
+    """Checks that dummy outputs are empty and at the persistent addresses, if there are any."""
     tables = subject.tables
     if not hasattr(tables, "get_dummy_block_tables"):
         return
@@ -236,9 +236,9 @@ def _check_dummies(subject: Subject, expected: Buffers, num_reqs: int, num_token
 
 
 def _check_refusal(subject: Subject, workload: Workload) -> None:
-    """A row that would become wider than its table is refused, and nothing is changed.
+    """Checks that a row wider than its table is refused, and that nothing changes.
 
-    Nor is any other row that is staged by the same call.
+    Other rows that the same call stages must not change either.
     """
     if REFUSALS in subject.differences:
         return
@@ -267,7 +267,7 @@ def _check_refused(what: str, method: Callable[..., object], *arguments: object)
 
 
 def _check_restore(subject: Subject, start: Buffers) -> None:
-    """A restored snapshot is the state before the first step, in place; nothing is staged then."""
+    """Checks that `restore` gives the state before the first step, in place, nothing staged."""
     tables = subject.tables
     tables.append_block_ids(0, [[] for _ in tables.block_tables], True)
     append_many = append_many_of(tables)
@@ -284,7 +284,7 @@ def _check_restore(subject: Subject, start: Buffers) -> None:
 
 
 def _set_up(tables: Any, workload: Workload, garbage: list[int]) -> None:
-    """Brings tables to the state before the first step, with garbage in all they do not own."""
+    """Brings tables to the state before the first step, with garbage outside of owned blocks."""
     state = tables.snapshot()
     for index, table in enumerate(state.block_tables):
         # A ramp, so that neighbouring columns and rows differ.

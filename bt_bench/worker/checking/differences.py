@@ -1,8 +1,8 @@
-"""What a check makes of opponents, whose results differ where ours are defined and theirs are not.
+"""How opponents are checked, whose results may differ from ours or be undefined where ours are not.
 
-What they are given is kept within what they define, or they are not run on it. Where they define
-something else, that is what they must give, exactly. All this is for those who derive from
-`Opponent`; for every other variant there is no difference.
+Their inputs are kept within what they define, or they are not run. Where they define a result
+differently, they must give exactly that. This applies only to classes that derive from `Opponent`;
+for all other variants there is no difference.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _WRAPS_AT = 2**32
 
 
 def differences_of(variant: object) -> Differences:
-    """The differences of a variant, or of its tables; none unless it is an opponent's."""
+    """The differences of a variant or of its tables; none unless it is an opponent."""
     kind = variant if isinstance(variant, type) else type(variant)
     return kind.differences if issubclass(kind, Opponent) else frozenset()
 
 
 def undefined_on(variant: type[Any], workload: Workload) -> Reason | None:
-    """Why an opponent is not run on a workload: what it leaves undefined there, if anything."""
+    """What an opponent leaves undefined on a workload, as the reason not to run it; or `None`."""
     differences = differences_of(variant)
     found = []
     if WRITES_TO_A_ROW in differences and _merged(workload) is not workload:
@@ -59,8 +59,8 @@ def undefined_on(variant: type[Any], workload: Workload) -> Reason | None:
 def tamed(workload: Workload, differences: Differences) -> Workload:
     """A workload like the given one, without what some opponent leaves undefined.
 
-    Several writes to a row in a step become the one write that they amount to, and positions come
-    to lie in every row. A workload without these is returned itself.
+    Several writes to a row in a step become one equivalent write, and positions are moved inside
+    every row. A workload that needs neither is returned unchanged.
     """
     if WRITES_TO_A_ROW in differences:
         workload = _merged(workload)
@@ -77,7 +77,7 @@ def as_defined(
     num_reqs: int,
     written: slice = slice(0, 0),
 ) -> Buffers:
-    """What a variant's buffers must hold: what the reference's do, but for an opponent.
+    """What a variant's buffers must hold: the same as the reference's, except for an opponent.
 
     Args:
         differences: of the variant.
@@ -85,7 +85,7 @@ def as_defined(
         expected: the reference's.
         poison_value: what outputs held before.
         num_reqs: R.
-        written: places from the last token to the length of `positions`.
+        written: slots from the last token to the length of `positions`.
     """
     if not differences:
         return expected
@@ -103,7 +103,7 @@ def as_defined(
 
 
 def as_returned(differences: Differences, step: StepInputs) -> StepInputs:
-    """The step with the sizes that an opponent takes views of."""
+    """The step with the sizes of the views that an opponent returns."""
     if ROWS_KEPT in differences:
         step = replace(step, num_reqs_padded=len(step.idx_mapping))
     if SLOTS_KEPT in differences:
@@ -112,7 +112,7 @@ def as_returned(differences: Differences, step: StepInputs) -> StepInputs:
 
 
 def _wrapped(slots: Any, layout: TableLayout) -> Any:
-    """`[G, T]` slots with the product of block id and block size as int32 has it."""
+    """`[G, T]` slots, with block id times block size wrapped to int32."""
     sizes = slots.new_tensor(layout.block_sizes).unsqueeze(1)
     offsets = slots % sizes
     products = (slots - offsets + _WRAPS_AT // 2) % _WRAPS_AT - _WRAPS_AT // 2
@@ -120,7 +120,7 @@ def _wrapped(slots: Any, layout: TableLayout) -> Any:
 
 
 def _merged(workload: Workload) -> Workload:
-    """With one write at most to a row in a step; the same workload if that is so already."""
+    """The workload with at most one write to a row in a step."""
     setup = _merge(workload.setup)
     steps = [replace(step, appends=_merge(step.appends)) for step in workload.steps]
     before = [len(appends) for appends in _all_appends(workload.setup, workload.steps)]
@@ -145,7 +145,7 @@ def _merge(appends: tuple[Append, ...]) -> tuple[Append, ...]:
 
 
 def _kept_inside(workload: Workload) -> Workload:
-    """With positions in the rows of all groups; the same workload if that is so already."""
+    """The workload with all positions inside the rows of all groups."""
     layout = workload.layout
     lengths = [
         width * tokens

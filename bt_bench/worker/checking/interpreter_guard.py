@@ -1,4 +1,4 @@
-"""Bounds and races of kernels under Triton's interpreter, where nothing else would notice them.
+"""Finds out-of-bounds accesses and races of kernels under Triton's interpreter.
 
 On the CPU a pointer is a plain address: a kernel that writes past a table can abort the process,
 or spoil another tensor without a trace. While the guard is on, every address that an interpreted
@@ -20,8 +20,8 @@ from bt_bench.worker.checking.races import Access, Accesses, Race
 _DEPTH = 4  # how far tensors are looked for inside of a variant's attributes
 # What holds no tensors.
 _LEAVES = (str, bytes, int, float, np.ndarray, type)
-# Atomic operations of the interpreter, of which not all versions have all: which of their
-# arguments are the pointers and the mask.
+# Atomic operations of the interpreter, some missing in some versions, with the positions of the
+# arguments for pointers and mask.
 _ATOMICS: dict[str, tuple[int, int | None]] = {
     "create_atomic_rmw": (1, 3),
     "create_atomic_cas": (0, None),
@@ -53,7 +53,7 @@ def guarded_memory(*owners: object) -> Iterator[None]:
     from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder
 
     guard = _Guard(owners)
-    builder: Any = InterpreterBuilder  # its methods are replaced, which types do not foresee
+    builder: Any = InterpreterBuilder  # untyped, since its methods are replaced
     load, store = builder.create_masked_load, builder.create_masked_store
     atomics = {name: getattr(builder, name) for name in _ATOMICS if hasattr(builder, name)}
     run = InterpretedFunction.run
@@ -117,7 +117,7 @@ class _Guard:
         self._error: OutOfBoundsError | None = None
 
     def enter(self, kernel: str, arguments: Mapping[str, object]) -> None:
-        """A launch begins; what its owners hold may have changed since the last."""
+        """Begins a launch; the owners' tensors may have changed since the last one."""
         self._kernel = kernel
         self._arguments = arguments
         self._accesses.clear()
@@ -127,7 +127,7 @@ class _Guard:
         self._ends = np.maximum.accumulate(np.array([end for _, end in spans], dtype=np.int64))
 
     def leave(self) -> None:
-        """A launch is over.
+        """Ends a launch.
 
         Raises:
             RaceError: when two of its programs raced.
@@ -160,7 +160,7 @@ class _Guard:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Within an operation that was checked as a whole."""
+        """Suspends checks within an operation that was already checked as a whole."""
         self._paused = True
         try:
             yield
@@ -168,7 +168,7 @@ class _Guard:
             self._paused = False
 
     def reraise(self) -> None:
-        """Raises the guard's own error, which the interpreter has wrapped into one of its own."""
+        """Raises the guard's own error, which the interpreter wraps in one of its own."""
         if self._error is not None:
             raise self._error
 
@@ -211,7 +211,7 @@ def _span(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def _tensors_in(name: str, value: object, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
-    """Tensors in a value, in its items and in its attributes, each with the way to it."""
+    """Tensors in a value, in its items and in its attributes, each with its path."""
     if isinstance(value, torch.Tensor):
         yield name, value
     elif depth == 0 or isinstance(value, _LEAVES):
@@ -221,7 +221,7 @@ def _tensors_in(name: str, value: object, depth: int) -> Iterator[tuple[str, tor
             yield from _tensors_in(f"{name}[{key!r}]", item, depth - 1)
     elif isinstance(value, (list, tuple, set)):
         for index, item in enumerate(value):
-            # Containers are transparent: depth counts attributes. Lists of block ids are long.
+            # Depth counts attributes only, not containers. Lists of block ids are long.
             if not isinstance(item, _LEAVES):
                 yield from _tensors_in(f"{name}[{index}]", item, depth)
     elif hasattr(value, "__dict__"):

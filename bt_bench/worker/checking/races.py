@@ -2,8 +2,8 @@
 
 The interpreter runs the programs of a launch one after another, so a program that reads what
 another writes finds the same value every time. On a GPU it may run before, after or beside the
-other. So it is noted what every program reads and writes, and none may touch what another of the
-same launch writes, whatever the values are.
+other. So all reads and writes of every program are noted, and no program may touch what another
+one of the same launch writes, whatever the values are.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Access(StrEnum):
 
 @dataclass(frozen=True)
 class Race:
-    """Two programs at one address, of which one at least writes.
+    """Two programs that access one address, at least one of them writing.
 
     Args:
         address: where.
-        program: number of the one that touches it.
-        access: how it does.
-        writer: number of the one that writes it.
-        writes: how it does: a plain write, or an atomic operation.
+        program: number of the program that touches it.
+        access: how that program accesses it.
+        writer: number of the program that writes it.
+        writes: how it writes: plainly, or by an atomic operation.
     """
 
     address: int
@@ -56,7 +56,7 @@ class _Note:
 
 @dataclass(frozen=True)
 class _Touched:
-    """What was touched, and by which program, in units of some bytes; arrays of equal length."""
+    """The units of memory that were touched, and by which programs; arrays of equal length."""
 
     units: Int64Array
     programs: Int64Array
@@ -69,7 +69,7 @@ class Accesses:
         self._notes: dict[Access, list[_Note]] = {access: [] for access in Access}
 
     def clear(self) -> None:
-        """Forgets all of them: a launch begins."""
+        """Forgets all accesses, because a launch begins."""
         for notes in self._notes.values():
             notes.clear()
 
@@ -86,7 +86,7 @@ class Accesses:
             self._notes[access].append(_Note(program, size, addresses))
 
     def race(self) -> Race | None:
-        """The first race of the launch, or `None`. Two atomic operations are none."""
+        """The first race of the launch, or `None`. Two atomic operations do not race."""
         if not (self._notes[Access.WRITE] or self._notes[Access.ATOMIC]):
             return None
         unit = _unit_bytes(note for notes in self._notes.values() for note in notes)
@@ -133,8 +133,8 @@ def _first_race(writers: _Touched, others: _Touched) -> tuple[int, int] | None:
         return None
     order = np.lexsort((writers.programs, writers.units))
     units, programs = writers.units[order], writers.programs[order]
-    # The writers of a unit are in ascending order: if neither the first nor the last of them is
-    # another program, none is.
+    # The writers of a unit are in ascending order, so if both the first and the last are the
+    # program itself, all are.
     first = np.searchsorted(units, others.units, side="left")
     last = np.searchsorted(units, others.units, side="right") - 1
     place = np.flatnonzero(first <= last)

@@ -1,4 +1,4 @@
-"""The ways to stage a step's writes, all of which have to mean the same."""
+"""The ways to stage a step's writes, which must all be equivalent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class StagingWay:
     """A way to stage.
 
     Args:
-        title: how messages call it; nothing for the way that is timed.
+        title: what messages call it; empty for the way that is timed.
         stage: stages the writes of a step in some tables.
     """
 
@@ -34,9 +34,9 @@ def _many(tables: Any, appends: Sequence[Append]) -> None:
 
 
 def _mixed(tables: Any, step: StepInputs) -> None:
-    """A third of the requests by one call, then a call for each of a third, then one for the rest.
+    """Stages a third of the requests in one call, a third one by one, and the rest in one call.
 
-    Calls for the same row of the step are so of both kinds.
+    So writes to the same row can come from both kinds of call.
     """
     appends = step.appends
     first = (len(appends) + 2) // 3
@@ -47,7 +47,7 @@ def _mixed(tables: Any, step: StepInputs) -> None:
 
 
 TIMED = StagingWay("", stage)
-# The one that is timed comes first, since many a window has one step only.
+# The one that is timed comes first, since many windows have only one step.
 BOTH = (
     TIMED,
     StagingWay("append_block_ids", _each),
@@ -56,10 +56,10 @@ BOTH = (
 
 
 def staging_way(tables: Any, turn: int) -> StagingWay:
-    """How a step is staged: where tables have both ways, each in its turn, and then both at once.
+    """How a step is staged: tables that have both ways get each in turn, and then both mixed.
 
     Args:
         tables: of the variant.
-        turn: counts steps; 0 has the way that is timed.
+        turn: counts steps; at 0 it is the way that is timed.
     """
     return TIMED if append_many_of(tables) is None else BOTH[turn % len(BOTH)]

@@ -1,4 +1,4 @@
-"""A variant under check: what it is run through, what is compared, and how it ended."""
+"""A variant under check: runs it, compares it, and keeps the outcome."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Subject:
         self._through = through or _plainly
         self.tables: Any = None
         self.addresses: dict[str, int] = {}
-        self.start: Any = None  # snapshot before the first step
+        self.start: Any = None  # snapshot from before the first step
         self.outputs: CustomOutputs | None = None  # where the workload has them
         self.reason: Reason | None = None
         self.steps = 0
@@ -72,7 +72,7 @@ class Subject:
         before = activity.current().enter(self.name)
         try:
             action()
-            synchronize(self._device)  # what the device has against it shows here
+            synchronize(self._device)  # errors of the device show here
         except MismatchError as mismatch:
             calls = "+".join(self.path)
             self.reason = Reason(
@@ -105,12 +105,12 @@ class Subject:
         """Runs one step and compares everything.
 
         Args:
-            where: for messages.
+            where: the place, for messages.
             expected: what the reference's buffers hold.
             poison_value: what outputs hold before.
             step: the inputs.
-            given: what they were made of.
-            turn: of the ways to stage; see `staging_way`.
+            given: the step that the inputs were made from.
+            turn: selects the way to stage; see `staging_way`.
         """
         way = staging_way(self.tables, turn)
         if way.title:

@@ -1,1 +1,1 @@
-"""Kernels compiled ahead for GPUs that are not there: exact figures, without noise."""
+"""Compiles kernels for GPUs that need not be present; its figures are exact."""

@@ -35,15 +35,15 @@ _SHOWN_LINES = 15
 
 @dataclass(frozen=True)
 class Request:
-    """What a worker is asked for.
+    """What a worker is asked to do.
 
     Args:
         config: the config's name.
         cases: the workloads.
-        operations: run on each.
+        operations: the operations to run on each.
         entries: the variants, each with the tree that it is imported from.
-        targets: such as `sm_90`.
-        isolation: what the variants may use of a repository; `None`: whatever they find.
+        targets: targets such as `sm_90`.
+        isolation: which files of a repository the variants may use; `None`: any.
     """
 
     config: str
@@ -55,7 +55,7 @@ class Request:
 
 
 class Answer(BaseModel):
-    """What a worker answers: a census, what the user has to know, or its own defect."""
+    """A worker's answer: a census, a message for the user, or a traceback of bt-bench."""
 
     census: StaticCensus | None = None
     refusal: str | None = None
@@ -74,11 +74,11 @@ def take_census(
     A kernel that does not compile is a `failure` of the operations that launch it.
 
     Args:
-        spec: its cases and operations; not its variants.
+        spec: gives cases and operations; its variants are ignored.
         entries: the variants, each with the tree that it is imported from.
         targets: what to compile for.
-        seconds: given up after.
-        isolation: what the variants may use of a repository; `None`: whatever they find.
+        seconds: time limit.
+        isolation: which files of a repository the variants may use; `None`: any.
 
     Raises:
         UsageError: for no target or an unknown one, a variant file that does not import, a workload
@@ -130,18 +130,18 @@ def _run(folder: Path, seconds: float) -> str:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """The environment in which the same sources give the same binaries, wherever they lie."""
+    """An environment in which equal sources give equal binaries, wherever they are."""
     mine = {
         name: value
         for name, value in os.environ.items()
-        # The interpreter compiles nothing, and another backend would be none of CUDA.
+        # The interpreter compiles nothing, and another backend would not be CUDA.
         if name not in ("TRITON_INTERPRET", "TRITON_DEFAULT_BACKEND")
     }
     return mine | {
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-        "PYTHONSAFEPATH": "1",  # the working directory is nobody's package
+        "PYTHONSAFEPATH": "1",  # do not import from the working directory
         "OMP_NUM_THREADS": "1",  # tables are small, and threads of torch would spin
-        "TRITON_CACHE_DIR": str(folder / "cache"),  # nothing stale
+        "TRITON_CACHE_DIR": str(folder / "cache"),  # a new cache, so nothing is stale
         "TRITON_DISABLE_LINE_INFO": "1",  # or binaries would have paths and lines in them
         "TRITON_DUMP_PTXAS_LOG": "1",
     }

@@ -1,4 +1,4 @@
-"""A Triton driver for GPUs that are not there: kernels are compiled and bound, but not launched."""
+"""A Triton driver without a GPU: kernels are compiled and bound, but not launched."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Launch:
         kernel: its name.
         binary: what `on_load` returned for it.
         signature: types, specialisations and constants of the arguments.
-        settings: what the launch gets beside them, such as the number of warps.
+        settings: other launch settings, such as the number of warps.
         shared_bytes: shared memory of a program.
         grid: programs in each dimension.
         arguments: those of the kernel, constants too.
@@ -42,7 +42,7 @@ class AheadDriver:
     """Stands in for Triton's driver; pointers may be of the CPU.
 
     Args:
-        targets: compute capabilities, which are its devices in this order.
+        targets: compute capabilities; they become its devices, in this order.
         on_load: called with each binary before its first launch.
         on_launch: called in place of each launch.
 
@@ -70,13 +70,13 @@ class AheadDriver:
         return 0
 
     def get_current_target(self) -> Any:
-        """What kernels are compiled for."""
+        """The target that kernels are compiled for."""
         from triton.backends.compiler import GPUTarget
 
         return GPUTarget("cuda", self._targets[self.device], 32)
 
     def get_benchmarker(self) -> Callable[..., Any]:
-        """What times a kernel that Triton tunes."""
+        """Refuses: Triton would time kernels to tune them."""
         return _refuse_to_time
 
     def get_device_properties(self, device: int) -> dict[str, int]:
@@ -90,10 +90,10 @@ class AheadDriver:
         return name, self._on_load(binary), 0, 0, MAX_THREADS
 
     def unload_module(self, _module: object) -> None:
-        """There is nothing to unload."""
+        """Does nothing."""
 
     def launcher_cls(self, source: Any, metadata: Any) -> Callable[..., None]:
-        """What launches a kernel with its arguments."""
+        """Returns the launcher of a kernel, which only reports the launch."""
         signature = _signature(source)
         settings = tuple(
             getattr(metadata, name, None)
@@ -118,7 +118,7 @@ class AheadDriver:
 
 
 def _refuse_to_time(*_args: object, **_kwargs: object) -> None:
-    raise RuntimeError("Triton tunes this kernel by timing it, which takes a GPU")
+    raise RuntimeError("Triton tunes this kernel by timing it, which needs a GPU")
 
 
 def _signature(source: Any) -> str:
@@ -136,7 +136,7 @@ def _signature(source: Any) -> str:
 
 
 def _constant(value: object) -> str:
-    """A value; the name alone of a function or a type, whose text may have an address or a path."""
+    """A constant as text; only the name of a function or type, whose text may have an address."""
     return str(getattr(value, "__name__", None) or repr(value))
 
 

@@ -17,7 +17,7 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def digest_of(modules: Mapping[str, Path]) -> str:
-    """SHA-256 of the syntax trees of modules, by name; comments and docstrings do not count."""
+    """SHA-256 of the syntax trees of modules by name, ignoring comments and docstrings."""
     digest = hashlib.sha256()
     for name in sorted(modules):
         tree = ast.parse(modules[name].read_bytes())
@@ -26,9 +26,9 @@ def digest_of(modules: Mapping[str, Path]) -> str:
 
 
 def syntax(node: object) -> str:
-    """A tree as text without docstrings, positions and fields that are empty.
+    """A syntax tree as text, without docstrings, positions and empty fields.
 
-    Unlike `ast.dump`, whose text differs between versions of Python by the empty fields.
+    `ast.dump` would not do, since its empty fields differ between versions of Python.
     """
     if isinstance(node, list):
         return "[" + ",".join(map(syntax, node)) + "]"
@@ -42,7 +42,7 @@ def syntax(node: object) -> str:
 
 
 class ImportWatch(MetaPathFinder):
-    """Notes which modules are looked for while it is in `sys.meta_path`; finds none itself."""
+    """Notes which modules are imported while it is in `sys.meta_path`; finds none itself."""
 
     def __init__(self) -> None:
         self._asked: set[str] = set()
@@ -55,7 +55,7 @@ class ImportWatch(MetaPathFinder):
         return None
 
     def take(self, package: str) -> set[str]:
-        """Modules of a package that were looked for since; the next variant begins anew."""
+        """Returns the noted modules of a package and forgets them, for the next variant."""
         taken = {name for name in self._asked if name.partition(".")[0] == package}
         self._asked -= taken
         return taken

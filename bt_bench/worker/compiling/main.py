@@ -1,4 +1,4 @@
-"""The process that compiles: runs a config's cases with a driver that launches nothing."""
+"""The compiling process: runs a config's cases with a driver that launches nothing."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class _Case:
 
 
 class Compiler:
-    """Compiles and records with a driver of its own, which becomes Triton's for the process.
+    """Compiles and records with its own driver, which it makes Triton's for the process.
 
     Args:
         request: what to compile.
@@ -80,7 +80,7 @@ class Compiler:
         self._recorder = Recorder()
         self._driver = AheadDriver(capabilities, self._recorder.on_load, self._recorder.on_launch)
         self._watch = ImportWatch()
-        # What `torch.empty` returns is filled then, so that contents of memory can be compared.
+        # Makes `torch.empty` fill its memory, so that contents of memory can be compared.
         torch.set_deterministic_debug_mode("warn")
         driver.set_active(self._driver)
         knobs.compilation.listener = self._recorder.on_compiled
@@ -100,7 +100,7 @@ class Compiler:
         sys.meta_path.insert(0, self._watch)
         names = [entry.name for entry in self._request.entries]
         activity.current().expect({name: place for place, name in enumerate(names)})
-        # What variants print must not get between the lines of ptxas, nor anywhere else.
+        # Output of variants must not mix with that of ptxas, nor with anything else.
         with redirect_stdout(self._recorder.log):
             variants = [self._variant(entry, cases) for entry in self._request.entries]
         if fence is not None:
@@ -143,7 +143,7 @@ class Compiler:
     ) -> tuple[OperationCensus, set[Kernel]]:
         where = {"operation": operation, "case": case.spec.name, "target": target}
         try:
-            # An arm for each operation: none finds what another has left.
+            # A new arm for each operation, so that none finds what another has left.
             arm = Arm(entry.name, variant, case.workload, _CPU)
             window = Window(target)
             with arm.guarded():
@@ -168,7 +168,7 @@ class Compiler:
     def _modules(self, entry: VariantEntry) -> dict[str, Path]:
         """The files of all modules that a variant uses, by name."""
         root = shipped_folder(entry.kernels).parent.parent
-        # The harness has loaded these before; a variant that looks for them may find those.
+        # The harness has loaded these already, so imports of a variant may find them unnoticed.
         names = {*self._watch.take(KERNELS), *_loaded(KERNELS)}
         modules = {name: _file_of(root, name) for name in names}
         modules |= self._watch.others((KERNELS, "bt_bench"))
@@ -223,7 +223,7 @@ def _explained(failed: ArmFailedError) -> str:
         error = error.__cause__
     cause = error.error_message or (text_of(error.__cause__) if error.__cause__ else "")
     line = text_of(error).partition("\n")[0].removesuffix(":")
-    return f"a kernel does not compile ({line} of it): {cause or text_of(error)}"
+    return f"a kernel does not compile ({line} of the kernel): {cause or text_of(error)}"
 
 
 if __name__ == "__main__":

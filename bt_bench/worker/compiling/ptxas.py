@@ -1,4 +1,4 @@
-"""What ptxas says of the kernels that it assembles, in the lines of its option `-v`."""
+"""Reads what ptxas says about the kernels that it assembles, given its option `-v`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _VERSION = re.compile(r"\bV(\d[\w.]*)")
 
 @dataclass(frozen=True)
 class Usage:
-    """What a thread of a kernel takes.
+    """What a thread of a kernel uses.
 
     Args:
-        registers: of the kernel with all that it calls.
-        spill_bytes: stored and loaded for lack of registers.
-        stack_bytes: of local memory.
+        registers: registers of the kernel and all that it calls.
+        spill_bytes: bytes stored and loaded for lack of registers.
+        stack_bytes: bytes of local memory.
     """
 
     registers: int
@@ -26,7 +26,7 @@ class Usage:
 
 
 def read_usage(log: str) -> Usage | None:
-    """Reads the log of one kernel; `None` if it is none.
+    """Reads the log of one kernel; `None` if it is not such a log.
 
     Functions that are not inlined have frames of their own, which add up.
     """

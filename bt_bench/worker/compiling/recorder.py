@@ -22,7 +22,7 @@ from bt_bench.worker.torch_operations import TorchOperations
 _DIGITS = 16
 
 LEAST_ADDRESS = 2**40
-"""An integer of 64 bits that is not below is taken for an address; slots are far less."""
+"""64-bit integers from here on are taken for addresses; slots are far smaller."""
 
 
 def short_digest(data: bytes) -> str:
@@ -34,8 +34,8 @@ class Window:
     """The launches of one operation on the steps of a workload.
 
     Attributes:
-        steps: launches by name of each step.
-        kernels: those that were launched.
+        steps: per step, launches by name.
+        kernels: the kernels that were launched.
     """
 
     def __init__(self, target: str) -> None:
@@ -46,11 +46,11 @@ class Window:
 
     @property
     def sequence(self) -> str:
-        """Digest of all that was launched, in its order."""
+        """Digest of all launches, in order."""
         return self._sequence.hexdigest()[:_DIGITS]
 
     def runs(self) -> list[StepLaunches]:
-        """The steps, equal neighbours together."""
+        """The steps, with equal neighbours merged."""
         runs: list[StepLaunches] = []
         for step in self.steps:
             launches = dict(sorted(step.items()))
@@ -61,12 +61,12 @@ class Window:
         return runs
 
     def begin_step(self) -> None:
-        """What follows is of the next step."""
+        """Begins the next step."""
         self.steps.append(Counter())
         self._note("step")
 
     def launched(self, launch: Launch, usage: Usage) -> None:
-        """Adds a launch of a kernel that takes so much."""
+        """Adds a launch of a kernel with this usage."""
         self.steps[-1][launch.kernel] += 1
         self.kernels.add(_kernel(launch, usage, self._target))
         self._note(launch.binary, launch.settings, launch.grid, _described(launch.arguments))
@@ -81,10 +81,10 @@ class Window:
 
 
 class Recorder:
-    """Knows each binary that is compiled, and hands launches to the window of the step.
+    """Keeps the usage of each compiled binary, and passes launches to the current window.
 
     Attributes:
-        log: what is printed while kernels are compiled; ptxas speaks there.
+        log: receives what is printed while kernels are compiled, including by ptxas.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class Recorder:
         """Triton's `compilation.listener`: keeps what ptxas said of the binary.
 
         Raises:
-            RuntimeError: when it said nothing that is known here.
+            RuntimeError: when its output is not understood.
         """
         log = self.log.getvalue()
         self.log.seek(0)
@@ -127,7 +127,7 @@ class Recorder:
         return short_digest(binary)
 
     def on_launch(self, launch: Launch) -> None:
-        """Called in place of a launch; one outside of any step is not kept."""
+        """Called in place of a launch; ignores launches outside of any step."""
         if self._window is not None:
             self._window.launched(launch, self._usages[str(launch.binary)])
 
@@ -147,7 +147,7 @@ def _kernel(launch: Launch, usage: Usage, target: str) -> Kernel:
 
 
 def _described(value: object) -> object:
-    """An argument without what differs from process to process."""
+    """An argument, without anything that differs between processes."""
     if isinstance(value, torch.Tensor):
         shape = str(value.dtype), tuple(value.shape), value.stride(), value.storage_offset()
         return *shape, _contents(value)
@@ -161,7 +161,7 @@ def _described(value: object) -> object:
 def _contents(tensor: torch.Tensor) -> str:
     """Digest of the memory behind a tensor, with addresses in it numbered."""
     storage = tensor.untyped_storage()
-    # Not by operations of torch, which would be counted as the variant's.
+    # Without operations of torch, which would count as the variant's.
     data = ctypes.string_at(storage.data_ptr(), storage.nbytes())
     if tensor.dtype is torch.int64:
         data = number_addresses(np.frombuffer(data, dtype=np.int64)).tobytes()
@@ -169,7 +169,7 @@ def _contents(tensor: torch.Tensor) -> str:
 
 
 def number_addresses(values: np.ndarray) -> np.ndarray:
-    """Puts numbers in the place of addresses, in the order in which they first come."""
+    """Replaces addresses by numbers, in the order of their first occurrence."""
     at = values >= LEAST_ADDRESS
     if not at.any():
         return values

@@ -1,4 +1,4 @@
-"""The GPUs that kernels can be compiled for, and what a program can have on each."""
+"""The GPUs that kernels can be compiled for, and the shared memory of each."""
 
 from __future__ import annotations
 

@@ -37,11 +37,11 @@ from bt_bench.worker.measuring.rounds import Window
 from bt_bench.worker.measuring.timing import rewind
 from bt_bench.worker.measuring.watch import NoTelemetry, NvmlTelemetry, Surroundings
 
-Censuses = dict[str, LaunchCensus | str]  # per arm, or why its records cannot be right
+Censuses = dict[str, LaunchCensus | str]  # per arm, its census or why its records cannot be right
 
 
 class Bench(Protocol):
-    """How a kind of device is measured."""
+    """How cases are measured on a kind of device."""
 
     device: torch.device
     around: Surroundings
@@ -55,7 +55,7 @@ class Bench(Protocol):
         ...
 
     def replay_graphs(self, window: Window, plan: Plan, records: Records) -> None:
-        """Adds what captured graphs tell."""
+        """Adds the series of captured graphs to the records."""
         ...
 
     def captured(self, call: Callable[[], object]) -> object:
@@ -67,7 +67,7 @@ class Bench(Protocol):
         ...
 
     def profile_all(self, windows: Sequence[tuple[Window, Records]], plan: Plan) -> None:
-        """Adds device times on an idle device to the records of several windows, where it can."""
+        """Adds device times on an idle device to the records of several windows, if possible."""
         ...
 
     def compiled(self, window: Window) -> dict[str, list[CompiledKernel]]:
@@ -76,7 +76,7 @@ class Bench(Protocol):
 
 
 class CpuBench:
-    """No GPU: staging is timed, launches are those that the interpreter was asked for."""
+    """Without a GPU: times staging, and counts the launches of Triton's interpreter."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.device = torch.device("cpu")
@@ -91,7 +91,7 @@ class CpuBench:
         return [StageProbe(self.around.clock)]
 
     def replay_graphs(self, window: Window, plan: Plan, records: Records) -> None:
-        """There are none."""
+        """Does nothing: there are no graphs without a GPU."""
 
     def captured(self, call: Callable[[], object]) -> object:
         """Makes the call: there is nothing to capture."""
@@ -106,7 +106,7 @@ class CpuBench:
         return counted
 
     def profile_all(self, windows: Sequence[tuple[Window, Records]], plan: Plan) -> None:
-        """There are no device times."""
+        """Does nothing: there are no device times without a GPU."""
 
     def compiled(self, window: Window) -> dict[str, list[CompiledKernel]]:
         """The interpreter compiles nothing."""
@@ -128,7 +128,7 @@ class CudaBench:
         return calibrate(self.around.clock, self._port, thorough=False)
 
     def probes(self, operation: Operation, plan: Plan) -> list[Probe]:
-        """Staging alone for the operation that is host only; else all that the plan asks for."""
+        """Staging only for the host-only operation; else all that the plan asks for."""
         if operation is Operation.STAGE:
             return [StageProbe(self.around.clock)]
         return cuda_probes(plan, self.around.clock, self._port)

@@ -36,7 +36,7 @@ from bt_bench.workloads import Workload
 if TYPE_CHECKING:
     from bt_bench.worker.measuring.bench import Bench
 
-# No variant file can have this name, so it can be no variant's.
+# No variant file can have this name.
 CONTROL = "(control)"
 # Fewer rounds than this are too few to say anything; the median has an interval from 6 on.
 FEWEST_ROUNDS = 6
@@ -98,10 +98,10 @@ def measure_case(
 def build_instances(
     arms: Mapping[str, type[Any]], workload: Workload, plan: Plan, device: torch.device
 ) -> list[list[Arm]]:
-    """Copies of all arms, built in random order: memory that comes first differs from the rest."""
+    """Copies of all arms, built in random order, since memory allocated first differs."""
     rng = random.Random(plan.seed)
     instances = []
-    # An instance takes pairs of rounds; one that would get none is not made.
+    # Each instance takes pairs of rounds; instances that would get none are not built.
     for _ in range(min(plan.instances, max(1, plan.rounds // 2))):
         order = rng.sample(list(arms), len(arms))
         built = {name: Arm(name, arms[name], workload, device) for name in order}
@@ -132,7 +132,7 @@ def _incomplete(census: LaunchCensus | str | None) -> Reason | None:
 
 
 def _disturbed(stopping: Stopping, deciding: Sequence[Measurement], plan: Plan) -> Reason | None:
-    """The reason where too few rounds count because others were disturbed."""
+    """The reason if too few rounds count because the others were disturbed."""
     fewest = min(FEWEST_ROUNDS, plan.rounds)
     kept = min((len(measurement.rounds) for measurement in deciding), default=0)
     if not stopping.discarded or kept >= fewest:
@@ -148,7 +148,7 @@ def _disturbed(stopping: Stopping, deciding: Sequence[Measurement], plan: Plan) 
 def _add_control(
     measured: Mapping[str, Measured], original: str, control: list[Measurement]
 ) -> None:
-    """Stores the copy's samples beside its original, and their difference beside every arm."""
+    """Stores the copy's samples with its original, and their difference with every arm."""
     measured[original].control = control
     copies = {measurement.series: measurement for measurement in control}
     spreads = []

@@ -1,9 +1,9 @@
 """The compile ledger: notices when Triton compiles or loads a binary, and which ones are launched.
 
 Compiling takes a thousand times as long as what is measured here, so a round in which it happened
-is worth nothing. And a kernel may have several binaries, which Triton chooses by the arguments;
-which ones a case launched belongs into its result. Both come from the hooks in `triton.knobs`.
-Where kernels are interpreted nothing is compiled, and the ledger stays empty.
+is useless. A kernel may also have several binaries, which Triton chooses by the arguments; the
+result of a case records which ones it launched. Both come from the hooks in `triton.knobs`. Where
+kernels are interpreted nothing is compiled, and the ledger stays empty.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Binary:
 
     Args:
         name: the kernel's name.
-        hash: Triton's, of the source with all that the compilation depends on.
+        hash: Triton's hash of the source and all that the compilation depends on.
         registers: per thread.
         spills: 4-byte words of local memory per thread.
     """
@@ -70,8 +70,8 @@ class Recording:
 class CompileLedger:
     """Counts compilations and loads from `install` to `remove`, or in a `with` block.
 
-    To be installed before the first kernel is launched: only then does it know all binaries. The
-    hook that each launch calls is there during a `recording` only, never while time is taken.
+    Install it before the first kernel is launched, else it does not know all binaries. The hook
+    that each launch calls is only there during a `recording`, never while time is taken.
 
     Attributes:
         loads: compilations and loads of binaries so far. What is timed is invalid if it changes.
@@ -85,14 +85,14 @@ class CompileLedger:
         self._installed = False
 
     def install(self) -> None:
-        """Adds the hooks to those that are there; does nothing if it was done before."""
+        """Adds the hooks to existing ones; does nothing if they are installed already."""
         if not self._installed:
             self._hooks.callback(_attach("jit_post_compile_hook", self._on_compiled))
             self._hooks.callback(_attach("kernel_load_end_hook", self._on_loaded))
             self._installed = True
 
     def remove(self) -> None:
-        """Leaves the hooks as they were before `install`."""
+        """Restores the hooks as they were before `install`."""
         self._hooks.close()
         self._installed = False
 
@@ -105,7 +105,7 @@ class CompileLedger:
 
     @contextmanager
     def recording(self) -> Iterator[Recording]:
-        """Notes the launches of the `with` block, by either launch path; replays are none."""
+        """Notes the launches of the `with` block by any launch path, but not replays."""
         recording = Recording(self._binaries)
         detach = _attach("launch_enter_hook", recording._on_launch)
         try:
@@ -141,7 +141,7 @@ class CompileLedger:
 def _attach(name: str, hook: Callable[..., object]) -> Callable[[], None]:
     """Adds a hook to one of Triton's and returns what takes it away again.
 
-    A hook is a `HookChain`, or a plain function or nothing in its place, which is called first.
+    The existing hook is a `HookChain`, a plain function, which is then called first, or `None`.
     """
     from triton import knobs
 

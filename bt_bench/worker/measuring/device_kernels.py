@@ -15,8 +15,8 @@ from triton.language.extra.cuda import globaltimer
 SPIN_KERNEL_NAME = "bt_bench_spin_kernel"
 FLUSH_KERNEL_NAME = "bt_bench_flush_kernel"
 
-# What is written against what the cache holds. Equal would leave lines of the tables in it, since
-# replacement is not in order of age.
+# Bytes written relative to the size of the cache. Writing just as much would leave lines of the
+# tables in it, since replacement is not in order of age.
 FLUSH_FACTOR = 2
 LARGEST_READ_BYTES = 8 << 20
 READ_SHARE = 4  # of the L2, at most a quarter is read: it has to stay in there

@@ -15,7 +15,7 @@ def supports(arm: Arm, path: LaunchPath, operation: Operation) -> bool:
 
 
 def use(arm: Arm, path: LaunchPath) -> None:
-    """Makes an arm launch by a path that it supports; a graph is captured from Triton's calls."""
+    """Makes an arm launch by a supported path; for graphs, Triton's calls are captured."""
     if hasattr(arm.tables, "launch_path"):
         eager = LaunchPath.JIT if path is LaunchPath.GRAPH else path
         arm.tables.launch_path = eager.value

@@ -1,6 +1,6 @@
-"""What one process measures in a round of a gate: everything, once, and briefly.
+"""One process of a gate's round: it measures everything once, and briefly.
 
-Setting up takes seconds, is done ahead and may be done by several processes at once. What is timed
+Setting up takes seconds; it is done ahead, and several processes may do it at once. The timed part
 takes about a second, while nothing else runs.
 """
 
@@ -28,10 +28,10 @@ from bt_bench.worker.outcome import RoundProgress
 from bt_bench.worker.tasks import RoundUnit, RoundValue
 from bt_bench.workloads import Workload
 
-# Fewer rounds than these are no median of anything; a value from them is left out.
+# Values from fewer rounds than this are left out.
 FEWEST_ROUNDS = 3
-# Units take turns after so many rounds, two pairs: what disturbs the machine for some 10 ms then
-# hits few rounds of many units, which medians do not mind, rather than all rounds of one.
+# Units take turns after this many rounds, two pairs. A disturbance of some 10 ms then hits few
+# rounds of many units, which medians tolerate, rather than all rounds of one unit.
 ROUNDS_PER_PASS = 4
 # A process that has waited runs slower at first, by a third for some 50 ms on an H200's host.
 WARM_SECONDS = 0.2
@@ -92,7 +92,7 @@ class ProcessRound:
             left = self._plan.rounds
             while left > 0:
                 rounds = min(left, ROUNDS_PER_PASS)
-                seed = self._plan.seed + left  # another order in each pass
+                seed = self._plan.seed + left  # a different order in each pass
                 changes = {"rounds": rounds, "seed": seed, "warmup_rounds": 0}
                 self._time(self._plan.model_copy(update=changes), records, on_round)
                 left -= rounds
@@ -116,7 +116,7 @@ class ProcessRound:
             Rounds(unit.window, unit.probes, plan, clock, of_unit).run(on_round)
 
     def _profile(self, plan: Plan, records: Sequence[Records]) -> None:
-        """What is taken in passes of their own: captured graphs, and device times."""
+        """Takes what needs passes of its own: captured graphs and device times."""
         bench = self._bench
         pairs = list(zip(self._units, records, strict=True))
         for unit, of_unit in pairs:
@@ -131,7 +131,7 @@ class ProcessRound:
 
 @contextmanager
 def _heap_aside() -> Iterator[None]:
-    """Has collections pass over what is there already.
+    """Exempts existing objects from garbage collection.
 
     Each unit begins with a collection, and torch's modules alone take 70 ms of it.
     """
@@ -150,7 +150,7 @@ def _set_up(
     plan: Plan,
     bench: Bench,
 ) -> list[_Unit]:
-    """Windows and probes; operations of one case with the same arms share these."""
+    """Sets up windows and probes; operations of one case with the same arms share instances."""
     ready = []
     built: dict[tuple[str, tuple[str, ...]], Window] = {}
     for unit in units:
@@ -171,7 +171,7 @@ def _set_up(
 
 
 def _probes(unit: RoundUnit, plan: Plan, bench: Bench) -> list[Probe]:
-    """The probes that take what is wanted, and those that decide: rounds cannot do without."""
+    """The probes that take what is wanted, plus the deciding ones, which rounds need."""
     return [
         probe
         for probe in bench.probes(unit.operation, plan)

@@ -1,4 +1,4 @@
-"""What the passes of a case write to: samples by arm, the log of rounds, and notes."""
+"""Collects what the passes of a case produce: samples by arm, the log of rounds, and notes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bt_bench.worker.measuring.watch import Seen, Surroundings, Watch, slow_roun
 
 @dataclass
 class SampleBook:
-    """Samples of one arm while they grow: per series the rounds and their rows."""
+    """Collects the samples of one arm: per series the rounds and their rows."""
 
     per_series: dict[Series, tuple[list[int], list[list[float]]]] = field(default_factory=dict)
     queues_us: dict[Series, float] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class SampleBook:
             )
 
     def measurements(self) -> list[Measurement]:
-        """What was collected, as nouns; a series without rounds is none."""
+        """The collected measurements; series without rounds are left out."""
         return [
             Measurement(
                 **dict(series),
@@ -66,7 +66,7 @@ class SampleBook:
 
 
 class Records:
-    """What the passes of one case write to.
+    """Collects what the passes of one case produce.
 
     Args:
         names: of the arms.
@@ -80,21 +80,21 @@ class Records:
         self.watch = Watch(around)
 
     def end_round(self, kind: RoundKind, turn: Turn, seconds: float) -> int | None:
-        """Logs a round by what the watch has seen; its index, or `None` if it does not count."""
+        """Logs a round as the watch saw it; returns its index, or `None` if it does not count."""
         return self.log_round(kind, turn, seconds, self.watch.end_round())
 
     def log_round(self, kind: RoundKind, turn: Turn, seconds: float, seen: Seen) -> int | None:
-        """Logs a round; its index, or `None` if it does not count."""
+        """Logs a round; returns its index, or `None` if it does not count."""
         index = self.recorder.add(kind, turn, seconds, seen.sm_clock_mhz, seen.discarded)
         return index if seen.discarded is None else None
 
     def note(self, name: str, text: str) -> None:
-        """Says what is missing of an arm, and why; once."""
+        """Adds a note on what an arm lacks and why, unless it is there already."""
         if text not in self.notes[name]:
             self.notes[name].append(text)
 
     def discard_slow_rounds(self) -> None:
-        """Discards the rounds at a lower clock than the case's; known only when all are taken."""
+        """Discards rounds at a lower clock than the case reached; call when all are taken."""
         slow = slow_rounds(self.recorder.clocks)
         for index in slow:
             self.recorder.discard(index, DiscardCode.CLOCK)

@@ -18,8 +18,8 @@ class Window:
     """What is replayed: the arms of a case, its steps, and the operation to time.
 
     Each variant has several instances, with buffers of their own. Where a buffer happens to lie
-    in host memory moves the time of a kernel that reads it by microseconds, for as long as the
-    buffer lives; with one instance that luck would be taken for a property of the variant.
+    in host memory changes the time of a kernel that reads it by microseconds, for as long as the
+    buffer lives. With only one instance, that would look like a property of the variant.
 
     Args:
         case: the case's name, for NVTX ranges.
@@ -52,12 +52,12 @@ class Turn:
         return names.index(name) if name in names else None
 
     def only(self, names: Sequence[str]) -> Turn:
-        """The same without the arms that are not named."""
+        """The same with only the named arms."""
         return Turn(self.instance, [arm for arm in self.arms if arm.name in names])
 
 
 class Turns:
-    """Instances in turn; the arms of each in random order, and then in the reverse."""
+    """Takes instances in turn, with the arms in random order and then in reverse."""
 
     def __init__(self, window: Window, rng: random.Random) -> None:
         self._window = window
@@ -106,7 +106,7 @@ class RoundRecorder:
         return list(self._clocks)
 
     def discard(self, index: int, code: DiscardCode) -> None:
-        """Says of a round that it does not count, unless that is said already."""
+        """Marks a round as discarded, unless it already is."""
         self._discarded[index] = self._discarded[index] or code
 
     def num_discarded(self) -> dict[DiscardCode, int]:
@@ -114,7 +114,7 @@ class RoundRecorder:
         return dict(Counter(code for code in self._discarded if code is not None))
 
     def log_for(self, name: str) -> RoundLog:
-        """The log as the file of one arm has it."""
+        """The log as stored in the result of one arm."""
         return RoundLog(
             arms=list(self.names),
             kind=list(self._kinds),

@@ -37,12 +37,12 @@ class Criterion(Protocol):
         ...
 
     def rounds_needed(self) -> float | None:
-        """Estimate of how many rounds there will be in all; `None` while there is none."""
+        """Estimated total number of rounds; `None` while there is no estimate."""
         ...
 
 
 class RelativeWidth:
-    """Stops when all intervals are narrow enough, or when their noise says that it is no use.
+    """Stops when all intervals are narrow enough, or cannot become so.
 
     The noise of a series is 1.4826 times the median absolute deviation over the median. When it has
     stayed within `STABLE_WITHIN` for `STABLE_CHECKS` checks and implies more rounds than the plan
@@ -84,7 +84,7 @@ class RelativeWidth:
         return None
 
     def half_width(self, keys: Iterable[Key] | None = None) -> float | None:
-        """Widest relative half-width at the last check; `None` where one cannot be told."""
+        """Widest relative half-width at the last check; `None` if one is unknown."""
         chosen = list(self._widths) if keys is None else list(keys)
         widths = [self._widths.get(key) for key in chosen]
         known = [width for width in widths if width is not None]

@@ -66,7 +66,7 @@ class Rounds:
         self._records = records
         self._regions = {n: Range(n, window.operation.value, window.case) for n in window.names}
         rng = random.Random(plan.seed)
-        # Two sequences, so that the rarer pairs go through all instances as well.
+        # Two sequences, so that the rarer pairs also go through all instances.
         self._turns = Turns(window, rng)
         self._full_turns = Turns(window, rng)
         self._criterion: Criterion = RelativeWidth(plan, check_every=2 * len(window.instances))
@@ -107,7 +107,7 @@ class Rounds:
         return self._spent_s[True] <= SECONDARY_SHARE * total
 
     def _enough(self) -> StopReason | None:
-        """Why more rounds are not needed, once the rarer probes have had their share as well."""
+        """Why no more rounds are needed, once the rarer probes have had their share too."""
         wanted = FULL_PAIRS_PER_INSTANCE * len(self._window.instances)
         if self._secondary and self._full_pairs < wanted:
             return None
@@ -137,7 +137,7 @@ class Rounds:
     def _replay(self, probe: Probe, turn: Turn) -> Rows:
         """One pass through the window; per arm that the probe can time, the samples of each step.
 
-        An arm of which a sample cannot be had is left out of this probe's replays from then on.
+        An arm that gives no sample is left out of this probe's replays from then on.
         """
         window = self._window
         arms = [arm for arm in turn.arms if self._serves(probe, arm)]
@@ -166,7 +166,7 @@ class Rounds:
         l2 = probe.series[0].l2
         self._records.note(
             arm.name,
-            f"nothing on a busy GPU (L2 {l2}): the call does not return before the longest queue "
+            f"not timed on a busy GPU (L2 {l2}): the call does not return before the longest queue "
             "of device work has ended, so it waits for the device",
         )
 

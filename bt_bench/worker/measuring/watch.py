@@ -87,8 +87,8 @@ def is_throttled(before: Reading, after: Reading) -> bool:
 def slow_rounds(clocks: Sequence[int | None]) -> set[int]:
     """Rounds whose SM clock was more than 5 % below what the device reached in the case.
 
-    What it reached is the 90th percentile of the rounds' clocks, and not their median: of a case
-    that was slowed down half-way, one half must not be mixed with the other.
+    What it reached is the 90th percentile of the rounds' clocks, not their median, so that the two
+    halves of a case that was slowed down half-way are not mixed.
 
     Args:
         clocks: per round in MHz; `None` is unknown, and never slow.
@@ -111,7 +111,7 @@ class Loads(Protocol):
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where rounds are taken.
+    """What is watched around rounds.
 
     Args:
         clock: the host's clock.
@@ -126,7 +126,7 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen around a round: the lower of both SM clocks, and why it does not count."""
+    """The lower of the SM clocks around a round, and why the round does not count, if so."""
 
     sm_clock_mhz: int | None
     discarded: DiscardCode | None

@@ -116,7 +116,7 @@ def test_a_crash_that_does_not_come_back_is_a_warning(tmp_path, where):
     assert verdicts(judged) == {"one": (Verdict.SAME, Cause.WITHIN_MARGIN)}
     (warning,) = judged.warnings
     assert warning.startswith("new: one, ")
-    assert warning.endswith("it died; it did not come back when that was done once more")
+    assert warning.endswith("it died; it did not happen again when that was repeated")
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_launch_path_may_come_and_must_not_go(tmp_path, old, new, metrics, cod
     judged = run_live_gate(replace(request, spec=spec, patterns=wanted), Quiet())
     assert [judgement.metric for judgement in judged.judgements] == metrics
     assert exit_code(judged) is code
-    said = "one@old is not launched by direct: host_us/direct of 1 case cannot be compared."
+    said = "one@old does not have launch path direct: host_us/direct of 1 case cannot be compared."
     assert (said in judged.facts) == ("direct" not in old)
 
 

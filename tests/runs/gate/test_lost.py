@@ -89,7 +89,7 @@ def test_traces_and_folders(top):
         assert other_traces(replaying, base, head) == ()
         write(top, {"load.csv": "y\n"})
         (said,) = other_traces(replaying, base, head)
-        assert said == f"case {case.name} replays load.csv, which is another file in the base"
+        assert said == f"case {case.name} replays load.csv, which is a different file in the base"
         assert other_traces(spec, base, head) == ()
     assert without_variant(spec, head) == ()
     (said,) = without_variant(spec.model_copy(update={"variants": ["fused"]}), head)
@@ -100,7 +100,7 @@ def test_a_plan_that_asks_for_less_is_told():
     spec = spec_of(["one"])
     less = spec.model_copy(update={"plan": spec.plan.model_copy(update={"hang_seconds": 999.0})})
     (said,) = lost_between(spec, less).warnings
-    assert said.startswith("plan.hang_seconds is 999.0, and in the base's config ")
+    assert said.startswith("plan.hang_seconds is 999.0, but ")
     assert lost_between(less, less).places == ()
     more = spec.model_copy(update={"operations": [*spec.operations, Operation.APPLY]})
     assert {place[0] for place in lost_between(more, spec).places} == {Operation.APPLY}

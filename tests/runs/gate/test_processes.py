@@ -138,7 +138,7 @@ def test_a_process_that_dies_once_is_repeated(tmp_path, when):
     (warning,) = source.warnings
     assert warning.startswith("new: second, while ")
     assert "the worker was ended by SIGKILL" in warning
-    assert warning.endswith("it did not come back when that was done once more")
+    assert warning.endswith("it did not happen again when that was repeated")
 
 
 @pytest.mark.parametrize(

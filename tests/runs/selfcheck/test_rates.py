@@ -81,7 +81,7 @@ def test_progress_and_gates() -> None:
     population = SyntheticPopulation(Noise.WHITE, 2)
     selfcheck(population, Rules(), 2, 0, (12,), done.append)
     assert done == [1, 2]
-    with pytest.raises(UsageError, match="0 gates; expected 1 or more"):
+    with pytest.raises(UsageError, match="the number of gates is 0; expected 1 or more"):
         selfcheck(population, Rules(), 0, 0, (12,))
 
 

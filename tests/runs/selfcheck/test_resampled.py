@@ -106,7 +106,7 @@ def test_the_same_seed_draws_the_same() -> None:
 
 def test_other_code_is_no_noise() -> None:
     topic = Revision(label="topic", commit="def", dirty=False)
-    with pytest.raises(UsageError, match="head is of topic and its base of main; expected arms"):
+    with pytest.raises(UsageError, match="head is of topic, but its base of main; expected arms"):
         RecordedPopulation(recording(head=topic))
     edited = Revision(label="main", commit="abc", dirty=True)
     with pytest.raises(UsageError, match="equal code"):

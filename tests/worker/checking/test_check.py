@@ -133,7 +133,7 @@ def cannot_find_addresses(step, args, given):
         (ignores_out, "slot_mappings[0, 0] is "),
         (fills_a_copy, "(never written: it holds the poison)"),
         (writes_both, "(written although nothing may write there)"),
-        (returns_the_persistent, "is no view of the buffer that it must be written to"),
+        (returns_the_persistent, "is not a view of the buffer that it must be written to"),
         (writes_past_the_rows, "(written although nothing may write there)"),
         (pads_the_view_alone, "slots_out[0, 2] is "),
         (changes_its_inputs, "the argument num_computed_tokens was changed"),
@@ -162,7 +162,7 @@ def test_dummy_outputs_are_checked(fused, device):
             return super().get_dummy_slot_mappings(num_tokens).clone()
 
     message = reason_of(Copies, device).message
-    assert "get_dummy_slot_mappings' result is no view of the buffer" in message
+    assert "get_dummy_slot_mappings' result is not a view of the buffer" in message
 
 
 def test_a_variant_from_before_features_is_run_on_what_needs_none(fused, device):

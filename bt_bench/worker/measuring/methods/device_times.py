@@ -32,7 +32,7 @@ CALL_RANGE = "bt_bench_call_"  # the call alone
 
 @dataclass(frozen=True)
 class Setting:
-    """Under which condition the operation is profiled, and what is taken then."""
+    """The condition under which the operation is profiled, and the quantities taken then."""
 
     load: Load
     l2: Cache
@@ -70,7 +70,7 @@ class Activity:
 
 
 def settings_of(plan: Plan) -> list[Setting]:
-    """The conditions that a plan asks to be profiled; an idle device always is."""
+    """The conditions that a plan wants profiled; an idle device is always one."""
     busy = [Setting(Load.BUSY, l2, _DEVICE_TIMES) for l2 in plan.l2]
     return [IDLE, *(busy if Load.BUSY in plan.loads else ())]
 
@@ -88,7 +88,7 @@ def activities_by_range(
         busy: for each range, whether a queue was ahead of it.
 
     Returns:
-        The activities of each range, and the ranges in which a busy device had worked off its queue
+        The activities of each range, and the ranges in which a busy device had finished its queue
         before the call returned.
     """
     num_ranges = len(busy)
@@ -157,7 +157,7 @@ def census_of(
 
 
 def _may_be_empty(window: Window, index: int) -> bool:
-    """Only applying nothing launches nothing; else a profiler that records nothing is at fault."""
+    """Whether a step may launch nothing: only one that applies no writes."""
     staged = any(any(map(len, append.block_ids)) for append in window.steps[index].appends)
     return window.operation is Operation.APPLY and not staged
 

@@ -1,7 +1,7 @@
 """Captured graphs: what a step costs without launches from Python, and device time by a slope.
 
-A call that is captured reads what the host has published before; a capture is therefore made anew
-for every step of every round, and replayed before anything else is published.
+A captured call reads what the host has published before. So every step of every round is captured
+again, and replayed before anything else is published.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def measure_graphs(
     device: DevicePort,
     records: Records,
 ) -> None:
-    """Adds the series of captured graphs to the books of the arms that can be captured.
+    """Adds the series of captured graphs to the records of the arms that can be captured.
 
     Raises:
         ArmFailedError: when a variant raises.

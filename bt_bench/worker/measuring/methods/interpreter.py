@@ -17,7 +17,7 @@ Counts = Counter[tuple[str, str]]
 
 
 def count_launches(arm: Arm, steps: Sequence[StepInputs], operation: Operation) -> LaunchCensus:
-    """Device operations that each step asks for: Triton launches, and torch operations beside."""
+    """Counts the device operations of each step: Triton launches and torch operations."""
     arm.rewind()
     counted = []
     for step in steps:

@@ -21,7 +21,7 @@ PIPELINED_CALLS = 8
 SHORTEST_QUEUE_US = 300.0
 LONGEST_QUEUE_US = 20_000.0
 
-# These consume what was staged, so that each of several calls needs staging of its own.
+# These consume what was staged, so each call must be staged again.
 CONSUMES_STAGED = (Operation.APPLY, Operation.STEP)
 
 
@@ -30,19 +30,19 @@ class Probe(Protocol):
 
     @property
     def series(self) -> tuple[Series, ...]:
-        """What a sample is of, in its order."""
+        """The series of a sample's values, in order."""
         ...
 
     @property
     def deciding(self) -> tuple[Series, ...]:
         """The series that decide when a case has been measured long enough.
 
-        A probe that has such is in every round, the others only in some.
+        A probe that has any runs in every round, the others only in some.
         """
         ...
 
     def queue_us(self, arm: Arm) -> float | None:
-        """Length of the device work ahead of an arm's operation, where there is such."""
+        """Length of the device work queued ahead of an arm's operation, if any."""
         ...
 
     def serves(self, arm: Arm, operation: Operation) -> bool:
@@ -75,7 +75,7 @@ def eager_series(
 
 
 class StageProbe:
-    """Host time of staging alone. All that can be timed without a GPU."""
+    """Host time of staging alone, which is all that can be timed without a GPU."""
 
     series = eager_series([Quantity.STAGE_US], Method.HOST_CLOCK)
     deciding = series
@@ -84,11 +84,11 @@ class StageProbe:
         self._clock = clock
 
     def queue_us(self, arm: Arm) -> float | None:
-        """There is none."""
+        """Always `None`: nothing is queued."""
         return None
 
     def serves(self, arm: Arm, operation: Operation) -> bool:
-        """Any: everything can stage."""
+        """Always true: every arm can stage."""
         return True
 
     def sample(
@@ -114,7 +114,7 @@ class _PathProbe:
         self._path = path
 
     def queue_us(self, arm: Arm) -> float | None:
-        """There is none."""
+        """Always `None`: nothing is queued."""
         return None
 
     def serves(self, arm: Arm, operation: Operation) -> bool:
@@ -194,8 +194,9 @@ class EventProbe(_PathProbe):
 class PipelinedProbe(_PathProbe):
     """Host clock over several calls of one step and one synchronisation at the end.
 
-    Calls that consume staged writes are staged anew each time, within what is timed: an engine has
-    to stage as well. Staging the same writes again needs the block counts from before the step.
+    Calls that consume staged writes are staged again each time, within the timed region, since
+    an engine has to stage as well. Staging the same writes again needs the block counts from before
+    the step.
     """
 
     def __init__(self, clock: Clock, device: DevicePort, path: LaunchPath) -> None:

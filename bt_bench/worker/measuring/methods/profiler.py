@@ -58,7 +58,7 @@ class Pass:
     Args:
         turn: its instance and order.
         seconds: when its session began, within the attempt.
-        seen: what was seen around it.
+        seen: clocks and disturbances around it.
         steps: per arm the activities of each step.
         uncovered: arms whose calls outlasted the queue on a busy device.
     """
@@ -106,8 +106,8 @@ def profile_together(
     """As `profile_window` on an idle device, for several windows in one session where they fit.
 
     Starting the profiler takes longer than a window of one step. If the records of a session are
-    incomplete, all windows are profiled again, each in sessions of its own; and so is a window
-    whose passes do not agree.
+    incomplete, all windows are profiled again, each in its own sessions. So is a window whose
+    passes do not agree.
 
     Raises:
         ArmFailedError: when a variant raises.
@@ -182,7 +182,7 @@ class _Profiling:
         found: dict[Setting, list[Pass] | str] = {}
         pending = list(settings)
         for attempt in range(ATTEMPTS):
-            # Together at first, which is quicker; then apart, so that none suffers from another.
+            # Together at first, which is quicker; then each alone, so that none spoils another.
             for group in [pending] if attempt == 0 else [[setting] for setting in pending]:
                 try:
                     found |= self._attempt(group, QUEUE_US * 2**attempt)
@@ -210,7 +210,7 @@ class _Profiling:
         names: list[str],
         censuses: dict[str, LaunchCensus | str],
     ) -> None:
-        """Those on a busy device, of the arms whose launches are what they were on an idle one."""
+        """Logs busy passes, with device times of arms that launched the same as when idle."""
         good = []
         for name in names:
             problem = (
@@ -226,7 +226,7 @@ class _Profiling:
             self.book(setting, passes, good)
 
     def _is_whole(self, passes: list[Pass] | str) -> bool:
-        """Whether nothing is missing of any arm."""
+        """Whether no arm has missing records."""
         if isinstance(passes, str):
             return False
         return not any(one.uncovered for one in passes) and not any(
