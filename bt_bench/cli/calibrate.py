@@ -58,7 +58,7 @@ def calibrate(
         _check_new_file(out)
     kind = choose_device(device or "cuda")
     if kind == "cuda":
-        print("calibrating, some seconds …", file=sys.stderr, flush=True)
+        print("calibrating; this takes some seconds …", file=sys.stderr, flush=True)
     calibration = _calibrate(kind, quick=quick)
     environment = read_environment(kind)
     verdicts = judge_promises(calibration)
@@ -78,13 +78,15 @@ def calibrate(
 
 
 def _check_new_file(path: Path) -> None:
-    """Refuses what could not be written, before anything is measured."""
+    """Refuses a path that cannot be written, before anything is measured."""
     from bt_bench.errors import UsageError
 
     if path.exists():
-        raise UsageError(f"--out {path}: is already there; expected the path of a new file")
+        raise UsageError(f"--out {path} exists already; expected the path of a new file")
     if not path.parent.is_dir():
-        raise UsageError(f"--out {path}: there is no folder {path.parent}; expected one")
+        raise UsageError(
+            f"--out {path}: folder {path.parent} does not exist; create it or choose another path"
+        )
 
 
 def _calibrate(kind: DeviceKind, *, quick: bool) -> Calibration:

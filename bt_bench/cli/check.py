@@ -93,7 +93,7 @@ def check(
     else:
         for entry in entries:
             if entry.opponent is not None:
-                print(f"{entry.name} was held to what it defines itself, see docs/vllm.md")
+                print(f"{entry.name} was checked by its own definitions; see docs/vllm.md")
         skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
         print(f"{counts['ok']} passed, {counts['failed']} failed{skipped}, on {kind}")
     return ExitCode.CHECK_FAILED if counts["failed"] else ExitCode.OK

@@ -35,7 +35,7 @@ SHOWING = "What is shown, and what fails"
 BASELINES = "Stored baselines"
 
 MOST_PERCENT = 1000.0
-"""More than ten times as slow: beyond any threshold that somebody can mean."""
+"""More than ten times as slow: larger than any sensible threshold."""
 
 
 def compare(
@@ -211,7 +211,7 @@ def compare(
         saving.save()
         return ExitCode.OK
     stored = None if baseline is None else _stored(_reports_folder(reports), baseline)
-    # What is read is many objects and no garbage; it is gone when the block ends.
+    # Reading makes many objects but no garbage; they are released when the block ends.
     with no_collection(collect_first=False):
         code = _report(given, stored, criteria, arrange, outputs, explain, failing)
     if saving:
@@ -231,7 +231,7 @@ def _report(
     explain: str | None,
     failing: Collection[FailOn],
 ) -> ExitCode:
-    """Compares, and writes everything before it says how that ended."""
+    """Compares, and writes all outputs before it reports the outcome."""
     from bt_bench.analysis import exit_code, judge, match_sides, not_compared
     from bt_bench.config import planned_variants
     from bt_bench.report import render_explanation
@@ -250,7 +250,7 @@ def _report(
 
 
 def _outputs(formats: list[str] | None, as_json: bool, explain: str | None) -> list[Output]:
-    """Where the report goes; beside an explanation, which has stdout, only to files."""
+    """Where the report goes; with --explain, which needs stdout, only to files."""
     outputs = parse_outputs(formats, as_json)
     if explain is None:
         return outputs
@@ -321,9 +321,9 @@ def _stored(reports: Path, name: str) -> Given:
 
 
 class _Saving:
-    """What `--save-baseline` asks for, found to be possible before anything is compared.
+    """A `--save-baseline`, checked to be possible before anything is compared.
 
-    What is stored is what was compared: a file that has changed in between is not.
+    Only what was compared is stored: a file that has changed in between is refused.
     """
 
     def __init__(self, reports: Path, name: str, source: Given) -> None:
@@ -333,19 +333,19 @@ class _Saving:
         if source.path == "-" or source.is_folder:
             what = "stdin" if source.path == "-" else f"{source.path}, a run folder"
             raise UsageError(
-                f"--save-baseline {name}: cannot store {what}; expected a result file first, such "
-                "as reports/run/fused.json"
+                f"--save-baseline {name}: cannot store {what}; expected a result file as the "
+                "first argument, such as reports/run/fused.json"
             )
         self.name, self._reports, self._path = name, reports, source.path
         self._digest = _digest(self._text())
 
     def save(self) -> None:
-        """Stores the file, unless nothing later could be compared with it."""
+        """Stores the file, unless it cannot be a baseline."""
         from bt_bench.results import parse_compact, save_baseline, why_no_baseline
 
         text = self._text()
         if _digest(text) != self._digest:
-            why = "has changed since it was read for this comparison; compare it anew"
+            why = "has changed since it was read for this comparison; compare it again"
         else:
             why = why_no_baseline(parse_compact(text, self._path)) or ""
         if why:

@@ -1,4 +1,4 @@
-"""From exceptions to messages and exit codes: the same for every command."""
+"""Turns exceptions into messages and exit codes, for all commands."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def reporting_errors(command: Callable[Parameters, ExitCode]) -> Callable[Parameters, None]:
-    """A command that ends the program with its exit code, and with a message on an error."""
+    """Wraps a command so that it exits with its exit code, and prints errors as messages."""
 
     @functools.wraps(command)
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
-        # A CI system cancels with SIGTERM, and a terminal that is closed sends SIGHUP: end as on
-        # Ctrl-C, with what there is on disk. Under nohup the latter is ignored, and stays so.
+        # A CI system cancels with SIGTERM, and a closed terminal sends SIGHUP: end as on Ctrl-C,
+        # with results on disk. Under nohup SIGHUP is ignored, and stays ignored.
         for number in _ENDING:
             if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, _interrupt)
@@ -53,14 +53,16 @@ def reporting_errors(command: Callable[Parameters, ExitCode]) -> Callable[Parame
         except BaseException:
             code = ExitCode.INTERNAL
             traceback.print_exc()
-            print("bt-bench: internal error; please report it with the above", file=sys.stderr)
+            print(
+                "bt-bench: internal error; please report it with the output above", file=sys.stderr
+            )
         raise typer.Exit(int(code))
 
     return run
 
 
 def visible(line: str) -> str:
-    """A line without what a terminal would obey: control characters are spelled out."""
+    """A line with control characters spelled out, so that a terminal does not obey them."""
     return "".join(
         character
         if character == "\t" or unicodedata.category(character) != "Cc"
@@ -70,19 +72,19 @@ def visible(line: str) -> str:
 
 
 def _interrupt(_signum: int, _frame: FrameType | None) -> NoReturn:
-    # A second signal must not cut off what the first one has begun to write.
+    # A second signal must not interrupt writing that the first one has started.
     for number in _ENDING:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def _present(stream: TextIO | None) -> TextIO:
-    """A stream that is there, and that swallows what a closed pipe or terminal no longer takes.
+    """A stream that exists and ignores errors of a closed pipe or terminal.
 
-    The reader of stdout may go away, as in `| head`. The command goes on and ends with the exit
-    code that it has earned.
+    The reader of stdout may go away, as in `| head`. The command then continues and ends with its
+    proper exit code.
     """
-    if stream is None:  # closed before the program began
+    if stream is None:  # it was closed before the program began
         return Path(os.devnull).open("w", encoding="utf-8")
     stream.write = _swallowing(stream, stream.write)  # type: ignore[method-assign]
     stream.flush = _swallowing(stream, stream.flush)  # type: ignore[method-assign, assignment]
@@ -90,7 +92,7 @@ def _present(stream: TextIO | None) -> TextIO:
 
 
 def _swallowing(stream: TextIO, method: Callable[..., int | None]) -> Callable[..., int]:
-    # Of a file EIO is no reader that has gone away, but a broken disk.
+    # For a file, EIO does not mean a closed reader but a broken disk.
     gone = (errno.EPIPE, errno.EIO) if stream.isatty() else (errno.EPIPE,)
 
     def call(*args: str) -> int:

@@ -103,7 +103,7 @@ def chosen_device(choice: DeviceChoice | None) -> DeviceChoice:
 
 
 def resolve_device(choice: DeviceChoice | None) -> DeviceKind:
-    """The device that there is; imports torch to find out.
+    """Resolves `auto`; imports torch to find out.
 
     Raises:
         UsageError: when CUDA is asked for and cannot be used.
@@ -166,11 +166,11 @@ def choose_variants(
     """The files of the named variants; runs none of them.
 
     Args:
-        names: of the config, or as asked for.
-        folders: of variant files.
-        vllm_sources: what the variant `vllm` is made of.
-        by_name: the names were asked for. Otherwise `vllm` is left out where there is none, which
-            stderr then says.
+        names: names from the config or the command line.
+        folders: folders of variant files.
+        vllm_sources: unpacked wheels for the variant `vllm`.
+        by_name: the names come from the command line. Otherwise `vllm` is left out if there is
+            none, with a note on stderr.
     """
     from bt_bench.variants import choose, expand_opponents, find_sources, find_variants
 
@@ -182,10 +182,10 @@ def choose_variants(
 
 
 def without_opponents(spec: SweepSpec, *, by_name: bool) -> SweepSpec:
-    """The config without vLLM's own block tables, of which no revision of kernels has others.
+    """The config without vLLM's own block tables, which are the same for all revisions.
 
     Raises:
-        UsageError: where they were asked for, or nothing else is.
+        UsageError: if they were asked for by name, or nothing else is left.
     """
     from bt_bench.errors import UsageError
     from bt_bench.variants import is_opponent
@@ -194,9 +194,9 @@ def without_opponents(spec: SweepSpec, *, by_name: bool) -> SweepSpec:
     rest = [name for name in spec.variants if name not in out]
     if not out:
         return spec
-    why = "revisions of the kernels are compared, and it is none"
+    why = "revisions of the kernels are compared, and vLLM's own block tables are not one"
     if by_name or not rest:
-        raise UsageError(f"variant {out[0]!r} has no place here: {why}; leave it out")
+        raise UsageError(f"variant {out[0]!r} cannot take part: {why}; leave it out")
     print(f"bt-bench: {', '.join(out)} is left out: {why}", file=sys.stderr)
     return spec.model_copy(update={"variants": rest})
 
@@ -204,7 +204,7 @@ def without_opponents(spec: SweepSpec, *, by_name: bool) -> SweepSpec:
 def worker_for(
     spec: SweepSpec, entries: Sequence[VariantEntry], device: DeviceChoice | None
 ) -> Supervisor:
-    """The process that has the device and the variants, for a `with` block that starts it."""
+    """The worker process for a device and variants; a `with` block starts it."""
     from bt_bench.worker import Supervisor, WorkerSetup
     from bt_bench.worker.main import serve
 

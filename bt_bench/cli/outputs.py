@@ -1,4 +1,4 @@
-"""`--format` and `--fail-on`: where a comparison goes, and what fails it."""
+"""`--format` and `--fail-on`: where reports go, and which verdicts fail."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ class Output:
 
 
 def parse_outputs(texts: Sequence[str] | None, as_json: bool = False) -> list[Output]:
-    """What `--format` asks for; a table on stdout where it asks for nothing there.
+    """The outputs of `--format`, plus a table on stdout if none goes there.
 
     Raises:
-        UsageError: for an unknown format, and for two that could not be told apart: on stdout, in
-            one file, or one after the other in a stream.
+        UsageError: for an unknown format, and for two reports that would share stdout, a file or a
+            stream.
     """
     from bt_bench.report import FORMATS
     from bt_bench.results import descriptor_of, is_open_as
@@ -95,21 +95,21 @@ def parse_outputs(texts: Sequence[str] | None, as_json: bool = False) -> list[Ou
     for file in paths:
         if is_open_as(STDOUT, file):
             raise UsageError(
-                f"--format {file}: is where stdout goes, which has another report; expected "
+                f"--format {file}: stdout goes to this file too, with another report; expected "
                 "another file"
             )
     return outputs if on_stdout else [*outputs, Output("table", None)]
 
 
 def _refuse_one_place(paths: Sequence[Path]) -> None:
-    """Two reports in one place, unless that keeps nothing of either."""
+    """Refuses two reports in one place, unless it is the null device."""
     from bt_bench.results import is_null_device, target_of
 
     taken = set()
     for path in paths:
         place = target_of(path)
         if place in taken and not is_null_device(path):
-            raise UsageError(f"two --format would both go to {path}; expected a file for each")
+            raise UsageError(f"two --format options name {path}; expected a file for each")
         taken.add(place)
 
 
@@ -127,7 +127,9 @@ def parse_fail_on(text: str | None, default: Collection[FailOn]) -> tuple[FailOn
     if names == ["none"]:
         return ()
     if "none" in names:
-        raise UsageError(f"--fail-on {text}: none stands alone; expected verdicts, or none")
+        raise UsageError(
+            f"--fail-on {text}: none cannot be combined with verdicts; expected one or the other"
+        )
     known = [member.value for member in FailOn]
     for name in names:
         if name not in known:
@@ -140,10 +142,10 @@ def parse_fail_on(text: str | None, default: Collection[FailOn]) -> tuple[FailOn
 
 
 def write_outputs(judged: Judged, outputs: Sequence[Output]) -> None:
-    """Writes files first, so that they are there whatever becomes of stdout.
+    """Writes files first, so that they exist whatever happens to stdout.
 
-    The `github` format also appends to the summary of the step where GitHub names a file for it.
-    One that cannot be written keeps none of the others from being written.
+    The `github` format also appends to the step summary if GitHub names a file for it. A file that
+    cannot be written does not keep the others from being written.
 
     Raises:
         UsageError: when a file cannot be written.
@@ -180,7 +182,7 @@ def _write(judged: Judged, output: Output) -> None:
 
 
 def _is_fifo(path: Path) -> bool:
-    """Whether it is one; writing says what is wrong with a path that cannot even be looked at."""
+    """Whether a path is a FIFO; if it cannot be examined, writing reports the error."""
     with suppress(OSError):
         return path.is_fifo()
     return False
@@ -190,7 +192,7 @@ def _make_folder(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"cannot write {path}: its folder: {error.strerror}") from None
+        raise UsageError(f"cannot write {path}: cannot make its folder: {error.strerror}") from None
 
 
 def _append(path: Path, text: str) -> None:
@@ -199,4 +201,4 @@ def _append(path: Path, text: str) -> None:
             file.write(text)
     except OSError as error:
         reason = error.strerror
-        raise UsageError(f"cannot write {path}, as {STEP_SUMMARY} has it: {reason}") from None
+        raise UsageError(f"cannot write {path}, which {STEP_SUMMARY} names: {reason}") from None

@@ -31,7 +31,7 @@ def overhead(
 ) -> ExitCode:
     """Measure what launching an empty kernel costs the host, by each route.
 
-    And what going from G + 2 launches to 2 would save by it. Needs a GPU.
+    Also shows what going from G + 2 launches to 2 would save by each route. Needs a GPU.
 
     Examples:
     - `bt-bench overhead`

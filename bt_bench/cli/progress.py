@@ -49,7 +49,7 @@ def gate_progress_on_stderr() -> Iterator[GateProgress]:
 
 
 class GateLines:
-    """A line when something begins, and for each look; none for single processes."""
+    """Prints a line when something begins and for each look, but not per process."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()
@@ -57,7 +57,7 @@ class GateLines:
         self._done = 0
 
     def phase(self, what: str) -> None:
-        """Says what begins."""
+        """Prints what begins."""
         done = f" ({self._done} of {self._total} processes)" if self._total else ""
         self._say(f"{what}{done}")
 
@@ -135,11 +135,11 @@ class TimeLeft:
         self._left = 0
 
     def start(self, num_cases: int) -> None:
-        """So many cases are to be done from now on."""
+        """Starts the estimate, with this many cases to do."""
         self._started, self._done, self._left = self._now(), 0, num_cases
 
     def finish_case(self) -> None:
-        """One more is done."""
+        """Counts one more case as done."""
         self._done += 1
         self._left -= 1
 
@@ -152,7 +152,7 @@ class TimeLeft:
         """Time left, or `None` before the first case is done.
 
         Args:
-            of_case: what the case under way still takes, where that is known.
+            of_case: seconds that the current case still takes, if known.
         """
         if not self._done:
             return None
@@ -163,7 +163,7 @@ class TimeLeft:
 
 
 class Lines:
-    """One line when a case is stored, and when something happened to the worker."""
+    """Prints a line when a case is stored, and when a worker is replaced."""
 
     def __init__(self) -> None:
         self._done = 0
@@ -224,7 +224,7 @@ class Bars:
         self._bars.console.print(replacement(why), markup=False, highlight=False)
 
     def finish_case(self, report: CaseReport) -> None:
-        """Moves the sweep's bar; what is not ok is said above the bars."""
+        """Moves the sweep's bar; prints cases that are not ok above the bars."""
         self._time.finish_case()
         self._bars.advance(self._sweep)
         self._show_time_left(None)
@@ -256,8 +256,8 @@ def outcome(report: CaseReport) -> str:
 
 
 def replacement(why: str) -> str:
-    """That a fresh worker goes on, and why."""
-    return f"bt-bench: {visible(why)}; a fresh worker goes on"
+    """The message that a fresh worker takes over, and why."""
+    return f"bt-bench: {visible(why)}; a fresh worker takes over"
 
 
 def _left(seconds: float | None) -> str:

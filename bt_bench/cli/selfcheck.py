@@ -122,7 +122,7 @@ def _shipped() -> Path:
 
 
 def _refuse_idle(ctx: typer.Context) -> None:
-    """What only says how to record."""
+    """Refuses flags for recording if nothing is recorded."""
     from bt_bench.errors import UsageError
 
     for name in ("config", "rounds", "save"):
@@ -144,7 +144,7 @@ def _refuse_both(recording: str | None) -> None:
 
 
 def _record(config: str, device: DeviceChoice, rounds: int, save: Path | None) -> Recording:
-    """Records rounds whose three arms are the same variants; `auto` takes a GPU if there is one."""
+    """Records rounds whose three arms are the same; `auto` takes a GPU if there is one."""
     from tempfile import TemporaryDirectory
 
     from bt_bench.cli.options import (
@@ -161,8 +161,8 @@ def _record(config: str, device: DeviceChoice, rounds: int, save: Path | None) -
 
     if save is not None and is_stream(save):
         raise UsageError(
-            f"--save {save}: is no regular file; expected the path of one, since a recording is "
-            "written anew after every batch of rounds"
+            f"--save {save} is not a regular file; expected one, since the recording is rewritten "
+            "after every batch of rounds"
         )
     spec = without_opponents(load_spec(config), by_name=False)
     side = Side("installed", tuple(choose_variants(spec.variants, kernel_folders(None))))
@@ -180,7 +180,7 @@ def _record(config: str, device: DeviceChoice, rounds: int, save: Path | None) -
 
 
 class _Phases:
-    """Tells on stderr how far a recording is."""
+    """Reports on stderr how far a recording is."""
 
     def phase(self, what: str) -> None:
         """A line for each thing that takes a while."""
@@ -193,7 +193,7 @@ class _Phases:
 
 
 def _progress(gates: int) -> Callable[[int], None]:
-    """Says every tenth of the way how far it is, on stderr."""
+    """Reports on stderr every tenth of the way."""
     step = max(1, gates // 10)
 
     def tell(done: int) -> None:

@@ -136,7 +136,7 @@ def _spec(
 
 
 def _refuse_changes(ctx: typer.Context) -> None:
-    """A run is continued as it was started; what the environment says does not count."""
+    """Refuses flags that would change a resumed run; the environment is ignored."""
     fixed = {
         "variants": "--variants",
         "operations": "--operations",
@@ -217,7 +217,7 @@ def _request(
     out: Path | None,
     resume: Path | None,
 ) -> SweepRequest:
-    """Everything that can be wrong is found here, before a folder is made."""
+    """Checks everything that can be wrong, before a folder is made."""
     from bt_bench.config import read_settings
     from bt_bench.results import RunFolder
     from bt_bench.runs import SweepRequest, check_memory, check_resumable, check_windows
@@ -236,7 +236,7 @@ def _request(
 
 
 def _command() -> list[str]:
-    """The command line as it was typed, with the program by name alone."""
+    """The command line as typed, with only the name of the program."""
     return ["bt-bench", *sys.argv[1:]]
 
 

@@ -204,10 +204,10 @@ def test_margins_by_flag_and_config(sides: tuple[Path, Path], tmp_path: Path) ->
         (("--threshold", "-1"), "--threshold -1: expected percent"),
         (("--threshold", "nan"), "--threshold nan: expected percent"),
         (("--threshold", "1e308"), "--threshold 1e+308: expected percent, from 0 to 1000"),
-        (("--alpha", "nan"), "alpha nan; expected a probability"),
-        (("--fail-on", "none,slower"), "none stands alone"),
-        (("--alpha", "0"), "alpha 0; expected a probability"),
-        (("--alpha", "0.9"), "alpha 0.9; expected a probability"),
+        (("--alpha", "nan"), "alpha is nan; expected a probability"),
+        (("--fail-on", "none,slower"), "none cannot be combined"),
+        (("--alpha", "0"), "alpha is 0; expected a probability"),
+        (("--alpha", "0.9"), "alpha is 0.9; expected a probability"),
         (("--correction", "hom"), "did you mean 'holm'?"),
         (("--sort", "nam"), "did you mean 'name'?"),
         (("--fail-on", "slow"), "did you mean 'slower'?"),
@@ -285,7 +285,7 @@ def reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_baselines(write: Callable[..., Path], reports: Path) -> None:
     old, new = write("a", "fused", [timed(50.0)]), write("b", "fused", [timed(80.0, seed=1)])
-    refused(run("compare", new, "--baseline", "main"), 2, "there is none yet")
+    refused(run("compare", new, "--baseline", "main"), 2, "there are no baselines yet")
     saved = run("compare", old, "--save-baseline", "main")
     assert (saved.code, saved.out) == (0, "")
     assert "saved" in saved.err
@@ -320,12 +320,12 @@ def test_what_cannot_be_a_baseline(write: Callable[..., Path], reports: Path) ->
 @pytest.mark.parametrize(
     ("cases", "message"),
     [
-        ([], "has no case; expected a result with cases that are ok"),
+        ([], "has no cases; expected a result with cases that are ok"),
         (
             [timed(50.0), make_failed_case("bad", message="slot 3")],
             "has case gather_slots/bad, whi",
         ),
-        ([make_case("bare")], "has case gather_slots/bare, of which nothing was measured"),
+        ([make_case("bare")], "has case gather_slots/bare, for which nothing was measured"),
     ],
 )
 def test_what_nothing_can_be_compared_with_is_no_baseline(
@@ -577,8 +577,8 @@ def test_a_crash_that_did_not_come_back_is_a_warning(write: Callable[..., Path])
     outcome = run("compare", base, other, "--json")
     assert outcome.code == 0, outcome.err
     assert outcome.json()["warnings"] == [
-        "fused: step/small: while measured: the worker was ended by SIGSEGV; it did not come back "
-        "when that was done once more (and 1 more such crashes)"
+        "fused: step/small: while measured: the worker was ended by SIGSEGV; it did not happen "
+        "again when that was repeated (and 1 more such crashes)"
     ]
     assert "SIGSEGV" in run("compare", base, other).out
     # Of a file that was written before there was such a list there is nothing to say.
@@ -591,11 +591,13 @@ def test_a_crash_that_did_not_come_back_is_a_warning(write: Callable[..., Path])
 
 def test_one_result_twice(sides: tuple[Path, Path], tmp_path: Path) -> None:
     refused(
-        run("compare", sides[0], sides[0]), 2, "are one result: variant 'baseline' of run 'run'"
+        run("compare", sides[0], sides[0]),
+        2,
+        "are the same result: variant 'baseline' of run",
     )
     copy = tmp_path / "copy.json"
     copy.write_bytes(sides[0].read_bytes())
-    refused(run("compare", sides[0], f"copy={copy}"), 2, "baseline (run) and copy are one result")
+    refused(run("compare", sides[0], f"copy={copy}"), 2, "copy are the same result")
 
 
 def test_nothing_in_common(write: Callable[..., Path], tmp_path: Path) -> None:
@@ -645,15 +647,15 @@ def test_files_that_cannot_be_written(
     path = sides[0] / "out.md"
     outcome = run("compare", *sides, "--format", f"md={path}")
     assert outcome.code == 2
-    assert f"cannot write {path}: its folder: " in outcome.err
+    assert f"cannot write {path}: cannot make its folder: " in outcome.err
     assert "SLOWER" in outcome.out  # the table, which could be written
     both = tmp_path / "both"
     outcome = run("compare", *sides, "--format", f"md={both}", "--format", f"csv={both}")
-    refused(outcome, 2, f"two --format would both go to {both}")
+    refused(outcome, 2, f"two --format options name {both}")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
     outcome = run("compare", *sides, "--format", "github")
     assert outcome.code == 2
-    assert f"cannot write {path}, as GITHUB_STEP_SUMMARY has it: " in outcome.err
+    assert f"cannot write {path}, which GITHUB_STEP_SUMMARY names: " in outcome.err
 
 
 def test_what_is_no_regular_file_is_written_through(
@@ -699,7 +701,7 @@ def test_no_file_and_no_stream_takes_two_reports(sides: tuple[Path, Path], tmp_p
     os.mkfifo(fifo)
     link.symlink_to(fifo)
     outcome = run("compare", *sides, "--format", f"md={fifo}", "--format", f"csv={link}")
-    refused(outcome, 2, f"two --format would both go to {link}")
+    refused(outcome, 2, f"two --format options name {link}")
     # The table would be lost, as the file that stdout is would be replaced.
     out = tmp_path / "out.md"
     command = [sys.executable, "-m", "bt_bench", "compare", *sides, "--format", f"md={out}"]
@@ -708,7 +710,7 @@ def test_no_file_and_no_stream_takes_two_reports(sides: tuple[Path, Path], tmp_p
             command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False
         )
     assert done.returncode == 2
-    assert f"--format {out}: is where stdout goes" in done.stderr
+    assert f"--format {out}: stdout goes to this file too" in done.stderr
 
 
 def test_one_side_only(sides: tuple[Path, Path], write: Callable[..., Path]) -> None:

@@ -150,7 +150,7 @@ def test_a_config_that_lost_a_case_or_a_variant_does_not_pass(repo):
     assert {(j["case"], j["other"].partition("@")[0]) for j in missing} == {
         *(("more", "one"), ("more", "two"), ("tiny", "two"))
     }
-    assert {j["detail"] for j in missing} == {"the base's config has it, and the head's has not"}
+    assert {j["detail"] for j in missing} == {"the base's config has it, but the head's does not"}
     # What flags leave out on both sides is not lost, and it may be allowed.
     assert gate("-k", "tiny", "--variants", "one").code == 0
     assert gate("--allow-missing").code == 0
@@ -163,11 +163,11 @@ def test_a_config_that_asks_for_less_is_told(repo):
     )
     said = " ".join(gate("--json").json()["warnings"])
     assert "case tiny has another workload in the base's config" in said
-    assert "gate.margin_percent is 30.0, and in the base's config the default" in said
+    assert "gate.margin_percent is 30.0, but the default in the base's config" in said
     write(repo, {"new.yaml": CONFIG})
     (said,) = gate("--json", config="new.yaml").json()["warnings"]
     assert said.startswith("HEAD (")
-    assert "has no new.yaml, so cases that the config has lost are not noticed" in said
+    assert "has no new.yaml, so cases that the config no longer has are not noticed" in said
     write(repo, {"my.yaml": "cases: none\n"})
     commit(repo, "damaged")
     write(repo, {"my.yaml": CONFIG})
@@ -226,12 +226,12 @@ def _apart(repo, base, *options, **kwargs):
     [
         (["--base", "nowhere"], "--base nowhere: git says"),
         ([], "nothing to compare with; give --base REF, or --against FILE"),
-        (["--base", "HEAD", "--against", "x.json"], "--base and --against are two things"),
-        (["--base", "HEAD", "--allow-partial"], "--allow-partial is about a stored result"),
+        (["--base", "HEAD", "--against", "x.json"], "--base and --against both say"),
+        (["--base", "HEAD", "--allow-partial"], "--allow-partial applies to a stored result"),
         (["--base", "HEAD", "--save", "x.json"], "--save writes a static census; give --static"),
         (["--base", "HEAD", "--rounds", "many"], "--rounds many: expected rising whole numbers"),
         (["--base", "HEAD", "--rounds", "3,1001"], "expected rising whole numbers up to 1000"),
-        (["--base", "HEAD", "--out", "mine"], "--out mine: exists; expected a new folder"),
+        (["--base", "HEAD", "--out", "mine"], "--out mine exists already; expected a new folder"),
         (["--against", "x.json", "--rounds", "3"], "--rounds has no effect on a gate with"),
         (["--against", "x.json", "--build", "make"], "--build has no effect on a gate with"),
         (["--base", "HEAD", "--rounds", "9,4"], "looks after 9, 4 rounds; expected ascending"),
@@ -296,7 +296,7 @@ def test_without_a_gpu_it_says_what_can_be_done(repo, monkeypatch):
     )
     assert outcome.code == 2
     assert "no GPU to run on" in outcome.err
-    assert "--static compares what is compiled, and --device cpu times staging" in outcome.err
+    assert "--static compares what the kernels compile to, and --device cpu" in outcome.err
     assert not Path("reports").exists() or not list(Path("reports").iterdir())
 
 
@@ -337,7 +337,7 @@ def test_a_stored_result_is_compared_with_the_working_tree(shipped):
     against[2] = "more.yaml"
     outcome = run(*against, "--out", "out2", "--format", "md")
     assert outcome.code in (1, 4)
-    assert "fused.json has no such case; sweep it anew to store it" in " ".join(outcome.out.split())
+    assert "fused.json has no such case; sweep again to store it" in " ".join(outcome.out.split())
     outcome = run(*against, "--operations", "apply")
     assert outcome.code == 4
     assert "no case in common with the config more; it has step/tiny" in outcome.err
@@ -412,7 +412,7 @@ def test_what_the_config_lost_is_missing(against, change, lost):
     outcome = against(swept(["one", "two"]))
     assert outcome.code == 4
     assert missing(outcome) == lost
-    assert "the config my has no such case: it was not measured" in outcome.out
+    assert "the config my has no such case, so it was not measured" in outcome.out
     assert against(swept(["one", "two"]), "--allow-missing").code == 0
     # A regression in what is left is not hidden by it.
     assert against(swept(["one", "two"], us=30.0)).code == 1
@@ -546,7 +546,7 @@ def test_a_recording_is_no_result(repo):
     arguments = ["--device", "cpu", "--against", "out/recording.json"]
     outcome = run("gate", "--config", "my.yaml", *arguments)
     assert outcome.code == 4
-    assert "is a recording of process-rounds; --against takes a result" in outcome.err
+    assert "is a recording of process-rounds; --against takes the result" in outcome.err
 
 
 @pytest.mark.slow

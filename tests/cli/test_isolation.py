@@ -132,7 +132,7 @@ def test_a_sweep_outlives_faults(faults, workers, tmp_path):
     code, err, results = sweep_with(faults, tmp_path)
     assert code == 5, err
     assert all(result.complete and len(result.cases) == 2 for result in results.values())
-    assert err.count("a fresh worker goes on") == workers
+    assert err.count("a fresh worker takes over") == workers
     assert "Traceback" not in err
     late = {name: expected for name, (_, *expected) in LATE_FAULTS.items()}
     late["victim"] = ("crashed", "SIGKILL")
@@ -163,7 +163,7 @@ def test_a_worker_killed_once_from_outside_costs_nobody_a_case(tmp_path):
     os.kill(int(wait_for(lambda: text_of(pid_file))), signal.SIGKILL)
     _out, err = process.communicate(timeout=900)
     assert process.returncode == 0, err
-    assert err.count("a fresh worker goes on") == 1
+    assert err.count("a fresh worker takes over") == 1
     baseline, victim = read_run(tmp_path / "run")
     for result in (baseline, victim):
         assert [(case.status, case.reason) for case in result.cases] == [("ok", None)] * 2
@@ -174,7 +174,7 @@ def test_a_worker_killed_once_from_outside_costs_nobody_a_case(tmp_path):
     assert baseline.crashes == []
     outcome = run("compare", tmp_path / "run", "--fail-on", "none")
     assert "victim: step/two: while measured: the worker was ended by SIGKILL" in outcome.out
-    assert "Warning: 1 crash listed under Crashes that did not come back" in _out
+    assert "Warning: 1 crash listed under Crashes that did not happen again" in _out
 
 
 def assert_intact(result, late):

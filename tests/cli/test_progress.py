@@ -42,7 +42,7 @@ def test_lines_go_on_where_a_run_was_interrupted(capsys):
     assert captured.out == ""
     replaced, case = captured.err.splitlines()
     assert replaced == (
-        "bt-bench: while measured: the worker was ended by SIGKILL; a fresh worker goes on"
+        "bt-bench: while measured: the worker was ended by SIGKILL; a fresh worker takes over"
     )
     assert case.startswith("[3/4]    0.0 s  step/one: ok, 96 rounds (precise)")
 
@@ -85,7 +85,7 @@ def test_bars_show_case_round_interval_and_time_left():
     assert "1/4" in text
     progress.worker_replaced("the worker was ended by SIGSEGV")
     progress.finish_case(CaseReport("step/[one]", ["fused"]))
-    assert "the worker was ended by SIGSEGV; a fresh worker goes on" in stream.getvalue()
+    assert "the worker was ended by SIGSEGV; a fresh worker takes over" in stream.getvalue()
     assert "step/[one]: FAILED: fused" in stream.getvalue()
     progress.phase("step/two", "checking")
     text = shown(bars, stream)

@@ -45,7 +45,7 @@ def test_rates_and_promises(recording: Path) -> None:
     outcome = run("selfcheck", "--recording", str(recording), "--gates", "20")
     assert outcome.code == 0, outcome.err
     assert "drawn from 40 rounds of 4 metrics of cases, recorded on NVIDIA H200" in outcome.out
-    for text in ("red builds", "+10 %", "2 x margin", "kept: equal code: at most 1% red"):
+    for text in ("red builds", "+10 %", "2 x margin", "kept: equal code: at most 1% of"):
         assert text in outcome.out
     assert "NOT KEPT" not in outcome.out
     assert "20 of 20 gates" in outcome.err
@@ -71,7 +71,7 @@ def test_a_missed_promise_is_exit_5(recording: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(judging, "LEAST_ERROR", 1.0)  # every clock seems to stand still
     outcome = run("selfcheck", "--recording", str(recording), "--gates", "5")
     assert outcome.code == 5
-    assert "not as promised: equal code: at most 1% red; 100.00 %" in outcome.err
+    assert "not as promised: equal code: at most 1% of builds are red; 100.00 %" in outcome.err
     assert "NOT KEPT: slower by 2 x margin" in outcome.out
 
 

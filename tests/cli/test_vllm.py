@@ -38,7 +38,7 @@ def sources(tmp_path):
 
 def test_list_says_what_there_is_and_why_there_is_not(sources):
     (row,) = [line for line in run("list").out.splitlines() if line.startswith("  vllm")]
-    assert "not available: no vLLM is installed; --vllm-source DIR" in row
+    assert "not available: vLLM is not installed; pass" in row
     assert run("list", "--json").json()["not_available"][0]["name"] == "vllm"
     out = run("list", *sources).out
     assert "  vllm_0.1            BlockTables of vLLM 0.1 itself" in out
@@ -50,10 +50,10 @@ def test_a_config_goes_on_without_it_and_a_flag_does_not(config, monkeypatch, so
     outcome = run(*plain)
     assert outcome.code == 0
     assert "variants: baseline\n" in outcome.out
-    assert "bt-bench: vllm is left out: no vLLM is installed" in outcome.err
+    assert "bt-bench: vllm is left out: vLLM is not installed" in outcome.err
     outcome = run(*plain, "--variants", "baseline,vllm")
     assert outcome.code == 2
-    assert "variant 'vllm' is not available: no vLLM is installed" in outcome.err
+    assert "variant 'vllm' is not available: vLLM is not installed" in outcome.err
     monkeypatch.setenv("BT_BENCH_VLLM_SOURCE", str(sources[1]))
     assert "variants: baseline, vllm\n" in run(*plain).out
     assert run("check", config, "--vllm-source", config).code == 2
@@ -70,13 +70,13 @@ def test_several_run_beside_ours_and_results_say_which(config, tmp_path, sources
     assert "rows_kept" in case["check"]["differences"]
     assert json.loads((folder / "baseline.json").read_text())["run_id"] == result["run_id"]
     report = " ".join((folder / "comparison.md").read_text().split())
-    assert "vllm_0.2 is BlockTables of vLLM 0.2 itself. It was held to what it defines" in report
+    assert "vllm_0.2 is BlockTables of vLLM 0.2 itself. It was checked by its own" in report
     assert "baseline is" not in report
     assert "variants: [baseline, vllm_0.1, vllm_0.2]" in (folder / "config.yaml").read_text()
     # A run is gone on with as it was begun.
     outcome = run("sweep", "--resume", folder, *sources[:2])
     assert outcome.code == 2
-    assert "'vllm_0.1' is not available: there is vllm (vLLM 0.1)" in outcome.err
+    assert "'vllm_0.1' is not available: only vllm (vLLM 0.1)" in outcome.err
     assert run("sweep", "--resume", folder, *sources, checks=checks).code == 0
 
 
@@ -84,14 +84,14 @@ def test_a_check_says_what_it_was_held_to(config, sources):
     outcome = run("check", config, "--variants", "vllm", *sources[2:], checks=None)
     assert outcome.code == 0
     assert "skipped vllm · conformance:dummies · step · lacks dummy_requests" in outcome.out
-    assert "vllm was held to what it defines itself, see docs/vllm.md" in outcome.out
+    assert "vllm was checked by its own definitions; see docs/vllm.md" in outcome.out
 
 
 def test_there_are_no_revisions_of_it(config, capsys):
     spec = load_config(config)
     assert without_opponents(spec, by_name=False).variants == ["baseline"]
     assert "bt-bench: vllm is left out: revisions of the kernels" in capsys.readouterr().err
-    with pytest.raises(UsageError, match="variant 'vllm' has no place here"):
+    with pytest.raises(UsageError, match="variant 'vllm' cannot take part"):
         without_opponents(spec, by_name=True)
     plain = spec.model_copy(update={"variants": ["fused"]})
     assert without_opponents(plain, by_name=True) is plain

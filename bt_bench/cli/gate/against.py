@@ -1,4 +1,4 @@
-"""`bt-bench gate --against FILE`: the working tree, measured now, beside a stored result."""
+"""`bt-bench gate --against FILE`: compares the working tree with a stored result."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def gate_against(
     out: Path | None,
     dry_run: bool = False,
 ) -> ExitCode:
-    """Sweeps the variant of a stored result, by the plan of that, and compares both; advisory.
+    """Sweeps the variant of a stored result by that result's plan, and compares both; advisory.
 
-    What happened to the machine between the runs counts as well, so the margin is wider. Device,
-    versions and plan are compared as by `compare`. What only one of config and result has is
-    missing, unless flags leave it out.
+    Changes of the machine between the runs count as well, so the margin is wider. Device, versions
+    and plan are compared as by `compare`. What only the config or only the result has is missing,
+    unless flags leave it out.
     """
     stored = _stored(options)
     keys = {case.key for case in stored.cases}
@@ -47,7 +47,9 @@ def gate_against(
     changes |= {"operations": operations, "cases": cases}
     spec = options.spec.model_copy(update=changes)
     if dry_run:
-        print(f"working tree on {device} against {options.against}, by the plan of that: a sweep")
+        print(
+            f"working tree on {device} against {options.against}: a sweep by the plan in that file"
+        )
         print(f"  variant: {stored.variant.name}")
         print(f"  cases: {', '.join(case.name for case in cases)}")
         print(f"  operations: {', '.join(operations)}")
@@ -60,14 +62,14 @@ def gate_against(
 
 
 def _stored(options: Options) -> VariantResult:
-    """The stored result, where it is one that the working tree can be compared with."""
+    """Reads the stored result; refuses one that the working tree cannot be compared with."""
     path = options.against or ""
     stored = _read(path)
     name = stored.variant.name
     if "variants" in options.chosen and name not in options.spec.variants:
         raise UsageError(
-            f"--variants names {', '.join(options.spec.variants)}, and {path} is of variant "
-            f"{name!r}, which alone is compared with --against; leave --variants out"
+            f"--variants names {', '.join(options.spec.variants)}, but {path} holds variant "
+            f"{name!r}, the only one that --against compares; leave --variants out"
         )
     if not stored.complete and not options.allow_partial:
         from bt_bench.analysis import how_to_finish
@@ -86,8 +88,8 @@ def _read(path: str) -> VariantResult:
         with suppress(UsageError):
             read_recording(path)
             raise NotComparableError(
-                f"{path} is a recording of process-rounds; --against takes a result of a variant, "
-                "as sweep writes it"
+                f"{path} is a recording of process-rounds; --against takes the result of a "
+                "variant, as sweep writes it"
             ) from None
         raise NotComparableError(str(error)) from None
 
@@ -100,7 +102,9 @@ def _sweep(options: Options, device: DeviceKind, folder: Path) -> None:
     spec = options.spec
     entries = entries_here(options)
     if not entries:
-        raise UsageError(f"the working tree has no variant {spec.variants[0]!r}, which is stored")
+        raise UsageError(
+            f"the working tree has no variant {spec.variants[0]!r}, which the stored result holds"
+        )
     check_windows(spec)
     with worker_for(spec, entries, device) as worker:
         check_memory(spec, len(entries), worker.hello.available_bytes)
@@ -112,9 +116,9 @@ def _sweep(options: Options, device: DeviceKind, folder: Path) -> None:
 
 
 class _Asked:
-    """Which cases are to be compared: those of the config, and the stored ones but for flags.
+    """The cases to compare: those of the config, and stored ones that flags do not leave out.
 
-    A case that the config has lost is asked for as well: else to rename it would be to pass.
+    Cases that the config no longer has are included, else renaming a case would let it pass.
     """
 
     def __init__(self, options: Options, stored: VariantResult) -> None:
@@ -136,7 +140,7 @@ class _Asked:
 
 
 def _judged(options: Options, asked: _Asked, patterns: tuple[str, ...], new: Path) -> Judged:
-    """The comparison of both files, and what only one of config and stored result has."""
+    """The comparison of both files, plus what only the config or only the stored result has."""
     from bt_bench.analysis import Criteria, Given, judge, match_sides
     from bt_bench.config import planned_variants
 
@@ -151,9 +155,9 @@ def _judged(options: Options, asked: _Asked, patterns: tuple[str, ...], new: Pat
     matched = match_sides(given, planned_variants)
     judged = judge(matched.matchups, criteria, base=matched.base, others=matched.others)
     known = set(asked.of_config.values())
-    # By the config, since a case that was not swept for want of it is not for want of the kernels.
+    # Explained by the config: such a case was not swept because the config lacks it.
     kept = [
-        replace(each, detail=f"the config {asked.config} has no such case: it was not measured")
+        replace(each, detail=f"the config {asked.config} has no such case, so it was not measured")
         if each.key not in known and each.cause is Cause.NO_CASE
         else each
         for each in judged.judgements
@@ -162,7 +166,7 @@ def _judged(options: Options, asked: _Asked, patterns: tuple[str, ...], new: Pat
     seen = {each.key for each in judged.judgements} | asked.stored
     base, other = matched.matchups[0].base.label, matched.matchups[0].other.label
     kept += [
-        _blank(operation, case, base, other, f"{base} has no such case; sweep it anew to store it")
+        _blank(operation, case, base, other, f"{base} has no such case; sweep again to store it")
         for (operation, case), key in asked.of_config.items()
         if key not in seen
     ]
@@ -173,7 +177,7 @@ def _judged(options: Options, asked: _Asked, patterns: tuple[str, ...], new: Pat
 
 
 def _blank(operation: Operation, case: str, base: str, other: str, detail: str) -> Judgement:
-    """A case that was not swept, as nothing of it is stored."""
+    """The judgement on a case that was not swept because it is not stored."""
     from bt_bench.analysis import WHOLE_CASE
 
     return Judgement(

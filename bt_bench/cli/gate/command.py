@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from bt_bench.names import DeviceKind
 
 
-# What each way to compare has no use for: by parameter the flag.
+# Flags without effect in each mode, by parameter.
 _OF_ROUNDS = {"looks": "--rounds", "workers": "--workers", "time_equal": "--time-equal"}
 _IDLE = {
     "--static": _OF_ROUNDS
@@ -187,7 +187,7 @@ def gate(
     from bt_bench.runs import prepare
 
     if against is not None and not _is_typed(ctx, "base"):
-        base = None  # a flag goes before the environment
+        base = None  # a flag takes precedence over the environment
 
     def load(path: str) -> SweepSpec:
         loaded = load_spec(
@@ -228,15 +228,15 @@ def gate(
         allow_partial=allow_partial,
     )
     if base is not None and against is not None:
-        raise UsageError("--base and --against are two things to compare with; give one")
+        raise UsageError("--base and --against both say what to compare with; give only one")
     if static:
         from bt_bench.cli.gate.static import static_gate
 
         _refuse_idle(ctx, "--static")
-        # The config's metrics say what is timed.
+        # The config's metrics select what is timed.
         return static_gate(options, tuple(metrics or ()), save, dry_run)
     if allow_partial and against is None:
-        raise UsageError("--allow-partial is about a stored result; give --against FILE as well")
+        raise UsageError("--allow-partial applies to a stored result; give --against FILE as well")
     if save is not None:
         raise UsageError("--save writes a static census; give --static as well")
     patterns = tuple(metrics or spec.gate.metrics or ())
@@ -252,20 +252,20 @@ def gate(
         request = rounds_request(options, patterns, kind, old, new, looks, workers, time_equal)
         if dry_run:
             return show_plan(request)
-        prepare(request)  # what the user got wrong shows before a folder is made
+        prepare(request)  # errors of the user show before a folder is made
         folder = make_folder(spec.name, out)
         judged = run_rounds(replace(request, recording=folder / RECORDING_NAME))
     return finish(judged, options, folder)
 
 
 def _is_typed(ctx: typer.Context, parameter: str) -> bool:
-    """Whether the command line has it, and not only the environment."""
+    """Whether a parameter was given on the command line, not only by the environment."""
     source = ctx.get_parameter_source(parameter)
     return source is not None and source.name == "COMMANDLINE"
 
 
 def _refuse_idle(ctx: typer.Context, mode: str) -> None:
-    """A flag that would do nothing; the environment may say it for other gates."""
+    """Refuses flags without effect; the environment may set them for other gates."""
     for parameter, flag in _IDLE[mode].items():
         if _is_typed(ctx, parameter):
             raise UsageError(f"{flag} has no effect on a gate with {mode}; leave it out")

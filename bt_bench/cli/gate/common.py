@@ -1,4 +1,4 @@
-"""What all modes of `bt-bench gate` share: the trees, the entries, the report."""
+"""Shared by all modes of `bt-bench gate`: the trees, the variants, the report."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ class Options:
 
     Args:
         spec: the config.
-        base: the revision, if one is compared with.
-        against: the file, if one is compared with.
-        folders: of variants, as `--kernels` has them.
-        command: for `--build`.
+        base: the revision to compare with, if any.
+        against: the file to compare with, if any.
+        folders: folders of variants, from `--kernels`.
+        command: the command of `--build`.
         rules: margin and alpha.
         fail_on: verdicts that fail the gate.
-        outputs: where it goes.
-        config: as `--config` has it.
+        outputs: where the report goes.
+        config: the value of `--config`.
         load: reads another config with the same flags.
-        chosen: which of variants, cases and operations flags select from the config.
-        allow_partial: take a stored result whose run did not come to its end.
+        chosen: which of variants, cases and operations are selected by flags.
+        allow_partial: accept a stored result whose run did not finish.
     """
 
     spec: SweepSpec
@@ -66,7 +66,7 @@ class Options:
 
 @contextmanager
 def both_trees(options: Options) -> Iterator[tuple[Tree, Tree]]:
-    """Base and working tree, built where a command is given."""
+    """Base and working tree, built if there is a `--build` command."""
     from bt_bench.runs import base_tree, build, locate, working_tree
 
     assert options.base is not None
@@ -80,7 +80,7 @@ def both_trees(options: Options) -> Iterator[tuple[Tree, Tree]]:
 
 
 def lost_of(options: Options, old: Tree, new: Tree) -> Lost:
-    """What the config of the base has, and that of the working tree no longer."""
+    """What the base's config has and that of the working tree no longer has."""
     from bt_bench.config import stock_config_names
     from bt_bench.runs import Lost, config_of, lost_between, other_traces, without_variant
 
@@ -89,7 +89,7 @@ def lost_of(options: Options, old: Tree, new: Tree) -> Lost:
     path = None
     if options.config != "-" and options.config not in stock_config_names():
         path = config_of(old, new, Path(options.config))
-    unseen = "so cases that the config has lost are not noticed"
+    unseen = "so cases that the config no longer has are not noticed"
     if path is not None and not path.is_file():
         warnings.append(f"{old.label} has no {options.config}, {unseen}")
     elif path is not None:
@@ -101,7 +101,7 @@ def lost_of(options: Options, old: Tree, new: Tree) -> Lost:
 
 
 def _other_settings(old: Tree, new: Tree) -> list[str]:
-    """Warnings of settings of the project that only the head has so."""
+    """Warnings about project settings that differ between the revisions."""
     from bt_bench.config import read_settings
     from bt_bench.runs import place_below
 
@@ -114,18 +114,18 @@ def _other_settings(old: Tree, new: Tree) -> list[str]:
     after = read_settings(Path.cwd())
     found = []
     if before.device != after.device:
-        found.append(f"[tool.bt-bench] device is {after.device}, and in the base {before.device}")
+        found.append(f"[tool.bt-bench] device is {after.device}, but {before.device} in the base")
     folders = [
         [place_below(folder, tree.top) for folder in settings.kernels or ()]
         for settings, tree in ((before, old), (after, new))
     ]
     if folders[0] != folders[1]:
-        found.append("[tool.bt-bench] kernels are other folders than in the base")
+        found.append("[tool.bt-bench] kernels names other folders than in the base")
     return found
 
 
 def entries_here(options: Options) -> list[VariantEntry]:
-    """The variants of the working tree: of the repository that has kernels, else as installed."""
+    """The working tree's variants, from the repository if it has kernels, else as installed."""
     from bt_bench.runs import locate, working_tree
 
     try:
@@ -136,12 +136,12 @@ def entries_here(options: Options) -> list[VariantEntry]:
 
 
 def entries_of(options: Options, found: Mapping[str, VariantEntry]) -> list[VariantEntry]:
-    """Those of the config that there are."""
+    """The variants of the config that exist."""
     return [found[name] for name in options.spec.variants if name in found]
 
 
 def finish(judged: Judged, options: Options, folder: Path | None) -> ExitCode:
-    """Writes all reports, and only then says how it ended."""
+    """Writes all reports, then reports the outcome."""
     from bt_bench.analysis import compared_nothing, exit_code
     from bt_bench.cli.outputs import Output
 
@@ -157,12 +157,12 @@ def finish(judged: Judged, options: Options, folder: Path | None) -> ExitCode:
 
 
 def make_folder(name: str, out: Path | None) -> Path:
-    """The folder of a gate: that of `--out`, which must be new, or one named by the time."""
+    """Makes the folder of a gate: `--out`, which must be new, or one named after the time."""
     from bt_bench.config import read_settings
     from bt_bench.results import RunFolder
 
     if out is not None and out.exists():
-        raise UsageError(f"--out {out}: exists; expected a new folder for the gate")
+        raise UsageError(f"--out {out} exists already; expected a new folder for the gate")
     if out is not None:
         return RunFolder.create_exact(out).path
     parent = read_settings(Path.cwd()).reports or Path("reports")

@@ -87,8 +87,8 @@ def run_rounds(request: GateRequest) -> Judged:
     except UsageError as error:
         if str(error).startswith("no GPU"):
             raise UsageError(
-                f"{error}; without one, --static compares what is compiled, and --device cpu times "
-                "staging alone"
+                f"{error}; without a GPU, --static compares what the kernels compile to, and "
+                "--device cpu times staging alone"
             ) from None
         raise
     except KeyboardInterrupt:
@@ -96,5 +96,5 @@ def run_rounds(request: GateRequest) -> Judged:
             print(f"bt-bench: rounds so far are in {request.recording}", file=sys.stderr)
         raise
     finally:
-        with suppress(OSError):  # not empty: there is something to keep
+        with suppress(OSError):  # fails if it is not empty, so there is something to keep
             request.recording.parent.rmdir()

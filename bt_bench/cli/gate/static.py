@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 def static_gate(
     options: Options, patterns: tuple[str, ...], save: Path | None, dry_run: bool = False
 ) -> ExitCode:
-    """Compiles, saves where asked to, and compares where there is something to compare with.
+    """Compiles; saves and compares if asked to.
 
     Args:
         options: what was asked for.
-        patterns: of metrics; without any, all are compared.
-        save: where the census of the working tree goes.
-        dry_run: list what would be compiled, and do nothing.
+        patterns: patterns of metrics; without any, all are compared.
+        save: where to write the census of the working tree.
+        dry_run: only list what would be compiled.
     """
     if options.base is None and options.against is None and save is None:
         raise UsageError("nothing to do: give --base REF, --against CENSUS or --save FILE")
@@ -38,7 +38,7 @@ def static_gate(
     if options.base is not None:
         judged = _against_revision(options, save)
     else:
-        # Before anything is compiled: it may be no census.
+        # Before anything is compiled, since it may not be a census.
         stored = None if options.against is None else _stored(options, options.against)
         entries = entries_here(options)
         found = {entry.name: entry for entry in entries}
@@ -100,7 +100,7 @@ def _against_revision(options: Options, save: Path | None) -> Judged:
 
 
 def _stored(options: Options, path: str) -> StaticCensus:
-    """The stored census, of what flags select; what the config lost stays, and is missing."""
+    """The stored census, restricted by flags; what the config no longer has stays, as missing."""
     from bt_bench.results import read_census
 
     chosen, spec = options.chosen, options.spec
@@ -120,7 +120,7 @@ def _against_census(new: StaticCensus, stored: StaticCensus, label: str) -> Judg
 def _refuse_unknown(
     options: Options, found: Mapping[str, VariantEntry], stored: Collection[str] = ()
 ) -> None:
-    """A name that neither side has."""
+    """Refuses names of variants that neither side has."""
     from bt_bench.variants import choose
 
     choose([name for name in options.spec.variants if name not in stored], dict(found))
@@ -147,10 +147,10 @@ def _save(census: StaticCensus, path: Path | None) -> None:
 
 
 def _only(judged: Judged, patterns: tuple[str, ...]) -> Judged:
-    """The comparison with the metrics that were asked for.
+    """The comparison restricted to some metrics.
 
-    What is missing or failed has no figure of any metric, and stays. `registers` is
-    `registers/sm_90` too.
+    Missing and failed cases stay, since they have no metric. `registers` also selects
+    `registers/sm_90`.
     """
     chosen = _only_known(patterns)
     kept = [
