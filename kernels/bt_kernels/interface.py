@@ -23,7 +23,7 @@ COMPILED = "compiled"
 """Launch path: the handle of the compiled kernel."""
 
 DIRECT = "direct"
-"""Launch path: the driver's `cuLaunchKernel`, by compiled code of the project's own."""
+"""Launch path: the driver's `cuLaunchKernel`, by this project's compiled code."""
 
 
 @dataclass
@@ -52,16 +52,16 @@ class BlockTableOperations(ABC):
 
     A variant file defines one subclass with the name `Variant`.
 
-    `features` names what a variant can do beyond the plain path, of `bt_kernels.layout.FEATURES`.
-    A variant that lacks one ignores the option, and is not used where it is needed.
+    `features` names what a variant can do beyond the plain path, from `bt_kernels.layout.FEATURES`.
+    A variant that lacks a feature ignores its option, and must not be used where it is needed.
 
     `launch_paths` names the ways to launch that the tables offer where they live, and
     `launch_path` is the one in use; it may be set before any call. `capturable` names the methods
     whose calls may be captured into a CUDA graph. A replay runs the device part alone, with what
-    the host part came to at the capture: sizes, padding, and the addresses of the arguments. What
-    lies at these addresses may change from replay to replay, and so may the tables. Requests are
-    then added and removed by setting entries of `idx_mapping` to a row or to -1. The host does not
-    see a replay: who replays a gather sets `num_dirty_rows` to the rows that it filled.
+    the host part determined at the capture: sizes, padding, and addresses of the arguments. The
+    contents at these addresses and the tables may change from replay to replay. Requests are
+    added and removed by setting entries of `idx_mapping` to a row or to -1. The host does not see
+    a replay: after replaying a gather, set `num_dirty_rows` to the rows that it filled.
 
     Attributes that may be set at any time:
         redirect_writes_to_null_block: while true, every block id that is staged becomes 0, the
@@ -118,7 +118,7 @@ class BlockTableOperations(ABC):
 
     @abstractmethod
     def apply_staged_writes(self) -> None:
-        """Writes what was staged into the source tables (operation 2). No launch if nothing is."""
+        """Writes what was staged into the source tables (operation 2); no launch if nothing is."""
 
     @abstractmethod
     def gather_block_tables(

@@ -13,7 +13,7 @@ BLOCK_SIZE = tl.constexpr(3)  # tokens per block
 CAPACITY = tl.constexpr(4)  # positions that a row can hold; 0 if slot mapping is not enabled
 NUM_BLOCKS = tl.constexpr(5)  # address of the group's number of blocks per row, int32
 SLOTS = tl.constexpr(6)  # address of the group's slots
-MAX_NUM_TOKENS = tl.constexpr(7)  # of them
+MAX_NUM_TOKENS = tl.constexpr(7)  # number of slots
 REACH = tl.constexpr(8)  # of the sliding window in tokens; 0 if there is none
 CP_SIZE = tl.constexpr(9)  # ranks that share the group's tokens; 1 if it is not sharded
 CP_RANK = tl.constexpr(10)  # which of them this is
@@ -25,8 +25,8 @@ CAPTURED_HEADER = tl.constexpr(3)
 # Sizes that change from step to step must not select another binary: without this, Triton
 # compiles again at 1 and at multiples of 16, in the middle of serving.
 STEP_SIZES = ["first_record", "num_reqs", "num_rows", "out_stride", "out_size"]
-# Nor must a slice of a longer buffer that happens to begin at a multiple of 16 bytes. What is read
-# from them begins anywhere, so that alignment would not be made use of.
+# Nor must a slice of a longer buffer that happens to begin at a multiple of 16 bytes. Reads from
+# them begin anywhere, so alignment would not help.
 INPUTS = ["idx_mapping", "query_start_loc", "positions", "num_computed_tokens", "out_ptrs", "out"]
 
 MARK_FIELDS = tl.constexpr(4)

@@ -3,21 +3,21 @@
 The parts that do the work (`_write_record`, `_gather_row`, …) are shared, so that a fused kernel
 differs from the separate ones only in how the work is cut into launches and programs.
 
-Two arrays describe everything that does not change from step to step, or does so on the host:
+Two arrays describe the tables and the staged writes:
 
-`descriptors`: `[G, 12]` int64 on the device, one row per group: addresses, sizes and options (the
-constants below). One argument instead of a dozen, since each argument of a launch costs host time.
+`descriptors`: `[G, 12]` int64 on the device, one row per group: addresses, sizes and options (see
+`fields`). It is one argument instead of a dozen, since each argument of a launch costs host time.
 
 `staging`: int32 in pinned host memory: first one record per written row (group, row, start,
 length, offset of its contents in `staging`), then the contents. Only the kernels that apply writes
-read it: the number of blocks of each row, which a gather needs, has a copy on the device that they
-keep. A gather can therefore be captured into a graph without freezing a buffer that the host fills.
+read it. They also keep the number of blocks of each row on the device, which a gather needs. So a
+gather can be captured into a graph without freezing a buffer that the host fills.
 
-A request row below 0 is a dummy request: it owns no blocks, and nothing is read for it. What only
-some callers need is compiled in for them alone: a part that is given `None`, or a constant that is
-false, has no instruction for it. The kernels for these callers are apart, as `…_options_kernel`,
-because even an argument that is `None` costs a launch host time. Row offsets and slots are computed
-in int64: a block id times a block size passes 2³¹.
+A request row below 0 is a dummy request: it owns no blocks, and nothing is read for it. Options
+that only some callers need are compiled in for them alone: if an argument is `None`, or a constant
+false, there are no instructions for it. These callers have separate kernels, `…_options_kernel`,
+because even an argument that is `None` costs host time in a launch. Row offsets and slots are
+computed in int64: a block id times a block size passes 2³¹.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from bt_kernels.device_code.parts import _compute_slots, _gather, _write_record
 
 @triton.jit(do_not_specialize=STEP_SIZES)
 def apply_writes_kernel(descriptors, staging, first_record, BLOCK: tl.constexpr):
-    """Staged writes into the source tables; grid `(records,)`.
+    """Writes staged block ids into the source tables; grid `(records,)`.
 
     Launched for the records of one group at a time, or for those of all groups at once. Moves
     4 bytes in and 4 bytes out per block id, and 20 bytes in and 4 out per record.
@@ -44,8 +44,8 @@ def apply_writes_kernel(descriptors, staging, first_record, BLOCK: tl.constexpr)
 def apply_captured_kernel(descriptors, staging, BLOCK: tl.constexpr):
     """As `apply_writes_kernel`, for replays; grid `(programs,)`, of any size.
 
-    `staging` begins with the number of records and the number of the publication, which is noted
-    behind them once a replay has taken it: the host must not overwrite what was never applied.
+    `staging` begins with the number of records and the number of the publication. A replay copies
+    the latter behind them once it has applied the records, so the host knows what was applied.
     """
     program = tl.program_id(0)
     num_records = tl.load(staging)
@@ -58,7 +58,7 @@ def apply_captured_kernel(descriptors, staging, BLOCK: tl.constexpr):
 
 @triton.jit(do_not_specialize=STEP_SIZES, do_not_specialize_on_alignment=INPUTS)
 def gather_kernel(descriptors, idx_mapping, num_reqs, BLOCK: tl.constexpr):
-    """Source rows into batch order, further rows zeroed; grid `(G, rows)`.
+    """Copies source rows into batch order and zeroes further rows; grid `(G, rows)`.
 
     Moves 4 bytes in and 4 bytes out per live column, and 4 bytes out per column of a zeroed row.
     """
@@ -83,7 +83,7 @@ def slots_kernel(
     PAD: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Positions into cache slots; grid `(G, R + 1)`, the last program of a group pads.
+    """Turns positions into cache slots; grid `(G, R + 1)`, the last program of a group pads.
 
     Moves 12 bytes in (position, block id) and 8 bytes out per token, and 8 bytes out per
     padding slot.
@@ -189,7 +189,7 @@ def gather_slots_options_kernel(
     PAD: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """As `gather_slots_kernel`, with what the `options` kernels of gather and slots have."""
+    """As `gather_slots_kernel`, with the options of the gather and slots kernels."""
     program = tl.program_id(1).to(tl.int64)
     if program < num_rows:
         _gather(descriptors, idx_mapping, num_reqs, num_computed_tokens, out_ptrs, BLOCK)

@@ -1,41 +1,42 @@
 """The Triton code of a step in one launch.
 
-No program waits for another, and none touches what another writes. What is staged for a row in a
-step is one interval of columns, which every program that needs it knows from a *mark*. A program
-that gathers or maps the row takes the columns of the interval from the staged ids, and all others
-from the source table, where no program of this launch writes them. Other programs copy the staged
-ids into the source table.
+No program waits for another, and none touches what another writes. What a step stages for a row is
+one interval of columns, and a *mark* tells every program that needs it where that is. A program
+that gathers or maps the row takes the columns of the interval from the staged ids. It takes all
+other columns from the source table, where no program of this launch writes them. Other programs
+copy the staged ids into the source table.
 
 `staging` is pinned host memory, int32, in three parts:
 
-- marks, `[G, max_num_reqs, 4]`: start, end, value, and the number of the step, without which a
-  mark is void: marks of steps before need not be cleared. The value is the block id of an interval
-  of one column, else where its ids are, in elements from the start.
-- records, `[n, 8]`: group, row, start, end, value, and three of no meaning. Each has 32 bytes for
-  itself, since programs that read one sector of host memory are served one after another.
+- marks, `[G, max_num_reqs, 4]`: start, end, value, and number of the step. A mark with another step
+  is void, so marks of earlier steps need not be cleared. The value is the block id if the interval
+  has one column, else where its ids begin, in elements from the start.
+- records, `[n, 8]`: group, row, start, end, value, and three unused. Each has 32 bytes to itself,
+  since programs that read the same sector of host memory are served one after another.
 - the block ids of intervals of more than one column.
 
-Where a step writes little, one block id a row, `writes` carries it instead: parameters of the
-launch, an int64 for each, `SLOTS` for each group. They save the read of host memory, the slowest on
-the way, and with it the buffer that must not be filled again too early. A word holds, from the
-highest bit down, 1 bit that is set in all, which makes all of one type to Triton, 15 bits of the
-row (`NO_ROW` where nothing is written), 15 of the column, 32 of the block id.
+If a step writes few block ids, at most one per row, `writes` carries them instead: they are
+parameters of the launch, one int64 word each, `SLOTS` for each group. This saves the read of host
+memory, which is the slowest part, and the buffer that must not be refilled too early. From the
+highest bit down, a word has bit 63, which is never set; bit 62 (`TYPE_BIT`), which is always set,
+so that all words have one type for Triton; 15 bits of the row (`NO_ROW` if nothing is written); 15
+bits of the column; and 32 bits of the block id.
 
-A launch in a CUDA graph has the same grid and arguments in each replay, and each program may have
-several parts to do. What varies stands before the marks then, in headers of four int64, one for
-each program, which is a sector. From the highest bit down, a header has:
+A launch in a CUDA graph has the same grid and arguments in every replay, and a program may do
+several parts. What varies is then in front of the marks, in headers of four int64, one for each
+program, so that each header is one sector. From the highest bit down, a header has:
 
 0. 16 bits of `num_reqs`, 48 of the address of `idx_mapping`;
 1. 16 bits of `num_rows`, 48 of the address of `query_start_loc`;
 2. 8 bits each of `num_chunks` and `num_pads`, 48 of the address of `positions`;
-3. 1 that is not used, so that no word is negative; 31 bits of the number of the step, which is 0
-   where nothing is staged, so that no mark is looked at; 31 of `num_records`; 1 that is set if
-   `idx_mapping` is int64.
+3. 1 unused bit, so that no word is negative; 31 bits of the number of the step, which is 0 if
+   nothing is staged, so that no mark is valid; 31 of `num_records`; 1 that is set if `idx_mapping`
+   is int64.
 
-Where a launch has options, they are eight int64 after all headers, a set for each program again:
-addresses of
-`num_computed_tokens`, or 0, of the addresses of the tables to fill, and of the slots; how far apart
-the addresses of tables are, in elements; the stride of slots, and how many a group has.
+If a launch has options, eight int64 for each program follow all headers: the address of
+`num_computed_tokens` or 0, the address of the array of table addresses, and the address of the
+slots; how far apart the table addresses are, in elements; the stride of slots, and how many a group
+has.
 """
 
 from __future__ import annotations
@@ -81,9 +82,9 @@ def one_launch_kernel(
 ):
     """A whole step; grid `(num_records + G * (ceil(num_rows / TILE) * num_chunks + num_pads),)`.
 
-    Programs write a record each; then, group by group, gather and map the requests of a tile, each
-    every so many chunks of columns and tokens, and pad the rest. Moves what `apply_writes_kernel`
-    and `gather_slots_kernel` move, and 16 bytes per row and group.
+    The first programs write one record each. Then, group by group, programs gather and map the
+    requests of a tile, taking chunks of columns and tokens in turn, and others pad. Moves what
+    `apply_writes_kernel` and `gather_slots_kernel` move, and 16 bytes per row and group.
     """
     _part(
         tl.program_id(0),
@@ -209,14 +210,14 @@ def one_launch_captured_kernel(
     TOKENS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Whatever step the headers say when the launch is replayed; grid `(PROGRAMS,)`.
+    """The step that the headers describe when the launch is replayed; grid `(PROGRAMS,)`.
 
-    `applied`, if it is not `None`, is told which step it was. `OPTIONS` is false for a launch that
-    has none in any replay.
+    The number of the step is written to `applied` unless that is `None`. `OPTIONS` is false for a
+    launch that never has options.
     """
     program = tl.program_id(0)
     headers = staging.to(tl.pointer_type(tl.int64))
-    # Each program reads words of its own: see `records` above.
+    # Each program reads its own words, for the same reason as records have a sector each.
     header = tl.load(headers + program * HEADER_FIELDS + tl.arange(0, HEADER_FIELDS))
     first = _field(header, 0, HEADER_FIELDS)
     second = _field(header, 1, HEADER_FIELDS)

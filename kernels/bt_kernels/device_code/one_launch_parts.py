@@ -36,12 +36,12 @@ def _spread(values, chosen):
 
 @triton.jit
 def _carried(writes, group, GROUPS: tl.constexpr, SLOTS: tl.constexpr, INDEXED: tl.constexpr):
-    """`[SLOTS]` of the words that a launch carries, those of a group."""
+    """The words that a launch carries for a group, `[SLOTS]`."""
     slot = tl.arange(0, SLOTS)
     if INDEXED:
-        # Parameters lie side by side in memory of their own, where an index costs nothing. Triton
-        # has no name for that. To choose by comparing, as below, takes three instructions for each
-        # word: with hundreds, most of the time goes by until they have been fetched.
+        # Parameters lie side by side in their own memory, where indexing is free, but Triton cannot
+        # express that. Selecting by comparison, as below, takes three instructions per word; with
+        # hundreds of words, fetching these instructions would take most of the time.
         words = tl.inline_asm_elementwise(
             """{
             .reg .b64 place;
@@ -58,7 +58,7 @@ def _carried(writes, group, GROUPS: tl.constexpr, SLOTS: tl.constexpr, INDEXED: 
     else:
         words = tl.zeros([SLOTS], dtype=tl.int64)
         for which in tl.static_range(GROUPS):
-            if group == which:  # each takes long in the interpreter
+            if group == which:  # each one is slow in the interpreter
                 for index in tl.static_range(SLOTS):
                     words = tl.where(slot == index, writes[which * SLOTS + index], words)
     return words
@@ -86,9 +86,9 @@ def _write_carried(descriptors, words, group):
 
 @triton.jit
 def _find_carried(row, words):
-    """Start, end and block id of what a launch carries for rows `[TILE]`; 0 and 0 for none."""
+    """Start, end and block id that a launch carries for rows `[TILE]`; start and end 0 if none."""
     of_row, _, _ = _unpack(words)
-    # A row below 0 is none of them: theirs are 15 bits. At most one is found.
+    # A row below 0 matches no word, since rows in words have 15 bits. At most one word matches.
     found = row[:, None] == of_row[None, :]
     word = tl.sum(tl.where(found, words[None, :], 0), axis=1)
     _, column, block_id = _unpack(word)
@@ -97,7 +97,7 @@ def _find_carried(row, words):
 
 @triton.jit
 def _find_marked(row, staging, group, max_num_reqs, step):
-    """Start, end and value of the marks of rows `[TILE]`; 0 and 0 for none of this step."""
+    """Start, end and value of the marks of rows `[TILE]`; start and end 0 if not of this step."""
     marked = tl.where(step > 0, row, -1) >= 0
     marks = tl.load(
         staging
@@ -163,7 +163,7 @@ def _tile(
     COLUMNS: tl.constexpr,
     TOKENS: tl.constexpr,
 ):
-    """Gather and slots of the requests of a tile: every so many chunks of columns and tokens."""
+    """Gather and slots of a tile's requests: every `num_chunks`-th chunk of columns and tokens."""
     descriptor = descriptors + group * DESCRIPTOR_FIELDS
     width = tl.load(descriptor + WIDTH).to(tl.int32)
     source = tl.load(descriptor + SOURCE).to(tl.pointer_type(tl.int32))
@@ -258,7 +258,7 @@ def _tile(
 def _pad(
     slots, end, query_start_loc, num_reqs, chunk, num_chunks, PAD: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """Pads the slots from the real token count to the end: every so many chunks of the buffer."""
+    """Pads slots from the real token count to the end: every `num_chunks`-th chunk."""
     num_tokens = tl.load(query_start_loc + num_reqs)
     for first in range(chunk * BLOCK, end, num_chunks * BLOCK):
         token = first + tl.arange(0, BLOCK)

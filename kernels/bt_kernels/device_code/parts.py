@@ -131,7 +131,7 @@ def _slots_of_request(
     row = tl.load(idx_mapping + batch_index).to(tl.int64)
     first_token = tl.load(query_start_loc + batch_index)
     end_token = tl.load(query_start_loc + batch_index + 1)
-    # A dummy request has room for no position, like a group whose slot mapping is not enabled.
+    # A dummy request has a capacity of 0, like a group whose slot mapping is not enabled.
     capacity = tl.where(row < 0, 0, capacity)
     for first in range(first_token, end_token, BLOCK):
         tokens = first + tl.arange(0, BLOCK)
@@ -152,7 +152,7 @@ def _slots_of_request(
 
 @triton.jit
 def _local_position(descriptor, position, block_size):
-    """Where a rank keeps a position of the whole sequence, as if its tokens were all there are.
+    """Converts a position in the whole sequence to one among the tokens of this rank.
 
     A group that is not sharded has one rank and an interleave of 1, and keeps every position.
 

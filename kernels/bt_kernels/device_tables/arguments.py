@@ -1,7 +1,7 @@
-"""Refuses arguments that a kernel would read or write out of bounds with, before any launch.
+"""Refuses arguments with which a kernel would access memory out of bounds, before any launch.
 
-Checks run in every call, so each is one quick expression; what is wrong is found out only when
-one fails. What lies in device memory is looked at only when the tables are told to `validate`.
+Checks run in every call, so each is one quick expression; the details are worked out only if it
+fails. Contents of device memory are checked only if the tables `validate`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 INDEX_DTYPES = (torch.int32, torch.int64)
 _ADDRESS_DTYPES = (torch.uint64, torch.int64)
 
-# One dimension, elements side by side. Vectors of no element or one may have any stride: they fail
-# the quick test, and pass the thorough one that follows.
+# One dimension, elements side by side. Vectors of no or one element may have any stride: they fail
+# the quick test, but pass the thorough one that follows.
 _CONTIGUOUS = (1,)
 
 
@@ -105,7 +105,7 @@ def check_table(
     dtype: torch.dtype,
     device: torch.device,
 ) -> None:
-    """Checks a table that a caller has put in place of another."""
+    """Checks a table that replaces another one."""
     _check_place(name, table, (dtype,), device)
     if tuple(table.shape) != shape:
         raise ValueError(f"{name} has shape {tuple(table.shape)}; expected {shape}")
@@ -118,7 +118,7 @@ def check_apart(out: Sequence[torch.Tensor], *others: Sequence[torch.Tensor]) ->
     for group, table in enumerate(out):
         if table.numel() and table.data_ptr() in taken:
             raise ValueError(
-                f"out[{group}] is where another table is; expected a buffer of its own"
+                f"out[{group}] begins where another table does; expected a buffer of its own"
             )
         taken.add(table.data_ptr())
 
@@ -168,7 +168,7 @@ def check_out(
 
 
 def check_rows_exist(layout: TableLayout, idx_mapping: torch.Tensor) -> None:
-    """Looks at the rows of `idx_mapping`; waits for the device."""
+    """Checks the rows in `idx_mapping`; waits for the device."""
     for index, row in enumerate(idx_mapping.tolist()):
         if not -1 <= row < layout.max_num_reqs:
             raise ValueError(
@@ -180,7 +180,7 @@ def check_rows_exist(layout: TableLayout, idx_mapping: torch.Tensor) -> None:
 def check_token_ranges(
     num_reqs: int, query_start_loc: torch.Tensor, positions: torch.Tensor, num_slots: int
 ) -> None:
-    """Looks at the first tokens of the requests; waits for the device."""
+    """Checks the contents of `query_start_loc`; waits for the device."""
     starts = query_start_loc[: num_reqs + 1].tolist()
     if starts[0] != 0:
         raise ValueError(f"query_start_loc[0] is {starts[0]}; expected 0")
@@ -224,7 +224,7 @@ def _check_slots_out(layout: TableLayout, device: torch.device, out: torch.Tenso
 def _refuse_vector(
     name: str, tensor: torch.Tensor, dtypes: tuple[torch.dtype, ...], device: torch.device
 ) -> None:
-    """Raises for what is wrong with a one-dimensional argument, if anything is."""
+    """Raises if anything is wrong with a one-dimensional argument."""
     _check_place(name, tensor, dtypes, device)
     if tensor.dim() != 1:
         raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected one dimension")

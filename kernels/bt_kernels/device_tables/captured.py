@@ -1,4 +1,4 @@
-"""A whole step inside a CUDA graph: what replays read, and the step as the caller sees it."""
+"""A whole step inside a CUDA graph: the buffer that replays read, and the caller's handle."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ class CapturedWrites:
 
     def __init__(self, size: int, place: Place) -> None:
         self._buffer = CapturedBuffer(CAPTURED_HEADER + size, place)
-        self._published = False  # and perhaps not replayed
+        self._published = False  # true if something may not have been replayed yet
 
     @property
     def is_pending(self) -> bool:
-        """Whether something is published that was perhaps not replayed."""
+        """Whether something published may not have been replayed yet."""
         return self._published
 
     def launch(self, tables: DeviceBlockTables) -> None:
-        """Launches the writes of whatever is published when the launch runs."""
+        """Launches writing whatever is published when the launch runs."""
         launches.apply_captured(tables, self._buffer.tensor)
         self._buffer.note_reader()
 
     def has_room(self, staged: StagedWrites) -> bool:
-        """Whether so much can be published."""
+        """Whether what is staged fits into the buffer."""
         size = CAPTURED_HEADER + RECORD_FIELDS * staged.num_records + staged.num_ids
         return size <= self._buffer.tensor.numel()
 
@@ -61,9 +61,9 @@ class CapturedWrites:
         self._published = True
 
     def settle(self, tables: DeviceBlockTables) -> None:
-        """Applies what was published, before newer writes are: perhaps it was never replayed.
+        """Applies what was published, in case it was never replayed, before newer writes.
 
-        If it was, it is written once more, and nothing changes.
+        If it was replayed, writing it again changes nothing.
         """
         if self._published:
             tables.refuse_capture("apply_staged_writes")
@@ -80,9 +80,9 @@ class CapturedWrites:
 class CapturedStep:
     """A step in a CUDA graph, from `DeviceBlockTables.capture_step`.
 
-    Right before each replay call its `publish`, on the stream that the graph is replayed on, and
-    replay once. A replay that was not published, or between which and its `publish` other writes
-    were applied, writes old ids. Otherwise the tables may be used as ever.
+    Right before each replay call `publish`, on the stream of the replay, and then replay once. A
+    replay writes old ids if `publish` was not called before it, or if other writes were applied in
+    between. Otherwise the tables may be used as usual.
 
     Args:
         block_tables: per group, the view `[num_reqs_padded, width]` that a replay fills.
@@ -101,11 +101,11 @@ class CapturedStep:
         self._publish = publish
 
     def publish(self) -> None:
-        """Brings what has been staged to where the next replay reads it.
+        """Puts what has been staged where the next replay reads it.
 
-        Waits until the replay before has read its own. Rows that a larger batch left dirty are
-        zeroed, writes too many for the captured buffer are applied, and so are those that were
-        published and never replayed: by launches of their own, where the variant needs them.
+        Waits until the previous replay has read its buffer. Also zeroes rows that a larger batch
+        left dirty, and applies writes that do not fit into the captured buffer or were published
+        but never replayed; some variants make separate launches for these.
 
         Raises:
             ValueError: while a graph is captured.

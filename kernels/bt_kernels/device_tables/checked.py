@@ -1,4 +1,4 @@
-"""What operations refuse before they do anything, by the sizes and options of the tables."""
+"""The checks that operations make before they do anything."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CheckedState(DeviceState):
         num_computed_tokens: torch.Tensor | None,
         slots_out: torch.Tensor | None,
     ) -> torch.Tensor | None:
-        """Refuses what gather and slots would, without doing anything; returns `out_ptrs`."""
+        """Makes all checks of gather and slots; returns `out_ptrs`."""
         num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
         arguments.check_rows(self.layout, num_reqs, num_reqs_padded)
         if not (out is None and out_ptrs is None and num_computed_tokens is None):
@@ -42,7 +42,7 @@ class CheckedState(DeviceState):
         out_ptrs: torch.Tensor | None,
         num_computed_tokens: torch.Tensor | None,
     ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """What a gather's kernels need of the options; refuses what they cannot be given.
+        """Checks the options of a gather, and returns what its kernels need of them.
 
         Returns:
             `num_computed_tokens` if any group has a sliding window, and the addresses of `out`.
@@ -72,7 +72,7 @@ class CheckedState(DeviceState):
         num_tokens_padded: int,
         out: torch.Tensor | None,
     ) -> torch.Tensor:
-        """Refuses what slots cannot be computed of; returns the view that they will be in."""
+        """Checks the arguments of slots; returns the view that they will be in."""
         arguments.check_tokens(
             self.layout,
             self.device,
@@ -93,14 +93,14 @@ class CheckedState(DeviceState):
     def _views(
         self, num_reqs_padded: int, out: Sequence[torch.Tensor] | None
     ) -> tuple[torch.Tensor, ...]:
-        """What the caller of a gather reads."""
+        """The views that a gather returns."""
         if out is None:
             return self._views_of_tables(num_reqs_padded)
         return tuple([table[:num_reqs_padded] for table in out])
 
     def refuse_capture(self, method: str) -> None:
-        """A captured apply would read the same host buffer for ever, whatever is in it."""
+        """Raises during a capture: replays would read the same host buffer, whatever is in it."""
         if self._capturing():
             raise ValueError(
-                f"{method} is called while a CUDA graph is captured; capture_step is for that"
+                f"{method} was called while a CUDA graph is captured; use capture_step for that"
             )

@@ -1,4 +1,4 @@
-"""State that all device variants share: tables, what tells kernels where they are, host buffers."""
+"""State that all device variants share: tables, descriptors for kernels, host buffers."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from bt_kernels.staging import RECORD_FIELDS, HostRing, staged_writes
 # Room in a host buffer for a record and a block id per row of each group.
 RECORD_ROOM = RECORD_FIELDS + 1
 
-# Padded sizes of an engine's graphs, with room; a view takes half a KiB of host memory.
+# Enough for the padded sizes of an engine's graphs; a view takes half a KiB of host memory.
 _KEPT_VIEWS = 256
 
 
 class DeviceState(BlockTableOperations):
     """Block tables on a device (or on the CPU, under Triton's interpreter), without operations.
 
-    They belong to one thread at a time: a launch lets other threads run, and what one of them
-    stages meanwhile would be forgotten with what was launched.
+    Only one thread may use them at a time: a launch lets other threads run, and what these stage
+    meanwhile would be dropped together with what was launched.
 
-    `native` says whether a subclass uses the compiled helpers where they can be had (see
-    `bt_kernels.native`): without them host code is Python, and there is no direct launch.
+    `native` says whether a subclass uses the compiled helpers if available (see
+    `bt_kernels.native`). Without them host code is Python, and there is no direct launch.
 
     Args:
         layout: sizes and options.
         device: where the tables live.
-        steps_in_flight: how many calls of `apply_staged_writes` that had something to write the
-            device may not have finished when the next is made, by the caller's own promise. There
-            are then so many pinned buffers and one more, and nothing is waited for. Without it
-            there are two, and a third call waits until the device has read the first's.
+        steps_in_flight: the caller's promise that the device has never more than this many calls of
+            `apply_staged_writes` with something to write unfinished when the next one is made.
+            Then there is one more pinned buffer than that, and no call waits. Without it there are
+            two buffers, and a third call waits until the device has read the first's.
         validate: see `BlockTableOperations`.
 
     Raises:
@@ -65,7 +65,7 @@ class DeviceState(BlockTableOperations):
         device = torch.device(device)
         self.block_tables = [_zeros(shape, torch.int32, device) for shape in shapes]
         self.input_block_tables = [_zeros(shape, torch.int32, device) for shape in shapes]
-        # With its index, as the arguments will have it.
+        # With its index, like the devices of the arguments.
         self.device = self.block_tables[0].device
         self._on_gpu = self.device.type == "cuda" and launches.COMPILES
         self._launcher = launches.find_launcher() if self.native and self._on_gpu else None
@@ -86,7 +86,7 @@ class DeviceState(BlockTableOperations):
 
     @property
     def launch_paths(self) -> tuple[str, ...]:
-        """Launch paths that work here: only Triton's call where kernels are interpreted."""
+        """Launch paths that work here; only Triton's call if kernels are interpreted."""
         return tuple(self._launches)
 
     @property
@@ -104,13 +104,13 @@ class DeviceState(BlockTableOperations):
             expected = " or ".join(repr(known) for known in self.launch_paths)
             raise ValueError(f"launch_path is {path!r}; expected {expected} on {self.device}")
         self._launch_path = path
-        # Kept as an attribute, so that no launch has to choose.
+        # Stored as an attribute, so that launches need not choose.
         self.launch = self._launches[path]
 
     def init_block_table_layout_tensors(self) -> None:
         """Tells the kernels where the tables are, after `block_tables` or others were replaced.
 
-        The number of blocks on the device is brought up to date, too.
+        Also updates the number of blocks on the device.
 
         Raises:
             ValueError: when one has another shape, dtype or device than it had.
@@ -162,9 +162,9 @@ class DeviceState(BlockTableOperations):
         arguments.check_table("slot_mappings", self.slot_mappings, shape, torch.int64, self.device)
 
     def _make_views(self) -> None:
-        """Keeps the views that calls return, since the same few sizes are asked for all the time.
+        """Caches the views that calls return, since the same few sizes are requested all the time.
 
-        What is kept must not refer to `self`, or the tables would outlive their last user.
+        The caches must not refer to `self`, or the tables would outlive their last user.
         """
         tables, slots = self.input_block_tables, self.slot_mappings
         self._views_of_tables = lru_cache(_KEPT_VIEWS)(
@@ -173,7 +173,7 @@ class DeviceState(BlockTableOperations):
         self._views_of_slots = lru_cache(_KEPT_VIEWS)(lambda num_tokens: slots[:, :num_tokens])
 
     def _make_launches(self) -> dict[str, Callable[..., None]]:
-        """How to launch, by the name of the launch path."""
+        """Launch functions by launch path."""
         ways: dict[str, Callable[..., None]] = {JIT: launches.jit_launches(self.place)}
         if self._on_gpu:
             ways[COMPILED] = launches.CompiledLaunches(self.place)

@@ -20,15 +20,15 @@ from bt_kernels.staging import RECORD_FIELDS, refuse_append, refuse_append_many
 class DeviceBlockTables(CheckedState):
     """Block tables on a device (or on the CPU, under Triton's interpreter).
 
-    As it stands it makes the separate launches: one per written group, one to gather, one for
-    slots. Variants override `_launch_…` methods or operations, and launch through `self.launch`,
-    whose arguments are those of `bt_kernels.launches.launch_jit`. Arguments of the constructor are
-    those of `DeviceState`.
+    This class makes separate launches: one per written group, one to gather, one for slots.
+    Variants override `_launch_…` methods or operations, and launch through `self.launch`, with the
+    arguments of `bt_kernels.launches.launch_jit`. The constructor's arguments are those of
+    `DeviceState`.
     """
 
     features = FEATURES
-    # Applying publishes: its host part fills a buffer of the ring, after waiting for an event.
-    # `capture_step` is for that.
+    # `apply_staged_writes` is not among them, since its host part fills a buffer of the ring after
+    # waiting for an event. Use `capture_step` for that.
     capturable = frozenset(
         {"gather_block_tables", "compute_slot_mappings", "gather_and_compute_slot_mappings"}
     )
@@ -48,12 +48,12 @@ class DeviceBlockTables(CheckedState):
     ) -> None:
         """Stages new block ids of many request rows, in one call (operation 1, host only).
 
-        Means what `append_block_ids` means for each request in turn, but stages all or nothing.
+        Equivalent to `append_block_ids` for each request in turn, but stages all or nothing.
 
         Args:
-            req_indices: the rows; one may occur twice.
-            new_block_ids: for each of them one list of block ids per group, as a scheduler has it.
-            overwrite: for each of them.
+            req_indices: the rows; a row may occur twice.
+            new_block_ids: per request, one list of block ids per group, as a scheduler has them.
+            overwrite: per request, as in `append_block_ids`.
 
         Raises:
             ValueError: as `append_block_ids` for any of them, and when the three are not of one
@@ -120,7 +120,7 @@ class DeviceBlockTables(CheckedState):
         num_computed_tokens: torch.Tensor | None = None,
         slots_out: torch.Tensor | None = None,
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
-        # What is wrong with the tokens must be known before anything is gathered.
+        # Errors of the tokens must be found before anything is gathered.
         out_ptrs = self._check_step(
             *(idx_mapping, query_start_loc, positions, num_reqs_padded, num_tokens_padded),
             *(out, out_ptrs, num_computed_tokens, slots_out),
@@ -151,7 +151,7 @@ class DeviceBlockTables(CheckedState):
         slots_out: torch.Tensor | None = None,
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
         self.refuse_capture("prepare_step")
-        # What is wrong with the batch must be known before anything is applied.
+        # Errors of the batch must be found before anything is applied.
         out_ptrs = self._check_step(
             *(idx_mapping, query_start_loc, positions, num_reqs_padded, num_tokens_padded),
             *(out, out_ptrs, num_computed_tokens, slots_out),
@@ -194,10 +194,10 @@ class DeviceBlockTables(CheckedState):
         *,
         num_computed_tokens: torch.Tensor | None = None,
     ) -> CapturedStep:
-        """Enqueues a whole step whose replays apply what `CapturedStep.publish` brings.
+        """Enqueues a whole step whose replays apply what `CapturedStep.publish` provides.
 
-        To be called while a CUDA graph is captured, and once before, so that kernels are loaded.
-        Arguments are those of `prepare_step`. They must stay where they are, but what they hold may
+        Call it while a CUDA graph is captured, and once before, so that kernels are loaded. The
+        arguments are those of `prepare_step`. Their addresses must not change, but contents may
         change from replay to replay: requests leave and join as entries of `idx_mapping` turn to -1
         and back, with `query_start_loc` repeating the last token for them.
 
@@ -211,8 +211,8 @@ class DeviceBlockTables(CheckedState):
         if self._captured_writes is None:
             if self._capturing():
                 raise ValueError(
-                    "capture_step is called for the first time while a graph is captured; call it "
-                    "once before, so that its buffer is there and its kernels are loaded"
+                    "capture_step was called for the first time while a graph is captured; call it "
+                    "once before, so that its buffer exists and its kernels are loaded"
                 )
             self._captured_writes = self._make_captured_writes()
         batch = (idx_mapping, query_start_loc, positions)
@@ -267,7 +267,7 @@ class DeviceBlockTables(CheckedState):
         self._staged.clear()
 
     def _zero_dirty_rows(self, num_reqs_padded: int) -> None:
-        """Zeroes rows behind those that a replay fills, and takes these for dirty from now on."""
+        """Zeroes dirty rows after those that a replay fills; these count as dirty from now on."""
         if self.num_dirty_rows > num_reqs_padded:
             for table in self.input_block_tables:
                 table[num_reqs_padded : self.num_dirty_rows].zero_()
@@ -322,7 +322,7 @@ class DeviceBlockTables(CheckedState):
         self, num_reqs: int, num_reqs_padded: int, out: Sequence[torch.Tensor] | None
     ) -> tuple[int, int]:
         """Input rows that a gather must write or zero, and how many are dirty after it."""
-        # Integers of numpy would be something else to Triton.
+        # Triton would treat integers of numpy differently.
         num_reqs_padded, dirty = index(num_reqs_padded), index(self.num_dirty_rows)
         limit = self.layout.max_num_reqs
         if not 0 <= dirty <= limit:
@@ -331,5 +331,5 @@ class DeviceBlockTables(CheckedState):
             return num_reqs_padded, dirty
         num_rows = max(num_reqs_padded, dirty)
         if self._capturing():
-            return num_rows, max(num_reqs, dirty)  # nothing runs now
+            return num_rows, max(num_reqs, dirty)  # nothing runs during a capture
         return num_rows, num_reqs

@@ -136,9 +136,9 @@ class BlockTables:
 
     @property
     def launch_path(self) -> str:
-        """How kernels are launched, `"jit"`, `"compiled"` or `"direct"`: each takes less host time.
+        """How kernels are launched: `"jit"`, `"compiled"` or `"direct"`, with decreasing host time.
 
-        To begin with it is the last of them that works here.
+        The default is the last of them that works here.
         """
         return self._variant.launch_path
 
@@ -311,16 +311,16 @@ class BlockTables:
 
 
 def _per_group(values: Sequence[int], num_groups: int) -> tuple[int, ...]:
-    """Options of all groups; no options at all are no way to leave them out."""
+    """Checks that there is one option per group; an empty sequence is not a default here."""
     if len(values) != num_groups:
         raise ValueError(
-            f"{len(values)} options are given for {num_groups} groups; expected one each"
+            f"{len(values)} options are given for {num_groups} groups; expected one per group"
         )
     return tuple(values)
 
 
 def _read_only(values: np.ndarray) -> np.ndarray:
-    """A view through which nothing can be changed: the device would not learn of it."""
+    """A read-only view, since changes on the host would not reach the device."""
     view = values.view()
     view.flags.writeable = False
     return view

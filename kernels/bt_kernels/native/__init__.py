@@ -82,7 +82,7 @@ def _compiled(source: Path) -> bytes:
     """
     headers = Path(sysconfig.get_path("include"))
     if not (headers / "Python.h").is_file():
-        raise FileNotFoundError(f"there is no Python.h in {headers}; install Python's headers")
+        raise FileNotFoundError(f"Python.h is not in {headers}; install Python's headers")
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "out.so"
         command = [*_compiler(), *_FLAGS, f"-I{headers}", str(source), "-o", str(target)]
@@ -106,7 +106,7 @@ def _compiler() -> list[str]:
         path = shutil.which(name)
         if path is not None:
             return [path]
-    raise FileNotFoundError("there is no C compiler; install gcc or clang, or set CC")
+    raise FileNotFoundError("found no C compiler; install gcc or clang, or set CC")
 
 
 def _imported(name: str, path: str) -> ModuleType:
@@ -120,5 +120,5 @@ def _imported(name: str, path: str) -> ModuleType:
 
 
 def _first_error(output: str) -> str:
-    lines = output.splitlines() or ["it says nothing"]
+    lines = output.splitlines() or ["the compiler printed nothing"]
     return next((line for line in lines if "error" in line), lines[0]).strip()

@@ -42,7 +42,7 @@ static int found;
 static const char *find_driver(void) {
     if (found) return NULL;
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
-    if (!library) return "there is no libcuda.so.1";
+    if (!library) return "libcuda.so.1";
     const struct {
         const char *name;
         void **place;

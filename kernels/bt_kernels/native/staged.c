@@ -567,7 +567,7 @@ static int get_view(PyObject *view, PyObject *place, const char *name, Py_buffer
     return 0;
 refused:
     PyErr_SetString(PyExc_ValueError,
-                    "view is none of contiguous int32 elements that can be written");
+                    "view is not a writable, contiguous view of int32 elements");
     return -1;
 }
 
@@ -727,7 +727,7 @@ static PyObject *pack_words(StagedWrites *self, PyObject *const *args, Py_ssize_
         return NULL;
     if (view.ndim != 1 || view.format == NULL || strcmp(view.format, "q") != 0) {
         PyBuffer_Release(&view);
-        PyErr_SetString(PyExc_ValueError, "the view is none of int64 words");
+        PyErr_SetString(PyExc_ValueError, "the view is not one of int64 words");
         return NULL;
     }
     Py_ssize_t room = view.shape[0];
@@ -878,7 +878,7 @@ static int read_num_blocks(StagedWrites *self, PyObject *num_blocks)
     return 0;
 refused:
     PyErr_Format(PyExc_ValueError,
-                 "num_blocks is no writable C-contiguous int32 array of %zd rows, one per group",
+                 "num_blocks is not a writable C-contiguous int32 array of %zd rows, one per group",
                  self->num_groups);
     return -1;
 }

@@ -115,7 +115,7 @@ class CarryingLaunch:
             handle = self._place.run(launches.launch_jit, one_launch_carrying_kernel, *launched)
         except Exception as error:
             # It names a parameter as Triton does now. Steps can do without.
-            warnings.warn(f"writes are not carried by launches: {error}", stacklevel=2)
+            warnings.warn(f"launches cannot carry writes as parameters: {error}", stacklevel=2)
             return None
         num_arguments = len(arguments) + len(words)
         launch = launches.direct_launch(self._place, handle, num_arguments)

@@ -45,7 +45,7 @@ def refuse_append(
         RuntimeError: when nothing is.
     """
     _refuse(layout, num_blocks.copy(), row, block_ids, overwrite)
-    raise RuntimeError(f"append refused row {row}, but nothing is wrong; this is a defect")
+    raise RuntimeError(f"append refused row {row}, but nothing is wrong; this is a bug")
 
 
 def refuse_append_many(
@@ -74,7 +74,7 @@ def refuse_append_many(
             _refuse(layout, num_blocks, *arguments)
         except ValueError as error:
             raise ValueError(f"request {request}: {error}") from None
-    raise RuntimeError(f"append_many refused rows {rows}, but nothing is wrong; this is a defect")
+    raise RuntimeError(f"append_many refused rows {rows}, but nothing is wrong; this is a bug")
 
 
 def _refuse(

@@ -57,8 +57,8 @@ class StagedWrites:
             or 0 in view.shape
         ):
             raise ValueError(
-                f"num_blocks is no writable C-contiguous int32 array of {num_groups} rows, one per "
-                "group"
+                f"num_blocks is not a writable C-contiguous int32 array of {num_groups} rows, one "
+                "per group"
             )
         self._max_num_reqs = size = view.shape[1]
         flat = view.cast("B").cast("i")
@@ -342,7 +342,7 @@ def _int32_of(values: Iterable[int]) -> array[int]:
 def _checked_view(view: Any, name: str, first: int) -> tuple[memoryview, int]:
     view, first = memoryview(view), index(first)
     if (view.ndim, view.format, view.c_contiguous, view.readonly) != (1, "i", True, False):
-        raise ValueError("view is none of contiguous int32 elements that can be written")
+        raise ValueError("view is not a writable, contiguous view of int32 elements")
     if first < 0:
         raise ValueError(f"{name} is {first}; expected 0 or more")
     return view, first

@@ -288,7 +288,7 @@ def test_outputs_lie_apart(taken, each, device):
     arguments = good(device)
     arguments["out"] = [arguments["out"][0], getattr(each, taken)[1]]
     del arguments["out_ptrs"]
-    message = r"out\[1\] is where another table is"
+    message = r"out\[1\] begins where another table does"
     assert_refused(each, message, lambda: call(each, "gather_block_tables", arguments))
 
 

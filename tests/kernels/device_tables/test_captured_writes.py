@@ -270,7 +270,7 @@ def capturing(tables, step, monkeypatch):
     ids=["apply", "prepare_step", "publish"],
 )
 def test_what_would_freeze_a_host_buffer_is_refused(call, capturing, step):
-    with pytest.raises(ValueError, match="while a CUDA graph is captured; capture_step is for"):
+    with pytest.raises(ValueError, match="while a CUDA graph is captured; use capture_step"):
         call(capturing, step)
     assert capturing._staged
 

@@ -39,7 +39,7 @@ EXAMPLES = 4
 SUBJECTS = {**classes(SHIPPED), "BlockTables": EngineTables}
 PATHS = ["jit", "compiled", "direct", "jit without C"]
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("error:writes are not carried")]
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("error:launches cannot carry writes")]
 natives = pytest.mark.parametrize("native", [True, False], ids=["C", "Python"])
 every_variant = pytest.mark.parametrize("name", SHIPPED)
 
@@ -503,7 +503,7 @@ def test_a_process_may_use_the_second_device_alone(devices):
     if devices[0].index != 1:
         pytest.skip("the other way round a process has nothing to switch")
     ended = subprocess.run(
-        [sys.executable, "-W", "error:writes are not carried", "-c", IN_A_PROCESS],
+        [sys.executable, "-W", "error:launches cannot carry writes", "-c", IN_A_PROCESS],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,

@@ -249,9 +249,9 @@ def test_there_must_be_as_many_of_each(kind, arguments, sizes):
 
 def test_to_refuse_what_is_right_is_a_defect():
     num_blocks = np.zeros((2, MAX_NUM_REQS), dtype=np.int32)
-    with pytest.raises(RuntimeError, match="nothing is wrong; this is a defect"):
+    with pytest.raises(RuntimeError, match="nothing is wrong; this is a bug"):
         refuse_append(LAYOUT, num_blocks, 0, [[1], []], False)
-    with pytest.raises(RuntimeError, match="nothing is wrong; this is a defect"):
+    with pytest.raises(RuntimeError, match="nothing is wrong; this is a bug"):
         refuse_append_many(LAYOUT, num_blocks, [0], [[[1], []]], [False])
     assert not num_blocks.any()
 
@@ -315,7 +315,7 @@ def test_a_call_may_be_made_while_another_reads_its_arguments(kind):
     ids=["int64", "a group short", "flat", "no rows", "transposed", "read-only"],
 )
 def test_other_numbers_of_blocks_are_refused(kind, num_blocks):
-    message = "num_blocks is no writable C-contiguous int32 array of 2 rows, one per group"
+    message = "num_blocks is not a writable C-contiguous int32 array of 2 rows, one per group"
     with pytest.raises(ValueError, match=message):
         kind((9, 9), num_blocks)
 
@@ -426,7 +426,7 @@ def test_records_among_the_marks_are_refused(kind):
 def test_other_views_are_refused(kind, view):
     staged = staged_for_packing(kind)
     for pack in (lambda: staged.pack(view, 0), lambda: staged.pack_step(view, 72, 1)):
-        with pytest.raises(ValueError, match="view is none of contiguous int32 elements that can"):
+        with pytest.raises(ValueError, match="view is not a writable, contiguous view of int32"):
             pack()
 
 
