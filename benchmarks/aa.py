@@ -191,7 +191,7 @@ def render(
         f"{len(seconds)} runs of at most {max(seconds):.1f} s on one {gpu}, {versions}.",
         f"{sum(resolved.values())} of {len(found)} case-quantities came out resolved "
         f"({share:.2f} %); at most 1 % may.",
-        f"Of {unknown} it could not be told, for want of rounds.",
+        f"For {unknown} there were too few rounds to tell.",
         "",
         "Smallest resolvable difference: median over runs and cases, relative to the median time.",
         "",

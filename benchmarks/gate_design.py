@@ -173,9 +173,9 @@ def main() -> int:
     ]
     lead = (
         f"{args.batches * GATES} simulated gates each; took {time.monotonic() - began:.0f} s.",
-        "False alarms: of a gate of 60 cases that are all slower by just their margins, the share "
-        f"with any SLOWER; {ALPHA:.0%} is allowed. Found: of one such case that is slower by 2 and "
-        "by 3 times its margin; and by so many times the margin that an earlier gate had.",
+        "False alarms: how many gates find any SLOWER when all 60 cases are slower by exactly "
+        f"their margin; {ALPHA:.0%} is allowed. Found: how many gates find one case that is slower "
+        "by 2 and by 3 times its margin, or by so many times the margin of an earlier gate.",
     )
     text = render_document(Document("Other designs of the gate", lead, tuple(sections)))
     args.out.mkdir(parents=True, exist_ok=True)

@@ -137,7 +137,7 @@ def _check_buildable(
     except (OSError, RuntimeError) as error:
         # Whether a path is one shows only when it is asked for.
         reason = getattr(error, "strerror", None) or error
-        problems.add(place, f"case {name!r}: 'trace' is no usable path: {reason}")
+        problems.add(place, f"case {name!r}: 'trace' is not a usable path: {reason}")
         return
     if needed > MAX_TABLE_BYTES:
         problems.add(

@@ -68,7 +68,7 @@ def _parse(text: str, problems: Problems) -> tuple[str, Axis] | None:
     if not values:
         problems.add(
             place,
-            f"{shown(value)} is no YAML value; check quotes, brackets, tags and repeated keys",
+            f"{shown(value)} is not a YAML value; check quotes, brackets, tags and repeated keys",
         )
         return None
     return key, Axis([_at(item, place) for item in values], place)

@@ -32,7 +32,7 @@ def planned_variants(folder: Path, found: Collection[str] = ()) -> tuple[str, ..
     if not os.path.lexists(path):
         return None  # of an earlier version, or results that somebody put together
     if path.exists() and not (path.is_file() or path.is_dir()):  # to open a FIFO may wait for ever
-        raise UsageError(f"{path} is no regular file; expected the config of the run")
+        raise UsageError(f"{path} is not a regular file; expected the config of the run")
     text = read_config(path).text
     parts = _VARIANTS.findall(text if text.endswith("\n") else f"{text}\n")
     names = _names(parts[0], path, Problems()) if len(parts) == 1 else None
@@ -47,8 +47,8 @@ def planned_variants(folder: Path, found: Collection[str] = ()) -> tuple[str, ..
         )
     if unplanned := [name for name in found if name not in names]:
         raise UsageError(
-            f"{path} does not name {', '.join(unplanned)} under 'variants', of which there are "
-            "results beside it. Put it back as it was, or take results of other runs away"
+            f"{path} does not name {', '.join(unplanned)} under 'variants', but their results "
+            "are beside it. Put it back as it was, or move the results of other runs away"
         )
     return tuple(dict.fromkeys(names))
 

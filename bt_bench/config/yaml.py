@@ -124,7 +124,7 @@ class _Converter:
                 "an alias; write fewer"
             )
         if id(node) in self._open:
-            return self._break(place, "an alias of a value inside that value; remove it")
+            return self._break(place, "a value contains an alias of itself; remove the alias")
         self._open.add(id(node))
         try:
             return self._convert_kind(node, place)
@@ -169,7 +169,9 @@ class _Converter:
         try:
             value = getattr(self._constructor, f"construct_yaml_{kind}")(node)
         except (ValueError, KeyError, IndexError, OverflowError):
-            return self._break(place, f"{shown(text)} is no {kind}; expected a number or text")
+            return self._break(
+                place, f"{shown(text)} is not a valid {kind}; expected a number or text"
+            )
         plain = {"int": int, "float": float, "bool": bool}[kind](value)
         return Located(plain, place)
 

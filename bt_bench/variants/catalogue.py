@@ -91,7 +91,9 @@ def find_variants(
     found = {entry.name: entry for entry in shipped}
     for folder in folders:
         if not folder.is_dir():
-            raise UsageError(f"--kernels {folder}: no such folder; expected one of variant files")
+            raise UsageError(
+                f"--kernels {folder}: no such folder; expected a folder of variant files"
+            )
         entries = _entries(folder, shipped=False, kernels=kernels)
         if not entries:
             raise UsageError(f"--kernels {folder}: holds no variant file (a .py file)")

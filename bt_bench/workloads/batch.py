@@ -90,10 +90,10 @@ def _off_boundaries(starts: Int64Array, parameters: BatchParameters) -> Int64Arr
         if not (crossed >= 0).any():
             return starts
     raise UsageError(
-        f"'staged_writes' is {parameters.staged_writes} of {parameters.requests} requests, and "
-        f"between 'min_length', {parameters.min_length}, and 'max_model_len', "
-        f"{parameters.max_model_len}, there is no length for the others whose "
-        f"{parameters.tokens_per_request} tokens begin no block of {_sizes_text(parameters)}; "
+        f"'staged_writes' is {parameters.staged_writes} of {parameters.requests} requests, but "
+        f"for the others no length from 'min_length', {parameters.min_length}, to "
+        f"'max_model_len', {parameters.max_model_len}, keeps {parameters.tokens_per_request} more "
+        f"tokens from beginning a block of {_sizes_text(parameters)}; "
         "raise 'staged_writes' or widen the lengths"
     )
 
@@ -160,14 +160,14 @@ def _validate_lengths(parameters: BatchParameters) -> None:
     decode_length = parameters.min_length + parameters.tokens_per_request
     if parameters.requests and decode_length > parameters.max_model_len:
         raise UsageError(
-            f"'min_length' is {parameters.min_length}, with 'tokens_per_request' "
-            f"{parameters.tokens_per_request} a length of {decode_length}; {limit}"
+            f"'min_length' is {parameters.min_length}, which with 'tokens_per_request' "
+            f"{parameters.tokens_per_request} makes a length of {decode_length}; {limit}"
         )
     prefill_length = (_fewest_chunks(parameters) + 1) * parameters.prefill_tokens
     if parameters.prefills and prefill_length > parameters.max_model_len:
         raise UsageError(
-            f"'prefill_tokens' is {parameters.prefill_tokens}, with 'min_length' "
-            f"{parameters.min_length} a length of {prefill_length} after the step; {limit}"
+            f"'prefill_tokens' is {parameters.prefill_tokens}, which with 'min_length' "
+            f"{parameters.min_length} makes a length of {prefill_length} after the step; {limit}"
         )
 
 
@@ -192,5 +192,5 @@ def _validate_staged_writes(parameters: BatchParameters, staged_writes: int) -> 
         raise UsageError(
             f"'staged_writes' is {staged_writes} of {parameters.requests} requests, and "
             f"'tokens_per_request' is {parameters.tokens_per_request}; expected less than the "
-            f"tokens of the smallest block, {smallest}, since else every row begins a block"
+            f"tokens of the smallest block, {smallest}, since otherwise every row begins a block"
         )

@@ -136,7 +136,7 @@ class TableParameters(Noun):
             raise _wrong(
                 "sliding_window",
                 f"sliding_window is given beside cp_size {self.cp_size}, which turns it off, since "
-                "a column then is no range of consecutive tokens; remove one of the two",
+                "a column then is not a range of consecutive tokens; remove one of the two",
             )
         for group, size in enumerate(self.block_sizes()):
             if group not in self.unsharded_groups and size % self.cp_interleave:

@@ -60,7 +60,7 @@ GOOD = "{name: a, requests: 1, tokens: 2}"
         ("? [a]\n: b", "my.yaml:1:3: key ['a'] is not text; put it in quotes"),
         (
             "plan: &plan\n  seed: *plan",
-            "my.yaml:1:7: an alias of a value inside that value; remove it",
+            "my.yaml:1:7: a value contains an alias of itself; remove the alias",
         ),
         (
             "<<: 3",
@@ -68,7 +68,7 @@ GOOD = "{name: a, requests: 1, tokens: 2}"
         ),
         (
             f"cases: [{{name: a, requests: {'9' * 5000}, tokens: 2}}]",
-            f"my.yaml:1:29: '{'9' * 58}… is no int; expected a number or text",
+            f"my.yaml:1:29: '{'9' * 58}… is not a valid int; expected a number or text",
         ),
         (
             'name: "a\\x1bb"',
@@ -247,7 +247,7 @@ def test_top_level(error_of, text, expected):
          "1:52: cp_rank is 1; expected less than 'cp_size', 1"),
         ("name: a, requests: 1, tokens: 2, sliding_window: 9, cp_size: 2",
          "1:59: sliding_window is given beside cp_size 2, which turns it off, since a column then "
-         "is no range of consecutive tokens; remove one of the two"),
+         "is not a range of consecutive tokens; remove one of the two"),
         ("name: a, requests: 1, tokens: 2, block_size: [16, 6], cp_size: 2, cp_interleave: 4",
          "1:91: cp_interleave is 4; expected a divisor of the block size of every sharded group, "
          "and that of group 1 is 6"),
@@ -357,7 +357,7 @@ def test_parameters_that_do_not_go_together(error_of):
 )
 def test_path_of_a_trace(error_of, trace, reason):
     assert error_of(f"cases: [{{name: a, workload: trace, trace: {trace}}}]") == (
-        f"my.yaml:1:9: case 'a': 'trace' is no usable path: {reason}"
+        f"my.yaml:1:9: case 'a': 'trace' is not a usable path: {reason}"
     )
 
 

@@ -139,7 +139,7 @@ def test_the_kind_itself(load):
     ("override", "expected"),
     [
         *[
-            (text, f"--set {text}: {value!r} is no YAML value; {NO_YAML}")
+            (text, f"--set {text}: {value!r} is not a YAML value; {NO_YAML}")
             for text, value in [
                 ("groups=[1", "[1"),
                 ("groups=!x 1", "!x 1"),

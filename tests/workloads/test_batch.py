@@ -159,7 +159,7 @@ def test_what_cannot_be_is_refused(changes, message):
 
 
 def test_no_length_without_a_write_is_refused():
-    with pytest.raises(UsageError, match="there is no length for the others"):
+    with pytest.raises(UsageError, match="for the others no length from"):
         build_workload(
             parameters(
                 requests=2,

@@ -112,13 +112,13 @@ def _parameters(source: VllmSource, wrapped: type[Any], method: str) -> Mapping[
     where = f"{source.path_of(BLOCK_TABLE)}: BlockTables"
     function = getattr(wrapped, method, None)
     if function is None:
-        raise UsageError(f"{where} has no {method}; take a release that has (docs/vllm.md)")
+        raise UsageError(f"{where} has no {method}; use a release that has it (docs/vllm.md)")
     parameters = inspect.signature(function).parameters
     for name, parameter in parameters.items():
         if name not in _KNOWN[method] and parameter.default is inspect.Parameter.empty:
             raise UsageError(
-                f"{where}.{method} takes {name!r}, which bt-bench does not know; take a release "
-                "whose arguments it does (docs/vllm.md)"
+                f"{where}.{method} takes {name!r}, which bt-bench does not know; use a release "
+                "whose arguments it knows (docs/vllm.md)"
             )
     return parameters
 

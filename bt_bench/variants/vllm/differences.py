@@ -12,14 +12,14 @@ SLOTS_KEPT = "slots_kept"
 ONE_LENGTH = "one_length"
 
 MEANINGS = {
-    WRITES_TO_A_ROW: "several writes to a row in a step have no order",
+    WRITES_TO_A_ROW: "several writes to a row in a step have no defined order",
     POSITIONS_OUTSIDE: "a position outside of its row reads out of bounds",
     INT32_SLOTS: "block id times block size wraps at 2^31",
     REFUSALS: "a row that would become too wide is not refused before something has changed",
-    OUT_PTRS: "out is not taken without out_ptrs",
+    OUT_PTRS: "out is not accepted without out_ptrs",
     ROWS_KEPT: "input rows from R on are left as they are and not returned",
     SLOTS_KEPT: "slots are padded from the length of positions on, and returned up to it",
-    ONE_LENGTH: "the rows of all groups hold one length in tokens",
+    ONE_LENGTH: "the rows of all groups hold the same number of tokens",
 }
 """What each name stands for; `docs/vllm.md` says how a check deals with it."""
 

@@ -122,7 +122,7 @@ class _Loader:
     def _unknown(self, module: str, name: str) -> UsageError:
         return UsageError(
             f"vLLM {self._source.release} in {self._source.root} needs {name!r} of {module}, which "
-            "is not there; unpack the whole wheel, or take a release that bt-bench knows "
+            "is not there; unpack the whole wheel, or use a release that bt-bench knows "
             "(docs/vllm.md)"
         )
 

@@ -97,7 +97,7 @@ def expand_opponents(
             chosen |= dict.fromkeys(known)
         else:
             there = (f"{other} (vLLM {source.release})" for other, source in known.items())
-            absent[name] = sources.reason or f"there is {', '.join(there)}"
+            absent[name] = sources.reason or f"only {', '.join(there)} can be used"
             if by_name:
                 raise UsageError(f"variant {name!r} is not available: {absent[name]}")
     return list(chosen), absent
@@ -126,7 +126,7 @@ def find_sources(folders: Sequence[Path]) -> Sources:
 
 def _given(folder: Path) -> VllmSource:
     if not folder.is_dir():
-        what = "a file" if folder.exists() else "no such folder"
+        what = "is a file" if folder.exists() else "no such folder"
         raise UsageError(f"--vllm-source {folder}: {what}; expected a folder ({_HOW})")
     source = VllmSource(folder.resolve(), _release_in(folder))
     missing = _missing(source)
@@ -138,7 +138,7 @@ def _given(folder: Path) -> VllmSource:
 def _installed() -> Sources:
     spec = importlib.util.find_spec(VLLM)
     if spec is None or spec.origin is None:
-        return Sources((), "no vLLM is installed; --vllm-source DIR names an unpacked wheel")
+        return Sources((), "vLLM is not installed; pass an unpacked wheel by --vllm-source DIR")
     root = Path(spec.origin).parent.parent
     source = VllmSource(root, _release_in(root))
     missing = _missing(source)

@@ -43,7 +43,7 @@ class BlockPool:
             ValueError: when fewer than `count` are free.
         """
         if count > self.num_free:
-            raise ValueError(f"{count} blocks were asked for, and {self.num_free} are free")
+            raise ValueError(f"{count} blocks were asked for, but only {self.num_free} are free")
         first = self.num_distinct + 1
         fresh = min(count, self.num_blocks - self.num_distinct)
         ids = list(range(first, first + fresh))

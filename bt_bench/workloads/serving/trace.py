@@ -59,7 +59,7 @@ def find_trace(name_or_path: str) -> Traversable:
     path = Path(name_or_path).expanduser()
     if not path.is_file():
         raise UsageError(
-            f"trace {name_or_path!r} is no file; expected {', '.join(BUNDLED_TRACES)}, or the "
+            f"trace {name_or_path!r} is not a file; expected {', '.join(BUNDLED_TRACES)}, or the "
             f"path of a CSV with the columns {TIMESTAMP}, {CONTEXT_TOKENS}, {GENERATED_TOKENS}"
         )
     return path
@@ -83,9 +83,7 @@ def read_trace(name_or_path: str, rate: float = 1.0) -> Trace:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{name_or_path}: cannot be read as CSV: {error}") from error
     if not requests:
-        raise UsageError(
-            f"{name_or_path}: there is no request in it; expected one per line after the header"
-        )
+        raise UsageError(f"{name_or_path} holds no request; expected one per line after the header")
     columns = np.array(requests, dtype=np.int64)
     arrival_us, context_tokens, generated_tokens = columns[
         np.argsort(columns[:, 0], kind="stable")

@@ -52,7 +52,7 @@ def test_what_is_no_source_is_refused(tmp_path):
     with pytest.raises(UsageError, match=r"none: no such folder; expected a folder \(pip download"):
         find_sources([tmp_path / "none"])
     (tmp_path / "a.whl").write_text("")
-    with pytest.raises(UsageError, match=r"a\.whl: a file; expected a folder"):
+    with pytest.raises(UsageError, match=r"a\.whl: is a file; expected a folder"):
         find_sources([tmp_path / "a.whl"])
     root = write_stand_in(tmp_path, NEW)
     with pytest.raises(UsageError, match=r"vLLM 1\.2\.3, as in .*; expected .* different releases"):
@@ -64,7 +64,7 @@ def test_what_is_no_source_is_refused(tmp_path):
 
 def test_an_installed_vllm_is_found_without_importing_it(tmp_path, monkeypatch):
     assert find_sources([]) == Sources(
-        (), "no vLLM is installed; --vllm-source DIR names an unpacked wheel"
+        (), "vLLM is not installed; pass an unpacked wheel by --vllm-source DIR"
     )
     root = write_stand_in(tmp_path, NEW)
     spec = SimpleNamespace(origin=str(root / "vllm/__init__.py"))
@@ -96,7 +96,7 @@ def test_a_name_stands_for_all_that_there_are(tmp_path):
     )
     with pytest.raises(UsageError, match="variant 'vllm' is not available: there is none"):
         expand_opponents(names, none, by_name=True)
-    with pytest.raises(UsageError, match=r"'vllm_0\.33\.0' .*: there is vllm \(vLLM 0\.16\.0\)"):
+    with pytest.raises(UsageError, match=r"'vllm_0\.33\.0' .*: only vllm \(vLLM 0\.16\.0\)"):
         expand_opponents(["vllm_0.33.0"], one, by_name=True)
 
 

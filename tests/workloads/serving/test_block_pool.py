@@ -40,6 +40,6 @@ def test_counts():
 def test_taking_more_than_is_free_is_refused_and_changes_nothing():
     pool = BlockPool(2)
     pool.take(1)
-    with pytest.raises(ValueError, match="2 blocks were asked for, and 1 are free"):
+    with pytest.raises(ValueError, match="2 blocks were asked for, but only 1 are free"):
         pool.take(2)
     assert pool.num_free == 1

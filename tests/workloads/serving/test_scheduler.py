@@ -204,7 +204,7 @@ def test_a_request_larger_than_the_pool_is_refused():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"trace": "nowhere.csv"}, "'nowhere.csv' is no file"),
+        ({"trace": "nowhere.csv"}, "'nowhere.csv' is not a file"),
         ({"max_model_len": 1}, "'max_model_len' is 1; expected at least 2"),
         (
             {"num_blocks": 2**30, "groups": 2},

@@ -69,7 +69,7 @@ def test_other_columns_time_zones_blank_lines_and_a_byte_order_mark(tmp_path: Pa
             "TIMESTAMP,ContextTokens\n",
             r"trace.csv:1: column GeneratedTokens is missing; .* found TIMESTAMP, ContextTokens",
         ),
-        (HEADER, r"trace.csv: there is no request in it"),
+        (HEADER, r"trace.csv holds no request"),
         (
             HEADER + "2023-11-16 18:15:46,1,1\nyesterday,1,1\n",
             r"trace.csv:3: column TIMESTAMP is 'yesterday'; expected a time such as 2023-11-16",
@@ -110,5 +110,5 @@ def test_a_missing_file_is_refused_with_the_names_that_there_are(tmp_path: Path)
 
 
 def test_a_folder_is_refused(tmp_path: Path):
-    with pytest.raises(UsageError, match="is no file"):
+    with pytest.raises(UsageError, match="is not a file"):
         read_trace(str(tmp_path))
