@@ -18,7 +18,7 @@ __all__ = ["PAD_SLOT_ID", "BlockTables", "TableLayout"]
 
 
 def __getattr__(name: str) -> Any:
-    """Imports torch and triton for who asks for `BlockTables`, and not for who needs sizes."""
+    """Imports torch and triton only when `BlockTables` is requested."""
     if name == "BlockTables":
         from bt_kernels.engines import BlockTables
 

@@ -23,7 +23,7 @@ CUSTOM_OUTPUTS = "custom_outputs"
 FEATURES = frozenset(
     {DISABLED_GROUPS, SLIDING_WINDOW, CONTEXT_PARALLELISM, DUMMY_REQUESTS, CUSTOM_OUTPUTS}
 )
-"""What a variant may be asked for beyond the plain path, by the names in its `features`."""
+"""Optional features beyond the plain path, by the names in a variant's `features`."""
 
 
 MAX_NUM_REQS = 32_767
@@ -31,7 +31,7 @@ MAX_NUM_REQS = 32_767
 
 
 def index_of(value: object) -> int | None:
-    """A value as an integer, or `None` if it is none, such as a float."""
+    """A value as an integer, or `None` if it is not one, such as a float."""
     try:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -42,8 +42,8 @@ def index_of(value: object) -> int | None:
 class TableLayout:
     """Sizes and options of the block tables of all KV cache groups; fixed for their life.
 
-    The options are those of `docs/block-tables.md`. A sequence of one entry per group may be left
-    empty, and then has the default in all groups.
+    The options are those of `docs/block-tables.md`. Sequences with one entry per group may be left
+    empty; then all groups have the default.
 
     Args:
         block_sizes: tokens per block, one entry per KV cache group. Its length is G.
@@ -53,16 +53,16 @@ class TableLayout:
         slot_mapping_enabled: per group; all slots of a group that is not are PAD. Default: True.
         sliding_window_reach: per group, tokens before a request's first computed one that are
             still read, or 0 for no window. Without effect where `cp_size` is above 1, since a
-            column then is no range of consecutive tokens. Default: 0.
+            column then is not a range of consecutive tokens. Default: 0.
         cp_size: ranks that share the tokens of a sequence (context parallelism).
         cp_rank: which of them this is, `0 <= cp_rank < cp_size`.
         cp_interleave: consecutive tokens that go to one rank.
         dcp_sharded: per group, whether its tokens are shared among the ranks. Default: True.
 
     Raises:
-        ValueError: when a size is no integer, below 1 or above its limit (int32; `MAX_NUM_REQS`),
-            a sequence has not one entry per group, the rank is none of `cp_size`, or the interleave
-            does not divide the block size of a sharded group.
+        ValueError: when a size is not an integer, below 1 or above its limit (int32;
+            `MAX_NUM_REQS`), a sequence does not have one entry per group, the rank is not below
+            `cp_size`, or the interleave does not divide the block size of a sharded group.
     """
 
     block_sizes: tuple[int, ...]
@@ -137,7 +137,7 @@ class TableLayout:
     def tokens_per_block(self) -> tuple[int, ...]:
         """Per group, tokens of the whole sequence that a column stands for.
 
-        They are more than the block holds where ranks share them.
+        That is more than a block holds if ranks share the tokens.
         """
         return tuple(
             size * ranks for size, ranks in zip(self.block_sizes, self.cp_sizes, strict=True)
@@ -173,7 +173,7 @@ class TableLayout:
         cp_interleave: int = 1,
         dcp_sharded: Sequence[bool] = (),
     ) -> TableLayout:
-        """The layout whose rows just hold `max_model_len` tokens in every group."""
+        """The layout whose rows are just wide enough for `max_model_len` tokens in every group."""
         sharded = tuple(dcp_sharded) or (True,) * len(block_sizes)
         widths = tuple(
             -(-max_model_len // (size * (cp_size if shared else 1)))
@@ -197,7 +197,7 @@ def _size(name: str, value: int, least: int, most: int = INT32_MAX) -> int:
     """A size as an integer within its limits.
 
     Raises:
-        ValueError: when it is none.
+        ValueError: when it is not an integer or out of range.
     """
     size = index_of(value)
     if size is None:

@@ -70,7 +70,7 @@ class DeviceBlockTables(CheckedState):
             self.refuse_capture("apply_staged_writes")
             self._launch_apply(self._publish())
             self._ring.note_reader()
-            # Not before: a launch that fails leaves the writes to the next.
+            # Not earlier: if a launch fails, the next one makes the writes.
             self._staged.clear()
 
     def gather_block_tables(

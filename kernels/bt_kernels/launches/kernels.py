@@ -1,10 +1,10 @@
 """One function per kernel: grid and arguments of its launch.
 
-Every launch, but those of `one_launch` that carry writes, goes through `tables.launch`, which
-`tables.launch_path` chooses: `launch_jit`, a `CompiledLaunches`, or a `DirectLaunches`.
+All launches except those of `one_launch` that carry writes go through `tables.launch`, which is
+`launch_jit`, a `CompiledLaunches` or a `DirectLaunches`, as set by `tables.launch_path`.
 
-Block shapes are those of vLLM's kernels (1024 elements) for gather, slots and padding. A staged
-write is mostly a few block ids, and a chunk of 2048 tokens 128 of them: 128 elements for those.
+Block shapes are those of vLLM's kernels (1024 elements) for gather, slots and padding. Staged
+writes have 128 elements: most are a few block ids, and a chunk of 2048 tokens has 128.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Tables(Protocol):
 
 
 def jit_launches(place: Place) -> Callable[..., Any]:
-    """`launch_jit` on a place, whatever device is current."""
+    """`launch_jit` on the device of a place, whatever device is current."""
     find_current, index = place.find_current, place.index
     if index is None:
         return launch_jit
@@ -63,7 +63,7 @@ def jit_launches(place: Place) -> Callable[..., Any]:
         inputs: tuple[torch.Tensor | None, ...],
         num_warps: int = NUM_WARPS,
     ) -> Any:
-        # Not by `place.run`: two calls more in every launch are time of every step.
+        # Not by `place.run`, since two more calls in every launch would cost time in every step.
         if find_current() == index:
             return kernel[grid](*arguments, *constants, num_warps=num_warps)
         return place.run(launch_jit, kernel, grid, arguments, constants, inputs, num_warps)
@@ -167,5 +167,5 @@ def gather_slots(
 
 
 def _slots_out(out: torch.Tensor | None) -> tuple[torch.Tensor | None, int | None, int | None]:
-    """The arguments for a caller's buffer of slots: itself, its stride, and the length of a row."""
+    """The arguments for a caller's buffer of slots: buffer, stride, and length of a row."""
     return (None, None, None) if out is None else (out, out.stride(0), out.shape[1])

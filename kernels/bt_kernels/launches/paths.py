@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NUM_WARPS = 4  # Triton's own choice
 
-# What Triton takes for the alignment of a pointer when it compiles, in bytes.
+# Pointers that are multiples of this many bytes count as aligned when Triton compiles.
 _ALIGNMENT = 16
 
 COMPILES: bool = isinstance(apply_writes_kernel, triton.JITFunction)
@@ -39,7 +39,7 @@ def launch_jit(
     _inputs: tuple[torch.Tensor | None, ...],
     num_warps: int = NUM_WARPS,
 ) -> Any:
-    """Launches through Triton's call, on the current device; it finds the binary by all arguments.
+    """Launches through Triton's call on the current device; it selects the binary by all arguments.
 
     Args:
         kernel: a function under `triton.jit`.
@@ -51,13 +51,13 @@ def launch_jit(
         num_warps: of a program.
 
     Returns:
-        The handle of the compiled kernel; of no meaning where kernels are interpreted.
+        The handle of the compiled kernel; meaningless if kernels are interpreted.
     """
     return kernel[grid](*arguments, *constants, num_warps=num_warps)
 
 
 class CompiledLaunches:
-    """Launches through handles of compiled kernels, kept by what selects a binary.
+    """Launches through handles of compiled kernels, cached by what selects a binary.
 
     The first launch of each binary is Triton's call, which returns the handle. Later ones find it
     by the kernel, the constants, and dtype and alignment of the inputs. Whatever else selects a
@@ -95,7 +95,7 @@ class CompiledLaunches:
 
 
 class DirectLaunches:
-    """Launches by the driver's `cuLaunchKernel`, without Triton's Python on the way to it.
+    """Launches by the driver's `cuLaunchKernel`, bypassing Triton's Python code.
 
     Binaries are found as by `CompiledLaunches`. Triton's hooks for launches are not called.
 
@@ -140,7 +140,7 @@ class DirectLaunches:
 
 
 def direct_launch(place: Place, handle: Any, num_arguments: int) -> Callable[..., None] | None:
-    """A compiled kernel as something to call with stream, grid and arguments.
+    """A compiled kernel as a callable that takes stream, grid and arguments.
 
     Args:
         place: where the kernel is launched, with the compiled module.
@@ -148,8 +148,8 @@ def direct_launch(place: Place, handle: Any, num_arguments: int) -> Callable[...
         num_arguments: those that the kernel is called with.
 
     Returns:
-        `None` where Triton's own launcher has to see to something: instrumentation, or an argument
-        that became a constant.
+        `None` if only Triton's own launcher can do it: with instrumentation, or an argument that
+        became a constant.
     """
     metadata = handle.metadata
     if metadata.global_scratch_size or metadata.profile_scratch_size:
@@ -170,27 +170,27 @@ def direct_launch(place: Place, handle: Any, num_arguments: int) -> Callable[...
 
 
 def direct_replay(place: Place, graph: torch.cuda.CUDAGraph) -> Callable[[], None]:
-    """A call that replays a captured graph on its device, by the driver where it can."""
+    """A function that replays a captured graph on its device, by the driver if possible."""
     if place.native is None or not hasattr(graph, "raw_cuda_graph_exec"):
         return graph.replay
     current_stream = triton.runtime.driver.active.get_current_stream
     executable = graph.raw_cuda_graph_exec()
 
-    def replay(_graph: torch.cuda.CUDAGraph = graph) -> None:  # which must live as long
+    def replay(_graph: torch.cuda.CUDAGraph = graph) -> None:  # keeps the graph alive
         place.native.replay(executable, current_stream(place.index))
 
     return replay
 
 
 def _num_parameters(kind: str | tuple[Any, ...]) -> int:
-    """Parameters of the binary for one of a kernel's, by its type in the signature."""
+    """How many parameters of the binary a kernel's parameter becomes, by its type."""
     if isinstance(kind, tuple):
         return sum(_num_parameters(part) for part in kind)
     return int(kind != "constexpr")
 
 
 def find_launcher() -> ModuleType | None:
-    """The compiled module `launcher`, where it can be had and the driver has what it needs."""
+    """The compiled module `launcher`, if it is available and the driver has what it needs."""
     launcher = native.load("launcher")
     return None if launcher is None or launcher.lacking() is not None else launcher
 

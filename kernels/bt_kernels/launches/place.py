@@ -1,4 +1,4 @@
-"""Where tables live, and how host code gets there whatever device is current."""
+"""The device of the tables, and how host code works on it whatever device is current."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ _Result = TypeVar("_Result")
 class Place:
     """A device that host code works for, whatever device is current in its thread.
 
-    Triton's launches, and events and graphs of torch, take the current device for the one that is
-    meant: they are called by `run`, or within `current`. What names its device needs neither, which
-    is most of torch, and `native`. Whatever was current is so again afterwards, also when an
-    exception is raised.
+    Triton's launches, and torch's events and graphs, work on the current device, so they must be
+    called by `run` or within `current`. Code that names its device needs neither: that is most of
+    torch, and `native`. Afterwards the previous device is current again, also after an exception.
 
     Args:
         device: with its index, if it is a CUDA device.
@@ -36,13 +35,13 @@ class Place:
         self.device = device
         self.launcher: Any = launcher
         self.index = device.index if device.type == "cuda" else None
-        # Not `torch.cuda.current_device`, which takes several times as long to say the same.
+        # Not `torch.cuda.current_device`, which is several times slower.
         self.find_current: Callable[[], int | None] = (
             _none if self.index is None else torch._C._cuda_getDevice
         )
         self.native: Any = None if launcher is None else launcher.Device(self.index)
         if self.index is not None:
-            # Torch's function less its wrapper in Python: it is asked several times in a step.
+            # Torch's function without its Python wrapper: it is called several times in a step.
             self._current_is_capturing = torch._C._cuda_isCurrentStreamCapturing
 
     def run(self, call: Callable[..., _Result], *arguments: Any) -> _Result:
@@ -65,8 +64,8 @@ class Place:
 
     @contextmanager
     def _switched(self) -> Iterator[None]:
-        # Torch puts back a device by its primary context. So it is given a place of its own on the
-        # thread's stack of contexts, and what is below that stays, whatever it is.
+        # Torch restores a device by its primary context. So it gets its own entry on the thread's
+        # stack of contexts, and whatever is below that stays.
         if self.native is not None:
             self.native.push()
         try:

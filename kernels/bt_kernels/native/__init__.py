@@ -1,4 +1,4 @@
-"""Helpers in C: compiled where that is possible, and done without where it is not."""
+"""Helpers in C, which are compiled if possible; everything also works without them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def load(name: str) -> ModuleType | None:
     """The module that `<name>.c` beside this file defines, or `None`; see `why_not`.
 
     Compiled on first use, with the C compiler that Triton uses for its launchers, and kept in
-    Triton's cache. Silent, whatever happens.
+    Triton's cache. Never prints or raises.
     """
     return None if _is_switched_off() else _outcome(name)[0]
 
 
 def why_not(name: str) -> str | None:
-    """Why `load` returns `None`, in a line; `None` if it does not."""
+    """Why `load` returns `None`, in one line; `None` if it returns a module."""
     if _is_switched_off():
         return f"the environment has {SWITCH}=0"
     return _outcome(name)[1]
@@ -43,19 +43,19 @@ def _is_switched_off() -> bool:
 
 @lru_cache
 def _outcome(name: str) -> tuple[ModuleType | None, str | None]:
-    """The module, or why there is none; found out once per process and copy of this package."""
+    """The module or the reason for having none; cached per process and copy of this package."""
     try:
         return _built(name), None
     except subprocess.CalledProcessError as error:
         return None, f"{name}.c does not compile: {_first_error(error.stderr)}"
     except Exception as error:
-        # Whatever is missing or different here, there is Python code that does without.
+        # Whatever is missing or different here, the Python code works without it.
         return None, f"{type(error).__name__}: {error}"
 
 
 def _built(name: str) -> ModuleType:
     """Compiles and imports a module, unless the cache has it."""
-    # What compiles kernels is imported when it is needed, and may be of any version.
+    # Triton is imported only when needed, and may be of any version.
     from triton.runtime.cache import get_cache_manager
 
     source = _FOLDER / f"{name}.c"
@@ -68,8 +68,8 @@ def _built(name: str) -> ModuleType:
         try:
             return _imported(name, found)
         except ImportError:
-            pass  # damaged: built anew
-    # The cache takes a file at once, so that processes that compile at a time do no harm.
+            pass  # damaged, so it is rebuilt
+    # The cache stores files atomically, so processes may compile at the same time.
     return _imported(name, cache.put(_compiled(source), file, binary=True))
 
 

@@ -215,7 +215,7 @@ static PyMethodDef device_methods[] = {
     {"replay", (PyCFunction)(void (*)(void))device_replay, METH_FASTCALL,
      "replay(executable, stream): launches a graph."},
     {"wait_for", (PyCFunction)device_wait_for, METH_O,
-     "wait_for(event): waits until an event has come."},
+     "wait_for(event): waits until an event has been reached."},
     {"push", (PyCFunction)device_push, METH_NOARGS,
      "push(): makes the device current in this thread, until `pop` is called."},
     {"pop", (PyCFunction)device_pop, METH_NOARGS,
@@ -455,7 +455,7 @@ typedef struct {
     PyTypeObject *tensor_type;
     PyObject *pack;                    /* fills `words`, and says whether it could */
     PyObject *words_object, *slots;    /* its arguments */
-    Device *device;                    /* none where tests have tensors on the CPU */
+    Device *device;                    /* NULL in tests with tensors on the CPU */
     PyObject *launches[NUM_SHAPES][2]; /* by shape, and whether the mapping is int64 */
     Py_buffer words;
     unsigned long long descriptors;
@@ -504,7 +504,7 @@ static int cut(const Step *self, long long num_reqs, long long num_rows, long lo
 
 #define NUM_LEADING 8 /* arguments before the words */
 
-/* Launches by the driver; 0 where Python code has to see to it, -1 for an error. */
+/* Launches by the driver; 0 where Python code has to handle it, -1 for an error. */
 static int launch_step(Step *self, Launch *launch, void *stream, unsigned num_programs,
                        const uint64_t *leading) {
     uint64_t values[MAX_PARAMETERS];
@@ -519,7 +519,7 @@ static int launch_step(Step *self, Launch *launch, void *stream, unsigned num_pr
     return launch_now(launch, grid, stream, parameters) ? -1 : 1;
 }
 
-/* What stands in for the driver in tests. */
+/* Stands in for the driver in tests. */
 static int launch_by_python(PyObject *launch, unsigned num_programs, const uint64_t *leading) {
     PyObject *found = PyObject_CallFunction(
         launch, "I(KKKKLLLL)", num_programs, (unsigned long long)leading[0],
@@ -542,7 +542,7 @@ static int find_stream(Step *self, void **stream) {
     return driver.is_capturing(*stream, &status) || status;
 }
 
-/* A step that was checked. 1 if it is launched, 0 where Python code has to see to it, -1 for an
+/* A step that was checked. 1 if it is launched, 0 where Python code has to handle it, -1 for an
    error. */
 static int pack_and_launch(Step *self, PyObject *launch, unsigned num_programs,
                            const uint64_t *leading) {
@@ -719,7 +719,7 @@ static PyTypeObject StepType = {
     .tp_doc = "A whole step whose writes are parameters. Called with idx_mapping,\n"
               "query_start_loc, positions, num_reqs_padded, num_tokens_padded, num_dirty_rows and\n"
               "the length of the longest row. Returns the number of requests, once it is launched;\n"
-              "None, with nothing done, where Python code has to see to it: arguments that are\n"
+              "None, with nothing done, where Python code has to handle it: arguments that are\n"
               "refused or unusual, writes that do not fit, a kernel that is not loaded, a capture.",
     .tp_basicsize = sizeof(Step),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,

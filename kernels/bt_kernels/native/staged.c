@@ -1,4 +1,4 @@
-/* The staged writes of a step, in C: `StagedWrites` of staging.py, call by call the same.
+/* The staged writes of a step, in C: the same as `StagedWrites` of staging/writes.py.
  *
  * Python code runs only while arguments are read (`__index__`, `__bool__`, iteration), into memory
  * that the call owns. So a call that is made meanwhile, or a list that changes, does no harm; and
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Formats of the records that kernels read; see device_code.py and one_launch_code.py. */
+/* Formats of the records that kernels read; see bt_kernels.device_code. */
 #define RECORD_FIELDS 5
 #define STEP_RECORD_FIELDS 8
 #define MARK_FIELDS 4
@@ -473,8 +473,8 @@ static int takes(const char *name, Py_ssize_t given, Py_ssize_t expected)
 
 /* Stages what has been read, and frees it. `True` if it is, `False` if it is refused, or NULL.
  *
- * Args: what reading returned; an exception that tells of a value that is no int32 or no list is a
- * refusal.
+ * Args: what reading returned; an exception about a value that is not an int32 or not a list is
+ * a refusal.
  */
 static PyObject *finish(StagedWrites *self, Arguments *arguments, int outcome, PyObject *redirect)
 {
@@ -539,7 +539,7 @@ static PyObject *clear(StagedWrites *self, PyObject *Py_UNUSED(none))
 
 /* Methods that pack */
 
-/* The view and the place in it that a method was given; to be released. */
+/* Reads the view and the place in it that a method was given; release the view. */
 static int get_view(PyObject *view, PyObject *place, const char *name, Py_buffer *to,
                     Py_ssize_t *first)
 {

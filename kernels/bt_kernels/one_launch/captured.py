@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class CapturedLaunch(CapturedWrites):
-    """The buffer from which replays make a whole step in one launch.
+    """The buffer from which replays run a whole step in one launch.
 
     Args:
-        tables: whose step it is.
+        tables: the tables of the step.
         launcher: see `FixedLaunch`.
     """
 
@@ -35,7 +35,7 @@ class CapturedLaunch(CapturedWrites):
         num_rows = tables.num_blocks.size
         size = self._fixed.body + self._writes.records + (STEP_RECORD_FIELDS + 1) * num_rows
         self._buffer = CapturedBuffer(size, tables.place)
-        self._pending = (0, 0)  # step and number of records, if it was perhaps not replayed
+        self._pending = (0, 0)  # step and number of records that may not have been replayed yet
 
     @property
     def is_pending(self) -> bool:

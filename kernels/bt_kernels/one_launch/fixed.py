@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """What a step has beyond the plain path, as kernels are told it; see `one_launch_code`.
+    """The options of a step, as passed to kernels; see `device_code.one_launch_kernels`.
 
     Args:
         num_computed_tokens: `None` where there is no sliding window.
@@ -51,7 +51,7 @@ class Options:
         return not (self.num_computed_tokens is None and self.out_ptrs is None and self.out is None)
 
     def words(self, tables: OneLaunch) -> tuple[int, ...]:
-        """The int64 that a program reads."""
+        """The int64 words that a program reads."""
         out = tables.slot_mappings if self.out is None else self.out
         if self.out_ptrs is None:
             descriptors = tables.descriptors
@@ -68,9 +68,9 @@ class FixedLaunch:
     """The launch of a step whose grid and arguments never change: what varies is in headers.
 
     Args:
-        tables: that are launched for.
+        tables: the tables of the steps.
         launcher: the compiled module of that name; `None`: headers are written by numpy.
-        applied: told which step was launched, int32; `None`: nobody asks.
+        applied: int32 that receives the number of the step; `None` if not needed.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class FixedLaunch:
         self._shape = MANY if num_rows > MANY_ROWS else FIXED
         num_tiles = -(-layout.max_num_reqs // self._shape.requests)
         num_pads = pads_for(layout.max_num_batched_tokens)
-        # Enough for any batch without writes: more would wait for each other's headers.
+        # Enough for any batch without writes; more would only wait for each other's headers.
         self.num_programs = min(MAX_PROGRAMS, layout.num_groups * (num_tiles + num_pads))
         self.body = self.num_programs * (HEADER_FIELDS + OPTION_FIELDS) * WORDS  # marks begin there
         self._num_groups = layout.num_groups
@@ -117,12 +117,12 @@ class FixedLaunch:
         """Writes the headers, and the options if there are any.
 
         Args:
-            view: where they go, at its start.
-            tables: that are launched for.
+            view: the buffer; they are written at its start.
+            tables: the tables of the step.
             step: its number, or 0 where nothing is staged.
-            num_records: that are staged.
+            num_records: number of staged records.
             batch: `idx_mapping`, `query_start_loc` and `positions`.
-            num_rows: to gather or to zero.
+            num_rows: rows to gather or zero.
             longest: columns of the longest row.
             options: of the step.
         """
@@ -149,7 +149,7 @@ class FixedLaunch:
         spare = longest // shape.columns
         if num_tokens > LONG_TOKENS * (num_reqs or 1):
             spare = max(spare, (num_tokens - num_reqs) // shape.tokens)
-        # A chunk of eight turns at most, as long as there are programs.
+        # At most eight turns per chunk, as long as there are programs.
         num_tiles = -(-num_rows // shape.requests) * self._num_groups
         most = MAX_TILE_PROGRAMS // (num_tiles or 1)
         return max(1, min(MAX_CHUNKS, -(-spare // 8), most))
@@ -172,7 +172,7 @@ def _address(tensor: torch.Tensor) -> int:
     """Where a tensor begins.
 
     Raises:
-        ValueError: where a header has too few bits for it.
+        ValueError: if the address does not fit into a header.
     """
     address = tensor.data_ptr()
     if address >> ADDRESS_BITS:

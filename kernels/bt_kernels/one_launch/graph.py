@@ -17,12 +17,12 @@ from bt_kernels.staging import HostRing
 class OneLaunchGraph(OneLaunch):
     """A whole step by the replay of a CUDA graph that was captured once for each host buffer.
 
-    Where kernels are interpreted, what the graph holds is launched instead.
+    If kernels are interpreted, the launch in the graph is made directly instead.
     """
 
     @property
     def launch_paths(self) -> tuple[str, ...]:
-        """Triton's call: a step is a replay, however the tables launch what else there is."""
+        """Only Triton's call: a step is always a replay, whatever path other launches take."""
         return super().launch_paths[:1]
 
     def _make_ring(self, _size: int, _steps_in_flight: int | None) -> HostRing:
@@ -30,7 +30,7 @@ class OneLaunchGraph(OneLaunch):
         self._writes = StepWrites(self.layout, self._fixed.body)
         # By address of a buffer, and whether the step has options.
         self._replays: dict[tuple[int, bool], Callable[[], None]] = {}
-        # Steps without writes need a buffer too, and are not among those that are promised.
+        # Steps without writes need a buffer too, but the promise does not include them.
         return super(OneLaunch, self)._make_ring(self._writes.room, None)
 
     def _slots_to_carry(self) -> int:
@@ -69,9 +69,9 @@ class OneLaunchGraph(OneLaunch):
         self._ring.note_reader()
 
     def _capture(self, launch: Callable[[], None]) -> Callable[[], None]:
-        """A launch as a graph, or as it is where that fails; it has been made before."""
+        """Captures a launch that was made before as a graph; returns the launch if that fails."""
         try:
-            # Not by `torch.cuda.graph`, which waits for the device and collects garbage.
+            # Not `torch.cuda.graph`, which waits for the device and collects garbage.
             with self.place.current(), torch.cuda.stream(torch.cuda.Stream(self.device)):
                 graph = torch.cuda.CUDAGraph()
                 graph.capture_begin(capture_error_mode="thread_local")
@@ -80,6 +80,6 @@ class OneLaunchGraph(OneLaunch):
                 finally:
                     graph.capture_end()
         except RuntimeError:
-            # This step has been launched, and the next ones can be, too.
+            # This step was launched directly, and the next ones can be, too.
             return launch
         return launches.direct_replay(self.place, graph)

@@ -22,10 +22,10 @@ class Shape:
     """How the requests of a step are cut into programs.
 
     Args:
-        requests: that a program gathers and maps.
-        columns: of a row that it copies at a time.
-        tokens: that it maps at a time.
-        num_warps: of a program.
+        requests: requests that a program gathers and maps.
+        columns: columns of a row that it copies at a time.
+        tokens: tokens that it maps at a time.
+        num_warps: warps of a program.
     """
 
     requests: int
@@ -39,14 +39,13 @@ class Shape:
         return (PAD_SLOT_ID, self.requests, self.columns, self.tokens, BLOCK)
 
 
-# One request a program has the shortest way from launch to store, as long as there are few. Where
-# there are thousands, starting programs is what takes the time (0.65 us a thousand), and requests
-# share one. A long prompt, or a long row, has more programs of more columns and tokens. Found by
-# measurement on an H200.
+# With few requests, one request per program is fastest from launch to store. With thousands,
+# starting programs dominates (0.65 us per thousand), so requests share one. Long prompts and long
+# rows get more programs, with more columns and tokens each. Found by measurement on an H200.
 FEW = Shape(requests=1, columns=128, tokens=32, num_warps=1)
 MANY = Shape(requests=2, columns=128, tokens=8, num_warps=1)
 LONG = Shape(requests=1, columns=512, tokens=256, num_warps=4)
-# For a launch that never changes, which has to do for any step of a layout with few rows.
+# For a launch that never changes, which has to suit any step of a layout with few rows.
 FIXED = Shape(requests=1, columns=256, tokens=128, num_warps=4)
 SHAPES = (FEW, MANY, LONG)
 MANY_ROWS = 1024  # of all groups
@@ -54,15 +53,15 @@ LONG_TOKENS = 256  # tokens per request, on average
 LONG_COLUMNS = 2048
 CHUNK = 256  # tokens or columns for which a tile of `LONG` has a program of its own
 MAX_CHUNKS = 64
-MAX_TILE_PROGRAMS = 2048  # that chunks make; without chunks there may be more
+MAX_TILE_PROGRAMS = 2048  # when split into chunks; without chunks there may be more
 MAX_PADS = 16
 BLOCK = 1024  # slots that are padded, or ids that are written, at a time
-# Writes that the parameters of a launch carry: for each group a power of two up to the first, and
+# How many writes the parameters of a launch carry: per group a power of two up to the first, and
 # for all groups together up to the second, which takes 4 KiB.
 MOST_SLOTS = 64
 MAX_WORDS = 512
 FEWEST_SLOTS = 16
-SLOTS_INTERPRETED = 4  # each takes long there
+SLOTS_INTERPRETED = 4  # each one is slow in the interpreter
 MAX_PROGRAMS = 1056  # of a launch that never changes: eight for each multiprocessor
 
 

@@ -114,7 +114,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         self._launch_step(
             idx_mapping, query_start_loc, positions, num_reqs, num_rows, window, ptrs, slots_out
         )
-        # Not before: a launch that fails leaves the writes to the next.
+        # Not earlier: if a launch fails, the next one makes the writes.
         self._staged.clear()
         self.num_dirty_rows = dirty
         return self._views(num_reqs_padded, out), slots
@@ -128,7 +128,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         return super()._make_ring(self._writes.room, steps_in_flight)
 
     def _publish(self) -> list[int]:
-        # Behind the marks, which are of no meaning to who applies.
+        # After the marks, which the kernel that applies writes ignores.
         staged, first = self._staged, self._writes.first_record * RECORD_FIELDS
         size = first + RECORD_FIELDS * staged.num_records + staged.num_ids
         return staged.pack(self._ring.advance(size), first)
@@ -138,11 +138,11 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         launches.apply_writes(self, self._ring.current, first, sum(records_per_group))
 
     def _make_quick(self, carrying: CarryingLaunch) -> Callable[..., int | None] | None:
-        """What checks, packs and launches a step in one call; `None` where that cannot be.
+        """A function that checks, packs and launches a step in one call; `None` if not possible.
 
-        It does what the Python code does, and leaves to that whatever is not as usual.
+        It does the same as the Python code, and leaves unusual steps to that.
         """
-        # An older torch does not show tensors to C.
+        # Older versions of torch do not expose tensors to C.
         if self._launcher is None or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
             return None
         try:
@@ -173,7 +173,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         return carrying.quick
 
     def _slots_to_carry(self) -> int:
-        """Writes for each group that the parameters of a launch carry; 0 if that cannot be."""
+        """How many writes per group the parameters of a launch carry; 0 if not possible."""
         if not launches.COMPILES:
             return SLOTS_INTERPRETED
         if self._launcher is None:
@@ -203,9 +203,9 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         ):
             if self._carry(idx_mapping, query_start_loc, positions, num_reqs, num_rows):
                 return
-            self._carrying = None  # for good: the kernel is instrumented, say
+            self._carrying = None  # for good, such as when the kernel is instrumented
         if not num_records:
-            # Reads no host memory, which is what takes the time of the other launch.
+            # Reads no host memory, which takes most of the time of the other launch.
             batch = (idx_mapping, query_start_loc, positions)
             launches.gather_slots(self, *batch, num_rows, num_computed_tokens, out_ptrs, out)
             return
@@ -255,7 +255,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         num_reqs: int,
         num_rows: int,
     ) -> bool:
-        """Launches the whole step with the words that were packed, if that can be."""
+        """Launches the whole step with the packed words; returns whether that was possible."""
         assert self._carrying is not None
         shape, num_chunks = self._cut(num_reqs, num_rows, positions.shape[0])
         num_pads = self._num_pads
@@ -276,7 +276,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         longest = self._longest(num_reqs, num_rows)
         if num_tokens > LONG_TOKENS * (num_reqs or 1) or longest > LONG_COLUMNS:
             spare = max(num_tokens - num_reqs, longest)
-            # Where there are many rows, only some of them are long: each chunk is a program more.
+            # With many rows only some are long, and each chunk is another program.
             most = MAX_TILE_PROGRAMS // (num_rows * self.layout.num_groups or 1)
             return LONG, max(1, min(MAX_CHUNKS, spare // CHUNK, most))
         if num_rows * self.layout.num_groups > MANY_ROWS:
@@ -285,7 +285,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
 
     def _longest(self, num_reqs: int, num_rows: int) -> int:
         """Columns of the longest row that may have to be filled."""
-        if num_rows > num_reqs:  # rows that are zeroed whole
+        if num_rows > num_reqs:  # some rows are zeroed whole
             return self._widest
         return self._staged.longest
 
@@ -330,7 +330,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
             self.apply_staged_writes()
         options = Options(num_computed_tokens if self._has_window else None, None, None)
         batch = (idx_mapping, query_start_loc, positions)
-        # Not left to the replay, which may never be made.
+        # Not left to the replay, which may never happen.
         self._zero_dirty_rows(num_reqs_padded)
         writes.publish_step(self, self._staged, batch, num_reqs_padded, options)
         self._staged.clear()

@@ -34,8 +34,8 @@ class StepWrites:
     def __init__(self, layout: TableLayout, first: int = 0) -> None:
         num_marks = layout.num_groups * layout.max_num_reqs
         self._first = first
-        self.records = num_marks * MARK_FIELDS  # where they begin, from the first mark on
-        # Where they begin when they are applied by themselves, in records of that kernel.
+        self.records = num_marks * MARK_FIELDS  # where records begin, relative to the first mark
+        # Where records begin for the kernel that only applies writes, counted in its records.
         self.first_record = -(-(first + self.records) // RECORD_FIELDS)
         # A burst of writes grows a buffer.
         self.room = first + self.records + max(2 * num_marks, STEP_RECORD_FIELDS * 64)
@@ -61,9 +61,9 @@ class StepWrites:
 class CarryingLaunch:
     """Launches of steps whose writes are parameters: few for each group, and one block id a row.
 
-    The driver copies parameters when it is called, so that nothing has to be kept for the device.
-    Triton's own call takes longer the more parameters there are, and compiles anew for values of
-    some: these launches go by the driver, whatever the launch path.
+    The driver copies parameters during the call, so nothing has to be kept for the device. Triton's
+    own call gets slower with the number of parameters, and recompiles for some values. So these
+    launches use the driver directly, whatever the launch path.
 
     Args:
         layout: of the tables.
@@ -76,7 +76,7 @@ class CarryingLaunch:
         # The interpreter cannot index parameters.
         self._constants = (layout.num_groups, slots, launches.COMPILES)
         self._place = place
-        self.quick: Any = None  # told of every kernel that is loaded
+        self.quick: Any = None  # is given every kernel that is loaded
         self.words = memoryview(array("q", [NO_WRITE] * (layout.num_groups * slots)))
         self._kept: dict[tuple[Any, ...], Callable[..., None]] = {}
         if place.launcher is not None:
@@ -107,14 +107,14 @@ class CarryingLaunch:
         return True
 
     def _load(self, arguments: tuple[Any, ...], shape: Shape) -> Callable[..., None] | None:
-        # Odd, or Triton would take all to be multiples of 16. A grid of none launches nothing.
+        # Odd, or Triton would assume multiples of 16. An empty grid launches nothing.
         words = (NO_WRITE + 1,) * len(self.words)
         try:
             constants = (*self._constants, *shape.constants)
             launched = (0, 1, 1), (*arguments, words), constants, (), shape.num_warps
             handle = self._place.run(launches.launch_jit, one_launch_carrying_kernel, *launched)
         except Exception as error:
-            # It names a parameter as Triton does now. Steps can do without.
+            # The kernel relies on how Triton names a parameter now. Steps work without it.
             warnings.warn(f"launches cannot carry writes as parameters: {error}", stacklevel=2)
             return None
         num_arguments = len(arguments) + len(words)

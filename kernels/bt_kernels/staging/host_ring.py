@@ -12,8 +12,8 @@ class HostRing:
     """Ring of int32 buffers that the host fills and kernels read, pinned where there is a GPU.
 
     A buffer is filled again only after the kernels that were enqueued while it was current have
-    run. Who knows how many buffers can be in flight at most says so, and then nothing has to be
-    waited for. Otherwise `advance` records an event behind the readers of a buffer, and waits for
+    run. A caller that knows how many buffers can be in flight passes `in_flight`, and then nothing
+    waits. Otherwise `advance` records an event behind the readers of a buffer, and waits for
     the event of the buffer that it hands out; all readers must then be on the device's stream that
     is current at `advance`.
 
@@ -21,8 +21,8 @@ class HostRing:
         size: int32 elements of a buffer at the start.
         place: the device that reads. With its compiled module an event is recorded in a fifth of
             the time that torch takes.
-        in_flight: buffers that the device may have yet to read, by the caller's own promise, when
-            `advance` is called. `None`: nothing is promised, and there are two buffers.
+        in_flight: the most buffers that the device has yet to read when `advance` is called, as
+            promised by the caller. `None`: no promise, and there are two buffers.
 
     Raises:
         ValueError: when `in_flight` is below 1.
@@ -47,16 +47,16 @@ class HostRing:
         return self._buffers[self._current]
 
     def note_reader(self) -> None:
-        """To be called once all that reads the current buffer has been launched."""
+        """Call this when everything that reads the current buffer has been launched."""
         self._was_read = True
 
     def advance(self, size: int) -> memoryview:
         """Makes the next buffer current and returns it for filling, with `size` or more elements.
 
-        Waits while the device still reads it, unless that has been promised.
+        Waits while the device still reads it, unless `in_flight` was given.
         """
         if self._on_gpu and not self._was_read:
-            # A launch failed: nothing that was promised counts it.
+            # A launch failed, and the promise does not count it.
             torch.cuda.synchronize(self._device)
         self._was_read = False
         if self._events is not None:
@@ -78,8 +78,8 @@ class HostRing:
 class CapturedBuffer:
     """A single int32 buffer that kernels in CUDA graphs read, and the host fills between replays.
 
-    Its address never changes, since graphs hold it, and so it never grows. A node that follows the
-    reader in its graph says when a replay has read.
+    It never grows, since graphs hold its address. A node after the reader in its graph shows when a
+    replay has read it.
 
     Args:
         size: int32 elements.
@@ -94,7 +94,7 @@ class CapturedBuffer:
         self._read = torch.cuda.Event(external=True) if on_gpu else None
 
     def note_reader(self) -> None:
-        """Marks where a kernel that was just launched has read, in a graph that is captured too."""
+        """Records that the kernel just launched reads the buffer, also during a capture."""
         if self._read is not None:
             self._place.run(self._read.record)
 

@@ -14,7 +14,7 @@ def checked_row(layout: TableLayout, req_index: int) -> int:
     """A request row as an integer.
 
     Raises:
-        ValueError: when it is none, or does not exist.
+        ValueError: when it is not an integer, or the row does not exist.
     """
     row = index_of(req_index)
     if row is None or not 0 <= row < layout.max_num_reqs:
@@ -35,7 +35,7 @@ def refuse_append(
 
     Args:
         layout: of the tables.
-        num_blocks: `[G, max_num_reqs]`, as it was at the call and is.
+        num_blocks: `[G, max_num_reqs]`, unchanged since the call.
         row: as it was given, like the rest.
         block_ids: see `StagedWrites.append`.
         overwrite: likewise.
@@ -104,7 +104,7 @@ def _refuse(
 
 
 def refuse_ids(group: int, ids: Sequence[int]) -> None:
-    """Raises for the first id of a group that is no integer, or does not fit int32, if any is."""
+    """Raises for the first id of a group that is not an integer or does not fit int32, if any."""
     if _len(ids) is None:
         raise ValueError(f"new_block_ids[{group}] is {ids!r}; expected a list of integers")
     for place, value in enumerate(ids):

@@ -20,7 +20,7 @@ MARK_FIELDS: int = one_launch_code.MARK_FIELDS.value
 STEP_RECORD_FIELDS: int = one_launch_code.STEP_RECORD_FIELDS.value
 TYPE_BIT = 1 << 62
 NO_WRITE: int = TYPE_BIT | one_launch_code.NO_ROW.value << 47
-LAST_COLUMN = 2**15 - 2  # that a word has room for, and for the column after it
+LAST_COLUMN = 2**15 - 2  # the last one that fits a word together with the column after it
 
 # Row, ids of each group, whether they replace what is there.
 _Request: TypeAlias = "tuple[int, list[array[int]], bool]"
@@ -40,10 +40,10 @@ class StagedWrites:
             owns. Kept up to date by `append` and `append_many`.
 
     Attributes:
-        longest: the most blocks that a row has had, since this was made or `longest` was set.
+        longest: the most blocks of any row since this was made or `longest` was set.
 
     Raises:
-        ValueError: when `num_blocks` is anything else.
+        ValueError: when `num_blocks` is not such an array.
     """
 
     def __init__(self, widths: Sequence[int], num_blocks: np.ndarray, /) -> None:
@@ -101,8 +101,8 @@ class StagedWrites:
             redirect: stage the null block in place of every id.
 
         Returns:
-            `False` if it is refused, and nothing has been changed: the row does not exist, there is
-            not one list per group, an id is no int32, or the row would be wider than its table.
+            `False` if it is refused, with nothing changed: the row does not exist, there is not one
+            list per group, an id does not fit int32, or the row would be wider than its table.
             `refuse_append` says which.
         """
         try:
@@ -155,7 +155,7 @@ class StagedWrites:
             Records per group.
 
         Raises:
-            ValueError: when the view has no room, or is none of int32.
+            ValueError: when the view has no room, or is not of int32.
         """
         view, first = _checked_view(view, "first", first)
         records_per_group = list(map(len, self._groups))
@@ -169,7 +169,7 @@ class StagedWrites:
                 contents += ids
                 place += length
         _check_room(view, place)
-        # Of all ways from Python objects to int32 in place, the quickest goes by `array`.
+        # `array` is the quickest way to convert Python objects to int32 in place.
         packed = array("i", records)
         packed += contents
         view[first:place] = packed
@@ -189,7 +189,7 @@ class StagedWrites:
             step: tells the marks of this step from older ones.
 
         Raises:
-            ValueError: when the view has no room, or is none of int32, or records are to begin
+            ValueError: when the view has no room, or is not of int32, or records are to begin
                 among the marks.
         """
         (step,) = array("i", [step])
@@ -230,12 +230,13 @@ class StagedWrites:
         """Writes what is staged as words that a launch carries; see `one_launch_code`.
 
         Args:
-            words: of int64, `slots` for each group; those that are not needed write nothing.
-            slots: of a group.
+            words: int64, `slots` for each group; unused ones write nothing.
+            slots: words per group.
 
         Returns:
-            `False` where it does not fit, and `words` are of no meaning then: a group has more
-            intervals than slots, or one has not one block id, or its column is above 32,766.
+            `False` if the writes do not fit, which leaves `words` undefined: a group has more
+            intervals than slots, an interval does not have exactly one block id, or its column is
+            above 32,766.
 
         Raises:
             ValueError: when there are not so many words.
@@ -276,7 +277,7 @@ class StagedWrites:
 
         Raises:
             OverflowError: for an id that does not fit int32.
-            TypeError: for what is no integer, or no list.
+            TypeError: for an id that is not an integer, or ids that are not a list.
         """
         if type(row) is not int:
             row = int.__index__(index(row))
@@ -321,7 +322,7 @@ class StagedWrites:
 
 
 def staged_writes(native: bool) -> type[StagedWrites]:
-    """The class of staged writes to use: that in C where it is wanted and can be had."""
+    """The class of staged writes to use: the one in C if wanted and available."""
     module = load("staged") if native else None
     return StagedWrites if module is None else module.StagedWrites
 
@@ -335,7 +336,7 @@ def _zeros_for(contents: list[array[int]]) -> list[array[int]]:
 
 
 def _int32_of(values: Iterable[int]) -> array[int]:
-    # Of bytes, or of another array, `array` would take the memory instead of the values.
+    # `array` would copy the memory of bytes or other arrays instead of converting values.
     return array("i", _listed(values))
 
 

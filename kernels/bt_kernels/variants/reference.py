@@ -27,7 +27,7 @@ class Variant(BlockTableOperations):
         )
         self.num_blocks = np.zeros((layout.num_groups, rows), dtype=np.int64)
         self.num_dirty_rows = 0
-        # What a gather sees is the number of blocks at the last apply, as on a device.
+        # A gather sees the number of blocks as of the last apply, as on a device.
         self._applied_num_blocks = self.num_blocks.copy()
         self._staged: dict[tuple[int, int], dict[int, int]] = {}
 
