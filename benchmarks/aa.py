@@ -1,4 +1,4 @@
-"""How often equal code comes out different: one variant against a copy of itself, many times.
+"""How often equal code is found different: one variant against a copy of itself, many times.
 
     python benchmarks/aa.py --runs 20 --out reports/h200/aa
 
@@ -35,7 +35,7 @@ OPERATIONS = (Operation.STEP, Operation.GATHER_SLOTS)
 
 
 class Quiet:
-    """Hears a sweep's progress and says nothing."""
+    """Ignores a sweep's progress."""
 
     def start(self, num_cases: int, done: int) -> None: ...
 
@@ -120,7 +120,7 @@ class _Runs:
         return self._environment.model_dump(mode="json")
 
     def warm_up(self) -> None:
-        """Compiles everything, which is no part of a run."""
+        """Compiles everything, which is not part of a run."""
         self._sweep("warm-up", {"rounds": 4}, list(OPERATIONS))
 
     def run(self, number: int) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
     python benchmarks/gate_design.py --out reports/gate-rates
 
 One case of a gate of 60, so noisy that its A/A spread makes its margin, in many simulated gates.
-All of it in arrays, without the gate's own code, which it so checks as well: `gate_rates.py` runs
+It works on arrays, without the gate's own code, and so also checks that code; `gate_rates.py` runs
 the gate itself. Writes `gate-design.md`.
 """
 

@@ -1,4 +1,4 @@
-"""What a user can do wrong: exceptions with their exit codes, and how messages spell values."""
+"""Exceptions with their exit codes, and how messages spell values."""
 
 from __future__ import annotations
 

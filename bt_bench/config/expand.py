@@ -55,7 +55,7 @@ def count_cases(case: CaseTemplate) -> int:
 
 
 def expand(document: Document, problems: Problems) -> Iterator[ExpandedCase]:
-    """All cases of a document, in its order; of the axes the last varies fastest."""
+    """All cases of a document, in order; the last axis varies fastest."""
     total = 0
     for case in document.cases:
         total += count_cases(case)
@@ -75,7 +75,7 @@ def expand(document: Document, problems: Problems) -> Iterator[ExpandedCase]:
 
 
 def _check_defaults(document: Document, problems: Problems) -> None:
-    """A default may concern some of the cases only, but not none of them."""
+    """Refuses defaults that apply to no case; they need not apply to all."""
     kinds = set().union(*(kinds_of(case, document) for case in document.cases))
     if not document.all_cases or not kinds <= set(KINDS):
         return
@@ -116,7 +116,7 @@ def _with_layers(
         return None
     optional = document.defaults | document.overrides
     for key in [key for key in entries if key not in leaves(KINDS[kind])]:
-        # Defaults and overrides concern those kinds that have them.
+        # Defaults and overrides apply only to kinds that have the parameter.
         if entries[key] is not optional.get(key):
             having = " and ".join(kinds_with(key))
             problems.add(
@@ -128,7 +128,7 @@ def _with_layers(
 
 
 def _flat(combination: list[tuple[str, Entry]], problems: Problems) -> Entries:
-    """The leaves of the axes' values; an axis over a part wins over one over the whole."""
+    """The leaves of the axes' values; an axis over a part overrides one over the whole."""
     flat: Entries = {}
     for key, entry in sorted(combination, key=lambda pair: not parts_of(pair[0])):
         flat |= dict(flatten(key, entry, problems))
@@ -136,7 +136,7 @@ def _flat(combination: list[tuple[str, Entry]], problems: Problems) -> Entries:
 
 
 def _lay(entries: Entries, nearer: Entries) -> None:
-    """Lays a nearer layer over a farther one."""
+    """Overrides entries with those of a higher layer."""
     for key, entry in nearer.items():
         for replaced in replaced_by(key, entry.located):
             entries.pop(replaced, None)

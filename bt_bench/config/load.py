@@ -1,4 +1,4 @@
-"""From a config file and the options of the command line to a validated `SweepSpec`."""
+"""Turns a config file and command-line options into a validated `SweepSpec`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["dump_config", "load_config"]
 ItemT = TypeVar("ItemT")
 
 MAX_TABLE_BYTES = 256 * 2**30
-"""More than this for one case's tables is taken for a mistake."""
+"""Tables larger than this for one case are taken for a mistake."""
 
 
 def load_config(
@@ -125,7 +125,7 @@ def _check_unique(name: str, place: Place, named: dict[str, Place], problems: Pr
 def _check_buildable(
     name: str, parameters: WorkloadParameters, place: Place, problems: Problems
 ) -> None:
-    """What only those who build workloads know: sizes that do not fit each other, and memory."""
+    """Checks that need the workload builder: sizes that do not fit each other, and memory."""
     from bt_bench.workloads import estimate_bytes, layout_of, validate_parameters
 
     try:
@@ -135,7 +135,7 @@ def _check_buildable(
         problems.add(place, f"case {name!r}: {error}")
         return
     except (OSError, RuntimeError) as error:
-        # Whether a path is one shows only when it is asked for.
+        # An invalid path only shows when it is used.
         reason = getattr(error, "strerror", None) or error
         problems.add(place, f"case {name!r}: 'trace' is not a usable path: {reason}")
         return

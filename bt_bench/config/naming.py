@@ -36,7 +36,7 @@ def case_name(case: CaseTemplate, parameters: TableParameters, problems: Problem
     for key in _PLACEHOLDER.findall(text):
         having = kinds_with(key)
         if not having:
-            return None  # noted by check_name_template
+            return None  # reported by check_name_template
         if kind_of(parameters) not in having:
             problems.add(
                 case.name.place,
@@ -62,7 +62,7 @@ def kind_of(parameters: TableParameters) -> str:
 
 
 def _axes_to_append(case: CaseTemplate) -> list[str]:
-    """Axes that vary and are not in the name; of zipped ones as few as tell the rows apart."""
+    """Varying axes that the name lacks; of zipped ones, only as many as distinguish the rows."""
     named = set(_PLACEHOLDER.findall(str(case.name.value)))
     missing = [
         key

@@ -25,7 +25,7 @@ _PLAN = "plan."
 
 
 def apply_overrides(document: Document, overrides: Sequence[str], problems: Problems) -> None:
-    """Puts values of `--set` into a document; of two for the same parameter the last holds."""
+    """Puts values of `--set` into a document; for the same parameter the last one counts."""
     values: dict[str, Axis] = {}
     for text in overrides:
         parsed = _parse(text, problems)
@@ -46,7 +46,7 @@ def apply_overrides(document: Document, overrides: Sequence[str], problems: Prob
 
 
 def _drop_conflicts(values: dict[str, Axis], problems: Problems) -> None:
-    """An option must not undo another one in silence."""
+    """Refuses options that would silently undo each other."""
     for key, axis in list(values.items()):
         included = ("groups", "block_size") if key == "model" else _parts(key)
         for other in included:
@@ -87,7 +87,7 @@ def _values(text: str) -> list[Located]:
 
 
 def _at(located: Located, place: Place) -> Located:
-    """The same value, written at the option and not at a line of a file."""
+    """The same value, with the option as its place instead of a line of a file."""
     value = located.value
     if isinstance(value, list):
         return Located([_at(item, place) for item in value], place)
@@ -113,7 +113,7 @@ def _set_plan(document: Document, key: str, axis: Axis, problems: Problems) -> N
 
 
 def _as_list(axis: Axis) -> Located:
-    """`a,b` as well as `[a, b]` is the list of both."""
+    """Reads `a,b` and `[a, b]` as the same list."""
     if len(axis.values) == 1 and isinstance(axis.values[0].value, list):
         return axis.values[0]
     return Located(axis.values, axis.key_place)

@@ -1,4 +1,4 @@
-"""Which variants a run was to measure, by the config that lies in its folder."""
+"""The variants that a run was meant to measure, from the config in its folder."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from bt_bench.config.yaml import parse_yaml
 from bt_bench.errors import UsageError
 from bt_bench.results import CONFIG_NAME
 
-# All up to the next plain key at the beginning of a line, since comments and lists in brackets may
-# begin there as well: a config of a thousand cases takes many times longer to read whole.
+# Everything up to the next plain key at the beginning of a line; comments and lists in brackets may
+# begin there as well. Reading a whole config of a thousand cases would take far longer.
 _VARIANTS = re.compile(r"^variants[ \t]*:.*\n(?:(?!\w+[ \t]*:).*\n)*", re.MULTILINE)
 
 
@@ -23,15 +23,15 @@ def planned_variants(folder: Path, found: Collection[str] = ()) -> tuple[str, ..
 
     Args:
         folder: of the run.
-        found: variants that there are results of, so that they must have been planned.
+        found: variants with results, which must therefore have been planned.
 
     Raises:
-        UsageError: for a config that does not say, or names none of some that were found.
+        UsageError: for a config without a list of variants, or one that lacks variants in `found`.
     """
     path = folder / CONFIG_NAME
     if not os.path.lexists(path):
-        return None  # of an earlier version, or results that somebody put together
-    if path.exists() and not (path.is_file() or path.is_dir()):  # to open a FIFO may wait for ever
+        return None  # a run of an earlier version, or results that somebody collected
+    if path.exists() and not (path.is_file() or path.is_dir()):  # opening a FIFO may wait for ever
         raise UsageError(f"{path} is not a regular file; expected the config of the run")
     text = read_config(path).text
     parts = _VARIANTS.findall(text if text.endswith("\n") else f"{text}\n")

@@ -1,4 +1,4 @@
-"""Everything that is wrong with a config, collected so that one run reports all of it."""
+"""Collects all problems of a config, so that one run reports them all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Place:
 
 
 class Problems:
-    """Collects problems; the same problem met again (by another case) counts once."""
+    """Collects problems; the same problem found again, by another case, counts once."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[Place, str], None] = {}

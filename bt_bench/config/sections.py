@@ -66,8 +66,10 @@ class Document:
     defaults: Entries
     cases: list[CaseTemplate]
     gate: Entries = field(default_factory=dict)
-    all_cases: bool = True  # false where some are so wrong that they are not among `cases`
-    overrides: Entries = field(default_factory=dict)  # single values of `--set`, over all else
+    all_cases: bool = True  # false if some were too invalid to be in `cases`
+    overrides: Entries = field(
+        default_factory=dict
+    )  # single values of `--set`, which override all else
 
 
 def read_document(root: Located, default_name: str, problems: Problems) -> Document:
@@ -105,7 +107,7 @@ def validate_plan(entries: Entries, place: Place, problems: Problems) -> Plan:
 
 
 def validate_gate(entries: Entries, place: Place, problems: Problems) -> GateSpec:
-    """What the config says about gates; nothing where it is wrong, which is a problem."""
+    """The `gate` section of a config; an empty one if it is invalid, which is a problem."""
     gate = _validate_section("gate", GateSpec, entries, place, problems) or GateSpec()
     if gate.looks != sorted(gate.looks):
         problems.add(
@@ -229,7 +231,7 @@ def _parameters(mapping: Entries, other_keys: tuple[str, ...], problems: Problem
 
 
 def unknown_parameter(key: str, other_keys: tuple[str, ...] = ()) -> str:
-    """The message for a key that is no parameter of any workload."""
+    """The message for a key that is not a parameter of any workload."""
     what = "key" if other_keys else "parameter"
     return f"unknown {what} {shown(key)}; {names_hint(key, (*other_keys, *parameter_names()))}"
 
@@ -264,7 +266,7 @@ def _case(item: Located, problems: Problems) -> CaseTemplate | None:
     zipped = _axes(mapping, "zip", problems)
     _check_axes(fixed, product, zipped, problems)
     if name is None or len(problems) > before:
-        return None  # what lacks an axis would only lead to more errors
+        return None  # a case without an axis would only lead to more errors
     return CaseTemplate(name, item.place, fixed, margin_percent, product, zipped)
 
 

@@ -38,7 +38,7 @@ def read_settings(start: Path) -> Settings:
     set.
 
     Raises:
-        UsageError: when the file is no TOML, or a key is unknown or wrong.
+        UsageError: when the file is not TOML, or a key is unknown or wrong.
     """
     folder = start.resolve()
     for candidate in (folder, *folder.parents):

@@ -30,7 +30,7 @@ def read_config(source: str | Path) -> ConfigText:
             like a stock config can be given as `./quick`.
 
     Raises:
-        UsageError: when there is nothing to read, or it is no text.
+        UsageError: when there is nothing to read, or it is not text.
     """
     if source == "-":
         return ConfigText(

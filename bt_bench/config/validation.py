@@ -53,9 +53,9 @@ _REPLACES: dict[str, tuple[str, ...]] = {
 
 
 def replaced_by(key: str, value: Located) -> tuple[str, ...]:
-    """What a parameter sets aside where that came from farther away: from defaults, for one.
+    """Parameters of lower layers, such as defaults, that a parameter makes void.
 
-    A list of block sizes says how many groups there are.
+    For instance, a list of block sizes replaces the number of groups.
     """
     if key == "block_size" and isinstance(value.value, list):
         return (*_REPLACES[key], "groups")
@@ -155,7 +155,7 @@ def is_list(field: FieldInfo) -> bool:
 
 
 def _with_members(field: FieldInfo | None, value: Any) -> Any:
-    """The value, with names in a list of choices as these; what is no choice stays as it is."""
+    """The value, with names in a list turned into choices; unknown names stay as they are."""
     choices = _choices(field.annotation) if field is not None else None
     if choices is None or not isinstance(value, list):
         return value
@@ -164,7 +164,7 @@ def _with_members(field: FieldInfo | None, value: Any) -> Any:
 
 
 def _choices(annotation: Any) -> type[StrEnum] | None:
-    """What a list is of, where these are named choices."""
+    """The enum of a list's items, if it has named choices."""
     arguments = get_args(annotation) if get_origin(annotation) is list else ()
     if arguments and isinstance(arguments[0], type) and issubclass(arguments[0], StrEnum):
         return arguments[0]
@@ -214,7 +214,7 @@ def _leaf_of(loc: tuple[int | str, ...], model: type[BaseModel]) -> str | None:
 def _wrong_values(
     leaf: str, located: Located, positions: Iterable[int]
 ) -> Iterator[tuple[str, Located]]:
-    """The items that are wrong, when the value is a list of which only some are; else the value."""
+    """The wrong items of a list if only some are wrong, else the whole value."""
     wrong = sorted(set(positions))
     if not wrong or not isinstance(located.value, list):
         yield leaf, located
@@ -234,7 +234,7 @@ def _advice(value: object) -> str:
 
 
 def _memory_for(leaf: str, value: object, entries: Mapping[str, Entry]) -> str:
-    """What tables of an absurd size would need, with the case's other sizes as they stand."""
+    """A note on the memory of tables of an absurd size, given the case's other sizes."""
     if leaf not in _SIZES or type(value) is not int or not MAX_REQS <= value < 10**18:
         return ""
     sizes = dict(_SIZES)

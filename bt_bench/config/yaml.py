@@ -53,8 +53,8 @@ def parse_yaml(text: str, source: str, problems: Problems) -> Located | None:
     """Parses a document; `None` when it is empty.
 
     Raises:
-        UsageError: when the text is no YAML, or has values that a config cannot have. Duplicate
-            keys are added to `problems`, and the first of them stands.
+        UsageError: when the text is not YAML, or has values that a config cannot have. Duplicate
+            keys are added to `problems`, and the first one counts.
     """
     yaml: Any = YAML(typ="safe", pure=True)
     try:
@@ -82,7 +82,7 @@ def parse_yaml(text: str, source: str, problems: Problems) -> Located | None:
 
 
 def _is_nothing(node: Node) -> bool:
-    """Whether no value was written; its place would be that of what comes next."""
+    """Whether no value was written; it would get the place of the next token."""
     return isinstance(node, ScalarNode) and node.value == "" and node.tag == _TAG + "null"
 
 
@@ -105,7 +105,7 @@ def _reader_message(error: YAMLError, text: str, source: str) -> str:
 
 
 class _Converter:
-    """Turns nodes into `Located` values; what cannot be turned is a problem, and `broken`."""
+    """Converts nodes to `Located` values; those it cannot convert are problems, and `broken`."""
 
     def __init__(self, constructor: Any, source: str, problems: Problems) -> None:
         self._constructor = constructor

@@ -47,7 +47,7 @@ class VariantEntry:
         shipped: part of `bt_kernels`, rather than of a user's folder.
         kernels: folder that `bt_kernels` is imported from; `None`: what is installed. Only
             `load_apart` can load a variant of another folder.
-        opponent: the vLLM whose block tables the file adapts; `None`: it has a class of its own.
+        opponent: the vLLM whose block tables the file adapts; `None` for ordinary variants.
     """
 
     name: str
@@ -85,7 +85,7 @@ def find_variants(
         sources: of opponents; `None`: there are none.
 
     Raises:
-        UsageError: for a folder that is none or is empty, and for a name that occurs twice.
+        UsageError: for a folder that does not exist or is empty, and for a duplicate name.
     """
     shipped = _entries(shipped_folder(kernels), shipped=True, kernels=kernels)
     found = {entry.name: entry for entry in shipped}
@@ -199,7 +199,7 @@ def load_apart(entry: VariantEntry) -> type[Any]:
 
 @contextmanager
 def _importing_from(kernels: Path | None) -> Iterator[None]:
-    """Has `bt_kernels` come from a folder, and refuses what comes from elsewhere all the same."""
+    """Makes `bt_kernels` come from a folder, and refuses it if it comes from elsewhere."""
     if kernels is None:
         yield
         return

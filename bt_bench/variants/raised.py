@@ -1,4 +1,4 @@
-"""What a variant raised: whether it was the variant, and what it says."""
+"""Exceptions of variants: whether a variant raised them, and their texts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 def text_of(error: BaseException) -> str:
-    """What an exception says, as text that can be stored whoever raised it; cut if long."""
+    """The text of any exception, made storable and cut if long."""
     try:
         text = str(error)
     except BaseException as second:

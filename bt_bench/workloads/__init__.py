@@ -1,4 +1,4 @@
-"""Workloads: the exact steps of a case, made up or from a trace."""
+"""Workloads: the exact steps of a case, synthetic or from a trace."""
 
 from __future__ import annotations
 

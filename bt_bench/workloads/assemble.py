@@ -1,4 +1,4 @@
-"""What all kinds of workload share: layout, padding, the arrays of a step, and staged rows."""
+"""Shared by all kinds of workload: layout, padding, the arrays of a step, and staged rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bt_bench.workloads.steps import Append, Int32Array, Int64Array, Step, Workl
 from bt_kernels.layout import TableLayout
 
 DUMMY_ROW = -1
-"""What stands in `idx_mapping` for a request that owns no blocks."""
+"""The entry of `idx_mapping` for a request that owns no blocks."""
 
 
 def layout_of(parameters: TableParameters) -> TableLayout:
@@ -66,7 +66,7 @@ def assemble_step(
     counts: Int64Array,
     num_computed_tokens: Int32Array | None = None,
 ) -> Step:
-    """The arrays of a step, which are fresh: nothing is shared with the arguments.
+    """The arrays of a step; they share no memory with the arguments.
 
     Args:
         parameters: for the padding.

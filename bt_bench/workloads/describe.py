@@ -1,4 +1,4 @@
-"""What a workload is like, before anything is timed.
+"""Describes a workload before anything is timed.
 
 Every figure of a trace is over all its steps, and again over those of the window. Nothing is kept
 of a step but a few small integers, so that the whole sequence is never in memory.

@@ -1,4 +1,4 @@
-"""Parameters of the kinds of workload, validated: what builds a workload reads nothing else."""
+"""Validated parameters of each kind of workload; workloads are built from nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a result file says of the workload that it was measured on."""
+"""The record of a workload in a result file."""
 
 from __future__ import annotations
 

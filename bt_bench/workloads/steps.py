@@ -1,4 +1,4 @@
-"""The nouns of a workload: the exact calls that an engine would make, step after step.
+"""The data types of a workload: the exact calls that an engine would make, step by step.
 
 Plain host data (numpy and lists), so that it needs neither torch nor a device, and the same
 workload can drive every variant.

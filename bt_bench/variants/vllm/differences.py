@@ -1,4 +1,4 @@
-"""In what an opponent's results differ on purpose, or are undefined, where ours are defined."""
+"""How an opponent's results differ on purpose, or are undefined where ours are defined."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ MEANINGS = {
 
 
 class Opponent:
-    """Base of the variants that stand for somebody else's code.
+    """Base of variants that wrap somebody else's code.
 
-    Only for these a check takes `differences` into account: no variant can excuse itself.
+    Checks consider `differences` only for these, so no other variant can excuse itself.
     """
 
     differences: frozenset[str] = frozenset()
-    """Which of `MEANINGS` hold for it."""
+    """Which of `MEANINGS` apply to it."""

@@ -49,7 +49,7 @@ _UTILITIES = ("vllm.utils.torch_utils", "vllm.utils.math_utils")
 
 @dataclass(frozen=True)
 class Sources:
-    """The sources that there are, or why there is none.
+    """The available sources, or why there are none.
 
     Args:
         found: each of another release, but for one that is unknown.
@@ -85,7 +85,7 @@ def expand_opponents(
         The names that there are, and why each of the others is left out.
 
     Raises:
-        UsageError: where one must be there and is not.
+        UsageError: if a required one is not available.
     """
     known = sources.names()
     chosen: dict[str, None] = {}

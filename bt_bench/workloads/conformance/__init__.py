@@ -1,1 +1,1 @@
-"""Small workloads that meet each rule of the interface."""
+"""Small workloads that exercise each rule of the interface."""

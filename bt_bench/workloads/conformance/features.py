@@ -1,6 +1,6 @@
 """Small workloads for what a variant can do beyond the plain path: windows, dummies, and others.
 
-Each has a defect in mind that engines have had here; docs/block-tables.md lists them.
+Each aims at a defect that engines have had; docs/block-tables.md lists them.
 """
 
 from __future__ import annotations

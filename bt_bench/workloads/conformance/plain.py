@@ -1,7 +1,7 @@
-"""Small random workloads that reach the corners, whatever a config happens to contain.
+"""Small random workloads for corner cases, whatever a config happens to contain.
 
-`check` runs every variant on them, because a config may be blind to a defect: where every mapping
-is the identity, a kernel that ignores the mapping passes.
+`check` runs every variant on them, because a config may not reveal a defect: if every mapping is
+the identity, a kernel that ignores the mapping passes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bt_kernels.layout import TableLayout
 
 __all__ = ["CORNERS", "EDGES", "LONG", "conformance_workloads", "random_workload"]
 
-# Unequal widths, the first group not the widest; a block size that is no power of two; a group
+# Unequal widths, the first group not the widest; a block size that is not a power of two; a group
 # of one column. With `max_num_reqs` rows of these, a whole check takes a second or two under
 # Triton's interpreter.
 CORNERS = TableLayout((16, 5, 262_144), (6, 40, 1), max_num_reqs=6, max_num_batched_tokens=48)

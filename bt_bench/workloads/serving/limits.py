@@ -1,4 +1,4 @@
-"""What a trace must fit into: the pool of blocks, the longest request, the largest step."""
+"""Checks that a trace fits its limits: pool of blocks, longest request, largest step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def validate_trace(parameters: TraceParameters) -> None:
     """Refuses parameters that do not go together, without reading the trace.
 
     Raises:
-        UsageError: naming parameter, value and limit; or the trace that there is none of.
+        UsageError: naming parameter, value and limit; or a trace that does not exist.
     """
     find_trace(parameters.trace)
     if parameters.max_model_len < 2:
