@@ -1,7 +1,7 @@
 """Times what the project promises about its own speed; run with `make bench`.
 
 Each figure is of a process of its own, as a user would start it, and is printed beside its limit.
-Exit code 1 if one is over. These are no tests: they depend on the machine and what else it does.
+Exit code 1 if one is over. These are not tests: they depend on the machine and its load.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def measure(out: Path, sources: Sequence[Path], *, quick: bool) -> list[str]:
 
     Raises:
         FileExistsError: when the folder is there already.
-        UsageError: for a source that is none.
+        UsageError: for a folder that is not a source of vLLM.
     """
     found = find_sources(sources).found
     out.mkdir(parents=True)

@@ -66,7 +66,7 @@ def estimate(case: CaseResult | None, what: str, path: LaunchPath = JIT) -> Esti
     """Median over rounds of a column of `COLUMNS`, for a case of one step.
 
     Args:
-        case: `None`: there is none.
+        case: the case; `None` if there is none.
         what: the column.
         path: by default the one by which arms are compared, whose rounds all of them took part in.
             Steps that carry writes, and replays, are launched their own way whatever the path.

@@ -54,7 +54,8 @@ def check(
     Every variant runs through small random workloads that reach the corners, then through the
     workloads of the config. Whole buffers are compared, exactly. They run in a process of their
     own, so that one that crashes fails alone. Exit code 5 means that one differs, raised, crashed
-    or hung. What needs a feature that a variant lacks is skipped for it, which is no failure.
+    or hung. Workloads that need a feature that a variant lacks are skipped for it; that is not a
+    failure.
 
     Examples:
     - `bt-bench check`

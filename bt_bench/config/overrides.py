@@ -75,7 +75,7 @@ def _parse(text: str, problems: Problems) -> tuple[str, Axis] | None:
 
 
 def _values(text: str) -> list[Located]:
-    """The values of a comma-separated text; none where it is no YAML."""
+    """The values of a comma-separated text; an empty list if it is not YAML."""
     problems = Problems()
     try:
         located = parse_yaml(f"[{text}\n]", "", problems)

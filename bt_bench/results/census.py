@@ -43,7 +43,7 @@ def read_census(path: Path | str) -> StaticCensus:
     """Reads a census file, or standard input for `-`.
 
     Raises:
-        UsageError: if it cannot be read or is no census, saying what is wrong with it.
+        UsageError: if it cannot be read or is not a census, saying what is wrong with it.
     """
     name = "standard input" if str(path) == STDIN else str(path)
     text = read_text(path, name, expected="a static census", example="census.json")

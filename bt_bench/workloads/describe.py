@@ -274,7 +274,7 @@ def _distribution_of(values: array[int]) -> Distribution:
 
 
 def _distribution(values: Int64Array, counts: npt.NDArray[np.intp]) -> Distribution:
-    """Of distinct rising values and how often each occurs."""
+    """The distribution of distinct rising values, given how often each occurs."""
     up_to = np.cumsum(counts)
     total = int(up_to[-1])
 

@@ -1,4 +1,4 @@
-"""What every variant offers: the operations on block tables, and their state.
+"""The interface of every variant: the operations on block tables, and their state.
 
 The symbols in shapes: G groups, R requests in the batch, T tokens in the step. The semantics of
 each operation are those of `docs/block-tables.md`; `bt_kernels.variants.reference` is their plain

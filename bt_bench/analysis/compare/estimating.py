@@ -64,7 +64,7 @@ class Refusal:
 class Answer:
     """The medians of both sides, and the estimate of their difference or why there is none.
 
-    Both medians are `None` if a value is no possible time.
+    Both medians are `None` if a value is not a possible time.
     """
 
     base_value: float | None

@@ -94,7 +94,7 @@ def locate(start: Path, folders: Sequence[Path] = ()) -> Location:
     """Finds the repository and the kernels in it.
 
     Args:
-        start: a folder in the repository, used where `folders` are none.
+        start: a folder in the repository, used if there are no `folders`.
         folders: as `--kernels` gives them; one that holds `bt_kernels/` is the kernels' root.
 
     Raises:

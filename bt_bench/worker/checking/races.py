@@ -23,7 +23,7 @@ class Access(StrEnum):
 
     READ = "reads"
     WRITE = "writes"
-    ATOMIC = "updates"  # by an atomic operation: two of these are no race
+    ATOMIC = "updates"  # by an atomic operation; two of these do not race
 
 
 @dataclass(frozen=True)

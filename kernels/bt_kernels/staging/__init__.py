@@ -1,4 +1,4 @@
-"""What is staged for a step, and how kernels read it."""
+"""The staged writes of a step, and the buffers that kernels read them from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is staged for a step, and how kernels read it."""
+"""The staged writes of a step, and how they are packed for kernels."""
 
 from __future__ import annotations
 

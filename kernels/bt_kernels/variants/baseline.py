@@ -6,4 +6,4 @@ from bt_kernels.device_tables import DeviceBlockTables
 
 
 class Variant(DeviceBlockTables):
-    """What `DeviceBlockTables` does as it stands."""
+    """`DeviceBlockTables` without changes."""

@@ -12,7 +12,7 @@ from bt_kernels.layout import FEATURES, PAD_SLOT_ID, TableLayout
 
 
 class Variant(BlockTableOperations):
-    """What every other variant is checked against. It shares no code with them."""
+    """The reference that every other variant is checked against. It shares no code with them."""
 
     features = FEATURES
 

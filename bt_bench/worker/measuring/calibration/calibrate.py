@@ -328,7 +328,7 @@ def _repeat(call: Callable[[], object], count: int) -> None:
 
 
 def _durations_us(profiled: Sequence[_Profiled], kind: str, value: float) -> list[float]:
-    """Of calls of one operation whose record is there."""
+    """Durations of profiled calls of a single operation, where the record is complete."""
     return [
         one.records[0].duration_us
         for one in profiled
@@ -339,7 +339,7 @@ def _durations_us(profiled: Sequence[_Profiled], kind: str, value: float) -> lis
 def _device_lines(
     samples: _Samples, profiled: Sequence[_Profiled], effort: Effort
 ) -> list[DeviceLine]:
-    """What each method reports; a length of which a method has no sample is left out."""
+    """What each method reports; leaves out lengths for which a method has no samples."""
     lines = []
     for method in (Method.PROFILER, Method.GRAPH_SLOPE, Method.EVENTS):
         reported = {

@@ -37,7 +37,7 @@ def profile_calls(
         count them.
     """
     activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
-    # Without `acc_events` torch warns, on every start, about cycles that there are none of.
+    # Without `acc_events` torch warns on every start about cycles, although there are none.
     with profile(activities=activities, acc_events=True) as profiler:
         for index, call in enumerate(calls):
             synchronize()

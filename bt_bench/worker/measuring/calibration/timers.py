@@ -108,7 +108,7 @@ class Timers:
         return graph.replay
 
     def graph_slope(self, call: Callable[[], object]) -> Callable[[], tuple[float] | None]:
-        """What takes the time that one more captured call adds to a replay."""
+        """Returns a function that measures what one more captured call adds to a replay."""
         replay_short = self.captured(call, CALLS)
         replay_long = self.captured(call, 2 * CALLS)
 

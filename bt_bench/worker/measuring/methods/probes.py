@@ -249,7 +249,7 @@ class BusyProbe(_PathProbe):
         self.series += eager_series([Quantity.HOST_US], Method.HOST_CLOCK, path, Load.BUSY, l2)
 
     def queue_us(self, arm: Arm) -> float | None:
-        """As long as the arm's calls have needed so far."""
+        """The length that the arm's calls have needed so far."""
         return self._queues_us.get(arm.name, SHORTEST_QUEUE_US)
 
     def sample(

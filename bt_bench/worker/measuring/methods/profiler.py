@@ -268,7 +268,7 @@ def _session(
     """Several passes in one session of the profiler."""
     activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
     busy: list[bool] = []  # per range
-    # Without `acc_events` torch warns, on every start, about cycles that there are none of.
+    # Without `acc_events` torch warns on every start about cycles, although there are none.
     with profile(activities=activities, acc_events=True) as profiler:
         for window, setting, turn in todo:
             rewind(turn.arms)
