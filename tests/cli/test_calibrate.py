@@ -103,7 +103,8 @@ def test_what_cannot_be_written_is_refused_before_measuring(tmp_path):
     assert outcome.code == 2
     assert "exists already" in outcome.err
     assert path.read_text() == "mine"
-    assert "no folder" in run("calibrate", "--out", tmp_path / "nowhere" / "x.json").err
+    said = run("calibrate", "--out", tmp_path / "nowhere" / "x.json").err
+    assert f"folder {tmp_path / 'nowhere'} does not exist; create it" in said
 
 
 def test_help_has_examples():
