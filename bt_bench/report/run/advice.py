@@ -16,18 +16,18 @@ _DEVICE_ADVICE = (
     f"{NOT_RESOLVABLE.capitalize()} stands for a saving that this run cannot tell from none: it is "
     "smaller than the scatter of the rounds' differences over instances and over time (at 99 %), "
     "than what an unchanged copy of a variant differed by, than two ticks of the clock, or than "
-    "the noise of the method itself. That does not prove that there is none.",
-    "Where methods disagree, the device times of that row are in doubt: two independent methods "
-    f"differ by more than {TOLERANCE_PERCENT:.0f} % and {TOLERANCE_US:.1f} us, even without what "
-    "each adds of its own.",
-    "The parts of a step are measured separately, so the residual says how well they explain it; "
+    "the noise of the method itself. That is no proof that there is none.",
+    "Where methods disagree, the device times of that row are in doubt: two methods that share "
+    f"nothing are further apart than {TOLERANCE_PERCENT:.0f} % and {TOLERANCE_US:.1f} us, each "
+    "without what it adds of its own.",
+    "The parts of a step are measured apart, so that the residual says how well they explain it; "
     "for a window of several steps they are means over its steps.",
-    "Savings are medians of the differences round by round, in which drift of the machine cancels. "
-    "They need not equal the difference of the two medians beside them.",
+    "Savings are medians of the differences round by round, in which drift of the machine cancels; "
+    "the difference of the two medians beside them need not be the same.",
 )
 _ADVICE = (
-    "Times are medians over rounds; for a window of several steps, the median of its steps' "
-    "medians. A missing value is shown as –, never as 0.",
+    "Times are medians over rounds; of a window with several steps, the median over its steps' "
+    "medians. An absent value is – and never 0.",
 )
 
 

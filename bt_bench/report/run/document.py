@@ -164,7 +164,7 @@ def _tables(arms: Arms, operation: Operation, *, whole: bool) -> Iterator[tuple[
     on_device = not arms.on_cpu and operation is not Operation.STAGE
     if on_device:
         yield (
-            "Event times, medians (they include the cost of launching from Python):",
+            "Event times, medians (the cost of launching from Python is in them):",
             event_table(arms, operation),
         )
     times = "Times" if on_device else "Staging times"

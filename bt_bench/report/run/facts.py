@@ -94,8 +94,8 @@ def _round_facts(arms: Arms) -> Iterator[str]:
         f"{discarded[code]} {_DISCARDED[code]}" for code in DiscardCode if discarded[code]
     )
     yield (
-        f"{range_text([stop.rounds for stop in stops])} rounds a case, {warm_up}; why cases "
-        f"stopped: {why}. Discarded rounds: {what or 'none'}."
+        f"{range_text([stop.rounds for stop in stops])} rounds a case, {warm_up}; cases by why "
+        f"they ended: {why}. Discarded rounds: {what or 'none'}."
     )
 
 
