@@ -464,7 +464,7 @@ def test_a_partial_stored_result_is_refused(against):
 def test_a_variant_that_is_not_stored_is_not_asked_for(against):
     outcome = against(swept(["one", "two"]), "--variants", "baseline")
     assert outcome.code == 2
-    assert "--variants names baseline, and stored/fused.json is of variant 'fused'" in outcome.err
+    assert "--variants names baseline, but stored/fused.json holds variant 'fused'" in outcome.err
     assert against(swept(["one", "two"]), "--variants", "fused,baseline").code == 0
 
 

@@ -86,7 +86,7 @@ def test_far_values_do_not_move_the_trimmed_mean() -> None:
 
 
 def test_trimming_half_leaves_nothing() -> None:
-    with pytest.raises(ValueError, match=r"share 0\.5 is not from 0 to below 0\.5"):
+    with pytest.raises(ValueError, match=r"share is 0\.5; expected at least 0 and less than 0\.5"):
         trimmed_estimate([1.0, 2.0, 3.0], 0.5)
 
 
