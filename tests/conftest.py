@@ -5,6 +5,7 @@ Both in one process is impossible: Triton reads TRITON_INTERPRET when it is impo
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -48,6 +49,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device: make test-gpu"))
         if not item.get_closest_marker("gpu") and ON_GPU:
             item.add_marker(pytest.mark.skip(reason="runs under the interpreter: make test"))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Keeps the collector from going through torch and all tests again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:

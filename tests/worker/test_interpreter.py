@@ -71,3 +71,16 @@ def test_another_interpreter_is_left_alone(monkeypatch):
     monkeypatch.delattr(interpreter, "_patch_lang")
     prepare_language_once()
     assert not hasattr(interpreter, "_patch_lang")
+
+
+def test_types_are_those_that_the_interpreter_finds(monkeypatch):
+    scalars = [tl.int1, tl.int32, tl.uint64, tl.float32, tl.bfloat16, tl.pointer_type(tl.int64)]
+    types = scalars + [tl.block_type(type_, [4]) for type_ in scalars]
+    monkeypatch.setattr(interpreter, "_patch_lang", lambda function: None)
+    monkeypatch.setattr(interpreter.GridExecutor, "__call__", lambda self: None)
+    found = interpreter._get_np_dtype
+    monkeypatch.setattr(interpreter, "_get_np_dtype", found)  # put back afterwards
+    before = [found(type_) for type_ in types]
+    prepare_language_once()
+    assert interpreter._get_np_dtype is not found
+    assert [interpreter._get_np_dtype(type_) for type_ in types] == before
