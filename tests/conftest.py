@@ -57,6 +57,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """Lets it, or nanobind takes what is left at the end for leaks."""
+    gc.unfreeze()
+
+
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
     """Runs a test as pytest does, with room for its calls; under hypothesis they are deep."""
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
