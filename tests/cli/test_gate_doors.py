@@ -121,10 +121,9 @@ def gate(made, *more):
     return outcome
 
 
-@pytest.mark.parametrize(
-    "way",
-    [each if each == "data" else pytest.param(each, marks=pytest.mark.slow) for each in ALL],
-)
+# All are slow; each way by itself, without a whole gate, is in tests/worker/test_fence.py.
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ALL)
 def test_the_static_gate_sees_it(tmp_path, way):
     outcome = gate(make(tmp_path, way), "--static", "--metric", "launches")
     (judgement,) = outcome.json()["judgements"]

@@ -206,6 +206,7 @@ def test_yaml_loads(tmp_path):
                 load_config(str(tmp_path / "config.yaml"))
 
 
+@pytest.mark.slow
 def test_variant_of_the_documentation_passes_through_every_operation(session):
     """The page checks it through what `quick` has; it must hold for single operations too."""
     (block,) = [

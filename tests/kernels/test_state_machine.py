@@ -123,6 +123,7 @@ def drawn():
     return found
 
 
+@pytest.mark.slow
 def test_sequences_have_everything(drawn):
     """What the short ones are made of, so that no kind of action gets lost."""
     assert len(drawn) == len(PARTS) * EXAMPLES
@@ -153,6 +154,7 @@ def test_sequences_have_everything(drawn):
     assert statistics.mean(len(sequence.actions) for sequence in drawn) > TINY.actions / 2
 
 
+@pytest.mark.slow
 def test_few_writes_are_carried_and_many_are_not(drawn, device, monkeypatch):
     """By whole steps of one sequence at times, with helpers in C and without; nothing is run."""
     monkeypatch.setattr(InterpretedFunction, "run", lambda *arguments, **options: None)

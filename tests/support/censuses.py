@@ -125,18 +125,28 @@ def censuses(tmp_path_factory, worker_id, spec) -> Callable:
 
     Compiling takes half a minute, so the processes of one test run share what one has compiled.
     """
-    base = tmp_path_factory.getbasetemp()
-    shared = base if worker_id == "master" else base.parent
-    stored = shared / "censuses.json"
-    with (shared / "censuses.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not stored.exists():
-            write_census(stored, compiled(tmp_path_factory.mktemp("trees"), spec))
-    whole = read_census(stored)
+    whole = shared("censuses", tmp_path_factory, worker_id, lambda folder: compiled(folder, spec))
     return {
         variant.name: whole.model_copy(update={"variants": [renamed(variant)]})
         for variant in whole.variants
     }.__getitem__
+
+
+def shared(
+    name: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    worker_id: str,
+    take: Callable[[Path], StaticCensus],
+) -> StaticCensus:
+    """A census that the first process that needs it takes, in a folder of its own."""
+    base = tmp_path_factory.getbasetemp()
+    folder = base if worker_id == "master" else base.parent
+    stored = folder / f"{name}.json"
+    with (folder / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not stored.exists():
+            write_census(stored, take(tmp_path_factory.mktemp(name)))
+    return read_census(stored)
 
 
 def compiled(folder: Path, spec: SweepSpec) -> StaticCensus:
@@ -157,11 +167,15 @@ def renamed(variant: VariantCensus) -> VariantCensus:
 
 
 @pytest.fixture(scope="session")
-def again(tmp_path_factory, spec):
+def again(tmp_path_factory, worker_id, spec):
     """A second process: `fused` with other comments in another folder, and the baseline."""
-    tree = edited_tree(tmp_path_factory.mktemp("again") / "deep" / "kernels", EDITS["comments"])
-    entries = [find_variants(kernels=tree)["fused"], find_variants()["baseline"]]
-    return take_census(spec, entries, ["sm_90"])
+
+    def take(folder: Path) -> StaticCensus:
+        tree = edited_tree(folder / "deep" / "kernels", EDITS["comments"])
+        entries = [find_variants(kernels=tree)["fused"], find_variants()["baseline"]]
+        return take_census(spec, entries, ["sm_90"])
+
+    return shared("again", tmp_path_factory, worker_id, take)
 
 
 # Censuses with made-up figures

@@ -22,10 +22,10 @@ TINY = """\
 variants: [baseline, fused]
 operations: [gather_slots, step]
 plan: {rounds: 2, warmup_rounds: 0, instances: 1}
-defaults: {max_num_reqs: 4, max_num_batched_tokens: 16, max_model_len: 64}
+defaults: {max_num_reqs: 3, max_num_batched_tokens: 8, max_model_len: 64}
 cases:
-  - {name: one, requests: 2, tokens: 4}
-  - {name: two, groups: 2, requests: 3, tokens: 9, mapping: shuffled}
+  - {name: one, requests: 1, tokens: 4}
+  - {name: two, groups: 2, requests: 2, tokens: 5, mapping: shuffled}
 """
 
 # As the `prologue` of a command of its own whose test is not about checks: one workload of them.

@@ -109,9 +109,20 @@ sys.meta_path.append(Editable)
 """
 
 
-@pytest.mark.parametrize("variant", [BY_HELPER, LATE], ids=["at_once", "late"])
-@pytest.mark.parametrize("way", ["PYTHONPATH", "python -m", "pth", "finder"])
-@pytest.mark.parametrize("side", ["base", "head"])
+# Each is a process: of the ways but one, only the first import of the base is not slow.
+WAYS = [
+    pytest.param(side, way, variant, marks=[] if way == "PYTHONPATH" or quick else pytest.mark.slow)
+    for way in ("PYTHONPATH", "python -m", "pth", "finder")
+    for side, variant, quick in (
+        ("base", BY_HELPER, True),
+        ("base", LATE, False),
+        ("head", BY_HELPER, False),
+        ("head", LATE, False),
+    )
+]
+
+
+@pytest.mark.parametrize(("side", "way", "variant"), WAYS)
 def test_a_module_of_the_checkout_is_that_of_the_own_tree(trees, way, variant, side):
     top = trees(**variant)
     lib = str(top / "head/lib")

@@ -362,7 +362,7 @@ def any_trace(draw: st.DrawFn) -> tuple[TraceParameters, Trace]:
     return given_parameters, trace_of(*sorted((a / 2, c, g) for a, c, g in requests))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(any_trace())
 def test_any_trace_is_served_as_an_engine_would(example):
     given_parameters, trace = example
