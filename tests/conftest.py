@@ -13,7 +13,7 @@ from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
 from bt_bench.worker.call_stack import with_room
-from bt_bench.worker.interpreter import prepare_language_once
+from bt_bench.worker.interpreter import speed_up_interpreter
 
 pytest_plugins = ["support.censuses"]
 
@@ -76,7 +76,7 @@ def device():
     import torch
 
     if not ON_GPU:
-        prepare_language_once()
+        speed_up_interpreter()
         return torch.device("cpu")
     # No skip: who asks for the GPU tests must not get a green run without a GPU.
     assert torch.cuda.is_available(), "BT_BENCH_TEST_GPU=1, but torch sees no CUDA device"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from bt_bench.errors import BtBenchError
 from bt_bench.variants import add_variants_path, ignore_interrupts, text_of
 from bt_bench.worker import activity
-from bt_bench.worker.interpreter import prepare_language_once
+from bt_bench.worker.interpreter import speed_up_interpreter
 from bt_bench.worker.lifetime import end_with_parent
 from bt_bench.worker.outcome import RoundProgress
 from bt_bench.worker.tasks import Attempt, Defect, Hello, Message, Refusal, Request, WorkerSetup
@@ -118,7 +118,7 @@ def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Fence | None]:
 
     kind = choose_device(setup.device)  # before anything imports Triton
     if kind == "cpu":
-        prepare_language_once()
+        speed_up_interpreter()
 
     from bt_bench.variants import load_apart, load_reference
     from bt_bench.worker.environment import available_bytes, read_environment

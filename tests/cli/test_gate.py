@@ -475,6 +475,8 @@ def one_target(monkeypatch):
     monkeypatch.setattr("bt_bench.worker.take_census", taken)
 
 
+# A whole static gate that is not slow is the session of docs/static-gate.md.
+@pytest.mark.slow
 def test_what_is_compiled_is_compared_without_a_gpu(shipped, one_target):
     static = ["gate", "--config", "my.yaml", "--static"]
     outcome = run(*static, "--base", "HEAD", "--save", "census.json")

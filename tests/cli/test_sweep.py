@@ -39,9 +39,13 @@ def config(tmp_path):
     return path
 
 
+# The process that sweeps needs neither; its worker does.
+NO_TORCH = "import sys\nsys.modules['triton'] = sys.modules['torch'] = None\n"
+
+
 def test_writes_results_and_prints_tables(config, tmp_path):
     out = tmp_path / "run"
-    outcome = run_apart("sweep", config, "--out", out, prologue=ONE_CHECK)
+    outcome = run_apart("sweep", config, "--out", out, prologue=NO_TORCH + ONE_CHECK)
     assert outcome.code == 0, outcome.err
     assert [line.split()[0] for line in outcome.err.splitlines()] == [
         f"[{i}/4]" for i in range(1, 5)
@@ -302,9 +306,10 @@ def test_dump_config_loads_again(config, tmp_path):
     assert "seed: 5" in dumped
 
 
-@pytest.mark.parametrize(
-    "how", [run, partial(run_apart, prologue=ONE_CHECK)], ids=["run", "run_apart"]
-)
+APART = pytest.param(partial(run_apart, prologue=ONE_CHECK), marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("how", [run, APART], ids=["run", "run_apart"])
 def test_a_variant_that_exits_or_prints_does_not_end_or_spoil_the_run(how, config, tmp_path):
     folder = tmp_path / "kernels"
     folder.mkdir()
@@ -378,14 +383,6 @@ def test_resume_of_a_run_that_was_killed_at_once(config, tmp_path):
     outcome = run("sweep", "--resume", tmp_path / "empty")
     assert outcome.code == 2
     assert "nothing was measured; start a new run" in outcome.err
-
-
-def test_the_sweeping_process_imports_no_torch(config, tmp_path):
-    outcome = run_apart(
-        *("sweep", config, "-k", "one", "--operations", "apply", "--out", tmp_path / "run"),
-        prologue="import sys\nsys.modules['triton'] = sys.modules['torch'] = None\n" + ONE_CHECK,
-    )
-    assert outcome.code == 0, outcome.err
 
 
 def test_whatever_stops_a_run_it_is_said_how_to_go_on(config, tmp_path, monkeypatch):

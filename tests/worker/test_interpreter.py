@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 import triton
 import triton.language as tl
 from triton.runtime import interpreter
 
-from bt_bench.worker.interpreter import prepare_language_once
+from bt_bench.worker.interpreter import speed_up_interpreter
 
 
 @triton.jit
@@ -21,6 +23,12 @@ def doubling_kernel(values, BLOCK: tl.constexpr):
     places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     # `cdiv` lies in a module of Triton's own.
     tl.store(values + places, doubled(tl.load(values + places)) + tl.cdiv(3, 2))
+
+
+@triton.jit
+def sum_kernel(values, others):
+    place = tl.program_id(0)
+    tl.store(values + place, tl.load(values + place) + tl.load(others + place))
 
 
 @pytest.fixture
@@ -53,7 +61,7 @@ def test_the_search_runs_once_per_module(searches):
     before = len(searches)
     assert before == 1 + 2 * 2  # the kernel, and two functions in each of two programs
     searches.clear()
-    prepare_language_once()
+    speed_up_interpreter()
     assert launched() == expected
     assert searches == ["doubling_kernel", "cdiv"]
     assert launched() == expected  # each launch restores the language, and prepares it anew
@@ -61,15 +69,15 @@ def test_the_search_runs_once_per_module(searches):
 
 
 def test_twice_is_the_same_as_once(searches):
-    prepare_language_once()
+    speed_up_interpreter()
     once = interpreter._patch_lang
-    prepare_language_once()
+    speed_up_interpreter()
     assert interpreter._patch_lang is once
 
 
 def test_another_interpreter_is_left_alone(monkeypatch):
     monkeypatch.delattr(interpreter, "_patch_lang")
-    prepare_language_once()
+    speed_up_interpreter()
     assert not hasattr(interpreter, "_patch_lang")
 
 
@@ -81,6 +89,18 @@ def test_types_are_those_that_the_interpreter_finds(monkeypatch):
     found = interpreter._get_np_dtype
     monkeypatch.setattr(interpreter, "_get_np_dtype", found)  # put back afterwards
     before = [found(type_) for type_ in types]
-    prepare_language_once()
+    speed_up_interpreter()
     assert interpreter._get_np_dtype is not found
     assert [interpreter._get_np_dtype(type_) for type_ in types] == before
+
+
+def test_an_overflow_is_found_in_debug(monkeypatch):
+    speed_up_interpreter()
+    values = torch.tensor([2**31 - 1], dtype=torch.int32)
+    ones = torch.ones(1, dtype=torch.int32)
+    sum_kernel[(1,)](values, ones)
+    assert values.tolist() == [-(2**31)]
+    debug = replace(interpreter.interpreter_builder.options, debug=True)
+    monkeypatch.setattr(interpreter.interpreter_builder, "options", debug)
+    with pytest.raises(interpreter.InterpreterError, match="overflow detected for operation add"):
+        sum_kernel[(1,)](values, -ones)

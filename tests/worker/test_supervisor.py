@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from support import fake_workers
 from support.fake_workers import Script, serve
+from support.forked import forked_workers
 from support.processes import runs, wait_for
 
 import bt_bench.worker.main
@@ -57,8 +58,15 @@ def is_there(pid):
     return True
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forked():
+    """Tests of commands have workers that are spawned, as they are for users."""
+    with forked_workers("support.fake_rounds", "support.fake_workers"):
+        yield
+
+
 @pytest.fixture(scope="module")
-def supervisor():
+def supervisor(forked):
     """One for all: it has to survive every test."""
     with Supervisor(SETUP, serve) as entered:
         yield entered
@@ -156,8 +164,7 @@ def test_nobodys_crash_is_everybodys_and_ends_what_needs_no_arm(supervisor):
 def test_a_worker_killed_between_tasks_is_nobodys_fault(supervisor):
     before = supervisor.run(Script(), []).value[0]
     os.kill(before, signal.SIGKILL)
-    while Path(f"/proc/{before}/stat").read_text().split()[2] != "Z":
-        time.sleep(0.01)
+    wait_for(lambda: not runs(before))
     watching = Watching()
     finished = supervisor.run(Script(), ARMS, watching)
     assert finished.failed == {}

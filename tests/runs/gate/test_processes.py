@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
-import sys
 from collections import Counter
-from multiprocessing import forkserver
 
 import pytest
 from support import fake_rounds
 from support.factories import make_environment
+from support.forked import forked_workers
 from support.tiny_gates import NAMES, Quiet, spec_of
 
 from bt_bench.errors import UsageError
@@ -30,16 +28,7 @@ HELLO = Hello("cpu", make_environment("cpu", cpu_affinity=2), None)
 
 @pytest.fixture(scope="module", autouse=True)
 def forked():
-    """Workers are forked from a process that has imported what they need: a second less for each.
-
-    Whether they start as fresh interpreters is for tests of the supervisor.
-    """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([fake_rounds.__name__])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        forkserver.ensure_running()
-        patch.setattr("bt_bench.worker.supervisor.CONTEXT", context)
+    with forked_workers("support.fake_rounds", "support.fake_workers"):
         yield
 
 
