@@ -95,7 +95,7 @@ def test_more_short_sequences(part, device):
 @pytest.mark.gpu
 @pytest.mark.parametrize("part", range(6))
 def test_long_sequences(part, device):
-    play(LARGE, device, examples=30, first=part)
+    play(LARGE, device, examples=15, first=part)
 
 
 @pytest.mark.parametrize("name", IN_A_SEQUENCE)
