@@ -118,21 +118,15 @@ def sweep_with(faults, folder):
     return process.returncode, err, results
 
 
-# The second takes ten workers, a minute and more.
-@pytest.mark.parametrize(
-    ("faults", "workers"),
-    [
-        (["late_crash"], 2),
-        pytest.param([*AT_ONCE, *LATE_FAULTS, "victim"], 9, marks=pytest.mark.slow),
-    ],
-    ids=["one", "every"],
-)
-def test_a_sweep_outlives_faults(faults, workers, tmp_path):
-    """Each fault costs a worker, and the first crash of each of two tasks one more, to confirm."""
+# A worker for each, which imports torch; with scripted ones, see tests/worker/test_supervisor.py.
+@pytest.mark.slow
+def test_a_sweep_outlives_every_fault(tmp_path):
+    """Each costs a worker, and the first crash of each of two tasks one more, to confirm it."""
+    faults = [*AT_ONCE, *LATE_FAULTS, "victim"]
     code, err, results = sweep_with(faults, tmp_path)
     assert code == 5, err
     assert all(result.complete and len(result.cases) == 2 for result in results.values())
-    assert err.count("a fresh worker takes over") == workers
+    assert err.count("a fresh worker takes over") == 9
     assert "Traceback" not in err
     late = {name: expected for name, (_, *expected) in LATE_FAULTS.items()}
     late["victim"] = ("crashed", "SIGKILL")

@@ -87,7 +87,12 @@ def test_the_recording_that_comes_with_the_package() -> None:
     assert f"{len(recording.rounds)} rounds of equal code" in PAGE
     assert f"{len(GateArm) * len(recording.rounds)} process-rounds" in PAGE
     assert f"a gate has {len(recording.subjects)}\ntests" in PAGE
-    found = selfcheck(RecordedPopulation(recording), Rules(), 20, 1, DEFAULT_LOOKS)
+
+
+@pytest.mark.slow
+def test_the_gate_keeps_its_promises_on_that_recording() -> None:
+    population = RecordedPopulation(read_recording(_shipped()))
+    found = selfcheck(population, Rules(), 20, 1, DEFAULT_LOOKS)
     assert all(promise.kept for promise in found.promises())
 
 

@@ -164,7 +164,7 @@ def test_nobodys_crash_is_everybodys_and_ends_what_needs_no_arm(supervisor):
 def test_a_worker_killed_between_tasks_is_nobodys_fault(supervisor):
     before = supervisor.run(Script(), []).value[0]
     os.kill(before, signal.SIGKILL)
-    wait_for(lambda: not runs(before))
+    wait_for(lambda: not supervisor._worker.is_alive())
     watching = Watching()
     finished = supervisor.run(Script(), ARMS, watching)
     assert finished.failed == {}

@@ -75,13 +75,7 @@ def assert_no_binary_by_size(name, found):
         assert list(kernels.values()) == [1] * KERNELS_OF_A_STEP[name], feature_set
 
 
-def test_sizes_select_no_binary_of_the_plain_kernels(tmp_path):
-    mutant = SPECIALIZED[0]
-    found = compiled(tmp_path, ["fused", mutant], ["plain"], ["int64"])
-    assert_no_binary_by_size("fused", found["fused"])
-    assert found[mutant]["plain-int64"]["gather_slots_kernel"] > 1
-
-
+# That a size which selects a binary is noticed at all: tests/analysis/test_census.py.
 @pytest.mark.slow
 def test_sizes_select_no_binary(tmp_path):
     found = compiled(tmp_path, [*KERNELS_OF_A_STEP, *SPECIALIZED])
