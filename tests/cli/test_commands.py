@@ -40,10 +40,14 @@ def imported_by(*arguments):
     return set(outcome.err.rpartition("MODULES")[2].split())
 
 
+HEAVY = {"torch", "triton", "pandas", "numpy", "ruamel.yaml", "nvtx"}
+
+
 @pytest.mark.parametrize("arguments", [("--help",), ("sweep", "--help"), ("--version",)])
 def test_help_imports_nothing_heavy(arguments):
-    heavy = {"torch", "triton", "pandas", "numpy", "ruamel.yaml", "nvtx"}
-    assert imported_by(*arguments) & heavy == set()
+    # The help of commands has defaults of the plan, whose pydantic looks for plugins.
+    light = {"importlib.metadata"} if "sweep" not in arguments else set()
+    assert imported_by(*arguments) & (HEAVY | light) == set()
 
 
 def test_list_and_schema_import_no_torch():
