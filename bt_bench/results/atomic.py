@@ -138,10 +138,7 @@ def kind_of(status: os.stat_result) -> str:
 
 def refusal_of(status: os.stat_result) -> str:
     """The message for something that cannot be a file of a run folder."""
-    return (
-        f"it is {kind_of(status)}; expected a regular file or nothing, since links are not "
-        "followed here; remove it"
-    )
+    return f"it is {kind_of(status)}; expected a regular file or nothing; remove it"
 
 
 def _status(path: Path, *, follow: bool = True) -> os.stat_result | None:

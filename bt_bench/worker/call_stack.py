@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sysconfig
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -26,4 +27,6 @@ def with_room(function: Callable[[], Result]) -> Result:
     return function()
 
 
-with_room.__code__ = with_room.__code__.replace(co_stacksize=_FRAME_WORDS)
+# Free-threaded builds fill the whole frame, and their collector goes through it.
+if not sysconfig.get_config_var("Py_GIL_DISABLED"):
+    with_room.__code__ = with_room.__code__.replace(co_stacksize=_FRAME_WORDS)

@@ -38,7 +38,10 @@ def speed_up_interpreter() -> None:
 
     def launch_anew(self: Any, *args: Any, **kwargs: Any) -> Any:
         prepared.clear()
-        return launch(self, *args, **kwargs)
+        try:
+            return launch(self, *args, **kwargs)
+        finally:
+            prepared.clear()  # a hook may launch a kernel before the kernel that it belongs to
 
     if hasattr(language, "_get_np_dtype"):
         language._get_np_dtype = _looked_up_once(language._get_np_dtype)
@@ -66,8 +69,10 @@ def _looked_up_once(numpy_type: Any) -> Any:
 
 def _look_for_overflow_in_debug_alone() -> None:
     """Makes Triton look for overflows only if `debug` is on; otherwise it drops what it finds."""
-    from triton.language.semantic import TritonSemantic
-
+    try:
+        from triton.language.semantic import TritonSemantic
+    except ImportError:
+        return
     semantic: Any = TritonSemantic
     name = "binary_op_sanitize_overflow_impl"
     look = getattr(semantic, name, None)

@@ -30,8 +30,8 @@ class TorchOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # un
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # Nothing is compiled while launches are counted. True, torch's default, imports the whole
-        # of torch._dynamo at the first operation: three seconds and more of every worker.
+        # True, torch's default, imports all of torch._dynamo at the first operation, which takes
+        # three seconds and more, whether or not anything is compiled.
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

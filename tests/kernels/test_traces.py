@@ -30,8 +30,9 @@ def windowed(trace, steps, **changes):
     return workload
 
 
-def test_a_few_steps(device):
-    workload = windowed("azure_conv", 2, max_num_reqs=3, max_num_batched_tokens=128)
+@pytest.mark.parametrize("steps", [2, pytest.param(12, marks=pytest.mark.slow)])
+def test_a_few_steps(steps, device):
+    workload = windowed("azure_conv", steps, max_num_reqs=3, max_num_batched_tokens=128)
     assert failures(classes(SHIPPED), workload, [Operation.STEP], device) == {}
 
 

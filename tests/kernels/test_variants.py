@@ -138,9 +138,10 @@ def trace_window(steps, **changes):
     return build_workload(TraceParameters(**parameters))
 
 
-def test_consecutive_trace_steps(device):
+@pytest.mark.parametrize("steps", [10, pytest.param(30, marks=pytest.mark.slow)])
+def test_consecutive_trace_steps(steps, device):
     workload = trace_window(
-        10, groups=1, max_num_reqs=8, max_num_batched_tokens=512, max_model_len=4096, rate=4.0
+        steps, groups=1, max_num_reqs=8, max_num_batched_tokens=512, max_model_len=4096, rate=4.0
     )
     assert failures(classes(SHIPPED), workload, [Operation.STEP], device) == {}
 

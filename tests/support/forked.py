@@ -11,16 +11,14 @@ from multiprocessing import forkserver
 
 import pytest
 
+IMPORTED = ["support.fake_rounds", "support.fake_workers"]  # before the first worker is forked
+
 
 @contextmanager
-def forked_workers(*modules: str) -> Iterator[None]:
-    """Saves most of a second for each worker; only for those that load neither torch nor kernels.
-
-    Args:
-        modules: imported before the first worker is forked.
-    """
+def forked_workers() -> Iterator[None]:
+    """Saves most of a second per worker; only for those that load neither torch nor kernels."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(modules))
+    context.set_forkserver_preload(IMPORTED)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
         forkserver.ensure_running()

@@ -8,6 +8,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter
 
 from bt_bench.worker.interpreter import speed_up_interpreter
@@ -98,8 +99,12 @@ def test_an_overflow_is_found_in_debug(monkeypatch):
     speed_up_interpreter()
     values = torch.tensor([2**31 - 1], dtype=torch.int32)
     ones = torch.ones(1, dtype=torch.int32)
+    compared = []
+    compare = TritonSemantic.and_
+    monkeypatch.setattr(TritonSemantic, "and_", lambda *a: compared.append(a) or compare(*a))
     sum_kernel[(1,)](values, ones)
     assert values.tolist() == [-(2**31)]
+    assert compared == []
     debug = replace(interpreter.interpreter_builder.options, debug=True)
     monkeypatch.setattr(interpreter.interpreter_builder, "options", debug)
     with pytest.raises(interpreter.InterpreterError, match="overflow detected for operation add"):

@@ -61,7 +61,7 @@ def is_there(pid):
 @pytest.fixture(scope="module", autouse=True)
 def forked():
     """Tests of commands have workers that are spawned, as they are for users."""
-    with forked_workers("support.fake_rounds", "support.fake_workers"):
+    with forked_workers():
         yield
 
 
@@ -198,6 +198,16 @@ def test_no_worker_is_left_behind(error):
     except KeyboardInterrupt:
         pass
     assert not is_there(pid)
+
+
+def test_a_worker_that_is_spawned_is_replaced_as_well(monkeypatch):
+    """As all workers of users are."""
+    spawning = multiprocessing.get_context("spawn")
+    monkeypatch.setattr("bt_bench.worker.supervisor.CONTEXT", spawning)
+    with Supervisor(SETUP, serve) as supervisor:
+        finished = supervisor.run(Script({"second": "kills"}), ARMS)
+    assert finished.failed.keys() == {"second"}
+    assert "the worker was ended by SIGKILL" in finished.failed["second"].message
 
 
 def test_a_variant_file_that_ends_the_worker_is_named():

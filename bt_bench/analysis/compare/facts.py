@@ -102,11 +102,12 @@ def facts_of(
         margins.append(f"{percent(rules.advisory_margin)} between runs")
     yield (
         f"A change counts if it exceeds its margin: {', '.join(dict.fromkeys(margins))}, or what "
-        "the config sets for the case; but at least three times what unchanged code differs by, "
-        "and at least the floor of the metric."
+        "the config sets for the case. The margin is never below three times what unchanged code "
+        "differs by, nor below the floor of the metric."
     )
     if not metrics:
-        yield f"{' and '.join(PARTS)} are parts of other times; --metric has them judged."
+        parts = " and ".join(PARTS)
+        yield f"{parts} are parts of other times; they are judged only if --metric names them."
     tests = sum(each.evidence is not None for each in judgements)
     yield (
         f"alpha is {rules.alpha:g} over {tests} tests, {_CORRECTIONS[rules.correction]}; "

@@ -125,7 +125,7 @@ def geometric_mean(ratios: Samples, confidence: float = 0.95) -> GeometricMean:
     """
     array = np.asarray(ratios, dtype=np.float64)
     if array.size == 0 or not ((array > 0) & np.isfinite(array)).all():
-        raise ValueError("expected at least one ratio, and all of them positive")
+        raise ValueError("expected at least one ratio, and all of them positive and finite")
     logs = np.log(array)
     center, count = float(logs.mean()), len(logs)
     if count < 2:

@@ -200,7 +200,7 @@ def _num_workers(request: RoundsRequest, hello: Hello) -> int:
     if fitting < 1:
         raise UsageError(
             f"a process-round would need {format_bytes(tables)} of memory for the tables of "
-            f"{len(spec.cases)} cases with {len(request.variants)} variants, which is not "
+            f"{len(spec.cases)} cases with {len(request.variants)} variants, and that much is not "
             "available; leave cases out with -k, or variants with --variants"
         )
     cores = hello.environment.cpu_affinity or hello.environment.cpu_count or 1

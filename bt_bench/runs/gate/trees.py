@@ -251,7 +251,7 @@ def _top_of(start: Path) -> Path:
         return Path(_git(start, "rev-parse", "--show-toplevel")).resolve()
     except UsageError as error:
         raise UsageError(
-            f"{start.resolve()}: not in a git repository that could have a base revision: {error}"
+            f"{start.resolve()}: found no git repository to take a base revision from: {error}"
         ) from None
 
 

@@ -126,12 +126,12 @@ def find_sources(folders: Sequence[Path]) -> Sources:
 
 def _given(folder: Path) -> VllmSource:
     if not folder.is_dir():
-        what = "is a file" if folder.exists() else "no such folder"
-        raise UsageError(f"--vllm-source {folder}: {what}; expected a folder ({_HOW})")
+        what = "is a file" if folder.exists() else "does not exist"
+        raise UsageError(f"--vllm-source {folder} {what}; expected a folder ({_HOW})")
     source = VllmSource(folder.resolve(), _release_in(folder))
     missing = _missing(source)
     if missing:
-        raise UsageError(f"--vllm-source {folder}: holds no {missing}; expected one ({_HOW})")
+        raise UsageError(f"--vllm-source {folder} holds no {missing}; expected one ({_HOW})")
     return source
 
 

@@ -29,7 +29,7 @@ FEATURES = {
 KERNELS_OF_A_STEP = {"fused": 2, "baseline": 3}
 
 
-def config_in(folder, features, dtypes):
+def config_in(folder):
     lines = [
         "name: sizes",
         "variants: [fused]",
@@ -38,8 +38,8 @@ def config_in(folder, features, dtypes):
         "           max_model_len: 16384}",
         "cases:",
     ]
-    for name in features:
-        for dtype in dtypes:
+    for name in FEATURES:
+        for dtype in DTYPES:
             for reqs, tokens in SIZES:
                 case = f"name: {name}-{dtype}-{reqs}-{tokens}, requests: {reqs}, tokens: {tokens}"
                 lines.append(f"  - {{{case}, idx_mapping_dtype: {dtype}, {FEATURES[name]}}}")
@@ -59,13 +59,13 @@ def compiled_for(census):
     return {name: Counter(names[kernel] for kernel in ids) for name, ids in found.items()}
 
 
-def compiled(folder, names, features=FEATURES, dtypes=DTYPES):
+def compiled(folder, names):
     """What `compiled_for` finds, by variant; all of one process."""
     mutants = folder / "mutants"
     for name in SPECIALIZED:
         write_mutant(mutants, name)
     entries = find_variants([mutants])
-    spec = config_in(folder, features, dtypes)
+    spec = config_in(folder)
     census = take_census(spec, [entries[name] for name in names], ["sm_90"])
     return {variant.name: compiled_for(variant) for variant in census.variants}
 

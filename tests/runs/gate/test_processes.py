@@ -28,7 +28,7 @@ HELLO = Hello("cpu", make_environment("cpu", cpu_affinity=2), None)
 
 @pytest.fixture(scope="module", autouse=True)
 def forked():
-    with forked_workers("support.fake_rounds", "support.fake_workers"):
+    with forked_workers():
         yield
 
 

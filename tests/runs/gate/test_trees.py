@@ -276,7 +276,7 @@ def test_a_repository_without_kernels_is_refused(own):
 def test_no_repository(tmp_path):
     (tmp_path / "mine").mkdir()
     with pytest.raises(
-        UsageError, match="not in a git repository that could have a base revision: git"
+        UsageError, match="found no git repository to take a base revision from: git"
     ):
         locate(tmp_path, [tmp_path / "mine"])
     with pytest.raises(UsageError, match=r"--kernels .*nowhere: no such folder"):

@@ -49,10 +49,10 @@ def test_a_release_is_stated_by_the_wheel_or_by_the_package(tmp_path):
 
 
 def test_what_is_no_source_is_refused(tmp_path):
-    with pytest.raises(UsageError, match=r"none: no such folder; expected a folder \(pip download"):
+    with pytest.raises(UsageError, match=r"none does not exist; expected a folder \(pip download"):
         find_sources([tmp_path / "none"])
     (tmp_path / "a.whl").write_text("")
-    with pytest.raises(UsageError, match=r"a\.whl: is a file; expected a folder"):
+    with pytest.raises(UsageError, match=r"a\.whl is a file; expected a folder"):
         find_sources([tmp_path / "a.whl"])
     root = write_stand_in(tmp_path, NEW)
     with pytest.raises(UsageError, match=r"vLLM 1\.2\.3, as in .*; expected .* different releases"):
