@@ -7,6 +7,7 @@ Exit code 1 if one is over. These are not tests: they depend on the machine and 
 from __future__ import annotations
 
 import os
+import random
 import resource
 import subprocess
 import sys
@@ -17,38 +18,6 @@ from pathlib import Path
 from statistics import median
 
 BT_BENCH = (sys.executable, "-m", "bt_bench")
-BUILD_TRACE = """
-import sys
-from bt_bench.workloads.parameters import TraceParameters
-from bt_bench.workloads.serving.scheduler import Scheduler, iterate_steps
-parameters = TraceParameters(workload="trace", trace=sys.argv[1])
-print(sum(1 for _ in iterate_steps(Scheduler(parameters))), "steps")
-"""
-WRITE_RESULTS = """
-import random, sys
-from pathlib import Path
-sys.path[:0] = [sys.argv[1]]
-from support.factories import make_case, make_launches, make_result
-from bt_bench.results.metrics import metric_named
-from bt_bench.results.case import Quantity
-from bt_bench.results.reading import RunFolder, write_result
-folder, count = Path(sys.argv[2]), int(sys.argv[3])
-quantities = [quantity for quantity in Quantity if quantity not in ("gap_us", "last_us")]
-quantities.append("host_us/compiled")
-random.seed(1)
-for variant in ("baseline", "fused"):
-    cases = []
-    for index in range(10_000):
-        samples = {}
-        for name in quantities[:count]:
-            typical = 10 + index % 90
-            samples[metric_named(name).series] = [
-                [round(typical * random.lognormvariate(0, 0.01), 3)] for _ in range(50)
-            ]
-        cases.append(make_case(f"case{index}", samples=samples, launches=make_launches(["a"])))
-    folder.mkdir(exist_ok=True)
-    write_result(RunFolder(folder), make_result(variant, cases))
-"""
 COMPARE = """
 import sys
 sys.modules["torch"] = sys.modules["triton"] = None
@@ -56,6 +25,7 @@ from bt_bench.cli import main
 main()
 """
 TESTS = Path(__file__).parents[1] / "tests"
+CASES = 10_000
 
 
 @dataclass(frozen=True)
@@ -79,7 +49,8 @@ class Promise:
 
 def promises(folder: Path) -> list[Promise]:
     """Everything that is promised on this machine."""
-    build = (sys.executable, "-c", BUILD_TRACE)
+    # Input is made in other processes: what they take is not what is measured.
+    build = (sys.executable, __file__, "build-trace")
     compare = (sys.executable, "-c", COMPARE, "compare", "--fail-on", "none")
     found = [
         Promise("bt-bench --help", (*BT_BENCH, "--help"), 0.25, runs=9),
@@ -99,9 +70,45 @@ def promises(folder: Path) -> list[Promise]:
 
 def write_results(folder: Path, count: int) -> tuple[str, str]:
     """Writes two results of one run with this many quantities, in another process."""
-    command = (sys.executable, "-c", WRITE_RESULTS, str(TESTS), str(folder), str(count))
+    command = (sys.executable, __file__, "make-results", str(folder), str(count), str(CASES))
     subprocess.run(command, check=True)
     return str(folder / "baseline.json"), str(folder / "fused.json")
+
+
+def build_trace(trace: str) -> int:
+    """Builds all steps of a whole trace, and returns how many there are."""
+    from bt_bench.workloads.parameters import TraceParameters
+    from bt_bench.workloads.serving.scheduler import Scheduler, iterate_steps
+
+    parameters = TraceParameters(workload="trace", trace=trace)
+    return sum(1 for _ in iterate_steps(Scheduler(parameters)))
+
+
+def make_results(folder: Path, count: int, cases: int) -> None:
+    """Writes results of `baseline` and `fused`: 50 samples of `count` quantities for each case."""
+    sys.path.insert(0, str(TESTS))
+    from support.factories import make_case, make_launches, make_result
+
+    from bt_bench.results import Quantity, RunFolder, metric_named
+    from bt_bench.results.writing import write_result
+
+    quantities = [quantity for quantity in Quantity if quantity not in ("gap_us", "last_us")]
+    quantities.append("host_us/compiled")
+    random.seed(1)
+    folder.mkdir(exist_ok=True)
+    for variant in ("baseline", "fused"):
+        made = []
+        for index in range(cases):
+            typical = 10 + index % 90
+            samples = {
+                metric_named(name).series: [
+                    [round(typical * random.lognormvariate(0, 0.01), 3)] for _ in range(50)
+                ]
+                for name in quantities[:count]
+            }
+            launches = make_launches(["a"])
+            made.append(make_case(f"case{index}", samples=samples, launches=launches))
+        write_result(RunFolder(folder), make_result(variant, made))
 
 
 def has_gpu() -> bool:
@@ -153,4 +160,14 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    match sys.argv[1:]:
+        case []:
+            sys.exit(main())
+        case ["build-trace", trace]:
+            print(build_trace(trace), "steps")
+        case ["make-results", folder, count, cases]:
+            make_results(Path(folder), int(count), int(cases))
+        case unknown:
+            sys.exit(
+                f"bench.py takes no arguments, not {' '.join(unknown)}; run it by `make bench`"
+            )

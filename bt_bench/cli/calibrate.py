@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bt_bench.cli.options import JsonOption
+from bt_bench.cli.options import JsonOption, print_json
 from bt_bench.errors import ExitCode
 from bt_bench.names import DeviceChoice
 
@@ -64,11 +63,13 @@ def calibrate(
     verdicts = judge_promises(calibration)
     document = _document(environment, calibration, verdicts)
     if out is not None:
+        import json
+
         from bt_bench.results import write_text
 
         write_text(out, json.dumps(document) + "\n")
     if as_json:
-        print(json.dumps(document, indent=2))
+        print_json(document)
     else:
         _print(environment, calibration)
     missed = [verdict for verdict in verdicts if not verdict.kept]

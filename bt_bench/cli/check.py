@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated
@@ -22,6 +21,7 @@ from bt_bench.cli.options import (
     choose_variants,
     kernel_folders,
     load_spec,
+    print_json,
     worker_for,
 )
 from bt_bench.errors import ExitCode
@@ -90,7 +90,7 @@ def check(
                 print(_line(outcome), flush=True)
     counts = Counter(map(_status, outcomes))
     if as_json:
-        print(json.dumps(_document(kind, outcomes, warnings), indent=2))
+        print_json(_document(kind, outcomes, warnings))
     else:
         for entry in entries:
             if entry.opponent is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -360,6 +359,8 @@ class _Saving:
 
 
 def _digest(text: str) -> bytes:
+    import hashlib
+
     return hashlib.sha256(text.encode()).digest()
 
 

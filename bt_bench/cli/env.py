@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bt_bench.cli.options import DeviceOption, JsonOption, resolve_device
+from bt_bench.cli.options import DeviceOption, JsonOption, print_json, resolve_device
 from bt_bench.errors import ExitCode
 
 
@@ -13,13 +13,11 @@ def env(device: DeviceOption = None, as_json: JsonOption = False) -> ExitCode:
     - `bt-bench env`
     - `bt-bench env --json`
     """
-    import json
-
     from bt_bench.worker import read_environment
 
     values = read_environment(resolve_device(device)).model_dump(mode="json")
     if as_json:
-        print(json.dumps({"schema_version": 1} | values, indent=2))
+        print_json({"schema_version": 1} | values)
         return ExitCode.OK
     gpus = values.pop("gpus")
     for name, value in values.items():

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
-from bt_bench.cli.options import JsonOption, KernelsOption, VllmSourceOption, kernel_folders
+from bt_bench.cli.options import (
+    JsonOption,
+    KernelsOption,
+    VllmSourceOption,
+    kernel_folders,
+    print_json,
+)
 from bt_bench.errors import ExitCode
 
 
@@ -40,7 +44,7 @@ def list_(
                 for name, spec in configs.items()
             ],
         }
-        print(json.dumps(document, indent=2))
+        print_json(document)
         return ExitCode.OK
     rows = {variant.name: variant.summary for variant in variants}
     rows |= {name: f"not available: {reason}" for name, reason in absent.items()}

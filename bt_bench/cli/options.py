@@ -88,6 +88,13 @@ DeviceOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 
 
+def print_json(document: object) -> None:
+    """Prints what `--json` asks for. Its import is late, as `--help` needs none."""
+    import json
+
+    print(json.dumps(document, indent=2))
+
+
 def split(names: str | None) -> list[str] | None:
     """`a,b` as a list; `None` where the option was not given."""
     if names is None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bt_bench.cli.options import JsonOption
+from bt_bench.cli.options import JsonOption, print_json
 from bt_bench.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def overhead(
                 for route in routes
             ],
         }
-        print(json.dumps(document, indent=2))
+        print_json(document)
         return ExitCode.OK
     _print(environment, routes)
     return ExitCode.OK

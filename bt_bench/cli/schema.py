@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bt_bench.cli.options import print_json
 from bt_bench.errors import ExitCode
 
 
@@ -11,9 +12,7 @@ def schema() -> ExitCode:
     Example:
     - `bt-bench schema > result.schema.json`
     """
-    import json
-
     from bt_bench.results import result_schema
 
-    print(json.dumps(result_schema(), indent=2))
+    print_json(result_schema())
     return ExitCode.OK

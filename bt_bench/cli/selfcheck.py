@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bt_bench.cli.options import JsonOption
+from bt_bench.cli.options import JsonOption, print_json
 from bt_bench.errors import ExitCode
 from bt_bench.names import DeviceChoice
 
@@ -97,7 +96,7 @@ def selfcheck(
     population = RecordedPopulation(recorded)
     result = check(population, rules, gates, seed, DEFAULT_LOOKS, _progress(gates))
     if as_json:
-        print(json.dumps(selfcheck_json(result, recorded, gates, seed), indent=2))
+        print_json(selfcheck_json(result, recorded, gates, seed))
     else:
         facts = facts_of(recorded, rules, DEFAULT_LOOKS, gates)
         _print(selfcheck_document(result, facts))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections import Counter
@@ -23,6 +22,7 @@ from bt_bench.cli.options import (
     choose_variants,
     kernel_folders,
     load_spec,
+    print_json,
     resolve_device,
     worker_for,
 )
@@ -196,7 +196,7 @@ def _dry_run(
                 for case, size in cases
             ],
         }
-        print(json.dumps(plan, indent=2))
+        print_json(plan)
         return ExitCode.OK
     print(
         f"{spec.name} on {kind}: {len(cases)} cases × {len(spec.operations)} operations × "
@@ -271,7 +271,7 @@ def _say_how_to_resume(request: SweepRequest, folders: list[Path]) -> None:
 def _show(request: SweepRequest, results: list[VariantResult], as_json: bool) -> ExitCode:
     counts = Counter(case.status.value for result in results for case in result.cases)
     if as_json:
-        print(json.dumps(_summary(request.folder, results, counts), indent=2))
+        print_json(_summary(request.folder, results, counts))
     else:
         _print_tables(request, results)
     return ExitCode.CHECK_FAILED if counts["failed"] else ExitCode.OK

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-from bt_bench.cli.options import ConfigArgument, JsonOption, SelectOption, SetOption, load_spec
+from bt_bench.cli.options import (
+    ConfigArgument,
+    JsonOption,
+    SelectOption,
+    SetOption,
+    load_spec,
+    print_json,
+)
 from bt_bench.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -38,7 +44,7 @@ def workload(
         else:
             _print(case.name, description)
     if as_json:
-        print(json.dumps({"schema_version": 1, "cases": documents}, indent=2))
+        print_json({"schema_version": 1, "cases": documents})
     return ExitCode.OK
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -125,6 +126,8 @@ def test_torch_operations_are_counted_and_views_are_not():
         ("torch_op", "copy_", 1),
         ("torch_op", "clone", 1),
     }
+    # torch imports all of it, which takes seconds, for a mode that does not say that it may not.
+    assert "torch._dynamo" not in sys.modules
 
 
 def test_cpu_bench_measures_staging_only():
