@@ -16,7 +16,7 @@ from bt_bench.worker.measuring.calibration.calibrate import (
     calibrate_with,
 )
 from bt_bench.worker.measuring.calibration.overhead import LaunchRoute
-from bt_bench.worker.measuring.calibration.profiled_calls import DeviceRecord
+from bt_bench.worker.measuring.profiler_session import Activity
 
 EFFORT = Effort(rounds=3, launches=10, spin_us=(3, 50), line_rounds=2, passes=2)
 
@@ -64,7 +64,8 @@ class ScriptedDevice:
 
     def _enqueue(self, name, device_ns):
         self.free_ns = max(self.free_ns, self.clock.ns) + device_ns
-        self.ran.append(DeviceRecord(name, (device_ns + RECORDED_NS) / 1e3))
+        start_ns = self.free_ns - device_ns
+        self.ran.append(Activity("kernel", name, start_ns, device_ns + RECORDED_NS))
 
     def synchronize(self):
         self.clock.ns = max(self.clock.ns, self.free_ns) + SYNCHRONIZE_NS

@@ -23,10 +23,7 @@ from bt_bench.worker.measuring.case import measure_case
 from bt_bench.worker.measuring.device_kernels import FLUSH_KERNEL_NAME, SPIN_KERNEL_NAME
 from bt_bench.worker.measuring.methods import profiler as cupti_census
 from bt_bench.worker.measuring.methods.device_times import (
-    CALL_RANGE,
     IDLE,
-    STEP_RANGE,
-    Activity,
     ProfilerIncompleteError,
     activities_by_range,
     census_of,
@@ -35,6 +32,12 @@ from bt_bench.worker.measuring.methods.device_times import (
 )
 from bt_bench.worker.measuring.methods.interpreter import count_launches
 from bt_bench.worker.measuring.methods.profiler import profile_window
+from bt_bench.worker.measuring.profiler_session import (
+    CALL_RANGE,
+    STEP_RANGE,
+    Activity,
+    sort_events,
+)
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.watch import NoTelemetry, Surroundings
 from bt_bench.workloads.build import build_workload
@@ -168,11 +171,6 @@ class Event:
         return self.duration
 
 
-def profiler(*events):
-    results = SimpleNamespace(events=lambda: events)
-    return SimpleNamespace(profiler=SimpleNamespace(kineto_results=results))
-
-
 def ranges(index, start, returned, end):
     """The two ranges of a step: the call, and the synchronisation after it."""
     return (
@@ -183,16 +181,18 @@ def ranges(index, start, returned, end):
 
 def test_activities_go_to_the_range_that_they_lie_in():
     by_range, late = activities_by_range(
-        profiler(
-            Event("restore", True, 5, 2),
-            *ranges(1, 100, 110, 150),
-            *ranges(0, 10, 30, 60),
-            Event(f"{STEP_RANGE}0", True, 12, 30),  # the range's shadow on the device
-            Event("Memcpy HtoD", True, 40, 5),
-            Event("gather", True, 20, 9),
-            Event("between", True, 70, 9),
-            Event("Memset", True, 120, 5),
-            Event("cudaLaunchKernel", False, 15, 1),
+        sort_events(
+            (
+                Event("restore", True, 5, 2),
+                *ranges(1, 100, 110, 150),
+                *ranges(0, 10, 30, 60),
+                Event(f"{STEP_RANGE}0", True, 12, 30),  # the range's shadow on the device
+                Event("Memcpy HtoD", True, 40, 5),
+                Event("gather", True, 20, 9),
+                Event("between", True, 70, 9),
+                Event("Memset", True, 120, 5),
+                Event("cudaLaunchKernel", False, 15, 1),
+            )
         ),
         [False, False],
     )
@@ -210,16 +210,16 @@ def test_the_queue_of_a_busy_device_is_no_part_of_the_step():
         Event(SPIN_KERNEL_NAME, True, 12, 28),
         Event("gather", True, 41, 9),
     )
-    (step,), late = activities_by_range(profiler(*events), [True])
+    (step,), late = activities_by_range(sort_events(events), [True])
     assert [activity.name for activity in step] == ["gather"]
     assert late == set()
 
 
 def test_a_queue_that_ended_before_the_call_returned_is_noticed():
     events = (*ranges(0, 10, 30, 60), Event(SPIN_KERNEL_NAME, True, 12, 10))
-    assert activities_by_range(profiler(*events), [True])[1] == {0}
+    assert activities_by_range(sort_events(events), [True])[1] == {0}
     with pytest.raises(ProfilerIncompleteError, match="0 of 1 queues"):
-        activities_by_range(profiler(*ranges(0, 10, 30, 60)), [True])
+        activities_by_range(sort_events(ranges(0, 10, 30, 60)), [True])
 
 
 def profiled_window(operation=Operation.STEP, names=("fused",), ids=((1,),)):
@@ -230,7 +230,7 @@ def profiled_window(operation=Operation.STEP, names=("fused",), ids=((1,),)):
 
 def test_lost_ranges_and_lost_records_are_noticed():
     with pytest.raises(ProfilerIncompleteError, match="1 of 2 ranges"):
-        activities_by_range(profiler(*ranges(0, 0, 5, 9)), [False, False])
+        activities_by_range(sort_events(ranges(0, 0, 5, 9)), [False, False])
     whole = [[Activity("kernel", "a", 0, 5)]]
     mixed = census_of(profiled_window(), "fused", [whole, [[]]])
     assert mixed.startswith("step 0 of fused: one")

@@ -24,10 +24,10 @@ from bt_bench.results import (
     no_collection,
 )
 from bt_bench.worker.measuring.calibration.overhead import LaunchRoute, launch_routes
-from bt_bench.worker.measuring.calibration.profiled_calls import DeviceRecord, profile_calls
 from bt_bench.worker.measuring.calibration.timers import Timers, tick_us, time_call
 from bt_bench.worker.measuring.device_kernels import CacheReader, launch_null, launch_spin
 from bt_bench.worker.measuring.ports import Clock, DevicePort
+from bt_bench.worker.measuring.profiler_session import Activity, profiler_session
 
 HOST_ROUNDS = 200
 CHAINS = (2, 4, 8)
@@ -95,7 +95,7 @@ class DeviceWork:
         l2_bytes: size of the L2.
         flushed_bytes: what the port writes to flush it.
         routes: ways to launch an empty kernel, warmed up.
-        profile: makes calls under a profiler; returns the device operations of each.
+        profile: makes calls under a profiler; returns the device activities of each.
     """
 
     launch_null: Callable[[], object]
@@ -105,7 +105,7 @@ class DeviceWork:
     l2_bytes: int
     flushed_bytes: int
     routes: Sequence[LaunchRoute]
-    profile: Callable[[Sequence[Callable[[], object]]], list[list[DeviceRecord]]]
+    profile: Callable[[Sequence[Callable[[], object]]], list[list[Activity]]]
 
 
 def calibrate(clock: Clock, port: DevicePort, *, thorough: bool) -> Calibration:
@@ -141,7 +141,7 @@ def cuda_work(port: DevicePort) -> DeviceWork:
         l2_bytes=flush.l2_bytes,
         flushed_bytes=flush.flushed_bytes,
         routes=launch_routes(),
-        profile=partial(profile_calls, synchronize=port.synchronize),
+        profile=partial(_profile_calls, port.synchronize),
     )
 
 
@@ -289,16 +289,16 @@ _INJECTED = "injected"
 
 @dataclass(frozen=True)
 class _Profiled:
-    """One call that was profiled: its kind, its length, chain length or delay, its operations."""
+    """One call that was profiled: its kind, its length, chain length or delay, its activities."""
 
     kind: str
     value: float
-    records: list[DeviceRecord]
+    activities: list[Activity]
 
     @property
     def is_complete(self) -> bool:
-        """Whether there are as many operations as were launched."""
-        return len(self.records) == (self.value if self.kind == _CHAIN else 1)
+        """Whether there are as many activities as were launched."""
+        return len(self.activities) == (self.value if self.kind == _CHAIN else 1)
 
 
 def _profile(timers: Timers, work: DeviceWork, effort: Effort) -> list[_Profiled]:
@@ -314,12 +314,21 @@ def _profile(timers: Timers, work: DeviceWork, effort: Effort) -> list[_Profiled
     for _ in range(PROFILER_ATTEMPTS):
         found = work.profile([call for _, _, call in todo])
         profiled = [
-            _Profiled(kind, value, records)
-            for (kind, value, _), records in zip(todo, found, strict=True)
+            _Profiled(kind, value, activities)
+            for (kind, value, _), activities in zip(todo, found, strict=True)
         ]
         if all(one.is_complete for one in profiled):
             break
     return profiled
+
+
+def _profile_calls(
+    synchronize: Callable[[], object], calls: Sequence[Callable[[], object]]
+) -> list[list[Activity]]:
+    with profiler_session(synchronize) as session:
+        for call in calls:
+            session.run(call)
+    return session.recorded().by_range(len(calls))
 
 
 def _repeat(call: Callable[[], object], count: int) -> None:
@@ -330,7 +339,7 @@ def _repeat(call: Callable[[], object], count: int) -> None:
 def _durations_us(profiled: Sequence[_Profiled], kind: str, value: float) -> list[float]:
     """Durations of profiled calls of a single operation, where the record is complete."""
     return [
-        one.records[0].duration_us
+        one.activities[0].duration_ns / 1e3
         for one in profiled
         if (one.kind, one.value) == (kind, value) and one.is_complete
     ]
@@ -357,7 +366,7 @@ def _device_lines(
 
 def _chains(profiled: Sequence[_Profiled]) -> list[LaunchChain]:
     return [
-        LaunchChain(launched=int(one.value), counted=len(one.records))
+        LaunchChain(launched=int(one.value), counted=len(one.activities))
         for one in profiled
         if one.kind == _CHAIN
     ]

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from torch._C._autograd import DeviceType
 
 from bt_bench.names import Operation
 from bt_bench.results import (
@@ -24,10 +20,8 @@ from bt_bench.results import (
 )
 from bt_bench.worker.measuring.device_kernels import FLUSH_KERNEL_NAME, SPIN_KERNEL_NAME
 from bt_bench.worker.measuring.methods.probes import eager_series
+from bt_bench.worker.measuring.profiler_session import Activity, Recorded
 from bt_bench.worker.measuring.rounds import Window
-
-STEP_RANGE = "bt_bench_step_"  # the call and the synchronisation after it
-CALL_RANGE = "bt_bench_call_"  # the call alone
 
 
 @dataclass(frozen=True)
@@ -54,21 +48,6 @@ class ProfilerIncompleteError(Exception):
     """The profiler's records cannot be right; it drops some now and then without saying so."""
 
 
-@dataclass(frozen=True)
-class Activity:
-    """One device operation, with times of the host clock in ns."""
-
-    kind: str
-    name: str
-    start_ns: int
-    duration_ns: int
-
-    @property
-    def end_ns(self) -> int:
-        """When it ended."""
-        return self.start_ns + self.duration_ns
-
-
 def settings_of(plan: Plan) -> list[Setting]:
     """The conditions that a plan wants profiled; an idle device is always one."""
     busy = [Setting(Load.BUSY, l2, _DEVICE_TIMES) for l2 in plan.l2]
@@ -76,59 +55,45 @@ def settings_of(plan: Plan) -> list[Setting]:
 
 
 def activities_by_range(
-    profiler: Any, busy: Sequence[bool]
+    recorded: Recorded, busy: Sequence[bool]
 ) -> tuple[list[list[Activity]], set[int]]:
-    """Sorts device activities into the host ranges that caused them, by time.
-
-    The device has nothing but the harness's own work to do before each range, and nothing after
-    it, so every activity of the step lies inside its range.
+    """The activities of each range, less those of the harness, which kept the device busy.
 
     Args:
-        profiler: torch's, after it has stopped.
+        recorded: by a session of the profiler.
         busy: for each range, whether a queue was ahead of it.
 
     Returns:
         The activities of each range, and the ranges in which a busy device had finished its queue
         before the call returned.
+
+    Raises:
+        ProfilerIncompleteError: when records of ranges or queues are missing.
     """
     num_ranges = len(busy)
-    steps: dict[int, tuple[int, int]] = {}
-    returns: dict[int, int] = {}
-    queue_ends: list[int] = []
-    activities: list[Activity] = []
-    for event in profiler.profiler.kineto_results.events():
-        on_device = event.device_type() == DeviceType.CUDA
-        name = event.name()
-        start, end = event.start_ns(), event.start_ns() + event.duration_ns()
-        if name.startswith(STEP_RANGE):
-            if not on_device:
-                steps[int(name[len(STEP_RANGE) :])] = (start, end)
-        elif name.startswith(CALL_RANGE):
-            if not on_device:
-                returns[int(name[len(CALL_RANGE) :])] = end
-        elif on_device and name.startswith(SPIN_KERNEL_NAME):
-            queue_ends.append(end)
-        elif on_device and not name.startswith(FLUSH_KERNEL_NAME):
-            activities.append(Activity(_kind(name), name, start, end - start))
-    if len(steps) != num_ranges or len(returns) != num_ranges:
+    steps, returns_ns = recorded.steps, recorded.returns_ns
+    if len(steps) != num_ranges or len(returns_ns) != num_ranges:
         raise ProfilerIncompleteError(f"{len(steps)} of {num_ranges} ranges were recorded")
     behind_queues = [index for index in range(num_ranges) if busy[index]]
+    queue_ends = sorted(
+        activity.end_ns
+        for activity in recorded.activities
+        if activity.name.startswith(SPIN_KERNEL_NAME)
+    )
     if len(queue_ends) != len(behind_queues):
         raise ProfilerIncompleteError(
             f"{len(queue_ends)} of {len(behind_queues)} queues were recorded"
         )
     late = {
         index
-        for index, end in zip(behind_queues, sorted(queue_ends), strict=True)
-        if end < returns[index]
+        for index, end_ns in zip(behind_queues, queue_ends, strict=True)
+        if end_ns < returns_ns[index]
     }
-    ordered = [steps[index] for index in range(num_ranges)]
-    starts = [start for start, _ in ordered]
-    by_range: list[list[Activity]] = [[] for _ in range(num_ranges)]
-    for activity in sorted(activities, key=lambda activity: activity.start_ns):
-        place = bisect_right(starts, activity.start_ns) - 1
-        if place >= 0 and activity.start_ns <= ordered[place][1]:
-            by_range[place].append(activity)
+    of_harness = (SPIN_KERNEL_NAME, FLUSH_KERNEL_NAME)
+    by_range = [
+        [activity for activity in of_range if not activity.name.startswith(of_harness)]
+        for of_range in recorded.by_range(num_ranges)
+    ]
     return by_range, late
 
 
@@ -160,12 +125,6 @@ def _may_be_empty(window: Window, index: int) -> bool:
     """Whether a step may launch nothing: only one that applies no writes."""
     staged = any(any(map(len, append.block_ids)) for append in window.steps[index].appends)
     return window.operation is Operation.APPLY and not staged
-
-
-def _kind(name: str) -> str:
-    if name.startswith("Memcpy"):
-        return "copy"
-    return "memset" if name.startswith("Memset") else "kernel"
 
 
 def _counts(activities: list[Activity]) -> Counter[tuple[str, str]]:

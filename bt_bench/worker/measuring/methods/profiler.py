@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from torch.profiler import ProfilerActivity, profile, record_function
-
-from bt_bench.names import Operation
 from bt_bench.results import (
     Cache,
     LaunchCensus,
@@ -18,14 +16,9 @@ from bt_bench.results import (
     Plan,
     RoundKind,
 )
-from bt_bench.worker.arm import Arm
-from bt_bench.worker.inputs import StepInputs
 from bt_bench.worker.measuring.launch_paths import use
 from bt_bench.worker.measuring.methods.device_times import (
-    CALL_RANGE,
     IDLE,
-    STEP_RANGE,
-    Activity,
     ProfilerIncompleteError,
     activities_by_range,
     census_of,
@@ -33,6 +26,7 @@ from bt_bench.worker.measuring.methods.device_times import (
     times_ns,
 )
 from bt_bench.worker.measuring.ports import Clock, DevicePort
+from bt_bench.worker.measuring.profiler_session import Activity, profiler_session
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import Turn, Turns, Window
 from bt_bench.worker.measuring.timing import rewind
@@ -266,19 +260,24 @@ def _session(
     todo: Sequence[tuple[Window, Setting, Turn]], device: DevicePort, queue_us: float
 ) -> list[Taken]:
     """Several passes in one session of the profiler."""
-    activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
     busy: list[bool] = []  # per range
-    # Without `acc_events` torch warns on every start about cycles, although there are none.
-    with profile(activities=activities, acc_events=True) as profiler:
+    with profiler_session(device.synchronize) as session:
         for window, setting, turn in todo:
+            ahead: list[Callable[[], object]] = []
+            if setting.l2 is Cache.COLD:
+                ahead.append(device.flush_l2)
+            if setting.load is Load.BUSY:
+                ahead.append(partial(device.occupy, queue_us))
             rewind(turn.arms)
             for step in window.steps:
                 for arm in turn.arms:
-                    index = len(busy)
                     busy.append(setting.load is Load.BUSY)
                     with arm.guarded():
-                        _run_in_range(arm, window.operation, step, setting, device, queue_us, index)
-    found, late = activities_by_range(profiler, busy)
+                        use(arm, LaunchPath.JIT)
+                        arm.stage(step)
+                        arm.prepare(window.operation)
+                        session.run(arm.bind(window.operation, step), *ahead)
+    found, late = activities_by_range(session.recorded(), busy)
     taken: list[Taken] = []
     first = 0
     for window, _, turn in todo:
@@ -292,30 +291,6 @@ def _session(
         taken.append((steps, uncovered))
         first = end
     return taken
-
-
-def _run_in_range(
-    arm: Arm,
-    operation: Operation,
-    step: StepInputs,
-    setting: Setting,
-    device: DevicePort,
-    queue_us: float,
-    index: int,
-) -> None:
-    use(arm, LaunchPath.JIT)
-    arm.stage(step)
-    arm.prepare(operation)
-    call = arm.bind(operation, step)
-    device.synchronize()
-    if setting.l2 is Cache.COLD:
-        device.flush_l2()
-    if setting.load is Load.BUSY:
-        device.occupy(queue_us)
-    with record_function(f"{STEP_RANGE}{index}"):
-        with record_function(f"{CALL_RANGE}{index}"):
-            call()
-        device.synchronize()
 
 
 def _busy_problem(

@@ -1,0 +1,140 @@
+"""Calls in numbered ranges under the profiler (CUPTI), and the device activities of each."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from torch._C._autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile, record_function
+
+STEP_RANGE = "bt_bench_step_"  # the call and the synchronisation after it
+CALL_RANGE = "bt_bench_call_"  # the call alone
+
+
+@dataclass(frozen=True)
+class Activity:
+    """One device operation, with times of the host clock in ns."""
+
+    kind: str
+    name: str
+    start_ns: int
+    duration_ns: int
+
+    @property
+    def end_ns(self) -> int:
+        """When it ended."""
+        return self.start_ns + self.duration_ns
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What the profiler recorded of a session, with times of the host clock in ns.
+
+    It drops records now and then without saying so: a caller that knows how many there must be
+    should count them.
+
+    Args:
+        steps: start and end of each range that was recorded, by its number.
+        returns_ns: when the call of each range returned, by its number.
+        activities: all device operations, in the order in which they began.
+    """
+
+    steps: dict[int, tuple[int, int]]
+    returns_ns: dict[int, int]
+    activities: list[Activity]
+
+    def by_range(self, num_ranges: int) -> list[list[Activity]]:
+        """Sorts device activities into the host ranges that caused them, by time.
+
+        Returns:
+            The activities of each range, in order; a range that was not recorded has none.
+        """
+        ordered = sorted((*step, index) for index, step in self.steps.items())
+        starts = [start for start, _, _ in ordered]
+        found: list[list[Activity]] = [[] for _ in range(num_ranges)]
+        for activity in self.activities:
+            place = bisect_right(starts, activity.start_ns) - 1
+            if place >= 0 and activity.start_ns <= ordered[place][1]:
+                found[ordered[place][2]].append(activity)
+        return found
+
+
+def sort_events(events: Iterable[Any]) -> Recorded:
+    """Tells ranges and device activities apart.
+
+    Args:
+        events: those of `torch.profiler`'s Kineto results.
+    """
+    steps: dict[int, tuple[int, int]] = {}
+    returns_ns: dict[int, int] = {}
+    activities: list[Activity] = []
+    for event in events:
+        on_device = event.device_type() == DeviceType.CUDA
+        name, start, duration = event.name(), event.start_ns(), event.duration_ns()
+        if name.startswith((STEP_RANGE, CALL_RANGE)):
+            if on_device:  # the range is also shown on the device's time line
+                continue
+            if name.startswith(STEP_RANGE):
+                steps[int(name[len(STEP_RANGE) :])] = (start, start + duration)
+            else:
+                returns_ns[int(name[len(CALL_RANGE) :])] = start + duration
+        elif on_device:
+            activities.append(Activity(_kind(name), name, start, duration))
+    activities.sort(key=lambda activity: activity.start_ns)
+    return Recorded(steps, returns_ns, activities)
+
+
+class ProfilerSession:
+    """Makes calls under the profiler, which `profiler_session` has started."""
+
+    def __init__(self, profiler: Any, synchronize: Callable[[], object]) -> None:
+        self._profiler = profiler
+        self._synchronize = synchronize
+        self._num_calls = 0
+
+    def run(self, call: Callable[[], object], *ahead: Callable[[], object]) -> None:
+        """Makes a call in the range of the next number, from 0, and waits for the device.
+
+        The device has nothing but what is enqueued ahead to do before the range, and nothing after
+        it, so every activity of the call lies inside its range.
+
+        Args:
+            call: what is profiled.
+            ahead: made before it on an idle device, outside of the range.
+        """
+        self._synchronize()
+        for one in ahead:
+            one()
+        index = self._num_calls
+        self._num_calls += 1
+        with record_function(f"{STEP_RANGE}{index}"):
+            with record_function(f"{CALL_RANGE}{index}"):
+                call()
+            self._synchronize()
+
+    def recorded(self) -> Recorded:
+        """What was recorded; call when the session has been left."""
+        return sort_events(self._profiler.profiler.kineto_results.events())
+
+
+@contextmanager
+def profiler_session(synchronize: Callable[[], object]) -> Iterator[ProfilerSession]:
+    """Has the profiler record host ranges and device activities.
+
+    Args:
+        synchronize: waits until the device is idle.
+    """
+    activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    # Without `acc_events` torch warns on every start about cycles, although there are none.
+    with profile(activities=activities, acc_events=True) as profiler:
+        yield ProfilerSession(profiler, synchronize)
+
+
+def _kind(name: str) -> str:
+    if name.startswith("Memcpy"):
+        return "copy"
+    return "memset" if name.startswith("Memset") else "kernel"
