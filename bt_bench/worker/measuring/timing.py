@@ -64,7 +64,7 @@ class Rounds:
         self._plan = plan
         self._clock = clock
         self._records = records
-        self._regions = {n: Range(n, window.operation.value, window.case) for n in window.names}
+        self._nvtx_ranges = {n: Range(n, window.operation.value, window.case) for n in window.names}
         rng = random.Random(plan.seed)
         # Two sequences, so that the rarer pairs also go through all instances.
         self._turns = Turns(window, rng)
@@ -146,7 +146,7 @@ class Rounds:
         for step in window.steps:
             for arm in [arm for arm in arms if arm.name in rows]:
                 with arm.guarded():
-                    sample = probe.sample(arm, window.operation, step, self._regions[arm.name])
+                    sample = probe.sample(arm, window.operation, step, self._nvtx_ranges[arm.name])
                 if sample is None:
                     del rows[arm.name]
                     self._give_up(probe, arm)

@@ -5,8 +5,7 @@ All figures are raw samples: whoever reads them takes medians, fits lines and ju
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,16 +22,25 @@ from bt_bench.results import (
     Quantity,
     no_collection,
 )
-from bt_bench.worker.measuring.calibration.overhead import LaunchRoute, launch_routes
-from bt_bench.worker.measuring.calibration.timers import Timers, tick_us, time_call
+from bt_bench.worker.measuring.calibration.overhead import (
+    LaunchRoute,
+    launch_routes,
+    launch_samplers,
+)
+from bt_bench.worker.measuring.calibration.timers import (
+    Sampler,
+    Samples,
+    Timers,
+    interleave,
+    tick_us,
+)
 from bt_bench.worker.measuring.device_kernels import CacheReader, launch_null, launch_spin
 from bt_bench.worker.measuring.ports import Clock, DevicePort
 from bt_bench.worker.measuring.profiler_session import Activity, profiler_session
+from bt_bench.worker.measuring.regions import NOTHING, host_times
 
 HOST_ROUNDS = 200
 CHAINS = (2, 4, 8)
-# A builtin, so that no frame of Python's own is in it: that of a step's call is the step's.
-NOTHING = gc.isenabled
 PAUSE_US = 100.0
 REPLAYS = 200
 INJECTED_DELAY_US = 20.0
@@ -123,7 +131,7 @@ def calibrate_host(clock: Clock) -> Calibration:
     """Calibrates what there is without a GPU: the empty call and the tick of the clock."""
     started_ns = clock.now_ns()
     with no_collection():
-        samples = _interleave(_host_probes(clock), HOST_ROUNDS)
+        samples = interleave(_host_samplers(clock), HOST_ROUNDS)
     return Calibration(seconds=_seconds_since(started_ns, clock), figures=_figures(samples, _WHAT))
 
 
@@ -152,16 +160,16 @@ def calibrate_with(
     started_ns = clock.now_ns()
     work = make_work(port)
     timers = Timers(clock, port)
-    figures = [*_host_probes(clock), *_device_probes(timers, work, effort)]
-    lines = _line_probes(timers, work, effort)
+    figures = [*_host_samplers(clock), *_device_samplers(timers, work, effort)]
+    lines = _line_samplers(timers, work, effort)
     with no_collection():
-        _interleave([*figures, *lines], 1)  # the first of everything is slower
-        samples = _interleave(figures, effort.rounds)
-        line_samples = _interleave(lines, effort.line_rounds)
-        samples |= _interleave([_replay_probe("replay", timers, work)], REPLAYS)
+        interleave([*figures, *lines], 1)  # the first of everything is slower
+        samples = interleave(figures, effort.rounds)
+        line_samples = interleave(lines, effort.line_rounds)
+        samples |= interleave([_replay_sampler("replay", timers, work)], REPLAYS)
     profiled = _profile(timers, work, effort)
     with no_collection():
-        samples |= _interleave([_replay_probe("replay_profiled", timers, work)], REPLAYS)
+        samples |= interleave([_replay_sampler("replay_profiled", timers, work)], REPLAYS)
     what = _WHAT | {route.name: f"launching: {route.what}" for route in work.routes}
     return Calibration(
         seconds=_seconds_since(started_ns, clock),
@@ -179,37 +187,13 @@ def calibrate_with(
     )
 
 
-# Probes
-
-# A figure's name, or what else tells samples apart.
-_Key = Hashable
-_Samples = dict[_Key, list[float]]
+# Samplers
 
 _HOT = "hot"
 _COLD = "cold"
 
 
-@dataclass(frozen=True)
-class _Probe:
-    """Takes one sample of each of its keys, in µs; `None` where that did not work out."""
-
-    keys: tuple[_Key, ...]
-    sample: Callable[[], tuple[float, ...] | None]
-
-
-def _interleave(probes: Sequence[_Probe], rounds: int) -> _Samples:
-    """Samples of all probes in rounds, so that drift hits all of them."""
-    samples: _Samples = {key: [] for probe in probes for key in probe.keys}
-    for _ in range(rounds):
-        for probe in probes:
-            taken = probe.sample()
-            if taken is not None:
-                for key, value in zip(probe.keys, taken, strict=True):
-                    samples[key].append(round(value, 4))
-    return samples
-
-
-def _figures(samples: _Samples, what: dict[str, str]) -> list[Figure]:
+def _figures(samples: Samples, what: dict[str, str]) -> list[Figure]:
     return [
         Figure(name=name, what=text, samples=samples[name])
         for name, text in what.items()
@@ -217,59 +201,54 @@ def _figures(samples: _Samples, what: dict[str, str]) -> list[Figure]:
     ]
 
 
-def _host_probes(clock: Clock) -> list[_Probe]:
+def _host_samplers(clock: Clock) -> list[Sampler]:
     empty = partial(NOTHING)  # as steps are bound
     return [
         # Right after other work, the processor's caches do not hold what the region needs.
-        _Probe(
+        Sampler(
             ("empty_call_first", "empty_call"),
-            lambda: (*time_call(clock, empty), *time_call(clock, empty)),
+            lambda: (host_times(clock, empty)[0], host_times(clock, empty)[0]),
         ),
-        _Probe(("timer_tick",), lambda: (tick_us(clock),)),
+        Sampler(("timer_tick",), lambda: (tick_us(clock),)),
     ]
 
 
-def _device_probes(timers: Timers, work: DeviceWork, effort: Effort) -> list[_Probe]:
-    null_graph = timers.captured(work.launch_null, 1)
+def _device_samplers(timers: Timers, work: DeviceWork, effort: Effort) -> list[Sampler]:
+    null_graph = timers.replay(work.launch_null)
     spin = _spin(work, SPIN_US)
-    spin_graph = timers.captured(spin, 1)
-    routes = [
-        _Probe((route.name,), partial(timers.launches, route.launch, effort.launches))
-        for route in work.routes
-    ]
+    spin_graph = timers.replay(spin)
     return [
-        _Probe(("event_floor",), timers.event_floor),
-        _Probe(("event_floor_busy",), partial(timers.behind_work, NOTHING)),
-        _Probe(("event_null_busy",), partial(timers.behind_work, work.launch_null)),
-        _Probe(("synchronize",), timers.synchronize),
-        _Probe(("null_host", "null_step"), partial(timers.host_and_step, work.launch_null)),
-        _Probe(("null_graph_host", "null_graph_step"), partial(timers.host_and_step, null_graph)),
-        _Probe(("spin_host", "spin_step"), partial(timers.host_and_step, spin)),
-        _Probe(("spin_graph_host", "spin_graph_step"), partial(timers.host_and_step, spin_graph)),
-        *routes,
+        Sampler(("event_floor",), timers.event_floor),
+        Sampler(("event_floor_busy",), partial(timers.behind_work, NOTHING)),
+        Sampler(("event_null_busy",), partial(timers.behind_work, work.launch_null)),
+        Sampler(("synchronize",), timers.synchronize),
+        Sampler(("null_host", "null_step"), partial(timers.host_and_step, work.launch_null)),
+        Sampler(("null_graph_host", "null_graph_step"), partial(timers.host_and_step, null_graph)),
+        Sampler(("spin_host", "spin_step"), partial(timers.host_and_step, spin)),
+        Sampler(("spin_graph_host", "spin_graph_step"), partial(timers.host_and_step, spin_graph)),
+        *launch_samplers(work.routes, timers.clock, timers.port.synchronize, effort.launches),
     ]
 
 
-def _replay_probe(name: str, timers: Timers, work: DeviceWork) -> _Probe:
+def _replay_sampler(name: str, timers: Timers, work: DeviceWork) -> Sampler:
     """A launch that is taken over and over: a profiler that stays attached makes it dearer."""
-    replay = timers.captured(work.launch_null, 1)
-    return _Probe((name,), lambda: timers.host_and_step(replay)[:1])
+    replay = timers.replay(work.launch_null)
+    return Sampler((name,), lambda: timers.host_and_step(replay)[:1])
 
 
-def _line_probes(timers: Timers, work: DeviceWork, effort: Effort) -> list[_Probe]:
-    probes = []
+def _line_samplers(timers: Timers, work: DeviceWork, effort: Effort) -> list[Sampler]:
+    samplers = []
     for length_us in effort.spin_us:
         spin = _spin(work, length_us)
-        slope = timers.graph_slope(spin)
-        probes.append(_Probe(((Method.GRAPH_SLOPE, length_us),), slope))
-        probes.append(_Probe(((Method.EVENTS, length_us),), partial(timers.behind_work, spin)))
+        samplers.append(Sampler(((Method.GRAPH_SLOPE, length_us),), timers.graph_slope(spin)))
+        samplers.append(Sampler(((Method.EVENTS, length_us),), partial(timers.behind_work, spin)))
     for delay_us in (0.0, INJECTED_DELAY_US):
         call = timers.delayed(_spin(work, SPIN_US), PAUSE_US + delay_us)
         keys = ((Quantity.HOST_US, delay_us), (Quantity.STEP_US, delay_us))
-        probes.append(_Probe(keys, partial(timers.host_and_step, call)))
+        samplers.append(Sampler(keys, partial(timers.host_and_step, call)))
     hot = partial(timers.behind_work, work.read, work.read)
     cold = partial(timers.behind_work, work.read, timers.port.flush_l2)
-    return [*probes, _Probe((_HOT,), hot), _Probe((_COLD,), cold)]
+    return [*samplers, Sampler((_HOT,), hot), Sampler((_COLD,), cold)]
 
 
 def _spin(work: DeviceWork, length_us: float) -> Callable[[], object]:
@@ -346,7 +325,7 @@ def _durations_us(profiled: Sequence[_Profiled], kind: str, value: float) -> lis
 
 
 def _device_lines(
-    samples: _Samples, profiled: Sequence[_Profiled], effort: Effort
+    samples: Samples, profiled: Sequence[_Profiled], effort: Effort
 ) -> list[DeviceLine]:
     """What each method reports; leaves out lengths for which a method has no samples."""
     lines = []
@@ -372,7 +351,7 @@ def _chains(profiled: Sequence[_Profiled]) -> list[LaunchChain]:
     ]
 
 
-def _injection(samples: _Samples, profiled: Sequence[_Profiled]) -> Injection:
+def _injection(samples: Samples, profiled: Sequence[_Profiled]) -> Injection:
     def quantities(delay_us: float) -> dict[Quantity, list[float]]:
         return {
             Quantity.HOST_US: samples[Quantity.HOST_US, delay_us],

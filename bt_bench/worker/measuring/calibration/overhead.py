@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
 import torch
 import triton
 
+from bt_bench.worker.measuring.calibration.timers import Sampler, interleave
 from bt_bench.worker.measuring.device_kernels import launch_null
 from bt_bench.worker.measuring.ports import Clock, SystemClock
+from bt_bench.worker.measuring.regions import host_time_in_a_row
 
 # Launches in a row between two synchronizations: fewer than the queue of a stream holds, so that
 # the host never waits for the device.
@@ -65,24 +68,23 @@ def measure_overhead(rounds: int = 50, clock: Clock | None = None) -> list[Route
     """Times every route, interleaved in rounds, on the current CUDA device."""
     nothing = LaunchRoute("empty_call", "a Python call that does nothing", lambda: None)
     routes = [nothing, *launch_routes()]
-    clock = clock or SystemClock()
-    samples: dict[str, list[float]] = {route.name: [] for route in routes}
-    for _ in range(rounds):
-        for route in routes:
-            torch.cuda.synchronize()
-            samples[route.name].append(time_launches(clock, route.launch, BATCH))
-    torch.cuda.synchronize()
+    synchronize = torch.cuda.synchronize
+    samplers = launch_samplers(routes, clock or SystemClock(), synchronize, BATCH)
+    samples = interleave(samplers, rounds)
+    synchronize()
     return [Route(route.name, route.what, samples[route.name]) for route in routes]
 
 
-def time_launches(clock: Clock, launch: Callable[[], object], count: int) -> float:
-    """Host time per launch in µs, of `count` in a row."""
-    now_ns = clock.now_ns
-    start = now_ns()
-    for _ in range(count):
-        launch()
-    end = now_ns()
-    return (end - start) / 1e3 / count
+def launch_samplers(
+    routes: Sequence[LaunchRoute], clock: Clock, synchronize: Callable[[], object], count: int
+) -> list[Sampler]:
+    """Host time per launch of each route in µs, of `count` in a row onto an idle device."""
+
+    def sample(launch: Callable[[], object]) -> tuple[float]:
+        synchronize()
+        return (host_time_in_a_row(clock, launch, count),)
+
+    return [Sampler((route.name,), partial(sample, route.launch)) for route in routes]
 
 
 def launch_routes() -> list[LaunchRoute]:

@@ -9,21 +9,18 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from bt_bench.analysis import median
 from bt_bench.results import LaunchPath, Method, Plan, Quantity, RoundKind
 from bt_bench.worker.arm import Arm, note_replay
 from bt_bench.worker.inputs import StepInputs
 from bt_bench.worker.measuring.launch_paths import supports, use
-from bt_bench.worker.measuring.methods.probes import SHORTEST_QUEUE_US, eager_series
-from bt_bench.worker.measuring.ports import Clock, DevicePort, Replayable
+from bt_bench.worker.measuring.methods.probes import eager_series
+from bt_bench.worker.measuring.ports import Clock, DevicePort
 from bt_bench.worker.measuring.records import Records
+from bt_bench.worker.measuring.regions import GraphSlope, between_events, captured, host_times
 from bt_bench.worker.measuring.rounds import Turns, Window
 from bt_bench.worker.measuring.timing import rewind
 
-# The slope is taken between graphs of N and 2 N calls.
-CALLS = 8
 REPLAYS = 3  # per capture, of which the median counts: a capture costs far more than a replay
-QUEUES = 5  # tried in turn, each twice as long; a host that stalls for 1.6 ms shows in the sample
 FEWEST_ROUNDS = 2
 SHARE_OF_TIME = 0.3  # of `case_seconds`, for cases whose windows are long
 
@@ -87,48 +84,20 @@ def _sample(
     arm.stage(step)
     arm.prepare(window.operation)
     call = arm.bind(window.operation, step)
-    device.synchronize()
-    once, short, long = (device.capture(call, count) for count in (1, CALLS, 2 * CALLS))
-    for graph in (once, short, long):
-        graph.replay()  # the first replay also uploads the graph
-    device.synchronize()
-    start = clock.now_ns()
-    once.replay()
-    returned = clock.now_ns()
-    device.synchronize()
-    end = clock.now_ns()
-    device.record_start()
-    once.replay()
-    device.record_end()
+    once = captured(device, call, 1)
+    slope = GraphSlope(device, call)
+    host_us, step_us = host_times(clock, once.replay, device.synchronize)
+    between_events(device, once.replay)
     device.synchronize()
     event_us = device.elapsed_us()
-    short_us, long_us = (
-        median([_replay_us(graph, device) for _ in range(REPLAYS)]) for graph in (short, long)
-    )
+    slope_us = slope.sample_us(REPLAYS)
     note_replay(call)
-    slope_us = max(0.0, (long_us - short_us) / CALLS)
-    return ((returned - start) / 1e3, (end - start) / 1e3, event_us, slope_us)
-
-
-def _replay_us(graph: Replayable, device: DevicePort) -> float:
-    """Device time of one replay, by events behind a queue that hides the launch."""
-    for doublings in range(QUEUES):
-        device.occupy(SHORTEST_QUEUE_US / 3 * 2**doublings)
-        device.record_start()
-        graph.replay()
-        device.record_end()
-        covered = not device.start_has_passed()
-        device.synchronize()
-        if covered:
-            break
-    return device.elapsed_us()
+    return (host_us, step_us, event_us, slope_us)
 
 
 def run_captured(device: DevicePort, call: Callable[[], object]) -> object:
     """Makes a call by capturing and replaying it; returns what the captured call returned."""
     returned: list[object] = []
-    device.synchronize()
-    device.capture(lambda: returned.append(call()), 1).replay()
+    captured(device, lambda: returned.append(call()), 1)
     note_replay(call)
-    device.synchronize()
     return returned[0]

@@ -14,12 +14,22 @@ from bt_bench.worker.inputs import StepInputs
 from bt_bench.worker.measuring.launch_paths import supports, use
 from bt_bench.worker.measuring.nvtx_ranges import Range
 from bt_bench.worker.measuring.ports import Clock, DevicePort
+from bt_bench.worker.measuring.regions import (
+    LONGEST_QUEUE_US,
+    NOTHING,
+    between_events,
+    between_events_and_readings,
+    host_time_in_a_row,
+    host_time_restaging,
+    host_times,
+    outlasted,
+    queue_ahead,
+)
 
 # Calls in a row for `pipelined_us`: enough to fill the queue, and with the 10 launches of a step
 # of eight groups far below the 1024 launches that a stream holds.
 PIPELINED_CALLS = 8
 SHORTEST_QUEUE_US = 300.0
-LONGEST_QUEUE_US = 20_000.0
 
 # These consume what was staged, so each call must be staged again.
 CONSUMES_STAGED = (Operation.APPLY, Operation.STEP)
@@ -50,7 +60,7 @@ class Probe(Protocol):
         ...
 
     def sample(
-        self, arm: Arm, operation: Operation, step: StepInputs, region: Range
+        self, arm: Arm, operation: Operation, step: StepInputs, nvtx_range: Range
     ) -> tuple[float, ...] | None:
         """Runs the step and returns a sample per series, in µs.
 
@@ -92,17 +102,15 @@ class StageProbe:
         return True
 
     def sample(
-        self, arm: Arm, operation: Operation, step: StepInputs, region: Range
+        self, arm: Arm, operation: Operation, step: StepInputs, nvtx_range: Range
     ) -> tuple[float, ...]:
         """Times staging of all rows of the step."""
         call = arm.bind(Operation.STAGE, step)
-        region.push()
-        start = self._clock.now_ns()
-        call()
-        end = self._clock.now_ns()
-        region.pop()
+        nvtx_range.push()
+        stage_us, _ = host_times(self._clock, call)
+        nvtx_range.pop()
         arm.tables.apply_staged_writes()
-        return ((end - start) / 1e3,)
+        return (stage_us,)
 
 
 class _PathProbe:
@@ -139,27 +147,19 @@ class HostProbe(_PathProbe):
         self.series = eager_series(quantities, Method.HOST_CLOCK, path)
 
     def sample(
-        self, arm: Arm, operation: Operation, step: StepInputs, region: Range
+        self, arm: Arm, operation: Operation, step: StepInputs, nvtx_range: Range
     ) -> tuple[float, ...]:
         """Times staging, then the operation up to its return and up to an idle device."""
-        now_ns, synchronize = self._clock.now_ns, self._device.synchronize
+        synchronize = self._device.synchronize
         use(arm, self._path)
-        stage = arm.bind(Operation.STAGE, step)
-        stage_start = now_ns()
-        stage()
-        stage_end = now_ns()
+        stage_us, _ = host_times(self._clock, arm.bind(Operation.STAGE, step))
         arm.prepare(operation)
         call = arm.bind(operation, step)
         synchronize()
-        region.push()
-        start = now_ns()
-        call()
-        returned = now_ns()
-        synchronize()
-        end = now_ns()
-        region.pop()
-        samples = ((returned - start) / 1e3, (end - start) / 1e3, (stage_end - stage_start) / 1e3)
-        return samples[: len(self.series)]
+        nvtx_range.push()
+        host_us, step_us = host_times(self._clock, call, synchronize)
+        nvtx_range.pop()
+        return (host_us, step_us, stage_us)[: len(self.series)]
 
 
 class EventProbe(_PathProbe):
@@ -174,7 +174,7 @@ class EventProbe(_PathProbe):
         self.series = eager_series([Quantity.EVENT_US], Method.EVENTS, path)
 
     def sample(
-        self, arm: Arm, operation: Operation, step: StepInputs, region: Range
+        self, arm: Arm, operation: Operation, step: StepInputs, nvtx_range: Range
     ) -> tuple[float, ...]:
         """Times the operation between two events."""
         use(arm, self._path)
@@ -182,11 +182,9 @@ class EventProbe(_PathProbe):
         arm.prepare(operation)
         call = arm.bind(operation, step)
         self._device.synchronize()
-        region.push()
-        self._device.record_start()
-        call()
-        self._device.record_end()
-        region.pop()
+        nvtx_range.push()
+        between_events(self._device, call)
+        nvtx_range.pop()
         self._device.synchronize()
         return (self._device.elapsed_us(),)
 
@@ -195,8 +193,7 @@ class PipelinedProbe(_PathProbe):
     """Host clock over several calls of one step and one synchronisation at the end.
 
     Calls that consume staged writes are staged again each time, within the timed region, since
-    an engine has to stage as well. Staging the same writes again needs the block counts from before
-    the step.
+    an engine has to stage as well.
     """
 
     def __init__(self, clock: Clock, device: DevicePort, path: LaunchPath) -> None:
@@ -206,30 +203,25 @@ class PipelinedProbe(_PathProbe):
         self.series = eager_series([Quantity.PIPELINED_US], Method.HOST_CLOCK, path)
 
     def sample(
-        self, arm: Arm, operation: Operation, step: StepInputs, region: Range
+        self, arm: Arm, operation: Operation, step: StepInputs, nvtx_range: Range
     ) -> tuple[float, ...]:
         """Times `PIPELINED_CALLS` calls and the synchronisation; per call."""
-        now_ns, synchronize = self._clock.now_ns, self._device.synchronize
+        synchronize = self._device.synchronize
         use(arm, self._path)
         restages = operation in CONSUMES_STAGED
-        num_blocks = arm.tables.num_blocks
-        before = np.array(num_blocks)
         if not restages:
             arm.stage(step)
             arm.prepare(operation)
         stage, call = arm.bind(Operation.STAGE, step), arm.bind(operation, step)
+        in_a_row = self._clock, call, PIPELINED_CALLS, synchronize
         synchronize()
-        region.push()
-        start = now_ns()
-        for _ in range(PIPELINED_CALLS):
-            if restages:
-                num_blocks[...] = before
-                stage()
-            call()
-        synchronize()
-        end = now_ns()
-        region.pop()
-        return ((end - start) / 1e3 / PIPELINED_CALLS,)
+        nvtx_range.push()
+        if restages:
+            per_call_us = host_time_restaging(*in_a_row, stage, arm.tables.num_blocks)
+        else:
+            per_call_us = host_time_in_a_row(*in_a_row)
+        nvtx_range.pop()
+        return (per_call_us,)
 
 
 class BusyProbe(_PathProbe):
@@ -253,7 +245,7 @@ class BusyProbe(_PathProbe):
         return self._queues_us.get(arm.name, SHORTEST_QUEUE_US)
 
     def sample(
-        self, arm: Arm, operation: Operation, step: StepInputs, region: Range
+        self, arm: Arm, operation: Operation, step: StepInputs, nvtx_range: Range
     ) -> tuple[float, ...] | None:
         """Times the operation between two events, and the call on the host.
 
@@ -270,7 +262,7 @@ class BusyProbe(_PathProbe):
             num_blocks[...] = before
             arm.stage(step)
             arm.prepare(operation)
-            sample = self._behind(queue_us, arm.bind(operation, step), region)
+            sample = self._behind(queue_us, arm.bind(operation, step), nvtx_range)
             if sample is not None:
                 self._queues_us[arm.name] = queue_us
                 return sample
@@ -278,20 +270,13 @@ class BusyProbe(_PathProbe):
         return None
 
     def _behind(
-        self, queue_us: float, call: Callable[[], object], region: Range
+        self, queue_us: float, call: Callable[[], object], nvtx_range: Range
     ) -> tuple[float, ...] | None:
-        device, now_ns = self._device, self._clock.now_ns
-        device.synchronize()
-        if self._l2 is Cache.COLD:
-            device.flush_l2()
-        device.occupy(queue_us)
-        region.push()
-        device.record_start()
-        start = now_ns()
-        call()
-        returned = now_ns()
-        device.record_end()
-        region.pop()
-        covered = not device.start_has_passed()
-        device.synchronize()
-        return (device.elapsed_us(), (returned - start) / 1e3) if covered else None
+        device = self._device
+        queue_ahead(device, queue_us, device.flush_l2 if self._l2 is Cache.COLD else NOTHING)
+        nvtx_range.push()
+        host_us = between_events_and_readings(self._clock, device, call)
+        nvtx_range.pop()
+        if not outlasted(device):
+            return None
+        return (device.elapsed_us(), host_us)
