@@ -233,12 +233,14 @@ def _report(
     """Compares, and writes all outputs before it reports the outcome."""
     from bt_bench.analysis import exit_code, judge, match_sides, not_compared
     from bt_bench.config import planned_variants
-    from bt_bench.report import render_explanation
+    from bt_bench.report import explanation_document, print_document
 
     matched = match_sides(given, planned_variants, stored)
     judged = judge(matched.matchups, criteria, base=matched.base, others=matched.others)
     if explain is not None:
-        sys.stdout.write(render_explanation(judged, explain))
+        from rich.console import Console
+
+        print_document(explanation_document(judged, explain), Console())
     write_outputs(arrange(judged), outputs)
     code = exit_code(judged, failing)
     for side, why in not_compared(judged, matched.wholes).items():

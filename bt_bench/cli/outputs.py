@@ -161,9 +161,14 @@ def write_outputs(judged: Judged, outputs: Sequence[Output]) -> None:
 
 
 def _write(judged: Judged, output: Output) -> None:
-    from bt_bench.report import FORMATS, step_summary
+    from bt_bench.report import FORMATS, print_document, step_summary, verdict_document
     from bt_bench.results import descriptor_of, write_text
 
+    if output.path is None and output.name == "table":  # stdout may be a terminal
+        from rich.console import Console
+
+        print_document(verdict_document(judged), Console())
+        return
     text = FORMATS[output.name](judged)
     if output.path is None:
         sys.stdout.write(text)

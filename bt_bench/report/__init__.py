@@ -5,9 +5,12 @@ from __future__ import annotations
 from bt_bench.report.calibration import calibration_document
 from bt_bench.report.console import print_comparison, print_document
 from bt_bench.report.document import ABSENT, Bullets, Cell, Document, Section, Table
-from bt_bench.report.formats import FORMATS
-from bt_bench.report.formats.explanation import render_explanation
-from bt_bench.report.formats.github_format import step_summary
+from bt_bench.report.formats import (
+    FORMATS,
+    explanation_document,
+    step_summary,
+    verdict_document,
+)
 from bt_bench.report.markdown import render_comparison
 from bt_bench.report.workload import workload_document
 
@@ -20,10 +23,11 @@ __all__ = [
     "Section",
     "Table",
     "calibration_document",
+    "explanation_document",
     "print_comparison",
     "print_document",
     "render_comparison",
-    "render_explanation",
     "step_summary",
+    "verdict_document",
     "workload_document",
 ]

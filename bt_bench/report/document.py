@@ -5,11 +5,23 @@ All texts are plain: a format escapes them, so that no name from a config can be
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from enum import Enum, auto
 
 ABSENT = "–"
 
+_COMMANDS = re.compile(r"^(\s*):(?=:)|##(?=\[)", re.MULTILINE)
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+class Tone(Enum):
+    """What a cell means for the reader, which is a colour on a terminal."""
+
+    BAD = auto()
+    GOOD = auto()
+    DOUBTFUL = auto()
+    OPEN = auto()
 
 
 @dataclass(frozen=True)
@@ -18,15 +30,31 @@ class Cell:
 
     text: str
     note: str | None = None
+    tone: Tone | None = None
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A line of its own in a table, above the rows that it is about."""
+
+    text: str
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under headings. The first `num_text_columns` are left-aligned, the others right."""
+    """Rows under the titles of their columns.
+
+    Args:
+        columns: the titles.
+        rows: the cells, one for each column; a `Heading` has the whole line.
+        num_text_columns: how many columns are left-aligned; the others are right-aligned.
+        notes_at_rows: on a terminal, notes stand at their rows, not numbered below the table.
+    """
 
     columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[Cell, ...] | Heading, ...]
     num_text_columns: int
+    notes_at_rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,11 +90,26 @@ def one_line(text: str) -> str:
     return " ".join(visible.split())
 
 
+def inert(text: str) -> str:
+    """The text, changed so that GitHub's runner finds no command in it.
+
+    The runner takes log lines that begin with `::NAME::`, or contain `##[NAME]`, for commands. A
+    name from a config must not become one.
+    """
+    return _COMMANDS.sub(lambda match: f"{match[0]} ", text)
+
+
 def numbered_notes(table: Table) -> tuple[list[list[str]], list[str]]:
-    """Texts of the cells with the numbers of their notes, and the notes in order: `¹ why`."""
+    """Texts of the cells with the numbers of their notes, and the notes in order: `¹ why`.
+
+    A heading is in the first column of a row that is empty otherwise.
+    """
     numbers: dict[str, str] = {}
     rows = [
-        [one_line(cell.text) + _number_of(cell.note, numbers) for cell in row] for row in table.rows
+        [one_line(row.text), *[""] * (len(table.columns) - 1)]
+        if isinstance(row, Heading)
+        else [one_line(cell.text) + _number_of(cell.note, numbers) for cell in row]
+        for row in table.rows
     ]
     return rows, [f"{number} {one_line(note)}" for note, number in numbers.items()]
 

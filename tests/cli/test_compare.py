@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -153,6 +154,22 @@ def test_only_changed_and_sort(sides: tuple[Path, Path]) -> None:
     assert cases("--sort", "verdict")[0] == "slow"
     # What is not shown counts all the same.
     assert run("compare", *reversed(sides), "--only-changed").code == 1
+
+
+def test_a_terminal_gets_its_width_and_colours(sides: tuple[Path, Path]) -> None:
+    """As `rich` takes it, FORCE_COLOR makes a terminal of any stream."""
+    terminal = {"FORCE_COLOR": "1", "NO_COLOR": "", "TERM": "xterm", "COLUMNS": "60"}
+    outcome = run_apart("compare", *sides, environment=terminal)
+    assert outcome.code == 1
+    assert "\x1b[31mSLOWER\x1b[0m" in outcome.out
+    assert "\x1b[32mFASTER\x1b[0m" in outcome.out
+    lines = re.sub(r"\x1b\[\d*m", "", outcome.out).splitlines()
+    assert 50 < max(map(len, lines)) <= 60
+    explained = run_apart("compare", *sides, "--explain", "slow", environment=terminal)
+    assert max(map(len, re.sub(r"\x1b\[\d*m", "", explained.out).splitlines())) <= 60
+    piped = run_apart("compare", *sides, environment={"COLUMNS": "60", "TERM": "xterm"})
+    assert "\x1b" not in piped.out
+    assert max(map(len, piped.out.splitlines())) > 60
 
 
 def test_explain(sides: tuple[Path, Path], tmp_path: Path) -> None:

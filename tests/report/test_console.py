@@ -12,8 +12,14 @@ from rich.console import Console
 from support import scenarios
 from support.goldens import assert_golden
 
-from bt_bench.report.console import PLAIN_WIDTH, print_comparison, render_plain
-from bt_bench.report.document import Cell, Document, Section, Table
+from bt_bench.report.console import (
+    PLAIN_WIDTH,
+    folded,
+    print_comparison,
+    print_document,
+    render_plain,
+)
+from bt_bench.report.document import Bullets, Cell, Document, Heading, Section, Table
 from bt_bench.report.run.document import run_document
 from bt_bench.results.result import VariantResult
 
@@ -74,6 +80,63 @@ def test_the_width_of_the_console_is_put_back() -> None:
     console = Console(file=StringIO(), force_terminal=False, width=71)
     print_comparison(scenarios.gpu_run(), console)
     assert console.width == 71
+
+
+def _on_terminal(width: int, *rows: tuple[str, ...] | Heading, **options: bool) -> list[str]:
+    cells = [r if isinstance(r, Heading) else tuple(Cell(t, "why") for t in r) for r in rows]
+    columns = max((row for row in rows if isinstance(row, tuple)), key=len)
+    table = Table(tuple("ab"[: len(columns)]), tuple(cells), 1, **options)
+    stream = StringIO()
+    console = Console(file=stream, force_terminal=True, color_system=None, width=width)
+    print_document(Document("title", (), (Section("section", (table,)),)), console)
+    return stream.getvalue().splitlines()[5:]
+
+
+def test_a_cell_is_folded_between_words_while_there_is_a_blank_to_fold_at() -> None:
+    rows = ("one_long_name", "1 2 3 4 5 6 7 8")
+    assert _on_terminal(20, rows, notes_at_rows=True)[:4] == [
+        "one_long_name  1 2 3",
+        "               4 5 6",
+        "                 7 8",
+        "    why",
+    ]
+    assert _on_terminal(10, rows, notes_at_rows=True)[:3] == [
+        "one_long 1",
+        "_name    2",
+        "         3",
+    ]
+
+
+def test_columns_are_closer_where_it_is_narrow() -> None:
+    rows = ("abc", "123")
+    assert _on_terminal(8, rows, notes_at_rows=True)[0] == "abc  123"
+    assert _on_terminal(7, rows, notes_at_rows=True)[0] == "abc 123"
+
+
+def test_characters_of_two_cells_are_counted_as_two() -> None:
+    assert _on_terminal(9, ("日本語日", "1"), notes_at_rows=True)[:2] == ["日本語  1", "日"]
+    assert folded("日本 語日本", 6, first="- ", indent="  ") == ["- 日本", "  語日本"]
+
+
+def test_a_heading_has_a_line_of_its_own_and_its_rows_are_indented() -> None:
+    lines = _on_terminal(30, Heading("of a\nlong name"), ("x", "1"), notes_at_rows=True)
+    assert lines == ["", "of a long name", "  x  1", "      why"]
+
+
+def test_a_note_stands_at_its_row_or_has_a_number() -> None:
+    assert _on_terminal(30, ("x", "–"), notes_at_rows=True) == ["x  why"]
+    assert _on_terminal(5, ("x", "–"), notes_at_rows=True) == ["x  –", "    why"]
+    assert _on_terminal(30, ("x", "–")) == ["x¹  –¹", "¹ why"]
+
+
+def test_an_item_is_folded_below_its_text() -> None:
+    text = render_plain(Document("title", (Bullets((f"{'x' * 70} {'y' * 70}",)),), ()))
+    assert text == f"title\n- {'x' * 70}\n  {'y' * 70}\n"
+
+
+def test_no_line_is_a_command_of_githubs_runner() -> None:
+    text = render_plain(Document("::error::x", (f"{'x' * 115} ::error::y ##[error]z",), ()))
+    assert text.splitlines() == [": :error::x", "x" * 115, ": :error::y ## [error]z"]
 
 
 def test_no_colour_and_no_escape_sequence_reach_a_pipe() -> None:

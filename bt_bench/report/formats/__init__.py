@@ -10,15 +10,15 @@ from collections.abc import Callable
 
 from bt_bench.analysis import Judged
 from bt_bench.report.formats.csv_format import render_csv
-from bt_bench.report.formats.explanation import render_explanation
+from bt_bench.report.formats.explanation import explanation_document
 from bt_bench.report.formats.github_format import render_github, step_summary
 from bt_bench.report.formats.html_format import render_html_fragment
 from bt_bench.report.formats.json_format import render_json
 from bt_bench.report.formats.junit_format import render_junit
 from bt_bench.report.formats.md_format import render_md
-from bt_bench.report.formats.table_format import render_table
+from bt_bench.report.formats.table_format import render_table, verdict_document
 
-__all__ = ["FORMATS", "render_explanation", "step_summary"]
+__all__ = ["FORMATS", "explanation_document", "step_summary", "verdict_document"]
 
 FORMATS: dict[str, Callable[[Judged], str]] = {
     "table": render_table,

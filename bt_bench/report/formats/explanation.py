@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from bt_bench.analysis import Cause, Estimate, Evidence, Judged, Judgement, Margin, t_tail
 from bt_bench.errors import UsageError, names_hint
-from bt_bench.report.formats.plain import inert, wrapped
+from bt_bench.report.document import Bullets, Document, Section
 from bt_bench.report.formats.texts import (
     change_text,
     share_text,
@@ -26,7 +26,7 @@ _BINDING = {
 }
 
 
-def render_explanation(judged: Judged, key: str) -> str:
+def explanation_document(judged: Judged, key: str) -> Document:
     """All numbers behind the verdicts of a case, and the warnings.
 
     Args:
@@ -41,18 +41,16 @@ def render_explanation(judged: Judged, key: str) -> str:
         keys = list(dict.fromkeys(each.key for each in judged.judgements))
         hint = names_hint(key, keys) if keys else "nothing was compared"
         raise UsageError(f"--explain {key}: no such case in this comparison; {hint}")
-    paragraphs = ["\n".join(explain(each)) for each in found]
-    paragraphs += ["\n".join(wrapped(f"Warning: {each}.", "  ", "")) for each in judged.warnings]
-    return inert("\n\n".join(paragraphs) + "\n")
+    warnings = tuple(f"Warning: {each}." for each in judged.warnings)
+    lead = (Bullets(warnings),) if warnings else ()
+    sections = (Section(title, (Bullets(tuple(texts)),)) for title, *texts in map(explain, found))
+    return Document(judged.title, lead, tuple(sections))
 
 
 def explain(judgement: Judgement) -> list[str]:
-    """The lines on one judgement."""
+    """What a judgement is about, and then all that led to it."""
     sides = side_text(judgement.base, judgement.other)
-    lines = wrapped(f"{judgement.key} · {judgement.metric} · {sides}", "  ", first="")
-    for text in _texts(judgement):
-        lines += wrapped(text, "    ", first="  ")
-    return lines
+    return [f"{judgement.key} · {judgement.metric} · {sides}", *_texts(judgement)]
 
 
 def _texts(judgement: Judgement) -> Iterator[str]:

@@ -7,9 +7,9 @@ reads them (`ActionCommand.cs` of actions/runner).
 from __future__ import annotations
 
 from bt_bench.analysis import Judged, Judgement, Verdict
+from bt_bench.report.document import inert
 from bt_bench.report.formats.arrange import worst_first
 from bt_bench.report.formats.md_format import render_md
-from bt_bench.report.formats.plain import inert
 from bt_bench.report.formats.texts import clean, counts_text, headline, verdict_text
 
 MAX_ANNOTATIONS = 10

@@ -48,7 +48,7 @@ def judged_document(judged: Judged, max_listed: int | None = None) -> Document:
     details = _details(listed)
     if details:
         sections.append(Section("Details", (Bullets(details),)))
-    return Document(judged.title, tuple(_lead(judged)), tuple(sections))
+    return Document(judged.title, lead_of(judged), tuple(sections))
 
 
 def worst_of(judged: Judged) -> tuple[Judgement, ...]:
@@ -69,7 +69,8 @@ def summary_lines(judged: Judged) -> list[str]:
     ]
 
 
-def _lead(judged: Judged) -> list[Block]:
+def lead_of(judged: Judged) -> tuple[Block, ...]:
+    """What every report begins with: the summary, and the worst regressions."""
     counts, *others = summary_lines(judged)
     lead: list[Block] = [counts]
     if others:
@@ -77,7 +78,7 @@ def _lead(judged: Judged) -> list[Block]:
     worst = worst_of(judged)
     if worst:
         lead += ["Worst regressions:", Bullets(tuple(map(headline, worst)))]
-    return lead
+    return tuple(lead)
 
 
 def _overall_table(overall: Sequence[Overall]) -> Table:

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 from bt_bench.analysis import Judged, Judgement, Verdict
 from bt_bench.names import Operation
+from bt_bench.report.console import folded
 from bt_bench.report.formats.explanation import explain
 from bt_bench.report.formats.judged_document import summary_lines
 from bt_bench.report.formats.texts import clean, headline, side_text, verdict_text
@@ -24,6 +25,7 @@ OUTCOMES = {
 }
 """The element that stands for a verdict; a test without one has passed."""
 
+_LINE_WIDTH = 80
 _COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 
 
@@ -73,5 +75,9 @@ def _testcase(judgement: Judgement) -> ElementTree.Element:
         attributes = {"message": message, "type": f"{judgement.verdict}.{judgement.cause}"}
         # Some tools show the message, some the text.
         ElementTree.SubElement(case, outcome, attributes).text = message
-        ElementTree.SubElement(case, "system-out").text = "\n".join(explain(judgement))
+        title, *texts = explain(judgement)
+        lines = folded(title, _LINE_WIDTH, indent="  ")
+        for text in texts:
+            lines += folded(text, _LINE_WIDTH, first="  ", indent="    ")
+        ElementTree.SubElement(case, "system-out").text = "\n".join(lines)
     return case

@@ -1,66 +1,62 @@
-"""A comparison for the terminal: verdicts by case, each line within 80 columns.
+"""A comparison for the terminal: verdicts by case.
 
-No cell is ever folded. So that long names fit, the case and the sides have a line of their own,
-above their metrics. If there are very many verdicts, only the worst are listed, since nobody reads
-the others in a terminal and the summary would scroll away; other formats have them all.
+So that long names fit into 80 columns, the case and the sides have a line of their own, above their
+metrics. If there are very many verdicts, only the worst are listed, since nobody reads the others
+in a terminal and the summary would scroll away; other formats have them all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
-from rich.cells import cell_len
-
-from bt_bench.analysis import Judged, Judgement, Overall
+from bt_bench.analysis import Judged, Judgement, Overall, Verdict
+from bt_bench.report.console import render_plain
+from bt_bench.report.document import Cell, Document, Heading, Section, Table, Tone
 from bt_bench.report.formats.arrange import worst_first
-from bt_bench.report.formats.judged_document import needs_words, summary_lines, worst_of
-from bt_bench.report.formats.plain import WIDTH, aligned, inert, wrapped
+from bt_bench.report.formats.judged_document import lead_of, needs_words
 from bt_bench.report.formats.texts import (
     cause_text,
     change_text,
-    clean,
-    headline,
     interval_text,
     margin_text,
     side_text,
     value_text,
 )
 
-_HEADINGS = ("Verdict", "Metric", "Base", "Other", "%")
-_TESTED_HEADINGS = ("Interval", "Margin")
-_INDENT = "  "
-_DETAIL_INDENT = "      "
-
 MAX_LISTED = 60
 """How many verdicts are listed; the summary counts all of them."""
 
+_TONES = {
+    Verdict.SLOWER: Tone.BAD,
+    Verdict.MISSING: Tone.DOUBTFUL,
+    Verdict.INVALID: Tone.DOUBTFUL,
+    Verdict.INCONCLUSIVE: Tone.OPEN,
+    Verdict.FASTER: Tone.GOOD,
+}
+
 
 def render_table(judged: Judged) -> str:
-    """The text that a terminal or a pipe gets."""
-    lines = [*wrapped(judged.title), ""]
-    counts, *others = summary_lines(judged)
-    lines += wrapped(counts)
-    for text in others:
-        lines += wrapped(text, "  ", first="- ")
-    worst = worst_of(judged)
-    if worst:
-        lines += ["", "Worst regressions"]
-        for each in worst:
-            lines += wrapped(headline(each), "  ", first="- ")
+    """The text that a file or a pipe gets."""
+    return render_plain(verdict_document(judged))
+
+
+def verdict_document(judged: Judged) -> Document:
+    """The summary, the geometric means by side, and the verdicts by case."""
+    sections = []
     if judged.overall:
-        lines += ["", "Geometric mean over cases: change in percent, interval"]
-        lines += _overall(judged.overall)
+        title = "Geometric mean over cases: change in percent, interval"
+        sections.append(Section(title, (_overall_table(judged.overall),)))
     if judged.judgements:
+        title = "By case: times in us; change, interval and margin in percent of the base"
         listed = _listed(judged)
-        lines += ["", "By case: times in us; change, interval and margin in percent of the base"]
-        if len(listed) < len(judged.judgements):
-            lines += wrapped(
-                f"Listed are the {len(listed)} worst of {len(judged.judgements)} verdicts; "
-                "--metric narrows what is judged, and --format md, csv or json has them all."
-            )
-        lines += _verdicts(listed)
-    return inert("\n".join(lines) + "\n")
+        cut = (
+            f"Listed are the {len(listed)} worst of {len(judged.judgements)} verdicts; --metric "
+            "narrows what is judged, and --format md, csv or json has them all."
+        )
+        is_cut = len(listed) < len(judged.judgements)
+        sections.append(Section(title, (*([cut] if is_cut else []), _verdict_table(listed))))
+    return Document(judged.title, lead_of(judged), tuple(sections))
 
 
 def _listed(judged: Judged) -> Sequence[Judgement]:
@@ -71,44 +67,41 @@ def _listed(judged: Judged) -> Sequence[Judgement]:
     return [each for each in judged.judgements if id(each) in worst]
 
 
-def _overall(overall: Sequence[Overall]) -> Iterator[str]:
-    by_side = sorted(overall, key=_sides)
-    rows = [
-        (
-            clean(each.metric),
-            change_text(each.ratio),
-            interval_text(each.low, each.high),
-            f"{each.cases} {'case' if each.cases == 1 else 'cases'}",
+def _overall_table(overall: Sequence[Overall]) -> Table:
+    rows: list[tuple[Cell, ...] | Heading] = []
+    for sides, members in groupby(sorted(overall, key=_sides), _sides):
+        rows.append(Heading(sides))
+        rows += (
+            (
+                Cell(each.metric),
+                Cell(change_text(each.ratio)),
+                Cell(interval_text(each.low, each.high)),
+                Cell(str(each.cases)),
+            )
+            for each in members
         )
-        for each in by_side
-    ]
-    lines = aligned(rows, num_text_columns=1)
-    for side, members in groupby(zip(by_side, lines, strict=True), lambda each: _sides(each[0])):
-        yield from wrapped(side, _INDENT)
-        yield from (_DETAIL_INDENT + line for _, line in members)
+    return Table(("Metric", "%", "Interval", "Cases"), tuple(rows), num_text_columns=1)
 
 
-def _verdicts(judgements: Sequence[Judgement]) -> Iterator[str]:
-    heading, *lines = aligned([_HEADINGS, *map(_figures, judgements)], num_text_columns=2)
-    tested_heading, *tested = aligned([_TESTED_HEADINGS, *map(_tested, judgements)], 0)
-    yield f"{_INDENT}{heading} {tested_heading}"
-    members = zip(judgements, lines, tested, strict=True)
-    for title, group in groupby(members, lambda each: _group_title(each[0])):
-        yield ""
-        yield from wrapped(title, _DETAIL_INDENT, first="")
-        for judgement, line, of_test in group:
-            yield from _row(judgement, _INDENT + line, of_test)
+def _verdict_table(judgements: Sequence[Judgement]) -> Table:
+    columns = ("Verdict", "Metric", "Base", "Other", "%", "Interval", "Margin")
+    rows: list[tuple[Cell, ...] | Heading] = []
+    for title, group in groupby(judgements, _group_title):
+        rows += [Heading(title), *map(_row, group)]
+    return Table(columns, tuple(rows), num_text_columns=2, notes_at_rows=True)
 
 
-def _row(judgement: Judgement, line: str, tested: str) -> Iterator[str]:
-    """The figures and the reason, which is on the same line if there was no test and it fits."""
-    detail = clean(judgement.detail or cause_text(judgement))
-    if judgement.evidence is None and cell_len(f"{line} {detail}") <= WIDTH:
-        yield f"{line} {detail}"
-        return
-    yield f"{line} {tested}"
-    if needs_words(judgement):
-        yield from wrapped(detail, _DETAIL_INDENT)
+def _row(judgement: Judgement) -> tuple[Cell, ...]:
+    why = (judgement.detail or cause_text(judgement)) if needs_words(judgement) else None
+    return (
+        Cell(judgement.verdict.value, why, _TONES.get(judgement.verdict)),
+        Cell(judgement.metric),
+        Cell(value_text(judgement.base_value, judgement.unit)),
+        Cell(value_text(judgement.other_value, judgement.unit)),
+        Cell(change_text(judgement.ratio)),
+        Cell(interval_text(judgement.low, judgement.high)),
+        Cell(margin_text(judgement)),
+    )
 
 
 def _group_title(judgement: Judgement) -> str:
@@ -118,17 +111,3 @@ def _group_title(judgement: Judgement) -> str:
 
 def _sides(each: Judgement | Overall) -> str:
     return side_text(each.base, each.other)
-
-
-def _figures(judgement: Judgement) -> tuple[str, ...]:
-    return (
-        judgement.verdict.value,
-        clean(judgement.metric),
-        value_text(judgement.base_value, judgement.unit),
-        value_text(judgement.other_value, judgement.unit),
-        change_text(judgement.ratio),
-    )
-
-
-def _tested(judgement: Judgement) -> tuple[str, str]:
-    return interval_text(judgement.low, judgement.high), margin_text(judgement)

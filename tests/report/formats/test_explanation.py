@@ -12,7 +12,8 @@ from support.judgements import judged, judgement
 
 from bt_bench.analysis.verdicts import Verdict
 from bt_bench.errors import UsageError
-from bt_bench.report.formats.explanation import explain, render_explanation
+from bt_bench.report.console import PLAIN_WIDTH, render_plain
+from bt_bench.report.formats.explanation import explain, explanation_document
 
 CASE = "step/medium_batch_4grp"
 
@@ -99,13 +100,15 @@ def test_without_statistics():
 
 def test_a_case_is_named_with_or_without_its_operation():
     whole = judgements.rich()
-    assert render_explanation(whole, CASE).count("verdict: ") == 7
-    assert render_explanation(whole, "medium_batch_4grp").count("verdict: ") == 8
-    assert all(len(line) <= 80 for line in render_explanation(whole, CASE).splitlines())
+    text = render_plain(explanation_document(whole, CASE))
+    assert text.count("verdict: ") == 7
+    without = render_plain(explanation_document(whole, "medium_batch_4grp"))
+    assert without.count("verdict: ") == 8
+    assert all(len(line) <= PLAIN_WIDTH for line in text.splitlines())
 
 
 def test_an_unknown_case_is_an_error_that_names_a_near_one():
     with pytest.raises(UsageError, match=r"--explain step/medium: .*'step/medium_batch_4grp'"):
-        render_explanation(judgements.rich(), "step/medium")
+        explanation_document(judgements.rich(), "step/medium")
     with pytest.raises(UsageError, match="nothing was compared"):
-        render_explanation(judged(), "step/medium")
+        explanation_document(judged(), "step/medium")

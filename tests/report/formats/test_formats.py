@@ -18,9 +18,10 @@ from support.runner import commands_of
 from bt_bench.analysis.deciding import exit_code
 from bt_bench.analysis.verdicts import Cause, Judged, Verdict
 from bt_bench.errors import ExitCode
+from bt_bench.report.console import render_plain
 from bt_bench.report.formats import FORMATS
 from bt_bench.report.formats.arrange import worst_first
-from bt_bench.report.formats.explanation import render_explanation
+from bt_bench.report.formats.explanation import explanation_document
 from bt_bench.report.formats.github_format import step_summary
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -41,7 +42,9 @@ COMPARISONS = {
 }
 TEXTS: dict[str, Callable[[Judged], str]] = FORMATS | {
     "summary": step_summary,
-    "explanation": lambda judged: render_explanation(judged, judged.judgements[0].key),
+    "explanation": lambda judged: render_plain(
+        explanation_document(judged, judged.judgements[0].key)
+    ),
 }
 
 
@@ -146,5 +149,5 @@ def test_every_format_shows_what_casts_doubt_on_the_whole(name, whole):
 
 def test_an_explanation_shows_it_as_well():
     whole = replace(judgements.one_side(), warnings=("old is a partial result",))
-    text = render_explanation(whole, whole.judgements[0].case)
+    text = render_plain(explanation_document(whole, whole.judgements[0].case))
     assert "Warning: old is a partial result." in text

@@ -2,22 +2,74 @@
 
 from __future__ import annotations
 
+import re
+from io import StringIO
+
 import pytest
 from rich.cells import cell_len
+from rich.console import Console
 from support import judgements
 from support.judgements import judged, judgement
 
 from bt_bench.analysis.verdicts import Cause, Verdict
+from bt_bench.report.console import print_document
 from bt_bench.report.formats.arrange import worst_first
-from bt_bench.report.formats.plain import inert
-from bt_bench.report.formats.table_format import MAX_LISTED, render_table
+from bt_bench.report.formats.table_format import MAX_LISTED, render_table, verdict_document
+
+
+def on_terminal(whole, color_system=None, **options):
+    stream = StringIO()
+    console = Console(file=stream, force_terminal=True, color_system=color_system, **options)
+    print_document(verdict_document(whole), console)
+    return stream.getvalue()
 
 
 @pytest.mark.parametrize("arrange", [lambda it: it, worst_first], ids=["as_is", "worst_first"])
 def test_lines_fit_into_80_columns(arrange):
-    lines = render_table(arrange(judgements.rich())).splitlines()
+    lines = on_terminal(arrange(judgements.rich()), width=80).splitlines()
     assert max(map(cell_len, lines)) <= 80
     assert not [line for line in lines if line != line.rstrip()]
+
+
+def test_no_cell_is_folded_at_80_columns():
+    narrow = on_terminal(judgements.rich(), width=80)
+    rows = [row.split()[:2] for row in narrow.splitlines() if row[2:].startswith(tuple(Verdict))]
+    assert rows == [[each.verdict, each.metric] for each in judgements.rich().judgements]
+    assert " +28.5 to +31.5 " in narrow
+
+
+def test_a_terminal_and_a_pipe_get_the_same_words():
+    """But for rules, and for the dashes that a note may stand in place of."""
+
+    def words(text):
+        return re.sub("[─–]+", " ", text).split()
+
+    for width in (80, 120, 200):
+        shown = words(on_terminal(judgements.rich(), width=width))
+        assert shown == words(render_table(judgements.rich()))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code"),
+    [
+        (Verdict.SLOWER, "31"),
+        (Verdict.FASTER, "32"),
+        (Verdict.MISSING, "33"),
+        (Verdict.INVALID, "33"),
+        (Verdict.INCONCLUSIVE, "2"),
+    ],
+)
+def test_verdicts_have_colours_on_a_terminal(verdict, code):
+    whole = judged(judgement(verdict=verdict), judgement(metric="host_us"))
+    text = on_terminal(whole, "standard", width=80)
+    assert f"\x1b[{code}m{verdict}" in text
+    assert "  SAME" in text
+    assert f"\x1b[{code}m" not in on_terminal(judged(judgement()), "standard", width=80)
+
+
+def test_no_color_leaves_no_colour():
+    text = on_terminal(judgements.rich(), "standard", width=80, no_color=True)
+    assert not {"\x1b[31m", "\x1b[32m", "\x1b[33m"} & set(re.findall(r"\x1b\[\d+m", text))
 
 
 def test_columns_are_aligned_over_all_groups():
@@ -46,12 +98,12 @@ def test_only_what_is_slower_says_why_beside_its_figures():
 
 def test_why_stands_in_place_of_an_interval_where_there_is_room():
     why = {"verdict": Verdict.INVALID, "cause": Cause.FAILED}
-    text = render_table(
-        judged(judgement(detail="short", **why), judgement(detail="x " * 40, **why))
+    text = on_terminal(
+        judged(judgement(detail="short", **why), judgement(detail="x " * 40, **why)), width=80
     )
     _, short, long, *below = text[text.index("\nstep/") :].strip().splitlines()
-    assert short == "  INVALID gpu_us    –     – – short"
-    assert long == "  INVALID gpu_us    –     – –        –      –"
+    assert short == "  INVALID  gpu_us  short"
+    assert long == "  INVALID  gpu_us     –      –  –         –       –"
     assert " ".join(below).split() == ["x"] * 40
 
 
@@ -64,20 +116,6 @@ def test_a_case_and_its_sides_head_their_metrics_once():
     text = render_table(judged(judgement(), judgement(metric="host_us"), judgement(case="b")))
     assert text.count("step/medium_batch_4grp · fused@HEAD against fused@main") == 1
     assert text.count("step/b · ") == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "safe"),
-    [
-        ("::error::x", ": :error::x"),
-        ("a\n \t::error::x", "a\n \t: :error::x"),
-        ("a ::error::x", "a ::error::x"),
-        ("a ##[error]x", "a ## [error]x"),
-        ("###[error]x", "### [error]x"),
-    ],
-)
-def test_inert(text, safe):
-    assert inert(text) == safe
 
 
 def test_of_very_many_verdicts_the_worst_are_listed_in_their_order_and_all_are_counted():
