@@ -26,7 +26,8 @@ from bt_bench.config.stock import stock_config_path
 from bt_bench.names import Operation
 from bt_bench.results.folders import RunFolder
 from bt_bench.results.result import VariantResult
-from bt_bench.runs.sweep import CaseReport, SweepRequest, run_sweep
+from bt_bench.runs.progress import CaseReport
+from bt_bench.runs.sweep import SweepRequest, run_sweep
 from bt_bench.worker.device import choose_device
 
 PROMISED_SHARE = 0.01
@@ -37,17 +38,19 @@ OPERATIONS = (Operation.STEP, Operation.GATHER_SLOTS)
 class Quiet:
     """Ignores a sweep's progress."""
 
-    def start(self, num_cases: int, done: int) -> None: ...
+    def start(self, total: int, done: int = 0, unit: str = "") -> None: ...
 
-    def phase(self, case: str, what: str) -> None: ...
+    def phase(self, what: str, of: str = "") -> None: ...
 
     def round(self, progress: object) -> None: ...
 
     def worker_replaced(self, why: str) -> None: ...
 
-    def finish_case(self, report: CaseReport) -> None:
-        if report.failed:
+    def advance(self, report: CaseReport | None = None) -> None:
+        if report is not None and report.failed:
             raise SystemExit(f"{report.key}: failed for {', '.join(report.failed)}")
+
+    def say(self, text: str) -> None: ...
 
 
 def main() -> int:

@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+from bt_bench.cli.progress import progress_on_stderr
 from bt_bench.config.load import load_config
 from bt_bench.names import Operation
 from bt_bench.results.rounds import GateArm
@@ -22,29 +23,6 @@ from bt_bench.runs.gate.sides import RoundsRequest, Side
 from bt_bench.runs.gate.wanted import choose_metrics
 from bt_bench.variants.catalogue import choose, find_variants
 from bt_bench.worker.main import serve
-
-
-class Lines:
-    """Says how far it is, with an estimate of what is left."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._started = time.monotonic()
-        self._timed = 0  # processes, over all batches
-        self._last = 0
-
-    def phase(self, what: str) -> None:
-        seconds = time.monotonic() - self._started
-        left = ""
-        if self._timed:
-            each = seconds / self._timed
-            left = f"; {self._timed} of {self._total} processes, {each:.2f} s each, "
-            left += f"{each * (self._total - self._timed):.0f} s left"
-        print(f"{seconds:7.1f} s  {what}{left}", file=sys.stderr, flush=True)
-
-    def processes(self, done: int, total: int) -> None:
-        self._timed += max(0, done - self._last)
-        self._last = done if done < total else 0
 
 
 def main() -> int:
@@ -77,14 +55,15 @@ def main() -> int:
         seed=args.seed,
     )
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    recording = record(
-        request,
-        args.rounds,
-        args.out,
-        ["python", "benchmarks/record_rounds.py", *sys.argv[1:]],
-        Lines(args.rounds * len(request.sides)),
-        lambda longest: time.monotonic() - started + longest > args.seconds,
-    )
+    with progress_on_stderr("recording") as progress:
+        recording = record(
+            request,
+            args.rounds,
+            args.out,
+            ["python", "benchmarks/record_rounds.py", *sys.argv[1:]],
+            progress,
+            lambda longest: time.monotonic() - started + longest > args.seconds,
+        )
     rounds, subjects = len(recording.rounds), len(recording.subjects)
     missing = sum(v is None for r in recording.rounds for row in r.values.values() for v in row)
     seconds = time.monotonic() - started

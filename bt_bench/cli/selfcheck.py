@@ -13,8 +13,6 @@ from bt_bench.errors import ExitCode
 from bt_bench.names import DeviceChoice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bt_bench.report import Document
     from bt_bench.results import Recording
 
@@ -76,6 +74,7 @@ def selfcheck(
     - `bt-bench selfcheck --device cuda --config origin --rounds 100 --save recording.json`
     """
     from bt_bench.analysis import Rules
+    from bt_bench.cli.progress import progress_on_stderr
     from bt_bench.results import read_recording
     from bt_bench.runs import (
         DEFAULT_LOOKS,
@@ -94,7 +93,8 @@ def selfcheck(
         recorded = _record(config, device, rounds, save)
     rules = Rules()
     population = RecordedPopulation(recorded)
-    result = check(population, rules, gates, seed, DEFAULT_LOOKS, _progress(gates))
+    with progress_on_stderr("selfcheck") as progress:
+        result = check(population, rules, gates, seed, DEFAULT_LOOKS, progress)
     if as_json:
         print_json(selfcheck_json(result, recorded, gates, seed))
     else:
@@ -153,6 +153,7 @@ def _record(config: str, device: DeviceChoice, rounds: int, save: Path | None) -
         resolve_device,
         without_opponents,
     )
+    from bt_bench.cli.progress import progress_on_stderr
     from bt_bench.errors import UsageError
     from bt_bench.results import GateArm, is_stream
     from bt_bench.runs import RoundsRequest, Side, choose_metrics, record
@@ -173,33 +174,9 @@ def _record(config: str, device: DeviceChoice, rounds: int, save: Path | None) -
         device=kind,
         serve=serve,
     )
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, progress_on_stderr("recording") as progress:
         path = save or Path(folder) / "recording.json"
-        return record(request, rounds, path, sys.argv, _Phases())
-
-
-class _Phases:
-    """Reports on stderr how far a recording is."""
-
-    def phase(self, what: str) -> None:
-        """A line for each thing that takes a while."""
-        print(what, file=sys.stderr, flush=True)
-
-    def processes(self, done: int, total: int) -> None:
-        """A line whenever all that were asked for are timed."""
-        if done == total:
-            print(f"{done} process-rounds timed", file=sys.stderr, flush=True)
-
-
-def _progress(gates: int) -> Callable[[int], None]:
-    """Reports on stderr every tenth of the way."""
-    step = max(1, gates // 10)
-
-    def tell(done: int) -> None:
-        if done % step == 0 or done == gates:
-            print(f"{done} of {gates} gates", file=sys.stderr, flush=True)
-
-    return tell
+        return record(request, rounds, path, sys.argv, progress)
 
 
 def _print(document: Document) -> None:

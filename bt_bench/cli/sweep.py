@@ -246,7 +246,7 @@ def _run(request: SweepRequest, runner: Runner, folders: list[Path]) -> list[Var
 
     with request.folder.locked():
         try:
-            with progress_on_stderr() as progress:
+            with progress_on_stderr("sweep") as progress:
                 return run_sweep(request, runner, progress)
         except BaseException:
             _say_how_to_resume(request, folders)

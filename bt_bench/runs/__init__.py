@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bt_bench.runs.check import Outcome, check_spec
-from bt_bench.runs.gate.live import GateProgress, GateRequest, prepare, run_live_gate
-from bt_bench.runs.gate.loop import DEFAULT_LOOKS, MAX_LOOK, Look
+from bt_bench.runs.gate.live import GateRequest, prepare, run_live_gate
+from bt_bench.runs.gate.loop import DEFAULT_LOOKS, MAX_LOOK
 from bt_bench.runs.gate.lost import Lost, config_of, lost_between, other_traces, without_variant
 from bt_bench.runs.gate.processes import record
 from bt_bench.runs.gate.sameness import compare_trees
@@ -20,18 +20,17 @@ from bt_bench.runs.gate.trees import (
 )
 from bt_bench.runs.gate.wanted import choose_metrics
 from bt_bench.runs.preflight import check_memory, check_resumable, check_windows
+from bt_bench.runs.progress import CaseReport, Progress
 from bt_bench.runs.selfcheck.recorded import recording_paths
 from bt_bench.runs.selfcheck.report import facts_of, selfcheck_document, selfcheck_json
 from bt_bench.runs.selfcheck.resampled import RecordedPopulation
-from bt_bench.runs.sweep import CaseReport, Progress, SweepRequest, run_sweep
+from bt_bench.runs.sweep import SweepRequest, run_sweep
 
 __all__ = [
     "DEFAULT_LOOKS",
     "MAX_LOOK",
     "CaseReport",
-    "GateProgress",
     "GateRequest",
-    "Look",
     "Lost",
     "Outcome",
     "Progress",

@@ -10,7 +10,6 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
 
 from bt_bench import __version__
 from bt_bench.config import CaseSpec, SweepSpec, dump_config
@@ -26,7 +25,6 @@ from bt_bench.results import (
     ResultWriter,
     RunFolder,
     Status,
-    StopReason,
     Tool,
     VariantInfo,
     VariantResult,
@@ -35,6 +33,7 @@ from bt_bench.results import (
     write_run_file,
 )
 from bt_bench.runs.check import check_conformance
+from bt_bench.runs.progress import CaseReport, Progress
 from bt_bench.variants import VariantEntry
 from bt_bench.worker import (
     Calibrate,
@@ -45,56 +44,8 @@ from bt_bench.worker import (
     MeasureCase,
     Measured,
     Noticing,
-    RoundProgress,
     Runner,
 )
-
-
-@dataclass(frozen=True)
-class CaseReport:
-    """How a case ended, for whoever watches.
-
-    Args:
-        key: the case and its operation.
-        failed: variants that failed it.
-        insufficient: variants for which too few rounds count.
-        rounds: how many were taken, if any.
-        stopped: why no more were.
-        half_width_percent: half-width of the widest interval that decided when to stop.
-        unsupported: variants that lack a feature that the case needs, and were not run.
-    """
-
-    key: str
-    failed: Sequence[str] = ()
-    insufficient: Sequence[str] = ()
-    rounds: int | None = None
-    stopped: StopReason | None = None
-    half_width_percent: float | None = None
-    unsupported: Sequence[str] = ()
-
-
-class Progress(Protocol):
-    """Is told how far a sweep is."""
-
-    def start(self, num_cases: int, done: int) -> None:
-        """A sweep of so many cases (workload × operation) begins; so many are done already."""
-        ...
-
-    def phase(self, case: str, what: str) -> None:
-        """A case enters a phase: calibrating, checking, measuring."""
-        ...
-
-    def round(self, progress: RoundProgress) -> None:
-        """How far the rounds of the case are."""
-        ...
-
-    def worker_replaced(self, why: str) -> None:
-        """A fresh worker takes over, since something happened to the previous one."""
-        ...
-
-    def finish_case(self, report: CaseReport) -> None:
-        """A case is stored."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -214,7 +165,7 @@ def run_sweep(request: SweepRequest, runner: Runner, progress: Progress) -> list
     complete = False
     try:
         if not results.is_calibrated:
-            progress.phase("harness", "calibrating")
+            progress.phase("calibrating", "harness")
             results.calibrate(runner)
         failures = _failures(request, runner, progress)
         for case in rng.sample(spec.cases, len(spec.cases)):
@@ -231,7 +182,7 @@ def run_sweep(request: SweepRequest, runner: Runner, progress: Progress) -> list
 
 def _failures(request: SweepRequest, runner: Runner, progress: Progress) -> dict[str, Reason]:
     """Variants that fail on the conformance workloads, with the reason."""
-    progress.phase("conformance", "checking")
+    progress.phase("checking", "conformance")
     failures: dict[str, Reason] = {}
     for outcome in check_conformance(runner, request.spec, request.arms, progress):
         if outcome.failure is not None:
@@ -251,11 +202,11 @@ class _CaseSweep:
 
     def run(self, operations: Sequence[Operation], results: Results) -> None:
         """Checks and measures some operations, and stores each when it is done."""
-        self.progress.phase(self.case.name, "checking")
+        self.progress.phase("checking", self.case.name)
         checked = self._check(operations)
         for operation in operations:
             key = case_key(operation, self.case.name)
-            self.progress.phase(key, "measuring")
+            self.progress.phase("measuring", key)
             measured = self._measure(operation, checked.outcomes)
             stored = {
                 arm: _case_result(
@@ -264,7 +215,7 @@ class _CaseSweep:
                 for arm in self.request.arms
             }
             results.add(stored)
-            self.progress.finish_case(_report(key, stored))
+            self.progress.advance(_report(key, stored))
 
     def _check(self, operations: Sequence[Operation]) -> Checked:
         """Check outcomes per variant and operation; variants that failed before are not run."""

@@ -1,43 +1,28 @@
-"""Progress of a sweep, as lines and as bars."""
+"""Progress of sweeps and gates, as lines and as bars."""
 
 from __future__ import annotations
 
 import io
+import re
 
-import pytest
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
-from bt_bench.cli.progress import Bars, Lines, TimeLeft, outcome
+from bt_bench.cli.progress import Bars, Lines, TimeLeft
 from bt_bench.results.case import StopReason
-from bt_bench.runs.sweep import CaseReport
+from bt_bench.runs.progress import CaseReport
 from bt_bench.worker.outcome import RoundProgress
 
 PRECISE = CaseReport("step/one", [], [], 96, StopReason.PRECISE, 0.841)
 
 
-@pytest.mark.parametrize(
-    ("report", "text"),
-    [
-        (PRECISE, "ok, 96 rounds (precise), ± 0.84 %"),
-        (CaseReport("step/one", ["a", "b"]), "FAILED: a, b"),
-        (
-            CaseReport("step/one", ["a"], ["b"], 48, StopReason.TIME),
-            "FAILED: a, INSUFFICIENT: b, 48 rounds (time)",
-        ),
-    ],
-)
-def test_how_a_case_ended(report, text):
-    assert outcome(report) == text
-
-
 def test_lines_go_on_where_a_run_was_interrupted(capsys):
     lines = Lines()
     lines.start(4, done=2)
-    lines.phase("one", "checking")
+    lines.phase("checking", "one")
     lines.round(RoundProgress(1, 96))
     lines.worker_replaced("while measured: the worker was ended by SIGKILL")
-    lines.finish_case(PRECISE)
+    lines.advance(PRECISE)
     captured = capsys.readouterr()
     assert captured.out == ""
     replaced, case = captured.err.splitlines()
@@ -47,15 +32,32 @@ def test_lines_go_on_where_a_run_was_interrupted(capsys):
     assert case.startswith("[3/4]    0.0 s  step/one: ok, 96 rounds (precise)")
 
 
+def test_lines_of_a_gate_say_what_begins_and_what_is_known_but_not_each_process(capsys):
+    lines = Lines()
+    lines.phase("importing the variants")
+    lines.start(36, unit="processes")
+    lines.phase("setting up 3 processes")
+    for _ in range(3):
+        lines.advance()
+    lines.phase("timing")
+    lines.say("after 12 rounds: 1 SAME")
+    assert re.sub(r" +\d\.\d s  ", "", capsys.readouterr().err).splitlines() == [
+        "importing the variants",
+        "setting up 3 processes (0 of 36 processes)",
+        "timing (3 of 36 processes)",
+        "after 12 rounds: 1 SAME",
+    ]
+
+
 def test_time_left_follows_from_the_cases_that_are_done():
     now = [100.0]
     time_left = TimeLeft(lambda: now[0])
     time_left.start(4)
     assert time_left.seconds() is None
     now[0] = 110.0
-    time_left.finish_case()
+    time_left.advance()
     assert time_left.seconds() == 30.0
-    assert time_left.seconds(of_case=2.5) == 22.5
+    assert time_left.seconds(of_unit=2.5) == 22.5
 
 
 def shown(bars, stream):
@@ -66,17 +68,21 @@ def shown(bars, stream):
     return stream.getvalue()
 
 
-def test_bars_show_case_round_interval_and_time_left():
-    stream = io.StringIO()
-    bars = Progress(
+def bars_on(stream):
+    return Progress(
         TextColumn("{task.description}", markup=False),
         MofNCompleteColumn(),
         TextColumn("{task.fields[detail]}", markup=False),
         console=Console(file=stream, width=120, force_terminal=False),
     )
-    progress = Bars(bars)
+
+
+def test_bars_show_case_round_interval_and_time_left():
+    stream = io.StringIO()
+    bars = bars_on(stream)
+    progress = Bars(bars, "sweep")
     progress.start(4, done=1)
-    progress.phase("step/[one]", "measuring")
+    progress.phase("measuring", "step/[one]")
     progress.round(RoundProgress(48, 400, 1.234, 75.0))
     text = shown(bars, stream)
     assert "step/[one]: measuring" in text
@@ -84,10 +90,25 @@ def test_bars_show_case_round_interval_and_time_left():
     assert "± 1.23 % 1:15 left" in text
     assert "1/4" in text
     progress.worker_replaced("the worker was ended by SIGSEGV")
-    progress.finish_case(CaseReport("step/[one]", ["fused"]))
+    progress.advance(CaseReport("step/[one]", ["fused"]))
     assert "the worker was ended by SIGSEGV; a fresh worker takes over" in stream.getvalue()
     assert "step/[one]: FAILED: fused" in stream.getvalue()
-    progress.phase("step/two", "checking")
+    progress.phase("checking", "step/two")
     text = shown(bars, stream)
     assert "2/4" in text
     assert "± 1.23 %" not in text
+
+
+def test_bars_of_a_gate_show_phase_and_processes_but_no_time_left():
+    stream = io.StringIO()
+    bars = bars_on(stream)
+    progress = Bars(bars, "gate")
+    assert shown(bars, stream).split() == ["gate", "0/?"]
+    progress.start(36, unit="processes")
+    progress.phase("timing")
+    progress.advance()
+    assert shown(bars, stream).split() == ["timing", "1/36", "processes"]
+    progress.say("after 12 rounds: 1 [SAME]")
+    assert "after 12 rounds: 1 [SAME]\n" in stream.getvalue()
+    progress.start(24, unit="processes")
+    assert "0/24" in shown(bars, stream)

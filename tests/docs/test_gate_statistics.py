@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.tiny_gates import Quiet
 from synthetic import Noise, SyntheticPopulation
 
 from bt_bench.analysis import rounds as judging
@@ -92,7 +93,7 @@ def test_the_recording_that_comes_with_the_package() -> None:
 @pytest.mark.slow
 def test_the_gate_keeps_its_promises_on_that_recording() -> None:
     population = RecordedPopulation(read_recording(_shipped()))
-    found = selfcheck(population, Rules(), 20, 1, DEFAULT_LOOKS)
+    found = selfcheck(population, Rules(), 20, 1, DEFAULT_LOOKS, Quiet())
     assert all(promise.kept for promise in found.promises())
 
 

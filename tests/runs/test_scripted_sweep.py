@@ -137,10 +137,10 @@ def results(tmp_path_factory):
     folder = RunFolder.create_exact(tmp_path_factory.mktemp("scripted") / "run")
     request = SweepRequest(spec, entries, make_environment(), folder, ["bt-bench", "sweep"])
     heard = SimpleNamespace(
-        start=lambda num_cases, done: None,
-        phase=lambda case, what: None,
+        start=lambda total, done: None,
+        phase=lambda what, of: None,
         round=lambda progress: None,
-        finish_case=lambda report: None,
+        advance=lambda report: None,
         worker_replaced=lambda why: pytest.fail(why),
     )
     with pytest.MonkeyPatch.context() as patch:

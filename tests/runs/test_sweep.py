@@ -24,7 +24,8 @@ from bt_bench.results.nouns import Quantity, Reason, ReasonCode
 from bt_bench.results.plan import Plan
 from bt_bench.results.reading import read_run
 from bt_bench.runs.preflight import check_memory
-from bt_bench.runs.sweep import CaseReport, SweepRequest, run_sweep
+from bt_bench.runs.progress import CaseReport
+from bt_bench.runs.sweep import SweepRequest, run_sweep
 from bt_bench.variants.catalogue import VariantEntry
 from bt_bench.worker.outcome import Measured, RoundProgress
 from bt_bench.worker.tasks import (
@@ -137,11 +138,11 @@ class Listening:
     def __init__(self):
         self.heard, self.reports = [], []
 
-    def start(self, num_cases, done):
-        self.heard.append((num_cases, done))
+    def start(self, total, done=0, unit=""):
+        self.heard.append((total, done))
 
-    def phase(self, case, what):
-        self.heard.append(f"{what} {case}")
+    def phase(self, what, of=""):
+        self.heard.append(f"{what} {of}")
 
     def round(self, progress):
         self.heard.append("round")
@@ -149,8 +150,11 @@ class Listening:
     def worker_replaced(self, why):
         self.heard.append(why)
 
-    def finish_case(self, report):
+    def advance(self, report=None):
         self.reports.append(report)
+
+    def say(self, text):
+        self.heard.append(text)
 
 
 def make_spec(names, operations=OPERATIONS, **plan):
@@ -359,7 +363,7 @@ def test_memory_does_not_grow_with_the_cases(sweep):
     held = []
 
     class Weighing(Listening):
-        def finish_case(self, report):
+        def advance(self, report=None):
             held.append(tracemalloc.get_traced_memory()[0])
 
     samples = [[float(number)] for number in range(1, 201)]

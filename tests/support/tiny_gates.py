@@ -14,16 +14,26 @@ class Quiet:
     """Keeps what it hears."""
 
     def __init__(self):
-        self.phases, self.done = [], []
+        self.totals, self.phases, self.said, self.done = [], [], [], 0
 
-    def phase(self, what):
+    def start(self, total, done=0, unit=""):
+        self.totals.append(f"{total} {unit}")
+        self.done = done
+
+    def phase(self, what, of=""):
         self.phases.append(what)
 
-    def processes(self, done, total):
-        self.done.append((done, total))
+    def round(self, progress):
+        pass
 
-    def look(self, look):
-        self.phases.append(f"look {look.rounds}")
+    def worker_replaced(self, why):
+        pass
+
+    def advance(self, report=None):
+        self.done += 1
+
+    def say(self, text):
+        self.said.append(text)
 
 
 def spec_of(names=NAMES, cases=("one",), **gate):

@@ -111,7 +111,7 @@ def _sweep(options: Options, device: DeviceKind, folder: Path) -> None:
         request = SweepRequest(
             spec, entries, worker.hello.environment, RunFolder(folder), ["bt-bench", *sys.argv[1:]]
         )
-        with request.folder.locked(), progress_on_stderr() as progress:
+        with request.folder.locked(), progress_on_stderr("sweep") as progress:
             run_sweep(request, worker, progress)
 
 

@@ -77,12 +77,12 @@ def show_plan(request: GateRequest) -> ExitCode:
 
 
 def run_rounds(request: GateRequest) -> Judged:
-    from bt_bench.cli.progress import gate_progress_on_stderr
+    from bt_bench.cli.progress import progress_on_stderr
     from bt_bench.runs import check_windows, run_live_gate
 
     check_windows(request.spec)
     try:
-        with gate_progress_on_stderr() as progress:
+        with progress_on_stderr("gate") as progress:
             return run_live_gate(request, progress)
     except UsageError as error:
         if str(error).startswith("no GPU"):

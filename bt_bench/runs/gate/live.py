@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 from bt_bench.analysis import (
     LOST_FROM_CONFIG,
@@ -20,27 +19,20 @@ from bt_bench.config import CaseSpec, SweepSpec
 from bt_bench.errors import NotComparableError
 from bt_bench.names import DeviceKind, Operation
 from bt_bench.results import GateArm, Recorder, Subject, metric_named
-from bt_bench.runs.gate.loop import DEFAULT_LOOKS, GatePlan, Look, run_gate
+from bt_bench.runs.gate.loop import DEFAULT_LOOKS, GatePlan, run_gate
 from bt_bench.runs.gate.lost import Lost
 from bt_bench.runs.gate.processes import ProcessRounds, header_of
 from bt_bench.runs.gate.sameness import Sameness, compare_trees
-from bt_bench.runs.gate.sides import Culprit, RoundsProgress, RoundsRequest, Side, checkers
+from bt_bench.runs.gate.sides import Culprit, RoundsRequest, Side, checkers
 from bt_bench.runs.gate.trees import Tree, isolations
 from bt_bench.runs.gate.wanted import choose_metrics
+from bt_bench.runs.progress import Progress
 from bt_bench.variants import REFERENCE, Isolation, VariantEntry, choose
 from bt_bench.worker import Serve
 from bt_bench.workloads import BUNDLED_TRACES, TraceParameters
 
 # Per variant and case, the revisions that cannot run it, and what they lack.
 Lacking = Mapping[tuple[str, str], Mapping[str, str]]
-
-
-class GateProgress(RoundsProgress, Protocol):
-    """Is told how far a gate is."""
-
-    def look(self, look: Look) -> None:
-        """Called after each look at the verdicts."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -128,7 +120,7 @@ def prepare(request: GateRequest) -> Prepared:
     return Prepared(rounds, missing, (*notes, *_revisions(request)))
 
 
-def run_live_gate(request: GateRequest, progress: GateProgress) -> Judged:
+def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
     """Checks, times and judges; what is missing or wrong is judged without timing.
 
     Where both trees are equal, nothing is timed.
@@ -162,7 +154,9 @@ def run_live_gate(request: GateRequest, progress: GateProgress) -> Judged:
         source = ProcessRounds(rounds, timed, hello, progress, recorder.add)
         margins = rounds.spec.margins
         thresholds = {s: margins[s.case] for s in timed if s.case in margins}
-        outcome = run_gate(source, plan, request.rules, thresholds, progress.look)
+        outcome = run_gate(
+            source, plan, request.rules, thresholds, lambda look: progress.say(look.text)
+        )
         measured = outcome.judged
         failures = failures | source.failures
         warnings = warnings + source.warnings

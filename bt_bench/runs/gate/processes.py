@@ -31,7 +31,6 @@ from bt_bench.results import (
 )
 from bt_bench.runs.gate.sides import (
     Culprit,
-    RoundsProgress,
     RoundsRequest,
     checkers,
     greet,
@@ -39,6 +38,7 @@ from bt_bench.runs.gate.sides import (
     started,
 )
 from bt_bench.runs.gate.wanted import round_plan
+from bt_bench.runs.progress import Progress
 from bt_bench.worker import (
     Ahead,
     Hello,
@@ -82,7 +82,7 @@ class ProcessRounds:
         request: RoundsRequest,
         subjects: Sequence[Subject],
         hello: Hello,
-        progress: RoundsProgress,
+        progress: Progress,
         on_batch: Callable[[list[GateRound]], None] = lambda _: None,
     ) -> None:
         self._on_batch = on_batch
@@ -100,17 +100,21 @@ class ProcessRounds:
     def take(self, count: int) -> list[GateRound]:
         """The next rounds; fewer where no variant is left to measure."""
         taken: list[GateRound] = []
-        per_batch = max(1, self.workers // len(self._request.sides))
-        self._progress.processes(0, count * len(self._request.sides))
+        self.announce(count)
         while len(taken) < count and self._names:
-            batch = self._batch(min(per_batch, count - len(taken)), len(taken), count)
+            batch = self.take_batch(count - len(taken))
             self._on_batch(batch)
             taken += batch
         return taken
 
-    def _batch(self, num_rounds: int, done: int, wanted: int) -> list[GateRound]:
-        """Measures some rounds, whose workers all exist at once."""
+    def announce(self, rounds: int) -> None:
+        """Tells whoever watches how many rounds are to come."""
+        self._progress.start(rounds * len(self._request.sides), unit="processes")
+
+    def take_batch(self, most: int) -> list[GateRound]:
+        """The next rounds whose workers can all exist at once; not more than `most`."""
         arms = list(self._request.sides)
+        num_rounds = min(most, max(1, self.workers // len(arms)))
         orders = [tuple(self._rng.sample(arms, len(arms))) for _ in range(num_rounds)]
         values: list[dict[GateArm, dict[Subject, float]]] = [{} for _ in orders]
         with ExitStack() as stack:
@@ -120,10 +124,9 @@ class ProcessRounds:
             ]
             ready = [self._set_up(worker, arm) for _, arm, worker in workers]
             self._progress.phase("timing")
-            for place, ((index, arm, worker), names) in enumerate(zip(workers, ready, strict=True)):
+            for (index, arm, worker), names in zip(workers, ready, strict=True):
                 values[index][arm] = self._measure(worker, arm, names)
-                num_done = done * len(arms) + place + 1
-                self._progress.processes(num_done, wanted * len(arms))
+                self._progress.advance()
             for _, _, worker in workers:
                 worker.abandon()  # all at once, since each takes a while to end
         self._names = [name for name in self._names if (name, None, None) not in self.failures]
@@ -229,7 +232,7 @@ def record(
     rounds: int,
     path: Path,
     command: list[str],
-    progress: RoundsProgress,
+    progress: Progress,
     is_time_up: Callable[[float], bool] = lambda _: False,
 ) -> Recording:
     """Checks the variants and records process-rounds of them.
@@ -251,14 +254,15 @@ def record(
             raise UsageError(failure)
     source = ProcessRounds(request, request.subjects, hello, progress)
     recorder = Recorder(path, header_of(request, hello.environment, command))
-    batch = max(1, source.workers // len(request.sides))
+    source.announce(rounds)
     done, longest = 0, 0.0
     while done < rounds and not is_time_up(longest):
         began = time.monotonic()
-        taken = source.take(min(batch, rounds - done))
+        taken = source.take_batch(rounds - done)
         recorder.add(taken)
         done += len(taken)
         for failure in source.failures.values():
             raise UsageError(failure)
         longest = max(longest, time.monotonic() - began)
+    progress.say(f"{done * len(request.sides)} process-rounds timed")
     return recorder.recording

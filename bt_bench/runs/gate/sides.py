@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from bt_bench.analysis import crash_text
 from bt_bench.config import SweepSpec
@@ -13,6 +12,7 @@ from bt_bench.errors import UsageError
 from bt_bench.names import DeviceChoice, Operation
 from bt_bench.results import Crash, GateArm, Metric, ReasonCode, Subject
 from bt_bench.runs.check import check_conformance
+from bt_bench.runs.progress import Progress
 from bt_bench.variants import Isolation, VariantEntry
 from bt_bench.worker import CheckCase, Hello, Noticing, Runner, Serve, Supervisor, WorkerSetup
 
@@ -84,18 +84,6 @@ class RoundsRequest:
         ]
 
 
-class RoundsProgress(Protocol):
-    """Is told how far process-rounds are."""
-
-    def phase(self, what: str) -> None:
-        """Something begins that takes a while."""
-        ...
-
-    def processes(self, done: int, total: int) -> None:
-        """`done` of `total` requested process-rounds are timed."""
-        ...
-
-
 class Checkers:
     """A worker for each revision, to check variants before any timing; see `checkers`."""
 
@@ -111,7 +99,7 @@ class Checkers:
         """What the first worker found: device, memory, environment."""
         return self._workers[0][1].hello
 
-    def failures(self, variants: Sequence[str], progress: RoundsProgress) -> dict[Culprit, str]:
+    def failures(self, variants: Sequence[str], progress: Progress) -> dict[Culprit, str]:
         """Checks variants of both revisions, once, against the installed reference.
 
         Returns:
@@ -147,7 +135,7 @@ class Checkers:
 
 @contextmanager
 def checkers(
-    request: RoundsRequest, progress: RoundsProgress, *, equal: bool = False
+    request: RoundsRequest, progress: Progress, *, equal: bool = False
 ) -> Iterator[Checkers]:
     """Starts workers that have imported all variants; they end with the block.
 

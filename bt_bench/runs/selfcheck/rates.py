@@ -6,7 +6,7 @@ They go through the same `run_gate` as those of a live gate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from bt_bench.analysis import (
 from bt_bench.errors import ExitCode, UsageError
 from bt_bench.results import FloatArray, Subject
 from bt_bench.runs.gate.loop import GateOutcome, GatePlan, run_gate
+from bt_bench.runs.progress import Progress
 from bt_bench.runs.selfcheck.resampled import ArraySource, Population
 
 EFFECTS = (0.01, 0.02, 0.03, 0.05, 0.10)
@@ -178,7 +179,7 @@ def selfcheck(
     gates: int,
     seed: int,
     looks: tuple[int, ...],
-    on_gate: Callable[[int], None] | None = None,
+    progress: Progress,
 ) -> Selfcheck:
     """Runs gates of equal code, and the same with one case slowed.
 
@@ -188,7 +189,7 @@ def selfcheck(
         gates: how many of each.
         seed: for all random draws.
         looks: of the gate.
-        on_gate: is told how many gates are done.
+        progress: is told how many gates are done.
 
     Raises:
         UsageError: for no gates.
@@ -200,10 +201,12 @@ def selfcheck(
     generator = np.random.default_rng(seed)
     plan = GatePlan(population.subjects, looks=looks)
     trials = []
-    for number in range(gates):
+    progress.start(gates, unit="gates")
+    for done in range(1, gates + 1):
         trials.append(try_gate(population, plan, rules, generator))
-        if on_gate:
-            on_gate(number + 1)
+        progress.advance()
+        if done % max(1, gates // 10) == 0 or done == gates:
+            progress.phase("simulated")
     return summarise(trials)
 
 

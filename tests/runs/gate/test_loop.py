@@ -102,6 +102,18 @@ def test_a_source_without_more_rounds_ends_the_gate() -> None:
     assert seen[-1].count(Verdict.INCONCLUSIVE) == 1
 
 
+def test_what_is_told_of_a_look() -> None:
+    seen: list[Look] = []
+    values = {HOST: (100.0, 102.0, 100.0), LOUD: (100.0, 130.0, 100.0)}
+    plan = GatePlan((HOST, LOUD), looks=LOOKS)
+    run_gate(replay(make_rounds(32, values)), plan, Rules(), on_look=seen.append)
+    assert [look.text for look in seen] == [
+        "after 12 rounds: 1 SLOWER, 1 INCONCLUSIVE; 1 open",
+        "after 20 rounds: 1 SLOWER, 1 INCONCLUSIVE; 1 open",
+        "after 32 rounds: 1 SLOWER, 1 INCONCLUSIVE",
+    ]
+
+
 def test_without_any_round_everything_is_missing() -> None:
     outcome = gate(replay([]))
     assert outcome.findings[0].verdict is Verdict.MISSING

@@ -107,8 +107,9 @@ def test_no_process_is_left(tmp_path):
 
 def test_no_process_is_left_when_the_user_breaks_off(tmp_path):
     class Impatient(Quiet):
-        def processes(self, done, total):
-            if done == 2:
+        def advance(self, report=None):
+            super().advance(report)
+            if self.done == 2:
                 raise KeyboardInterrupt
 
     request = request_of(tmp_path)
@@ -208,8 +209,11 @@ def test_workers_are_as_many_as_cores_and_memory_allow(tmp_path, monkeypatch):
 def test_a_recording_has_all_rounds_that_there_was_time_for(tmp_path):
     path = tmp_path / "recording.json"
     request = request_of(tmp_path, workers=3)
-    recording = record(request, 3, path, ["test"], Quiet())
+    progress = Quiet()
+    recording = record(request, 3, path, ["test"], progress)
     assert len(recording.rounds) == 3
+    assert (progress.totals, progress.done) == (["9 processes"], 9)
+    assert progress.said == ["9 process-rounds timed"]
     assert read_recording(path) == recording
     assert recording.arms[GateArm.HEAD].label == "new"
     asked = []

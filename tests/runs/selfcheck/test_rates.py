@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.tiny_gates import Quiet
 from synthetic import Noise, SyntheticPopulation
 
 from bt_bench.analysis import deciding
@@ -19,7 +20,7 @@ GATES = 12
 
 def check(rules: Rules | None = None, noise: Noise = Noise.PER_PROCESS) -> Selfcheck:
     population = SyntheticPopulation(noise, CASES)
-    return selfcheck(population, rules or Rules(), GATES, 0, DEFAULT_LOOKS)
+    return selfcheck(population, rules or Rules(), GATES, 0, DEFAULT_LOOKS, Quiet())
 
 
 def kept(result: Selfcheck) -> dict[str, bool]:
@@ -77,12 +78,13 @@ def test_the_same_seed_gives_the_same_rates() -> None:
 
 
 def test_progress_and_gates() -> None:
-    done: list[int] = []
+    progress = Quiet()
     population = SyntheticPopulation(Noise.WHITE, 2)
-    selfcheck(population, Rules(), 2, 0, (12,), done.append)
-    assert done == [1, 2]
+    selfcheck(population, Rules(), 25, 0, (12,), progress)
+    assert (progress.totals, progress.done) == (["25 gates"], 25)
+    assert len(progress.phases) == 13  # after every second gate, and after the last
     with pytest.raises(UsageError, match="the number of gates is 0; expected 1 or more"):
-        selfcheck(population, Rules(), 0, 0, (12,))
+        selfcheck(population, Rules(), 0, 0, (12,), Quiet())
 
 
 def test_rates_are_spelled_with_their_intervals() -> None:
@@ -124,5 +126,5 @@ def test_populations_are_not_changed_by_slowing(monkeypatch: pytest.MonkeyPatch)
             return self.values
 
     before = Once.values.copy()
-    selfcheck(Once(), Rules(), 2, 0, (12,))
+    selfcheck(Once(), Rules(), 2, 0, (12,), Quiet())
     np.testing.assert_array_equal(before, Once.values)

@@ -1,0 +1,77 @@
+"""How far a run is, for whoever watches: a sweep, a gate, a recording, simulated gates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bt_bench.results import StopReason
+from bt_bench.worker import Watcher
+
+
+@dataclass(frozen=True)
+class CaseReport:
+    """How a case of a sweep ended.
+
+    Args:
+        key: the case and its operation.
+        failed: variants that failed it.
+        insufficient: variants for which too few rounds count.
+        rounds: how many were taken, if any.
+        stopped: why no more were.
+        half_width_percent: half-width of the widest interval that decided when to stop.
+        unsupported: variants that lack a feature that the case needs, and were not run.
+    """
+
+    key: str
+    failed: Sequence[str] = ()
+    insufficient: Sequence[str] = ()
+    rounds: int | None = None
+    stopped: StopReason | None = None
+    half_width_percent: float | None = None
+    unsupported: Sequence[str] = ()
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether all variants were measured as asked."""
+        return not (self.failed or self.insufficient or self.unsupported)
+
+    @property
+    def text(self) -> str:
+        """As it is told: `step/large: ok, 96 rounds (precise), ± 0.84 %`."""
+        parts = []
+        if self.failed:
+            parts.append(f"FAILED: {', '.join(self.failed)}")
+        if self.insufficient:
+            parts.append(f"INSUFFICIENT: {', '.join(self.insufficient)}")
+        if not parts:
+            parts.append("ok")
+        if self.unsupported:
+            parts.append(f"unsupported: {', '.join(self.unsupported)}")
+        if self.rounds is not None:
+            stopped = f" ({self.stopped})" if self.stopped else ""
+            parts.append(f"{self.rounds} rounds{stopped}")
+        if self.half_width_percent is not None:
+            parts.append(f"± {self.half_width_percent:.2f} %")
+        return f"{self.key}: {', '.join(parts)}"
+
+
+class Progress(Watcher, Protocol):
+    """Is told how far a run is, and what happens during its tasks."""
+
+    def start(self, total: int, done: int = 0, unit: str = "") -> None:
+        """So many units of work are to be done; so many of them are done already."""
+        ...
+
+    def phase(self, what: str, of: str = "") -> None:
+        """Something begins that takes a while: of the run, or of the unit of work that is named."""
+        ...
+
+    def advance(self, report: CaseReport | None = None) -> None:
+        """One more unit is done; if it is a case, it is stored."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Something is known."""
+        ...
