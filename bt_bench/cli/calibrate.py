@@ -115,11 +115,9 @@ def _document(
 
 
 def _print(environment: Environment, calibration: Calibration) -> None:
-    from rich.console import Console
-
     from bt_bench.analysis import device_name
     from bt_bench.report import calibration_document, print_document
 
     name = device_name(environment) or "an unknown device"
     lead = f"{name}, torch {environment.torch}, Triton {environment.triton}."
-    print_document(calibration_document(calibration, [lead]), Console())
+    print_document(calibration_document(calibration, [lead]))

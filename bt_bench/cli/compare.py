@@ -238,9 +238,7 @@ def _report(
     matched = match_sides(given, planned_variants, stored)
     judged = judge(matched.matchups, criteria, base=matched.base, others=matched.others)
     if explain is not None:
-        from rich.console import Console
-
-        print_document(explanation_document(judged, explain), Console())
+        print_document(explanation_document(judged, explain))
     write_outputs(arrange(judged), outputs)
     code = exit_code(judged, failing)
     for side, why in not_compared(judged, matched.wholes).items():

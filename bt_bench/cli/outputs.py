@@ -165,9 +165,7 @@ def _write(judged: Judged, output: Output) -> None:
     from bt_bench.results import descriptor_of, write_text
 
     if output.path is None and output.name == "table":  # stdout may be a terminal
-        from rich.console import Console
-
-        print_document(verdict_document(judged), Console())
+        print_document(verdict_document(judged))
         return
     text = FORMATS[output.name](judged)
     if output.path is None:

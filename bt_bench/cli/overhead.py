@@ -67,8 +67,6 @@ def overhead(
 
 
 def _print(environment: Environment, routes: list[Route]) -> None:
-    from rich.console import Console
-
     from bt_bench.report import Cell, Document, Section, Table, print_document
     from bt_bench.results import format_number
     from bt_bench.worker.measuring.calibration.overhead import saved_us
@@ -89,4 +87,4 @@ def _print(environment: Environment, routes: list[Route]) -> None:
     )
     table = Table(columns, tuple(rows), num_text_columns=1)
     document = Document("Launch overhead", lead, (Section("Per launch", (table,)),))
-    print_document(document, Console())
+    print_document(document)

@@ -13,7 +13,6 @@ from bt_bench.errors import ExitCode
 from bt_bench.names import DeviceChoice
 
 if TYPE_CHECKING:
-    from bt_bench.report import Document
     from bt_bench.results import Recording
 
 
@@ -75,6 +74,7 @@ def selfcheck(
     """
     from bt_bench.analysis import Rules
     from bt_bench.cli.progress import progress_on_stderr
+    from bt_bench.report import print_document
     from bt_bench.results import read_recording
     from bt_bench.runs import (
         DEFAULT_LOOKS,
@@ -99,7 +99,7 @@ def selfcheck(
         print_json(selfcheck_json(result, recorded, gates, seed))
     else:
         facts = facts_of(recorded, rules, DEFAULT_LOOKS, gates)
-        _print(selfcheck_document(result, facts))
+        print_document(selfcheck_document(result, facts))
     missed = [promise for promise in result.promises() if not promise.kept]
     for promise in missed:
         print(f"not as promised: {promise.promise}; {promise.found}", file=sys.stderr)
@@ -177,11 +177,3 @@ def _record(config: str, device: DeviceChoice, rounds: int, save: Path | None) -
     with TemporaryDirectory() as folder, progress_on_stderr("recording") as progress:
         path = save or Path(folder) / "recording.json"
         return record(request, rounds, path, sys.argv, progress)
-
-
-def _print(document: Document) -> None:
-    from rich.console import Console
-
-    from bt_bench.report import print_document
-
-    print_document(document, Console())

@@ -298,11 +298,9 @@ def _summary(
 
 
 def _print_tables(request: SweepRequest, results: list[VariantResult]) -> None:
-    from rich.console import Console
-
     from bt_bench.report import print_comparison
 
-    print_comparison(results, Console())
+    print_comparison(results)
     folder = request.folder
     print(f"\nResults: {folder.path}/ ({folder.comparison_path.name} and one JSON per variant)")
     if len(results) > 1:

@@ -49,9 +49,7 @@ def workload(
 
 
 def _print(name: str, description: Description) -> None:
-    from rich.console import Console
-
     from bt_bench.report import print_document, workload_document
 
-    print_document(workload_document(name, description), Console())
+    print_document(workload_document(name, description))
     print()

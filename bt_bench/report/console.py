@@ -44,15 +44,14 @@ _STYLES = {
 }
 
 
-def print_comparison(
-    results: Sequence[VariantResult], console: Console, planned_cases: int | None = None
-) -> None:
+def print_comparison(results: Sequence[VariantResult], console: Console | None = None) -> None:
     """Prints the tables of a run; how to read them is in `comparison.md`."""
-    print_document(run_document(results, planned_cases, whole=False), console)
+    print_document(run_document(results, whole=False), console)
 
 
-def print_document(document: Document, console: Console) -> None:
-    """Prints any report."""
+def print_document(document: Document, console: Console | None = None) -> None:
+    """Prints any report, to stdout unless to another console."""
+    console = console or Console()
     width = console.width if console.is_terminal else _width_needed(document)
     for line in _document_lines(document, width):
         safe = inert(line.plain)
@@ -109,23 +108,16 @@ class _Layout:
         self._table = table
         self._width = width
         self._titles = list(map(one_line, table.columns))
-        self._texts, self._numbered = numbered_notes(table)
-        if table.notes_at_rows:
-            self._numbered = []
-            self._texts = [
-                [] if isinstance(row, Heading) else [one_line(cell.text) for cell in row]
-                for row in table.rows
-            ]
-        rows = list(zip(table.rows, self._texts, strict=True))
+        self._texts, self._notes = numbered_notes(table, numbered=not table.notes_at_rows)
+        rows = zip(table.rows, self._texts, strict=True)
         cells = [texts for row, texts in rows if not isinstance(row, Heading)]
-        self._indent = _INDENT if len(cells) < len(rows) else ""
+        self._indent = _INDENT if len(cells) < len(table.rows) else ""
         columns = list(zip(self._titles, *cells, strict=True))
         gaps = len(columns) - 1
-        room = width - len(self._indent)
         natural = sum(max(map(cell_len, column)) for column in columns)
         self.width_needed = len(self._indent) + natural + _GAP * gaps
         self._gap = _GAP if self.width_needed <= width else 1
-        self._widths = _column_widths(columns, room - self._gap * gaps)
+        self._widths = _column_widths(columns, width - len(self._indent) - self._gap * gaps)
 
     def lines(self) -> Iterator[Text]:
         """The titles, a rule, the rows, and the numbered notes."""
@@ -138,7 +130,7 @@ class _Layout:
                 yield from _paragraph(row.text, self._width, indent=_INDENT + _NOTE_INDENT)
             else:
                 yield from self._noted(row, texts)
-        for note in self._numbered:
+        for note in self._notes:
             yield from _paragraph(note, self._width)
 
     def _noted(self, row: Sequence[Cell], texts: Sequence[str]) -> Iterator[Text]:
@@ -164,7 +156,7 @@ class _Layout:
             [part for line in folded(text, width) for part in chop_cells(line, width)]
             for text, width in zip(texts, self._widths, strict=False)
         ]
-        for number in range(max(1, *map(len, cells))):
+        for number in range(max([1, *map(len, cells)])):
             line = Text(self._indent)
             for index, (parts, width) in enumerate(zip(cells, self._widths, strict=False)):
                 part = parts[number] if number < len(parts) else ""

@@ -99,16 +99,23 @@ def inert(text: str) -> str:
     return _COMMANDS.sub(lambda match: f"{match[0]} ", text)
 
 
-def numbered_notes(table: Table) -> tuple[list[list[str]], list[str]]:
+def numbered_notes(table: Table, numbered: bool = True) -> tuple[list[list[str]], list[str]]:
     """Texts of the cells with the numbers of their notes, and the notes in order: `¹ why`.
 
     A heading is in the first column of a row that is empty otherwise.
+
+    Args:
+        table: the table.
+        numbered: whether there are notes; else neither they nor their numbers are given.
     """
     numbers: dict[str, str] = {}
     rows = [
         [one_line(row.text), *[""] * (len(table.columns) - 1)]
         if isinstance(row, Heading)
-        else [one_line(cell.text) + _number_of(cell.note, numbers) for cell in row]
+        else [
+            one_line(cell.text) + _number_of(cell.note if numbered else None, numbers)
+            for cell in row
+        ]
         for row in table.rows
     ]
     return rows, [f"{number} {one_line(note)}" for note, number in numbers.items()]

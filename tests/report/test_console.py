@@ -125,6 +125,7 @@ def test_a_heading_has_a_line_of_its_own_and_its_rows_are_indented() -> None:
 
 def test_a_note_stands_at_its_row_or_has_a_number() -> None:
     assert _on_terminal(30, ("x", "–"), notes_at_rows=True) == ["x  why"]
+    assert _on_terminal(30, ("–", "–"), notes_at_rows=True) == ["why"]
     assert _on_terminal(5, ("x", "–"), notes_at_rows=True) == ["x  –", "    why"]
     assert _on_terminal(30, ("x", "–")) == ["x¹  –¹", "¹ why"]
 
