@@ -3,10 +3,9 @@
     python benchmarks/aa.py --runs 20 --out reports/h200/aa
 
 Each run is a sweep of the `origin` cases with a variant, a copy of its file under another name,
-and the control arm; runs take the operations `step` and `gather_slots` in turn. Every series that
-both have is compared, and the ones that are reported as resolved are counted: all are false. Writes
-`aa.json` (every comparison, with the parts of its resolution) and `aa.md`. Ends with 1 if more than
-1 % came out resolved.
+and the control arm; runs take the operations `step` and `gather_slots` in turn. Every metric that
+both have is judged as `bt-bench compare` judges it; every `SLOWER` and `FASTER` is false. Writes
+`aa.json` (every judgement) and `aa.md`. Ends with 1 if more than 1 % of them were false.
 """
 
 from __future__ import annotations
@@ -18,9 +17,10 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from bt_bench.analysis import pair_series
+from bt_bench.analysis import Judgement, Verdict, judge_run
 from bt_bench.config.load import load_config
 from bt_bench.config.stock import stock_config_path
 from bt_bench.names import Operation
@@ -31,6 +31,7 @@ from bt_bench.runs.sweep import SweepRequest, run_sweep
 from bt_bench.worker.device import choose_device
 
 PROMISED_SHARE = 0.01
+FALSE = (Verdict.SLOWER.value, Verdict.FASTER.value)
 LONGEST_RUN_S = 15.0
 OPERATIONS = (Operation.STEP, Operation.GATHER_SLOTS)
 
@@ -72,15 +73,15 @@ def main() -> int:
             comparisons = runs.run(number)
             seconds.append(time.monotonic() - started)
             found += comparisons
-            resolved = sum(entry["resolved"] is True for entry in comparisons)
+            false = sum(entry["verdict"] in FALSE for entry in comparisons)
             print(
-                f"run {number + 1}: {seconds[-1]:.1f} s, {resolved} of {len(comparisons)} resolved",
+                f"run {number + 1}: {seconds[-1]:.1f} s, {false} of {len(comparisons)} false",
                 file=sys.stderr,
             )
         environment = runs.environment
     args.out.mkdir(parents=True, exist_ok=True)
     document = {
-        "schema_version": 1,
+        "schema_version": 2,
         "variant": args.variant,
         "seconds": [round(value, 2) for value in seconds],
         "environment": environment,
@@ -92,7 +93,7 @@ def main() -> int:
     text = render(args.variant, environment, seconds, found)
     (args.out / "aa.md").write_text(text, encoding="utf-8")
     print(text)
-    share = resolved_share(found)
+    share = false_share(found)
     return 0 if share <= PROMISED_SHARE and max(seconds) <= LONGEST_RUN_S else 1
 
 
@@ -152,77 +153,72 @@ class _Runs:
 
 
 def _compared(results: list[VariantResult], number: int) -> list[dict[str, Any]]:
-    """Every series that both arms of a run have."""
-    base, other = results
-    return [
-        {
-            "run": number,
-            "operation": left.operation.value,
-            "case": left.case,
-            **one.series.model_dump(mode="json"),
-            "base_us": one.base_us,
-            "savings_us": one.savings_us,
-            "resolved": one.resolved,
-            "smallest_us": one.resolution.smallest_us if one.resolution else None,
-            "limit": one.resolution.limit.value if one.resolution else None,
-            "rounds": one.resolution.rounds if one.resolution else None,
-        }
-        for left, right in zip(base.cases, other.cases, strict=True)
-        for series in left.series
-        for one in [pair_series(left, right, series, base.calibration, one_run=True)]
-        if one.savings_us is not None
-    ]
+    """Every metric of the copy against the original that statistics could judge."""
+    judged = judge_run(results)
+    assert judged is not None
+    return [_entry(each, number) for each in judged.judgements if each.evidence is not None]
+
+
+def _entry(judgement: Judgement, number: int) -> dict[str, Any]:
+    evidence = judgement.evidence
+    assert evidence is not None
+    return {
+        "run": number,
+        "operation": judgement.operation.value,
+        "case": judgement.case,
+        "metric": judgement.metric,
+        "exploratory": judgement.exploratory,
+        "base_us": judgement.base_value,
+        "percent": judgement.percent,
+        "low_percent": 100 * ((judgement.low or 0.0) - 1),
+        "high_percent": 100 * ((judgement.high or 0.0) - 1),
+        "margin_percent": 100 * evidence.margin.share,
+        "verdict": judgement.verdict.value,
+        "tests": evidence.tests,
+    }
 
 
 def render(
     variant: str, environment: dict[str, Any], seconds: list[float], found: list[dict[str, Any]]
 ) -> str:
-    """The summary: how many comparisons came out resolved, by series."""
-    names = [_name(entry) for entry in found]
-    total = Counter(names)
-    resolved = Counter(
-        name for name, entry in zip(names, found, strict=True) if entry["resolved"] is True
-    )
-    unknown = sum(entry["resolved"] is None for entry in found)
+    """The summary: how many verdicts were false, by metric."""
+    total = Counter(entry["metric"] for entry in found)
+    false = Counter(entry["metric"] for entry in found if entry["verdict"] in FALSE)
+    same = Counter(entry["metric"] for entry in found if entry["verdict"] == Verdict.SAME.value)
+    runs = {entry["run"] for entry in found}
+    red = {entry["run"] for entry in found if entry["verdict"] in FALSE}
+    primary = {e["run"] for e in found if e["verdict"] in FALSE and not e["exploratory"]}
     width = max(map(len, total))
     gpu = environment["gpus"][0]["name"]
     versions = f"torch {environment['torch']}, Triton {environment['triton']}"
-    share = 100 * resolved_share(found)
     lines = [
         f"# A/A: {variant} against a copy of itself",
         "",
         f"{len(seconds)} runs of at most {max(seconds):.1f} s on one {gpu}, {versions}.",
-        f"{sum(resolved.values())} of {len(found)} case-quantities came out resolved "
-        f"({share:.2f} %); at most 1 % may.",
-        f"For {unknown} there were too few rounds to tell.",
+        f"{sum(false.values())} of {len(found)} verdicts were false, SLOWER or FASTER "
+        f"({100 * false_share(found):.2f} %); at most 1 % may be.",
+        f"{len(red)} of {len(runs)} runs had any, {len(primary)} of them in a primary metric.",
         "",
-        "Smallest resolvable difference: median over runs and cases, relative to the median time.",
+        "Half of an interval, and the margin: medians over runs and cases, in percent of the time.",
         "",
-        f"| {'Series':{width}} | Compared | Resolved | Smallest (%) | Largest A/A difference (%) |",
-        f"| {'-' * width} | -------: | -------: | -----------: | -------------------------: |",
+        f"| {'Metric':{width}} | Judged | False | SAME | ± (%) | Margin (%) | Largest change (%) |",
+        f"| {'-' * width} | -----: | ----: | ---: | ----: | ---------: | -----------------: |",
     ]
     for name in total:
-        entries = [entry for entry, its in zip(found, names, strict=True) if its == name]
-        known = [entry for entry in entries if entry["smallest_us"] and entry["base_us"]]
-        smallest = sorted(100 * entry["smallest_us"] / entry["base_us"] for entry in known)
-        largest = max((100 * abs(e["savings_us"]) / e["base_us"] for e in known), default=0.0)
-        middle = smallest[len(smallest) // 2] if smallest else float("nan")
+        entries = [entry for entry in found if entry["metric"] == name]
+        half = median([(e["high_percent"] - e["low_percent"]) / 2 for e in entries])
+        margin = median([entry["margin_percent"] for entry in entries])
+        largest = max(abs(entry["percent"]) for entry in entries)
         lines.append(
-            f"| {name:{width}} | {total[name]:8} | {resolved[name]:8} | {middle:12.2f} "
-            f"| {largest:26.2f} |"
+            f"| {name:{width}} | {total[name]:6} | {false[name]:5} | {same[name]:4} | {half:5.2f} "
+            f"| {margin:10.2f} | {largest:18.2f} |"
         )
     return "\n".join(lines) + "\n"
 
 
-def resolved_share(found: list[dict[str, Any]]) -> float:
-    """Share of the comparisons that came out resolved, of those of which it could be told."""
-    known = [entry for entry in found if entry["resolved"] is not None]
-    return sum(entry["resolved"] for entry in known) / len(known)
-
-
-def _name(entry: dict[str, Any]) -> str:
-    parts = [entry["quantity"], entry["launch_path"], entry["load"], entry["l2"], entry["method"]]
-    return " ".join(parts)
+def false_share(found: list[dict[str, Any]]) -> float:
+    """Share of the verdicts that were false."""
+    return sum(entry["verdict"] in FALSE for entry in found) / len(found)
 
 
 if __name__ == "__main__":

@@ -104,8 +104,8 @@ def run_chunk(source: str, seed: list[int], count: int) -> list[Trial]:
     trials = []
     for _ in range(count):
         trial = try_gate(population, plan, Rules(), generator, tuple(OWN.values()))
-        findings = trial.unchanged.findings
-        margins = [each.evidence.margin.share if each.evidence else None for each in findings]
+        judgements = trial.unchanged.judged.judgements
+        margins = [each.evidence.margin.share if each.evidence else None for each in judgements]
         judged = trial.unchanged.judged
         hits = {
             "red": exit_code(judged) is not ExitCode.OK,
@@ -122,7 +122,7 @@ def run_chunk(source: str, seed: list[int], count: int) -> list[Trial]:
         hits["at margin"] = is_found(trial.values, plan, Rules(), everywhere)
         hits |= _by_rules(population.samples, trial.place, trial.margin)
         earlier = margins
-        undecided = judged.count(Verdict.INCONCLUSIVE) / len(findings)
+        undecided = judged.count(Verdict.INCONCLUSIVE) / len(judgements)
         known = [margin for margin in margins if margin is not None]
         trials.append(Trial(hits, known, trial.unchanged.rounds, undecided))
     return trials

@@ -5,8 +5,10 @@ from __future__ import annotations
 from bt_bench.analysis.census import judge_static, missing_from_config
 from bt_bench.analysis.compare.comparability import crash_text, device_name
 from bt_bench.analysis.compare.entries import WHOLE_CASE
-from bt_bench.analysis.compare.facts import how_to_finish
+from bt_bench.analysis.compare.estimating import control_difference_us
+from bt_bench.analysis.compare.facts import family_facts, how_to_finish
 from bt_bench.analysis.compare.judge import Criteria, judge, not_compared
+from bt_bench.analysis.compare.one_run import baseline_index, judge_run, unique_labels
 from bt_bench.analysis.compare.sides import Given, match_sides, parse_given
 from bt_bench.analysis.deciding import (
     DEFAULT_FAIL_ON,
@@ -17,7 +19,8 @@ from bt_bench.analysis.deciding import (
     without_new_paths,
 )
 from bt_bench.analysis.figures import step_medians_of, typical_us
-from bt_bench.analysis.rounds import Finding, Ledger, judge_rounds
+from bt_bench.analysis.judging import Entry, Refusal, overall_ratios, refused
+from bt_bench.analysis.rounds import Labels, Ledger, judge_rounds
 from bt_bench.analysis.run.budget import CLOSES_WITHIN_PERCENT, SPIN_US, Budget, budgets
 from bt_bench.analysis.run.crosscheck import (
     TOLERANCE_PERCENT,
@@ -35,14 +38,6 @@ from bt_bench.analysis.run.promises import (
     judge_promises,
     method_lines,
     moved_by_delay_us,
-)
-from bt_bench.analysis.run.resolution import pair_rounds
-from bt_bench.analysis.run.savings import (
-    FailedCase,
-    SeriesPair,
-    baseline_index,
-    pair_series,
-    unique_labels,
 )
 from bt_bench.analysis.statistics.estimates import (
     Estimate,
@@ -89,37 +84,40 @@ __all__ = [
     "Correction",
     "Criteria",
     "Crosscheck",
+    "Entry",
     "Estimate",
     "Evidence",
-    "FailedCase",
-    "Finding",
     "Given",
     "Interval",
     "Judged",
     "Judgement",
+    "Labels",
     "Ledger",
     "Margin",
     "MethodLine",
     "Overall",
     "Promise",
+    "Refusal",
     "Rules",
-    "SeriesPair",
     "Verdict",
     "apart_percent",
     "baseline_index",
     "budgets",
     "compared_nothing",
+    "control_difference_us",
     "crash_text",
     "crosschecks",
     "device_name",
     "disagreements",
     "exit_code",
+    "family_facts",
     "geometric_mean",
     "how_to_finish",
     "interquartile_range",
     "judge",
     "judge_promises",
     "judge_rounds",
+    "judge_run",
     "judge_static",
     "match_sides",
     "median",
@@ -128,11 +126,11 @@ __all__ = [
     "missing_from_config",
     "moved_by_delay_us",
     "not_compared",
-    "pair_rounds",
-    "pair_series",
+    "overall_ratios",
     "parse_given",
     "percentile",
     "ratio_of",
+    "refused",
     "relative_half_width",
     "step_medians",
     "step_medians_of",

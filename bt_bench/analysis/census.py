@@ -6,10 +6,18 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from bt_bench.analysis.census_figures import COMPILED_VARIANTS, LAUNCHES, Figure, figures_of, taken
+from bt_bench.analysis.judging import Entry, Refusal, exact, refused
 from bt_bench.analysis.verdicts import LOST_FROM_CONFIG, Cause, Judged, Judgement, Verdict
 from bt_bench.errors import NotComparableError
 from bt_bench.names import Operation
-from bt_bench.results import COUNTED, OperationCensus, StaticCensus, Toolchain, VariantCensus
+from bt_bench.results import (
+    COUNTED,
+    Metric,
+    OperationCensus,
+    StaticCensus,
+    Toolchain,
+    VariantCensus,
+)
 
 ALL_CASES = "(all cases)"
 """Stands in place of a case for counts over all cases; no real case can have this name."""
@@ -148,7 +156,8 @@ def _judged_variant(sides: _Sides) -> Iterator[Judgement]:
         if place not in base or place not in head:
             yield _missing(sides, place, in_base=place in base)
         elif failure := _failure(sides, base[place], head[place]):
-            yield replace(_blank(sides, place), detail=failure)
+            refusal = Refusal(Verdict.INVALID, Cause.FAILED, failure)
+            yield refused(_entry(sides, place, COUNTED[LAUNCHES], refusal))
         else:
             judged.append(place)
             yield from _judged_place(sides, place, base[place], head[place])
@@ -197,64 +206,42 @@ def _judgements(
     sides: _Sides, place: _Place, metric: str, figures: Mapping[str, Figure]
 ) -> Iterator[Judgement]:
     """One judgement for all targets if all changed alike or not at all, else one per target."""
-    unchanged = all(figure.verdict is Verdict.SAME for figure in figures.values())
+    unchanged = not any(figure.change for figure in figures.values())
     if unchanged or len(set(figures.values())) == 1:
         figures = {"": max(figures.values(), key=lambda figure: figure.base)}
     for target, figure in figures.items():
-        yield replace(
-            _blank(sides, place),
-            metric=f"{metric}/{target}" if target else metric,
-            unit=COUNTED[metric].unit,
-            base_value=figure.base,
-            other_value=figure.head,
-            ratio=figure.head / figure.base if figure.base else None,
-            verdict=figure.verdict,
-            cause=Cause.EXACT,
-            detail=figure.detail,
-        )
+        of_target = COUNTED[metric]
+        if target:
+            of_target = replace(of_target, name=f"{metric}/{target}")
+        entry = _entry(sides, place, of_target, exact(figure.base, figure.head, figure.detail))
+        entry.base_value, entry.other_value = figure.base, figure.head
+        yield refused(entry)
 
 
 def _missing(sides: _Sides, place: _Place, in_base: bool) -> Judgement:
     labels = [sides.base_label, sides.head_label]
     there, absent = labels if in_base else reversed(labels)
-    return replace(
-        _blank(sides, place),
-        verdict=Verdict.MISSING,
-        cause=Cause.NO_CASE,
-        detail=f"in the census of {there}, but not in that of {absent}",
-    )
+    detail = f"in the census of {there}, but not in that of {absent}"
+    refusal = Refusal(Verdict.MISSING, Cause.NO_CASE, detail)
+    return refused(_entry(sides, place, COUNTED[LAUNCHES], refusal))
 
 
 def missing_from_config(operation: Operation, case: str, variant: str, judged: Judged) -> Judgement:
     """The judgement `MISSING` for an operation of a case that only the base's config has."""
-    nothing = VariantCensus(name=variant, host_code="0" * 16, operations=[], kernels=[])
-    labels = (f"{variant}@{judged.base}", f"{variant}@{judged.others[0]}")
-    return replace(
-        _blank(_Sides(nothing, nothing, *labels), (operation, case)),
-        verdict=Verdict.MISSING,
-        cause=Cause.NO_CASE,
-        detail=LOST_FROM_CONFIG,
+    return refused(
+        Entry(
+            operation,
+            case,
+            COUNTED[LAUNCHES],
+            f"{variant}@{judged.base}",
+            f"{variant}@{judged.others[0]}",
+            outcome=Refusal(Verdict.MISSING, Cause.NO_CASE, LOST_FROM_CONFIG),
+        )
     )
 
 
-def _blank(sides: _Sides, place: _Place) -> Judgement:
-    """A judgement without figures, to be filled in."""
-    return Judgement(
-        operation=place[0],
-        case=place[1],
-        metric=LAUNCHES,
-        unit=COUNTED[LAUNCHES].unit,
-        base=sides.base_label,
-        other=sides.head_label,
-        base_value=None,
-        other_value=None,
-        ratio=None,
-        low=None,
-        high=None,
-        verdict=Verdict.INVALID,
-        cause=Cause.FAILED,
-        detail="",
-    )
+def _entry(sides: _Sides, place: _Place, metric: Metric, refusal: Refusal) -> Entry:
+    return Entry(*place, metric, sides.base_label, sides.head_label, outcome=refusal)
 
 
 def _facts(base: StaticCensus, head: StaticCensus) -> Iterator[str]:

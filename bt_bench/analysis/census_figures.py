@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bt_bench.analysis.verdicts import Verdict
 from bt_bench.results import COUNTED, Kernel, OperationCensus, VariantCensus
 
 LAUNCHES, COMPILED_VARIANTS, REGISTERS, SPILLS = COUNTED
@@ -26,16 +25,14 @@ class Figure:
     what: str
 
     @property
-    def verdict(self) -> Verdict:
-        """`SLOWER` for more, `FASTER` for less."""
-        if self.head == self.base:
-            return Verdict.SAME
-        return Verdict.SLOWER if self.head > self.base else Verdict.FASTER
+    def change(self) -> float:
+        """By how much it grew."""
+        return self.head - self.base
 
     @property
     def detail(self) -> str:
         """The change in words, such as `5 per step, was 3`."""
-        if self.verdict is Verdict.SAME:
+        if not self.change:
             return self.what
         return f"{self.head:g} {self.what}, was {self.base:g}"
 
@@ -85,11 +82,11 @@ def _of_kernels(base: Taken, head: Taken, value: Callable[[Kernel], int]) -> Fig
     figures = [Figure(before[name], after[name], f"in {name}") for name in before if name in after]
     largest = [max(side.values(), default=0) for side in (before, after)]
     figures.append(Figure(largest[0], largest[1], "in the kernel with the most"))
-    worst = max(figures, key=lambda figure: figure.head - figure.base)
-    if worst.verdict is Verdict.SLOWER:
+    worst = max(figures, key=lambda figure: figure.change)
+    if worst.change > 0:
         return worst
-    best = min(figures, key=lambda figure: figure.head - figure.base)
-    return best if best.verdict is Verdict.FASTER else figures[-1]
+    best = min(figures, key=lambda figure: figure.change)
+    return best if best.change < 0 else figures[-1]
 
 
 def _largest(kernels: tuple[Kernel, ...], value: Callable[[Kernel], int]) -> Mapping[str, int]:

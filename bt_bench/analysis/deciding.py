@@ -16,11 +16,17 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bt_bench.analysis.statistics.estimates import Estimate, benjamini_hochberg, holm, uncorrected
+from bt_bench.analysis.statistics.corrections import (
+    Corrected,
+    benjamini_hochberg,
+    holm,
+    uncorrected,
+)
+from bt_bench.analysis.statistics.estimates import Estimate
 from bt_bench.analysis.verdicts import Cause, Evidence, Judged, Judgement, Margin, Verdict
 from bt_bench.errors import ExitCode, UsageError
 from bt_bench.names import FailOn
-from bt_bench.results import LaunchPath, metric_named
+from bt_bench.results import Direction, LaunchPath, metric_named
 
 
 class Correction(StrEnum):
@@ -31,15 +37,11 @@ class Correction(StrEnum):
     NONE = "none"
 
 
-CORRECTIONS: dict[Correction, Callable[[Sequence[float]], list[float]]] = {
+CORRECTIONS: dict[Correction, Callable[[Sequence[float], float], Corrected]] = {
     Correction.HOLM: holm,
     Correction.BH: benjamini_hochberg,
     Correction.NONE: uncorrected,
 }
-
-SPREAD_FACTOR = 3.0
-"""The margin is at least this many times what unchanged code differs by."""
-
 
 LEAST_ALPHA, MOST_ALPHA = 1e-9, 0.5
 
@@ -53,8 +55,8 @@ class Rules:
             floor of a metric can widen it; see `Margin`.
         advisory_margin: the same where the sides are of different runs.
         alpha: with Holm's correction, the probability of any false `SLOWER` (or `FASTER`) in a
-            whole comparison.
-        correction: over the tests of a comparison.
+            family of tests.
+        correction: over the tests of a family.
 
     Raises:
         UsageError: for a margin below zero, and for an alpha outside of its range.
@@ -78,10 +80,11 @@ class Rules:
 
 @dataclass(frozen=True)
 class Contest:
-    """One test: the log ratio of a metric of a case, and the margin."""
+    """One test: the log ratio of a metric of a case, the margin, and which way is better."""
 
     estimate: Estimate
     margin: Margin
+    direction: Direction = Direction.LOWER
 
     @property
     def can_be_tested(self) -> bool:
@@ -104,20 +107,16 @@ class Decision:
 
 
 NOT_TESTED = Decision(Verdict.INVALID, Cause.IMPOSSIBLE, None)
-"""The decision on a contest that cannot be tested; `WHY_NOT_TESTED` is the reason."""
-
-WHY_NOT_TESTED = (
-    "its figures are so large, so small or so far apart that their ratio cannot be computed"
-)
+"""The decision on a contest that cannot be tested."""
 
 
 def decide(contests: Sequence[Contest], correction: Correction, alpha: float) -> list[Decision]:
-    """Decides contests as one family; lower is better.
+    """Decides contests as one family.
 
     Contests that cannot be tested do not belong to the family and do not affect the others.
 
     Args:
-        contests: all tests of a comparison.
+        contests: all tests of the family.
         correction: for many tests.
         alpha: of the family, at this look.
     """
@@ -128,35 +127,62 @@ def decide(contests: Sequence[Contest], correction: Correction, alpha: float) ->
 def _tested(contests: Sequence[Contest], correction: Correction, alpha: float) -> list[Decision]:
     correct = CORRECTIONS[correction]
     bounds = [math.log1p(contest.margin.share) for contest in contests]
-    slower = [c.estimate.tail_above(bound) for c, bound in zip(contests, bounds, strict=True)]
-    faster = [c.estimate.tail_below(-bound) for c, bound in zip(contests, bounds, strict=True)]
-    decisions = []
-    for contest, p_slower, p_faster, adjusted_slower, adjusted_faster in zip(
-        contests, slower, faster, correct(slower), correct(faster), strict=True
-    ):
-        evidence = Evidence(
-            observations=contest.estimate.observations,
-            estimate=contest.estimate.location,
-            error=contest.estimate.error,
-            degrees=contest.estimate.degrees,
-            margin=contest.margin,
-            p_slower=p_slower,
-            p_faster=p_faster,
-            adjusted_slower=adjusted_slower,
-            adjusted_faster=adjusted_faster,
-            alpha=alpha,
-            tests=len(contests),
+    tails = [
+        (each.estimate.tail_above(bound), each.estimate.tail_below(-bound))
+        for each, bound in zip(contests, bounds, strict=True)
+    ]
+    # Worse is more where less is better, and less where more is.
+    worse = [int(each.direction is Direction.HIGHER) for each in contests]
+    slower = [pair[index] for pair, index in zip(tails, worse, strict=True)]
+    faster = [pair[1 - index] for pair, index in zip(tails, worse, strict=True)]
+    of_slower, of_faster = correct(slower, alpha), correct(faster, alpha)
+    return [
+        _decision(
+            contest,
+            (slower[index], of_slower.adjusted[index], of_slower.levels[index]),
+            (faster[index], of_faster.adjusted[index], of_faster.levels[index]),
+            alpha,
+            len(contests),
         )
-        if adjusted_slower <= alpha:
-            verdict, cause = Verdict.SLOWER, Cause.BEYOND_MARGIN
-        elif adjusted_faster <= alpha:
-            verdict, cause = Verdict.FASTER, Cause.BEYOND_MARGIN
-        elif _within(contest.estimate, contest.margin.wanted) <= alpha:
-            verdict, cause = Verdict.SAME, Cause.WITHIN_MARGIN
-        else:
-            verdict, cause = Verdict.INCONCLUSIVE, Cause.WIDE_INTERVAL
-        decisions.append(Decision(verdict, cause, evidence))
-    return decisions
+        for index, contest in enumerate(contests)
+    ]
+
+
+_Test = tuple[float, float, float]  # its p, that adjusted, and the level it is tested at
+
+
+def _decision(contest: Contest, slower: _Test, faster: _Test, alpha: float, tests: int) -> Decision:
+    estimate = contest.estimate
+    levels = slower[2], faster[2]
+    if contest.direction is Direction.HIGHER:
+        levels = levels[::-1]
+    if slower[1] <= alpha:
+        verdict, cause = Verdict.SLOWER, Cause.BEYOND_MARGIN
+    elif faster[1] <= alpha:
+        verdict, cause = Verdict.FASTER, Cause.BEYOND_MARGIN
+    elif _within(estimate, contest.margin.wanted) <= alpha:
+        verdict, cause = Verdict.SAME, Cause.WITHIN_MARGIN
+        levels = alpha, alpha
+    else:
+        verdict, cause = Verdict.INCONCLUSIVE, Cause.WIDE_INTERVAL
+    low, high = estimate.bounds(*levels)
+    evidence = Evidence(
+        observations=estimate.observations,
+        estimate=estimate.location,
+        error=estimate.error,
+        degrees=estimate.degrees,
+        margin=contest.margin,
+        p_slower=slower[0],
+        p_faster=faster[0],
+        adjusted_slower=slower[1],
+        adjusted_faster=faster[1],
+        alpha=alpha,
+        tests=tests,
+        log_low=low,
+        log_high=high,
+        confidence=1 - sum(levels),
+    )
+    return Decision(verdict, cause, evidence)
 
 
 def _within(estimate: Estimate, margin: float) -> float:

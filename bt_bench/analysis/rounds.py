@@ -13,18 +13,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bt_bench.analysis.deciding import (
-    SPREAD_FACTOR,
-    WHY_NOT_TESTED,
-    Contest,
-    Decision,
-    Rules,
-    decide,
-)
+from bt_bench.analysis.deciding import Rules
+from bt_bench.analysis.judging import Entry, Refusal, control_moved, judge_entries, margin_of
 from bt_bench.analysis.statistics.estimates import LARGEST_LOG, Estimate, trimmed_estimate
 from bt_bench.analysis.statistics.samples import median
 from bt_bench.analysis.statistics.student import t_quantile
-from bt_bench.analysis.verdicts import Cause, Evidence, Margin, Verdict
+from bt_bench.analysis.verdicts import Cause, Judgement, Verdict
 from bt_bench.results import (
     FloatArray,
     GateArm,
@@ -32,6 +26,7 @@ from bt_bench.results import (
     Metric,
     Subject,
     are_times,
+    format_share,
     metric_named,
 )
 
@@ -46,9 +41,6 @@ are tests of many cases, are too light; the number was found by simulation.
 """
 
 SPREAD_CONFIDENCE = 0.99
-MAX_SPREAD = 0.25
-"""If unchanged code certainly differs, and by this much, nothing can be judged."""
-
 MIN_SHARE_OF_ROUNDS = 0.5
 
 LEAST_ERROR = 1e-9
@@ -56,63 +48,49 @@ LEAST_ERROR = 1e-9
 
 
 @dataclass(frozen=True)
-class Finding:
-    """The conclusion on one subject; see `verdicts.Judgement` for most of the fields.
+class Labels:
+    """What the sides of a gate are called."""
 
-    Args:
-        subject: what was judged.
-        verdict: the conclusion.
-        cause: why.
-        detail: why, in words.
-        base_value: median of the base over the rounds; `None` without any.
-        other_value: the same for the head.
-        estimate: of the log ratio, head against base.
-        evidence: the numbers, if it was tested.
-        rounds: how many rounds the gate had.
-        alpha: the alpha of this look.
-    """
+    base: str = "base"
+    head: str = "head"
 
-    subject: Subject
-    verdict: Verdict
-    cause: Cause
-    detail: str
-    base_value: float | None
-    other_value: float | None
-    estimate: Estimate | None
-    evidence: Evidence | None
-    rounds: int
-    alpha: float
-
-    @property
-    def final(self) -> bool:
-        """Whether it stands whatever further rounds show, since each look has its part of alpha."""
-        return self.verdict in (Verdict.SLOWER, Verdict.FASTER)
-
-    @property
-    def open(self) -> bool:
-        """Whether more rounds could change it."""
-        return self.verdict is Verdict.INCONCLUSIVE or self.cause is Cause.CONTROL_MOVED
+    def entry(self, subject: Subject) -> Entry:
+        """What becomes the judgement on a subject; all subjects of a gate are one family."""
+        return Entry(
+            operation=subject.operation,
+            case=subject.case,
+            metric=metric_named(subject.metric),
+            base=f"{subject.variant}@{self.base}",
+            other=f"{subject.variant}@{self.head}",
+        )
 
 
 def judge_rounds(
-    ledger: Ledger, rules: Rules, thresholds: Mapping[Subject, float], alpha: float
-) -> list[Finding]:
-    """Judges all subjects as one family.
+    ledger: Ledger,
+    rules: Rules,
+    thresholds: Mapping[Subject, float],
+    alpha: float,
+    labels: Labels = Labels(),
+) -> list[Judgement]:
+    """Judges all subjects as one family, in their order.
 
     Args:
         ledger: the rounds so far.
         rules: margin and correction.
         thresholds: margins of subjects that do not use that of the rules, as shares.
         alpha: of the family, at this look.
+        labels: of base and head.
     """
     values = ledger.values()
     with_values = {
         arm: {_case(s) for s, row in zip(ledger.subjects, rows, strict=True) if _present(row).size}
         for arm, rows in values.items()
     }
-    sides = [
-        _Sides(
-            subject,
+    entries = []
+    for index, subject in enumerate(ledger.subjects):
+        entry = labels.entry(subject)
+        sides = _Sides(
+            entry.metric,
             base=values[GateArm.BASE][index],
             head=values[GateArm.HEAD][index],
             control=values[GateArm.CONTROL][index],
@@ -120,24 +98,11 @@ def judge_rounds(
                 a for a, cases in with_values.items() if _case(subject) in cases
             ),
         )
-        for index, subject in enumerate(ledger.subjects)
-    ]
-    prepared = [side.prepare(thresholds.get(side.subject, rules.margin)) for side in sides]
-    contests = [each for each in prepared if isinstance(each, Contest)]
-    decisions = iter(decide(contests, rules.correction, alpha))
-    return [
-        _finding(side, next(decisions) if isinstance(each, Contest) else each, ledger.rounds, alpha)
-        for side, each in zip(sides, prepared, strict=True)
-    ]
-
-
-@dataclass(frozen=True)
-class _Refusal:
-    """Why a subject cannot be tested."""
-
-    verdict: Verdict
-    cause: Cause
-    detail: str
+        entry.base_value, entry.other_value = _median(sides.base), _median(sides.head)
+        entry.after = f"after {_rounds(ledger.rounds)}"
+        sides.fill(entry, thresholds.get(subject, rules.margin))
+        entries.append(entry)
+    return judge_entries(entries, rules.correction, alpha)
 
 
 @dataclass(frozen=True)
@@ -147,80 +112,79 @@ class _Sides:
     `arms_with_case` have this or another metric of the same variant in the same case.
     """
 
-    subject: Subject
+    metric: Metric
     base: FloatArray
     head: FloatArray
     control: FloatArray
     arms_with_case: frozenset[GateArm]
 
-    def prepare(self, threshold: float) -> Contest | _Refusal:
-        """The test of this subject, or why there is none."""
+    def fill(self, entry: Entry, threshold: float) -> None:
+        """Sets the outcome of an entry: the estimate with its margin, or why there is none."""
         refusal = self._absent() or self._not_positive() or self._impossible()
         if refusal:
-            return refusal
-        metric = metric_named(self.subject.metric)
-        change, spread = self._estimate(self.head, metric), self._estimate(self.control, metric)
+            entry.outcome = refusal
+            return
+        change, spread = self._estimate(self.head), self._estimate(self.control)
         if change is None or spread is None:
             detail = f"{_rounds(len(self.base))} are too few for an interval"
-            return _Refusal(Verdict.INCONCLUSIVE, Cause.TOO_FEW, detail)
+            entry.outcome = Refusal(Verdict.INCONCLUSIVE, Cause.TOO_FEW, detail)
+            return
         for name, estimate in (("head", change), ("control", spread)):
             if estimate.error < LEAST_ERROR:
                 detail = (
                     f"{name} and base differ by the same in all rounds; no real clock does that"
                 )
-                return _Refusal(Verdict.INVALID, Cause.NO_VARIANCE, detail)
-        base_value = median(_present(self.base))
-        margin = Margin(
-            configured=threshold,
-            spread=SPREAD_FACTOR * control_spread(spread),
-            floor=metric.floor / base_value,
-        )
-        if _is_absurd(margin) and abs(spread.location) > _reach_of_noise(spread):
-            detail = f"copies of unchanged code differ by {_percent(math.expm1(spread.location))}"
-            return _Refusal(Verdict.INVALID, Cause.CONTROL_MOVED, detail)
-        return Contest(change, margin)
+                entry.outcome = Refusal(Verdict.INVALID, Cause.NO_VARIANCE, detail)
+                return
+        margin = margin_of(entry.metric, entry.base_value, threshold, control_spread(spread))
+        entry.outcome, entry.margin = change, margin
+        # Noise alone widens the margin, and then nothing is found; only what is certain is refused.
+        if abs(spread.location) > _reach_of_noise(spread):
+            apart = format_share(abs(math.expm1(spread.location)))
+            entry.outcome = control_moved(margin, apart) or change
 
-    def _absent(self) -> _Refusal | None:
+    def _absent(self) -> Refusal | None:
         for arm, values in ((GateArm.BASE, self.base), (GateArm.HEAD, self.head)):
             if not _present(values).size:
                 cause = Cause.NO_METRIC if arm in self.arms_with_case else Cause.NO_CASE
-                return _Refusal(Verdict.MISSING, cause, f"the {arm.value} has no value for it")
+                return Refusal(Verdict.MISSING, cause, f"the {arm.value} has no value for it")
         for name, other in (("head", self.head), ("control", self.control)):
             both = int((~np.isnan(self.base) & ~np.isnan(other)).sum())
             if both < MIN_SHARE_OF_ROUNDS * len(self.base):
                 detail = (
                     f"base and {name} both have a value in only {both} of {_rounds(len(self.base))}"
                 )
-                return _Refusal(Verdict.INVALID, Cause.INSUFFICIENT, detail)
+                return Refusal(Verdict.INVALID, Cause.INSUFFICIENT, detail)
         return None
 
-    def _not_positive(self) -> _Refusal | None:
+    def _not_positive(self) -> Refusal | None:
         for name in ("base", "head", "control"):
-            if (getattr(self, name) <= 0).any():
+            if (getattr(self, name) + self.metric.offset <= 0).any():
                 detail = f"the {name} has a value of zero, so there is no ratio"
-                return _Refusal(Verdict.INVALID, Cause.NOT_POSITIVE, detail)
+                return Refusal(Verdict.INVALID, Cause.NOT_POSITIVE, detail)
         return None
 
-    def _impossible(self) -> _Refusal | None:
+    def _impossible(self) -> Refusal | None:
         """Checked before any ratio: an overflow would become NaN and look like a missing value."""
         for name in ("base", "head", "control"):
             if not are_times(_present(getattr(self, name))):
                 detail = f"the {name} has a value that no clock can have measured"
-                return _Refusal(Verdict.INVALID, Cause.IMPOSSIBLE, detail)
+                return Refusal(Verdict.INVALID, Cause.IMPOSSIBLE, detail)
         return None
 
-    def _estimate(self, other: FloatArray, metric: Metric) -> Estimate | None:
+    def _estimate(self, other: FloatArray) -> Estimate | None:
         """The log ratio of an arm to the base; its error is at least that of the clock's tick."""
-        estimate = trimmed_estimate(_present(np.log(other / self.base)), TRIMMED_SHARE)
+        base, other = self.base + self.metric.offset, other + self.metric.offset
+        estimate = trimmed_estimate(_present(np.log(other / base)), TRIMMED_SHARE)
         if estimate is None:
             return None
         if estimate.degrees < estimate.observations - 1:
             estimate = replace(estimate, degrees=estimate.degrees - TRIMMING_DEGREES)
-        if not metric.tick:
+        if not self.metric.tick:
             return estimate
         # A tick's rounding is the same in all rounds where values repeat: more rounds don't help.
-        rounding = metric.tick / math.sqrt(12)
-        floor = rounding * math.hypot(*(1 / median(_present(v)) for v in (self.base, other)))
+        rounding = self.metric.tick / math.sqrt(12)
+        floor = rounding * math.hypot(*(1 / median(_present(v)) for v in (base, other)))
         return replace(estimate, error=max(estimate.error, floor))
 
 
@@ -238,31 +202,6 @@ def _reach_of_noise(estimate: Estimate) -> float:
     return t_quantile((1 + SPREAD_CONFIDENCE) / 2, estimate.degrees) * estimate.error
 
 
-def _is_absurd(margin: Margin) -> bool:
-    return margin.binds == "spread" and margin.share > MAX_SPREAD
-
-
-def _finding(side: _Sides, outcome: Decision | _Refusal, rounds: int, alpha: float) -> Finding:
-    evidence = outcome.evidence if isinstance(outcome, Decision) else None
-    estimate = None
-    if evidence:
-        estimate = Estimate(
-            evidence.estimate, evidence.error, evidence.degrees, evidence.observations
-        )
-    return Finding(
-        subject=side.subject,
-        verdict=outcome.verdict,
-        cause=outcome.cause,
-        detail=_detail(outcome, rounds),
-        base_value=_median(side.base),
-        other_value=_median(side.head),
-        estimate=estimate,
-        evidence=evidence,
-        rounds=rounds,
-        alpha=alpha,
-    )
-
-
 def _case(subject: Subject) -> tuple[str, str, str]:
     return subject.operation.value, subject.case, subject.variant
 
@@ -274,41 +213,6 @@ def _median(values: FloatArray) -> float | None:
 
 def _present(values: FloatArray) -> FloatArray:
     return values[~np.isnan(values)]
-
-
-_MARGIN_WORDS = {
-    "configured": "as configured",
-    "spread": "three times the A/A spread",
-    "floor": "the floor of the metric",
-}
-
-
-def _detail(decision: Decision | _Refusal, rounds: int) -> str:
-    if isinstance(decision, _Refusal):
-        return decision.detail
-    if decision.evidence is None:
-        return WHY_NOT_TESTED
-    margin = decision.evidence.margin
-    limit = f"margin of {_percent(margin.share)} ({_MARGIN_WORDS[margin.binds]})"
-    after = f"after {_rounds(rounds)}"
-    change = math.expm1(min(LARGEST_LOG, decision.evidence.estimate))
-    if decision.verdict is Verdict.SAME:
-        return f"within the margin of {_percent(margin.wanted)} {after}"
-    if decision.verdict is Verdict.INCONCLUSIVE:
-        if _is_absurd(margin):
-            return f"{_percent(change, '+')}, too noisy: it would need a {limit} {after}"
-        if margin.binds == "spread":
-            wanted = _percent(margin.wanted)
-            return (
-                f"{_percent(change, '+')} not shown beyond the {limit}, nor within {wanted} {after}"
-            )
-        return f"{_percent(change, '+')} may be within or beyond the {limit} {after}"
-    word = "slower" if decision.verdict is Verdict.SLOWER else "faster"
-    return f"{word} by {_percent(abs(change))}, beyond the {limit} {after}"
-
-
-def _percent(share: float, sign: str = "") -> str:
-    return f"{100 * share:{sign}.1f} %"
 
 
 def _rounds(count: int) -> str:

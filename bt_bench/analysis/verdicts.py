@@ -96,6 +96,10 @@ class Evidence:
         adjusted_faster: the same for faster.
         alpha: what an adjusted probability must not exceed, at this look.
         tests: size of the family.
+        log_low: lower end of the interval that the verdict rests on: at the corrected level of the
+            one-sided test on its side; for `SAME`, at alpha.
+        log_high: upper end, likewise.
+        confidence: of the interval.
     """
 
     observations: int
@@ -109,6 +113,9 @@ class Evidence:
     adjusted_faster: float
     alpha: float
     tests: int
+    log_low: float
+    log_high: float
+    confidence: float
 
 
 @dataclass(frozen=True)
@@ -125,11 +132,13 @@ class Judgement:
         base_value: median of the base; `None` if it has none.
         other_value: median of the other side, likewise.
         ratio: other to base; from pairs of rounds if there are any, not from the two medians.
-        low: lower end of the interval of the ratio.
+        low: lower end of the interval of the ratio that the verdict was reached by.
         high: upper end.
         verdict: what is concluded.
         cause: why.
         detail: the cause in words, a clause without a full stop.
+        exploratory: the metric is not one of the primary ones of its operation, so it is corrected
+            in a family apart.
         advisory: the sides are of different runs, so changes of the machine between them count
             as well.
         evidence: the numbers; `None` if none were needed or available.
@@ -149,6 +158,7 @@ class Judgement:
     verdict: Verdict
     cause: Cause
     detail: str
+    exploratory: bool = False
     advisory: bool = False
     evidence: Evidence | None = None
 
@@ -156,6 +166,16 @@ class Judgement:
     def key(self) -> str:
         """Operation and case, as given on the command line."""
         return f"{self.operation.value}/{self.case}"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it stands whatever further rounds show, as each look has its part of alpha."""
+        return self.verdict in (Verdict.SLOWER, Verdict.FASTER)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more rounds could change it."""
+        return self.verdict is Verdict.INCONCLUSIVE or self.cause is Cause.CONTROL_MOVED
 
     @property
     def percent(self) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bt_bench.report.calibration import calibration_document
-from bt_bench.report.console import print_comparison, print_document
+from bt_bench.report.console import print_document
 from bt_bench.report.document import ABSENT, Bullets, Cell, Document, Section, Table
 from bt_bench.report.formats import (
     FORMATS,
@@ -11,7 +11,7 @@ from bt_bench.report.formats import (
     step_summary,
     verdict_document,
 )
-from bt_bench.report.markdown import render_comparison
+from bt_bench.report.run.rendering import print_comparison, render_comparison
 from bt_bench.report.workload import workload_document
 
 __all__ = [

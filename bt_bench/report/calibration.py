@@ -200,10 +200,10 @@ def _flush_blocks(flush: L2Flush | None) -> Iterator[Block]:
     if flush is None or not flush.hot or not flush.cold:
         return
     yield (
-        f"Cold L2: {format_bytes(flush.flushed_bytes)} are written, against an L2 of "
+        f"Cold L2: a flush writes {format_bytes(flush.flushed_bytes)}; the L2 holds "
         f"{format_bytes(flush.l2_bytes)}. Reading {format_bytes(flush.read_bytes)} takes "
         f"{format_number(median(flush.hot))} us from a hot L2 and "
-        f"{format_number(median(flush.cold))} us after the flush, medians."
+        f"{format_number(median(flush.cold))} us after the flush (medians)."
     )
 
 

@@ -26,8 +26,6 @@ from bt_bench.report.document import (
     numbered_notes,
     one_line,
 )
-from bt_bench.report.run.document import run_document
-from bt_bench.results import VariantResult
 
 PLAIN_WIDTH = 120
 """Columns of text that no terminal shows, unless a table needs more."""
@@ -42,11 +40,6 @@ _STYLES = {
     Tone.DOUBTFUL: "yellow",
     Tone.OPEN: "dim",
 }
-
-
-def print_comparison(results: Sequence[VariantResult], console: Console | None = None) -> None:
-    """Prints the tables of a run; how to read them is in `comparison.md`."""
-    print_document(run_document(results, whole=False), console)
 
 
 def print_document(document: Document, console: Console | None = None) -> None:

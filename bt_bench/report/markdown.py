@@ -4,29 +4,17 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rich.cells import cell_len
 
 from bt_bench.report.document import Block, Bullets, Document, Table, numbered_notes, one_line
-from bt_bench.report.run.document import run_document
-from bt_bench.results import VariantResult
 
 LINE_WIDTH = 100
 
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _MARKUP = re.compile(r"[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])")
 _LINE_START = re.compile(r"^(?:[-+#](?=[#\s]|$)|[-=](?=[-=]*$)|\d+(?=[.)](?:\s|$)))")
-
-
-def render_comparison(results: Sequence[VariantResult], planned_cases: int | None = None) -> str:
-    """The text of `comparison.md` for the results of a run.
-
-    Args:
-        results: of the run's variants.
-        planned_cases: number of cases of a complete sweep, to show how far it is.
-    """
-    return render_document(run_document(results, planned_cases))
 
 
 def render_document(document: Document) -> str:

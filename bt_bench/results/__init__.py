@@ -47,6 +47,7 @@ from bt_bench.results.compact import (
     Launches,
     Rounds,
     Taken,
+    compacted,
     parse_compact,
     read_compact,
     read_compact_run,
@@ -64,6 +65,8 @@ from bt_bench.results.metrics import (
 )
 from bt_bench.results.nouns import (
     Cache,
+    Decides,
+    Direction,
     LaunchPath,
     Load,
     Method,
@@ -91,7 +94,13 @@ from bt_bench.results.rounds import GateArm, GateRound, RoundSource, Subject
 from bt_bench.results.scratch import scratch_folder
 from bt_bench.results.series import FloatArray, place_of, series_of
 from bt_bench.results.soundness import are_times
-from bt_bench.results.units import format_bytes, format_number, format_percent, us_to_ms
+from bt_bench.results.units import (
+    format_bytes,
+    format_number,
+    format_percent,
+    format_share,
+    us_to_ms,
+)
 from bt_bench.results.writing import ResultWriter, write_run_file
 
 __all__ = [
@@ -113,7 +122,9 @@ __all__ = [
     "CompiledKernel",
     "ControlSpread",
     "Crash",
+    "Decides",
     "DeviceLine",
+    "Direction",
     "DiscardCode",
     "Environment",
     "Figure",
@@ -165,11 +176,13 @@ __all__ = [
     "WorkloadRecord",
     "are_times",
     "baseline_path",
+    "compacted",
     "descriptor_of",
     "find_baseline",
     "format_bytes",
     "format_number",
     "format_percent",
+    "format_share",
     "is_null_device",
     "is_open_as",
     "is_stream",

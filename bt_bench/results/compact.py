@@ -120,7 +120,7 @@ def metric_by(
     )
 
 
-def compact(result: VariantResult) -> CompactResult:
+def compacted(result: VariantResult) -> CompactResult:
     """What comparing needs of a result."""
     keep = _Keeper().case
     header = result.model_copy(update={"cases": []})
@@ -139,7 +139,7 @@ def read_compact(path: Path | str) -> CompactResult:
     name = name_of(path)
     result = parse_compact(read_text(path, name), name)
     if under_way and not result.header.complete:
-        return compact(read_result(path))
+        return compacted(read_result(path))
     if has_journal(path):
         return replace(result, warnings=(stale_journal(path),))
     return result
@@ -149,7 +149,7 @@ def parse_compact(text: str, name: str) -> CompactResult:
     """The result in a text; see `bt_bench.results.reading.parse_result`."""
     with no_collection(collect_first=False):
         result = _decode(text)
-    return result or compact(parse_result(text, name))
+    return result or compacted(parse_result(text, name))
 
 
 def read_compact_run(folder: Path) -> list[CompactResult]:

@@ -14,21 +14,21 @@ from functools import lru_cache
 from typing import Any
 
 from bt_bench.errors import UsageError, names_hint
-from bt_bench.results.nouns import Cache, LaunchPath, Load, Method, Quantity, Series
-from bt_bench.results.series import METHODS
-
-TIME_FLOOR_US = 0.2
-"""Smaller differences count as none, whatever the statistics say."""
+from bt_bench.names import DeviceKind, Operation
+from bt_bench.results.nouns import (
+    Cache,
+    Decides,
+    Direction,
+    LaunchPath,
+    Load,
+    Method,
+    Quantity,
+    Series,
+)
+from bt_bench.results.series import series_of
 
 DEVICE_TICK_US = 0.032
 """The tick of device clocks: the smallest step of CUPTI timestamps on an H200."""
-
-
-class Direction(StrEnum):
-    """Which way is better."""
-
-    LOWER = "lower"
-    HIGHER = "higher"
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,38 @@ class Metric:
     floor: float = 0.0
     tick: float = 0.0
     series: Series | None = None
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is part of another time, and is judged only if it is asked for."""
+        return self.series is not None and self.series.quantity.traits.is_part
+
+    @property
+    def offset(self) -> float:
+        """What is added to both sides of a metric that can be zero, so that they have a ratio.
+
+        It is the metric's floor, so a change from 0 to the floor counts as a factor of two.
+        """
+        may_be_zero = self.series is not None and self.series.quantity.traits.may_be_zero
+        return self.floor if may_be_zero else 0.0
+
+    def is_primary(self, operation: Operation, device: DeviceKind) -> bool:
+        """Whether a comparison of this operation is decided by it; else it is exploratory.
+
+        Primary are quantities of Triton's call on an idle device with a warm L2, by the method that
+        they usually have: those that `Quantity` declares as deciding. Counts are exact, so they
+        need no statistics and are always primary.
+
+        Args:
+            operation: what was timed.
+            device: where.
+        """
+        if self.series is None:
+            return True
+        stages = operation is Operation.STAGE or device == "cpu"
+        decides = Decides.STAGING if stages else Decides.LAUNCHING
+        quantity = self.series.quantity
+        return quantity.traits.decides is decides and self.series == series_of(quantity)
 
 
 COUNTED = {
@@ -79,7 +111,7 @@ def method_of(quantity: Quantity, launch_path: LaunchPath) -> Method:
     """The method that a metric's name implies; for the kernels of a graph, the graph slope."""
     if quantity is Quantity.GPU_US and launch_path is LaunchPath.GRAPH:
         return Method.GRAPH_SLOPE
-    return METHODS[quantity]
+    return quantity.traits.method
 
 
 def metric_of(series: Series) -> Metric:
@@ -96,7 +128,8 @@ def metric_of(series: Series) -> Metric:
     return Metric(
         name="/".join([series.quantity, *conditions]),
         unit="us",
-        floor=TIME_FLOOR_US,
+        direction=series.quantity.traits.direction,
+        floor=series.quantity.traits.floor_us,
         tick=DEVICE_TICK_US if series.method in _DEVICE_METHODS else 0.0,
         series=series,
     )

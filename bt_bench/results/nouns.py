@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
@@ -50,20 +51,6 @@ class Reason(Noun):
     message: str
 
 
-class Quantity(StrEnum):
-    """The measured quantities, all in microseconds; `docs/measurement.md` defines each."""
-
-    HOST_US = "host_us"
-    STAGE_US = "stage_us"
-    GPU_US = "gpu_us"
-    SPAN_US = "span_us"
-    GAP_US = "gap_us"
-    LAST_US = "last_us"
-    STEP_US = "step_us"
-    PIPELINED_US = "pipelined_us"
-    EVENT_US = "event_us"
-
-
 class Method(StrEnum):
     """How a time was measured."""
 
@@ -71,6 +58,77 @@ class Method(StrEnum):
     EVENTS = "events"
     PROFILER = "profiler"
     GRAPH_SLOPE = "graph_slope"
+
+
+class Direction(StrEnum):
+    """Which way is better."""
+
+    LOWER = "lower"
+    HIGHER = "higher"
+
+
+class Decides(StrEnum):
+    """Where a quantity is primary: one of the few by which a comparison is decided."""
+
+    LAUNCHING = "launching"  # operations that launch on a GPU
+    STAGING = "staging"  # the operation `stage`, and everything without a GPU
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What is known of a quantity besides its name.
+
+    Args:
+        heading: of its column in tables, in lower case.
+        method: how it is measured, unless a series says otherwise.
+        direction: which way is better.
+        decides: where it is primary; `None` for one that is exploratory everywhere.
+        on_device: it is a time of the device, which nothing but a GPU has.
+        is_part: it is part of another time, and can grow when that shrinks; so it is judged only if
+            it is asked for.
+        may_be_zero: nothing may be left to measure, as with the gaps of a single operation.
+        tabled: it has a column in the table of times.
+        floor_us: smaller differences count as none, whatever the statistics say.
+    """
+
+    heading: str
+    method: Method
+    direction: Direction = Direction.LOWER
+    decides: Decides | None = None
+    on_device: bool = False
+    is_part: bool = False
+    may_be_zero: bool = False
+    tabled: bool = True
+    floor_us: float = 0.2
+
+
+_HOST, _EVENTS, _PROFILER = Method.HOST_CLOCK, Method.EVENTS, Method.PROFILER
+
+
+class Quantity(StrEnum):
+    """The measured quantities, all in microseconds; `docs/measurement.md` defines each."""
+
+    # A row each, in the order of tables.
+    HOST_US = "host_us", Traits("host", _HOST, decides=Decides.LAUNCHING)
+    STAGE_US = "stage_us", Traits("stage", _HOST, decides=Decides.STAGING)
+    GPU_US = "gpu_us", Traits("device", _PROFILER, decides=Decides.LAUNCHING, on_device=True)
+    SPAN_US = "span_us", Traits("span", _PROFILER, on_device=True)
+    GAP_US = "gap_us", Traits("gap", _PROFILER, on_device=True, is_part=True, may_be_zero=True)
+    LAST_US = "last_us", Traits("last", _PROFILER, on_device=True, is_part=True, tabled=False)
+    STEP_US = "step_us", Traits("step", _HOST)
+    PIPELINED_US = "pipelined_us", Traits("pipelined", _HOST)
+    EVENT_US = "event_us", Traits("event", _EVENTS, on_device=True, tabled=False)
+
+    traits: Traits
+
+    def __new__(cls, name: str, traits: Traits | None = None) -> Quantity:
+        """A member is its name, with the rest of its row beside it."""
+        if traits is None:
+            raise TypeError(f"quantity {name!r} has no traits; expected them beside its name")
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.traits = traits
+        return member
 
 
 class LaunchPath(StrEnum):

@@ -7,19 +7,6 @@ import numpy.typing as npt
 
 from bt_bench.results.nouns import Cache, LaunchPath, Load, Method, Quantity, Series
 
-METHODS: dict[Quantity, Method] = {
-    Quantity.HOST_US: Method.HOST_CLOCK,
-    Quantity.STAGE_US: Method.HOST_CLOCK,
-    Quantity.GPU_US: Method.PROFILER,
-    Quantity.SPAN_US: Method.PROFILER,
-    Quantity.GAP_US: Method.PROFILER,
-    Quantity.LAST_US: Method.PROFILER,
-    Quantity.STEP_US: Method.HOST_CLOCK,
-    Quantity.PIPELINED_US: Method.HOST_CLOCK,
-    Quantity.EVENT_US: Method.EVENTS,
-}
-"""The method of each quantity, unless a series says otherwise."""
-
 _PLACES = {
     member: place
     for members in (Quantity, LaunchPath, Load, Cache, Method)
@@ -38,7 +25,7 @@ def series_of(
     """The series of a quantity: by default of Triton's call, on an idle device with a warm L2."""
     return Series(
         quantity=quantity,
-        method=method or METHODS[quantity],
+        method=method or quantity.traits.method,
         launch_path=launch_path,
         load=load,
         l2=l2,

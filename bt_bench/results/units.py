@@ -33,6 +33,11 @@ def format_percent(value: float) -> str:
     return "0.0" if text == "-0.0" else text
 
 
+def format_share(share: float) -> str:
+    """A share in percent with up to three digits: `2 %`, `0.64 %`."""
+    return f"{100 * share:.3g} %"
+
+
 def format_bytes(value: float, digits: int = DIGITS) -> str:
     """A number of bytes in the unit that suits it: 512 B, 1.500 KiB, 139.8 GiB."""
     for unit, scale in _BYTE_SCALES:

@@ -21,6 +21,7 @@ from bt_bench.analysis.statistics.estimates import Estimate
 from bt_bench.analysis.verdicts import Cause, Judged, Judgement, Margin, Verdict
 from bt_bench.errors import ExitCode, UsageError
 from bt_bench.names import FailOn, Operation
+from bt_bench.results import Direction
 
 MARGIN = Margin(configured=0.02, spread=None, floor=0.0)
 
@@ -255,3 +256,19 @@ def test_what_cannot_be_tested_is_invalid_and_changes_no_other(
         assert (refused.verdict, refused.cause) == (Verdict.INVALID, Cause.IMPOSSIBLE)
         assert refused.evidence is None
         assert found == alone
+
+
+def test_where_more_is_better_less_is_slower() -> None:
+    margin, higher = MARGIN, Direction.HIGHER
+    contests = [
+        Contest(Estimate(math.log1p(percent / 100), 0.001, 19, 20), margin, higher)
+        for percent in (5.0, 0.0, -5.0)
+    ]
+    decisions = decide(contests, Correction.HOLM, 0.01)
+    verdicts = [decision.verdict for decision in decisions]
+    assert verdicts == [Verdict.FASTER, Verdict.SAME, Verdict.SLOWER]
+    for decision in (decisions[0], decisions[2]):
+        evidence = decision.evidence
+        assert evidence is not None
+        bound = math.log1p(margin.share)
+        assert evidence.log_low > bound or evidence.log_high < -bound

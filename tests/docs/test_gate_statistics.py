@@ -12,9 +12,10 @@ from support.tiny_gates import Quiet
 from synthetic import Noise, SyntheticPopulation
 
 from bt_bench.analysis import rounds as judging
-from bt_bench.analysis.deciding import SPREAD_FACTOR, Rules
+from bt_bench.analysis.deciding import Rules
+from bt_bench.analysis.judging import MAX_SPREAD, SPREAD_FACTOR
 from bt_bench.cli.selfcheck import _shipped
-from bt_bench.results.metrics import TIME_FLOOR_US
+from bt_bench.results.nouns import Quantity
 from bt_bench.results.recording import read_recording
 from bt_bench.results.rounds import GateArm
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, GatePlan
@@ -67,9 +68,10 @@ def test_constants() -> None:
     assert f"looks after {first}, {second} and {last} rounds" in PAGE
     assert f"{judging.TRIMMED_SHARE:.0%}".replace("%", " %") + " left out" in PAGE
     assert f"half the {judging.SPREAD_CONFIDENCE:.0%}".replace("%", " %") in PAGE
+    (floor,) = {quantity.traits.floor_us for quantity in Quantity}
     assert (SPREAD_FACTOR, judging.TRIMMING_DEGREES) == (3, 2)
-    assert f"{TIME_FLOOR_US} µs for times" in PAGE
-    assert judging.MAX_SPREAD == 0.25
+    assert f"{floor} µs for times" in PAGE
+    assert MAX_SPREAD == 0.25
     subjects = SyntheticPopulation(Noise.WHITE).subjects
     spent = [f"{100 * alpha:.2f}" for alpha in GatePlan(subjects).alphas(Rules().alpha)]
     assert f"{spent[0]}, {spent[1]} and {spent[2]} %" in PAGE

@@ -12,15 +12,10 @@ from rich.console import Console
 from support import scenarios
 from support.goldens import assert_golden
 
-from bt_bench.report.console import (
-    PLAIN_WIDTH,
-    folded,
-    print_comparison,
-    print_document,
-    render_plain,
-)
+from bt_bench.report.console import PLAIN_WIDTH, folded, print_document, render_plain
 from bt_bench.report.document import Bullets, Cell, Document, Heading, Section, Table
 from bt_bench.report.run.document import run_document
+from bt_bench.report.run.rendering import print_comparison
 from bt_bench.results.result import VariantResult
 
 GOLDEN = Path(__file__).parent / "golden"

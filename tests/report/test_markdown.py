@@ -17,7 +17,8 @@ from support.goldens import assert_golden
 from bt_bench.errors import UsageError
 from bt_bench.names import Operation
 from bt_bench.report.document import Document
-from bt_bench.report.markdown import LINE_WIDTH, escape, render_comparison, render_document
+from bt_bench.report.markdown import LINE_WIDTH, escape, render_document
+from bt_bench.report.run.rendering import render_comparison
 from bt_bench.results.nouns import LaunchPath, Quantity
 from bt_bench.results.result import VariantResult
 
@@ -49,12 +50,13 @@ def test_lines_are_narrow_and_tables_are_aligned(run: Callable[[], list[VariantR
             assert len(above) == len(below)
 
 
-def test_first_table_has_the_columns_of_the_origin_and_gather_slots_comes_first() -> None:
+def test_event_table_has_the_columns_of_the_origin_and_gather_slots_comes_first() -> None:
     lines = render_comparison(scenarios.gpu_run()).splitlines()
     headings = [line for line in lines if line.startswith("## ")]
-    header = next(line for line in lines if line.startswith("|"))
+    header = next(line for line in lines if line.startswith("|") and "(ms)" in line)
     columns = [cell.strip() for cell in header.strip("|").split("|")]
-    assert columns == ["Config", "Baseline (ms)", "Fused (ms)", "Savings (us)", "Savings (%)"]
+    changes = ["Change (us)", "Change (%)", "Verdict"]
+    assert columns == ["Config", "Baseline (ms)", "Fused (ms)", *changes]
     assert headings[:3] == ["## Gather + slots", "## Whole step", "## Apply staged writes"]
 
 
@@ -84,14 +86,14 @@ def test_environments_that_differ_are_told_apart() -> None:
 
 def test_the_first_result_is_the_baseline_where_none_is_named_so() -> None:
     text = render_comparison([make_result("mine"), make_result("fused")])
-    assert "Savings are those of fused against mine." in text
+    assert "Changes are those of fused against mine." in text
 
 
-def test_one_variant_has_no_savings() -> None:
+def test_one_variant_has_no_changes() -> None:
     case = make_case(samples={Quantity.EVENT_US: [[50.0]]})
     text = render_comparison([make_result(cases=[case])])
     assert "Only baseline was measured" in text
-    assert "Savings (us)" not in text
+    assert "Change (us)" not in text
 
 
 def test_a_base_of_zero_has_no_percentage() -> None:
@@ -99,13 +101,15 @@ def test_a_base_of_zero_has_no_percentage() -> None:
     text = render_comparison([make_result("baseline", cases[:1]), make_result("fused", cases[1:])])
     row = next(line for line in text.splitlines() if line.startswith("| small"))
     cells = [cell.strip() for cell in row.strip("|").split("|")]
-    assert cells == ["small", "0", "0.002000", "-2.000¹", "–"]
+    assert cells == ["small", "0", "0.002000", "–", "–", "INVALID¹"]
 
 
 def test_rounds_stops_and_discarded_rounds_are_in_the_lead() -> None:
     lead = " ".join(render_comparison(scenarios.gpu_run()).split("## ")[0].split())
-    assert "48–96 rounds a case, after 1 of warm-up" in lead
-    assert "precise as asked (3), time was up (3). Discarded rounds: 6 clock too low." in lead
+    assert "48–96 rounds per case after 1 warm-up round;" in lead
+    assert (
+        "target precision reached (3), time limit (3). Discarded rounds: 6 clock too low." in lead
+    )
     assert "with their number: gather (baseline 2," in lead
     assert "slots (" not in lead
 

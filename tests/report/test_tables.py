@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from support import scenarios
 from support.factories import (
@@ -17,11 +18,12 @@ from support.factories import (
 from bt_bench.names import Operation
 from bt_bench.report.document import ABSENT, Cell, Table, numbered_notes
 from bt_bench.report.run.arranged import arrange
-from bt_bench.report.run.cells import NOT_RESOLVABLE, describe_launches
+from bt_bench.report.run.cells import describe_launches
 from bt_bench.report.run.regime_tables import (
     budget_table,
+    change_table,
+    exploratory_table,
     host_table,
-    regime_savings_table,
     regime_table,
 )
 from bt_bench.report.run.tables import distribution_table, event_table, time_table
@@ -121,7 +123,6 @@ def test_an_idle_gpu_alone_needs_no_table_of_regimes() -> None:
     case = make_case(samples={Quantity.STEP_US: [[50.0]], Quantity.HOST_US: [[8.0]]})
     arms = arrange([make_result(name, [case]) for name in ("baseline", "fused")])
     assert regime_table(arms, case.operation) is None
-    assert regime_savings_table(arms, case.operation) is None
     assert host_table(arms, case.operation) is None
 
 
@@ -138,24 +139,42 @@ def test_launch_paths_have_a_table_where_there_is_more_than_one() -> None:
     assert [cell.text for cell in table.rows[0][2:]] == ["20.00", "5.000"]
 
 
-def test_savings_that_cannot_be_told_from_none_have_no_percentage() -> None:
-    def result(variant: str, busy_us: float) -> VariantResult:
-        rounds = [[busy_us + shift] for shift in (0.0, 1.0, -1.0, 0.5, -0.5, 0.0) * 2]
-        samples = {BUSY_EVENT: rounds, Quantity.EVENT_US: rounds}
-        return make_result(variant, [make_case(samples=samples, rounds=make_rounds(12, 3))])
+def test_changes_have_the_verdict_of_compare() -> None:
+    quantities = (BUSY_EVENT, Quantity.EVENT_US, Quantity.HOST_US)
 
-    noisy = [[20.0 + shift] for shift in (1.0, -1.0, 0.0, -2.0, 2.0, 0.5) * 2]
-    other = make_case(
-        samples={BUSY_EVENT: noisy, Quantity.EVENT_US: noisy}, rounds=make_rounds(12, 3)
-    )
-    arms = arrange([result("baseline", 20.5), result("less", 4.5), make_result("same", [other])])
-    rows = event_table(arms, Operation.GATHER_SLOTS).rows
-    assert rows[0][3:] == (Cell("16.00"), Cell("78.0"))
-    assert rows[1][4] == Cell(NOT_RESOLVABLE)
-    assert rows[1][3] == Cell("-0.2500")
-    savings = regime_savings_table(arms, Operation.GATHER_SLOTS)
-    assert savings is not None
-    assert [row[1].text for row in savings.rows] == ["78.0", NOT_RESOLVABLE]
+    def result(variant: str, us: float, seed: int) -> VariantResult:
+        rng = np.random.default_rng(seed)
+        samples = {each: [[us * rng.lognormal(0, 0.03)] for _ in range(24)] for each in quantities}
+        return make_result(variant, [make_case(samples=samples, rounds=make_rounds(24, 4))])
+
+    arms = arrange([result("baseline", 20.5, 1), result("less", 4.5, 2), result("same", 20.5, 3)])
+    less, same = event_table(arms, Operation.GATHER_SLOTS).rows
+    change_us, percent, verdict = (cell.text for cell in less[3:])
+    assert float(change_us) == pytest.approx(-16, abs=0.5)
+    assert float(percent) == pytest.approx(-78, abs=2)
+    assert verdict == "FASTER"
+    # One number: the change in us is that in percent of the base.
+    base_us = 1e3 * float(less[1].text)
+    assert float(change_us) == pytest.approx(base_us * float(percent) / 100, rel=2e-3)
+    assert same[5] == Cell("INCONCLUSIVE")
+    explored = exploratory_table(arms, Operation.GATHER_SLOTS)
+    assert explored is not None
+    assert [row[1].text.split()[1] for row in explored.rows] == ["FASTER", "INCONCLUSIVE"]
+    primary = change_table(arms, Operation.GATHER_SLOTS)
+    assert primary is not None
+    assert primary.columns == ("Config", "Host (%)", "Interval (%)", "Verdict")
+    assert [row[3].text for row in primary.rows] == ["FASTER", "INCONCLUSIVE"]
+
+
+def test_a_change_that_was_not_tested_says_why() -> None:
+    cases = [make_case(samples={Quantity.HOST_US: [[value]]}) for value in (10.0, 20.0)]
+    arms = arrange([make_result("baseline", cases[:1]), make_result("fused", cases[1:])])
+    table = change_table(arms, cases[0].operation)
+    assert table is not None
+    (row,) = table.rows
+    assert [cell.text for cell in row[1:]] == [ABSENT, ABSENT, "INVALID"]
+    assert row[3].note is not None
+    assert "too few for an interval" in row[3].note
 
 
 def test_a_budget_that_does_not_close_is_marked() -> None:

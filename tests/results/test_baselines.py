@@ -17,7 +17,7 @@ from bt_bench.results.baselines import (
     why_no_baseline,
 )
 from bt_bench.results.case import CaseResult
-from bt_bench.results.compact import compact
+from bt_bench.results.compact import compacted
 from bt_bench.results.folders import RunFolder
 from bt_bench.results.nouns import Quantity, ReasonCode, Status
 from bt_bench.results.reading import read_result
@@ -95,11 +95,11 @@ UNSUPPORTED = make_failed_case(
     ],
 )
 def test_what_nothing_could_be_compared_with(result: VariantResult, why: str) -> None:
-    assert (why_no_baseline(compact(result)) or "").startswith(why)
+    assert (why_no_baseline(compacted(result)) or "").startswith(why)
 
 
 @pytest.mark.parametrize(
     "cases", [[GOOD], [GOOD, UNSUPPORTED], [make_case("counted", launches=make_launches(["a"]))]]
 )
 def test_what_is_a_baseline(cases: list[CaseResult]) -> None:
-    assert why_no_baseline(compact(make_result(cases=cases))) is None
+    assert why_no_baseline(compacted(make_result(cases=cases))) is None

@@ -15,7 +15,7 @@ from support.scenarios import three_cases
 from bt_bench.errors import OtherSchemaError, UsageError
 from bt_bench.results import compact as compact_module
 from bt_bench.results.case import CaseResult, CompiledKernel, ControlSpread, DiscardCode
-from bt_bench.results.compact import CompactResult, compact, read_compact, read_compact_run
+from bt_bench.results.compact import CompactResult, compacted, read_compact, read_compact_run
 from bt_bench.results.folders import RunFolder
 from bt_bench.results.invalid import repeated_key
 from bt_bench.results.nouns import Noun, Quantity
@@ -93,9 +93,9 @@ def test_crashes_are_read_as_in_full(folder: RunFolder, only_quick: None) -> Non
 
 def test_as_in_full(folder: RunFolder, only_quick: None) -> None:
     path = write_result(folder, _full())
-    _assert_same(read_compact(path), compact(read_result(path)))
+    _assert_same(read_compact(path), compacted(read_result(path)))
     path.write_text(path.read_text(), encoding="utf-8-sig")
-    _assert_same(read_compact(path), compact(read_result(path)))
+    _assert_same(read_compact(path), compacted(read_result(path)))
 
 
 @pytest.mark.parametrize("name", DAMAGES)
@@ -233,4 +233,4 @@ def test_what_was_left_out_is_no_damage(folder: RunFolder) -> None:
     case = make_case(samples={Quantity.HOST_US: [[1.25]]})
     path = write_result(folder, make_result(cases=[case]))
     path.write_text(path.read_text().replace(',"control_spreads":[]', ""))
-    _assert_same(read_compact(path), compact(read_result(path)))
+    _assert_same(read_compact(path), compacted(read_result(path)))

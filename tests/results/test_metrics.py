@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from bt_bench.errors import UsageError
+from bt_bench.names import DeviceKind, Operation
 from bt_bench.results.metrics import COUNTED, DEVICE_TICK_US, metric_named, metric_of
 from bt_bench.results.nouns import Cache, LaunchPath, Load, Method, Quantity, Series
-from bt_bench.results.series import METHODS
+from bt_bench.results.series import series_of
 
 ALL = [
     Series(quantity=quantity, method=method, launch_path=path, load=load, l2=l2)
@@ -27,8 +28,7 @@ def test_names_are_read_back() -> None:
 
 def test_plain_names_are_of_the_usual_conditions() -> None:
     for quantity in Quantity:
-        series = Series(quantity=quantity, method=METHODS[quantity])
-        assert metric_of(series).name == quantity.value
+        assert metric_of(series_of(quantity)).name == quantity.value
     assert metric_named("gpu_us").tick == DEVICE_TICK_US
     assert metric_named("host_us").tick == 0
     assert metric_named("gpu_us/graph").series == Series(
@@ -52,3 +52,20 @@ def test_counts_have_names_too() -> None:
 def test_other_names_are_refused(name: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         metric_named(name)
+
+
+@pytest.mark.parametrize(
+    ("operation", "device", "primary"),
+    [
+        (Operation.STEP, "cuda", {"host_us", "gpu_us"}),
+        (Operation.APPLY, "cuda", {"host_us", "gpu_us"}),
+        (Operation.STAGE, "cuda", {"stage_us"}),
+        (Operation.STEP, "cpu", {"stage_us"}),
+    ],
+)
+def test_few_metrics_are_primary(
+    operation: Operation, device: DeviceKind, primary: set[str]
+) -> None:
+    found = {metric_of(each).name for each in ALL if metric_of(each).is_primary(operation, device)}
+    assert found == primary
+    assert all(metric.is_primary(operation, device) for metric in COUNTED.values())

@@ -10,13 +10,9 @@ from support.factories import make_calibration, make_case, make_measurement
 from bt_bench.analysis.figures import figure_us, method_line, step_medians_of, typical_us
 from bt_bench.results.calibration import DeviceLine
 from bt_bench.results.nouns import Cache, LaunchPath, Load, Method, Quantity
-from bt_bench.results.series import METHODS, place_of, series_of
+from bt_bench.results.series import place_of, series_of
 
 STEP = series_of(Quantity.STEP_US)
-
-
-def test_every_quantity_has_a_method() -> None:
-    assert set(METHODS) == set(Quantity)
 
 
 def test_series_are_sorted_by_quantity_then_by_condition() -> None:

@@ -19,7 +19,7 @@ from triton.runtime.interpreter import InterpretedFunction
 
 from bt_bench.config.spec import CaseSpec, SweepSpec
 from bt_bench.names import Operation
-from bt_bench.report.markdown import render_comparison
+from bt_bench.report.run.rendering import render_comparison
 from bt_bench.results.case import RoundKind
 from bt_bench.results.folders import RunFolder
 from bt_bench.results.nouns import Method, Quantity
@@ -177,9 +177,12 @@ def test_exact_numbers(results):
     assert found["twin", "host_us", "host_clock", "jit", "idle", "hot"] == {40.02}
 
 
-def test_an_unresolved_difference_has_no_percentage(results):
+def test_changes_have_verdicts(results):
     text = render_comparison(results)
     (twin,) = [line for line in text.splitlines() if line.startswith("| tiny · twin ")][:1]
-    assert twin.split("|")[5].strip() == "not resolvable"
     (fused,) = [line for line in text.splitlines() if line.startswith("| tiny · fused ")][:1]
-    assert fused.split("|")[5].strip() == "37.0"
+    # A scripted clock always tells the same, which no real clock does.
+    assert "INVALID¹" in twin
+    assert "no real clock does that" in text
+    assert [cell.strip() for cell in twin.split("|")[5:8]] == ["0.0", "-1.5 to +1.5", "SAME"]
+    assert [cell.strip() for cell in fused.split("|")[5:8:2]] == ["-33.3", "FASTER"]

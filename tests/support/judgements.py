@@ -76,10 +76,10 @@ def timed() -> tuple[Judgement, ...]:
         alpha=0.01,
     )
     found = []
-    for ((case, metric), (base_us, ratio, error, margin)), decision in zip(
+    for ((case, metric), (base_us, ratio, _, margin)), decision in zip(
         contests.items(), decisions, strict=True
     ):
-        interval = Estimate(math.log(ratio), error, 19, 20).interval(0.99)
+        assert decision.evidence is not None
         found.append(
             judgement(
                 case=case,
@@ -87,8 +87,8 @@ def timed() -> tuple[Judgement, ...]:
                 base_value=base_us,
                 other_value=base_us * ratio,
                 ratio=ratio,
-                low=math.exp(interval.low),
-                high=math.exp(interval.high),
+                low=math.exp(decision.evidence.log_low),
+                high=math.exp(decision.evidence.log_high),
                 verdict=decision.verdict,
                 cause=decision.cause,
                 detail=f"{DETAILS[decision.cause]} {100 * margin.share:.3g} %",

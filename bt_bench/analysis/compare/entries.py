@@ -9,14 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from bt_bench.analysis.compare.estimating import Question, Refusal
+from bt_bench.analysis.compare.estimating import Question
 from bt_bench.analysis.compare.exact import Count, counts
 from bt_bench.analysis.compare.pairing import match_cases, why_missing
+from bt_bench.analysis.judging import Entry, Refusal, exact
 from bt_bench.analysis.run.crosscheck import crosschecks_of, disagreements, intercept_us
-from bt_bench.analysis.statistics.estimates import Estimate
 from bt_bench.analysis.statistics.samples import median
 from bt_bench.analysis.verdicts import Cause, Verdict
-from bt_bench.names import Operation
 from bt_bench.results import (
     CompactCase,
     CompactResult,
@@ -64,31 +63,21 @@ class Matchup:
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
-    """What will become one judgement.
+class Asked:
+    """An entry with what is still to be found out about it.
 
     Args:
+        entry: what will become one judgement.
         matchup: what is compared with what.
-        operation: the operation of the case.
-        case: name of the case.
-        metric: what is compared.
-        base_value: median of the base, `None` until it is known.
-        other_value: median of the other side, likewise.
+        question: its answer becomes the entry's outcome; `None` where the outcome is known.
         spread: by how much an unchanged copy differed, in the metric's unit; `None` without a
             control.
-        question: what is still to be estimated.
-        outcome: the estimate, or why there is none; `None` until the question is answered.
     """
 
+    entry: Entry
     matchup: Matchup
-    operation: Operation
-    case: str
-    metric: Metric
-    base_value: float | None = None
-    other_value: float | None = None
-    spread: float | None = None
     question: Question | None = None
-    outcome: Estimate | Refusal | None = None
+    spread: float | None = None
 
 
 MOST_NAMED = 5
@@ -107,7 +96,7 @@ class Pairing:
             for method in Method
         }
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[Asked]:
         """All metrics of the cases of both sides; a case that one side lacks is one entry."""
         base, other = self._matchup.base, self._matchup.other
         if base.absent or other.absent:
@@ -124,7 +113,7 @@ class Pairing:
                 refusal = Refusal(Verdict.MISSING, Cause.NO_CASE, detail)
                 yield self._entry(case, WHOLE_CASE, outcome=refusal)
 
-    def _absent(self, base: Side, other: Side) -> Iterator[Entry]:
+    def _absent(self, base: Side, other: Side) -> Iterator[Asked]:
         """One entry per case where the other side has no result at all."""
         lacking, rest = (base, other) if base.absent else (other, base)
         refusal = Refusal(Verdict.MISSING, Cause.NO_CASE, lacking.absent or "")
@@ -137,12 +126,25 @@ class Pairing:
         metric: Metric,
         base_value: float | None = None,
         other_value: float | None = None,
-        outcome: Estimate | Refusal | None = None,
-    ) -> Entry:
-        matchup = self._matchup
-        return Entry(
-            matchup, case.operation, case.case, metric, base_value, other_value, outcome=outcome
+        outcome: Refusal | None = None,
+    ) -> Asked:
+        base, other = self._matchup.base, self._matchup.other
+        primary = metric.is_primary(case.operation, base.result.header.environment.device)
+        entry = Entry(
+            operation=case.operation,
+            case=case.case,
+            metric=metric,
+            base=base.label,
+            other=other.label,
+            base_value=base_value,
+            other_value=other_value,
+            outcome=outcome,
+            # By what was run, not by what is shown: the same question has the same answer.
+            family=(base.label, other.label, primary),
+            exploratory=not primary,
+            advisory=not self._matchup.one_run,
         )
+        return Asked(entry, self._matchup)
 
     def facts(self) -> Iterator[str]:
         """Cases that have no entry because neither side supports them; call after `entries`."""
@@ -157,7 +159,7 @@ class Pairing:
             f"{f' and {more} more' if more > 0 else ''}; reason for {first.key}: {first.reason}."
         )
 
-    def _pair(self, left: CompactCase, right: CompactCase) -> Iterator[Entry]:
+    def _pair(self, left: CompactCase, right: CompactCase) -> Iterator[Asked]:
         if left.status is right.status is Status.UNSUPPORTED:
             self._unsupported.append(left)  # neither side can have it, so nothing is missing
             return
@@ -192,42 +194,33 @@ class Pairing:
 
     def _measured(
         self, metric: Metric, left: CompactCase, right: CompactCase, doubt: str | None, idle: bool
-    ) -> Entry:
+    ) -> Asked:
         base, other = left.taken.get(metric.name), right.taken.get(metric.name)
-        entry = self._entry(left, metric)
         if base is None or other is None:
-            entry.base_value, entry.other_value = (
-                _typical(left, metric.name),
-                _typical(right, metric.name),
-            )
             side = self._matchup.base if base is None else self._matchup.other
             detail = f"{side.label} did not measure it"
-            entry.outcome = Refusal(Verdict.MISSING, Cause.NO_METRIC, detail)
-            return entry
-        if doubt:
-            entry.base_value, entry.other_value = (
-                _typical(left, metric.name),
-                _typical(right, metric.name),
-            )
-            entry.outcome = Refusal(Verdict.INVALID, Cause.METHODS_DISAGREE, doubt)
-            return entry
-        spreads = (case.spreads.get(metric.name) for case in (left, right))
-        entry.spread = max((each for each in spreads if each is not None), default=None)
-        logs = left.instances, right.instances
-        entry.question = Question(base, other, *logs, self._matchup.one_run, idle)
-        return entry
+            refusal = Refusal(Verdict.MISSING, Cause.NO_METRIC, detail)
+        elif doubt:
+            refusal = Refusal(Verdict.INVALID, Cause.METHODS_DISAGREE, doubt)
+        else:
+            asked = self._entry(left, metric)
+            spreads = (case.spreads.get(metric.name) for case in (left, right))
+            asked.spread = max((each for each in spreads if each is not None), default=None)
+            logs = left.instances, right.instances
+            asked.question = Question(base, other, *logs, self._matchup.one_run, idle)
+            return asked
+        return self._entry(
+            left, metric, _typical(left, metric.name), _typical(right, metric.name), refusal
+        )
 
-    def _counted(self, case: CompactCase, count: Count) -> Entry:
+    def _counted(self, case: CompactCase, count: Count) -> Asked:
         base, other = count.base, count.other
         if base is None or other is None:
             side = self._matchup.base if base is None else self._matchup.other
-            verdict, cause = Verdict.MISSING, Cause.NO_METRIC
-            refusal = Refusal(verdict, cause, f"{side.label} did not count it")
-        elif base == other:
-            refusal = Refusal(Verdict.SAME, Cause.EXACT, count.detail)
+            detail = f"{side.label} did not count it"
+            refusal = Refusal(Verdict.MISSING, Cause.NO_METRIC, detail)
         else:
-            verdict = Verdict.SLOWER if other > base else Verdict.FASTER
-            refusal = Refusal(verdict, Cause.EXACT, count.detail)
+            refusal = exact(base, other, count.detail)
         return self._entry(case, count.metric, base, other, refusal)
 
     def _doubts(self, side: Side, case: CompactCase) -> dict[str, str]:

@@ -12,15 +12,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bt_bench.analysis.run.resolution import BLOCKS
+from bt_bench.analysis.judging import Refusal
 from bt_bench.analysis.statistics.clusters import Estimates, clustered_medians, less
 from bt_bench.analysis.statistics.estimates import Estimate
 from bt_bench.analysis.statistics.samples import MIN_CLUSTERS
 from bt_bench.analysis.verdicts import Cause, Verdict
-from bt_bench.results import FloatArray, Metric, Quantity, Rounds, Taken, are_times
+from bt_bench.results import (
+    FloatArray,
+    Measurement,
+    Metric,
+    Rounds,
+    Taken,
+    are_times,
+    metric_of,
+)
+
+BLOCKS = 8
+"""Into how many blocks of consecutive rounds the rounds of a case are divided."""
 
 _CHUNK = 1024
-_MAY_BE_ZERO = (Quantity.GAP_US,)  # a step of a single operation has no gaps
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,15 +62,6 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a question has no answer."""
-
-    verdict: Verdict
-    cause: Cause
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
     """The medians of both sides, and the estimate of their difference or why there is none.
 
@@ -70,15 +71,6 @@ class Answer:
     base_value: float | None
     other_value: float | None
     outcome: Estimate | Refusal
-
-
-def offset_of(metric: Metric) -> float:
-    """What is added to both sides of a quantity that can be zero, so that they have a ratio.
-
-    It is the metric's floor, so a change from 0 to the floor counts as a factor of two.
-    """
-    may_be_zero = metric.series is not None and metric.series.quantity in _MAY_BE_ZERO
-    return metric.floor if may_be_zero else 0.0
 
 
 def answer(metric: Metric, questions: Sequence[Question]) -> list[Answer]:
@@ -113,7 +105,7 @@ class _Group:
             )
             refusal = Refusal(Verdict.INVALID, Cause.UNIT_DIFFERS, detail)
             return _with_values(self._base, self._other, [refusal] * len(self._questions))
-        offset = offset_of(self._metric)
+        offset = self._metric.offset
         base, other = self._base + offset, self._other + offset
         impossible = ~are_times(self._base, axis=(1, 2)) | ~are_times(self._other, axis=(1, 2))
         has_zero = (base == 0).any(axis=(1, 2)) | (other == 0).any(axis=(1, 2))
@@ -182,10 +174,9 @@ class _Group:
         if not shared:
             return None
         left, right = (list(rows) for rows in zip(*shared, strict=True))
-        logs = np.log(other[:, right] / base[:, left])
         first = self._questions[0]
         instances = [first.base_instances[first.base.rounds[row]] for row in left]
-        return clustered_medians(_over_steps(logs), instances, BLOCKS)
+        return clustered_medians(_changes(base[:, left], other[:, right]), instances, BLOCKS)
 
     def _unpaired(self, base: FloatArray, other: FloatArray) -> Estimates | None:
         first = self._questions[0]
@@ -227,6 +218,42 @@ class _Group:
             )
         verdict = Verdict.INVALID if counts[0] < MIN_CLUSTERS else Verdict.INCONCLUSIVE
         return Refusal(verdict, Cause.TOO_FEW, _counts(*counts))
+
+
+def control_difference_us(original: Measurement, copy: Measurement) -> float | None:
+    """By how much an unchanged copy of an arm differs from it, as two arms of a run are compared.
+
+    Args:
+        original: a series of the arm.
+        copy: the same of its copy, from rounds of the same log.
+
+    Returns:
+        The change in µs of the typical time, or `None` without a round in common or with a time of
+        zero, which has no ratio.
+    """
+    offset = metric_of(original.series).offset
+    of_copy = dict(zip(copy.rounds, copy.samples, strict=True))
+    pairs = [
+        (samples, of_copy[index])
+        for index, samples in zip(original.rounds, original.samples, strict=True)
+        if samples and len(samples) == len(of_copy.get(index, ()))
+    ]
+    if not pairs or len({len(mine) for mine, _ in pairs}) > 1:
+        return None
+    base, other = np.array(pairs).transpose(1, 0, 2) + offset
+    active = (base != 0).any(axis=0) | (other != 0).any(axis=0)
+    base, other = base[None, :, active], other[None, :, active]
+    if not active.any():
+        return 0.0
+    if not (base > 0).all() or not (other > 0).all():
+        return None
+    location = float(np.median(_changes(base, other)))
+    return float(_typical(base)[0]) * math.expm1(location)
+
+
+def _changes(base: FloatArray, other: FloatArray) -> FloatArray:
+    """Log ratio of each round: the median over its steps. [C, R, S], [C, R, S] → [C, R]"""
+    return _over_steps(np.log(other / base))
 
 
 def _impossible(base: FloatArray) -> Answer:

@@ -1,9 +1,9 @@
-"""Facts, warnings and mean ratios of a comparison as a whole."""
+"""Facts and warnings of a comparison as a whole."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from bt_bench.analysis.compare.entries import (
@@ -14,19 +14,15 @@ from bt_bench.analysis.deciding import (
     Correction,
     Rules,
 )
-from bt_bench.analysis.statistics.estimates import geometric_mean
-from bt_bench.analysis.verdicts import Cause, Judgement, Overall
+from bt_bench.analysis.verdicts import Judgement
 from bt_bench.errors import NotComparableError
-from bt_bench.results import CONFIG_NAME, Status
-
-PARTS = ("gap_us", "last_us")
-"""Quantities that are parts of others, and can grow when those shrink: judged only on request."""
+from bt_bench.results import CONFIG_NAME, Decides, Quantity, Status, format_share
 
 _CORRECTIONS = {
-    Correction.HOLM: "corrected by Holm's method, so that even one false verdict has at most this "
-    "probability",
+    Correction.HOLM: "corrected by Holm's method, so that even one false verdict among them has at "
+    "most this probability",
     Correction.BH: "corrected by Benjamini and Hochberg's method, so that at most this share of "
-    "all changes found is expected to be false",
+    "the changes found among them is expected to be false",
     Correction.NONE: "not corrected, so expect false verdicts among many tests",
 }
 
@@ -71,18 +67,6 @@ def how_to_finish(label: str, folder: Path | None) -> str:
     )
 
 
-def overall_ratios(judgements: Sequence[Judgement]) -> Iterator[Overall]:
-    """The geometric mean of the ratios of each metric and side, over the cases that have one."""
-    ratios: dict[tuple[str, str, str], list[float]] = {}
-    for each in judgements:
-        if each.ratio and (each.evidence is not None or each.cause is Cause.EXACT):
-            ratios.setdefault((each.metric, each.base, each.other), []).append(each.ratio)
-    for (metric, base, other), found in ratios.items():
-        mean = geometric_mean(found)
-        low, high = (mean.interval.low, mean.interval.high) if mean.interval else (None, None)
-        yield Overall(metric, base, other, len(found), mean.ratio, low, high)
-
-
 def facts_of(
     matchups: Sequence[Matchup],
     rules: Rules,
@@ -93,27 +77,56 @@ def facts_of(
     margins = []
     if any(each.one_run for each in matchups):
         yield "Sides of one interleaved run are compared round by round."
-        margins.append(percent(rules.margin))
+        margins.append(format_share(rules.margin))
     if not all(each.one_run for each in matchups):
         yield (
             "Sides of different runs are compared by their medians. This is advisory, since it "
             "includes whatever changed on the machine between the runs."
         )
-        margins.append(f"{percent(rules.advisory_margin)} between runs")
+        margins.append(f"{format_share(rules.advisory_margin)} between runs")
     yield (
         f"A change counts if it exceeds its margin: {', '.join(dict.fromkeys(margins))}, or what "
         "the config sets for the case. The margin is never below three times what unchanged code "
         "differs by, nor below the floor of the metric."
     )
     if not metrics:
-        parts = " and ".join(PARTS)
+        parts = _listed([each for each in Quantity if each.traits.is_part])
         yield f"{parts} are parts of other times; they are judged only if --metric names them."
-    tests = sum(each.evidence is not None for each in judgements)
+    yield from family_facts(judgements, rules)
+
+
+def family_facts(judgements: Sequence[Judgement], rules: Rules) -> Iterator[str]:
+    """Over which tests verdicts are corrected, and what the intervals are."""
+    sizes: dict[bool, set[int]] = {False: set(), True: set()}
+    for each in judgements:
+        if each.evidence is not None:
+            sizes[each.exploratory].add(each.evidence.tests)
+    launching, staging = (
+        _listed([each for each in Quantity if each.traits.decides is decides])
+        for decides in (Decides.LAUNCHING, Decides.STAGING)
+    )
+    primary = f"{launching}, or {staging} for the operation stage and without a GPU"
     yield (
-        f"alpha is {rules.alpha:g} over {tests} tests, {_CORRECTIONS[rules.correction]}; "
-        f"intervals are at {100 * (1 - 2 * rules.alpha):g} %, those of means over cases at 95 %."
+        f"alpha is {rules.alpha:g} over the primary metrics ({primary}) of all operations and "
+        f"cases of one side{_tests(sizes[False])}, {_CORRECTIONS[rules.correction]}. All other "
+        f"metrics are exploratory{_tests(sizes[True])}: they are corrected likewise, but apart."
+    )
+    yield (
+        "Intervals are those that the verdicts rest on, at the corrected level; those of means "
+        "over cases are at 95 %."
     )
 
 
-def percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
+def _listed(names: Sequence[str]) -> str:
+    """`a`, `a and b`, or `a, b and c`."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _tests(sizes: Collection[int]) -> str:
+    """` (30 tests)`, ` (28 to 30 tests)`, or nothing."""
+    if not sizes:
+        return ""
+    low, high = min(sizes), max(sizes)
+    count = str(low) if low == high else f"{low} to {high}"
+    return f" ({count} {'test' if high == 1 else 'tests'})"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,36 +9,25 @@ from bt_bench.analysis.compare.comparability import Labelled, crash_warnings, re
 from bt_bench.analysis.compare.entries import (
     MOST_NAMED,
     WHOLE_CASE,
-    Entry,
+    Asked,
     Matchup,
     Pairing,
     metrics_in_order,
 )
-from bt_bench.analysis.compare.estimating import Refusal, answer, offset_of
-from bt_bench.analysis.compare.facts import (
-    PARTS,
-    facts_of,
+from bt_bench.analysis.compare.estimating import Question, answer
+from bt_bench.analysis.compare.facts import facts_of, partial_warnings
+from bt_bench.analysis.deciding import Rules, compared_nothing, without_new_paths
+from bt_bench.analysis.judging import (
+    Entry,
+    Refusal,
+    control_moved,
+    judge_entries,
+    margin_of,
     overall_ratios,
-    partial_warnings,
-    percent,
 )
-from bt_bench.analysis.deciding import (
-    SPREAD_FACTOR,
-    WHY_NOT_TESTED,
-    Contest,
-    Decision,
-    Rules,
-    compared_nothing,
-    decide,
-    without_new_paths,
-)
-from bt_bench.analysis.statistics.estimates import LARGEST_LOG, Estimate, ratio_of
-from bt_bench.analysis.verdicts import Cause, Evidence, Judged, Judgement, Margin, Verdict
+from bt_bench.analysis.verdicts import Judged, Judgement, Margin
 from bt_bench.errors import UsageError
 from bt_bench.results import format_number, select
-
-MAX_SPREAD = 0.25
-"""If unchanged code would need a wider margin than this, changed code cannot be judged."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +58,7 @@ def judge(
     base: str | None = None,
     others: Sequence[str] | None = None,
 ) -> Judged:
-    """Judges all metrics of all cases of all matchups, as one family of tests.
+    """Judges all metrics of all cases of all matchups; tests of one matchup are families.
 
     Args:
         matchups: what is compared with what, at least one.
@@ -86,13 +74,14 @@ def judge(
         *partial_warnings(matchups, allow_partial=criteria.allow_partial),
         *(warning for each in matchups for warning in _comparable(each, criteria)),
     ]
-    pairings = [Pairing(each) for each in matchups]
-    entries = _in_order([entry for each in pairings for entry in each.entries()])
-    not_paired = [fact for each in pairings for fact in each.facts()]
-    all_entries, entries = entries, _selected(entries, criteria.metrics)
-    not_judged = list(_not_judged(all_entries, entries))
-    _estimate_all(entries)
-    judgements, left_out = without_new_paths(_judge_all(entries, criteria))
+    # All are judged, whatever is shown, since what is shown must not change the families of tests.
+    entries, not_paired = entries_of(matchups, criteria)
+    chosen = _chosen(entries, criteria.metrics)
+    rules = criteria.rules
+    everything = judge_entries(entries, rules.correction, rules.alpha)
+    selected = [each for each in everything if each.metric in chosen]
+    not_judged = list(_not_judged(everything, selected))
+    judgements, left_out = without_new_paths(selected)
     base = base or matchups[0].base.label
     others = others or [each.other.label for each in matchups]
     return Judged(
@@ -109,6 +98,20 @@ def judge(
         ),
         warnings=tuple(dict.fromkeys(warnings)),
     )
+
+
+def entries_of(matchups: Sequence[Matchup], criteria: Criteria) -> tuple[list[Entry], list[str]]:
+    """All that is to be judged, with estimates and margins; and facts on what is not.
+
+    Args:
+        matchups: what is compared with what.
+        criteria: how; which metrics are shown makes no difference here.
+    """
+    pairings = [Pairing(each) for each in matchups]
+    asked = _in_order([each for pairing in pairings for each in pairing.entries()])
+    _answer_all(asked, criteria)
+    facts = [fact for pairing in pairings for fact in pairing.facts()]
+    return [each.entry for each in asked], facts
 
 
 def not_compared(judged: Judged, wholes: Mapping[str, str]) -> dict[str, list[Judgement]]:
@@ -147,39 +150,33 @@ def _comparable(matchup: Matchup, criteria: Criteria) -> Iterator[str]:
     )
 
 
-def _in_order(entries: Sequence[Entry]) -> list[Entry]:
+def _in_order(asked: Sequence[Asked]) -> list[Asked]:
     """Sorts entries by case, in the order of the cases, so all sides of a case are together."""
     places: dict[tuple[str, str], int] = {}
-    for entry in entries:
-        places.setdefault((entry.operation, entry.case), len(places))
-    return sorted(entries, key=lambda entry: places[entry.operation, entry.case])
+    for each in asked:
+        places.setdefault((each.entry.operation, each.entry.case), len(places))
+    return sorted(asked, key=lambda each: places[each.entry.operation, each.entry.case])
 
 
-def _selected(entries: list[Entry], patterns: Sequence[str]) -> list[Entry]:
-    """Entries of the requested metrics; entries on whole cases are always included."""
+def _chosen(entries: Sequence[Entry], patterns: Sequence[str]) -> set[str]:
+    """The names of the requested metrics; judgements on whole cases are always included."""
     found = {entry.metric.name: entry.metric for entry in entries}
     found.pop(WHOLE_CASE.name, None)
     if not patterns:
-        return [entry for entry in entries if _quantity(entry) not in PARTS]
-    if not found:
-        return entries
+        return {WHOLE_CASE.name, *(name for name, metric in found.items() if not metric.is_part)}
     names = [metric.name for metric in metrics_in_order(found)]
-    chosen = {WHOLE_CASE.name, *select(names, list(patterns))}
-    return [entry for entry in entries if entry.metric.name in chosen]
+    return {WHOLE_CASE.name, *(select(names, list(patterns)) if names else ())}
 
 
-def _not_judged(entries: Sequence[Entry], selected: Sequence[Entry]) -> Iterator[str]:
+def _not_judged(everything: Sequence[Judgement], selected: Sequence[Judgement]) -> Iterator[str]:
     """Facts about cases of which no metric was requested, so that none disappears silently."""
-
-    def places(some: Sequence[Entry]) -> dict[tuple[str, str, str], Entry]:
-        return {(each.matchup.other.label, each.operation, each.case): each for each in some}
-
-    left = places(selected)
-    lost: dict[str, list[str]] = {}
-    for place, entry in places(entries).items():
-        if place not in left:
-            lost.setdefault(place[0], []).append(f"{entry.operation.value}/{entry.case}")
-    for label, keys in lost.items():
+    left = {(each.other, each.key) for each in selected}
+    lost: dict[str, dict[str, None]] = {}
+    for each in everything:
+        if (each.other, each.key) not in left:
+            lost.setdefault(each.other, {})[each.key] = None
+    for label, found in lost.items():
+        keys = list(found)
         more = len(keys) - MOST_NAMED
         yield (
             f"Nothing of {label} is judged in {', '.join(keys[:MOST_NAMED])}"
@@ -187,139 +184,34 @@ def _not_judged(entries: Sequence[Entry], selected: Sequence[Entry]) -> Iterator
         )
 
 
-def _quantity(entry: Entry) -> str | None:
-    return None if entry.metric.series is None else entry.metric.series.quantity.value
-
-
-def _estimate_all(entries: Sequence[Entry]) -> None:
-    """Answers all questions, those on one metric together."""
-    asked: dict[str, list[Entry]] = {}
-    for entry in entries:
-        if entry.question is not None:
-            asked.setdefault(entry.metric.name, []).append(entry)
-    for group in asked.values():
-        questions = [entry.question for entry in group if entry.question is not None]
-        for entry, found in zip(group, answer(group[0].metric, questions), strict=True):
+def _answer_all(asked: Sequence[Asked], criteria: Criteria) -> None:
+    """Answers all questions, those on one metric together, and sets the margins."""
+    by_metric: dict[str, list[tuple[Asked, Question]]] = {}
+    for each in asked:
+        if each.question is not None:
+            by_metric.setdefault(each.entry.metric.name, []).append((each, each.question))
+    for group in by_metric.values():
+        metric = group[0][0].entry.metric
+        answers = answer(metric, [question for _, question in group])
+        for (each, _), found in zip(group, answers, strict=True):
+            entry = each.entry
             entry.base_value, entry.other_value = found.base_value, found.other_value
             entry.outcome = found.outcome
+            if not isinstance(found.outcome, Refusal):
+                entry.margin = _margin(each, criteria)
+                entry.outcome = _moved(each, entry.margin) or found.outcome
 
 
-def _judge_all(entries: Sequence[Entry], criteria: Criteria) -> list[Judgement]:
-    contests: list[Contest] = []
-    refusals: list[Refusal | None] = []
-    for entry in entries:
-        outcome = entry.outcome
-        if isinstance(outcome, Estimate):
-            margin = _margin(entry, criteria)
-            refusal = _moved(entry, margin)
-            if refusal is None:
-                contests.append(Contest(outcome, margin))
-            refusals.append(refusal)
-        else:
-            refusals.append(outcome)
-    decisions = iter(decide(contests, criteria.rules.correction, criteria.rules.alpha))
-    return [
-        _decided(entry, next(decisions)) if refusal is None else _refused(entry, refusal)
-        for entry, refusal in zip(entries, refusals, strict=True)
-    ]
+def _margin(asked: Asked, criteria: Criteria) -> Margin:
+    entry, rules = asked.entry, criteria.rules
+    configured = criteria.margins.get(entry.case, rules.margin)
+    if not asked.matchup.one_run:
+        configured = max(criteria.margins.get(entry.case, 0.0), rules.advisory_margin)
+    scale = (entry.base_value or 0.0) + entry.metric.offset
+    spread = asked.spread if asked.spread is None or scale <= 0 else asked.spread / scale
+    return margin_of(entry.metric, entry.base_value, configured, spread)
 
 
-def _margin(entry: Entry, criteria: Criteria) -> Margin:
-    rules = criteria.rules
-    margin = criteria.margins.get(entry.case, rules.margin)
-    if not entry.matchup.one_run:
-        margin = max(criteria.margins.get(entry.case, 0.0), rules.advisory_margin)
-    # A median of zero has no estimate, unless there is an offset.
-    scale = (entry.base_value or 0.0) + offset_of(entry.metric)
-
-    def share(absolute: float) -> float:
-        return absolute / scale if scale > 0 else math.inf
-
-    return Margin(
-        configured=margin,
-        spread=None if entry.spread is None else share(SPREAD_FACTOR * entry.spread),
-        floor=share(entry.metric.floor),
-    )
-
-
-def _moved(entry: Entry, margin: Margin) -> Refusal | None:
-    """The refusal of an entry whose control moved too far; moves below the floor do not count."""
-    if margin.spread is None or margin.spread <= max(MAX_SPREAD, SPREAD_FACTOR * margin.floor):
-        return None
-    apart = f"{format_number(entry.spread or 0.0)} {entry.metric.unit}"
-    detail = (
-        f"copies of unchanged code differ by {apart}, which would need a margin of "
-        f"{percent(margin.spread)}; expected at most {percent(MAX_SPREAD)}"
-    )
-    return Refusal(Verdict.INVALID, Cause.CONTROL_MOVED, detail)
-
-
-def _refused(entry: Entry, refusal: Refusal) -> Judgement:
-    base, other, ratio = entry.base_value, entry.other_value, None
-    if refusal.cause is Cause.EXACT and base is not None and other is not None:
-        ratio = 1.0 if base == other else other / base if base else None
-    return _judgement(entry, (ratio, None, None), refusal)
-
-
-def _decided(entry: Entry, decision: Decision) -> Judgement:
-    evidence = decision.evidence
-    if evidence is None:
-        return _refused(entry, Refusal(decision.verdict, decision.cause, WHY_NOT_TESTED))
-    estimate = Estimate(evidence.estimate, evidence.error, evidence.degrees, evidence.observations)
-    interval = estimate.interval(1 - 2 * evidence.alpha)
-    logs = (estimate.location, interval.low, interval.high)
-    ratios = tuple(map(ratio_of, logs))
-    detail = _detail(entry, decision.verdict, evidence)
-    refusal = Refusal(decision.verdict, decision.cause, detail)
-    return _judgement(entry, ratios, refusal, evidence)
-
-
-def _judgement(
-    entry: Entry,
-    ratios: tuple[float | None, ...],
-    refusal: Refusal,
-    evidence: Evidence | None = None,
-) -> Judgement:
-    ratio, low, high = ratios
-    return Judgement(
-        operation=entry.operation,
-        case=entry.case,
-        metric=entry.metric.name,
-        unit=entry.metric.unit,
-        base=entry.matchup.base.label,
-        other=entry.matchup.other.label,
-        base_value=entry.base_value,
-        other_value=entry.other_value,
-        ratio=ratio,
-        low=low,
-        high=high,
-        verdict=refusal.verdict,
-        cause=refusal.cause,
-        detail=refusal.detail,
-        advisory=not entry.matchup.one_run,
-        evidence=evidence,
-    )
-
-
-_BINDING = {
-    "configured": "as configured",
-    "spread": "three times what unchanged code differs by",
-    "floor": "the floor of the metric",
-}
-
-
-def _detail(entry: Entry, verdict: Verdict, evidence: Evidence) -> str:
-    margin = evidence.margin
-    limit = f"the margin of {percent(margin.share)} ({_BINDING[margin.binds]})"
-    change = math.expm1(min(LARGEST_LOG, evidence.estimate))
-    offset = offset_of(entry.metric)
-    counted = f", with {offset:g} us added to both sides, since it can be 0" if offset else ""
-    if verdict is Verdict.SAME:
-        return f"within the margin of {percent(margin.wanted)}{counted}"
-    if verdict is Verdict.INCONCLUSIVE:
-        if margin.binds == "spread":
-            wanted = percent(margin.wanted)
-            return f"{100 * change:+.1f} % is not shown to be beyond {limit}, nor within {wanted}"
-        return f"{100 * change:+.1f} % may be within or beyond {limit}{counted}"
-    word = "slower" if verdict is Verdict.SLOWER else "faster"
-    return f"{word} by {percent(abs(change))}, beyond {limit}{counted}"
+def _moved(asked: Asked, margin: Margin) -> Refusal | None:
+    apart = f"{format_number(asked.spread or 0.0)} {asked.entry.metric.unit}"
+    return control_moved(margin, apart)

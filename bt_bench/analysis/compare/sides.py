@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bt_bench.analysis.compare.entries import Matchup, Side
-from bt_bench.analysis.run.savings import unique_labels
+from bt_bench.analysis.compare.one_run import unique_labels
 from bt_bench.errors import NotComparableError, OtherSchemaError, UsageError
 from bt_bench.results import (
     CONFIG_NAME,

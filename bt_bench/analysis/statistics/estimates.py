@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 
 from bt_bench.analysis.statistics.samples import MIN_CLUSTERS, Interval, Samples
-from bt_bench.analysis.statistics.student import t_quantile, t_tail
+from bt_bench.analysis.statistics.student import t_critical, t_quantile, t_tail
 
 LARGEST_LOG = 700.0
 """Largest logarithm whose ratio a float holds; for two measurable times it is below 50."""
@@ -44,6 +43,17 @@ class Estimate:
         """Student's interval, two-sided."""
         half_width = t_quantile((1 + confidence) / 2, self.degrees) * self.error
         return Interval(self.location - half_width, self.location + half_width, confidence)
+
+    def bounds(self, level_low: float, level_high: float) -> tuple[float, float]:
+        """Student's one-sided bounds: what the truth is above, and what it is below.
+
+        Each end is at a level of its own: the probability that the truth lies beyond it. So a
+        one-sided test at that level rejects exactly the values beyond the end.
+        """
+        return (
+            self.location - t_critical(level_low, self.degrees) * self.error,
+            self.location + t_critical(level_high, self.degrees) * self.error,
+        )
 
     def tail_above(self, bound: float) -> float:
         """Probability of an estimate as large as this or larger if the truth were `bound`.
@@ -134,49 +144,6 @@ def geometric_mean(ratios: Samples, confidence: float = 0.95) -> GeometricMean:
     interval = Estimate(center, error, count - 1, count).interval(confidence)
     low, high = ratio_of(interval.low), ratio_of(interval.high)
     return GeometricMean(ratio_of(center), Interval(low, high, confidence))
-
-
-def uncorrected(probabilities: Sequence[float]) -> list[float]:
-    """Probabilities as they are, with 1 in place of NaN.
-
-    Comparisons with NaN are always false, so a NaN would break the sorting of the others and they
-    could get each other's corrections.
-    """
-    return [1.0 if math.isnan(each) else min(max(each, 0.0), 1.0) for each in probabilities]
-
-
-def holm(probabilities: Sequence[float]) -> list[float]:
-    """Probabilities corrected so that alpha bounds the chance of any false rejection among all.
-
-    This holds whatever the dependence of the tests. Source: Holm, "A Simple Sequentially Rejective
-    Multiple Test Procedure", Scandinavian Journal of Statistics 6 (1979), 65-70.
-    """
-    probabilities = uncorrected(probabilities)
-    order = sorted(range(len(probabilities)), key=probabilities.__getitem__)
-    adjusted = [1.0] * len(order)
-    largest = 0.0
-    for rank, index in enumerate(order):
-        largest = max(largest, (len(order) - rank) * probabilities[index])
-        adjusted[index] = min(1.0, largest)
-    return adjusted
-
-
-def benjamini_hochberg(probabilities: Sequence[float]) -> list[float]:
-    """Probabilities corrected so that alpha bounds the expected share of false rejections.
-
-    Source: Benjamini and Hochberg, "Controlling the False Discovery Rate", Journal of the Royal
-    Statistical Society B 57 (1995), 289-300.
-    """
-    probabilities = uncorrected(probabilities)
-    count = len(probabilities)
-    order = sorted(range(count), key=probabilities.__getitem__)
-    adjusted = [1.0] * count
-    smallest = 1.0
-    for rank in range(count, 0, -1):
-        index = order[rank - 1]
-        smallest = min(smallest, probabilities[index] * count / rank)
-        adjusted[index] = smallest
-    return adjusted
 
 
 def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> Interval:

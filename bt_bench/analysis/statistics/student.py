@@ -5,6 +5,11 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
+_LARGEST = 1e150  # its square is still a number
+
+LEAST_BY_QUANTILE = 1e-6
+"""Below this level, 1 minus the level has too few digits left for `t_quantile`."""
+
 
 @lru_cache(maxsize=1024)
 def t_quantile(probability: float, degrees: int) -> float:
@@ -32,6 +37,27 @@ def t_quantile(probability: float, degrees: int) -> float:
         else:
             high = middle
     return math.sqrt(degrees) * math.tan((low + high) / 2)
+
+
+@lru_cache(maxsize=1024)
+def t_critical(level: float, degrees: int) -> float:
+    """The value that Student's t exceeds with this probability, also where it is tiny.
+
+    Args:
+        level: above 0 and below 1.
+        degrees: degrees of freedom, at least 1.
+    """
+    if level >= LEAST_BY_QUANTILE:
+        return t_quantile(1 - level, degrees)
+    # Far out in the tail, where digits matter relative to the value: in its logarithm.
+    low, high = 0.0, math.log(_LARGEST)
+    for _ in range(60):
+        middle = (low + high) / 2
+        if t_tail(math.exp(middle), degrees) > level:
+            low = middle
+        else:
+            high = middle
+    return math.exp((low + high) / 2)
 
 
 def t_tail(value: float, degrees: int) -> float:

@@ -178,21 +178,7 @@ def _judged(options: Options, asked: _Asked, patterns: tuple[str, ...], new: Pat
 
 def _blank(operation: Operation, case: str, base: str, other: str, detail: str) -> Judgement:
     """The judgement on a case that was not swept because it is not stored."""
-    from bt_bench.analysis import WHOLE_CASE
+    from bt_bench.analysis import WHOLE_CASE, Entry, Refusal, refused
 
-    return Judgement(
-        operation=operation,
-        case=case,
-        metric=WHOLE_CASE.name,
-        unit=WHOLE_CASE.unit,
-        base=base,
-        other=other,
-        base_value=None,
-        other_value=None,
-        ratio=None,
-        low=None,
-        high=None,
-        verdict=Verdict.MISSING,
-        cause=Cause.NO_CASE,
-        detail=detail,
-    )
+    refusal = Refusal(Verdict.MISSING, Cause.NO_CASE, detail)
+    return refused(Entry(operation, case, WHOLE_CASE, base, other, outcome=refusal))

@@ -35,6 +35,7 @@ COLUMNS: dict[str, Callable[[Judgement], Value]] = {
     "cause": lambda judgement: judgement.cause.value,
     "detail": lambda judgement: judgement.detail,
     "advisory": lambda judgement: judgement.advisory,
+    "exploratory": lambda judgement: judgement.exploratory,
 }
 """Columns of every judgement."""
 
@@ -54,6 +55,9 @@ EVIDENCE_COLUMNS: dict[str, Callable[[Evidence], Value]] = {
     "adjusted_faster": lambda evidence: evidence.adjusted_faster,
     "alpha": lambda evidence: evidence.alpha,
     "tests": lambda evidence: evidence.tests,
+    "log_low": lambda evidence: evidence.log_low,
+    "log_high": lambda evidence: evidence.log_high,
+    "confidence": lambda evidence: evidence.confidence,
 }
 """Columns that are empty where a verdict needed no statistics."""
 

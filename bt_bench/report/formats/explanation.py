@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from bt_bench.analysis import Cause, Estimate, Evidence, Judged, Judgement, Margin, t_tail
+from bt_bench.analysis import Cause, Estimate, Evidence, Judged, Judgement, Margin
 from bt_bench.errors import UsageError, names_hint
 from bt_bench.report.document import Bullets, Document, Section
 from bt_bench.report.formats.texts import (
     change_text,
-    share_text,
     side_text,
     value_text,
     verdict_text,
 )
-from bt_bench.results import format_number
-
-_NEGLIGIBLE = 1e-6
+from bt_bench.results import format_number, format_share
 
 _BINDING = {
     "configured": "the threshold that was asked for",
@@ -61,6 +58,8 @@ def _texts(judgement: Judgement) -> Iterator[str]:
     )
     if judgement.ratio is not None:
         yield f"ratio: {judgement.ratio:.6g}, a change of {change_text(judgement.ratio)} %"
+    if judgement.exploratory:
+        yield "exploratory: not a primary metric of its operation, so it is corrected apart"
     if judgement.advisory:
         yield "advisory: the sides are of different runs, so what changed between them counts too"
     if judgement.evidence is None:
@@ -89,7 +88,7 @@ def _evidence_texts(judgement: Judgement, evidence: Evidence) -> Iterator[str]:
     )
     yield from _interval_texts(judgement, evidence)
     binds = _BINDING[margin.binds]
-    yield f"margin: {share_text(margin.share)}, which is {binds} ({_parts(margin)})"
+    yield f"margin: {format_share(margin.share)}, which is {binds} ({_parts(margin)})"
     yield (
         f"slower by more than the margin: {_t_text(evidence.estimate - bound, evidence.error)} for "
         f"ln(1 + margin) = {bound:.6g}; p = {_p(evidence.p_slower)}, adjusted "
@@ -112,19 +111,20 @@ def _interval_texts(judgement: Judgement, evidence: Evidence) -> Iterator[str]:
     if low is None or high is None:
         return
     text = f"interval: {low:.6g} to {high:.6g} of the ratio"
-    if low > 0 and evidence.error > 0:
-        below = (evidence.estimate - math.log(low)) / evidence.error
-        above = (math.log(high) - evidence.estimate) / evidence.error
-        # Other intervals than Student's are shown too, but only his can be derived here.
-        if above > 0 and abs(above - below) <= _NEGLIGIBLE * above:
-            confidence = 100 * (1 - 2 * t_tail(above, evidence.degrees))
-            text += f", exp(estimate ± {above:.4g} standard errors), {confidence:.4g} %"
+    if evidence.error > 0:
+        below = (evidence.estimate - evidence.log_low) / evidence.error
+        above = (evidence.log_high - evidence.estimate) / evidence.error
+        text += (
+            f", exp(estimate - {below:.4g} and + {above:.4g} standard errors), "
+            f"{100 * evidence.confidence:.6g} %: the verdict rests on it"
+        )
     yield text
 
 
 def _parts(margin: Margin) -> str:
-    spread = "no control" if margin.spread is None else f"spread {share_text(margin.spread)}"
-    return f"configured {share_text(margin.configured)}, {spread}, floor {share_text(margin.floor)}"
+    spread = "no control" if margin.spread is None else f"spread {format_share(margin.spread)}"
+    configured, floor = format_share(margin.configured), format_share(margin.floor)
+    return f"configured {configured}, {spread}, floor {floor}"
 
 
 def _t_text(difference: float, error: float) -> str:
@@ -138,8 +138,8 @@ def _same_text(evidence: Evidence) -> str:
     estimate = Estimate(evidence.estimate, evidence.error, evidence.degrees, evidence.observations)
     larger = max(estimate.tail_above(-bound), estimate.tail_below(bound))
     return (
-        f"within {share_text(evidence.margin.wanted)}, the margin without its part for noise: the "
-        "larger p of the one-sided tests against either end is "
+        f"within {format_share(evidence.margin.wanted)}, the margin without its part for noise: "
+        "the larger p of the one-sided tests against either end is "
         f"{_p(larger)}, {_compared(larger, evidence.alpha)}; it is not adjusted, and counts where "
         "neither of the above is certain"
     )

@@ -57,6 +57,7 @@ def _judgement(judgement: Judgement) -> dict[str, Any]:
         "cause": judgement.cause.value,
         "detail": judgement.detail,
         "advisory": judgement.advisory,
+        "exploratory": judgement.exploratory,
         "evidence": None if judgement.evidence is None else _evidence(judgement.evidence),
     }
 

@@ -43,8 +43,10 @@ def judged_document(judged: Judged, max_listed: int | None = None) -> Document:
     if len(listed) < len(judged.judgements):
         cut = f"Too long to be shown whole: {len(listed)} of {len(judged.judgements)} are listed."
         sections.append(Section("Cut", (cut,)))
-    if listed:
-        sections.append(Section("Verdicts", (_judgement_table(listed), LEGEND)))
+    for title, exploratory in (("Verdicts", False), ("Exploratory verdicts", True)):
+        members = [each for each in listed if each.exploratory is exploratory]
+        if members:
+            sections.append(Section(title, (_judgement_table(members), LEGEND)))
     details = _details(listed)
     if details:
         sections.append(Section("Details", (Bullets(details),)))

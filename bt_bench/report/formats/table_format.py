@@ -12,7 +12,7 @@ from itertools import groupby
 
 from bt_bench.analysis import Judged, Judgement, Overall, Verdict
 from bt_bench.report.console import render_plain
-from bt_bench.report.document import Cell, Document, Heading, Section, Table, Tone
+from bt_bench.report.document import Block, Cell, Document, Heading, Section, Table, Tone
 from bt_bench.report.formats.arrange import worst_first
 from bt_bench.report.formats.judged_document import lead_of, needs_words
 from bt_bench.report.formats.texts import (
@@ -26,6 +26,8 @@ from bt_bench.report.formats.texts import (
 
 MAX_LISTED = 60
 """How many verdicts are listed; the summary counts all of them."""
+
+_UNITS = "times in us; change, interval and margin in percent of the base"
 
 _TONES = {
     Verdict.SLOWER: Tone.BAD,
@@ -48,14 +50,19 @@ def verdict_document(judged: Judged) -> Document:
         title = "Geometric mean over cases: change in percent, interval"
         sections.append(Section(title, (_overall_table(judged.overall),)))
     if judged.judgements:
-        title = "By case: times in us; change, interval and margin in percent of the base"
         listed = _listed(judged)
         cut = (
             f"Listed are the {len(listed)} worst of {len(judged.judgements)} verdicts; --metric "
             "narrows what is judged, and --format md, csv or json has them all."
         )
         is_cut = len(listed) < len(judged.judgements)
-        sections.append(Section(title, (*([cut] if is_cut else []), _verdict_table(listed))))
+        for title, exploratory in (("By case", False), ("By case, exploratory metrics", True)):
+            members = [each for each in listed if each.exploratory is exploratory]
+            if members:
+                table = _verdict_table(members)
+                blocks: tuple[Block, ...] = (cut, table) if is_cut else (table,)
+                sections.append(Section(f"{title}: {_UNITS}", blocks))
+                is_cut = False
     return Document(judged.title, lead_of(judged), tuple(sections))
 
 

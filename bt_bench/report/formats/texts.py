@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from bt_bench.analysis import Judged, Judgement, Verdict
 from bt_bench.report.document import ABSENT, one_line
-from bt_bench.results import format_number, format_percent
+from bt_bench.results import format_number, format_percent, format_share
 
 WORST_FIRST = (
     Verdict.SLOWER,
@@ -71,12 +71,7 @@ def interval_text(low: float | None, high: float | None) -> str:
 def margin_text(judgement: Judgement) -> str:
     """The margin in percent: `2`, `0.64`."""
     evidence = judgement.evidence
-    return ABSENT if evidence is None else share_text(evidence.margin.share).removesuffix(" %")
-
-
-def share_text(share: float) -> str:
-    """A share in percent with up to three digits: `2 %`, `0.64 %`."""
-    return f"{100 * share:.3g} %"
+    return ABSENT if evidence is None else format_share(evidence.margin.share).removesuffix(" %")
 
 
 def counts_text(judged: Judged) -> str:
@@ -87,7 +82,9 @@ def counts_text(judged: Judged) -> str:
 
 def headline(judgement: Judgement) -> str:
     """What was found, on one line: case, metric, sides, change and interval."""
-    found = f"{judgement.key} {judgement.metric}, {side_text(judgement.base, judgement.other)}"
+    sides = side_text(judgement.base, judgement.other)
+    exploratory = " (exploratory)" if judgement.exploratory else ""
+    found = f"{judgement.key} {judgement.metric}{exploratory}, {sides}"
     if judgement.ratio is not None:
         found += f": {change_text(judgement.ratio)} %"
         if judgement.low is not None and judgement.high is not None:

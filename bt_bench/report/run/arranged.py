@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from bt_bench.analysis import SeriesPair, baseline_index, pair_series, unique_labels
+from bt_bench.analysis import Judged, Judgement, baseline_index, judge_run, unique_labels
 from bt_bench.names import Operation
-from bt_bench.results import CaseResult, Series, Status, VariantResult
+from bt_bench.results import CaseResult, Series, Status, VariantResult, metric_of
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,27 @@ class Arm:
 
 @dataclass(frozen=True)
 class Arms:
-    """All variants of a run, and all cases that any of them has, in the order of the files."""
+    """All variants of a run, and all cases that any of them has, in the order of the files.
+
+    `judged` has the verdicts on the others; `None` where there is only one variant.
+    """
 
     baseline: Arm
     others: tuple[Arm, ...]
     case_ids: tuple[CaseId, ...]
+    judged: Judged | None
+
+    @cached_property
+    def _judgements(self) -> dict[tuple[str, str, str], Judgement]:
+        judgements = self.judged.judgements if self.judged else ()
+        return {(each.other, each.key, each.metric): each for each in judgements}
+
+    def judgement(self, other: Arm, case_id: CaseId, series: Series) -> Judgement | None:
+        """The verdict on a series of an arm; `None` where a side lacks or failed the case."""
+        if self.baseline.ok_case(case_id) is None or other.ok_case(case_id) is None:
+            return None
+        key = f"{case_id.operation.value}/{case_id.case}"
+        return self._judgements.get((other.name, key, metric_of(series).name))
 
     @property
     def all(self) -> tuple[Arm, ...]:
@@ -64,21 +81,11 @@ def arrange(results: Sequence[VariantResult]) -> Arms:
     ]
     baseline = arms.pop(baseline_index(results))
     case_ids = dict.fromkeys(case_id for arm in (baseline, *arms) for case_id in arm.cases)
-    return Arms(baseline, tuple(arms), tuple(case_ids))
+    return Arms(baseline, tuple(arms), tuple(case_ids), judge_run(results))
 
 
-def pair_of(arms: Arms, other: Arm, case_id: CaseId, series: Series) -> SeriesPair | None:
-    """A series of the baseline and another arm, or `None` where one lacks or failed the case."""
-    left, right = arms.baseline.ok_case(case_id), other.ok_case(case_id)
-    if left is None or right is None:
-        return None
-    base = arms.baseline.result
-    one_run = base.run_id == other.result.run_id
-    return pair_series(left, right, series, base.calibration, one_run=one_run)
-
-
-def config_of(arms: Arms, other: Arm, case_id: CaseId) -> str:
-    """Name of a row of savings; includes the variant if there are several."""
+def row_title(arms: Arms, other: Arm, case_id: CaseId) -> str:
+    """Name of a row of changes; includes the variant if there are several."""
     return f"{case_id.case} · {other.name}" if len(arms.others) > 1 else case_id.case
 
 

@@ -1,19 +1,19 @@
-"""Table cells for times, savings and launches, with notes on doubts about them."""
+"""Table cells for times, changes and launches, with notes on doubts about them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
 from bt_bench.analysis import (
-    MIN_CLUSTERS,
     Crosscheck,
-    SeriesPair,
+    Judgement,
     crosschecks,
     disagreements,
     typical_us,
 )
 from bt_bench.names import Operation
 from bt_bench.report.document import ABSENT, Cell, Table
+from bt_bench.report.formats.texts import change_text, interval_text
 from bt_bench.report.run.arranged import Arm, Arms, CaseId
 from bt_bench.results import (
     CaseResult,
@@ -25,36 +25,14 @@ from bt_bench.results import (
     Status,
     VariantResult,
     format_number,
-    format_percent,
 )
 
-NOT_RESOLVABLE = "not resolvable"
-
-QUANTITY_TITLES: dict[Quantity, str] = {
-    Quantity.HOST_US: "host",
-    Quantity.STAGE_US: "stage",
-    Quantity.GPU_US: "device",
-    Quantity.SPAN_US: "span",
-    Quantity.GAP_US: "gap",
-    Quantity.LAST_US: "last",
-    Quantity.STEP_US: "step",
-    Quantity.PIPELINED_US: "pipelined",
-    Quantity.EVENT_US: "event",
-}
 _METHOD_TITLES: dict[Method, str] = {
     Method.HOST_CLOCK: "by host clock",
     Method.EVENTS: "by events",
     Method.PROFILER: "by profiler",
     Method.GRAPH_SLOPE: "by graph slope",
 }
-_DEVICE_QUANTITIES = (
-    Quantity.GPU_US,
-    Quantity.SPAN_US,
-    Quantity.GAP_US,
-    Quantity.LAST_US,
-    Quantity.EVENT_US,
-)
-_TOO_FEW_INSTANCES = f"fewer than {MIN_CLUSTERS} instances: the saving may be none"
 _STATUS_TEXTS = {Status.FAILED: "failed", Status.INSUFFICIENT: "INSUFFICIENT"}
 _KIND_PLURALS = {
     "kernel": "kernels",
@@ -101,23 +79,48 @@ def no_case_cell(arm: Arm, case_id: CaseId) -> Cell:
     return Cell(ABSENT, "not reached: the run was interrupted")
 
 
-def savings_cells(pair: SeriesPair | None) -> tuple[Cell, Cell]:
-    """Savings in µs and in percent; the cells of the two sides say why they are absent."""
-    savings_us = pair.savings_us if pair else None
-    note = _doubt(pair)
+def change_cells(judgement: Judgement | None) -> tuple[Cell, Cell, Cell]:
+    """A change in µs and in percent, and its verdict; negative is less than the baseline."""
+    if judgement is None:
+        return Cell(ABSENT), Cell(ABSENT), Cell(ABSENT)
     return (
-        Cell(ABSENT) if savings_us is None else Cell(format_number(savings_us), note),
-        percent_cell(pair),
+        Cell(_change_us(judgement)),
+        Cell(change_text(judgement.ratio)),
+        Cell(judgement.verdict.value, _note(judgement)),
     )
 
 
-def percent_cell(pair: SeriesPair | None) -> Cell:
-    """Savings in percent, or a note that they cannot be told from none."""
-    if pair is None or pair.savings_percent is None:
+def tested_cells(judgement: Judgement | None) -> tuple[Cell, Cell, Cell]:
+    """A change in percent, the interval that its verdict rests on, and the verdict."""
+    if judgement is None:
+        return Cell(ABSENT), Cell(ABSENT), Cell(ABSENT)
+    return (
+        Cell(change_text(judgement.ratio)),
+        Cell(interval_text(judgement.low, judgement.high)),
+        Cell(judgement.verdict.value, _note(judgement)),
+    )
+
+
+def change_cell(judgement: Judgement | None) -> Cell:
+    """A change in percent with its verdict: `-45.2 FASTER`."""
+    if judgement is None:
         return Cell(ABSENT)
-    if pair.resolved is False:
-        return Cell(NOT_RESOLVABLE)
-    return Cell(format_percent(pair.savings_percent), _doubt(pair))
+    if judgement.ratio is None:
+        return Cell(judgement.verdict.value, _note(judgement))
+    return Cell(f"{change_text(judgement.ratio)} {judgement.verdict.value}", _note(judgement))
+
+
+def _change_us(judgement: Judgement) -> str:
+    """The change of the ratio as one of the base: the same number, in µs."""
+    if judgement.ratio is None or judgement.base_value is None:
+        return ABSENT
+    text = format_number(judgement.base_value * (judgement.ratio - 1))
+    return text if text.startswith("-") or float(text) == 0 else f"+{text}"
+
+
+def _note(judgement: Judgement) -> str | None:
+    """Why there is no test; what a test found, the figures and the verdict say."""
+    return judgement.detail if judgement.evidence is None else None
 
 
 def launch_cell(case: CaseResult) -> Cell:
@@ -182,15 +185,9 @@ def _condition(check: Crosscheck) -> str:
     return "the busy time of a step"
 
 
-def _doubt(pair: SeriesPair | None) -> str | None:
-    """A note if the savings of paired rounds may be none."""
-    unknown = pair is not None and pair.paired and pair.resolved is None
-    return _TOO_FEW_INSTANCES if unknown else None
-
-
 def _why_absent(result: VariantResult, case: CaseResult, series: Series) -> str:
     if result.environment.device == "cpu" and series.quantity is not Quantity.STAGE_US:
-        if series.quantity in _DEVICE_QUANTITIES:
+        if series.quantity.traits.on_device:
             return "device times need a GPU"
         return "needs a GPU: without one it would be the interpreter's time"
     return case.reason.message if case.reason else "not measured"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from bt_bench.analysis import FailedCase, crash_text
+from bt_bench.analysis import Rules, crash_text, family_facts
 from bt_bench.errors import UsageError
 from bt_bench.names import OPERATION_TITLES, Operation
 from bt_bench.report.calibration import calibration_section
@@ -14,12 +15,25 @@ from bt_bench.report.run.arranged import Arms, arrange
 from bt_bench.report.run.facts import measured_on, progress_text, run_facts
 from bt_bench.report.run.regime_tables import (
     budget_table,
+    change_table,
+    exploratory_table,
     host_table,
-    regime_savings_table,
     regime_table,
 )
 from bt_bench.report.run.tables import distribution_table, event_table, time_table
-from bt_bench.results import LaunchPath, Quantity, Status, VariantResult
+from bt_bench.results import LaunchPath, Quantity, Reason, Status, VariantResult
+
+
+@dataclass(frozen=True)
+class FailedCase:
+    """A case that is not `ok` for the side `label`, so it is not compared."""
+
+    operation: Operation
+    case: str
+    label: str
+    status: Status
+    reason: Reason | None
+
 
 _FIRST_OPERATIONS = (Operation.GATHER_SLOTS, Operation.STEP)
 _LONGEST_MESSAGE = 600
@@ -67,6 +81,7 @@ def run_document(
             *measured_on(results),
             *([progress_text(arms, planned_cases)] if partial else []),
             *run_facts(arms),
+            *_family_facts(arms),
             *_failure_facts(failures),
             *_crash_facts(crashes),
         ),
@@ -133,6 +148,12 @@ def _crashes(arms: Arms) -> Iterator[str]:
         yield from (f"{arm.name}, {crash_text(crash)}" for crash in arm.result.crashes)
 
 
+def _family_facts(arms: Arms) -> Iterator[str]:
+    """How verdicts are corrected, where the tables have any."""
+    if arms.judged is not None and not arms.on_cpu:
+        yield from family_facts(arms.judged.judgements, Rules())
+
+
 def _crash_facts(crashes: Sequence[str]) -> Iterator[str]:
     if crashes:
         count = "1 crash" if len(crashes) == 1 else f"{len(crashes)} crashes"
@@ -162,9 +183,15 @@ def _notes(arms: Arms, operation: Operation) -> Iterator[str]:
 def _tables(arms: Arms, operation: Operation, *, whole: bool) -> Iterator[tuple[str, Table | None]]:
     """The tables of an operation under their captions, in order."""
     on_device = not arms.on_cpu and operation is not Operation.STAGE
+    if not arms.on_cpu:
+        yield (
+            f"Changes of the primary metrics in percent of {arms.baseline.name}:",
+            change_table(arms, operation),
+        )
     if on_device:
         yield (
-            "Event times, medians (the cost of launching from Python is in them):",
+            "Event times, medians (they include the cost of launching from Python), and their "
+            "changes, which are exploratory:",
             event_table(arms, operation),
         )
     times = "Times" if on_device else "Staging times"
@@ -188,8 +215,8 @@ def _regimes(
     )
     yield "The host's part by launch path, in us:", host_table(arms, operation)
     yield (
-        f"Savings by regime, in percent of {arms.baseline.name}:",
-        regime_savings_table(arms, operation),
+        f"Changes by regime in percent of {arms.baseline.name}, which are exploratory:",
+        exploratory_table(arms, operation),
     )
     paths = tuple(LaunchPath) if whole else (LaunchPath.JIT,)
     yield (

@@ -15,10 +15,10 @@ _NO_GPU = (
     "pageable memory; device times do not exist here and are absent."
 )
 _STOPPED = {
-    StopReason.PRECISE: "precise as asked",
-    StopReason.STABLE: "noise was stable",
-    StopReason.TIME: "time was up",
-    StopReason.ROUNDS: "all rounds were taken",
+    StopReason.PRECISE: "target precision reached",
+    StopReason.STABLE: "noise stable",
+    StopReason.TIME: "time limit",
+    StopReason.ROUNDS: "maximum of rounds",
 }
 _DISCARDED = {
     DiscardCode.THROTTLED: "throttled",
@@ -39,7 +39,7 @@ def measured_on(results: Sequence[VariantResult]) -> list[str]:
 
 
 def run_facts(arms: Arms) -> Iterator[str]:
-    """Facts on the run, its rounds, and the baseline of the savings."""
+    """Facts on the run, its rounds, and the baseline of the changes."""
     result = arms.baseline.result
     environment = result.environment
     commit = f", commit {environment.commit[:12]}" if environment.commit else ""
@@ -51,9 +51,9 @@ def run_facts(arms: Arms) -> Iterator[str]:
     yield from _opponent_facts(arms)
     if arms.others:
         others = ", ".join(arm.name for arm in arms.others)
-        yield f"Savings are those of {others} against {arms.baseline.name}."
+        yield f"Changes are those of {others} against {arms.baseline.name}."
     else:
-        yield f"Only {arms.baseline.name} was measured, so there are no savings to show."
+        yield f"Only {arms.baseline.name} was measured, so there are no changes to show."
 
 
 def progress_text(arms: Arms, planned_cases: int | None) -> str:
@@ -80,10 +80,11 @@ def _describe_environment(environment: Environment) -> Iterator[str]:
 def _round_facts(arms: Arms) -> Iterator[str]:
     """How many rounds the cases had, why they ended, and what was discarded."""
     plan = arms.baseline.result.plan
-    warm_up = f"after {plan.warmup_rounds} of warm-up"
+    plural = "" if plan.warmup_rounds == 1 else "s"
+    warm_up = f"after {plan.warmup_rounds} warm-up round{plural}"
     stops = [stop for case_id in arms.case_ids if (stop := _stopping(arms, case_id)) is not None]
     if not stops:
-        yield f"Up to {plan.rounds} rounds a case, {warm_up}."
+        yield f"Up to {plan.rounds} rounds per case {warm_up}."
         return
     reasons = Counter(stop.reason for stop in stops)
     why = ", ".join(f"{_STOPPED[code]} ({reasons[code]})" for code in StopReason if reasons[code])
@@ -94,8 +95,8 @@ def _round_facts(arms: Arms) -> Iterator[str]:
         f"{discarded[code]} {_DISCARDED[code]}" for code in DiscardCode if discarded[code]
     )
     yield (
-        f"{range_text([stop.rounds for stop in stops])} rounds a case, {warm_up}; cases by why "
-        f"they ended: {why}. Discarded rounds: {what or 'none'}."
+        f"{range_text([stop.rounds for stop in stops])} rounds per case {warm_up}; cases by why "
+        f"they stopped: {why}. Discarded rounds: {what or 'none'}."
     )
 
 

@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from bt_bench.analysis import CLOSES_WITHIN_PERCENT, Budget, Crosscheck, budgets
 from bt_bench.names import Operation
 from bt_bench.report.document import ABSENT, Cell, Table
-from bt_bench.report.run.arranged import Arm, Arms, config_of, pair_of
+from bt_bench.report.run.arranged import Arm, Arms, row_title
 from bt_bench.report.run.cells import (
     case_table,
+    change_cell,
     concerns,
     disagreement_note,
     disagreements_of,
     number_cell,
-    percent_cell,
+    tested_cells,
     time_cell,
 )
 from bt_bench.results import (
@@ -26,6 +27,7 @@ from bt_bench.results import (
     Quantity,
     Series,
     format_percent,
+    metric_of,
     series_of,
 )
 
@@ -40,7 +42,7 @@ _REGIMES: dict[str, Series] = {
 }
 _HOST = {f"Host {path}": series_of(Quantity.HOST_US, launch_path=path) for path in LaunchPath}
 _IDLE_REGIMES = {"Step", "Host jit"}  # these are also in the table of times
-_SAVINGS_REGIMES = ("Step", "Busy hot", "Busy cold", "Graph", "Host jit")
+_EXPLORED = {name: _REGIMES[name] for name in ("Step", "Busy hot", "Busy cold", "Graph")}
 
 
 def regime_table(arms: Arms, operation: Operation) -> Table | None:
@@ -66,21 +68,46 @@ def _table_of(arms: Arms, operation: Operation, series: Mapping[str, Series]) ->
     return case_table(arms, operation, columns, cells)
 
 
-def regime_savings_table(arms: Arms, operation: Operation) -> Table | None:
-    """What each variant saves in each regime, in percent of the baseline."""
-    of_savings = {name: _REGIMES[name] for name in _SAVINGS_REGIMES}
-    regimes = _measured_regimes(arms, operation, of_savings)
-    if not regimes or not arms.others:
+def change_table(arms: Arms, operation: Operation) -> Table | None:
+    """By how much each variant differs from the baseline in the primary metrics, with intervals."""
+    taken = _taken(arms, operation)
+    primary = [
+        series_of(quantity)
+        for quantity in Quantity
+        if metric_of(series_of(quantity)).is_primary(operation, "cuda")
+    ]
+    shown = [series for series in primary if series in taken]
+    if not shown or not arms.others:
+        return None
+    columns = ["Config"]
+    for series in shown:
+        columns += [f"{series.quantity.traits.heading.capitalize()} (%)", "Interval (%)", "Verdict"]
+    rows = [
+        (
+            Cell(row_title(arms, other, case_id)),
+            *(cell for one in shown for cell in tested_cells(arms.judgement(other, case_id, one))),
+        )
+        for case_id in arms.cases_of(operation)
+        for other in arms.others
+    ]
+    return Table(tuple(columns), tuple(rows), num_text_columns=1)
+
+
+def exploratory_table(arms: Arms, operation: Operation) -> Table | None:
+    """By how much each variant differs from the baseline in other regimes, in percent."""
+    taken = _taken(arms, operation)
+    columns = [name for name, series in _EXPLORED.items() if series in taken]
+    if not columns or not arms.others:
         return None
     rows = tuple(
         (
-            Cell(config_of(arms, other, case_id)),
-            *(percent_cell(pair_of(arms, other, case_id, _REGIMES[name])) for name in regimes),
+            Cell(row_title(arms, other, case_id)),
+            *(change_cell(arms.judgement(other, case_id, _EXPLORED[name])) for name in columns),
         )
         for case_id in arms.cases_of(operation)
         for other in arms.others
     )
-    return Table(("Config", *regimes), rows, num_text_columns=1)
+    return Table(("Config", *columns), rows, num_text_columns=1)
 
 
 def budget_table(
@@ -110,13 +137,7 @@ def budget_table(
 
 def _measured_regimes(arms: Arms, operation: Operation, regimes: Mapping[str, Series]) -> list[str]:
     """Headings of measured regimes; none if only Triton's call on an idle GPU was measured."""
-    taken = {
-        measurement.series
-        for arm in arms.all
-        for case in arm.cases.values()
-        if case.operation is operation
-        for measurement in case.measurements
-    }
+    taken = _taken(arms, operation)
     measured = [name for name, series in regimes.items() if series in taken]
     return measured if set(measured) - _IDLE_REGIMES else []
 
@@ -143,3 +164,14 @@ def _budget_cells(found: Budget) -> tuple[Cell, ...]:
         number_cell(found.hidden_us),
         number_cell(found.gaps_us),
     )
+
+
+def _taken(arms: Arms, operation: Operation) -> set[Series]:
+    """All series that any variant has in any case of an operation."""
+    return {
+        measurement.series
+        for arm in arms.all
+        for case in arm.cases.values()
+        if case.operation is operation
+        for measurement in case.measurements
+    }

@@ -7,35 +7,25 @@ from collections.abc import Iterator, Sequence
 from bt_bench.analysis import percentile, step_medians_of
 from bt_bench.names import Operation
 from bt_bench.report.document import Cell, Table
-from bt_bench.report.run.arranged import Arm, Arms, CaseId, config_of, pair_of
+from bt_bench.report.run.arranged import Arm, Arms, CaseId, row_title
 from bt_bench.report.run.cells import (
-    QUANTITY_TITLES,
     case_table,
+    change_cells,
     disagreement_note,
     disagreements_of,
     launch_cell,
     no_case_cell,
-    savings_cells,
     time_cell,
 )
 from bt_bench.results import CaseResult, Quantity, format_number, series_of, us_to_ms
 
-EVENT_COLUMNS = ("Config", "Baseline (ms)", "Fused (ms)", "Savings (us)", "Savings (%)")
+EVENT_COLUMNS = (
+    *("Config", "Baseline (ms)", "Fused (ms)", "Change (us)", "Change (%)", "Verdict"),
+)
 
 _EVENT = series_of(Quantity.EVENT_US)
 _STAGE = series_of(Quantity.STAGE_US)
-_TIMES = tuple(
-    series_of(quantity)
-    for quantity in (
-        Quantity.HOST_US,
-        Quantity.STAGE_US,
-        Quantity.GPU_US,
-        Quantity.SPAN_US,
-        Quantity.GAP_US,
-        Quantity.STEP_US,
-        Quantity.PIPELINED_US,
-    )
-)
+_TIMES = tuple(series_of(quantity) for quantity in Quantity if quantity.traits.tabled)
 _PERCENTILES = (10, 50, 90, 99, 100)
 
 
@@ -43,10 +33,10 @@ def event_table(arms: Arms, operation: Operation) -> Table:
     """The origin's table: medians of `event_us`, a row per case and variant."""
     rows = tuple(
         (
-            Cell(config_of(arms, other, case_id)),
+            Cell(row_title(arms, other, case_id)),
             _event_cell(arms.baseline, case_id),
             _event_cell(other, case_id),
-            *savings_cells(pair_of(arms, other, case_id, _EVENT)),
+            *change_cells(arms.judgement(other, case_id, _EVENT)),
         )
         for case_id in arms.cases_of(operation)
         for other in arms.others
@@ -67,7 +57,7 @@ def time_table(arms: Arms, operation: Operation) -> Table:
         ]
         return [*noted, launch_cell(case)]
 
-    columns = [QUANTITY_TITLES[each.quantity].capitalize() for each in series]
+    columns = [each.quantity.traits.heading.capitalize() for each in series]
     return case_table(arms, operation, [*columns, "Launches"], cells)
 
 
@@ -106,7 +96,7 @@ def _distribution_rows(
             yield (
                 Cell(case_id.case),
                 Cell(arm.name),
-                Cell(QUANTITY_TITLES[quantity]),
+                Cell(quantity.traits.heading),
                 Cell(str(len(medians))),
                 *(Cell(format_number(percentile(medians, p))) for p in _PERCENTILES),
             )

@@ -11,14 +11,17 @@ from bt_bench.analysis import (
     Cause,
     Judged,
     Judgement,
+    Labels,
+    Refusal,
     Rules,
     Verdict,
+    refused,
     without_new_paths,
 )
 from bt_bench.config import CaseSpec, SweepSpec
 from bt_bench.errors import NotComparableError
 from bt_bench.names import DeviceKind, Operation
-from bt_bench.results import GateArm, Recorder, Subject, metric_named
+from bt_bench.results import GateArm, Recorder, Subject
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, GatePlan, run_gate
 from bt_bench.runs.gate.lost import Lost
 from bt_bench.runs.gate.processes import ProcessRounds, header_of
@@ -322,19 +325,6 @@ def _place_of(request: GateRequest, subject: Subject) -> tuple[Operation, str, s
 def _unmeasured(
     request: GateRequest, subject: Subject, verdict: Verdict, cause: Cause, detail: str
 ) -> Judgement:
-    return Judgement(
-        operation=subject.operation,
-        case=subject.case,
-        metric=subject.metric,
-        unit=metric_named(subject.metric).unit,
-        base=f"{subject.variant}@{request.base.label}",
-        other=f"{subject.variant}@{request.head.label}",
-        base_value=None,
-        other_value=None,
-        ratio=None,
-        low=None,
-        high=None,
-        verdict=verdict,
-        cause=cause,
-        detail=detail,
-    )
+    entry = Labels(request.base.label, request.head.label).entry(subject)
+    entry.outcome = Refusal(verdict, cause, detail)
+    return refused(entry)

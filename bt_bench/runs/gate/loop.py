@@ -7,25 +7,22 @@ raise it.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from bt_bench.analysis import (
-    Finding,
     Judged,
     Judgement,
+    Labels,
     Ledger,
-    Overall,
     Rules,
     Verdict,
-    geometric_mean,
     judge_rounds,
-    ratio_of,
+    overall_ratios,
 )
 from bt_bench.errors import UsageError
-from bt_bench.results import GateRound, RoundSource, Subject, metric_named
+from bt_bench.results import GateRound, RoundSource, Subject
 
 DEFAULT_LOOKS = (12, 20, 32)
 MIN_ROUNDS, MAX_LOOK = 3, 1000
@@ -84,16 +81,16 @@ class Look:
 
     rounds: int
     last: bool
-    findings: tuple[Finding, ...]
+    judgements: tuple[Judgement, ...]
 
     def count(self, verdict: Verdict) -> int:
         """How many subjects have a verdict."""
-        return sum(finding.verdict is verdict for finding in self.findings)
+        return sum(judgement.verdict is verdict for judgement in self.judgements)
 
     @property
     def open(self) -> int:
         """The number of subjects whose verdict more rounds could change."""
-        return sum(finding.open for finding in self.findings)
+        return sum(judgement.is_open for judgement in self.judgements)
 
     @property
     def text(self) -> str:
@@ -108,14 +105,12 @@ class GateOutcome:
     """The outcome of a gate.
 
     Args:
-        judged: for formats and exit codes.
-        findings: per subject, in the order of the plan.
+        judged: for formats and exit codes; a judgement per subject, in the order of the plan.
         rounds: how many rounds were taken.
         looks: how many times they were looked at.
     """
 
     judged: Judged
-    findings: tuple[Finding, ...]
     rounds: int
     looks: int
 
@@ -140,24 +135,29 @@ def run_gate(
         on_look: is told what is known after each look.
     """
     ledger = Ledger(plan.subjects)
-    final: dict[Subject, Finding] = {}
+    labels = Labels(plan.base_label, plan.head_label)
+    final: dict[Subject, Judgement] = {}
     alphas = plan.alphas(rules.alpha)
     for number, (rounds, alpha) in enumerate(zip(plan.looks, alphas, strict=True), start=1):
         ledger.add(source.take(rounds - ledger.rounds))
-        findings = [
-            final.get(finding.subject, finding)
-            for finding in judge_rounds(ledger, rules, thresholds or {}, alpha)
-        ]
-        final |= {finding.subject: finding for finding in findings if finding.final}
+        at_look = judge_rounds(ledger, rules, thresholds or {}, alpha, labels)
+        judgements = tuple(
+            final.get(subject, judgement)
+            for subject, judgement in zip(plan.subjects, at_look, strict=True)
+        )
+        final |= {
+            subject: judgement
+            for subject, judgement in zip(plan.subjects, judgements, strict=True)
+            if judgement.is_final
+        }
         ended = ledger.rounds < rounds or number == len(plan.looks)
-        look = Look(ledger.rounds, ended, tuple(findings))
+        look = Look(ledger.rounds, ended, judgements)
         if on_look:
             on_look(look)
         if ended or not look.open:
             break
     return GateOutcome(
-        judged=_judged(plan, rules, look.findings, ledger.rounds),
-        findings=look.findings,
+        judged=_judged(plan, rules, look.judgements, ledger.rounds),
         rounds=ledger.rounds,
         looks=number,
     )
@@ -178,15 +178,14 @@ class _Replay:
         return taken
 
 
-def _judged(plan: GatePlan, rules: Rules, findings: Iterable[Finding], rounds: int) -> Judged:
-    judgements = tuple(_judgement(plan, finding) for finding in findings)
+def _judged(plan: GatePlan, rules: Rules, judgements: tuple[Judgement, ...], rounds: int) -> Judged:
     others = dict.fromkeys(judgement.other for judgement in judgements)
     return Judged(
         title=plan.title,
         base=plan.base_label,
         others=tuple(others),
         judgements=judgements,
-        overall=_overall(judgements),
+        overall=tuple(overall_ratios(judgements)),
         facts=(
             f"{rounds} rounds of base, head and control, each in a fresh process, in random order.",
             f"{plan.head_label} is tested against {plan.base_label}, round by round; any false "
@@ -194,41 +193,3 @@ def _judged(plan: GatePlan, rules: Rules, findings: Iterable[Finding], rounds: i
             "Ratios are trimmed means over rounds; intervals are those that the verdicts rest on.",
         ),
     )
-
-
-def _judgement(plan: GatePlan, finding: Finding) -> Judgement:
-    subject, estimate = finding.subject, finding.estimate
-    interval = estimate.interval(1 - 2 * finding.alpha) if estimate else None
-    return Judgement(
-        operation=subject.operation,
-        case=subject.case,
-        metric=subject.metric,
-        unit=metric_named(subject.metric).unit,
-        base=f"{subject.variant}@{plan.base_label}",
-        other=f"{subject.variant}@{plan.head_label}",
-        base_value=finding.base_value,
-        other_value=finding.other_value,
-        ratio=ratio_of(estimate.location) if estimate else None,
-        low=ratio_of(interval.low) if interval else None,
-        high=ratio_of(interval.high) if interval else None,
-        verdict=finding.verdict,
-        cause=finding.cause,
-        detail=finding.detail,
-        evidence=finding.evidence,
-    )
-
-
-def _overall(judgements: Sequence[Judgement]) -> tuple[Overall, ...]:
-    """One per metric and variant, over the cases that have a ratio."""
-    groups = Counter((j.metric, j.base, j.other) for j in judgements if j.ratio is not None)
-    overall = []
-    for metric, base, other in groups:
-        ratios = [
-            j.ratio
-            for j in judgements
-            if (j.metric, j.base, j.other) == (metric, base, other) and j.ratio is not None
-        ]
-        mean = geometric_mean(ratios)
-        low, high = (mean.interval.low, mean.interval.high) if mean.interval else (None, None)
-        overall.append(Overall(metric, base, other, len(ratios), mean.ratio, low, high))
-    return tuple(overall)

@@ -20,8 +20,6 @@ from bt_bench.results import (
     series_of,
 )
 
-DEFAULT_METRICS = ("host_us", "gpu_us", "stage_us")
-
 # A process-round is short: more samples in one process do not reduce differences between processes.
 MAX_ROUNDS = 32
 MAX_INSTANCES = 4
@@ -56,8 +54,7 @@ def choose_metrics(
     """Per operation the metrics that a gate takes.
 
     Args:
-        patterns: names or patterns; without any, host and device time, and for staging its own
-            time.
+        patterns: names or patterns; without any, the primary metrics of each operation.
         operations: what is timed.
         device: where it is timed.
 
@@ -66,23 +63,18 @@ def choose_metrics(
     """
     offered = {op: [metric_of(series) for series in candidates(op, device)] for op in operations}
     names = list(dict.fromkeys(metric.name for found in offered.values() for metric in found))
-    if patterns:
-        chosen = select(names, list(patterns))
-    else:
-        chosen = [name for name in DEFAULT_METRICS if name in names]
-    wanted = {}
-    for operation, found in offered.items():
-        only = {"stage_us"} if not patterns and _stages(operation, device) else set(chosen)
-        if not patterns and not _stages(operation, device):
-            only -= {"stage_us"}
-        wanted[operation] = tuple(metric for metric in found if metric.name in only)
+    chosen = select(names, list(patterns))
+    wanted = {
+        operation: tuple(
+            metric
+            for metric in found
+            if (metric.name in chosen if patterns else metric.is_primary(operation, device))
+        )
+        for operation, found in offered.items()
+    }
     if not any(wanted.values()):
         raise UsageError("no metric is left to compare; expected some of " + ", ".join(names))
     return wanted
-
-
-def _stages(operation: Operation, device: DeviceKind) -> bool:
-    return operation is Operation.STAGE or device == "cpu"
 
 
 def round_plan(plan: Plan, wanted: Iterable[Series], seed: int) -> Plan:

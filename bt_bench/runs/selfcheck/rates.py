@@ -221,7 +221,7 @@ def try_gate(
     values = population.draw(generator, plan.looks[-1])
     unchanged = run_gate(ArraySource(plan.subjects, values), plan, rules)
     place = int(generator.integers(len(plan.subjects)))
-    evidence = unchanged.findings[place].evidence
+    evidence = unchanged.judged.judgements[place].evidence
     margin = evidence.margin.share if evidence else None
     found = {}
     for slowdown in slowdowns:
@@ -239,24 +239,25 @@ def is_found(
     """Whether a gate finds any of the subjects that were slowed to be so."""
     outcome = run_gate(ArraySource(plan.subjects, values, slowed), plan, rules)
     return any(
-        finding.verdict is Verdict.SLOWER
-        for finding in outcome.findings
-        if finding.subject in slowed
+        judgement.verdict is Verdict.SLOWER
+        for subject, judgement in zip(plan.subjects, outcome.judged.judgements, strict=True)
+        if subject in slowed
     )
 
 
 def summarise(trials: Sequence[Trial]) -> Selfcheck:
     """Rates over trials."""
     unchanged = [trial.unchanged for trial in trials]
-    findings = [finding for outcome in unchanged for finding in outcome.findings]
-    margins = [each.evidence.margin.share for each in findings if each.evidence]
+    judgements = [each for outcome in unchanged for each in outcome.judged.judgements]
+    margins = [each.evidence.margin.share for each in judgements if each.evidence]
     return Selfcheck(
         red=rate_of([exit_code(outcome.judged) is not ExitCode.OK for outcome in unchanged]),
         slower=rate_of([outcome.judged.count(Verdict.SLOWER) > 0 for outcome in unchanged]),
         detections=tuple(_detection(slowdown, trials) for slowdown in trials[0].found),
         margins=tuple(percentile(margins, at) for at in (0, 25, 50, 75, 100)) if margins else (),
         mean_rounds=sum(outcome.rounds for outcome in unchanged) / len(trials),
-        undecided=sum(each.verdict is Verdict.INCONCLUSIVE for each in findings) / len(findings),
+        undecided=sum(each.verdict is Verdict.INCONCLUSIVE for each in judgements)
+        / len(judgements),
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from bt_bench.analysis import median, pair_rounds, relative_half_width, typical
+from bt_bench.analysis import control_difference_us, median, relative_half_width
 from bt_bench.names import METHODS, Operation
 from bt_bench.results import (
     ControlSpread,
@@ -154,8 +154,7 @@ def _add_control(
     spreads = []
     for measurement in measured[original].measurements:
         copy = copies.get(measurement.series)
-        paired = None if copy is None else pair_rounds(copy, measurement)
-        difference_us = None if paired is None else typical(paired.differences_us)
+        difference_us = None if copy is None else control_difference_us(measurement, copy)
         if difference_us is not None:
             spreads.append(
                 ControlSpread(

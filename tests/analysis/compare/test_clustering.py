@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats as oracle
 
-from bt_bench.analysis.run.resolution import BLOCKS
+from bt_bench.analysis.compare.estimating import BLOCKS
 from bt_bench.analysis.statistics.clusters import Estimates, clustered_medians, less
 from bt_bench.results.series import FloatArray
 

@@ -29,7 +29,7 @@ from bt_bench.errors import ExitCode, NotComparableError, UsageError
 from bt_bench.names import Operation
 from bt_bench.report.formats import FORMATS
 from bt_bench.results.case import CaseResult, CompiledKernel, ControlSpread
-from bt_bench.results.compact import compact
+from bt_bench.results.compact import compacted
 from bt_bench.results.nouns import LaunchPath, Load, Method, Quantity, ReasonCode, Status
 from bt_bench.results.plan import Plan
 from bt_bench.results.result import VariantResult
@@ -63,7 +63,7 @@ def judged(
 
 
 def judge_results(results: Sequence[VariantResult], criteria: Criteria | None = None) -> Judged:
-    base, *others = (Side(f"{result.variant.name}", compact(result)) for result in results)
+    base, *others = (Side(f"{result.variant.name}", compacted(result)) for result in results)
     return judge([Matchup(base, other) for other in others], criteria or Criteria())
 
 
@@ -500,7 +500,7 @@ def test_launches_that_one_side_did_not_count() -> None:
     assert (launches.verdict, launches.cause) == (Verdict.MISSING, Cause.NO_METRIC)
 
 
-def test_one_family_of_all_sides_metrics_and_cases() -> None:
+def test_a_family_is_of_one_side_and_of_primary_or_other_metrics() -> None:
     names = [f"case{index}" for index in range(5)]
     series = [HOST, series_of(Quantity.STEP_US)]
 
@@ -515,7 +515,16 @@ def test_one_family_of_all_sides_metrics_and_cases() -> None:
 
     results = [make_result(name, cases(seed)) for seed, name in enumerate(("a", "b", "c"))]
     found = judge_results(results)
-    assert {each.evidence.tests for each in found.judgements if each.evidence} == {20}
+    families = {
+        (each.metric, each.exploratory, each.evidence.tests)
+        for each in found.judgements
+        if each.evidence
+    }
+    assert families == {("host_us", False, 5), ("step_us", True, 5)}
+    # Showing less changes no verdict.
+    alone = judge_results(results[:2], Criteria(metrics=("host_us",)))
+    shown = [each for each in found.judgements if (each.metric, each.other) == ("host_us", "b")]
+    assert list(alone.judgements) == shown
     assert [each.case for each in found.judgements[:4]] == ["case0"] * 4
     assert found.others == ("b", "c")
     assert {(each.metric, each.other, each.cases) for each in found.overall} == {

@@ -13,18 +13,14 @@ from scipy import stats as scipy_stats
 from bt_bench.analysis.statistics.estimates import (
     LARGEST_LOG,
     Estimate,
-    benjamini_hochberg,
     geometric_mean,
-    holm,
     ratio_of,
     trimmed_estimate,
-    uncorrected,
     wilson_interval,
 )
 from bt_bench.analysis.statistics.student import t_quantile, t_tail
 
 VALUES = st.lists(st.integers(-1000, 1000).map(lambda n: n / 8), min_size=3, max_size=40)
-PROBABILITIES = st.lists(st.floats(0, 1), min_size=1, max_size=80)
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 3, 4, 7, 11, 19, 31, 100, 999])
@@ -122,29 +118,6 @@ def test_an_estimate_without_error_is_certain() -> None:
     )
 
 
-@given(PROBABILITIES)
-def test_benjamini_hochberg(probabilities: list[float]) -> None:
-    expected = scipy_stats.false_discovery_control(probabilities)
-    assert benjamini_hochberg(probabilities) == pytest.approx(list(expected))
-
-
-@given(PROBABILITIES, st.floats(0.001, 0.2))
-def test_holm_rejects_as_its_definition_says(probabilities: list[float], alpha: float) -> None:
-    rejected = {i for i, p in enumerate(holm(probabilities)) if p <= alpha}
-    # As Holm wrote it: from the smallest on, until one is above alpha over what is left.
-    expected: set[int] = set()
-    for rank, index in enumerate(sorted(range(len(probabilities)), key=probabilities.__getitem__)):
-        if (len(probabilities) - rank) * probabilities[index] > alpha:
-            break
-        expected.add(index)
-    assert rejected == expected
-
-
-def test_corrections_of_nothing() -> None:
-    assert holm([]) == []
-    assert benjamini_hochberg([]) == []
-
-
 @given(st.integers(0, 300), st.integers(1, 300), st.sampled_from([0.9, 0.95, 0.99]))
 def test_wilson(successes: int, trials: int, confidence: float) -> None:
     if successes > trials:
@@ -183,18 +156,6 @@ def test_geometric_mean_of_one_has_no_interval() -> None:
 def test_geometric_mean_needs_positive_ratios(ratios: list[float]) -> None:
     with pytest.raises(ValueError, match="expected at least one ratio"):
         geometric_mean(ratios)
-
-
-@pytest.mark.parametrize("correct", [holm, benjamini_hochberg, uncorrected])
-@pytest.mark.parametrize("place", range(4))
-def test_a_probability_that_is_none_is_one_and_hides_no_other(correct: object, place: int) -> None:
-    """Sorted, a NaN leaves the others in no order; each must keep what it has with a 1 instead."""
-    others = [1e-12, 0.9, 0.5]
-    with_nan = [*others[:place], math.nan, *others[place:]]
-    with_one = [*others[:place], 1.0, *others[place:]]
-    assert correct(with_nan) == correct(with_one)  # type: ignore[operator]
-    assert correct(with_nan)[place] == 1.0  # type: ignore[operator]
-    assert min(correct(with_nan)) < 1e-9  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_the_worst_come_first_and_the_rest_is_counted():
     found = commands_of(render_github(judgements.rich()))
     assert len(found) == MAX_ANNOTATIONS
     assert [each.properties["title"].split()[0] for each in found[:4]] == ["SLOWER"] * 4
-    assert "+30.0 % (+28.5 to +31.5 %)" in found[2].data
+    assert "+30.0 % (+28.3 to +31.7 %)" in found[2].data
     # 16 were to be noted, of which eight are; the last is for what casts doubt on all of it.
     assert (found[-2].name, found[-2].data[:6]) == ("error", "8 more")
     assert (found[-1].name, found[-1].data) == ("warning", "; ".join(judgements.rich().warnings))

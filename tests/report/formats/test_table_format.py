@@ -35,7 +35,7 @@ def test_no_cell_is_folded_at_80_columns():
     narrow = on_terminal(judgements.rich(), width=80)
     rows = [row.split()[:2] for row in narrow.splitlines() if row[2:].startswith(tuple(Verdict))]
     assert rows == [[each.verdict, each.metric] for each in judgements.rich().judgements]
-    assert " +28.5 to +31.5 " in narrow
+    assert " +28.3 to +31.7 " in narrow
 
 
 def test_a_terminal_and_a_pipe_get_the_same_words():

@@ -13,9 +13,9 @@ from bt_bench.report.formats.texts import (
     counts_text,
     headline,
     interval_text,
-    share_text,
     value_text,
 )
+from bt_bench.results import format_share
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_value(value, unit, text):
 
 
 def test_share():
-    assert [share_text(share) for share in (0.02, 0.0625, 0.3142, 0.0)] == [
+    assert [format_share(share) for share in (0.02, 0.0625, 0.3142, 0.0)] == [
         *("2 %", "6.25 %", "31.4 %", "0 %"),
     ]
 

@@ -48,7 +48,7 @@ def test_while_undecided_rounds_are_added_to_those_there_are() -> None:
     outcome = gate(source)
     assert source.asked == [12, 8, 12]
     assert (outcome.rounds, outcome.looks) == (32, 3)
-    (finding,) = outcome.findings
+    (finding,) = outcome.judged.judgements
     assert finding.verdict is Verdict.INCONCLUSIVE
     assert finding.evidence is not None
     assert finding.evidence.observations == 32
@@ -57,7 +57,7 @@ def test_while_undecided_rounds_are_added_to_those_there_are() -> None:
 def test_a_margin_that_noise_has_widened_keeps_no_gate_going_that_has_shown_sameness() -> None:
     rounds = make_rounds(32, {HOST: (100.0, 100.0, 100.0)}, noise=0.01)
     outcome = gate(replay(rounds))
-    (finding,) = outcome.findings
+    (finding,) = outcome.judged.judgements
     assert finding.evidence is not None
     assert finding.evidence.margin.binds == "spread"
     assert finding.verdict is Verdict.SAME
@@ -69,10 +69,11 @@ def test_a_regression_that_was_found_is_final() -> None:
     slower = make_rounds(12, {QUIET: (100.0, 110.0, 100.0), LOUD: (100.0, 102.0, 100.0)})
     equal = make_rounds(20, {QUIET: (100.0, 90.0, 100.0), LOUD: (100.0, 102.0, 100.0)}, seed=1)
     outcome = gate(replay(slower + equal), QUIET, LOUD)
-    quiet, loud = outcome.findings
+    quiet, loud = outcome.judged.judgements
     assert outcome.rounds == 32
-    assert (quiet.verdict, quiet.rounds) == (Verdict.SLOWER, 12)
-    assert loud.rounds == 32
+    assert quiet.verdict is Verdict.SLOWER
+    assert quiet.detail.endswith("after 12 rounds")
+    assert loud.detail.endswith("after 32 rounds")
 
 
 def test_looks_share_alpha() -> None:
@@ -87,9 +88,8 @@ def test_each_look_spends_its_part() -> None:
     seen = []
     rounds = make_rounds(32, {HOST: (100.0, 102.0, 100.0)})
     plan = GatePlan((HOST,), looks=LOOKS)
-    run_gate(replay(rounds), plan, Rules(), on_look=lambda look: seen.append(look.findings[0]))
-    assert tuple(finding.alpha for finding in seen) == plan.alphas(0.01)
-    assert all(finding.evidence.alpha == finding.alpha for finding in seen)
+    run_gate(replay(rounds), plan, Rules(), on_look=lambda look: seen.append(look.judgements[0]))
+    assert tuple(finding.evidence.alpha for finding in seen) == plan.alphas(0.01)
 
 
 def test_a_source_without_more_rounds_ends_the_gate() -> None:
@@ -116,14 +116,17 @@ def test_what_is_told_of_a_look() -> None:
 
 def test_without_any_round_everything_is_missing() -> None:
     outcome = gate(replay([]))
-    assert outcome.findings[0].verdict is Verdict.MISSING
+    assert outcome.judged.judgements[0].verdict is Verdict.MISSING
 
 
 def test_a_missing_case_does_not_keep_the_gate_going() -> None:
     rounds = make_rounds(32, dict.fromkeys((QUIET, LOUD), (100.0, 100.0, 100.0)), noise=0.002)
     outcome = gate(replay(without(rounds, HEAD, LOUD, 0)), QUIET, LOUD)
     assert outcome.rounds == 12
-    assert [finding.verdict for finding in outcome.findings] == [Verdict.SAME, Verdict.MISSING]
+    assert [finding.verdict for finding in outcome.judged.judgements] == [
+        Verdict.SAME,
+        Verdict.MISSING,
+    ]
 
 
 def test_what_the_rounds_have_beyond_the_plan_is_left_alone() -> None:

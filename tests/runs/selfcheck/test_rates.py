@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from support.tiny_gates import Quiet
 from synthetic import Noise, SyntheticPopulation
 
-from bt_bench.analysis import deciding
-from bt_bench.analysis import rounds as judging
+from bt_bench.analysis import deciding, judging, rounds
 from bt_bench.analysis.deciding import Correction, Rules
+from bt_bench.analysis.statistics.corrections import Corrected
 from bt_bench.errors import UsageError
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS
 from bt_bench.runs.selfcheck.rates import Detection, Rate, Selfcheck, Slowdown, selfcheck, spelled
@@ -42,7 +44,6 @@ def test_the_gate_keeps_its_promises(noise: Noise) -> None:
 
 def test_a_gate_that_cries_wolf_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without margins and correction, as tests against zero have it."""
-    monkeypatch.setattr(deciding, "SPREAD_FACTOR", 0.0)
     monkeypatch.setattr(judging, "SPREAD_FACTOR", 0.0)
     broken = Rules(margin=0.0, alpha=0.5, correction=Correction.NONE)
     result = check(broken)
@@ -51,21 +52,23 @@ def test_a_gate_that_cries_wolf_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_gate_that_never_fails_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    never = {Correction.HOLM: lambda probabilities: [1.0] * len(probabilities)}
-    monkeypatch.setattr(deciding, "CORRECTIONS", never)
+    def never(probabilities: Sequence[float], alpha: float) -> Corrected:
+        return Corrected([1.0] * len(probabilities), [alpha] * len(probabilities))
+
+    monkeypatch.setattr(deciding, "CORRECTIONS", {Correction.HOLM: never})
     result = check()
     assert kept(result) == {"red": True, "found_2": False, "found_3": False}
 
 
 def test_spikes_widen_no_margin(monkeypatch: pytest.MonkeyPatch) -> None:
     trimmed = check(noise=Noise.SPIKY)
-    monkeypatch.setattr(judging, "TRIMMED_SHARE", 0.0)
+    monkeypatch.setattr(rounds, "TRIMMED_SHARE", 0.0)
     means = check(noise=Noise.SPIKY)
     assert means.margins[2] > 2 * trimmed.margins[2]
 
 
 def test_invalid_counts_as_red(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "LEAST_ERROR", 1.0)  # every clock seems to stand still
+    monkeypatch.setattr(rounds, "LEAST_ERROR", 1.0)  # every clock seems to stand still
     result = check()
     assert result.red.times == GATES
     assert result.slower.times == 0

@@ -1,0 +1,354 @@
+"""How often `bt-bench compare` errs, on simulated runs of known noise.
+
+    python benchmarks/compare_rates.py --out reports/compare-rates
+
+Each run has ten cases of two arms and a control copy, with the two primary metrics of a step and
+four exploratory ones. Unchanged, every `SLOWER` or `FASTER` is false. Then one primary figure is
+slowed, by one amount at a time, and it is counted how often that figure is called `SLOWER`. Writes
+`compare-rates.json` and `compare-rates.md`; ends with 1 if a rate of false verdicts is certainly
+above alpha. Needs no GPU; half an hour on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from synthetic import Noise
+
+from bt_bench.analysis import Rules, Verdict, wilson_interval
+from bt_bench.analysis.compare.entries import Matchup, Side
+from bt_bench.analysis.compare.judge import Criteria, entries_of
+from bt_bench.analysis.judging import Entry, judge_entries
+from bt_bench.analysis.statistics.estimates import Estimate
+from bt_bench.names import Operation
+from bt_bench.results import (
+    CompactCase,
+    CompactResult,
+    Environment,
+    FloatArray,
+    Plan,
+    Status,
+    Taken,
+    Tool,
+    VariantInfo,
+    VariantResult,
+    metric_named,
+)
+
+CASES = 10
+ROUNDS, INSTANCES = 96, 8
+METRICS = ("host_us", "gpu_us", "step_us", "pipelined_us", "event_us", "event_us/busy")
+ARMS = 3  # base, other, and the unchanged copy of the base
+BASE_US = (4.0, 100.0)  # of the shortest and the longest case
+
+WHITE = (0.005, 0.05)  # of a round, relative: the quietest and the loudest figure
+DRIFT, DRIFT_KEPT = 0.03, 0.9  # of a drift that all arms share, and a third of it of each arm
+INSTANCE = 0.01  # of an arm in an instance: where its buffers lie
+SPIKE_SHARE, SPIKE_SIZE = 0.03, 0.5
+
+FAR = 8
+TITLES = {noise: noise.value for noise in Noise} | {Noise.PER_PROCESS: "per instance"}
+SLOWDOWNS = (0.03, 0.05, 0.07, 0.10, 0.20)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What was found in some runs.
+
+    Args:
+        runs: how many.
+        false: runs with a false verdict, by verdict and whether it is of a primary metric.
+        verdicts: of the primary metrics of unchanged runs.
+        found: by slowdown, how often a primary figure was called `SLOWER`.
+        far: the same where the slowdown was beyond the figure's margin by `FAR` standard errors
+            or more: how often it was found, and how often not.
+    """
+
+    runs: int
+    false: Counter[tuple[str, bool]]
+    verdicts: Counter[str]
+    found: Counter[float]
+    far: Counter[tuple[float, bool]]
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.runs + other.runs,
+            self.false + other.false,
+            self.verdicts + other.verdicts,
+            self.found + other.found,
+            self.far + other.far,
+        )
+
+
+def draw(noise: Noise, generator: np.random.Generator) -> FloatArray:
+    """One run: times in us [arms, metrics, cases, rounds], all arms alike but for noise."""
+    shape = (ARMS, len(METRICS), CASES, ROUNDS)
+    base = np.geomspace(*BASE_US, CASES)[:, None]
+    loud = np.random.default_rng(0).permutation(np.geomspace(*WHITE, len(METRICS) * CASES))
+    logs = generator.normal(size=shape) * loud.reshape(len(METRICS), CASES, 1)
+    if noise is Noise.AUTOCORRELATED:
+        logs += _drift(generator, (1, *shape[1:])) + _drift(generator, shape) / 3
+    if noise is Noise.PER_PROCESS:  # what a process is to a gate, an instance is to a run
+        of_instances = generator.normal(size=(*shape[:3], INSTANCES)) * INSTANCE
+        logs += of_instances[..., _instances()]
+    if noise is Noise.SPIKY:
+        spikes = np.log1p(generator.exponential(SPIKE_SIZE, shape))
+        logs += np.where(generator.random(shape) < SPIKE_SHARE, spikes, 0.0)
+    times: FloatArray = base * np.exp(logs)
+    for index, name in enumerate(METRICS):
+        if tick := metric_named(name).tick:
+            times[:, index] = np.round(times[:, index] / tick) * tick
+    return times
+
+
+def entries(times: FloatArray) -> list[Entry]:
+    """All metrics of all cases of the second arm against the first, as `compare` asks them."""
+    base, other, copy = times
+    spreads = np.abs(np.median(copy, axis=-1) - np.median(base, axis=-1))
+    sides = [
+        Side(name, CompactResult(_header(name), tuple(_cases(arm, spreads))))
+        for name, arm in (("baseline", base), ("other", other))
+    ]
+    found, _ = entries_of([Matchup(*sides)], Criteria())
+    return found
+
+
+def try_runs(noise: Noise, seed: Sequence[int], runs: int) -> Counts:
+    """Some runs, unchanged and slowed."""
+    generator = np.random.default_rng(list(seed))
+    rules = Rules()
+    false: Counter[tuple[str, bool]] = Counter()
+    verdicts: Counter[str] = Counter()
+    found: Counter[float] = Counter()
+    far: Counter[tuple[float, bool]] = Counter()
+    for _ in range(runs):
+        all_entries = entries(draw(noise, generator))
+        judgements = judge_entries(all_entries, rules.correction, rules.alpha)
+        for verdict in (Verdict.SLOWER, Verdict.FASTER):
+            for primary in (True, False):
+                false[verdict.value, primary] += any(
+                    each.verdict is verdict and each.exploratory is not primary
+                    for each in judgements
+                )
+        verdicts.update(each.verdict.value for each in judgements if not each.exploratory)
+        primary_places = [i for i, each in enumerate(all_entries) if not each.exploratory]
+        place = primary_places[int(generator.integers(len(primary_places)))]
+        for slowdown in SLOWDOWNS:
+            slowed, is_far = _slowed(all_entries, place, slowdown)
+            judgement = judge_entries(slowed, rules.correction, rules.alpha)[place]
+            hit = judgement.verdict is Verdict.SLOWER
+            found[slowdown] += hit
+            if is_far:
+                far[slowdown, hit] += 1
+    return Counts(runs, false, verdicts, found, far)
+
+
+def _slowed(all_entries: Sequence[Entry], place: int, slowdown: float) -> tuple[list[Entry], bool]:
+    """Entries with one slowed by a share, and whether that is far beyond its margin.
+
+    A factor on every sample adds its logarithm to the estimate and changes nothing else.
+    """
+    entry = all_entries[place]
+    slowed = list(all_entries)
+    outcome, margin = entry.outcome, entry.margin
+    if not isinstance(outcome, Estimate) or margin is None:
+        return slowed, False
+    shift = math.log1p(slowdown)
+    moved = replace(outcome, location=outcome.location + shift)
+    changed = Entry(**{name: getattr(entry, name) for name in Entry.__slots__})
+    changed.outcome = moved
+    slowed[place] = changed
+    return slowed, shift >= math.log1p(margin.share) + FAR * outcome.error
+
+
+def _drift(generator: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
+    steps = generator.normal(size=shape) * DRIFT
+    level = np.empty_like(steps)
+    level[..., 0] = steps[..., 0]
+    for index in range(1, shape[-1]):
+        kept = DRIFT_KEPT * level[..., index - 1]
+        level[..., index] = kept + (1 - DRIFT_KEPT**2) ** 0.5 * steps[..., index]
+    return level
+
+
+def _instances() -> list[int]:
+    """The instance of each round; instances take turns, two rounds each."""
+    return [index // 2 % INSTANCES for index in range(ROUNDS)]
+
+
+def _cases(times: FloatArray, spreads: FloatArray) -> list[CompactCase]:
+    """Times [metrics, cases, rounds] and the control's differences [metrics, cases] as cases."""
+    rounds, instances = tuple(range(ROUNDS)), tuple(_instances())
+    return [
+        CompactCase(
+            operation=Operation.STEP,
+            case=f"case{case}",
+            digest=str(case),
+            status=Status.OK,
+            reason=None,
+            launches=None,
+            compiled=None,
+            instances=instances,
+            taken={
+                name: Taken(metric_named(name), "step", rounds, times[index, case][:, None])
+                for index, name in enumerate(METRICS)
+            },
+            spreads={name: float(spreads[index, case]) for index, name in enumerate(METRICS)},
+        )
+        for case in range(CASES)
+    ]
+
+
+def _header(variant: str) -> VariantResult:
+    unknown = dict.fromkeys(Environment.model_fields)
+    known = {"device": "cuda", "python": "", "platform": "", "interpreted": False}
+    environment = unknown | known | {"gpu_count": 0, "gpus": [], "bt_bench": ""}
+    return VariantResult(
+        run_id="simulated",
+        created="",
+        complete=True,
+        tool=Tool(version="", command=[]),
+        environment=Environment.model_validate(environment),
+        config="simulated",
+        plan=Plan(),
+        variant=VariantInfo(name=variant, summary="", source_sha256=""),
+        cases=[],
+    )
+
+
+def simulate(runs: int, seed: int, processes: int) -> dict[Noise, Counts]:
+    """Runs of every kind of noise, in several processes."""
+    chunks = max(1, min(runs, 8 * processes))
+    sizes = [runs // chunks + (index < runs % chunks) for index in range(chunks)]
+    found: dict[Noise, Counts] = {}
+    with ProcessPoolExecutor(processes) as pool:
+        for kind, noise in enumerate(Noise):
+            seeds = [(seed, kind, index) for index in range(chunks)]
+            counted = list(pool.map(try_runs, [noise] * chunks, seeds, sizes))
+            total = counted[0]
+            for counts in counted[1:]:
+                total = total + counts
+            found[noise] = total
+            print(f"{noise}: {runs} runs", file=sys.stderr)
+    return found
+
+
+def document(found: dict[Noise, Counts], seed: int) -> dict[str, object]:
+    """Everything that was counted, for `compare-rates.json`."""
+    return {
+        "schema_version": 1,
+        "seed": seed,
+        "alpha": Rules().alpha,
+        "cases": CASES,
+        "metrics": list(METRICS),
+        "rounds": ROUNDS,
+        "instances": INSTANCES,
+        "noises": [
+            {
+                "noise": TITLES[noise],
+                "runs": counts.runs,
+                "false": [
+                    {"verdict": verdict, "primary": primary, "runs": count}
+                    for (verdict, primary), count in sorted(counts.false.items())
+                ],
+                "verdicts": dict(sorted(counts.verdicts.items())),
+                "found": [
+                    {
+                        "slowdown": slowdown,
+                        "found": counts.found[slowdown],
+                        "far": counts.far[slowdown, True] + counts.far[slowdown, False],
+                        "far_found": counts.far[slowdown, True],
+                    }
+                    for slowdown in SLOWDOWNS
+                ],
+            }
+            for noise, counts in found.items()
+        ],
+    }
+
+
+def render(found: dict[Noise, Counts]) -> str:
+    """The page, in Markdown."""
+    runs = next(iter(found.values())).runs
+    lines = [
+        "# How often `compare` errs",
+        "",
+        f"{runs:,} simulated runs of each kind of noise, by `python benchmarks/compare_rates.py`: "
+        f"{CASES} cases with {ROUNDS} rounds of {INSTANCES} instances, two primary metrics and "
+        f"{len(METRICS) - 2} exploratory ones, and a control. In brackets: intervals at 95 %.",
+        "",
+        "Runs of equal code with a false verdict, in percent; alpha is "
+        f"{100 * Rules().alpha:g} % for each column:",
+        "",
+        "| noise | primary SLOWER | primary FASTER | exploratory SLOWER | exploratory FASTER |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    columns = [(verdict, primary) for primary in (True, False) for verdict in ("SLOWER", "FASTER")]
+    for noise, counts in found.items():
+        rates = " | ".join(_rate(counts.false[column], counts.runs) for column in columns)
+        lines.append(f"| {TITLES[noise]} | {rates} |")
+    lines += [
+        "",
+        "One primary figure slowed: how often it is called SLOWER, in percent of the runs; and of "
+        "those runs in which the slowdown is beyond the figure's margin by "
+        f"{FAR} standard errors:",
+        "",
+        "| noise | " + " | ".join(f"+{100 * each:g} %" for each in SLOWDOWNS) + " | beyond |",
+        "| --- |" + " ---: |" * (len(SLOWDOWNS) + 1),
+    ]
+    for noise, counts in found.items():
+        rates = " | ".join(_rate(counts.found[each], counts.runs) for each in SLOWDOWNS)
+        hits = sum(counts.far[each, True] for each in SLOWDOWNS)
+        total = hits + sum(counts.far[each, False] for each in SLOWDOWNS)
+        lines.append(f"| {TITLES[noise]} | {rates} | {_rate(hits, total)} |")
+    lines += ["", "Verdicts on the primary figures of equal code, in percent:", ""]
+    lines += ["| noise | SAME | INCONCLUSIVE | other |", "| --- | ---: | ---: | ---: |"]
+    for noise, counts in found.items():
+        total = sum(counts.verdicts.values())
+        same, unknown = (100 * counts.verdicts[name] / total for name in ("SAME", "INCONCLUSIVE"))
+        lines.append(
+            f"| {TITLES[noise]} | {same:.1f} | {unknown:.1f} | {abs(100 - same - unknown):.2f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _rate(count: int, total: int) -> str:
+    if not total:
+        return "–"
+    interval = wilson_interval(count, total)
+    return f"{100 * count / total:.1f} ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
+
+
+def main() -> int:
+    """Simulates, and writes both files."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=1000, help="of each kind of noise")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
+    args = parser.parse_args()
+    found = simulate(args.runs, args.seed, args.processes)
+    args.out.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(document(found, args.seed), indent=1) + "\n"
+    (args.out / "compare-rates.json").write_text(text, encoding="utf-8")
+    (args.out / "compare-rates.md").write_text(page := render(found), encoding="utf-8")
+    print(page)
+    certain = [
+        wilson_interval(count, counts.runs).low > Rules().alpha
+        for counts in found.values()
+        for count in counts.false.values()
+    ]
+    return 1 if any(certain) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,250 @@
+"""From an estimate, or the reason why there is none, to a judgement, for every kind of comparison.
+
+`compare`, the tables of a sweep, the gate and the static gate differ in where their figures come
+from. From there on they are one: what a margin is made of, which tests belong together, which
+interval is printed, and in which words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+
+from bt_bench.analysis.deciding import Contest, Correction, Decision, decide
+from bt_bench.analysis.statistics.estimates import (
+    LARGEST_LOG,
+    Estimate,
+    geometric_mean,
+    ratio_of,
+)
+from bt_bench.analysis.verdicts import Cause, Evidence, Judgement, Margin, Overall, Verdict
+from bt_bench.names import Operation
+from bt_bench.results import Metric, format_share
+
+SPREAD_FACTOR = 3.0
+"""The margin is at least this many times what unchanged code differs by."""
+
+MAX_SPREAD = 0.25
+"""If unchanged code would need a wider margin than this, changed code cannot be judged."""
+
+WHY_NOT_TESTED = (
+    "its figures are so large, so small or so far apart that their ratio cannot be computed"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A verdict that needs no test: why there is no estimate, or a count."""
+
+    verdict: Verdict
+    cause: Cause
+    detail: str
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """What becomes one judgement.
+
+    Args:
+        operation: the operation of the case.
+        case: name of the case.
+        metric: what is compared.
+        base: label of the side that is compared with.
+        other: label of the side that is judged.
+        base_value: median of the base; `None` if it has none.
+        other_value: median of the other side, likewise.
+        outcome: the estimate, or why there is none.
+        margin: by how much the sides may differ; needed for an estimate.
+        family: entries of equal family are corrected together.
+        exploratory: it is not one of the primary metrics of its operation.
+        advisory: the sides are of different runs.
+        after: a clause on how many rounds there were, such as `after 12 rounds`.
+    """
+
+    operation: Operation
+    case: str
+    metric: Metric
+    base: str
+    other: str
+    base_value: float | None = None
+    other_value: float | None = None
+    outcome: Estimate | Refusal | None = None
+    margin: Margin | None = None
+    family: Hashable = None
+    exploratory: bool = False
+    advisory: bool = False
+    after: str = ""
+
+
+def judge_entries(
+    entries: Sequence[Entry], correction: Correction, alpha: float
+) -> list[Judgement]:
+    """Judges entries, in their order; those of one family are corrected together.
+
+    Args:
+        entries: each with an outcome.
+        correction: for many tests.
+        alpha: of each family, at this look.
+    """
+    families: dict[Hashable, list[tuple[Entry, Contest]]] = {}
+    for entry in entries:
+        if (contest := _contest(entry)) is not None:
+            families.setdefault(entry.family, []).append((entry, contest))
+    decisions: dict[int, Decision] = {}
+    for members in families.values():
+        decided = decide([contest for _, contest in members], correction, alpha)
+        decisions |= {id(entry): each for (entry, _), each in zip(members, decided, strict=True)}
+    return [
+        refused(entry) if id(entry) not in decisions else _decided(entry, decisions[id(entry)])
+        for entry in entries
+    ]
+
+
+def margin_of(
+    metric: Metric, base_value: float | None, configured: float, spread: float | None
+) -> Margin:
+    """The margin of a metric.
+
+    Args:
+        metric: what is compared.
+        base_value: median of the base.
+        configured: the threshold that was asked for, as a share.
+        spread: by how much unchanged code differed, as a share of the base; `None` without a
+            control.
+    """
+    # A median of zero has no estimate, unless there is an offset.
+    scale = (base_value or 0.0) + metric.offset
+    return Margin(
+        configured=configured,
+        spread=None if spread is None else SPREAD_FACTOR * spread,
+        floor=metric.floor / scale if scale > 0 else math.inf,
+    )
+
+
+def control_moved(margin: Margin, apart: str) -> Refusal | None:
+    """The refusal where unchanged code differs too much; what the floor hides does not count.
+
+    Args:
+        margin: with its part for the spread of unchanged code.
+        apart: by how much that differed, in words.
+    """
+    if margin.spread is None or margin.spread <= max(MAX_SPREAD, SPREAD_FACTOR * margin.floor):
+        return None
+    detail = (
+        f"copies of unchanged code differ by {apart}, which would need a margin of "
+        f"{format_share(margin.spread)}; expected at most {format_share(MAX_SPREAD)}"
+    )
+    return Refusal(Verdict.INVALID, Cause.CONTROL_MOVED, detail)
+
+
+def refused(entry: Entry) -> Judgement:
+    """The judgement on an entry whose outcome is a refusal."""
+    refusal = entry.outcome
+    if not isinstance(refusal, Refusal):
+        raise TypeError(f"{entry.operation.value}/{entry.case} has {refusal!r}, not a refusal")
+    base, other, ratio = entry.base_value, entry.other_value, None
+    if refusal.cause is Cause.EXACT and base is not None and other is not None:
+        ratio = 1.0 if base == other else other / base if base else None
+    return _judgement(entry, refusal, (ratio, None, None))
+
+
+def exact(base: float, other: float, detail: str) -> Refusal:
+    """The verdict on a count or a size, less being better: `SLOWER` for more.
+
+    Args:
+        base: value of the base.
+        other: value of the other side.
+        detail: what was counted, or how it changed.
+    """
+    if base == other:
+        return Refusal(Verdict.SAME, Cause.EXACT, detail)
+    return Refusal(Verdict.SLOWER if other > base else Verdict.FASTER, Cause.EXACT, detail)
+
+
+def overall_ratios(judgements: Sequence[Judgement]) -> Iterator[Overall]:
+    """The geometric mean of the ratios of each metric and side, over the cases that have one."""
+    ratios: dict[tuple[str, str, str], list[float]] = {}
+    for each in judgements:
+        if each.ratio and (each.evidence is not None or each.cause is Cause.EXACT):
+            ratios.setdefault((each.metric, each.base, each.other), []).append(each.ratio)
+    for (metric, base, other), found in ratios.items():
+        mean = geometric_mean(found)
+        low, high = (mean.interval.low, mean.interval.high) if mean.interval else (None, None)
+        yield Overall(metric, base, other, len(found), mean.ratio, low, high)
+
+
+def _contest(entry: Entry) -> Contest | None:
+    if not isinstance(entry.outcome, Estimate):
+        return None
+    if entry.margin is None:
+        raise TypeError(f"{entry.operation.value}/{entry.case} has an estimate but no margin")
+    return Contest(entry.outcome, entry.margin, entry.metric.direction)
+
+
+def _decided(entry: Entry, decision: Decision) -> Judgement:
+    evidence = decision.evidence
+    if evidence is None:
+        refusal = Refusal(decision.verdict, decision.cause, WHY_NOT_TESTED)
+        return _judgement(entry, refusal, (None, None, None))
+    logs = (evidence.estimate, evidence.log_low, evidence.log_high)
+    refusal = Refusal(decision.verdict, decision.cause, _detail(entry, decision.verdict, evidence))
+    return _judgement(entry, refusal, tuple(map(ratio_of, logs)), evidence)
+
+
+def _judgement(
+    entry: Entry,
+    refusal: Refusal,
+    ratios: tuple[float | None, ...],
+    evidence: Evidence | None = None,
+) -> Judgement:
+    ratio, low, high = ratios
+    return Judgement(
+        operation=entry.operation,
+        case=entry.case,
+        metric=entry.metric.name,
+        unit=entry.metric.unit,
+        base=entry.base,
+        other=entry.other,
+        base_value=entry.base_value,
+        other_value=entry.other_value,
+        ratio=ratio,
+        low=low,
+        high=high,
+        verdict=refusal.verdict,
+        cause=refusal.cause,
+        detail=refusal.detail,
+        exploratory=entry.exploratory,
+        advisory=entry.advisory,
+        evidence=evidence,
+    )
+
+
+_BINDING = {
+    "configured": "as configured",
+    "spread": "three times what unchanged code differs by",
+    "floor": "the floor of the metric",
+}
+
+
+def _detail(entry: Entry, verdict: Verdict, evidence: Evidence) -> str:
+    margin = evidence.margin
+    limit = f"the margin of {format_share(margin.share)} ({_BINDING[margin.binds]})"
+    change = math.expm1(min(LARGEST_LOG, evidence.estimate))
+    offset = entry.metric.offset
+    counted = f", with {offset:g} us added to both sides, since it can be 0" if offset else ""
+    after = f" {entry.after}" if entry.after else ""
+    if verdict is Verdict.SAME:
+        return f"within the margin of {format_share(margin.wanted)}{counted}{after}"
+    if verdict is Verdict.INCONCLUSIVE:
+        if margin.binds == "spread" and margin.share > MAX_SPREAD:
+            return f"{100 * change:+.1f} %, too noisy: it would need {limit}{after}"
+        if margin.binds == "spread":
+            wanted = format_share(margin.wanted)
+            return (
+                f"{100 * change:+.1f} % is not shown to be beyond {limit}, nor within {wanted}"
+                f"{after}"
+            )
+        return f"{100 * change:+.1f} % may be within or beyond {limit}{counted}{after}"
+    word = "slower" if verdict is Verdict.SLOWER else "faster"
+    return f"{word} by {format_share(abs(change))}, beyond {limit}{counted}{after}"

@@ -1,0 +1,27 @@
+"""The report of a run as text: in its folder, and in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from bt_bench.report.console import print_document
+from bt_bench.report.markdown import render_document
+from bt_bench.report.run.document import run_document
+from bt_bench.results import VariantResult
+
+
+def render_comparison(results: Sequence[VariantResult], planned_cases: int | None = None) -> str:
+    """The text of `comparison.md` for the results of a run.
+
+    Args:
+        results: of the run's variants.
+        planned_cases: number of cases of a complete sweep, to show how far it is.
+    """
+    return render_document(run_document(results, planned_cases))
+
+
+def print_comparison(results: Sequence[VariantResult], console: Console | None = None) -> None:
+    """Prints the tables of a run; how to read them is in `comparison.md`."""
+    print_document(run_document(results, whole=False), console)

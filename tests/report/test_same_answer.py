@@ -1,0 +1,121 @@
+"""Tables of a sweep and `bt-bench compare` answer the same question alike, on committed runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from support.commands import run
+
+from bt_bench.names import Operation
+from bt_bench.report.document import ABSENT
+from bt_bench.report.formats.texts import change_text, interval_text
+from bt_bench.report.run.arranged import Arms, arrange
+from bt_bench.report.run.regime_tables import change_table, exploratory_table
+from bt_bench.report.run.tables import event_table
+from bt_bench.results import read_run
+
+REPORTS = Path(__file__).parents[2] / "reports" / "h200"
+RUNS = [REPORTS / "origin", REPORTS / "headline" / "steps", REPORTS / "headline" / "trace"]
+COLUMNS = {
+    **{"Host (%)": "host_us", "Device (%)": "gpu_us", "Stage (%)": "stage_us", "Step": "step_us"},
+    **{"Busy hot": "event_us/busy", "Busy cold": "event_us/busy/cold", "Graph": "gpu_us/graph"},
+}
+
+Judgements = dict[tuple[str, str, str], dict[str, object]]
+
+
+def judgements(*arguments: object) -> Judgements:
+    """What `compare` says, by case, side and metric."""
+    outcome = run("compare", *arguments, "--json", "--fail-on", "none")
+    found = json.loads(outcome.out)["judgements"]
+    return {(f"{j['operation']}/{j['case']}", j["other"], j["metric"]): j for j in found}
+
+
+@cache
+def whole(folder: Path) -> Judgements:
+    return judgements(folder)
+
+
+def cells(arms: Arms) -> Iterator[tuple[tuple[str, str, str], tuple[str, str | None, str]]]:
+    """Case, side and metric; change in percent, interval and verdict, of all cells of changes."""
+    for operation in Operation:
+        places = [
+            (f"{operation}/{case_id.case}", other.name)
+            for case_id in arms.cases_of(operation)
+            for other in arms.others
+        ]
+        if table := change_table(arms, operation):
+            for place, row in zip(places, table.rows, strict=True):
+                for at in range(1, len(row), 3):
+                    metric = COLUMNS[table.columns[at]]
+                    change, interval, verdict = (cell.text for cell in row[at : at + 3])
+                    yield (*place, metric), (change, interval, verdict)
+        if table := exploratory_table(arms, operation):
+            for place, row in zip(places, table.rows, strict=True):
+                for column, cell in zip(table.columns[1:], row[1:], strict=True):
+                    change, _, verdict = cell.text.rpartition(" ")
+                    yield (*place, COLUMNS[column]), (change or ABSENT, None, verdict)
+        if operation is not Operation.STAGE:
+            for place, row in zip(places, event_table(arms, operation).rows, strict=True):
+                yield (*place, "event_us"), (row[4].text, None, row[5].text)
+
+
+@pytest.mark.parametrize("folder", RUNS, ids=lambda folder: folder.name)
+def test_tables_say_what_compare_says(folder: Path) -> None:
+    said, compared = whole(folder), 0
+    for place, (change, interval, verdict) in cells(arrange(read_run(folder))):
+        if verdict == ABSENT:
+            assert place not in said
+            continue
+        judgement = said[place]
+        assert (change, verdict) == (change_text(judgement["ratio"]), judgement["verdict"])  # type: ignore[arg-type]
+        if interval is not None:
+            assert interval == interval_text(judgement["low"], judgement["high"])  # type: ignore[arg-type]
+        compared += 1
+    assert compared >= 10
+
+
+@pytest.mark.parametrize("pattern", ["host_us", "event_us*", "gap_us", "*graph"])
+def test_what_is_shown_changes_nothing(pattern: str) -> None:
+    """Metrics that are selected have the verdicts, the numbers and the intervals of all."""
+    everything = whole(RUNS[0])
+    selected = judgements(RUNS[0], "--metric", pattern)
+    assert selected
+    for place, judgement in selected.items():
+        assert judgement == everything.get(place, judgement)
+    shown = {place for place in everything if place in selected}
+    assert shown or pattern == "gap_us"  # which is shown only if it is asked for
+
+
+def test_other_sides_change_nothing() -> None:
+    folder = RUNS[0]
+    pair = judgements(folder / "baseline.json", folder / "fused.json")
+    assert pair == {place: each for place, each in whole(folder).items() if place[1] == "fused"}
+
+
+def test_the_interval_is_the_one_that_was_tested() -> None:
+    """Beyond the margin, within it, or neither: each verdict can be seen in its interval."""
+    verdicts = set()
+    for judgement in whole(RUNS[0]).values():
+        evidence = judgement["evidence"]
+        if not isinstance(evidence, dict):
+            continue
+        margin = evidence["margin"]
+        wanted = max(margin["configured"], margin["floor"])
+        low, high = judgement["low"], judgement["high"]
+        assert isinstance(low, float)
+        assert isinstance(high, float)
+        seen = "INCONCLUSIVE"
+        if low > 1 + margin["share"]:
+            seen = "SLOWER"
+        elif high < 1 / (1 + margin["share"]):
+            seen = "FASTER"
+        elif 1 / (1 + wanted) < low and high < 1 + wanted:
+            seen = "SAME"
+        assert judgement["verdict"] == seen, interval_text(low, high)
+        verdicts.add(seen)
+    assert verdicts >= {"FASTER", "SAME", "INCONCLUSIVE"}
