@@ -1,8 +1,7 @@
 """What comparing needs of results, with samples in arrays, so that thousands of cases are fast.
 
-A file is read as structs, one case at a time, and only this much is kept of each. It refuses the
-same files as `bt_bench.results.reading.read_result` with the same messages, because files that are
-wrong are read again by that.
+Only this much is kept of each case of a file as soon as it is read, by the same code as in
+`bt_bench.results.reading.read_result`; so the same files are refused, with the same messages.
 """
 
 from __future__ import annotations
@@ -10,29 +9,24 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
-from typing import Any
-
-import msgspec
-import numpy as np
-from pydantic import ValidationError
 
 from bt_bench.names import Operation
-from bt_bench.results.case import CaseResult
-from bt_bench.results.collection import no_collection
+from bt_bench.results.case import (
+    CaseResult,
+    CompiledKernel,
+    ControlSpread,
+    LaunchCensus,
+    Measurement,
+)
 from bt_bench.results.files import name_of, read_text
-from bt_bench.results.invalid import repeated_key
 from bt_bench.results.journals import has_journal, stale_journal
 from bt_bench.results.metrics import Metric, metric_of
 from bt_bench.results.nouns import Cache, LaunchPath, Load, Method, Quantity, Series, Status
-from bt_bench.results.reading import parse_result, read_result, read_run_with
+from bt_bench.results.reading import parse_with, read_result, read_run_with
 from bt_bench.results.result import VariantResult
 from bt_bench.results.series import FloatArray
-from bt_bench.results.soundness import MOST_COUNT, MOST_TIME_US, are_times, problems
-from bt_bench.results.structs import struct_of
-
-_CHUNK = 1000
+from bt_bench.results.soundness import flat_samples
 
 Rounds = tuple[int, ...]
 Launches = tuple[tuple[tuple[str, str, int], ...], ...]
@@ -124,7 +118,8 @@ def compacted(result: VariantResult) -> CompactResult:
     """What comparing needs of a result."""
     keep = _Keeper().case
     header = result.model_copy(update={"cases": []})
-    return CompactResult(header, tuple(keep(case) for case in result.cases))
+    cases = tuple(keep(case, flat_samples(case.measurements)) for case in result.cases)
+    return CompactResult(header, cases)
 
 
 def read_compact(path: Path | str) -> CompactResult:
@@ -147,9 +142,8 @@ def read_compact(path: Path | str) -> CompactResult:
 
 def parse_compact(text: str, name: str) -> CompactResult:
     """The result in a text; see `bt_bench.results.reading.parse_result`."""
-    with no_collection(collect_first=False):
-        result = _decode(text)
-    return result or compacted(parse_result(text, name))
+    header, cases = parse_with(_Keeper().case, text, name)
+    return CompactResult(header, tuple(cases))
 
 
 def read_compact_run(folder: Path) -> list[CompactResult]:
@@ -157,115 +151,7 @@ def read_compact_run(folder: Path) -> list[CompactResult]:
     return read_run_with(read_compact, lambda result: result.header, folder)
 
 
-def _decode(text: str) -> CompactResult | None:
-    """The result in a text, or `None` for any that is not perfectly valid."""
-    try:
-        parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-        texts = msgspec.json.decode(parts["cases"], type=list[msgspec.Raw])
-        parts["cases"] = msgspec.Raw(b"[]")
-        header = VariantResult.model_validate_json(msgspec.json.encode(parts), strict=True)
-        decode = msgspec.json.Decoder(struct_of(CaseResult)).decode
-        keeper = _Keeper()
-        cases, checks = [], _Checks()
-        for each in texts:
-            case: Any = decode(each)
-            if not _is_sound(case):
-                return None
-            kept = keeper.case(case)
-            checks.add(kept, case)
-            cases.append(kept)
-        checks.finish()
-        sound = checks.all_possible and _is_sound_whole(header, cases)
-        sound = sound and repeated_key(text) is None
-    except (msgspec.MsgspecError, ValidationError, UnicodeDecodeError, KeyError, RecursionError):
-        return None
-    return CompactResult(header, tuple(cases)) if sound else None
-
-
-def _is_sound_whole(header: VariantResult, cases: list[CompactCase]) -> bool:
-    """What `read_result` checks of a result as a whole, besides types."""
-    return len({case.key for case in cases}) == len(cases) and not any(problems(header))
-
-
-def _is_sound(case: Any) -> bool:
-    """What `read_result` checks of a case, besides types; without saying what is wrong."""
-    log, num_steps = case.rounds, case.workload.num_steps
-    if case.key != f"{case.operation.value}/{case.case}":
-        return False
-    if case.launches is not None and len(case.launches.steps) != num_steps:
-        return False
-    if log is None:
-        return not case.measurements and not case.control
-    lists = (log.instance, log.place, log.seconds, log.sm_clock_mhz, log.discarded)
-    if any(len(values) != len(log.kind) for values in lists):
-        return False
-    counting = [why is None for why in log.discarded]
-    return all(
-        len({_parts(measurement) for measurement in measurements}) == len(measurements)
-        and _have_sound_rounds(measurements, counting)
-        and all(_has_sound_samples(measurement, num_steps) for measurement in measurements)
-        for measurements in (case.measurements, case.control)
-    )
-
-
-class _Checks:
-    """Checks of `read_result` that are quicker on many cases at once.
-
-    They are whether times are possible and counts are valid.
-    """
-
-    def __init__(self) -> None:
-        self.all_possible = True
-        self._num_cases = 0
-        self._samples: list[FloatArray] = []
-
-    def add(self, kept: CompactCase, case: Any) -> None:
-        """Adds a case."""
-        self._samples += [taken.samples.ravel() for taken in kept.taken.values()]
-        self._samples += [_flat(measurement.samples) for measurement in case.control]
-        counts = [count for step in kept.launches or () for _, _, count in step]
-        for kernel in case.compiled or ():
-            counts += [n for n in (*kernel.registers, *kernel.spills) if n is not None]
-        self.all_possible &= (
-            (not counts or (min(counts) >= 0 and max(counts) <= MOST_COUNT))
-            and len(kept.compiled or ()) == len(case.compiled or ())
-            and max(kept.spreads.values(), default=0.0) <= MOST_TIME_US
-        )
-        self._num_cases += 1
-        if self._num_cases % _CHUNK == 0:
-            self.finish()
-
-    def finish(self) -> None:
-        """Checks the cases added since the last call."""
-        if self._samples:
-            self.all_possible &= bool(are_times(np.concatenate(self._samples)))
-        self._samples = []
-
-
-def _have_sound_rounds(measurements: list[Any], counting: list[bool]) -> bool:
-    """Whether rounds ascend and are not discarded; many measurements share the same ones."""
-    known: list[int] = []
-    every_one_counts = all(counting)
-    for measurement in measurements:
-        rounds = measurement.rounds
-        if rounds == known:
-            continue
-        if not rounds or rounds != sorted(set(rounds)) or rounds[-1] >= len(counting):
-            return False
-        # Usually all rounds count, which is ten times faster to check.
-        if not (every_one_counts or all(counting[number] for number in rounds)):
-            return False
-        known = rounds
-    return True
-
-
-def _has_sound_samples(measurement: Any, num_steps: int) -> bool:
-    samples = measurement.samples
-    expected = num_steps if measurement.per == "step" else 1
-    return 0 < len(samples) == len(measurement.rounds) and set(map(len, samples)) == {expected}
-
-
-def _parts(series: Any) -> tuple[Quantity, Method, LaunchPath, Load, Cache]:
+def _parts(series: Series) -> tuple[Quantity, Method, LaunchPath, Load, Cache]:
     return series.quantity, series.method, series.launch_path, series.load, series.l2
 
 
@@ -275,8 +161,8 @@ class _Keeper:
     def __init__(self) -> None:
         self._rounds: dict[Rounds, Rounds] = {}
 
-    def case(self, case: Any) -> CompactCase:
-        """A case, as noun or as struct."""
+    def case(self, case: CaseResult, samples: FloatArray) -> CompactCase:
+        """What is needed of a sound case, with `flat_samples` of its measurements."""
         return CompactCase(
             operation=case.operation,
             case=case.case,
@@ -286,28 +172,29 @@ class _Keeper:
             launches=_launches(case.launches),
             compiled=_binaries(case.compiled),
             instances=self._once(case.rounds.instance if case.rounds else ()),
-            taken=dict(self._taken(case.measurements)),
+            taken=dict(self._taken(case.measurements, samples)),
             spreads=_spreads(case.control_spreads),
         )
 
-    def _taken(self, measurements: Iterable[Any]) -> Iterator[tuple[str, Taken]]:
+    def _taken(
+        self, measurements: Iterable[Measurement], samples: FloatArray
+    ) -> Iterator[tuple[str, Taken]]:
+        start = 0
         for measurement in measurements:
-            rows = measurement.samples
-            samples = _flat(rows).reshape(len(rows), -1)
+            shape = len(measurement.samples), len(measurement.samples[0])
+            end = start + shape[0] * shape[1]
             metric = metric_by(*_parts(measurement))
             rounds = self._once(measurement.rounds)
-            yield metric.name, Taken(metric, measurement.per, rounds, samples)
+            rows = samples[start:end].reshape(shape)
+            yield metric.name, Taken(metric, measurement.per, rounds, rows)
+            start = end
 
     def _once(self, rounds: Iterable[int]) -> Rounds:
         as_tuple = tuple(rounds)
         return self._rounds.setdefault(as_tuple, as_tuple)
 
 
-def _flat(rows: list[list[float]]) -> FloatArray:
-    return np.fromiter(chain.from_iterable(rows), np.float64)
-
-
-def _launches(census: Any) -> Launches | None:
+def _launches(census: LaunchCensus | None) -> Launches | None:
     if census is None:
         return None
     return tuple(
@@ -316,7 +203,7 @@ def _launches(census: Any) -> Launches | None:
     )
 
 
-def _binaries(compiled: Any) -> dict[str, Binaries] | None:
+def _binaries(compiled: Iterable[CompiledKernel] | None) -> dict[str, Binaries] | None:
     if compiled is None:
         return None
     return {
@@ -330,7 +217,7 @@ def _most(values: Iterable[int | None]) -> int | None:
     return max(known, default=None)
 
 
-def _spreads(spreads: Iterable[Any]) -> dict[str, float]:
+def _spreads(spreads: Iterable[ControlSpread]) -> dict[str, float]:
     found: dict[str, float] = {}
     for spread in spreads:
         name = metric_by(*_parts(spread.series)).name

@@ -6,18 +6,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 from pydantic import ValidationError
 
 from bt_bench.errors import OtherSchemaError, UsageError
+from bt_bench.results.case import CaseResult
 from bt_bench.results.collection import no_collection
 from bt_bench.results.files import STDIN, name_of, read_text
 from bt_bench.results.folders import RunFolder
 from bt_bench.results.invalid import describe_invalid, other_version, repeated_key
 from bt_bench.results.journals import journal_beside, lines_of, with_journal
 from bt_bench.results.result import BASELINE, SCHEMA_VERSION, VariantResult
-from bt_bench.results.soundness import problems
+from bt_bench.results.series import FloatArray
+from bt_bench.results.soundness import case_problems, flat_samples, header_problems
 
 Read = TypeVar("Read")
+Kept = TypeVar("Kept")
 
 
 def read_result(path: Path | str) -> VariantResult:
@@ -48,22 +52,72 @@ def parse_result(text: str, name: str) -> VariantResult:
         OtherSchemaError: for another schema version.
         UsageError: naming the file, what is wrong with it, and where.
     """
+    header, cases = parse_with(lambda case, _samples: case, text, name)
+    return header.model_copy(update={"cases": cases})
+
+
+def parse_with(
+    keep: Callable[[CaseResult, FloatArray], Kept], text: str, name: str
+) -> tuple[VariantResult, list[Kept]]:
+    """The result in a text without its cases, and what is kept of each case.
+
+    The cases are read one by one, so that only one is in memory in full.
+
+    Args:
+        keep: makes what is kept of a sound case and its `flat_samples`.
+        text: of a result file.
+        name: of the file, for messages.
+
+    Raises:
+        OtherSchemaError: for another schema version.
+        UsageError: naming the file, what is wrong with it, and where.
+    """
     if not text.strip():
         raise UsageError(f"{name} is empty; expected a result of bt-bench")
-    try:
-        # Garbage collection of thousands of lists would take twice as long as reading them.
-        with no_collection(collect_first=False):
-            # Strict, or else "1.5" would be read as a number.
-            result = VariantResult.model_validate_json(text, strict=True)
-    except ValidationError as error:
-        message = f"{name} {describe_invalid(text, error)}"
-        version = other_version(text, error)
-        raise (UsageError(message) if version is None else OtherSchemaError(message)) from None
-    if (repeated := repeated_key(text)) is not None:
+    keys: list[str] = []
+    kept: list[Kept] = []
+    damage: str | None = None
+    # Garbage collection of thousands of lists would take twice as long as reading them.
+    with no_collection(collect_first=False):
+        try:
+            header, cases = _split(text)
+            for index, each in enumerate(cases):
+                # Strict, or else "1.5" would be read as a number.
+                case = CaseResult.model_validate_json(bytes(each), strict=True)
+                keys.append(case.key)
+                samples = flat_samples(case.measurements)
+                damage = damage or next(case_problems(f"$.cases[{index}]", case, samples), None)
+                if damage is None:
+                    kept.append(keep(case, samples))
+        except (msgspec.MsgspecError, ValidationError, RecursionError) as error:
+            raise _refusal(text, name, error) from None
+        repeated = repeated_key(text)
+    if repeated is not None:
         raise UsageError(f"{name} is damaged: it {repeated}")
-    for problem in problems(result):
-        raise UsageError(f"{name} is damaged: {problem}")
-    return result
+    damage = next(header_problems(header, keys), damage)
+    if damage is not None:
+        raise UsageError(f"{name} is damaged: {damage}")
+    return header, kept
+
+
+def _split(text: str) -> tuple[VariantResult, list[msgspec.Raw]]:
+    """The result without its cases, and the text of each case."""
+    parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    cases = msgspec.json.decode(parts.get("cases", b"[]"), type=list[msgspec.Raw])
+    if cases:
+        parts["cases"] = msgspec.Raw(b"[]")
+    return VariantResult.model_validate_json(msgspec.json.encode(parts), strict=True), cases
+
+
+def _refusal(text: str, name: str, error: Exception) -> UsageError:
+    """Why a text is not a result: read as a whole, since parts do not know where they stand."""
+    try:
+        VariantResult.model_validate_json(text, strict=True)
+    except ValidationError as whole:
+        message = f"{name} {describe_invalid(text, whole)}"
+        version = other_version(text, whole)
+        return UsageError(message) if version is None else OtherSchemaError(message)
+    return UsageError(f"{name} is not JSON: {error}")
 
 
 def read_run(folder: RunFolder | Path, order: Sequence[str] = ()) -> list[VariantResult]:

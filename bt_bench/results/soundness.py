@@ -11,7 +11,7 @@ and many orders of magnitude below the resolution of any clock is not a time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
 
 import numpy as np
@@ -31,24 +31,36 @@ MOST_COUNT = 2**53
 
 def problems(result: VariantResult) -> Iterator[str]:
     """Problems that types do not catch, each with its JSON path."""
-    yield from _repeated("$.cases", "key", (case.key for case in result.cases))
-    yield from _impossible_calibration(result)
-    for index, line in enumerate(result.calibration.lines if result.calibration else ()):
+    yield from header_problems(result, [case.key for case in result.cases])
+    for index, case in enumerate(result.cases):
+        yield from case_problems(f"$.cases[{index}]", case)
+
+
+def header_problems(header: VariantResult, keys: Sequence[str]) -> Iterator[str]:
+    """As `problems`, for all but the cases themselves.
+
+    Args:
+        header: the result; its cases are not looked at.
+        keys: keys of its cases.
+    """
+    yield from _repeated("$.cases", "key", keys)
+    yield from _impossible_calibration(header)
+    for index, line in enumerate(header.calibration.lines if header.calibration else ()):
         if len(line.reported_us) != len(line.set_us):
             yield (
                 f"$.calibration.lines[{index}].reported_us has {len(line.reported_us)} lengths; "
                 f"expected {len(line.set_us)}, as set_us has"
             )
-    for index, case in enumerate(result.cases):
-        yield from case_problems(f"$.cases[{index}]", case)
 
 
-def case_problems(path: str, case: CaseResult) -> Iterator[str]:
+def case_problems(path: str, case: CaseResult, samples: FloatArray | None = None) -> Iterator[str]:
     """As `problems`, for one case.
 
     Args:
         path: JSON path of the case.
         case: the case.
+        samples: `flat_samples` of its measurements, if they are at hand, so that they need not be
+            gathered twice.
     """
     expected = f"{case.operation.value}/{case.case}"
     if case.key != expected:
@@ -63,11 +75,10 @@ def case_problems(path: str, case: CaseResult) -> Iterator[str]:
         yield f"{path}.rounds is missing; expected the log of the rounds that were measured"
     if case.rounds is not None:
         yield from _uneven(f"{path}.rounds", case.rounds)
-    for key, measurements in (("measurements", case.measurements), ("control", case.control)):
-        names = (_name(measurement) for measurement in measurements)
-        yield from _repeated(f"{path}.{key}", "series", names)
-        for number, measurement in enumerate(measurements):
-            yield from _measurement_problems(f"{path}.{key}[{number}]", case, measurement)
+    taken = flat_samples(case.measurements) if samples is None else samples
+    yield from _unsound_measurements(f"{path}.measurements", case, case.measurements, taken)
+    control = flat_samples(case.control)
+    yield from _unsound_measurements(f"{path}.control", case, case.control, control)
     for number, spread in enumerate(case.control_spreads):
         if abs(spread.difference_us) > MOST_TIME_US:
             place = f"{path}.control_spreads[{number}].difference_us"
@@ -78,8 +89,8 @@ def case_problems(path: str, case: CaseResult) -> Iterator[str]:
 
 def are_times(samples: FloatArray, axis: tuple[int, ...] | None = None) -> npt.NDArray[np.bool_]:
     """Whether values are possible times, zero included; along some axes or for all."""
-    outside = (samples < LEAST_TIME_US) & (samples != 0) | (samples > MOST_TIME_US)
-    whole: npt.NDArray[np.bool_] = ~(outside | np.isnan(samples)).any(axis=axis)
+    possible = (samples >= LEAST_TIME_US) & (samples <= MOST_TIME_US) | (samples == 0)
+    whole: npt.NDArray[np.bool_] = possible.all(axis=axis)
     return whole
 
 
@@ -98,9 +109,13 @@ def impossible_times(path: str, values: Sequence[float | None]) -> Iterator[str]
             )
 
 
+def flat_samples(measurements: Sequence[Measurement]) -> FloatArray:
+    """All samples of measurements, one row after another, in µs."""
+    rows = chain.from_iterable(measurement.samples for measurement in measurements)
+    return np.fromiter(chain.from_iterable(rows), np.float64)
+
+
 def _impossible_rows(path: str, rows: Sequence[Sequence[float]]) -> Iterator[str]:
-    if are_times(np.fromiter(chain.from_iterable(rows), np.float64)):
-        return  # as in most files; this is many times faster
     for number, row in enumerate(rows):
         yield from impossible_times(f"{path}[{number}]", row)
 
@@ -125,7 +140,7 @@ def _impossible_launches(path: str, launches: LaunchCensus | None) -> Iterator[s
 
 
 def _impossible_kernels(path: str, compiled: Sequence[CompiledKernel]) -> Iterator[str]:
-    yield from _repeated(path, "name", (kernel.name for kernel in compiled))
+    yield from _repeated(path, "name", [kernel.name for kernel in compiled])
     for index, kernel in enumerate(compiled):
         for name in ("registers", "spills"):
             values: list[int | None] = getattr(kernel, name)
@@ -135,7 +150,9 @@ def _impossible_kernels(path: str, compiled: Sequence[CompiledKernel]) -> Iterat
                     yield f"{place} is not a count; expected a whole number from 0 to {MOST_COUNT}"
 
 
-def _repeated(path: str, key: str, values: Iterable[str]) -> Iterator[str]:
+def _repeated(path: str, key: str, values: Sequence[str]) -> Iterator[str]:
+    if len(set(values)) == len(values):
+        return
     for value, count in Counter(values).items():
         if count > 1:
             yield f"{path} has {key} {str(value)!r} {count} times; expected it once"
@@ -159,35 +176,50 @@ def _uneven(path: str, log: RoundLog) -> Iterator[str]:
             yield f"{path}.{name} has {len(values)} rounds; expected {len(log.kind)}, as kind has"
 
 
-def _measurement_problems(path: str, case: CaseResult, measurement: Measurement) -> Iterator[str]:
-    """Checks that each row of samples belongs to a counting round and is as long as `per` says."""
-    yield from _impossible_rows(f"{path}.samples", measurement.samples)
-    if not measurement.samples:
-        yield f"{path}.samples has no rounds; expected at least one, or no such measurement"
-    if len(measurement.rounds) != len(measurement.samples):
-        yield (
-            f"{path}.rounds has {len(measurement.rounds)} rounds; "
-            f"expected {len(measurement.samples)}, as samples has"
-        )
-    for index, (before, number) in enumerate(pairwise(measurement.rounds), start=1):
+def _unsound_measurements(
+    path: str, case: CaseResult, measurements: Sequence[Measurement], samples: FloatArray
+) -> Iterator[str]:
+    yield from _repeated(path, "series", [_name(measurement) for measurement in measurements])
+    possible = samples.size == 0 or are_times(samples)  # all at once is many times faster
+    checked: list[int] | None = None  # most measurements have the rounds of the one before
+    for number, measurement in enumerate(measurements):
+        place = f"{path}[{number}]"
+        rounds, rows = measurement.rounds, measurement.samples
+        if not possible:
+            yield from _impossible_rows(f"{place}.samples", rows)
+        if not rows:
+            yield f"{place}.samples has no rounds; expected at least one, or no such measurement"
+        if len(rounds) != len(rows):
+            yield f"{place}.rounds has {len(rounds)} rounds; expected {len(rows)}, as samples has"
+        if rounds != checked:
+            yield from _unsound_rounds(f"{place}.rounds", rounds, case.rounds)
+            checked = rounds
+        yield from _uneven_samples(place, measurement, case.workload.num_steps)
+
+
+def _unsound_rounds(path: str, rounds: Sequence[int], log: RoundLog | None) -> Iterator[str]:
+    """Checks that rounds ascend, are in the log, and count."""
+    for index, (before, number) in enumerate(pairwise(rounds), start=1):
         if number <= before:
-            yield f"{path}.rounds[{index}] is {number} after {before}; expected them ascending"
-    for index, number in enumerate(measurement.rounds if case.rounds else ()):
-        yield from _uncounted(f"{path}.rounds[{index}]", case.rounds, number)
-    in_steps = measurement.per == "step"
-    expected = case.workload.num_steps if in_steps else 1
-    what = f"one for each of the {expected} steps" if in_steps else "one for the whole"
-    for index, samples in enumerate(measurement.samples):
-        if len(samples) != expected:
-            yield (
-                f"{path}.samples[{index}] has {len(samples)} samples; expected {what} of its window"
-            )
-
-
-def _uncounted(path: str, log: RoundLog | None, number: int) -> Iterator[str]:
+            yield f"{path}[{index}] is {number} after {before}; expected them ascending"
     if log is None:
         return
-    if number >= len(log.discarded):
-        yield f"{path} is {number}; expected one of the {len(log.discarded)} rounds of the log"
-    elif log.discarded[number] is not None:
-        yield f"{path} is {number}, a discarded round ({log.discarded[number]})"
+    discarded, in_log = log.discarded, len(log.discarded)
+    for index, number in enumerate(rounds):
+        if number >= in_log:
+            yield f"{path}[{index}] is {number}; expected one of the {in_log} rounds of the log"
+        elif discarded[number] is not None:
+            yield f"{path}[{index}] is {number}, a discarded round ({discarded[number]})"
+
+
+def _uneven_samples(path: str, measurement: Measurement, num_steps: int) -> Iterator[str]:
+    """Checks that each row of samples is as long as `per` says."""
+    rows = measurement.samples
+    in_steps = measurement.per == "step"
+    expected = num_steps if in_steps else 1
+    if set(map(len, rows)) == {expected}:
+        return  # as nearly always
+    what = f"one for each of the {expected} steps" if in_steps else "one for the whole"
+    for index, row in enumerate(rows):
+        if len(row) != expected:
+            yield f"{path}.samples[{index}] has {len(row)} samples; expected {what} of its window"

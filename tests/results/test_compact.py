@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 from support.damages import DAMAGES, damaged, with_a_log
@@ -13,33 +12,20 @@ from support.factories import make_case, make_crash, make_measurement, make_resu
 from support.scenarios import three_cases
 
 from bt_bench.errors import OtherSchemaError, UsageError
-from bt_bench.results import compact as compact_module
-from bt_bench.results.case import CaseResult, CompiledKernel, ControlSpread, DiscardCode
+from bt_bench.results.case import CompiledKernel, ControlSpread, DiscardCode
 from bt_bench.results.compact import CompactResult, compacted, read_compact, read_compact_run
 from bt_bench.results.folders import RunFolder
 from bt_bench.results.invalid import repeated_key
-from bt_bench.results.nouns import Noun, Quantity
+from bt_bench.results.nouns import Quantity
 from bt_bench.results.reading import read_result
 from bt_bench.results.result import VariantResult
 from bt_bench.results.series import series_of
-from bt_bench.results.structs import struct_of
 from bt_bench.results.writing import ResultWriter, write_result
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
     return RunFolder.create_exact(tmp_path / "run")
-
-
-@pytest.fixture
-def only_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes whatever falls back on reading in full fail."""
-
-    def refuse(*_arguments: object) -> None:
-        raise AssertionError("read in full")
-
-    monkeypatch.setattr(compact_module, "parse_result", refuse)
-    monkeypatch.setattr(compact_module, "read_result", refuse)
 
 
 def _assert_same(left: CompactResult, right: CompactResult) -> None:
@@ -73,7 +59,7 @@ def _full() -> VariantResult:
     return result.model_copy(update={"cases": [*result.cases, case]})
 
 
-def test_what_is_kept(folder: RunFolder, only_quick: None) -> None:
+def test_what_is_kept(folder: RunFolder) -> None:
     case = read_compact(write_result(folder, _full())).cases[-1]
     assert case.key == "gather_slots/full"
     assert case.taken["host_us"].samples.tolist() == [[1.0, 2.0], [3.0, 4.5]]
@@ -85,13 +71,13 @@ def test_what_is_kept(folder: RunFolder, only_quick: None) -> None:
     assert (kernel.count, kernel.registers, kernel.spills) == (2, 30, 0)
 
 
-def test_crashes_are_read_as_in_full(folder: RunFolder, only_quick: None) -> None:
+def test_crashes_are_read_as_in_full(folder: RunFolder) -> None:
     result = _full().model_copy(update={"crashes": [make_crash(), make_crash(known=False)]})
     path = write_result(folder, result)
     assert read_compact(path).header.crashes == read_result(path).crashes == result.crashes
 
 
-def test_as_in_full(folder: RunFolder, only_quick: None) -> None:
+def test_as_in_full(folder: RunFolder) -> None:
     path = write_result(folder, _full())
     _assert_same(read_compact(path), compacted(read_result(path)))
     path.write_text(path.read_text(), encoding="utf-8-sig")
@@ -129,7 +115,7 @@ def test_no_sample_is_let_through(folder: RunFolder, value: str) -> None:
         read_compact(path)
 
 
-def test_discarded_rounds_are_no_damage(folder: RunFolder, only_quick: None) -> None:
+def test_discarded_rounds_are_no_damage(folder: RunFolder) -> None:
     rounds = make_rounds(3, discarded=[None, DiscardCode.CLOCK, None])
     measurement = make_measurement(Quantity.HOST_US, [[1.0], [2.0]], [0, 2])
     case = make_case(rounds=rounds).model_copy(update={"measurements": [measurement]})
@@ -145,23 +131,10 @@ def test_a_run_under_way(folder: RunFolder) -> None:
     assert not read.header.complete
 
 
-def test_equal_rounds_are_kept_once(folder: RunFolder, only_quick: None) -> None:
+def test_equal_rounds_are_kept_once(folder: RunFolder) -> None:
     cases = [make_case(name, samples={Quantity.HOST_US: [[1.0], [2.0]]}) for name in ("a", "b")]
     first, second = read_compact(write_result(folder, make_result(cases=cases))).cases
     assert first.taken["host_us"].rounds is second.taken["host_us"].rounds
-
-
-def test_a_struct_has_the_fields_of_its_noun() -> None:
-    fields = {field.name for field in msgspec.structs.fields(struct_of(CaseResult))}
-    assert fields == set(CaseResult.model_fields)
-
-
-def test_a_type_that_structs_do_not_know() -> None:
-    class Odd(Noun):
-        pair: tuple[int, int]
-
-    with pytest.raises(TypeError, match="has no counterpart in a struct"):
-        struct_of(Odd)
 
 
 @pytest.mark.parametrize(
@@ -217,14 +190,33 @@ def test_keys_with_lists_in_them_are_told_apart() -> None:
     )
 
 
-def test_what_was_left_out_does_not_slow_it_down(folder: RunFolder, only_quick: None) -> None:
-    case = make_case(samples={Quantity.HOST_US: [[1.25]]})
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": [[1], {"b": 1, "b": 2}]}',
+        '{"a": [[1, null], [2]], "b": [[]], "b": [[{}]]}',
+        '{"a[": 1, "b": 1, "]": 2, "b": [[1], "c"]}',
+    ],
+)
+def test_a_key_twice_is_found_among_lists(text: str) -> None:
+    assert repeated_key(text) == 'has key "b" more than once in one object; expected it once'
+
+
+def test_of_several_problems_the_same_is_told_as_when_writing(folder: RunFolder) -> None:
+    """Though cases are checked before the header when reading."""
+    case = make_case(samples={Quantity.HOST_US: [[1.0]]})
     path = write_result(folder, make_result(cases=[case]))
-    path.write_text(path.read_text().replace(',"control_spreads":[]', ""))
-    assert read_compact(path).cases[0].key == case.key
+    data = json.loads(path.read_text())
+    data["cases"][0]["measurements"][0]["samples"] = [[1e13]]
+    data["cases"].append(data["cases"][0])
+    path.write_text(json.dumps(data))
+    with pytest.raises(
+        UsageError, match=r"damaged: \$\.cases has key 'gather_slots/small' 2 times"
+    ):
+        read_compact(path)
 
 
-def test_texts_that_look_like_keys_do_not_slow_it_down(folder: RunFolder, only_quick: None) -> None:
+def test_texts_that_look_like_keys_are_no_damage(folder: RunFolder) -> None:
     case = make_case(samples={Quantity.HOST_US: [[1.25]]}, notes=['a "note": with "samples":'])
     assert read_compact(write_result(folder, make_result(cases=[case]))).cases[0].key == case.key
 
