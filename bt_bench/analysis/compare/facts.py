@@ -105,11 +105,13 @@ def family_facts(judgements: Sequence[Judgement], rules: Rules) -> Iterator[str]
         _listed([each for each in Quantity if each.traits.decides is decides])
         for decides in (Decides.LAUNCHING, Decides.STAGING)
     )
+    uncorrected = rules.correction is Correction.NONE
+    likewise = "not corrected either" if uncorrected else "corrected likewise, but apart"
     primary = f"{launching}, or {staging} for the operation stage and without a GPU"
     yield (
         f"alpha is {rules.alpha:g} over the primary metrics ({primary}) of all operations and "
         f"cases of one side{_tests(sizes[False])}, {_CORRECTIONS[rules.correction]}. All other "
-        f"metrics are exploratory{_tests(sizes[True])}: they are corrected likewise, but apart."
+        f"metrics are exploratory{_tests(sizes[True])}: they are {likewise}."
     )
     yield (
         "Intervals are those that the verdicts rest on, at the corrected level; those of means "

@@ -532,6 +532,30 @@ def test_a_family_is_of_one_side_and_of_primary_or_other_metrics() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("correction", "said"),
+    [
+        (Correction.HOLM, "exploratory (1 test): they are corrected likewise, but apart."),
+        (Correction.NONE, "exploratory (1 test): they are not corrected either."),
+    ],
+)
+def test_facts_say_over_which_tests_verdicts_are_corrected(
+    correction: Correction, said: str
+) -> None:
+    series = (HOST, series_of(Quantity.STEP_US))
+    results = [
+        make_result(name, [make_case(samples={each: noisy(50.0, seed) for each in series})])
+        for seed, name in enumerate(("a", "b"))
+    ]
+    (fact,) = [
+        each
+        for each in judge_results(results, Criteria(Rules(correction=correction))).facts
+        if each.startswith("alpha is 0.01 over the primary metrics")
+    ]
+    assert "of one side (1 test)" in fact
+    assert fact.endswith(said)
+
+
 def test_correction_keeps_equal_sides_from_being_told_apart() -> None:
     def found(correction: Correction) -> int:
         rng = np.random.default_rng(3)
