@@ -1,1 +1,1 @@
-"""Analyses of one run: savings against its baseline, budgets, cross-checks of methods."""
+"""Analyses of one run: budgets, cross-checks of methods, promises of its calibration."""
