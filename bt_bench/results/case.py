@@ -96,7 +96,8 @@ class Stopping(Noun):
 class ControlSpread(Noun):
     """How much an unchanged copy of an arm differed from it, in the rounds of a case.
 
-    `difference_us` is the copy minus the arm, taken as savings are: two medians of the same code.
+    `difference_us` is the copy minus the arm, in us: the median over rounds of their ratio, less 1,
+    times the arm's typical time.
     """
 
     series: Series
