@@ -21,12 +21,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from headline_figures import NEW, Headline, headline
+from headline_figures import Headline, headline
 from headline_memory import Footprint, measure_memory
-from headline_results import Run
-from headline_text import render
+from headline_runs import NEW, Run
+from headline_text import document
 
 from bt_bench.errors import BtBenchError, ExitCode
+from bt_bench.report import print_document, render_document
 from bt_bench.results.folders import RunFolder
 from bt_bench.results.reading import read_run
 from bt_bench.results.result import VariantResult
@@ -50,10 +51,10 @@ def main() -> int:
         sys.exit(f"{args.out} exists, and a run is never overwritten; choose another --out")
     except BtBenchError as error:
         sys.exit(str(error))
-    text = render(found)
+    page = document(found)
     (args.out / "headline.json").write_text(json.dumps(asdict(found), indent=1) + "\n", "utf-8")
-    (args.out / "headline.md").write_text(text, "utf-8")
-    print(text)
+    (args.out / "headline.md").write_text(render_document(page), "utf-8")
+    print_document(page)
     return 0 if found.succeeded() else 1
 
 

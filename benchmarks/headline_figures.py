@@ -1,6 +1,7 @@
-"""The figures of `headline.py`, from the results of its two runs and the memory that it measured.
+"""The figures of `headline.py`: the engine's answers about its two runs, beside the aims.
 
-Every figure is of raw samples. What was not measured is `None`, and never taken from elsewhere.
+Times and factors are those of `bt-bench compare`. What was not measured is `None`, and never taken
+from elsewhere.
 """
 
 from __future__ import annotations
@@ -8,30 +9,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 from headline_memory import Footprint
-from headline_results import (
+from headline_runs import (
     COLUMNS,
     COMPILED,
     DEVICE,
     DIRECT,
+    GRAPH,
     HOST,
     HOST_STAGE,
     JIT,
+    NEW,
+    OLD,
+    ONE_LAUNCH,
     TO_SYNC,
-    Estimate,
+    Figure,
     Run,
     decode_heavy,
     device_operations,
-    estimate,
-    series_for,
-    summed,
+    figure,
 )
 
-from bt_bench.analysis.statistics.samples import median, percentile, step_medians
-from bt_bench.results.nouns import LaunchPath
+from bt_bench.analysis import median, percentile
+from bt_bench.results import LaunchPath
 
-OLD, NEW = "vllm_0.16.0", "vllm_0.33.0"
-ONE_LAUNCH, GRAPH = "one_launch", "one_launch_graph"
 COMPARED = (OLD, NEW, ONE_LAUNCH, GRAPH)
 CASES = ("one", "four", "eight", "prefill")
 WINDOWS = ("middle_rate1", "middle_rate4")
@@ -82,15 +84,15 @@ class Row:
         title: of the aim.
         aim: in words.
         values: by variant.
-        factors: of vLLM 0.33.0 over a variant of ours.
+        factors: of vLLM 0.33.0 over a variant of ours, by `bt-bench compare` where it compares.
         reached: by a variant of ours.
         unit: of the values, `us` or `count`.
     """
 
     title: str
     aim: str
-    values: Mapping[str, Estimate | None]
-    factors: Mapping[str, float | None]
+    values: Mapping[str, Figure | None]
+    factors: Mapping[str, Figure | None]
     reached: Mapping[str, bool | None]
     unit: str = "us"
 
@@ -127,7 +129,7 @@ class RungRow:
     """A rung and its figures by column."""
 
     rung: Rung
-    values: Mapping[str, Estimate | None]
+    values: Mapping[str, Figure | None]
 
 
 @dataclass(frozen=True)
@@ -216,25 +218,26 @@ def headline(
 
 def operations_row(steps: Run) -> Row:
     """Device operations of a step in all cases: the most, with the range as its interval."""
-    values: dict[str, Estimate | None] = {}
+    values: dict[str, Figure | None] = {}
     for variant in COMPARED:
         of_cases = [device_operations(steps.case(variant, name)) for name in CASES]
         counts = [count for of_case in of_cases for count in of_case]
         complete = all(of_cases) and 0 not in counts
         low, high = (min(counts), max(counts)) if complete else (0, 0)
-        values[variant] = Estimate(high, low, high, len(counts)) if complete else None
-    row = _row("device operations per step, 1 to 8 groups", "1", values, 1.0)
+        values[variant] = Figure(high, low, high, len(counts)) if complete else None
+    row = _row("device operations per step, 1 to 8 groups", "1", values, 1.0, _ratios(values))
     return replace(row, unit="count")
 
 
 def aim_row(steps: Run, aim: Aim) -> Row:
     """An aim in us beside what was measured."""
-    values = {name: estimate(steps.case(name, aim.case), aim.what) for name in COMPARED}
+    values = {name: figure(steps.taken(name, aim.case, aim.what)) for name in COMPARED}
+    factors = {name: steps.factor(name, aim.case, aim.what) for name in (ONE_LAUNCH, GRAPH)}
     if aim.share is None:
-        return _row(aim.title, f"≤ {aim.most:g}", values, aim.most)
+        return _row(aim.title, f"≤ {aim.most:g}", values, aim.most, factors)
     new = values[NEW]
     most = None if new is None else aim.share * new.value
-    return _row(aim.title, f"≤ 1/{1 / aim.share:.0f} of vLLM 0.33.0", values, most)
+    return _row(aim.title, f"≤ 1/{1 / aim.share:.0f} of vLLM 0.33.0", values, most, factors)
 
 
 def trace_row(trace: Run, variant: str) -> TraceRow:
@@ -243,10 +246,10 @@ def trace_row(trace: Run, variant: str) -> TraceRow:
     path = None
     for window in WINDOWS:
         case = trace.case(variant, window)
-        rows = summed(case, series_for(HOST_STAGE, JIT)) if case else []
-        if case is not None and rows:
+        taken = trace.taken(variant, window, HOST_STAGE)
+        if case is not None and taken is not None:
             path = JIT
-            of_steps = step_medians(rows)
+            of_steps = np.median(taken.samples, axis=0)
             medians[window] = [float(of_steps[index]) for index in decode_heavy(case)]
     pooled = [value for values in medians.values() for value in values]
     complete = len(medians) == len(WINDOWS) and pooled
@@ -263,35 +266,52 @@ def trace_row(trace: Run, variant: str) -> TraceRow:
 def _trace_aims(rows: Sequence[TraceRow]) -> list[Row]:
     found = []
     for title, attribute in (("median", "median_us"), ("99th percentile", "p99_us")):
-        values: dict[str, Estimate | None] = {OLD: None}
+        values: dict[str, Figure | None] = {OLD: None}
         for row in rows:
             value = getattr(row, attribute)
             missing = value is None
-            values[row.variant] = None if missing else Estimate(value, None, None, row.steps)
+            values[row.variant] = None if missing else Figure(value, None, None, row.steps)
         new = values[NEW]
         most = None if new is None else new.value / TRACE_FACTOR
         name = f"host + stage, decode-heavy steps of the trace, {title}"
-        found.append(_row(name, f"≤ 1/{TRACE_FACTOR:.0f} of vLLM 0.33.0", values, most))
+        aim = f"≤ 1/{TRACE_FACTOR:.0f} of vLLM 0.33.0"
+        found.append(_row(name, aim, values, most, _ratios(values)))
     return found
 
 
-def _row(title: str, aim: str, values: Mapping[str, Estimate | None], most: float | None) -> Row:
+def _row(
+    title: str,
+    aim: str,
+    values: Mapping[str, Figure | None],
+    most: float | None,
+    factors: Mapping[str, Figure | None],
+) -> Row:
     """Judges; what is missing is neither reached nor missed."""
-    new = values[NEW]
-    factors: dict[str, float | None] = {}
     reached: dict[str, bool | None] = {}
     for name in (ONE_LAUNCH, GRAPH):
         ours = values[name]
         reached[name] = None if ours is None or most is None else ours.value <= most
-        factors[name] = None if ours is None or new is None else new.value / ours.value
     return Row(title, aim, values, factors, reached)
 
 
+def _ratios(values: Mapping[str, Figure | None]) -> dict[str, Figure | None]:
+    """Factors of what is no metric: of counts, and of a few steps of a window."""
+    new, found = values[NEW], {}
+    for name in (ONE_LAUNCH, GRAPH):
+        ours = values[name]
+        known = ours is not None and new is not None
+        found[name] = Figure(new.value / ours.value, None, None, ours.count) if known else None
+    return found
+
+
 def _rung_row(steps: Run, case: str, rung: Rung) -> RungRow:
-    found = steps.case(rung.variant, case)
-    if estimate(found, HOST, rung.path) is None:
-        found = None  # what was not launched that way is no rung, whatever else is known
-    return RungRow(rung, {what: estimate(found, what, rung.path) for what in COLUMNS})
+    # What was not launched that way is not a rung, whatever else is known of it.
+    launched = steps.taken(rung.variant, case, HOST, rung.path) is not None
+    values = {
+        what: figure(steps.taken(rung.variant, case, what, rung.path)) if launched else None
+        for what in COLUMNS
+    }
+    return RungRow(rung, values)
 
 
 def _memory_reached(memory: Sequence[Footprint], variant: str) -> bool | None:
@@ -319,7 +339,7 @@ def _facts(steps: Run, trace: Run) -> list[str]:
             env = result.environment
             where = env.gpus[0].name if env.gpus else "a CPU"
             facts.append(
-                f"Run `{name}`: {result.run_id} on {where}, driver {env.driver}, "
+                f"Run {name}: {result.run_id} on {where}, driver {env.driver}, "
                 f"torch {env.torch}, Triton {env.triton}, Python {env.python}, "
                 f"commit {(env.commit or 'unknown')[:12]}{' with changes' * bool(env.dirty)}"
             )
@@ -328,13 +348,13 @@ def _facts(steps: Run, trace: Run) -> list[str]:
         if case is not None:
             size, groups = case.workload, case.workload.parameters.get("groups")
             facts.append(
-                f"Case `{name}`: groups {groups}, requests {size.num_reqs[0]:,}, tokens "
+                f"Case {name}: groups {groups}, requests {size.num_reqs[0]:,}, tokens "
                 f"{size.num_tokens[0]:,}, rows written {size.num_rows_written[0]:,}"
             )
     facts.append(
         "All by the launch path jit, in whose rounds all arms took part, on an idle GPU with a hot "
         "L2 cache. Steps of one_launch that carry their writes, and replays, are launched by the "
-        "driver whatever the path. In `What each change bought` the path is named; those other "
+        'driver whatever the path. In "What each change bought" the path is named; those other '
         "than jit were taken in fewer rounds, and come out lower, by 10 to 16 % for one_launch"
     )
     facts.append(

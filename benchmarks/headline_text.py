@@ -2,75 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from headline_figures import (
     COMPARED,
     FEWEST_STEPS,
-    GRAPH,
     MEMORY_FACTOR,
-    NEW,
-    OLD,
-    ONE_LAUNCH,
     WINDOWS,
     Headline,
     RungRow,
     TraceRow,
 )
 from headline_memory import STEPS, Footprint
-from headline_results import COLUMNS, HOST_STAGE, MOST_TOKENS_PER_REQUEST, Estimate
+from headline_runs import (
+    COLUMNS,
+    HOST_STAGE,
+    MOST_TOKENS_PER_REQUEST,
+    NEW,
+    OLD,
+    Figure,
+    metric_for,
+)
 
-from bt_bench.results.units import format_bytes, format_number
+from bt_bench.report import ABSENT, Bullets, Cell, Document, Section, Table
+from bt_bench.results import format_bytes, format_number
 
-MISSING = "–"
-TITLES = {OLD: "vLLM 0.16.0", NEW: "vLLM 0.33.0", ONE_LAUNCH: "`one_launch`"}
-TITLES |= {GRAPH: "`one_launch_graph`", "baseline": "`baseline`"}
+TITLES = {OLD: "vLLM 0.16.0", NEW: "vLLM 0.33.0"}
 
 
-def render(headline: Headline) -> str:
-    """The whole page, in Markdown."""
-    parts = [
+def document(headline: Headline) -> Document:
+    """The whole page."""
+    sections = [
         _aims(headline),
         _trace(headline.trace),
         _changes(headline),
         _memory(headline),
-        _section("What was measured", [f"- {fact}." for fact in headline.facts]),
+        Section("What was measured", (Bullets(tuple(f"{fact}." for fact in headline.facts)),)),
     ]
     if headline.problems:
-        parts.insert(0, _section("What went wrong", [f"- {text}" for text in headline.problems]))
+        sections.insert(0, Section("What went wrong", (Bullets(tuple(headline.problems)),)))
     reached = "all aims are reached" if headline.succeeded() else "NOT all aims are reached"
-    return "\n".join([f"# A step in one launch: {reached}", "", *parts])
+    return Document(f"A step in one launch: {reached}", (), tuple(sections))
 
 
-def _aims(headline: Headline) -> str:
+def _aims(headline: Headline) -> Section:
     rows = [
         [
             row.title,
             *(_figure(row.values.get(name), row.unit) for name in COMPARED[:2]),
             row.aim,
             *(_figure(row.values.get(name), row.unit) for name in COMPARED[2:]),
-            *(_factor(row.factors[name]) for name in COMPARED[2:]),
+            *(_ratio_and_ends(row.factors[name]) for name in COMPARED[2:]),
             *(_verdict(row.reached[name]) for name in COMPARED[2:]),
         ]
         for row in headline.rows
     ]
-    ours = [TITLES[name] for name in COMPARED[2:]]
+    ours = COMPARED[2:]
     titles = ["", TITLES[OLD], TITLES[NEW], "aim", *ours]
     titles += [f"vLLM 0.33.0 / {name}" for name in ours] + [f"reached by {name}" for name in ours]
-    return _section(
+    return Section(
         "The aims",
-        [
+        (
             "Times in us: medians, with the 95 % interval of the median over rounds in brackets. "
             "Host + stage, and stage to synchronize, are sums of a round's own samples. Device is "
-            f"by the profiler. {MISSING}: not measured.",
-            "",
-            *_table(titles, rows, num_text_columns=1),
-        ],
+            "by the profiler. Factors of times are those of bt-bench compare over the same run, "
+            "with the intervals that its verdicts rest on, for host + stage with --metric "
+            f"{metric_for(HOST_STAGE).name}. {ABSENT}: not measured.",
+            _table(titles, rows, num_text_columns=1),
+        ),
     )
 
 
-def _trace(rows: Sequence[TraceRow]) -> str:
+def _trace(rows: Sequence[TraceRow]) -> Section:
     table = []
     new = next((row for row in rows if row.variant == NEW), None)
     for row in rows:
@@ -80,33 +84,32 @@ def _trace(rows: Sequence[TraceRow]) -> str:
         ]
         table.append(
             [
-                TITLES[row.variant],
-                row.path.value if row.path else MISSING,
-                str(row.steps) if row.steps else MISSING,
+                TITLES.get(row.variant, row.variant),
+                row.path.value if row.path else ABSENT,
+                str(row.steps) if row.steps else ABSENT,
                 *(_number(row.of_windows.get(name)) for name in WINDOWS),
                 _number(row.median_us),
                 _number(row.p99_us),
                 *factors,
             ]
         )
-    titles = ["", "launch path", "steps", *(f"median, `{name}`" for name in WINDOWS)]
+    titles = ["", "launch path", "steps", *(f"median, {name}" for name in WINDOWS)]
     titles += ["median", "99th percentile"]
     titles += ["vLLM 0.33.0 / it, median", "vLLM 0.33.0 / it, 99th percentile"]
-    return _section(
+    return Section(
         "Decode-heavy steps of the Azure conversation trace: host + stage, us",
-        [
+        (
             "A step is decode-heavy when it has requests, and at most "
             f"{MOST_TOKENS_PER_REQUEST} tokens for each of them on average. The figure of a step "
             "is its median over rounds; median and 99th percentile are over all such steps of both "
             f"windows together, {FEWEST_STEPS} or more.",
-            "",
-            *_table(titles, table, num_text_columns=2),
-        ],
+            _table(titles, table, num_text_columns=2),
+        ),
     )
 
 
-def _changes(headline: Headline) -> str:
-    lines = [
+def _changes(headline: Headline) -> Section:
+    blocks: list[str | Table] = [
         "Each line has what the lines above it have, but for the last, which has a graph in place "
         "of the direct launch. Medians in us, of one interleaved run.",
     ]
@@ -114,17 +117,17 @@ def _changes(headline: Headline) -> str:
         others = headline.others.get(case, ())
         rows = [[str(place), *_rung(rung)] for place, rung in enumerate(rungs, start=1)]
         rows += [["", *_rung(rung)] for rung in others]
-        titles = ["", f"`{case}`", "arm", "launch path", *COLUMNS, "saved, host + stage"]
-        saved = _saved(rungs) + [MISSING] * len(others)
+        titles = ["", case, "arm", "launch path", *COLUMNS, "saved, host + stage"]
+        saved = _saved(rungs) + [ABSENT] * len(others)
         table = [[*row, gain] for row, gain in zip(rows, saved, strict=True)]
-        lines += ["", *_table(titles, table, num_text_columns=4)]
-    return _section("What each change bought", lines)
+        blocks.append(_table(titles, table, num_text_columns=4))
+    return Section("What each change bought", tuple(blocks))
 
 
 def _rung(row: RungRow) -> list[str]:
     values = [row.values.get(name) for name in COLUMNS]
     times = [_number(value.value if value else None) for value in values]
-    return [row.rung.title, f"`{row.rung.variant}`", row.rung.path.value, *times]
+    return [row.rung.title, row.rung.variant, row.rung.path.value, *times]
 
 
 def _saved(rungs: Sequence[RungRow]) -> list[str]:
@@ -134,35 +137,34 @@ def _saved(rungs: Sequence[RungRow]) -> list[str]:
         None if before is None or now is None else before.value - now.value
         for before, now in pairwise(values)
     ]
-    return [MISSING, *map(_number, gains)]
+    return [ABSENT, *map(_number, gains)]
 
 
-def _memory(headline: Headline) -> str:
+def _memory(headline: Headline) -> Section:
     by_place = {(f.case, f.variant): f for f in headline.memory}
     rows = []
     for footprint in headline.memory:
         new = by_place.get((footprint.case, NEW))
         rows.append(
             [
-                f"`{footprint.case}`",
+                footprint.case,
                 TITLES.get(footprint.variant, footprint.variant),
                 *_footprint(footprint, new),
             ]
         )
-    verdicts = [f"{TITLES[n]} {_verdict(r)}" for n, r in headline.memory_reached.items()]
+    verdicts = [f"{n} {_verdict(r)}" for n, r in headline.memory_reached.items()]
     titles = ["case", "", "device, setup", "device, after steps", "/ vLLM 0.33.0"]
     titles += ["pinned, setup", "pinned, after steps", "/ vLLM 0.33.0"]
-    return _section(
+    return Section(
         "Memory",
-        [
+        (
             f"What tables hold right after they were filled, and after {STEPS} steps. Device "
             "memory is what torch's allocator has given out; code of kernels and what the driver "
             f"keeps for graphs are not in it. Pinned memory: {headline.pinned_by or 'not counted'}."
             f" At most {MEMORY_FACTOR:g} times vLLM 0.33.0's after the steps of every case: "
             f"{', '.join(verdicts) or 'not known'}.",
-            "",
-            *_table(titles, rows, num_text_columns=2),
-        ],
+            _table(titles, rows, num_text_columns=2),
+        ),
     )
 
 
@@ -175,16 +177,26 @@ def _footprint(footprint: Footprint, new: Footprint | None) -> list[str]:
     return cells
 
 
-def _figure(estimate: Estimate | None, unit: str) -> str:
+def _figure(figure: Figure | None, unit: str) -> str:
     """`9.870 (9.800 to 9.950)`, or `3 to 10` of counts; the figure alone where it has no range."""
-    if estimate is None:
-        return MISSING
+    if figure is None:
+        return ABSENT
     write = "{:.0f}".format if unit == "count" else format_number
-    value, low, high = write(estimate.value), estimate.low, estimate.high
-    if low is None or high is None or low == high:
-        return value
-    ends = f"{write(low)} to {write(high)}"
-    return ends if unit == "count" else f"{value} ({ends})"
+    if unit == "count" and figure.low != figure.high:
+        return f"{write(figure.low)} to {write(figure.high)}"
+    return f"{write(figure.value)}{_ends(figure, write)}"
+
+
+def _ratio_and_ends(factor: Figure | None) -> str:
+    return ABSENT if factor is None else f"{factor.value:.2f}{_ends(factor, '{:.2f}'.format)}"
+
+
+def _ends(figure: Figure, write: Callable[[float], str]) -> str:
+    if figure.low is None or figure.low == figure.high:
+        return ""
+    if figure.high is None:
+        return f" ({write(figure.low)} or more)"
+    return f" ({write(figure.low)} to {write(figure.high)})"
 
 
 def _ratio(value: float | None, other: float | None) -> float | None:
@@ -192,27 +204,21 @@ def _ratio(value: float | None, other: float | None) -> float | None:
 
 
 def _number(value: float | None) -> str:
-    return MISSING if value is None else format_number(value)
+    return ABSENT if value is None else format_number(value)
 
 
 def _bytes(value: int | None) -> str:
-    return MISSING if value is None else format_bytes(value)
+    return ABSENT if value is None else format_bytes(value)
 
 
 def _factor(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.2f}"
+    return ABSENT if value is None else f"{value:.2f}"
 
 
 def _verdict(reached: bool | None) -> str:
     return "not known" if reached is None else "yes" if reached else "NO"
 
 
-def _section(title: str, lines: Sequence[str]) -> str:
-    return "\n".join([f"## {title}", "", *lines, ""])
-
-
-def _table(
-    titles: Sequence[str], rows: Sequence[Sequence[str]], *, num_text_columns: int
-) -> list[str]:
-    rules = ["---"] * num_text_columns + ["---:"] * (len(titles) - num_text_columns)
-    return ["| " + " | ".join(cells) + " |" for cells in (titles, rules, *rows)]
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, num_text_columns: int) -> Table:
+    cells = tuple(tuple(map(Cell, row)) for row in rows)
+    return Table(tuple(titles), cells, num_text_columns)

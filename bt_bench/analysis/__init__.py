@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bt_bench.analysis.census import judge_static, missing_from_config
 from bt_bench.analysis.compare.comparability import crash_text, device_name
-from bt_bench.analysis.compare.entries import WHOLE_CASE
+from bt_bench.analysis.compare.entries import WHOLE_CASE, Matchup, Side
 from bt_bench.analysis.compare.estimating import control_difference_us
 from bt_bench.analysis.compare.facts import family_facts, how_to_finish
 from bt_bench.analysis.compare.judge import Criteria, judge, not_compared
@@ -94,11 +94,13 @@ __all__ = [
     "Labels",
     "Ledger",
     "Margin",
+    "Matchup",
     "MethodLine",
     "Overall",
     "Promise",
     "Refusal",
     "Rules",
+    "Side",
     "Verdict",
     "apart_percent",
     "baseline_index",

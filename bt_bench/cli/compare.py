@@ -50,7 +50,8 @@ def compare(
         typer.Option(
             "--metric",
             metavar="PATTERN",
-            help="Compare only these metrics, such as host_us or 'gpu_us*'. May be repeated.",
+            help="Compare only these metrics, such as host_us, 'gpu_us*', or the sum "
+            "stage_us+host_us. May be repeated.",
             rich_help_panel=COMPARING,
         ),
     ] = None,

@@ -11,6 +11,7 @@ from bt_bench.report.formats import (
     step_summary,
     verdict_document,
 )
+from bt_bench.report.markdown import render_document
 from bt_bench.report.run.rendering import print_comparison, render_comparison
 from bt_bench.report.workload import workload_document
 
@@ -27,6 +28,7 @@ __all__ = [
     "print_comparison",
     "print_document",
     "render_comparison",
+    "render_document",
     "step_summary",
     "verdict_document",
     "workload_document",

@@ -146,7 +146,7 @@ class _Layout:
         self, texts: Sequence[str], styles: Sequence[str], beside: str = ""
     ) -> Iterator[Text]:
         cells = [
-            [part for line in folded(text, width) for part in chop_cells(line, width)]
+            [part for line in folded(text, width) for part in chop_cells(line, max(1, width))]
             for text, width in zip(texts, self._widths, strict=False)
         ]
         for number in range(max([1, *map(len, cells)])):

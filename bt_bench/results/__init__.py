@@ -62,6 +62,7 @@ from bt_bench.results.metrics import (
     metric_named,
     metric_of,
     select,
+    sums_in,
 )
 from bt_bench.results.nouns import (
     Cache,
@@ -203,6 +204,7 @@ __all__ = [
     "scratch_folder",
     "select",
     "series_of",
+    "sums_in",
     "target_of",
     "us_to_ms",
     "why_no_baseline",

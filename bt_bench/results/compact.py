@@ -7,9 +7,11 @@ Only this much is kept of each case of a file as soon as it is read, by the same
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
 
 from bt_bench.names import Operation
 from bt_bench.results.case import (
@@ -91,6 +93,21 @@ class CompactCase:
         """Operation and name."""
         return f"{self.operation.value}/{self.case}"
 
+    def measured(self, metric: Metric) -> Taken | None:
+        """What was measured of a metric; a sum is made of the rounds that all its terms have."""
+        if not metric.terms:
+            return self.taken.get(metric.name)
+        terms = [self.taken.get(term.name) for term in metric.terms]
+        return _added_up(metric, [each for each in terms if each is not None])
+
+    def spread(self, metric: Metric) -> float | None:
+        """By how much an unchanged copy differed, in µs; for a sum, at most by this much."""
+        if not metric.terms:
+            return self.spreads.get(metric.name)
+        spreads = [self.spreads.get(term.name) for term in metric.terms]
+        known = [each for each in spreads if each is not None]
+        return sum(known) if len(known) == len(spreads) else None
+
 
 @dataclass(frozen=True)
 class CompactResult:
@@ -153,6 +170,18 @@ def read_compact_run(folder: Path) -> list[CompactResult]:
 
 def _parts(series: Series) -> tuple[Quantity, Method, LaunchPath, Load, Cache]:
     return series.quantity, series.method, series.launch_path, series.load, series.l2
+
+
+def _added_up(metric: Metric, terms: Sequence[Taken]) -> Taken | None:
+    """`None` if a term was not taken, if no round has all, or if they are of different steps."""
+    shapes = {(term.per, term.samples.shape[1]) for term in terms}
+    if len(terms) < len(metric.terms) or len(shapes) > 1:
+        return None
+    common = sorted(set(terms[0].rounds).intersection(*(term.rounds for term in terms)))
+    if not common:
+        return None
+    rows = [term.samples[np.searchsorted(term.rounds, common)] for term in terms]
+    return Taken(metric, terms[0].per, tuple(common), np.sum(rows, axis=0))
 
 
 class _Keeper:

@@ -2,11 +2,14 @@
 
 A metric that is measured is a series under a short name: its quantity, and then whatever differs
 from Triton's call on an idle device with a warm L2, after slashes: `gpu_us`, `event_us/busy/cold`,
-`host_us/compiled`. Others are counted: `launches`, `compiled_variants`, `registers`, `spills`.
+`host_us/compiled`. Times that follow each other have a sum, such as `stage_us+host_us/direct`, all
+that a step costs the thread that calls it. Others are counted: `launches`, `compiled_variants`,
+`registers`, `spills`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -27,6 +30,9 @@ from bt_bench.results.nouns import (
 )
 from bt_bench.results.series import series_of
 
+PLUS = "+"
+"""Joins the terms of a sum of metrics in its name."""
+
 DEVICE_TICK_US = 0.032
 """The tick of device clocks: the smallest step of CUPTI timestamps on an H200."""
 
@@ -42,7 +48,8 @@ class Metric:
         exact: compared without statistics.
         floor: an absolute difference that counts as none, in `unit`.
         tick: tick of the clock, in `unit`; 0 if it is negligible.
-        series: the measured series, unless the metric is counted.
+        series: the measured series, unless the metric is counted or a sum.
+        terms: of a sum, the metrics that are added up, round by round.
     """
 
     name: str
@@ -52,6 +59,7 @@ class Metric:
     floor: float = 0.0
     tick: float = 0.0
     series: Series | None = None
+    terms: tuple[Metric, ...] = ()
 
     @property
     def is_part(self) -> bool:
@@ -79,7 +87,7 @@ class Metric:
             device: where.
         """
         if self.series is None:
-            return True
+            return not self.terms
         stages = operation is Operation.STAGE or device == "cpu"
         decides = Decides.STAGING if stages else Decides.LAUNCHING
         quantity = self.series.quantity
@@ -137,11 +145,13 @@ def metric_of(series: Series) -> Metric:
 
 @lru_cache(maxsize=1024)
 def metric_named(name: str) -> Metric:
-    """The metric of a name, as in a recording.
+    """The metric of a name, as in a recording or in `--metric`; names joined by `+` are a sum.
 
     Raises:
-        UsageError: when there is none of that name.
+        UsageError: when there is none of that name, and for a sum of what are not times.
     """
+    if PLUS in name:
+        return _sum_named(name)
     if name in COUNTED:
         return COUNTED[name]
     quantity, *conditions = name.split("/")
@@ -161,6 +171,32 @@ def metric_named(name: str) -> Metric:
     method = method_of(Quantity(quantity), launch_path)
     series: dict[str, Any] = {"quantity": Quantity(quantity), "method": method, **fields}
     return metric_of(Series(**series))
+
+
+def sums_in(patterns: Sequence[str]) -> list[Metric]:
+    """The sums among patterns of `--metric`, each once.
+
+    Raises:
+        UsageError: for a sum whose terms are not names of times.
+    """
+    return [metric_named(pattern) for pattern in dict.fromkeys(patterns) if PLUS in pattern]
+
+
+def _sum_named(name: str) -> Metric:
+    terms = tuple(metric_named(term) for term in name.split(PLUS))
+    for term in terms:
+        if term.series is None:
+            raise UsageError(f"metric {name!r}: {term.name} is counted; expected a sum of times")
+    if len(set(terms)) < len(terms):
+        raise UsageError(f"metric {name!r} has a term twice; expected each term once")
+    return Metric(
+        name=name,
+        unit=terms[0].unit,
+        direction=terms[0].direction,
+        floor=max(term.floor for term in terms),
+        tick=sum(term.tick for term in terms),
+        terms=terms,
+    )
 
 
 def select(names: list[str], patterns: list[str]) -> list[str]:

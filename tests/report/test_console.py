@@ -54,6 +54,13 @@ def test_the_terminal_has_the_budget_of_one_launch_path_and_no_advice() -> None:
     assert "How to read this" not in text
 
 
+def test_a_column_without_any_text_has_no_width() -> None:
+    table = Table(("", "Value"), ((Cell(""), Cell("1.000")),), num_text_columns=1)
+    assert "1.000" in render_plain(Document("title", (table,), ()))
+    empty = Table(("", "Value"), (), num_text_columns=1)
+    assert "Value" in render_plain(Document("title", (empty,), ()))
+
+
 def test_a_pipe_gets_wide_tables_whole() -> None:
     name = "x" * 3 * PLAIN_WIDTH
     table = Table(("Config", "Value"), ((Cell(name), Cell("1.000")),), num_text_columns=1)

@@ -91,6 +91,22 @@ def test_what_is_shown_changes_nothing(pattern: str) -> None:
     assert shown or pattern == "gap_us"  # which is shown only if it is asked for
 
 
+def test_a_sum_changes_nothing_and_lies_between() -> None:
+    """Sums are judged apart, so that whatever is asked beside them has the same answer."""
+    folder = REPORTS / "headline" / "steps"
+    asked = judgements(folder, "--metric", "stage_us+host_us", "--metric", "host_us")
+    sums = {place: each for place, each in asked.items() if place[2] == "stage_us+host_us"}
+    assert len(sums) == len(asked) / 2 >= 40
+    for (case, other, _), judgement in sums.items():
+        host = asked[case, other, "host_us"]
+        assert host == whole(folder)[case, other, "host_us"]
+        assert judgement["exploratory"]
+        assert judgement["base_value"] > host["base_value"]  # type: ignore[operator]
+        evidence = judgement["evidence"]
+        assert isinstance(evidence, dict)
+        assert evidence["tests"] == 4
+
+
 def test_other_sides_change_nothing() -> None:
     folder = RUNS[0]
     pair = judgements(folder / "baseline.json", folder / "fused.json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,16 @@ from support.scenarios import three_cases
 
 from bt_bench.errors import OtherSchemaError, UsageError
 from bt_bench.results.case import CompiledKernel, ControlSpread, DiscardCode
-from bt_bench.results.compact import CompactResult, compacted, read_compact, read_compact_run
+from bt_bench.results.compact import (
+    CompactCase,
+    CompactResult,
+    compacted,
+    read_compact,
+    read_compact_run,
+)
 from bt_bench.results.folders import RunFolder
 from bt_bench.results.invalid import repeated_key
+from bt_bench.results.metrics import metric_named
 from bt_bench.results.nouns import Quantity
 from bt_bench.results.reading import read_result
 from bt_bench.results.result import VariantResult
@@ -69,6 +77,44 @@ def test_what_is_kept(folder: RunFolder) -> None:
     assert case.compiled is not None
     kernel = case.compiled["k"]
     assert (kernel.count, kernel.registers, kernel.spills) == (2, 30, 0)
+
+
+def _taken(**rounds: dict[int, list[float]]) -> CompactCase:
+    """A case with samples per round of `host`, `stage` and `step`."""
+    measurements = [
+        make_measurement(Quantity(f"{name}_us"), list(of.values()), list(of))
+        for name, of in rounds.items()
+    ]
+    case = make_case().model_copy(
+        update={"measurements": measurements, "rounds": make_rounds(4), "control_spreads": []}
+    )
+    return compacted(make_result(cases=[case])).cases[0]
+
+
+HOST_AND_STAGE = metric_named("stage_us+host_us")
+
+
+def test_a_sum_is_of_the_rounds_that_all_terms_have() -> None:
+    case = _taken(host={0: [1.0], 2: [3.0], 3: [4.0]}, stage={0: [10.0], 1: [20.0], 3: [40.0]})
+    taken = case.measured(HOST_AND_STAGE)
+    assert taken is not None
+    assert (taken.rounds, taken.samples.tolist()) == ((0, 3), [[11.0], [44.0]])
+    assert case.measured(metric_named("host_us")) is case.taken["host_us"]
+
+
+def test_no_sum_without_a_term_or_a_round_in_common() -> None:
+    assert _taken(host={0: [1.0]}).measured(HOST_AND_STAGE) is None
+    assert _taken(host={0: [1.0]}, stage={1: [1.0]}).measured(HOST_AND_STAGE) is None
+    steps = _taken(host={0: [1.0, 2.0]}, stage={0: [1.0]})
+    assert steps.measured(HOST_AND_STAGE) is None
+
+
+def test_a_sum_moves_by_no_more_than_its_terms_together() -> None:
+    case = _taken(host={0: [1.0]}, stage={0: [1.0]})
+    assert case.spread(HOST_AND_STAGE) is None
+    known = replace(case, spreads={"host_us": 0.5, "stage_us": 0.25})
+    assert known.spread(HOST_AND_STAGE) == 0.75
+    assert replace(case, spreads={"host_us": 0.5}).spread(HOST_AND_STAGE) is None
 
 
 def test_crashes_are_read_as_in_full(folder: RunFolder) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from bt_bench.errors import UsageError
 from bt_bench.names import DeviceKind, Operation
-from bt_bench.results.metrics import COUNTED, DEVICE_TICK_US, metric_named, metric_of
+from bt_bench.results.metrics import COUNTED, DEVICE_TICK_US, metric_named, metric_of, sums_in
 from bt_bench.results.nouns import Cache, LaunchPath, Load, Method, Quantity, Series
 from bt_bench.results.series import series_of
 
@@ -41,11 +41,26 @@ def test_counts_have_names_too() -> None:
         assert metric_named(name) is metric
 
 
+def test_a_sum_is_of_its_terms() -> None:
+    metric = metric_named("stage_us+event_us/busy")
+    assert [term.name for term in metric.terms] == ["stage_us", "event_us/busy"]
+    assert (metric.name, metric.unit, metric.series) == ("stage_us+event_us/busy", "us", None)
+    assert (metric.floor, metric.tick) == (0.2, DEVICE_TICK_US)
+    assert not metric.is_primary(Operation.STEP, "cuda")
+    assert sums_in(["host_us", "a*", "stage_us+host_us", "stage_us+host_us"]) == [
+        metric_named("stage_us+host_us")
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
         ("host_ms", r"no metric 'host_ms'; did you mean 'host_us'\?"),
         ("", "no metric ''; expected one of host_us"),
+        ("stage_us+host_ms", r"no metric 'host_ms'; did you mean 'host_us'\?"),
+        ("stage_us+", "no metric ''; expected one of host_us"),
+        ("stage_us+launches", "launches is counted; expected a sum of times"),
+        ("stage_us+stage_us", "has a term twice; expected each term once"),
         ("gpu_us/clod", r"no metric 'gpu_us/clod': 'clod'; did you mean 'cold'\?"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from bt_bench.results import (
     Method,
     Metric,
     Status,
+    Taken,
     format_number,
     metric_of,
     place_of,
@@ -96,15 +97,19 @@ class Pairing:
             for method in Method
         }
 
-    def entries(self) -> Iterator[Asked]:
-        """All metrics of the cases of both sides; a case that one side lacks is one entry."""
+    def entries(self, sums: Sequence[Metric] = ()) -> Iterator[Asked]:
+        """All metrics of the cases of both sides; a case that one side lacks is one entry.
+
+        Args:
+            sums: of metrics, which are judged beside them.
+        """
         base, other = self._matchup.base, self._matchup.other
         if base.absent or other.absent:
             yield from self._absent(base, other)
             return
         matches, only_base, only_other = match_cases(base.result.cases, other.result.cases)
         for left, right in matches:
-            yield from self._pair(left, right)
+            yield from self._pair(left, right, sums)
         for cases, absent in ((only_base, other), (only_other, base)):
             keys = {case.key for case in absent.result.cases}
             for case in cases:
@@ -140,7 +145,7 @@ class Pairing:
             other_value=other_value,
             outcome=outcome,
             # By what was run, not by what is shown: the same question has the same answer.
-            family=(base.label, other.label, primary),
+            family=(base.label, other.label, metric.name if metric.terms else primary),
             exploratory=not primary,
             advisory=not self._matchup.one_run,
         )
@@ -159,7 +164,9 @@ class Pairing:
             f"{f' and {more} more' if more > 0 else ''}; reason for {first.key}: {first.reason}."
         )
 
-    def _pair(self, left: CompactCase, right: CompactCase) -> Iterator[Asked]:
+    def _pair(
+        self, left: CompactCase, right: CompactCase, sums: Sequence[Metric]
+    ) -> Iterator[Asked]:
         if left.status is right.status is Status.UNSUPPORTED:
             self._unsupported.append(left)  # neither side can have it, so nothing is missing
             return
@@ -170,8 +177,8 @@ class Pairing:
         doubts = self._doubts(self._matchup.other, right) | self._doubts(self._matchup.base, left)
         idle = _launches_nothing(left) and _launches_nothing(right)
         found = [
-            self._measured(metric, left, right, doubts.get(metric.name), idle)
-            for metric in _metrics_of(left, right)
+            self._measured(metric, left, right, _doubt(metric, doubts), idle)
+            for metric in _metrics_of(left, right, sums)
         ]
         found += [self._counted(left, count) for count in counts(left, right)]
         if not found:
@@ -195,7 +202,7 @@ class Pairing:
     def _measured(
         self, metric: Metric, left: CompactCase, right: CompactCase, doubt: str | None, idle: bool
     ) -> Asked:
-        base, other = left.taken.get(metric.name), right.taken.get(metric.name)
+        base, other = left.measured(metric), right.measured(metric)
         if base is None or other is None:
             side = self._matchup.base if base is None else self._matchup.other
             detail = f"{side.label} did not measure it"
@@ -204,14 +211,12 @@ class Pairing:
             refusal = Refusal(Verdict.INVALID, Cause.METHODS_DISAGREE, doubt)
         else:
             asked = self._entry(left, metric)
-            spreads = (case.spreads.get(metric.name) for case in (left, right))
+            spreads = (case.spread(metric) for case in (left, right))
             asked.spread = max((each for each in spreads if each is not None), default=None)
             logs = left.instances, right.instances
             asked.question = Question(base, other, *logs, self._matchup.one_run, idle)
             return asked
-        return self._entry(
-            left, metric, _typical(left, metric.name), _typical(right, metric.name), refusal
-        )
+        return self._entry(left, metric, _typical(base), _typical(other), refusal)
 
     def _counted(self, case: CompactCase, count: Count) -> Asked:
         base, other = count.base, count.other
@@ -231,7 +236,7 @@ class Pairing:
         if case.launches is not None:
             launches = median([sum(count for _, _, count in step) for step in case.launches])
         checks = crosschecks_of(
-            lambda series: _typical(case, metric_of(series).name),
+            lambda series: _typical(case.measured(metric_of(series))),
             launches,
             lambda method: self._intercepts[side.label, method],
         )
@@ -254,20 +259,27 @@ def metrics_in_order(metrics: Mapping[str, Metric]) -> list[Metric]:
 
 @functools.cache
 def _place(metric: Metric) -> tuple[int, ...]:
-    return (1,) if metric.series is None else (0, *place_of(metric.series))
+    if metric.series is not None:
+        return (0, *place_of(metric.series))
+    return (1,) if metric.terms else (2,)
 
 
-def _metrics_of(left: CompactCase, right: CompactCase) -> list[Metric]:
+def _metrics_of(left: CompactCase, right: CompactCase, sums: Sequence[Metric]) -> list[Metric]:
     names = left.taken.keys() | right.taken.keys()
     found = {name: (left.taken.get(name) or right.taken[name]).metric for name in names}
-    return metrics_in_order(found)
+    return [*metrics_in_order(found), *(s for s in sums if left.measured(s) or right.measured(s))]
+
+
+def _doubt(metric: Metric, doubts: Mapping[str, str]) -> str | None:
+    """Why a metric is not believed; a sum is not if one of its terms is not."""
+    found = (doubts.get(each.name) for each in metric.terms or (metric,))
+    return next(filter(None, found), None)
 
 
 def _launches_nothing(case: CompactCase) -> bool:
     return case.launches is not None and not any(case.launches)
 
 
-def _typical(case: CompactCase, name: str) -> float | None:
+def _typical(taken: Taken | None) -> float | None:
     """See `bt_bench.analysis.figures.typical_us`."""
-    taken = case.taken.get(name)
     return None if taken is None else median(np.median(taken.samples, axis=0))

@@ -16,7 +16,7 @@ from bt_bench.analysis.deciding import (
 )
 from bt_bench.analysis.verdicts import Judgement
 from bt_bench.errors import NotComparableError
-from bt_bench.results import CONFIG_NAME, Decides, Quantity, Status, format_share
+from bt_bench.results import CONFIG_NAME, Decides, Quantity, Status, format_share, metric_named
 
 _CORRECTIONS = {
     Correction.HOLM: "corrected by Holm's method, so that even one false verdict among them has at "
@@ -98,9 +98,12 @@ def facts_of(
 def family_facts(judgements: Sequence[Judgement], rules: Rules) -> Iterator[str]:
     """Over which tests verdicts are corrected, and what the intervals are."""
     sizes: dict[bool, set[int]] = {False: set(), True: set()}
+    of_sums = False
     for each in judgements:
         if each.evidence is not None:
-            sizes[each.exploratory].add(each.evidence.tests)
+            is_sum = bool(metric_named(each.metric).terms)
+            of_sums = of_sums or is_sum
+            sizes[each.exploratory] |= set() if is_sum else {each.evidence.tests}
     launching, staging = (
         _listed([each for each in Quantity if each.traits.decides is decides])
         for decides in (Decides.LAUNCHING, Decides.STAGING)
@@ -113,6 +116,11 @@ def family_facts(judgements: Sequence[Judgement], rules: Rules) -> Iterator[str]
         f"cases of one side{_tests(sizes[False])}, {_CORRECTIONS[rules.correction]}. All other "
         f"metrics are exploratory{_tests(sizes[True])}: they are {likewise}."
     )
+    if of_sums:
+        yield (
+            "A sum of metrics is exploratory too; its tests over all operations and cases of one "
+            "side are corrected together, apart from those of other metrics."
+        )
     yield (
         "Intervals are those that the verdicts rest on, at the corrected level; those of means "
         "over cases are at 95 %."

@@ -27,7 +27,7 @@ from bt_bench.analysis.judging import (
 )
 from bt_bench.analysis.verdicts import Judged, Judgement, Margin
 from bt_bench.errors import UsageError
-from bt_bench.results import format_number, select
+from bt_bench.results import format_number, select, sums_in
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,11 @@ def entries_of(matchups: Sequence[Matchup], criteria: Criteria) -> tuple[list[En
 
     Args:
         matchups: what is compared with what.
-        criteria: how; which metrics are shown makes no difference here.
+        criteria: how; of the metrics that are shown only sums make a difference here.
     """
     pairings = [Pairing(each) for each in matchups]
-    asked = _in_order([each for pairing in pairings for each in pairing.entries()])
+    sums = sums_in(criteria.metrics)
+    asked = _in_order([each for pairing in pairings for each in pairing.entries(sums)])
     _answer_all(asked, criteria)
     facts = [fact for pairing in pairings for fact in pairing.facts()]
     return [each.entry for each in asked], facts
