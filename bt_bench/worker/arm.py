@@ -138,13 +138,25 @@ class Arm:
         self.tables.restore(self._start)
         synchronize(self._device)
 
-    def stage(self, step: StepInputs) -> None:
-        """Stages the writes of a step."""
-        stage(self.tables, step)
+    def ready(
+        self, operation: Operation, step: StepInputs, *, staged: bool = False
+    ) -> Callable[[], object]:
+        """Runs what precedes an operation in its step, and returns its call, ready to be made.
 
-    def prepare(self, operation: Operation) -> None:
-        """Runs what precedes a timed operation in its step, except for staging."""
+        Args:
+            operation: what is called.
+            step: the next one; `finish` it before the one after it.
+            staged: its writes have been staged already.
+        """
+        if operation is not Operation.STAGE and not staged:
+            stage(self.tables, step)
         if operation in (Operation.GATHER, Operation.SLOTS, Operation.GATHER_SLOTS):
+            self.tables.apply_staged_writes()
+        return self.bind(operation, step)
+
+    def finish(self, operation: Operation) -> None:
+        """Runs what a step still lacks after an operation: what was staged has to be applied."""
+        if operation is Operation.STAGE:
             self.tables.apply_staged_writes()
 
     def bind(self, operation: Operation, step: StepInputs) -> Callable[[], object]:

@@ -111,11 +111,19 @@ class ScriptedArm:
     def rewind(self):
         self._log.append(f"rewind {self.name}")
 
-    def stage(self, step):
-        self._device.host(1_000 * step)
+    def ready(self, operation, step, *, staged=False):
+        if operation is not Operation.STAGE:
+            if not staged:
+                self._stage(step)
+            self._device.enqueue(500_000)  # what precedes must be waited for, not timed
+        return self.bind(operation, step)
 
-    def prepare(self, operation):
-        self._device.enqueue(500_000)  # what precedes must be waited for, not timed
+    def finish(self, operation):
+        if operation is Operation.STAGE:
+            self.tables.apply_staged_writes()
+
+    def _stage(self, step):
+        self._device.host(1_000 * step)
 
     def bind(self, operation, step):
         def call():
@@ -126,7 +134,7 @@ class ScriptedArm:
             self._device.host(self._host_ns * step // share)
             self._device.enqueue(self._gpu_ns)
 
-        return call if operation is not Operation.STAGE else lambda: self.stage(step)
+        return call if operation is not Operation.STAGE else lambda: self._stage(step)
 
 
 class _Guard:

@@ -26,7 +26,7 @@ from bt_bench.worker.tasks import (
     Success,
     WorkerError,
 )
-from bt_bench.workloads.parameters import UniformParameters
+from bt_bench.workloads import UniformParameters
 
 PARAMETERS = UniformParameters(
     workload="uniform",

@@ -156,14 +156,10 @@ class Compiler:
         self, arm: Arm, steps: Sequence[StepInputs], operation: Operation, window: Window
     ) -> None:
         for step in steps:
-            if operation is not Operation.STAGE:
-                arm.stage(step)
-            arm.prepare(operation)
-            call = arm.bind(operation, step)
+            call = arm.ready(operation, step)
             with self._recorder.step(window):
                 call()
-            if operation is Operation.STAGE:
-                arm.tables.apply_staged_writes()
+            arm.finish(operation)
 
     def _modules(self, entry: VariantEntry) -> dict[str, Path]:
         """The files of all modules that a variant uses, by name."""

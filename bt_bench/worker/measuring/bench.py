@@ -163,9 +163,8 @@ class CudaBench:
             with arm.guarded(), self._ledger.recording() as recording:
                 use(arm, LaunchPath.JIT)
                 for step in window.steps:
-                    arm.stage(step)
-                    arm.prepare(window.operation)
-                    arm.bind(window.operation, step)()
+                    arm.ready(window.operation, step)()
+                    arm.finish(window.operation)
                 self._port.synchronize()
             found[arm.name] = recording.kernels()
         return found

@@ -14,7 +14,7 @@ from bt_bench.config.load import load_config
 from bt_bench.names import Operation
 from bt_bench.variants.vllm.differences import MEANINGS, Opponent
 from bt_bench.worker.checking.differences import as_defined, differences_of, tamed, undefined_on
-from bt_bench.workloads.build import build_workload
+from bt_bench.workloads import build_workload
 from bt_bench.workloads.conformance.plain import conformance_workloads
 from bt_bench.workloads.steps import Append
 from bt_kernels.layout import TableLayout

@@ -21,7 +21,7 @@ from bt_bench.worker.arm import Arm
 from bt_bench.worker.compiling.census import REQUEST_NAME, take_census
 from bt_bench.worker.inputs import inputs_on
 from bt_bench.worker.measuring.methods.interpreter import count_launches
-from bt_bench.workloads.build import build_workload
+from bt_bench.workloads import build_workload
 
 COMMITTED = Path(__file__).parents[3] / "reports" / "static" / "census.json"
 

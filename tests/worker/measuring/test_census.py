@@ -40,8 +40,7 @@ from bt_bench.worker.measuring.profiler_session import (
 )
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.watch import NoTelemetry, Surroundings
-from bt_bench.workloads.build import build_workload
-from bt_bench.workloads.parameters import UniformParameters
+from bt_bench.workloads import UniformParameters, build_workload
 
 
 def workload(groups, staged_writes=2):

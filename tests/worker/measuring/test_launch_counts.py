@@ -18,7 +18,7 @@ from bt_bench.config.load import load_config
 from bt_bench.names import Operation
 from bt_bench.results.nouns import Cache, LaunchPath, Load
 from bt_bench.results.plan import Plan
-from bt_bench.worker.arm import Arm
+from bt_bench.worker.arm import Arm, stage
 from bt_bench.worker.inputs import inputs_on
 from bt_bench.worker.measuring.bench import CudaBench
 from bt_bench.worker.measuring.launch_paths import supports, use
@@ -26,7 +26,7 @@ from bt_bench.worker.measuring.methods import profiler as cupti_census
 from bt_bench.worker.measuring.methods.interpreter import count_launches
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import Window
-from bt_bench.workloads.build import build_workload
+from bt_bench.workloads import build_workload
 
 VARIANTS = ("one_launch", "one_launch_graph")
 TRACES = ("azure_conv", "azure_code")
@@ -137,6 +137,6 @@ def _replay(arm, window, path):
     """Runs the window once, so that no kernel is compiled under the profiler."""
     use(arm, path)
     for step in window.steps:
-        arm.stage(step)
+        stage(arm.tables, step)
         arm.bind(window.operation, step)()
     torch.cuda.synchronize(window.steps[0].idx_mapping.device)

@@ -18,7 +18,7 @@ from bt_bench.worker.measuring import process_round
 from bt_bench.worker.measuring.bench import CpuBench
 from bt_bench.worker.measuring.timing import Rounds
 from bt_bench.worker.tasks import MeasureRound, PrepareRound, RoundUnit
-from bt_bench.workloads.parameters import UniformParameters
+from bt_bench.workloads import UniformParameters
 
 SIZES = {"max_num_reqs": 4, "max_num_batched_tokens": 16, "max_model_len": 64}
 PLAN = Plan(rounds=10, warmup_rounds=0, instances=1, control=False, precision_percent=0.0)

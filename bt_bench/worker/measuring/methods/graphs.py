@@ -81,9 +81,7 @@ def _sample(
 ) -> tuple[float, ...]:
     """Host time and step time of a replay, its event time, and the slope; all in µs."""
     use(arm, GRAPH)
-    arm.stage(step)
-    arm.prepare(window.operation)
-    call = arm.bind(window.operation, step)
+    call = arm.ready(window.operation, step)
     once = captured(device, call, 1)
     slope = GraphSlope(device, call)
     host_us, step_us = host_times(clock, once.replay, device.synchronize)

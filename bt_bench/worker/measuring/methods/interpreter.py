@@ -21,13 +21,10 @@ def count_launches(arm: Arm, steps: Sequence[StepInputs], operation: Operation) 
     arm.rewind()
     counted = []
     for step in steps:
-        arm.stage(step)
-        arm.prepare(operation)
-        call = arm.bind(operation, step)
+        call = arm.ready(operation, step)
         with _counting() as counts:
             call()
-        if operation is Operation.STAGE:
-            arm.tables.apply_staged_writes()
+        arm.finish(operation)
         counted.append(
             [
                 LaunchCount.model_validate({"kind": kind, "name": name, "count": count})

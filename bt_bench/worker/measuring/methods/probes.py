@@ -105,11 +105,11 @@ class StageProbe:
         self, arm: Arm, operation: Operation, step: StepInputs, nvtx_range: Range
     ) -> tuple[float, ...]:
         """Times staging of all rows of the step."""
-        call = arm.bind(Operation.STAGE, step)
+        call = arm.ready(Operation.STAGE, step)
         nvtx_range.push()
         stage_us, _ = host_times(self._clock, call)
         nvtx_range.pop()
-        arm.tables.apply_staged_writes()
+        arm.finish(Operation.STAGE)
         return (stage_us,)
 
 
@@ -153,8 +153,7 @@ class HostProbe(_PathProbe):
         synchronize = self._device.synchronize
         use(arm, self._path)
         stage_us, _ = host_times(self._clock, arm.bind(Operation.STAGE, step))
-        arm.prepare(operation)
-        call = arm.bind(operation, step)
+        call = arm.ready(operation, step, staged=True)
         synchronize()
         nvtx_range.push()
         host_us, step_us = host_times(self._clock, call, synchronize)
@@ -178,9 +177,7 @@ class EventProbe(_PathProbe):
     ) -> tuple[float, ...]:
         """Times the operation between two events."""
         use(arm, self._path)
-        arm.stage(step)
-        arm.prepare(operation)
-        call = arm.bind(operation, step)
+        call = arm.ready(operation, step)
         self._device.synchronize()
         nvtx_range.push()
         between_events(self._device, call)
@@ -209,10 +206,8 @@ class PipelinedProbe(_PathProbe):
         synchronize = self._device.synchronize
         use(arm, self._path)
         restages = operation in CONSUMES_STAGED
-        if not restages:
-            arm.stage(step)
-            arm.prepare(operation)
-        stage, call = arm.bind(Operation.STAGE, step), arm.bind(operation, step)
+        call = arm.bind(operation, step) if restages else arm.ready(operation, step)
+        stage = arm.bind(Operation.STAGE, step)
         in_a_row = self._clock, call, PIPELINED_CALLS, synchronize
         synchronize()
         nvtx_range.push()
@@ -260,9 +255,7 @@ class BusyProbe(_PathProbe):
         queue_us = self._queues_us.get(arm.name, SHORTEST_QUEUE_US)
         while queue_us <= LONGEST_QUEUE_US:
             num_blocks[...] = before
-            arm.stage(step)
-            arm.prepare(operation)
-            sample = self._behind(queue_us, arm.bind(operation, step), nvtx_range)
+            sample = self._behind(queue_us, arm.ready(operation, step), nvtx_range)
             if sample is not None:
                 self._queues_us[arm.name] = queue_us
                 return sample

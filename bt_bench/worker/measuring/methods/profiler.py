@@ -274,9 +274,7 @@ def _session(
                     busy.append(setting.load is Load.BUSY)
                     with arm.guarded():
                         use(arm, LaunchPath.JIT)
-                        arm.stage(step)
-                        arm.prepare(window.operation)
-                        session.run(arm.bind(window.operation, step), *ahead)
+                        session.run(arm.ready(window.operation, step), *ahead)
     found, late = activities_by_range(session.recorded(), busy)
     taken: list[Taken] = []
     first = 0
