@@ -77,7 +77,7 @@ def write_results(folder: Path, count: int) -> tuple[str, str]:
 
 def build_trace(trace: str) -> int:
     """Builds all steps of a whole trace, and returns how many there are."""
-    from bt_bench.workloads.parameters import TraceParameters
+    from bt_bench.workloads import TraceParameters
     from bt_bench.workloads.serving.scheduler import Scheduler, iterate_steps
 
     parameters = TraceParameters(workload="trace", trace=trace)

@@ -12,8 +12,7 @@ import sys
 import time
 from typing import Any
 
-from bt_bench.workloads.describe import describe
-from bt_bench.workloads.parameters import TraceParameters
+from bt_bench.workloads import TraceParameters
 from bt_bench.workloads.serving.scheduler import Scheduler, iterate_steps
 
 CASES: dict[str, dict[str, Any]] = {
@@ -43,7 +42,7 @@ def build_all_steps(changes: dict[str, Any]) -> str:
 def describe_all_steps(changes: dict[str, Any]) -> str:
     """Describes a trace, its busiest window included: two passes at most."""
     start = time.perf_counter()
-    description = describe(_parameters(changes | {"window": {"at": "busiest"}}))
+    description = _parameters(changes | {"window": {"at": "busiest"}}).describe()
     return f"{description.steps.num_steps:>9,} steps {_cost_since(start)}"
 
 

@@ -104,7 +104,7 @@ def footprints(
         held: bytes that are held now.
     """
     from bt_bench.worker.inputs import inputs_on
-    from bt_bench.workloads.build import build_workload
+    from bt_bench.workloads import build_workload
 
     found = []
     for case in cases:

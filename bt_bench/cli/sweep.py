@@ -220,9 +220,9 @@ def _request(
     """Checks everything that can be wrong, before a folder is made."""
     from bt_bench.config import read_settings
     from bt_bench.results import RunFolder
-    from bt_bench.runs import SweepRequest, check_memory, check_resumable, check_windows
+    from bt_bench.runs import SweepRequest, check_files, check_memory, check_resumable
 
-    check_windows(spec)
+    check_files(spec)
     check_memory(spec, len(entries), hello.available_bytes)
     if resume is not None:
         folder = RunFolder.open(resume)

@@ -33,12 +33,10 @@ def workload(
     - `bt-bench workload azure_conv`
     - `bt-bench workload production -k 'decode*' --json`
     """
-    from bt_bench.workloads.describe import describe
-
     spec = load_spec(config, select=select, overrides=overrides)
     documents = []
     for case in spec.cases:
-        description = describe(case.parameters)
+        description = case.parameters.describe()
         if as_json:
             documents.append({"case": case.name} | description.model_dump(mode="json"))
         else:

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from bt_bench.config.problems import Problems
 from bt_bench.config.sections import Axis, CaseTemplate, Document, Entries
 from bt_bench.config.validation import (
-    DEFAULT_KIND,
-    KINDS,
     flatten,
     kinds_with,
     leaves,
@@ -20,6 +18,7 @@ from bt_bench.config.validation import (
 )
 from bt_bench.config.yaml import Entry
 from bt_bench.errors import names_hint, shown
+from bt_bench.workloads import DEFAULT_KIND, KINDS
 
 MAX_CASES = 100_000
 

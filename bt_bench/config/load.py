@@ -15,11 +15,11 @@ from bt_bench.config.sections import Document, read_document, validate_gate, val
 from bt_bench.config.select import select_cases
 from bt_bench.config.sources import read_config
 from bt_bench.config.spec import CaseSpec, SweepSpec
-from bt_bench.config.validation import KINDS, validate
+from bt_bench.config.validation import validate
 from bt_bench.config.yaml import parse_yaml
 from bt_bench.errors import UsageError
 from bt_bench.names import Operation
-from bt_bench.workloads import WorkloadParameters
+from bt_bench.workloads import KINDS, WorkloadParameters
 
 __all__ = ["dump_config", "load_config"]
 
@@ -126,10 +126,10 @@ def _check_buildable(
     name: str, parameters: WorkloadParameters, place: Place, problems: Problems
 ) -> None:
     """Checks that need the workload builder: sizes that do not fit each other, and memory."""
-    from bt_bench.workloads import estimate_bytes, layout_of, validate_parameters
+    from bt_bench.workloads import estimate_bytes, layout_of
 
     try:
-        validate_parameters(parameters)
+        parameters.check()
         needed = estimate_bytes(layout_of(parameters))
     except UsageError as error:
         problems.add(place, f"case {name!r}: {error}")

@@ -6,9 +6,10 @@ import re
 
 from bt_bench.config.problems import Problems
 from bt_bench.config.sections import MAX_NAME, NAME_RULE, Axis, CaseTemplate
-from bt_bench.config.validation import KINDS, is_parameter, kinds_with, parameter_names
+from bt_bench.config.validation import is_parameter, kinds_with, parameter_names
 from bt_bench.errors import names_hint, shown
-from bt_bench.workloads import TableParameters, TraceParameters
+from bt_bench.results import Noun
+from bt_bench.workloads import WorkloadParameters
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
@@ -30,14 +31,14 @@ def check_name_template(case: CaseTemplate, problems: Problems) -> None:
         )
 
 
-def case_name(case: CaseTemplate, parameters: TableParameters, problems: Problems) -> str | None:
+def case_name(case: CaseTemplate, parameters: WorkloadParameters, problems: Problems) -> str | None:
     """The name of one combination, from its validated parameters; `None` where it has none."""
     text = str(case.name.value)
     for key in _PLACEHOLDER.findall(text):
         having = kinds_with(key)
         if not having:
             return None  # reported by check_name_template
-        if kind_of(parameters) not in having:
+        if parameters.workload not in having:
             problems.add(
                 case.name.place,
                 f"name {shown(text)} has the placeholder {key!r}, a parameter of "
@@ -46,7 +47,7 @@ def case_name(case: CaseTemplate, parameters: TableParameters, problems: Problem
             return None
     name = _PLACEHOLDER.sub(lambda match: _value_text(parameters, match[1]), text)
     for key in _axes_to_append(case):
-        if kind_of(parameters) in kinds_with(key):  # else noted where it was expanded
+        if parameters.workload in kinds_with(key):  # else noted where it was expanded
             name += f"-{key}={_value_text(parameters, key)}"
     if len(name) > MAX_NAME:
         problems.add(
@@ -54,11 +55,6 @@ def case_name(case: CaseTemplate, parameters: TableParameters, problems: Problem
             f"name {shown(name)} has {len(name)} characters; expected at most {MAX_NAME}",
         )
     return name
-
-
-def kind_of(parameters: TableParameters) -> str:
-    """The kind of workload of validated parameters."""
-    return next(kind for kind, model in KINDS.items() if type(parameters) is model)
 
 
 def _axes_to_append(case: CaseTemplate) -> list[str]:
@@ -95,19 +91,18 @@ def _rows_differ(case: CaseTemplate, keys: list[str]) -> bool:
     return len(set(rows)) == len(rows)
 
 
-def _value_text(parameters: TableParameters, key: str) -> str:
+def _value_text(parameters: WorkloadParameters, key: str) -> str:
     if key == "groups":
         return str(len(parameters.block_sizes()))
     if key == "block_size":
         return _sizes_text(parameters.block_sizes())
     if key == "sliding_window":
         return _sizes_text(parameters.reaches())
-    if key == "window" and isinstance(parameters, TraceParameters):
-        return parameters.window.name
     value: object = parameters
     for part in key.split("."):
         value = getattr(value, part)
-    return _text_of(value)
+    # A parameter with parts, such as a window, is told by its name.
+    return _text_of(getattr(value, "name", value) if isinstance(value, Noun) else value)
 
 
 def _sizes_text(per_group: tuple[int, ...]) -> str:

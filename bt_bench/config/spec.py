@@ -9,7 +9,7 @@ from pydantic import Field
 
 from bt_bench.names import Operation
 from bt_bench.results import Noun, Plan
-from bt_bench.workloads import WorkloadParameters
+from bt_bench.workloads import OfAnyKind
 
 
 class FailingVerdict(StrEnum):
@@ -32,7 +32,7 @@ class CaseSpec(Noun):
     """
 
     name: str
-    parameters: WorkloadParameters
+    parameters: OfAnyKind
     margin_percent: Share | None = None
 
 

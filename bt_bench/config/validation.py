@@ -19,11 +19,9 @@ from bt_bench.config.problems import Place, Problems
 from bt_bench.config.yaml import Entry, Located
 from bt_bench.errors import names_hint, shown
 from bt_bench.results import format_bytes
-from bt_bench.workloads import MAX_REQS, BatchParameters, TraceParameters, UniformParameters
+from bt_bench.workloads import KINDS, MAX_REQS
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-
-AnyParameters = UniformParameters | BatchParameters | TraceParameters
 
 # Sizes that tables grow with, and what they are where a case does not say.
 _SIZES = {
@@ -36,13 +34,6 @@ _SIZES = {
     "max_num_batched_tokens": 8192,
     "max_model_len": 8192,
 }
-
-KINDS: dict[str, type[AnyParameters]] = {
-    "uniform": UniformParameters,
-    "batch": BatchParameters,
-    "trace": TraceParameters,
-}
-DEFAULT_KIND = "uniform"
 
 _REPLACES: dict[str, tuple[str, ...]] = {
     "model": ("groups", "block_size"),

@@ -152,7 +152,7 @@ class CheckReport(Noun):
 class WorkloadRecord(Noun):
     """The workload of a case: its parameters, resulting sizes, and a digest of its arrays."""
 
-    kind: Literal["uniform", "batch", "trace"]
+    kind: str = Field(min_length=1)
     parameters: dict[str, ParameterValue]
     digest: str
     num_steps: int = Field(ge=1)

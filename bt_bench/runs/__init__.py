@@ -5,7 +5,7 @@ from __future__ import annotations
 from bt_bench.runs.check import Outcome, check_spec
 from bt_bench.runs.gate.live import GateRequest, prepare, run_live_gate
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, MAX_LOOK
-from bt_bench.runs.gate.lost import Lost, config_of, lost_between, other_traces, without_variant
+from bt_bench.runs.gate.lost import Lost, config_of, lost_between, other_files, without_variant
 from bt_bench.runs.gate.processes import record
 from bt_bench.runs.gate.sameness import compare_trees
 from bt_bench.runs.gate.sides import RoundsRequest, Side
@@ -19,7 +19,7 @@ from bt_bench.runs.gate.trees import (
     working_tree,
 )
 from bt_bench.runs.gate.wanted import choose_metrics
-from bt_bench.runs.preflight import check_memory, check_resumable, check_windows
+from bt_bench.runs.preflight import check_files, check_memory, check_resumable
 from bt_bench.runs.progress import CaseReport, Progress
 from bt_bench.runs.selfcheck.recorded import recording_paths
 from bt_bench.runs.selfcheck.report import facts_of, selfcheck_document, selfcheck_json
@@ -41,10 +41,10 @@ __all__ = [
     "Tree",
     "base_tree",
     "build",
+    "check_files",
     "check_memory",
     "check_resumable",
     "check_spec",
-    "check_windows",
     "choose_metrics",
     "compare_trees",
     "config_of",
@@ -52,7 +52,7 @@ __all__ = [
     "isolations",
     "locate",
     "lost_between",
-    "other_traces",
+    "other_files",
     "place_below",
     "prepare",
     "record",

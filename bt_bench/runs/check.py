@@ -9,7 +9,7 @@ from bt_bench.config import SweepSpec
 from bt_bench.names import Operation
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.worker import CheckCase, CheckConformance, CheckOutcomes, Runner, Watcher
-from bt_bench.workloads import conformance_workloads, features_of
+from bt_bench.workloads import conformance_workloads
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def check_conformance(
         all_features: also check features that no case of the config needs.
     """
     operations = tuple(spec.operations)
-    used = frozenset[str]().union(*(features_of(case.parameters) for case in spec.cases))
+    used = frozenset[str]().union(*(case.parameters.features() for case in spec.cases))
     remaining = list(arms)
     for name, workload in conformance_workloads(spec.plan.seed).items():
         if not (all_features or workload.features <= used):

@@ -1,4 +1,4 @@
-"""What is checked before a sweep starts: memory, a run to resume, and windows of traces."""
+"""What is checked before a sweep starts: memory, a run to resume, and the files of workloads."""
 
 from __future__ import annotations
 
@@ -17,13 +17,7 @@ from bt_bench.results import (
     read_run,
 )
 from bt_bench.variants import VariantEntry
-from bt_bench.workloads import (
-    TraceParameters,
-    build_workload,
-    estimate_bytes,
-    flat_parameters,
-    layout_of,
-)
+from bt_bench.workloads import estimate_bytes, flat_parameters, layout_of
 
 # An instance of a variant holds its tables and a snapshot of them.
 COPIES_PER_INSTANCE = 2
@@ -101,21 +95,17 @@ def _refuse_changed_cases(path: Path, result: VariantResult, spec: SweepSpec) ->
             )
 
 
-def check_windows(spec: SweepSpec) -> None:
-    """Refuses windows of a trace that begin at a step beyond the end of its sequence.
-
-    Only the scheduler can tell how long a sequence is. Other windows are placed where they fit.
+def check_files(spec: SweepSpec) -> None:
+    """Refuses workloads that do not fit what their files hold, such as a window beyond a trace.
 
     Raises:
         UsageError: naming the first such case.
     """
     for case in spec.cases:
-        parameters = case.parameters
-        if isinstance(parameters, TraceParameters) and isinstance(parameters.window.at, int):
-            try:
-                build_workload(parameters)
-            except UsageError as error:
-                raise UsageError(f"case {case.name!r}: {error}") from error
+        try:
+            case.parameters.check_by_reading()
+        except UsageError as error:
+            raise UsageError(f"case {case.name!r}: {error}") from error
 
 
 def _fact(environment: Environment, what: str) -> object:

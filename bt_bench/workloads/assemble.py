@@ -7,9 +7,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from bt_bench.errors import UsageError
-from bt_bench.workloads.parameters import BatchParameters, TableParameters, UniformParameters
+from bt_bench.workloads.parameters import TableParameters
 from bt_bench.workloads.steps import Append, Int32Array, Int64Array, Step, Workload
 from bt_kernels.layout import TableLayout
+
+TABLE_ITEM_BYTES = 4
+SLOT_ITEM_BYTES = 8
 
 DUMMY_ROW = -1
 """The entry of `idx_mapping` for a request that owns no blocks."""
@@ -29,6 +32,13 @@ def layout_of(parameters: TableParameters) -> TableLayout:
         cp_interleave=parameters.cp_interleave,
         dcp_sharded=_all_but(parameters.unsharded_groups, parameters),
     )
+
+
+def estimate_bytes(layout: TableLayout) -> int:
+    """Device bytes of one variant: source and input tables, and slot mappings."""
+    cells: int = layout.max_num_reqs * sum(layout.widths)
+    slots: int = layout.num_groups * layout.max_num_batched_tokens
+    return 2 * TABLE_ITEM_BYTES * cells + SLOT_ITEM_BYTES * slots
 
 
 def _all_but(groups: list[int], parameters: TableParameters) -> list[bool]:
@@ -100,7 +110,8 @@ def assemble_step(
 
 
 def single_step_workload(
-    parameters: UniformParameters | BatchParameters,
+    parameters: TableParameters,
+    dummy_requests: int,
     rows: Int64Array,
     starts: Int64Array,
     counts: Int64Array,
@@ -112,6 +123,7 @@ def single_step_workload(
 
     Args:
         parameters: of the workload.
+        dummy_requests: how many come behind the others.
         rows: `[R]`, request rows in batch order, without dummy requests.
         starts: `[R]`, position of each request's first token in the step.
         counts: `[R]`, tokens of each request in the step.
@@ -122,7 +134,7 @@ def single_step_workload(
     if any(layout.reaches):
         num_computed_tokens = np.zeros(layout.max_num_reqs, dtype=np.int32)
         num_computed_tokens[rows] = starts
-    dummies = np.ones(parameters.dummy_requests, dtype=np.int64)
+    dummies = np.ones(dummy_requests, dtype=np.int64)
     setup, appends = staged
     step = assemble_step(
         parameters,
@@ -136,14 +148,13 @@ def single_step_workload(
 
 
 def validate_dummy_requests(
-    parameters: UniformParameters | BatchParameters, requests: int, tokens: int
+    parameters: TableParameters, dummies: int, requests: int, tokens: int
 ) -> None:
     """Refuses dummy requests that do not fit beside so many requests and tokens.
 
     Raises:
         UsageError: naming parameter, value and limit.
     """
-    dummies = parameters.dummy_requests
     for what, count, limit in (
         ("requests", requests, "max_num_reqs"),
         ("tokens", tokens, "max_num_batched_tokens"),

@@ -8,23 +8,18 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bt_bench.results import Noun
-from bt_bench.workloads.assemble import layout_of
-from bt_bench.workloads.build import (
-    AnyParameters,
-    build_workload,
-    estimate_bytes,
-    features_of,
-    first_step,
-)
-from bt_bench.workloads.parameters import BatchParameters, TraceParameters, UniformParameters
-from bt_bench.workloads.serving.scheduler import ScheduledBatch, Scheduler
-from bt_bench.workloads.steps import Int64Array, Workload
+from bt_bench.workloads.assemble import estimate_bytes, layout_of
+from bt_bench.workloads.serving.scheduler import ScheduledBatch
+from bt_bench.workloads.steps import Append, Int64Array, Step, Workload
+
+if TYPE_CHECKING:
+    from bt_bench.workloads.kind import WorkloadParameters
 
 
 class Distribution(Noun):
@@ -83,7 +78,7 @@ class Description(Noun):
     """A workload: its sizes, its steps, and its blocks.
 
     Args:
-        kind: uniform, batch or trace.
+        kind: such as uniform, batch or trace.
         features: what a variant must be able to do beyond the plain path, sorted.
         block_sizes: tokens per block, per group.
         widths: columns of a row, per group.
@@ -98,7 +93,7 @@ class Description(Noun):
         trace: further figures, for a trace only.
     """
 
-    kind: Literal["uniform", "batch", "trace"]
+    kind: str
     features: list[str]
     block_sizes: list[int]
     widths: list[int]
@@ -113,71 +108,28 @@ class Description(Noun):
     trace: TraceFigures | None = None
 
 
-def describe(parameters: AnyParameters) -> Description:
-    """Describes a workload; for a trace, this runs the scheduler over all of it.
-
-    Raises:
-        UsageError: as `build_workload`.
-    """
-    if isinstance(parameters, TraceParameters):
-        return _describe_trace(parameters)
-    workload = build_workload(parameters)
-    step = workload.steps[0]
-    tally = _Tally(parameters)
-    tally.add(_batch_of(workload, parameters))
-    ids = sum(len(ids) for append in workload.setup + step.appends for ids in append.block_ids)
+def describe_built(parameters: WorkloadParameters, workload: Workload) -> Description:
+    """Describes a workload, from its setup and its steps."""
+    tally = Tally(parameters)
+    held = _Held(workload)
+    for step in workload.steps:
+        tally.add(held.after(step, parameters.num_prefills()))
     return Description(
         kind=parameters.workload,
-        **_sizes(parameters),
-        requests_served=int(np.count_nonzero(step.idx_mapping >= 0)),
-        steps=tally.figures(prefills_known=isinstance(parameters, BatchParameters)),
-        block_allocations=ids,
-        block_reuse=1.0,
-        peak_blocks_in_use=ids,
+        **sizes_of(parameters),
+        requests_served=held.num_requests,
+        steps=tally.figures(prefills_known=parameters.num_prefills() is not None),
+        block_allocations=len(held.ids),
+        block_reuse=len(held.ids) / len(set(held.ids)) if held.ids else 1.0,
+        peak_blocks_in_use=held.peak,
     )
 
 
-def _describe_trace(parameters: TraceParameters) -> Description:
-    scheduler = Scheduler(parameters)
-    tally = _Tally(parameters)
-    while scheduler.advance():
-        tally.add(scheduler.batch)
-    start = first_step(parameters.window, tally.tokens())
-    pool = scheduler.pool
-    return Description(
-        kind=parameters.workload,
-        **_sizes(parameters),
-        requests_served=scheduler.num_finished,
-        steps=tally.figures(),
-        block_allocations=pool.num_allocations,
-        block_reuse=pool.num_allocations / pool.num_distinct,
-        peak_blocks_in_use=pool.peak_in_use,
-        trace=TraceFigures(
-            simulated_s=scheduler.clock_s,
-            requests_truncated=scheduler.num_truncated,
-            preemptions=scheduler.num_preempted,
-            pool_blocks=pool.num_blocks,
-            window_name=parameters.window.name,
-            window_start=start,
-            window=_window_figures(parameters, start),
-        ),
-    )
-
-
-def _window_figures(parameters: TraceParameters, start: int) -> StepFigures:
-    """A second pass, since the window may be known only after the first."""
-    scheduler = Scheduler(parameters)
-    tally = _Tally(parameters)
-    while scheduler.num_steps < start + parameters.window.steps and scheduler.advance():
-        if scheduler.num_steps > start:
-            tally.add(scheduler.batch)
-    return tally.figures()
-
-
-def _sizes(parameters: AnyParameters) -> dict[str, Any]:
+def sizes_of(parameters: WorkloadParameters) -> dict[str, Any]:
+    """The fields of a `Description` that are known without building anything."""
     layout = layout_of(parameters)
     return {
-        "features": sorted(features_of(parameters)),
+        "features": sorted(parameters.features()),
         "block_sizes": list(layout.block_sizes),
         "widths": list(layout.widths),
         "max_num_reqs": layout.max_num_reqs,
@@ -186,34 +138,59 @@ def _sizes(parameters: AnyParameters) -> dict[str, Any]:
     }
 
 
-def _batch_of(
-    workload: Workload, parameters: UniformParameters | BatchParameters
-) -> ScheduledBatch:
-    """The single step, in the form that a scheduler gives."""
-    step = workload.steps[0]
-    layout = workload.layout
-    held = np.zeros((layout.num_groups, layout.max_num_reqs), dtype=np.int64)
-    for append in workload.setup + step.appends:
-        held[:, append.row] += [len(ids) for ids in append.block_ids]
-    sizes = layout.tokens_per_block
-    first_groups = [sizes.index(size) for size in dict.fromkeys(sizes)]
-    first_tokens = step.query_start_loc[:-1]
-    return ScheduledBatch(
-        requests=np.arange(step.num_reqs, dtype=np.int64),
-        rows=step.idx_mapping,
-        starts=step.positions[first_tokens],
-        counts=np.diff(step.query_start_loc).astype(np.int64),
-        num_tokens=step.num_tokens,
-        num_prefills=parameters.prefills if isinstance(parameters, BatchParameters) else 0,
-        row_blocks=held[first_groups][:, step.idx_mapping[step.idx_mapping >= 0]],
-        appends=step.appends,
-    )
+class _Held:
+    """Blocks that each row holds as the steps of a workload go on.
+
+    Args of the results:
+        ids: all block ids handed out so far, over all groups.
+        peak: most blocks held at a time, over all groups.
+        num_requests: rows that were scheduled, as often as they were staged anew.
+    """
+
+    def __init__(self, workload: Workload) -> None:
+        layout = workload.layout
+        self._held = np.zeros((layout.num_groups, layout.max_num_reqs), dtype=np.int64)
+        sizes = layout.tokens_per_block
+        self._first_groups = [sizes.index(size) for size in dict.fromkeys(sizes)]
+        self._rows: set[int] = set()
+        self.ids: list[int] = []
+        self.peak = 0
+        self.num_requests = 0
+        for append in workload.setup:
+            self._append(append)
+
+    def after(self, step: Step, num_prefills: int | None) -> ScheduledBatch:
+        """A step with its appends, in the form that a scheduler gives."""
+        for append in step.appends:
+            self._append(append)
+        rows = step.idx_mapping[step.idx_mapping >= 0]
+        new = set(rows.tolist()) - self._rows
+        self._rows |= new
+        self.num_requests += len(new)
+        return ScheduledBatch(
+            requests=np.arange(step.num_reqs, dtype=np.int64),
+            rows=step.idx_mapping,
+            starts=step.positions[step.query_start_loc[:-1]],
+            counts=np.diff(step.query_start_loc).astype(np.int64),
+            num_tokens=step.num_tokens,
+            num_prefills=num_prefills or 0,
+            row_blocks=self._held[self._first_groups][:, rows],
+            appends=step.appends,
+        )
+
+    def _append(self, append: Append) -> None:
+        if append.overwrite:
+            self._held[:, append.row] = 0
+            self._rows.discard(append.row)
+        self._held[:, append.row] += [len(ids) for ids in append.block_ids]
+        self.ids += [block_id for ids in append.block_ids for block_id in ids]
+        self.peak = max(self.peak, int(self._held.sum()))
 
 
-class _Tally:
+class Tally:
     """Adds up steps: a few integers for each, and a histogram of row lengths."""
 
-    def __init__(self, parameters: AnyParameters) -> None:
+    def __init__(self, parameters: WorkloadParameters) -> None:
         layout = layout_of(parameters)
         self._groups_of_size = Counter(layout.tokens_per_block)
         widths = dict(zip(layout.tokens_per_block, layout.widths, strict=True))

@@ -1,9 +1,9 @@
-"""Validated parameters of each kind of workload; workloads are built from nothing else."""
+"""The parameters of the tables, which every kind of workload has."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -44,7 +44,7 @@ MODEL_PRESETS: dict[str, list[int]] = {
 
 
 class TableParameters(Noun):
-    """Parameters of the tables, which every kind of workload has."""
+    """Groups, sizes and options of the tables."""
 
     model: str | None = Field(default=None, description="preset of groups and block sizes")
     groups: int | None = Field(default=None, ge=1, le=MAX_GROUPS, description="KV cache groups")
@@ -176,100 +176,3 @@ def _check_indices(field: str, indices: Sequence[int], num_groups: int) -> None:
 
 def _groups(count: int) -> str:
     return "1 group" if count == 1 else f"{count} groups"
-
-
-class UniformParameters(TableParameters):
-    """The origin's workload: one step, equal token counts, lengths rising with the batch index.
-
-    Request i has length `max((i + 1) * (max_model_len // R), T // R)`, the blocks for it, and its
-    last `T // R` positions in the step; the first `staged_writes` rows receive their last block
-    in the step. Remaining tokens (`T % R`) go one each to the first requests.
-    """
-
-    workload: Literal["uniform"] = "uniform"
-    requests: int = Field(ge=1, le=MAX_REQS, description="R")
-    tokens: int = Field(ge=1, le=MAX_TOKENS, description="T")
-    staged_writes: int | None = Field(
-        default=None, ge=0, le=MAX_REQS, description="rows written; default min(R, 32)"
-    )
-    dummy_requests: int = Field(
-        default=0, ge=0, le=MAX_REQS, description="further requests, of one token and no row each"
-    )
-    mapping: Literal["identity", "shuffled"] = "identity"
-
-
-class BatchParameters(TableParameters):
-    """One step of a serving engine: decodes, speculative tokens, prefill chunks, or a mixture.
-
-    Each request has a random length; the blocks that its tokens of this step begin are staged in
-    the step, as an engine does, so that about R / block_size rows of a decode batch are written.
-    """
-
-    workload: Literal["batch"]
-    requests: int = Field(default=0, ge=0, le=MAX_REQS, description="decoding requests")
-    tokens_per_request: int = Field(
-        default=1, ge=1, le=1024, description="tokens of each decoding request: 1 + speculative"
-    )
-    prefills: int = Field(default=0, ge=0, le=MAX_REQS, description="requests in prefill")
-    prefill_tokens: int = Field(
-        default=2048, ge=1, le=MAX_TOKENS, description="chunk of each request in prefill"
-    )
-    min_length: int = Field(
-        default=1, ge=1, le=MAX_MODEL_LEN, description="fewest tokens computed before the step"
-    )
-    staged_writes: int | None = Field(
-        default=None,
-        ge=0,
-        le=MAX_REQS,
-        description="decoding rows moved to a block boundary so that exactly so many are written",
-    )
-    dummy_requests: int = Field(
-        default=0, ge=0, le=MAX_REQS, description="further requests, of one token and no row each"
-    )
-    mapping: Literal["identity", "shuffled"] = "shuffled"
-
-
-class Window(Noun):
-    """Which steps of a trace's sequence are replayed."""
-
-    name: str = Field(default="start", min_length=1, description="in tables; default: `at`")
-    at: Literal["start", "middle", "busiest"] | Annotated[int, Field(ge=0)] = Field(
-        default="start",
-        description="first step: its number, or `start` (0), `middle`, or `busiest`: the window "
-        "of this many steps in which the most tokens are computed",
-    )
-    steps: int = Field(default=64, ge=1, le=100_000, description="consecutive steps replayed")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_after_place(cls, data: Any) -> Any:
-        if isinstance(data, dict) and "name" not in data and "at" in data:
-            at = data["at"]
-            return {"name": at if isinstance(at, str) else f"step{at}", **data}
-        return data
-
-
-class TraceParameters(TableParameters):
-    """Steps of a continuous-batching scheduler that serves the requests of a trace."""
-
-    workload: Literal["trace"]
-    trace: str = Field(
-        min_length=1, description="azure_conv, azure_code, or the path of a CSV of that form"
-    )
-    rate: float = Field(default=1.0, gt=0, le=10_000, description="factor on the arrival rate")
-    base_ms: float = Field(default=20.0, gt=0, le=10_000, description="a step lasts base_ms …")
-    per_token_us: float = Field(
-        default=5.0, ge=0, le=1_000_000, description="… plus this for each of its tokens"
-    )
-    num_blocks: int | None = Field(
-        default=None,
-        ge=1,
-        le=2_147_483_647,
-        description="blocks per group in the free list; default: enough for every row",
-    )
-    window: Window = Window()
-
-
-WorkloadParameters = Annotated[
-    UniformParameters | BatchParameters | TraceParameters, Field(discriminator="workload")
-]

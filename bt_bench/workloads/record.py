@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from bt_bench.results import ParameterValue, WorkloadRecord
-from bt_bench.workloads.parameters import WorkloadParameters
+from bt_bench.workloads.kind import WorkloadParameters
 from bt_bench.workloads.steps import Workload
 
 

@@ -36,8 +36,7 @@ from bt_bench.results.writing import write_result
 from bt_bench.variants.catalogue import find_variants, load, load_apart
 from bt_bench.worker.arm import bind, stage
 from bt_bench.worker.inputs import append_many_of, inputs_on
-from bt_bench.workloads.build import build_workload
-from bt_bench.workloads.parameters import UniformParameters
+from bt_bench.workloads import UniformParameters, build_workload
 from bt_kernels import launches
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

@@ -11,12 +11,12 @@ from bt_bench.config.dump import dump_config
 from bt_bench.config.load import load_config
 from bt_bench.config.settings import read_settings
 from bt_bench.config.stock import stock_config_dir, stock_config_names
-from bt_bench.config.validation import KINDS, leaves
+from bt_bench.config.validation import leaves
 from bt_bench.errors import UsageError
 from bt_bench.names import Operation
 from bt_bench.results.plan import Plan
-from bt_bench.workloads.build import build_workload, features_of
-from bt_bench.workloads.parameters import MODEL_PRESETS, BatchParameters, TraceParameters
+from bt_bench.workloads import KINDS, BatchParameters, TraceParameters, build_workload
+from bt_bench.workloads.parameters import MODEL_PRESETS
 from bt_kernels.layout import CONTEXT_PARALLELISM, FEATURES, SLIDING_WINDOW
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "configs.md").read_text(encoding="utf-8")
@@ -94,7 +94,7 @@ def test_production_covers_the_range():
 
 
 def test_features_has_each_beside_the_plain_path():
-    features = {case.name: features_of(case.parameters) for case in load_config("features").cases}
+    features = {case.name: case.parameters.features() for case in load_config("features").cases}
     assert frozenset().union(*features.values()) == FEATURES
     single = {next(iter(needed)) for needed in features.values() if len(needed) == 1}
     assert single == FEATURES

@@ -6,8 +6,7 @@ import pytest
 from support.variants import SHIPPED, classes, failures
 
 from bt_bench.names import Operation
-from bt_bench.workloads.build import build_workload
-from bt_bench.workloads.parameters import TraceParameters, Window
+from bt_bench.workloads import TraceParameters, Window, build_workload
 from bt_kernels.layout import SLIDING_WINDOW
 
 

@@ -14,10 +14,9 @@ from support.variants import SHIPPED, classes, failures
 
 from bt_bench.config.load import load_config
 from bt_bench.names import Operation
-from bt_bench.workloads.build import build_workload
+from bt_bench.workloads import TraceParameters, UniformParameters, Window, build_workload
 from bt_bench.workloads.conformance.plain import CORNERS, LONG, conformance_workloads
 from bt_bench.workloads.conformance.random_calls import random_workload
-from bt_bench.workloads.parameters import TraceParameters, UniformParameters, Window
 
 BOTH = [pytest.param("cpu"), pytest.param("cuda", marks=pytest.mark.gpu)]
 ALL = list(Operation)

@@ -6,11 +6,13 @@ knows it.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -106,6 +108,52 @@ def test_a_format_is_one_file_and_one_line(sources: Path, in_copy: Run, folder: 
         "-m", "bt_bench", "compare", str(folder), "--format", "shout", "--fail-on", "none"
     )
     assert said == "FUSED AGAINST BASELINE!\n"
+
+
+@pytest.fixture
+def decodes(sources: Path, tmp_path: Path) -> Path:
+    """A config with the kind of workload that the docs show, which is in the copy."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"`decodes.py`:\n\n  ```python\n(.*?)  ```\n", page, re.DOTALL)
+    kinds = sources / "bt_bench" / "workloads" / "kinds"
+    (kinds / "decodes.py").write_text(textwrap.dedent(code), encoding="utf-8")
+    config = tmp_path / "decodes.yaml"
+    config.write_text(
+        "defaults: {max_num_reqs: 4, max_num_batched_tokens: 8, max_model_len: 64}\n"
+        "operations: [stage]\n"
+        "variants: [baseline, fused]\n"
+        "cases:\n"
+        '- {name: "some_{steps}", workload: decodes, product: {steps: [2, 3]}}\n',
+        encoding="utf-8",
+    )
+    return config
+
+
+def test_a_kind_of_workload_is_one_file(in_copy: Run, decodes: Path) -> None:
+    said = in_copy("-m", "bt_bench", "sweep", str(decodes), "--dry-run")
+    assert "some_2" in said
+    assert "some_3" in said
+    (_, described) = json.loads(in_copy("-m", "bt_bench", "workload", str(decodes), "--json"))[
+        "cases"
+    ]
+    assert (described["case"], described["kind"]) == ("some_3", "decodes")
+    assert described["steps"]["num_steps"] == described["block_allocations"] == 3
+    hint = in_copy("-c", "from bt_bench.workloads import KINDS; print(*KINDS)")
+    assert hint.split() == ["uniform", "batch", "decodes", "trace"]
+
+
+@pytest.mark.slow
+def test_a_new_kind_of_workload_is_swept_and_compared(
+    in_copy: Run, decodes: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "swept"
+    in_copy(
+        *("-m", "bt_bench", "sweep", str(decodes), "--out", str(out), "--device", "cpu"),
+        *("--set", "plan.case_seconds=0.5"),
+    )
+    said = in_copy("-m", "bt_bench", "compare", str(out), "--fail-on", "none", "--json")
+    judged = {(j["case"], j["metric"]) for j in json.loads(said)["judgements"]}
+    assert judged == {("some_2", "stage_us"), ("some_3", "stage_us")}
 
 
 def test_the_docs_list_every_quantity() -> None:

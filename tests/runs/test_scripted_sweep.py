@@ -31,8 +31,8 @@ from bt_bench.worker.measuring.bench import CpuBench, CudaBench
 from bt_bench.worker.measuring.methods.device_times import IDLE, settings_of
 from bt_bench.worker.measuring.timing import Rounds
 from bt_bench.worker.measuring.watch import NoTelemetry, Seen, Surroundings
+from bt_bench.workloads import UniformParameters
 from bt_bench.workloads.conformance.plain import conformance_workloads
-from bt_bench.workloads.parameters import UniformParameters
 
 GOLDEN = Path(__file__).parent / "golden" / "scripted_sweep.md"
 PLAN = Plan(rounds=120, min_rounds=16, warmup_rounds=1, instances=3, profile_rounds=6,

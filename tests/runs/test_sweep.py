@@ -38,7 +38,7 @@ from bt_bench.worker.tasks import (
     MeasureCase,
     Setback,
 )
-from bt_bench.workloads.parameters import UniformParameters
+from bt_bench.workloads import UniformParameters
 from bt_bench.workloads.record import flat_parameters
 
 ARMS = ("baseline", "fused")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bt_bench.config.spec import CaseSpec, SweepSpec
 from bt_bench.names import Operation
 from bt_bench.results.plan import Plan
-from bt_bench.workloads.parameters import UniformParameters
+from bt_bench.workloads import UniformParameters
 
 NAMES = ("first", "second")
 

@@ -9,14 +9,15 @@ import pytest
 
 from bt_bench.errors import UsageError
 from bt_bench.report.workload import workload_document
-from bt_bench.workloads.build import build_workload, estimate_bytes
-from bt_bench.workloads.describe import Description, describe
-from bt_bench.workloads.parameters import (
+from bt_bench.workloads import (
     BatchParameters,
     TraceParameters,
     UniformParameters,
     Window,
+    build_workload,
+    estimate_bytes,
 )
+from bt_bench.workloads.describe import Description
 
 
 def test_a_trace_by_hand(write_trace):
@@ -31,7 +32,7 @@ def test_a_trace_by_hand(write_trace):
         num_blocks=4,
         window=Window(at=2, steps=2, name="end"),
     )
-    description = describe(parameters)
+    description = parameters.describe()
     assert json.loads(description.model_dump_json()) == {
         "kind": "trace",
         "features": [],
@@ -105,7 +106,7 @@ def test_the_window_described_is_the_window_built(write_trace, at):
         block_size=[4, 8, 4],
         window=Window(at=at, steps=16),
     )
-    trace = describe(parameters).trace
+    trace = parameters.describe().trace
     assert trace is not None
     steps = build_workload(parameters).steps
     for figures, values in (
@@ -132,7 +133,7 @@ def test_truncated_and_preempted_requests_show(write_trace):
         num_blocks=12,
         window=Window(steps=1),
     )
-    trace = describe(parameters).trace
+    trace = parameters.describe().trace
     assert trace is not None
     assert trace.requests_truncated == 1
     assert trace.preemptions > 0
@@ -143,12 +144,12 @@ def test_a_window_beyond_the_end_is_refused(write_trace):
         workload="trace", trace=write_trace([(0, 5, 2)]), window=Window(at=2, steps=1)
     )
     with pytest.raises(UsageError, match=r"needs 1 steps from step 2, .* the sequence has 2"):
-        describe(parameters)
+        parameters.describe()
 
 
 def test_a_uniform_workload():
     parameters = UniformParameters(requests=4, tokens=8, max_model_len=64, block_size=[16, 64])
-    description = describe(parameters)
+    description = parameters.describe()
     assert description.kind == "uniform"
     assert description.trace is None
     assert description.requests_served == 4
@@ -167,9 +168,9 @@ def test_a_uniform_workload():
 
 @pytest.mark.parametrize(("prefills", "share"), [(0, 0.0), (2, 1.0)])
 def test_a_batch_workload(prefills, share):
-    description = describe(
+    description = (
         BatchParameters(workload="batch", requests=20, prefills=prefills, staged_writes=0)
-    )
+    ).describe()
     assert description.steps.share_with_prefill == share
     assert description.steps.rows_written.max == prefills
     assert description.steps.share_without_write == 1 - share
@@ -196,27 +197,27 @@ ALL_BUT_CP = {
 )
 def test_features_are_those_of_the_workload(options, features):
     parameters = UniformParameters(requests=4, tokens=8, **options)
-    assert describe(parameters).features == features
+    assert parameters.describe().features == features
     assert build_workload(parameters).features == set(features)
-    facts = str(workload_document("a", describe(parameters)).lead)
+    facts = str(workload_document("a", parameters.describe()).lead)
     assert ("features: " + ", ".join(features) in facts) == bool(features)
 
 
 def test_dummy_requests_are_in_the_batch_and_hold_nothing():
     plain = UniformParameters(requests=4, tokens=8, max_model_len=64)
-    padded = describe(plain.model_copy(update={"dummy_requests": 3}))
+    padded = plain.model_copy(update={"dummy_requests": 3}).describe()
     assert (padded.requests_served, padded.steps.num_reqs.max) == (4, 7)
     assert padded.steps.num_tokens.max == 8 + 3
-    assert padded.steps.row_blocks == describe(plain).steps.row_blocks
+    assert padded.steps.row_blocks == plain.describe().steps.row_blocks
 
 
 def test_blocks_of_a_row_by_what_a_column_stands_for():
-    description = describe(
+    description = (
         UniformParameters(
             **{"requests": 1, "tokens": 1, "max_model_len": 64, "block_size": [8, 16, 8]},
             **{"cp_size": 2, "unsharded_groups": [2]},
         )
-    )
+    ).describe()
     assert description.widths == [4, 2, 8]
     figures = [(r.block_size, r.num_groups, r.blocks.max) for r in description.steps.row_blocks]
     assert figures == [(16, 1, 4), (32, 1, 2), (8, 1, 8)]
@@ -227,13 +228,13 @@ def test_blocks_before_a_window_are_free_and_used_again(write_trace):
         workload="trace", trace=write_trace([(0, 40, 60)]), block_size=4, window=Window(steps=1)
     )
     window = parameters.model_copy(update={"sliding_window": 8, "num_blocks": 25})
-    assert describe(parameters).peak_blocks_in_use == 25
-    description = describe(window)
+    assert parameters.describe().peak_blocks_in_use == 25
+    description = window.describe()
     assert description.peak_blocks_in_use == 10  # all of the prefill, then the window
-    assert description.steps == describe(parameters).steps
+    assert description.steps == parameters.describe().steps
     assert description.features == ["sliding_window"]
 
 
 def test_a_description_survives_json(write_trace):
-    description = describe(BatchParameters(workload="batch", requests=3))
+    description = BatchParameters(workload="batch", requests=3).describe()
     assert Description.model_validate_json(description.model_dump_json()) == description

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bt_bench.config.load import load_config
+from bt_bench.workloads import build_workload
 from bt_bench.workloads.assemble import step_of_requests
-from bt_bench.workloads.build import build_workload
 from bt_bench.workloads.steps import Append, Workload
 from bt_kernels.layout import (
     CONTEXT_PARALLELISM,

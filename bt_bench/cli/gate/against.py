@@ -97,7 +97,7 @@ def _read(path: str) -> VariantResult:
 def _sweep(options: Options, device: DeviceKind, folder: Path) -> None:
     from bt_bench.cli.progress import progress_on_stderr
     from bt_bench.results import RunFolder
-    from bt_bench.runs import SweepRequest, check_memory, check_windows, run_sweep
+    from bt_bench.runs import SweepRequest, check_files, check_memory, run_sweep
 
     spec = options.spec
     entries = entries_here(options)
@@ -105,7 +105,7 @@ def _sweep(options: Options, device: DeviceKind, folder: Path) -> None:
         raise UsageError(
             f"the working tree has no variant {spec.variants[0]!r}, which the stored result holds"
         )
-    check_windows(spec)
+    check_files(spec)
     with worker_for(spec, entries, device) as worker:
         check_memory(spec, len(entries), worker.hello.available_bytes)
         request = SweepRequest(

@@ -82,10 +82,10 @@ def both_trees(options: Options) -> Iterator[tuple[Tree, Tree]]:
 def lost_of(options: Options, old: Tree, new: Tree) -> Lost:
     """What the base's config has and that of the working tree no longer has."""
     from bt_bench.config import stock_config_names
-    from bt_bench.runs import Lost, config_of, lost_between, other_traces, without_variant
+    from bt_bench.runs import Lost, config_of, lost_between, other_files, without_variant
 
     lost, warnings = Lost(), [*without_variant(options.spec, new)]
-    warnings += [*other_traces(options.spec, old, new), *_other_settings(old, new)]
+    warnings += [*other_files(options.spec, old, new), *_other_settings(old, new)]
     path = None
     if options.config != "-" and options.config not in stock_config_names():
         path = config_of(old, new, Path(options.config))

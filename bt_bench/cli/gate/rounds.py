@@ -78,9 +78,9 @@ def show_plan(request: GateRequest) -> ExitCode:
 
 def run_rounds(request: GateRequest) -> Judged:
     from bt_bench.cli.progress import progress_on_stderr
-    from bt_bench.runs import check_windows, run_live_gate
+    from bt_bench.runs import check_files, run_live_gate
 
-    check_windows(request.spec)
+    check_files(request.spec)
     try:
         with progress_on_stderr("gate") as progress:
             return run_live_gate(request, progress)

@@ -32,7 +32,6 @@ from bt_bench.runs.gate.wanted import choose_metrics
 from bt_bench.runs.progress import Progress
 from bt_bench.variants import REFERENCE, Isolation, VariantEntry, choose
 from bt_bench.worker import Serve
-from bt_bench.workloads import BUNDLED_TRACES, TraceParameters
 
 # Per variant and case, the revisions that cannot run it, and what they lack.
 Lacking = Mapping[tuple[str, str], Mapping[str, str]]
@@ -181,20 +180,16 @@ def _plan(request: GateRequest, subjects: Sequence[Subject]) -> GatePlan:
 
 def _spec_for(request: GateRequest) -> tuple[SweepSpec, tuple[str, ...]]:
     """Without a GPU staging is all that can be timed, and it is the same in all operations."""
-    spec = _with_absolute_traces(request.spec)  # workers have a working directory of their own
+    spec = _with_absolute_files(request.spec)  # workers have a working directory of their own
     if request.device == "cuda" or spec.operations == [Operation.STAGE]:
         return spec, ()
     note = "No GPU: kernels are interpreted, and nothing but staging on the host is timed."
     return spec.model_copy(update={"operations": [Operation.STAGE]}), (note,)
 
 
-def _with_absolute_traces(spec: SweepSpec) -> SweepSpec:
+def _with_absolute_files(spec: SweepSpec) -> SweepSpec:
     def absolute(case: CaseSpec) -> CaseSpec:
-        parameters = case.parameters
-        if not isinstance(parameters, TraceParameters) or parameters.trace in BUNDLED_TRACES:
-            return case
-        path = str(Path(parameters.trace).expanduser().absolute())
-        return case.model_copy(update={"parameters": parameters.model_copy(update={"trace": path})})
+        return case.model_copy(update={"parameters": case.parameters.with_absolute_files()})
 
     return spec.model_copy(update={"cases": [absolute(case) for case in spec.cases]})
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from bt_bench.config import SweepSpec
 from bt_bench.names import Operation
 from bt_bench.runs.gate.trees import Tree, place_below
-from bt_bench.workloads import BUNDLED_TRACES
 
 Place = tuple[Operation, str, str]  # operation, case, variant
 
@@ -36,17 +35,17 @@ def config_of(tree: Tree, head: Tree, config: Path) -> Path | None:
     return None if place is None else tree.top / place
 
 
-def other_traces(spec: SweepSpec, base: Tree, head: Tree) -> tuple[str, ...]:
-    """Warnings about cases whose trace file differs between the trees."""
+def other_files(spec: SweepSpec, base: Tree, head: Tree) -> tuple[str, ...]:
+    """Warnings about cases with a file, such as a trace, that differs between the trees."""
     found = []
     for case in spec.cases:
-        trace = getattr(case.parameters, "trace", None)
-        place = None if trace is None or trace in BUNDLED_TRACES else place_below(trace, head.top)
-        if place is None or not (head.top / place).is_file():
-            continue
-        before = base.top / place
-        if not before.is_file() or before.read_bytes() != (head.top / place).read_bytes():
-            found.append(f"case {case.name} replays {place}, which is a different file in the base")
+        for path in case.parameters.files():
+            place = place_below(path, head.top)
+            if place is None or not (head.top / place).is_file():
+                continue
+            before, now = base.top / place, head.top / place
+            if not before.is_file() or before.read_bytes() != now.read_bytes():
+                found.append(f"case {case.name} uses {place}, which differs in the base")
     return tuple(found)
 
 

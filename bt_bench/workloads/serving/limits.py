@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from bt_bench.errors import UsageError
 from bt_bench.workloads.assemble import blocks_for, layout_of, tokens_per_block
-from bt_bench.workloads.parameters import TraceParameters
 from bt_bench.workloads.serving.block_pool import MAX_BLOCK_ID
 from bt_bench.workloads.serving.trace import Trace, find_trace
 from bt_bench.workloads.steps import Int64Array
+
+if TYPE_CHECKING:
+    from bt_bench.workloads.kinds.trace import TraceParameters
 
 
 def pool_size(parameters: TraceParameters) -> int:

@@ -35,11 +35,11 @@ from array import array
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bt_bench.workloads.assemble import assemble_step, layout_of, tokens_per_block
-from bt_bench.workloads.parameters import TraceParameters
 from bt_bench.workloads.serving.block_pool import BlockPool
 from bt_bench.workloads.serving.limits import (
     fit_lengths,
@@ -50,6 +50,9 @@ from bt_bench.workloads.serving.limits import (
 from bt_bench.workloads.serving.trace import Trace, read_trace
 from bt_bench.workloads.serving.windows import SlidingWindows
 from bt_bench.workloads.steps import Append, Int32Array, Int64Array, Step
+
+if TYPE_CHECKING:
+    from bt_bench.workloads.kinds.trace import TraceParameters
 
 # What is known of each running request: a row of `Scheduler._live`. From HELD on, the blocks that
 # it holds, one row for each distinct block size (in tokens of the sequence).

@@ -241,7 +241,7 @@ def test_each_side_has_its_own_tree(tmp_path):
 
 
 def test_traces_are_found_from_any_folder(tmp_path, monkeypatch):
-    from bt_bench.workloads.parameters import TraceParameters
+    from bt_bench.workloads import TraceParameters
 
     monkeypatch.chdir(tmp_path)
     both = {"one": {"us": 100.0}}

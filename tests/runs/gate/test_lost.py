@@ -11,9 +11,9 @@ from support.tiny_gates import spec_of
 
 from bt_bench.errors import UsageError
 from bt_bench.names import Operation
-from bt_bench.runs.gate.lost import config_of, lost_between, other_traces, without_variant
+from bt_bench.runs.gate.lost import config_of, lost_between, other_files, without_variant
 from bt_bench.runs.gate.trees import base_tree, locate, place_below, working_tree
-from bt_bench.workloads.parameters import TraceParameters
+from bt_bench.workloads import TraceParameters
 
 VARIANT = '"""A variant."""\n'
 
@@ -86,11 +86,11 @@ def test_traces_and_folders(top):
     case = spec.cases[0].model_copy(update={"parameters": trace})
     replaying = spec.model_copy(update={"cases": [case]})
     with base_tree(location, "HEAD") as base:
-        assert other_traces(replaying, base, head) == ()
+        assert other_files(replaying, base, head) == ()
         write(top, {"load.csv": "y\n"})
-        (said,) = other_traces(replaying, base, head)
+        (said,) = other_files(replaying, base, head)
         assert said == f"case {case.name} replays load.csv, which is a different file in the base"
-        assert other_traces(spec, base, head) == ()
+        assert other_files(spec, base, head) == ()
     assert without_variant(spec, head) == ()
     (said,) = without_variant(spec.model_copy(update={"variants": ["fused"]}), head)
     assert said.startswith("no variant of v1 is compared")

@@ -15,7 +15,7 @@ from bt_bench.variants.catalogue import find_variants, load_apart
 from bt_bench.variants.vllm.loading import device_view
 from bt_bench.variants.vllm.source import find_sources
 from bt_bench.worker.checking.differences import tamed, undefined_on
-from bt_bench.workloads.build import build_workload
+from bt_bench.workloads import build_workload
 from bt_bench.workloads.conformance.plain import conformance_workloads
 from bt_bench.workloads.conformance.random_calls import random_workload
 from bt_kernels.layout import TableLayout

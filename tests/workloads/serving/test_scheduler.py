@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bt_bench.errors import UsageError
+from bt_bench.workloads import TraceParameters
 from bt_bench.workloads.assemble import tokens_per_block
-from bt_bench.workloads.parameters import TraceParameters
 from bt_bench.workloads.serving.limits import pool_size, validate_trace
 from bt_bench.workloads.serving.scheduler import Scheduler, iterate_steps
 from bt_bench.workloads.serving.trace import Trace, read_trace

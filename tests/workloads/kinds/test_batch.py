@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bt_bench.errors import UsageError
-from bt_bench.workloads.build import build_workload, validate_parameters
-from bt_bench.workloads.parameters import BatchParameters
+from bt_bench.workloads import BatchParameters, build_workload
 from bt_bench.workloads.steps import Workload
 
 
@@ -153,7 +153,7 @@ def test_the_digest_does_not_change_between_versions():
     ],
 )
 def test_what_cannot_be_is_refused(changes, message):
-    for refuse in (validate_parameters, build_workload):
+    for refuse in (methodcaller("check"), build_workload):
         with pytest.raises(UsageError, match=message):
             refuse(parameters(**changes))
 

@@ -14,8 +14,10 @@ at which the step begins no block in any group. Rows in prefill are written as t
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
 from bt_bench.errors import UsageError
 from bt_bench.workloads.assemble import (
@@ -26,15 +28,63 @@ from bt_bench.workloads.assemble import (
     tokens_per_block,
     validate_dummy_requests,
 )
-from bt_bench.workloads.parameters import BatchParameters
+from bt_bench.workloads.kind import WorkloadParameters
+from bt_bench.workloads.parameters import MAX_MODEL_LEN, MAX_REQS, MAX_TOKENS
 from bt_bench.workloads.steps import Int64Array, Workload
+from bt_kernels.layout import DUMMY_REQUESTS
 
 _MOST_MOVES = 10_000
 
 
+class BatchParameters(WorkloadParameters):
+    """One step of a serving engine: decodes, speculative tokens, prefill chunks, or a mixture.
+
+    Each request has a random length; the blocks that its tokens of this step begin are staged in
+    the step, as an engine does, so that about R / block_size rows of a decode batch are written.
+    """
+
+    workload: Literal["batch"]
+    requests: int = Field(default=0, ge=0, le=MAX_REQS, description="decoding requests")
+    tokens_per_request: int = Field(
+        default=1, ge=1, le=1024, description="tokens of each decoding request: 1 + speculative"
+    )
+    prefills: int = Field(default=0, ge=0, le=MAX_REQS, description="requests in prefill")
+    prefill_tokens: int = Field(
+        default=2048, ge=1, le=MAX_TOKENS, description="chunk of each request in prefill"
+    )
+    min_length: int = Field(
+        default=1, ge=1, le=MAX_MODEL_LEN, description="fewest tokens computed before the step"
+    )
+    staged_writes: int | None = Field(
+        default=None,
+        ge=0,
+        le=MAX_REQS,
+        description="decoding rows moved to a block boundary so that exactly so many are written",
+    )
+    dummy_requests: int = Field(
+        default=0, ge=0, le=MAX_REQS, description="further requests, of one token and no row each"
+    )
+    mapping: Literal["identity", "shuffled"] = "shuffled"
+
+    def check(self) -> None:
+        """See the base class."""
+        validate_batch(self)
+
+    def build(self) -> Workload:
+        """See the base class."""
+        return build_batch(self)
+
+    def features(self) -> frozenset[str]:
+        """See the base class."""
+        return super().features() | ({DUMMY_REQUESTS} if self.dummy_requests else frozenset())
+
+    def num_prefills(self) -> int:
+        """See the base class."""
+        return self.prefills
+
+
 def build_batch(parameters: BatchParameters) -> Workload:
     """Builds the step that `BatchParameters` describes."""
-    validate_batch(parameters)
     generator = np.random.default_rng(parameters.seed)
     starts = np.concatenate(
         (_decode_starts(parameters, generator), _prefill_starts(parameters, generator))
@@ -46,7 +96,7 @@ def build_batch(parameters: BatchParameters) -> Workload:
     held = blocks_for(starts, sizes)
     new = blocks_for(starts + counts, sizes) - held
     staged = stage_rows(rows, held, new, generator)
-    return single_step_workload(parameters, rows, starts, counts, staged)
+    return single_step_workload(parameters, parameters.dummy_requests, rows, starts, counts, staged)
 
 
 def _decode_starts(parameters: BatchParameters, generator: np.random.Generator) -> Int64Array:
@@ -152,7 +202,9 @@ def _validate_counts(parameters: BatchParameters) -> None:
             f"'prefill_tokens' {parameters.prefill_tokens}); expected at most "
             f"'max_num_batched_tokens', {parameters.max_num_batched_tokens}"
         )
-    validate_dummy_requests(parameters, requests, decode_tokens + prefill_tokens)
+    validate_dummy_requests(
+        parameters, parameters.dummy_requests, requests, decode_tokens + prefill_tokens
+    )
 
 
 def _validate_lengths(parameters: BatchParameters) -> None:

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from bt_bench.errors import UsageError
-from bt_bench.workloads.assemble import layout_of
-from bt_bench.workloads.build import (
+from bt_bench.workloads import (
+    TraceParameters,
+    UniformParameters,
+    Window,
     build_workload,
     estimate_bytes,
-    first_step,
-    tokens_per_step,
-    validate_parameters,
 )
-from bt_bench.workloads.parameters import TraceParameters, UniformParameters, Window
+from bt_bench.workloads.assemble import layout_of
+from bt_bench.workloads.kinds.trace import first_step, tokens_per_step
 from bt_bench.workloads.serving.scheduler import Scheduler, iterate_steps
 from bt_bench.workloads.steps import Append, Step, Workload
 from bt_kernels.layout import TableLayout
@@ -174,6 +174,6 @@ def test_layout_and_bytes():
 
 def test_validation_does_not_read_the_trace(parameters, tmp_path):
     (tmp_path / "trace.csv").write_text("no trace", encoding="utf-8")
-    validate_parameters(parameters())
+    parameters().check()
     with pytest.raises(UsageError, match="column TIMESTAMP is missing"):
         build_workload(parameters())

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
 import pytest
 
 from bt_bench.errors import UsageError
-from bt_bench.workloads.build import build_workload, validate_parameters
-from bt_bench.workloads.parameters import UniformParameters
+from bt_bench.workloads import UniformParameters, build_workload
 
 ORIGIN = {"max_num_reqs": 256, "max_num_batched_tokens": 8192, "max_model_len": 4096}
 
@@ -117,7 +117,7 @@ def test_the_digest_does_not_change_between_versions():
     ],
 )
 def test_what_cannot_be_is_refused(changes, message):
-    for refuse in (validate_parameters, build_workload):
+    for refuse in (methodcaller("check"), build_workload):
         with pytest.raises(UsageError, match=message):
             refuse(parameters(**changes))
 
