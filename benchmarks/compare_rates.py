@@ -113,7 +113,9 @@ def draw(noise: Noise, generator: np.random.Generator) -> FloatArray:
 def entries(times: FloatArray) -> list[Entry]:
     """All metrics of all cases of the second arm against the first, as `compare` asks them."""
     base, other, copy = times
-    spreads = np.abs(np.median(copy, axis=-1) - np.median(base, axis=-1))
+    # As `control_difference_us`, for cases of one step: from pairs of rounds.
+    changes = np.expm1(np.median(np.log(copy / base), axis=-1))
+    spreads = np.abs(np.median(base, axis=-1) * changes)
     sides = [
         Side(name, CompactResult(_header(name), tuple(_cases(arm, spreads))))
         for name, arm in (("baseline", base), ("other", other))

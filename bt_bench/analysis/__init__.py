@@ -19,7 +19,7 @@ from bt_bench.analysis.deciding import (
     without_new_paths,
 )
 from bt_bench.analysis.figures import step_medians_of, typical_us
-from bt_bench.analysis.judging import Entry, Refusal, overall_ratios, refused
+from bt_bench.analysis.judging import BINDING, Entry, Settled, overall_ratios, settled
 from bt_bench.analysis.rounds import Labels, Ledger, judge_rounds
 from bt_bench.analysis.run.budget import CLOSES_WITHIN_PERCENT, SPIN_US, Budget, budgets
 from bt_bench.analysis.run.crosscheck import (
@@ -41,12 +41,9 @@ from bt_bench.analysis.run.promises import (
 )
 from bt_bench.analysis.statistics.estimates import (
     Estimate,
-    geometric_mean,
-    ratio_of,
     wilson_interval,
 )
 from bt_bench.analysis.statistics.samples import (
-    MIN_CLUSTERS,
     Interval,
     interquartile_range,
     median,
@@ -56,7 +53,6 @@ from bt_bench.analysis.statistics.samples import (
     step_medians,
     typical,
 )
-from bt_bench.analysis.statistics.student import t_tail
 from bt_bench.analysis.verdicts import (
     LOST_FROM_CONFIG,
     Cause,
@@ -69,12 +65,12 @@ from bt_bench.analysis.verdicts import (
 )
 
 __all__ = [
+    "BINDING",
     "CLOSES_WITHIN_PERCENT",
     "DEFAULT_FAIL_ON",
     "DEVICE_METHODS",
     "LOST_FROM_CONFIG",
     "METHOD_TITLES",
-    "MIN_CLUSTERS",
     "SPIN_US",
     "TOLERANCE_PERCENT",
     "TOLERANCE_US",
@@ -98,8 +94,8 @@ __all__ = [
     "MethodLine",
     "Overall",
     "Promise",
-    "Refusal",
     "Rules",
+    "Settled",
     "Side",
     "Verdict",
     "apart_percent",
@@ -113,7 +109,6 @@ __all__ = [
     "disagreements",
     "exit_code",
     "family_facts",
-    "geometric_mean",
     "how_to_finish",
     "interquartile_range",
     "judge",
@@ -131,12 +126,10 @@ __all__ = [
     "overall_ratios",
     "parse_given",
     "percentile",
-    "ratio_of",
-    "refused",
     "relative_half_width",
+    "settled",
     "step_medians",
     "step_medians_of",
-    "t_tail",
     "typical",
     "typical_us",
     "unique_labels",

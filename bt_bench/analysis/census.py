@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from bt_bench.analysis.census_figures import COMPILED_VARIANTS, LAUNCHES, Figure, figures_of, taken
-from bt_bench.analysis.judging import Entry, Refusal, exact, refused
+from bt_bench.analysis.judging import Entry, Settled, exact, settled
 from bt_bench.analysis.verdicts import LOST_FROM_CONFIG, Cause, Judged, Judgement, Verdict
 from bt_bench.errors import NotComparableError
 from bt_bench.names import Operation
@@ -156,8 +156,8 @@ def _judged_variant(sides: _Sides) -> Iterator[Judgement]:
         if place not in base or place not in head:
             yield _missing(sides, place, in_base=place in base)
         elif failure := _failure(sides, base[place], head[place]):
-            refusal = Refusal(Verdict.INVALID, Cause.FAILED, failure)
-            yield refused(_entry(sides, place, COUNTED[LAUNCHES], refusal))
+            refusal = Settled(Verdict.INVALID, Cause.FAILED, failure)
+            yield settled(_entry(sides, place, COUNTED[LAUNCHES], refusal))
         else:
             judged.append(place)
             yield from _judged_place(sides, place, base[place], head[place])
@@ -215,32 +215,32 @@ def _judgements(
             of_target = replace(of_target, name=f"{metric}/{target}")
         entry = _entry(sides, place, of_target, exact(figure.base, figure.head, figure.detail))
         entry.base_value, entry.other_value = figure.base, figure.head
-        yield refused(entry)
+        yield settled(entry)
 
 
 def _missing(sides: _Sides, place: _Place, in_base: bool) -> Judgement:
     labels = [sides.base_label, sides.head_label]
     there, absent = labels if in_base else reversed(labels)
     detail = f"in the census of {there}, but not in that of {absent}"
-    refusal = Refusal(Verdict.MISSING, Cause.NO_CASE, detail)
-    return refused(_entry(sides, place, COUNTED[LAUNCHES], refusal))
+    refusal = Settled(Verdict.MISSING, Cause.NO_CASE, detail)
+    return settled(_entry(sides, place, COUNTED[LAUNCHES], refusal))
 
 
 def missing_from_config(operation: Operation, case: str, variant: str, judged: Judged) -> Judgement:
     """The judgement `MISSING` for an operation of a case that only the base's config has."""
-    return refused(
+    return settled(
         Entry(
             operation,
             case,
             COUNTED[LAUNCHES],
             f"{variant}@{judged.base}",
             f"{variant}@{judged.others[0]}",
-            outcome=Refusal(Verdict.MISSING, Cause.NO_CASE, LOST_FROM_CONFIG),
+            outcome=Settled(Verdict.MISSING, Cause.NO_CASE, LOST_FROM_CONFIG),
         )
     )
 
 
-def _entry(sides: _Sides, place: _Place, metric: Metric, refusal: Refusal) -> Entry:
+def _entry(sides: _Sides, place: _Place, metric: Metric, refusal: Settled) -> Entry:
     return Entry(*place, metric, sides.base_label, sides.head_label, outcome=refusal)
 
 

@@ -11,6 +11,8 @@ import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from bt_bench.analysis.deciding import Contest, Correction, Decision, decide
 from bt_bench.analysis.statistics.estimates import (
     LARGEST_LOG,
@@ -20,7 +22,7 @@ from bt_bench.analysis.statistics.estimates import (
 )
 from bt_bench.analysis.verdicts import Cause, Evidence, Judgement, Margin, Overall, Verdict
 from bt_bench.names import Operation
-from bt_bench.results import Metric, format_share
+from bt_bench.results import FloatArray, Metric, format_share
 
 SPREAD_FACTOR = 3.0
 """The margin is at least this many times what unchanged code differs by."""
@@ -28,13 +30,20 @@ SPREAD_FACTOR = 3.0
 MAX_SPREAD = 0.25
 """If unchanged code would need a wider margin than this, changed code cannot be judged."""
 
+BINDING = {
+    "configured": "as configured",
+    "spread": "three times what unchanged code differs by",
+    "floor": "the floor of the metric",
+}
+"""What sets a margin, in words."""
+
 WHY_NOT_TESTED = (
     "its figures are so large, so small or so far apart that their ratio cannot be computed"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class Settled:
     """A verdict that needs no test: why there is no estimate, or a count."""
 
     verdict: Verdict
@@ -69,7 +78,7 @@ class Entry:
     other: str
     base_value: float | None = None
     other_value: float | None = None
-    outcome: Estimate | Refusal | None = None
+    outcome: Estimate | Settled | None = None
     margin: Margin | None = None
     family: Hashable = None
     exploratory: bool = False
@@ -96,7 +105,7 @@ def judge_entries(
         decided = decide([contest for _, contest in members], correction, alpha)
         decisions |= {id(entry): each for (entry, _), each in zip(members, decided, strict=True)}
     return [
-        refused(entry) if id(entry) not in decisions else _decided(entry, decisions[id(entry)])
+        settled(entry) if id(entry) not in decisions else _decided(entry, decisions[id(entry)])
         for entry in entries
     ]
 
@@ -122,7 +131,7 @@ def margin_of(
     )
 
 
-def control_moved(margin: Margin, apart: str) -> Refusal | None:
+def control_moved(margin: Margin, apart: str) -> Settled | None:
     """The refusal where unchanged code differs too much; what the floor hides does not count.
 
     Args:
@@ -135,13 +144,13 @@ def control_moved(margin: Margin, apart: str) -> Refusal | None:
         f"copies of unchanged code differ by {apart}, which would need a margin of "
         f"{format_share(margin.spread)}; expected at most {format_share(MAX_SPREAD)}"
     )
-    return Refusal(Verdict.INVALID, Cause.CONTROL_MOVED, detail)
+    return Settled(Verdict.INVALID, Cause.CONTROL_MOVED, detail)
 
 
-def refused(entry: Entry) -> Judgement:
+def settled(entry: Entry) -> Judgement:
     """The judgement on an entry whose outcome is a refusal."""
     refusal = entry.outcome
-    if not isinstance(refusal, Refusal):
+    if not isinstance(refusal, Settled):
         raise TypeError(f"{entry.operation.value}/{entry.case} has {refusal!r}, not a refusal")
     base, other, ratio = entry.base_value, entry.other_value, None
     if refusal.cause is Cause.EXACT and base is not None and other is not None:
@@ -149,7 +158,7 @@ def refused(entry: Entry) -> Judgement:
     return _judgement(entry, refusal, (ratio, None, None))
 
 
-def exact(base: float, other: float, detail: str) -> Refusal:
+def exact(base: float, other: float, detail: str) -> Settled:
     """The verdict on a count or a size, less being better: `SLOWER` for more.
 
     Args:
@@ -158,17 +167,72 @@ def exact(base: float, other: float, detail: str) -> Refusal:
         detail: what was counted, or how it changed.
     """
     if base == other:
-        return Refusal(Verdict.SAME, Cause.EXACT, detail)
-    return Refusal(Verdict.SLOWER if other > base else Verdict.FASTER, Cause.EXACT, detail)
+        return Settled(Verdict.SAME, Cause.EXACT, detail)
+    return Settled(Verdict.SLOWER if other > base else Verdict.FASTER, Cause.EXACT, detail)
+
+
+NO_CLOCK = "no real clock does that"
+
+LEAST_ERROR = 1e-9
+"""Standard errors of a log ratio below this are rounding only: all values were equal."""
+
+
+def has_zero(side: str) -> Settled:
+    """The refusal of a side with a time of zero.
+
+    Args:
+        side: what the sentence calls it.
+    """
+    detail = f"the {side} has a time of zero, so there is no ratio"
+    return Settled(Verdict.INVALID, Cause.NOT_POSITIVE, detail)
+
+
+def impossible(side: str) -> Settled:
+    """The refusal of a side with a time that is negative, infinite, or not a number."""
+    detail = f"the {side} has a time that no clock can have measured"
+    return Settled(Verdict.INVALID, Cause.IMPOSSIBLE, detail)
+
+
+def without_variance(error: float, side: str) -> Settled | None:
+    """The refusal where a side and the base differ by the same in all rounds.
+
+    Args:
+        error: standard error of the log ratio, with the part of the clock's tick.
+        side: what the sentence calls it.
+    """
+    if error >= LEAST_ERROR:
+        return None
+    detail = f"{side} and base differ by the same in all rounds; {NO_CLOCK}"
+    return Settled(Verdict.INVALID, Cause.NO_VARIANCE, detail)
+
+
+def tick_error(tick: float, base: FloatArray, other: FloatArray) -> FloatArray:
+    """The error that a clock's tick alone leaves in the log ratio of two medians.
+
+    A rounding error is uniform over a tick, so its standard deviation is tick / sqrt(12). Where
+    values repeat it is the same in all rounds, so more rounds do not reduce it.
+
+    Args:
+        tick: in the unit of the medians.
+        base: medians of the base.
+        other: medians of the other side.
+    """
+    error: FloatArray = tick / math.sqrt(12) * np.hypot(1 / base, 1 / other)
+    return error
 
 
 def overall_ratios(judgements: Sequence[Judgement]) -> Iterator[Overall]:
-    """The geometric mean of the ratios of each metric and side, over the cases that have one."""
+    """The geometric mean of the ratios of each metric and side, over the cases that have one.
+
+    There is none where a count went to zero or came from it, since no mean would show that.
+    """
     ratios: dict[tuple[str, str, str], list[float]] = {}
     for each in judgements:
-        if each.ratio and (each.evidence is not None or each.cause is Cause.EXACT):
-            ratios.setdefault((each.metric, each.base, each.other), []).append(each.ratio)
+        if each.evidence is not None or each.cause is Cause.EXACT:
+            ratios.setdefault((each.metric, each.base, each.other), []).append(each.ratio or 0.0)
     for (metric, base, other), found in ratios.items():
+        if 0.0 in found:
+            continue
         mean = geometric_mean(found)
         low, high = (mean.interval.low, mean.interval.high) if mean.interval else (None, None)
         yield Overall(metric, base, other, len(found), mean.ratio, low, high)
@@ -185,16 +249,16 @@ def _contest(entry: Entry) -> Contest | None:
 def _decided(entry: Entry, decision: Decision) -> Judgement:
     evidence = decision.evidence
     if evidence is None:
-        refusal = Refusal(decision.verdict, decision.cause, WHY_NOT_TESTED)
+        refusal = Settled(decision.verdict, decision.cause, WHY_NOT_TESTED)
         return _judgement(entry, refusal, (None, None, None))
     logs = (evidence.estimate, evidence.log_low, evidence.log_high)
-    refusal = Refusal(decision.verdict, decision.cause, _detail(entry, decision.verdict, evidence))
+    refusal = Settled(decision.verdict, decision.cause, _detail(entry, decision.verdict, evidence))
     return _judgement(entry, refusal, tuple(map(ratio_of, logs)), evidence)
 
 
 def _judgement(
     entry: Entry,
-    refusal: Refusal,
+    refusal: Settled,
     ratios: tuple[float | None, ...],
     evidence: Evidence | None = None,
 ) -> Judgement:
@@ -220,16 +284,9 @@ def _judgement(
     )
 
 
-_BINDING = {
-    "configured": "as configured",
-    "spread": "three times what unchanged code differs by",
-    "floor": "the floor of the metric",
-}
-
-
 def _detail(entry: Entry, verdict: Verdict, evidence: Evidence) -> str:
     margin = evidence.margin
-    limit = f"the margin of {format_share(margin.share)} ({_BINDING[margin.binds]})"
+    limit = f"the margin of {format_share(margin.share)} ({BINDING[margin.binds]})"
     change = math.expm1(min(LARGEST_LOG, evidence.estimate))
     offset = entry.metric.offset
     counted = f", with {offset:g} us added to both sides, since it can be 0" if offset else ""

@@ -14,7 +14,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bt_bench.analysis.deciding import Rules
-from bt_bench.analysis.judging import Entry, Refusal, control_moved, judge_entries, margin_of
+from bt_bench.analysis.judging import (
+    Entry,
+    Settled,
+    control_moved,
+    has_zero,
+    impossible,
+    judge_entries,
+    margin_of,
+    tick_error,
+    without_variance,
+)
 from bt_bench.analysis.statistics.estimates import LARGEST_LOG, Estimate, trimmed_estimate
 from bt_bench.analysis.statistics.samples import median
 from bt_bench.analysis.statistics.student import t_quantile
@@ -42,9 +52,6 @@ are tests of many cases, are too light; the number was found by simulation.
 
 SPREAD_CONFIDENCE = 0.99
 MIN_SHARE_OF_ROUNDS = 0.5
-
-LEAST_ERROR = 1e-9
-"""Standard errors of a log ratio below this are rounding only: all values were equal."""
 
 
 @dataclass(frozen=True)
@@ -127,14 +134,11 @@ class _Sides:
         change, spread = self._estimate(self.head), self._estimate(self.control)
         if change is None or spread is None:
             detail = f"{_rounds(len(self.base))} are too few for an interval"
-            entry.outcome = Refusal(Verdict.INCONCLUSIVE, Cause.TOO_FEW, detail)
+            entry.outcome = Settled(Verdict.INCONCLUSIVE, Cause.TOO_FEW, detail)
             return
         for name, estimate in (("head", change), ("control", spread)):
-            if estimate.error < LEAST_ERROR:
-                detail = (
-                    f"{name} and base differ by the same in all rounds; no real clock does that"
-                )
-                entry.outcome = Refusal(Verdict.INVALID, Cause.NO_VARIANCE, detail)
+            if constant := without_variance(estimate.error, name):
+                entry.outcome = constant
                 return
         margin = margin_of(entry.metric, entry.base_value, threshold, control_spread(spread))
         entry.outcome, entry.margin = change, margin
@@ -143,33 +147,31 @@ class _Sides:
             apart = format_share(abs(math.expm1(spread.location)))
             entry.outcome = control_moved(margin, apart) or change
 
-    def _absent(self) -> Refusal | None:
+    def _absent(self) -> Settled | None:
         for arm, values in ((GateArm.BASE, self.base), (GateArm.HEAD, self.head)):
             if not _present(values).size:
                 cause = Cause.NO_METRIC if arm in self.arms_with_case else Cause.NO_CASE
-                return Refusal(Verdict.MISSING, cause, f"the {arm.value} has no value for it")
+                return Settled(Verdict.MISSING, cause, f"the {arm.value} has no value for it")
         for name, other in (("head", self.head), ("control", self.control)):
             both = int((~np.isnan(self.base) & ~np.isnan(other)).sum())
             if both < MIN_SHARE_OF_ROUNDS * len(self.base):
                 detail = (
                     f"base and {name} both have a value in only {both} of {_rounds(len(self.base))}"
                 )
-                return Refusal(Verdict.INVALID, Cause.INSUFFICIENT, detail)
+                return Settled(Verdict.INVALID, Cause.INSUFFICIENT, detail)
         return None
 
-    def _not_positive(self) -> Refusal | None:
+    def _not_positive(self) -> Settled | None:
         for name in ("base", "head", "control"):
             if (getattr(self, name) + self.metric.offset <= 0).any():
-                detail = f"the {name} has a value of zero, so there is no ratio"
-                return Refusal(Verdict.INVALID, Cause.NOT_POSITIVE, detail)
+                return has_zero(name)
         return None
 
-    def _impossible(self) -> Refusal | None:
+    def _impossible(self) -> Settled | None:
         """Checked before any ratio: an overflow would become NaN and look like a missing value."""
         for name in ("base", "head", "control"):
             if not are_times(_present(getattr(self, name))):
-                detail = f"the {name} has a value that no clock can have measured"
-                return Refusal(Verdict.INVALID, Cause.IMPOSSIBLE, detail)
+                return impossible(name)
         return None
 
     def _estimate(self, other: FloatArray) -> Estimate | None:
@@ -182,9 +184,8 @@ class _Sides:
             estimate = replace(estimate, degrees=estimate.degrees - TRIMMING_DEGREES)
         if not self.metric.tick:
             return estimate
-        # A tick's rounding is the same in all rounds where values repeat: more rounds don't help.
-        rounding = self.metric.tick / math.sqrt(12)
-        floor = rounding * math.hypot(*(1 / median(_present(v)) for v in (base, other)))
+        medians = (np.array(median(_present(values))) for values in (base, other))
+        floor = float(tick_error(self.metric.tick, *medians))
         return replace(estimate, error=max(estimate.error, floor))
 
 

@@ -72,7 +72,8 @@ def compare(
             "--alpha",
             envvar="BT_BENCH_ALPHA",
             metavar="P",
-            help="Probability of any false verdict in the comparison, above 0 and below 0.5.",
+            help="Probability of any false SLOWER among the primary metrics of a side, and of any "
+            "false FASTER; above 0, up to 0.5.",
             show_default="0.01",
             rich_help_panel=COMPARING,
         ),
@@ -368,7 +369,7 @@ def _digest(text: str) -> bytes:
 def _first_reason(judgements: Sequence[Judgement]) -> str:
     """Why there is no verdict on anything."""
     if not judgements:
-        return "neither side has a case that it supports"
+        return "neither side has a case that it supports and that was reached"
     first = judgements[0]
     more = len(judgements) - 1
     return f"{first.key} {first.metric}: {first.detail}" + (f" (and {more} more)" if more else "")

@@ -135,6 +135,7 @@ class Bars:
         self._bars = bars
         self._time = TimeLeft()
         self._unit = ""
+        self._name = run
         self._run: TaskID = bars.add_task(run, total=None, detail="")
         self._part: TaskID | None = None
 
@@ -151,6 +152,7 @@ class Bars:
             return
         if self._part is None:
             self._part = self._bars.add_task("", total=None, detail="")
+            self._bars.update(self._run, description=self._name)
         self._bars.reset(self._part, description=f"{of}: {what}", total=None, detail="")
         self._show_time_left(None)
 

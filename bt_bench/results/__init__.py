@@ -80,7 +80,7 @@ from bt_bench.results.nouns import (
     Status,
 )
 from bt_bench.results.plan import Plan
-from bt_bench.results.reading import read_result, read_run, result_schema
+from bt_bench.results.reading import in_order, read_result, read_run, result_schema
 from bt_bench.results.recording import Recorder, Recording, Revision, read_recording
 from bt_bench.results.result import (
     BASELINE,
@@ -184,6 +184,7 @@ __all__ = [
     "format_number",
     "format_percent",
     "format_share",
+    "in_order",
     "is_null_device",
     "is_open_as",
     "is_stream",

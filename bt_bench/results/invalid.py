@@ -43,6 +43,8 @@ def describe_invalid(
     if "schema_version" not in data:
         return f"is JSON, but not a {what} of bt-bench: it has no schema_version"
     found = data["schema_version"]
+    if "kind" in data:
+        return f"is not a {what} of bt-bench: its kind is {_shown(data['kind'])}"
     if found != version:
         return (
             f"has schema version {_shown(found)}; expected {version}. "
@@ -62,7 +64,10 @@ def other_version(
     if error.errors(include_url=False)[0]["type"] == "json_invalid":
         return None
     data = from_json(text)
-    found = data.get("schema_version") if isinstance(data, dict) else None
+    # Other files of bt-bench say what kind they are, and have versions of their own.
+    if not isinstance(data, dict) or "kind" in data:
+        return None
+    found = data.get("schema_version")
     return found if found != version else None
 
 

@@ -149,8 +149,24 @@ def read_run_with(
                 f"{path} holds the results of variant {variant!r}; expected them in {variant}.json"
             )
         results[variant] = result
-    names = dict.fromkeys([BASELINE, *order, *sorted(results)])
-    return [results[name] for name in names if name in results]
+    return in_order(
+        [results[name] for name in sorted(results)], lambda r: header_of(r).variant.name, order
+    )
+
+
+def in_order(
+    results: Sequence[Read], name_of: Callable[[Read], str], order: Sequence[str]
+) -> list[Read]:
+    """Results of a run as its reports have them: the baseline, those of an order, then the rest.
+
+    Args:
+        results: at most one of each variant.
+        name_of: the variant of a result.
+        order: of variants, as in the config of the run.
+    """
+    by_name = {name_of(result): result for result in results}
+    names = dict.fromkeys([BASELINE, *order, *by_name])
+    return [by_name[name] for name in names if name in by_name]
 
 
 def result_schema() -> dict[str, Any]:

@@ -6,7 +6,6 @@ import math
 
 DIGITS = 4
 
-_TIME_SCALES = (("s", 1e6), ("ms", 1e3), ("µs", 1.0), ("ns", 1e-3))  # in µs, largest first
 _BYTE_SCALES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
@@ -34,8 +33,9 @@ def format_percent(value: float) -> str:
 
 
 def format_share(share: float) -> str:
-    """A share in percent with up to three digits: `2 %`, `0.64 %`."""
-    return f"{100 * share:.3g} %"
+    """A share in percent with up to three digits, but all before the point: `0.64 %`, `1395 %`."""
+    percent = 100 * share
+    return f"{percent:.0f} %" if 999.5 <= abs(percent) < math.inf else f"{percent:.3g} %"
 
 
 def format_bytes(value: float, digits: int = DIGITS) -> str:

@@ -160,12 +160,12 @@ def run_sweep(request: SweepRequest, runner: Runner, progress: Progress) -> list
     write_run_file(request.folder.path / CONFIG_NAME, dump_config(spec))
     results = Results(request)
     runner = Noticing(runner, results.note)
-    progress.start(len(request.keys), results.num_done())
+    progress.start(len(request.keys), results.num_done(), "cases")
     rng = random.Random(spec.plan.seed)
     complete = False
     try:
         if not results.is_calibrated:
-            progress.phase("calibrating", "harness")
+            progress.phase("calibrating the harness")
             results.calibrate(runner)
         failures = _failures(request, runner, progress)
         for case in rng.sample(spec.cases, len(spec.cases)):
@@ -182,7 +182,7 @@ def run_sweep(request: SweepRequest, runner: Runner, progress: Progress) -> list
 
 def _failures(request: SweepRequest, runner: Runner, progress: Progress) -> dict[str, Reason]:
     """Variants that fail on the conformance workloads, with the reason."""
-    progress.phase("checking", "conformance")
+    progress.phase("checking the variants on the conformance workloads")
     failures: dict[str, Reason] = {}
     for outcome in check_conformance(runner, request.spec, request.arms, progress):
         if outcome.failure is not None:

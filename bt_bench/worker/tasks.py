@@ -290,7 +290,7 @@ class Finished(Generic[ResultT]):
 
 
 @dataclass(frozen=True)
-class Refusal:
+class Settled:
     """An error for the user; `text` is the message."""
 
     text: str
@@ -321,7 +321,7 @@ class Message:
     """
 
     number: int
-    content: Hello | RoundProgress | Attempt | Refusal | Defect
+    content: Hello | RoundProgress | Attempt | Settled | Defect
 
 
 class Watcher(Protocol):

@@ -11,12 +11,12 @@ from bt_bench.analysis.judging import (
     MAX_SPREAD,
     SPREAD_FACTOR,
     Entry,
-    Refusal,
+    Settled,
     control_moved,
     exact,
     judge_entries,
     margin_of,
-    refused,
+    settled,
 )
 from bt_bench.analysis.statistics.estimates import Estimate
 from bt_bench.analysis.verdicts import Cause, Margin, Verdict
@@ -50,7 +50,7 @@ def test_families_are_corrected_apart() -> None:
 
 def test_judgements_keep_the_order_of_the_entries() -> None:
     missing = Entry(Operation.STEP, "gone", HOST, "base", "other")
-    missing.outcome = Refusal(Verdict.MISSING, Cause.NO_METRIC, "why")
+    missing.outcome = Settled(Verdict.MISSING, Cause.NO_METRIC, "why")
     found = judge_entries([entry(50.0, 1), missing, entry(0.0, 2)], Correction.HOLM, 0.01)
     verdicts = [each.verdict for each in found]
     assert verdicts == [Verdict.SLOWER, Verdict.MISSING, Verdict.SAME]
@@ -89,7 +89,7 @@ def test_a_control_that_moved_is_refused_unless_the_floor_hides_it() -> None:
 def test_counts(base: float, other: float, verdict: Verdict, ratio: float | None) -> None:
     counted = Entry(Operation.STEP, "case", COUNTED["spills"], "base", "other", base, other)
     counted.outcome = exact(base, other, "in gather")
-    found = refused(counted)
+    found = settled(counted)
     assert (found.verdict, found.cause, found.ratio) == (verdict, Cause.EXACT, ratio)
 
 
@@ -99,4 +99,4 @@ def test_what_is_incomplete_is_a_mistake_of_the_caller() -> None:
     with pytest.raises(TypeError, match="step/case has an estimate but no margin"):
         judge_entries([without], Correction.HOLM, 0.01)
     with pytest.raises(TypeError, match="step/case has None, not a refusal"):
-        refused(Entry(Operation.STEP, "case", HOST, "base", "other"))
+        settled(Entry(Operation.STEP, "case", HOST, "base", "other"))

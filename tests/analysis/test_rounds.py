@@ -246,5 +246,5 @@ def test_a_value_that_no_clock_measured_is_invalid_and_hides_no_other(
     ]
     broken, slower = look(spoiled, [HOST, other])
     assert (broken.verdict, broken.cause) == (Verdict.INVALID, Cause.IMPOSSIBLE)
-    assert broken.detail == f"the {arm.value} has a value that no clock can have measured"
+    assert broken.detail == f"the {arm.value} has a time that no clock can have measured"
     assert slower.verdict is Verdict.SLOWER

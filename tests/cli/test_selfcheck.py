@@ -11,7 +11,7 @@ from support.commands import run
 from support.factories import make_environment
 from synthetic import Noise, SyntheticPopulation
 
-from bt_bench.analysis import rounds as judging
+from bt_bench.analysis import judging
 from bt_bench.results.recording import Recording, Revision, with_rounds, write_recording
 from bt_bench.results.result import Tool
 from bt_bench.results.rounds import GateArm

@@ -47,9 +47,10 @@ def test_writes_results_and_prints_tables(config, tmp_path):
     out = tmp_path / "run"
     outcome = run_apart("sweep", config, "--out", out, prologue=NO_TORCH + ONE_CHECK)
     assert outcome.code == 0, outcome.err
-    assert [line.split()[0] for line in outcome.err.splitlines()] == [
-        f"[{i}/4]" for i in range(1, 5)
-    ]
+    phases, cases = outcome.err.splitlines()[:2], outcome.err.splitlines()[2:]
+    assert "calibrating the harness (0 of 4 cases)" in phases[0]
+    assert "checking the variants" in phases[1]
+    assert [line.split()[0] for line in cases] == [f"[{i}/4]" for i in range(1, 5)]
     assert "Gather + slots" in outcome.out
     assert f"bt-bench compare {out}/baseline.json {out}/fused.json" in outcome.out
     assert sorted(path.name for path in out.iterdir()) == [

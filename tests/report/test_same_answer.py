@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.commands import run
 
+from bt_bench.config import planned_variants
 from bt_bench.names import Operation
 from bt_bench.report.document import ABSENT
 from bt_bench.report.formats.texts import change_text, interval_text
@@ -36,8 +38,12 @@ def judgements(*arguments: object) -> Judgements:
 
 
 @cache
-def whole(folder: Path) -> Judgements:
-    return judgements(folder)
+def whole(folder: Path, *arguments: str) -> Judgements:
+    return judgements(folder, *arguments)
+
+
+def order_of(folder: Path) -> tuple[str, ...]:
+    return planned_variants(folder) or ()
 
 
 def cells(arms: Arms) -> Iterator[tuple[tuple[str, str, str], tuple[str, str | None, str]]]:
@@ -67,7 +73,7 @@ def cells(arms: Arms) -> Iterator[tuple[tuple[str, str, str], tuple[str, str | N
 @pytest.mark.parametrize("folder", RUNS, ids=lambda folder: folder.name)
 def test_tables_say_what_compare_says(folder: Path) -> None:
     said, compared = whole(folder), 0
-    for place, (change, interval, verdict) in cells(arrange(read_run(folder))):
+    for place, (change, interval, verdict) in cells(arrange(read_run(folder, order_of(folder)))):
         if verdict == ABSENT:
             assert place not in said
             continue
@@ -82,13 +88,29 @@ def test_tables_say_what_compare_says(folder: Path) -> None:
 @pytest.mark.parametrize("pattern", ["host_us", "event_us*", "gap_us", "*graph"])
 def test_what_is_shown_changes_nothing(pattern: str) -> None:
     """Metrics that are selected have the verdicts, the numbers and the intervals of all."""
-    everything = whole(RUNS[0])
+    everything = whole(RUNS[0], "--metric", "*")  # parts of times are shown only if asked for
+    assert whole(RUNS[0]).items() <= everything.items()
     selected = judgements(RUNS[0], "--metric", pattern)
     assert selected
-    for place, judgement in selected.items():
-        assert judgement == everything.get(place, judgement)
-    shown = {place for place in everything if place in selected}
-    assert shown or pattern == "gap_us"  # which is shown only if it is asked for
+    assert selected.items() <= everything.items()
+
+
+def test_both_compare_with_the_first_variant_of_the_config(tmp_path: Path) -> None:
+    """Where there is no variant `baseline`, and the first one is not the first by its name."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for name in ("fused", "fused_apply"):
+        (folder / f"{name}.json").write_bytes((RUNS[0] / f"{name}.json").read_bytes())
+    config = (RUNS[0] / "config.yaml").read_text(encoding="utf-8")
+    others = re.sub(r"^variants:.*\n(?:[ -].*\n)*", "", config, flags=re.MULTILINE)
+    (folder / "config.yaml").write_text(f"variants: [fused_apply, fused]\n{others}")
+    in_order = read_run(folder, ["fused_apply", "fused"])
+    found = dict(cells(arrange(in_order)))
+    said = judgements(folder)
+    assert {other for _, other, _ in said} == {other for _, other, _ in found} == {"fused"}
+    for place, (change, _, verdict) in found.items():
+        if verdict != ABSENT:
+            assert (change, verdict) == (change_text(said[place]["ratio"]), said[place]["verdict"])  # type: ignore[arg-type]
 
 
 def test_a_sum_changes_nothing_and_lies_between() -> None:

@@ -16,7 +16,7 @@ from support.factories import (
 )
 
 from bt_bench.names import Operation
-from bt_bench.report.document import ABSENT, Cell, Table, numbered_notes
+from bt_bench.report.document import ABSENT, Cell, Table, Tone, numbered_notes
 from bt_bench.report.run.arranged import arrange
 from bt_bench.report.run.cells import describe_launches
 from bt_bench.report.run.regime_tables import (
@@ -156,7 +156,7 @@ def test_changes_have_the_verdict_of_compare() -> None:
     # One number: the change in us is that in percent of the base.
     base_us = 1e3 * float(less[1].text)
     assert float(change_us) == pytest.approx(base_us * float(percent) / 100, rel=2e-3)
-    assert same[5] == Cell("INCONCLUSIVE")
+    assert same[5] == Cell("INCONCLUSIVE", tone=Tone.OPEN)
     explored = exploratory_table(arms, Operation.GATHER_SLOTS)
     assert explored is not None
     assert [row[1].text.split()[1] for row in explored.rows] == ["FASTER", "INCONCLUSIVE"]

@@ -137,8 +137,8 @@ def results(tmp_path_factory):
     folder = RunFolder.create_exact(tmp_path_factory.mktemp("scripted") / "run")
     request = SweepRequest(spec, entries, make_environment(), folder, ["bt-bench", "sweep"])
     heard = SimpleNamespace(
-        start=lambda total, done: None,
-        phase=lambda what, of: None,
+        start=lambda total, done, unit: None,
+        phase=lambda what, of="": None,
         round=lambda progress: None,
         advance=lambda report: None,
         worker_replaced=lambda why: pytest.fail(why),

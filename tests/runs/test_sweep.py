@@ -142,7 +142,7 @@ class Listening:
         self.heard.append((total, done))
 
     def phase(self, what, of=""):
-        self.heard.append(f"{what} {of}")
+        self.heard.append(f"{what} {of}".rstrip())
 
     def round(self, progress):
         self.heard.append("round")
@@ -228,8 +228,8 @@ def test_everything_that_was_measured_is_stored(sweep):
             assert getattr(case, name) == getattr(expected, name)
     assert listening.heard == [
         (1, 0),
-        "calibrating harness",
-        "checking conformance",
+        "calibrating the harness",
+        "checking the variants on the conformance workloads",
         "checking one",
         "measuring step/one",
         "round",

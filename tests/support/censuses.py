@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -120,12 +121,12 @@ def spec(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def censuses(tmp_path_factory, worker_id, spec) -> Callable:
+def censuses(tmp_path_factory, spec) -> Callable:
     """The census of `fused` in each of the trees of `EDITS`, by name; all from one process.
 
     Compiling takes half a minute, so the processes of one test run share what one has compiled.
     """
-    whole = shared("censuses", tmp_path_factory, worker_id, lambda folder: compiled(folder, spec))
+    whole = shared("censuses", tmp_path_factory, lambda folder: compiled(folder, spec))
     return {
         variant.name: whole.model_copy(update={"variants": [renamed(variant)]})
         for variant in whole.variants
@@ -135,12 +136,11 @@ def censuses(tmp_path_factory, worker_id, spec) -> Callable:
 def shared(
     name: str,
     tmp_path_factory: pytest.TempPathFactory,
-    worker_id: str,
     take: Callable[[Path], StaticCensus],
 ) -> StaticCensus:
     """A census that the first process that needs it takes, in a folder of its own."""
     base = tmp_path_factory.getbasetemp()
-    folder = base if worker_id == "master" else base.parent
+    folder = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     stored = folder / f"{name}.json"
     with (folder / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -167,7 +167,7 @@ def renamed(variant: VariantCensus) -> VariantCensus:
 
 
 @pytest.fixture(scope="session")
-def again(tmp_path_factory, worker_id, spec):
+def again(tmp_path_factory, spec):
     """A second process: `fused` with other comments in another folder, and the baseline."""
 
     def take(folder: Path) -> StaticCensus:
@@ -175,7 +175,7 @@ def again(tmp_path_factory, worker_id, spec):
         entries = [find_variants(kernels=tree)["fused"], find_variants()["baseline"]]
         return take_census(spec, entries, ["sm_90"])
 
-    return shared("again", tmp_path_factory, worker_id, take)
+    return shared("again", tmp_path_factory, take)
 
 
 # Censuses with made-up figures

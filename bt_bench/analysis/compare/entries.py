@@ -12,7 +12,7 @@ import numpy as np
 from bt_bench.analysis.compare.estimating import Question
 from bt_bench.analysis.compare.exact import Count, counts
 from bt_bench.analysis.compare.pairing import match_cases, why_missing
-from bt_bench.analysis.judging import Entry, Refusal, exact
+from bt_bench.analysis.judging import Entry, Settled, exact
 from bt_bench.analysis.run.crosscheck import crosschecks_of, disagreements, intercept_us
 from bt_bench.analysis.statistics.samples import median
 from bt_bench.analysis.verdicts import Cause, Verdict
@@ -115,13 +115,13 @@ class Pairing:
             for case in cases:
                 complete = absent.result.header.complete
                 detail = why_missing(case, absent.label, keys, complete)
-                refusal = Refusal(Verdict.MISSING, Cause.NO_CASE, detail)
+                refusal = Settled(Verdict.MISSING, Cause.NO_CASE, detail)
                 yield self._entry(case, WHOLE_CASE, outcome=refusal)
 
     def _absent(self, base: Side, other: Side) -> Iterator[Asked]:
         """One entry per case where the other side has no result at all."""
         lacking, rest = (base, other) if base.absent else (other, base)
-        refusal = Refusal(Verdict.MISSING, Cause.NO_CASE, lacking.absent or "")
+        refusal = Settled(Verdict.MISSING, Cause.NO_CASE, lacking.absent or "")
         for case in rest.result.cases or lacking.result.cases:
             yield self._entry(case, WHOLE_CASE, outcome=refusal)
 
@@ -131,7 +131,7 @@ class Pairing:
         metric: Metric,
         base_value: float | None = None,
         other_value: float | None = None,
-        outcome: Refusal | None = None,
+        outcome: Settled | None = None,
     ) -> Asked:
         base, other = self._matchup.base, self._matchup.other
         primary = metric.is_primary(case.operation, base.result.header.environment.device)
@@ -183,20 +183,20 @@ class Pairing:
         found += [self._counted(left, count) for count in counts(left, right)]
         if not found:
             detail = "the case is ok on both sides, but nothing was measured or counted on either"
-            refusal = Refusal(Verdict.INVALID, Cause.INSUFFICIENT, detail)
+            refusal = Settled(Verdict.INVALID, Cause.INSUFFICIENT, detail)
             found.append(self._entry(left, WHOLE_CASE, outcome=refusal))
         yield from found
 
-    def _ended_badly(self, left: CompactCase, right: CompactCase) -> Refusal | None:
+    def _ended_badly(self, left: CompactCase, right: CompactCase) -> Settled | None:
         for side, case in ((self._matchup.base, left), (self._matchup.other, right)):
             if case.status is Status.UNSUPPORTED:
-                return Refusal(Verdict.MISSING, Cause.NO_CASE, f"{side.label} {case.reason}")
+                return Settled(Verdict.MISSING, Cause.NO_CASE, f"{side.label} {case.reason}")
             if case.status is not Status.OK:
                 failed = case.status is Status.FAILED
                 cause = Cause.FAILED if failed else Cause.INSUFFICIENT
                 reason = f": {case.reason}" if case.reason else ""
                 detail = f"{case.status.value} for {side.label}{reason}"
-                return Refusal(Verdict.INVALID, cause, detail)
+                return Settled(Verdict.INVALID, cause, detail)
         return None
 
     def _measured(
@@ -206,9 +206,9 @@ class Pairing:
         if base is None or other is None:
             side = self._matchup.base if base is None else self._matchup.other
             detail = f"{side.label} did not measure it"
-            refusal = Refusal(Verdict.MISSING, Cause.NO_METRIC, detail)
+            refusal = Settled(Verdict.MISSING, Cause.NO_METRIC, detail)
         elif doubt:
-            refusal = Refusal(Verdict.INVALID, Cause.METHODS_DISAGREE, doubt)
+            refusal = Settled(Verdict.INVALID, Cause.METHODS_DISAGREE, doubt)
         else:
             asked = self._entry(left, metric)
             spreads = (case.spread(metric) for case in (left, right))
@@ -223,7 +223,7 @@ class Pairing:
         if base is None or other is None:
             side = self._matchup.base if base is None else self._matchup.other
             detail = f"{side.label} did not count it"
-            refusal = Refusal(Verdict.MISSING, Cause.NO_METRIC, detail)
+            refusal = Settled(Verdict.MISSING, Cause.NO_METRIC, detail)
         else:
             refusal = exact(base, other, count.detail)
         return self._entry(case, count.metric, base, other, refusal)

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bt_bench.analysis.judging import Refusal
+from bt_bench.analysis.judging import (
+    NO_CLOCK,
+    Settled,
+    has_zero,
+    impossible,
+    tick_error,
+    without_variance,
+)
 from bt_bench.analysis.statistics.clusters import Estimates, clustered_medians, less
 from bt_bench.analysis.statistics.estimates import Estimate
 from bt_bench.analysis.statistics.samples import MIN_CLUSTERS
@@ -70,7 +77,7 @@ class Answer:
 
     base_value: float | None
     other_value: float | None
-    outcome: Estimate | Refusal
+    outcome: Estimate | Settled
 
 
 def answer(metric: Metric, questions: Sequence[Question]) -> list[Answer]:
@@ -103,7 +110,7 @@ class _Group:
                 f"samples are {_shape(first.base)} on one side and {_shape(first.other)} on the "
                 "other"
             )
-            refusal = Refusal(Verdict.INVALID, Cause.UNIT_DIFFERS, detail)
+            refusal = Settled(Verdict.INVALID, Cause.UNIT_DIFFERS, detail)
             return _with_values(self._base, self._other, [refusal] * len(self._questions))
         offset = self._metric.offset
         base, other = self._base + offset, self._other + offset
@@ -130,17 +137,16 @@ class _Group:
         if not active.any():
             active[:] = True
         base, other = base[None, :, active], other[None, :, active]
-        outcome: Estimate | Refusal | None = None
+        outcome: Estimate | Settled | None = None
         if question.idle and not base.any() and not other.any():
-            outcome = Refusal(Verdict.SAME, Cause.EXACT, "nothing ran on either side")
+            outcome = Settled(Verdict.SAME, Cause.EXACT, "nothing ran on either side")
         for side, samples in (("base", base), ("other side", other)):
             if outcome is None and (samples == 0).any():
-                detail = f"the {side} has a time of zero, so there is no ratio"
-                outcome = Refusal(Verdict.INVALID, Cause.NOT_POSITIVE, detail)
+                outcome = has_zero(side)
         outcomes = self._estimates(base, other) if outcome is None else [outcome]
         return _with_values(base, other, outcomes)[0]
 
-    def _estimates(self, base: FloatArray, other: FloatArray) -> list[Estimate | Refusal]:
+    def _estimates(self, base: FloatArray, other: FloatArray) -> list[Estimate | Settled]:
         """[C, R, S], all positive → C outcomes."""
         if not len(base):
             return []
@@ -148,13 +154,15 @@ class _Group:
         estimates = self._paired(base, other) if paired else self._unpaired(base, other)
         if estimates is None:
             return [self._too_few()] * len(base)
-        error = np.maximum(estimates.error, self._least_error(base, other))
+        floor = tick_error(self._metric.tick, _typical(base), _typical(other))
+        error = np.maximum(estimates.error, floor)
         constant = _is_constant(base) | _is_constant(other)
         constant |= (error == 0) & (_is_mostly_constant(base) | _is_mostly_constant(other))
         return [
-            Refusal(Verdict.INVALID, Cause.NO_VARIANCE, _constant_detail(one_base, one_other))
+            Settled(Verdict.INVALID, Cause.NO_VARIANCE, _constant_detail(one_base, one_other))
             if never_varies and self._metric.tick == 0
-            else Estimate(location, one_error, estimates.degrees, estimates.observations)
+            else without_variance(one_error, "other side")
+            or Estimate(location, one_error, estimates.degrees, estimates.observations)
             for location, one_error, never_varies, one_base, one_other in zip(
                 estimates.location.tolist(), error.tolist(), constant, base, other, strict=True
             )
@@ -190,23 +198,13 @@ class _Group:
         left, right = sides
         return None if left is None or right is None else less(right, left)
 
-    def _least_error(self, base: FloatArray, other: FloatArray) -> FloatArray:
-        """The error that the clock's tick alone leaves in the log ratio of two medians.
-
-        A rounding error is uniform over a tick, so its standard deviation is tick / sqrt(12).
-        Where values repeat it is the same in all rounds, so more rounds do not reduce it.
-        """
-        rounding = self._metric.tick / math.sqrt(12)
-        error: FloatArray = rounding * np.hypot(1 / _typical(base), 1 / _typical(other))
-        return error
-
-    def _too_few(self) -> Refusal:
+    def _too_few(self) -> Settled:
         """Too few rounds are `INVALID`; too few instances, as a plan may ask, `INCONCLUSIVE`."""
         first = self._questions[0]
         shared = self._shared
         if shared == []:
             detail = "the sides have no round in common"
-            return Refusal(Verdict.INVALID, Cause.TOO_FEW, detail)
+            return Settled(Verdict.INVALID, Cause.TOO_FEW, detail)
         if shared is not None:
             instances = {first.base_instances[first.base.rounds[row]] for row, _ in shared}
             counts = len(shared), len(instances)
@@ -217,7 +215,7 @@ class _Group:
                 key=min,
             )
         verdict = Verdict.INVALID if counts[0] < MIN_CLUSTERS else Verdict.INCONCLUSIVE
-        return Refusal(verdict, Cause.TOO_FEW, _counts(*counts))
+        return Settled(verdict, Cause.TOO_FEW, _counts(*counts))
 
 
 def control_difference_us(original: Measurement, copy: Measurement) -> float | None:
@@ -258,13 +256,11 @@ def _changes(base: FloatArray, other: FloatArray) -> FloatArray:
 
 def _impossible(base: FloatArray) -> Answer:
     """Result files with such samples are refused, but results need not come from a file."""
-    side = "other side" if are_times(base) else "base"
-    detail = f"the {side} has a time that no clock can have measured"
-    return Answer(None, None, Refusal(Verdict.INVALID, Cause.IMPOSSIBLE, detail))
+    return Answer(None, None, impossible("other side" if are_times(base) else "base"))
 
 
 def _with_values(
-    base: FloatArray, other: FloatArray, outcomes: Sequence[Estimate | Refusal]
+    base: FloatArray, other: FloatArray, outcomes: Sequence[Estimate | Settled]
 ) -> list[Answer]:
     """[C, R, S], [C, R, S], C outcomes → C answers"""
     values = zip(_typical(base).tolist(), _typical(other).tolist(), outcomes, strict=True)
@@ -296,14 +292,11 @@ def _is_mostly_constant(samples: FloatArray) -> np.ndarray[tuple[int, ...], np.d
     return mostly
 
 
-_NO_CLOCK = "no real clock does that"
-
-
 def _constant_detail(base: FloatArray, other: FloatArray) -> str:
     for side, samples in (("base", base), ("other side", other)):
         if (samples == samples[:1]).all():
-            return f"all {len(samples)} rounds of the {side} report the same time; {_NO_CLOCK}"
-    return f"most of the {len(base)} rounds report the same time; {_NO_CLOCK}"
+            return f"all {len(samples)} rounds of the {side} report the same time; {NO_CLOCK}"
+    return f"most of the {len(base)} rounds report the same time; {NO_CLOCK}"
 
 
 def _counts(rounds: int, instances: int) -> str:

@@ -19,10 +19,10 @@ from bt_bench.errors import NotComparableError
 from bt_bench.results import CONFIG_NAME, Decides, Quantity, Status, format_share, metric_named
 
 _CORRECTIONS = {
-    Correction.HOLM: "corrected by Holm's method, so that even one false verdict among them has at "
-    "most this probability",
+    Correction.HOLM: "corrected by Holm's method, so that any false SLOWER among them has at most "
+    "this probability, and any false FASTER likewise",
     Correction.BH: "corrected by Benjamini and Hochberg's method, so that at most this share of "
-    "the changes found among them is expected to be false",
+    "the SLOWER among them is expected to be false, and of the FASTER likewise",
     Correction.NONE: "not corrected, so expect false verdicts among many tests",
 }
 
@@ -72,6 +72,9 @@ def facts_of(
     rules: Rules,
     metrics: Sequence[str],
     judgements: Sequence[Judgement],
+    *,
+    has_means: bool,
+    has_own_margins: bool,
 ) -> Iterator[str]:
     """How the sides were compared: sentences for people, in every format."""
     margins = []
@@ -84,19 +87,22 @@ def facts_of(
             "includes whatever changed on the machine between the runs."
         )
         margins.append(f"{format_share(rules.advisory_margin)} between runs")
+    own = ", or what the config sets for the case" if has_own_margins else ""
     yield (
-        f"A change counts if it exceeds its margin: {', '.join(dict.fromkeys(margins))}, or what "
-        "the config sets for the case. The margin is never below three times what unchanged code "
-        "differs by, nor below the floor of the metric."
+        f"A change counts if it exceeds its margin: {', '.join(dict.fromkeys(margins))}{own}. The "
+        "margin is never below three times what unchanged code differs by, nor below the floor of "
+        "the metric."
     )
     if not metrics:
         parts = _listed([each for each in Quantity if each.traits.is_part])
         yield f"{parts} are parts of other times; they are judged only if --metric names them."
     yield from family_facts(judgements, rules)
+    if has_means:
+        yield "Intervals of means over cases are at 95 %, and not corrected."
 
 
 def family_facts(judgements: Sequence[Judgement], rules: Rules) -> Iterator[str]:
-    """Over which tests verdicts are corrected, and what the intervals are."""
+    """Over which tests verdicts on times are corrected, and what the intervals are."""
     sizes: dict[bool, set[int]] = {False: set(), True: set()}
     of_sums = False
     for each in judgements:
@@ -114,17 +120,15 @@ def family_facts(judgements: Sequence[Judgement], rules: Rules) -> Iterator[str]
     yield (
         f"alpha is {rules.alpha:g} over the primary metrics ({primary}) of all operations and "
         f"cases of one side{_tests(sizes[False])}, {_CORRECTIONS[rules.correction]}. All other "
-        f"metrics are exploratory{_tests(sizes[True])}: they are {likewise}."
+        f"times are exploratory{_tests(sizes[True])}: they are {likewise}. Counts are exact."
     )
     if of_sums:
         yield (
             "A sum of metrics is exploratory too; its tests over all operations and cases of one "
             "side are corrected together, apart from those of other metrics."
         )
-    yield (
-        "Intervals are those that the verdicts rest on, at the corrected level; those of means "
-        "over cases are at 95 %."
-    )
+    level = "" if uncorrected else ", at the corrected level; that of SAME is not corrected"
+    yield f"Intervals are those that the verdicts rest on{level}."
 
 
 def _listed(names: Sequence[str]) -> str:

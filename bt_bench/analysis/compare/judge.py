@@ -19,7 +19,7 @@ from bt_bench.analysis.compare.facts import facts_of, partial_warnings
 from bt_bench.analysis.deciding import Rules, compared_nothing, without_new_paths
 from bt_bench.analysis.judging import (
     Entry,
-    Refusal,
+    Settled,
     control_moved,
     judge_entries,
     margin_of,
@@ -82,6 +82,15 @@ def judge(
     selected = [each for each in everything if each.metric in chosen]
     not_judged = list(_not_judged(everything, selected))
     judgements, left_out = without_new_paths(selected)
+    overall = tuple(overall_ratios(judgements))
+    facts = facts_of(
+        matchups,
+        rules,
+        criteria.metrics,
+        judgements,
+        has_means=bool(overall),
+        has_own_margins=bool(criteria.margins),
+    )
     base = base or matchups[0].base.label
     others = others or [each.other.label for each in matchups]
     return Judged(
@@ -89,9 +98,9 @@ def judge(
         base=base,
         others=tuple(others),
         judgements=tuple(judgements),
-        overall=tuple(overall_ratios(judgements)),
+        overall=overall,
         facts=(
-            *facts_of(matchups, criteria.rules, criteria.metrics, judgements),
+            *facts,
             *not_paired,
             *left_out,
             *not_judged,
@@ -198,7 +207,7 @@ def _answer_all(asked: Sequence[Asked], criteria: Criteria) -> None:
             entry = each.entry
             entry.base_value, entry.other_value = found.base_value, found.other_value
             entry.outcome = found.outcome
-            if not isinstance(found.outcome, Refusal):
+            if not isinstance(found.outcome, Settled):
                 entry.margin = _margin(each, criteria)
                 entry.outcome = _moved(each, entry.margin) or found.outcome
 
@@ -213,6 +222,6 @@ def _margin(asked: Asked, criteria: Criteria) -> Margin:
     return margin_of(entry.metric, entry.base_value, configured, spread)
 
 
-def _moved(asked: Asked, margin: Margin) -> Refusal | None:
+def _moved(asked: Asked, margin: Margin) -> Settled | None:
     apart = f"{format_number(asked.spread or 0.0)} {asked.entry.metric.unit}"
     return control_moved(margin, apart)

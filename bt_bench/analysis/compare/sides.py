@@ -14,6 +14,7 @@ from bt_bench.results import (
     RESULT_SUFFIX,
     STDIN,
     CompactResult,
+    in_order,
     read_compact,
     read_compact_run,
 )
@@ -89,7 +90,8 @@ def match_sides(
     """Reads results and says which is compared with which.
 
     Run folders only, two or more: each variant of the first with the same one of the others.
-    Otherwise all results with the first one; in a run folder that is the variant `baseline`.
+    Otherwise all results with the first one; in a run folder that is the variant `baseline`, or
+    else the first one of its config.
 
     Args:
         given: the arguments.
@@ -133,6 +135,7 @@ def _read(given: Given, planned_of: PlannedOf) -> list[_Read]:
         raise UsageError(f"{given.path} holds no result file; expected a run folder")
     known = [result.header.variant.name for result in found]
     planned = planned_of(Path(given.path), known) or ()
+    found = in_order(found, lambda result: result.header.variant.name, planned)
     first = replace(found[0], warnings=(*found[0].warnings, *_other_runs(given, found)))
     return [
         *map(_Read, (first, *found[1:])),

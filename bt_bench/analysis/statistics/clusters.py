@@ -2,8 +2,7 @@
 
 All cases here have the same log of rounds, so clusters are the same rows for all. Rounds of one
 instance share the effect of where its buffers lie, and neighbouring rounds share what the machine
-did at that time; see `bt_bench.analysis.run.resolution`, which does the same for one
-case and one difference in microseconds.
+did at that time.
 """
 
 from __future__ import annotations

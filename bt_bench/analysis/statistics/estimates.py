@@ -127,7 +127,7 @@ def geometric_mean(ratios: Samples, confidence: float = 0.95) -> GeometricMean:
 
     Source of the mean: Fleming and Wallace, "How Not to Lie with Statistics: The Correct Way to
     Summarize Benchmark Results", Communications of the ACM 29 (1986), 218-221; of the interval:
-    Student (1908), as in `mean_estimate`.
+    Student, "The Probable Error of a Mean", Biometrika 6 (1908), 1-25.
 
     Args:
         ratios: positive ratios, at least one.

@@ -6,14 +6,13 @@ Nothing here is trimmed or smoothed: every sample that is passed in counts.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
 
 import numpy as np
 
-from bt_bench.analysis.statistics.student import t_quantile
 from bt_bench.results import FloatArray
 
 MIN_CLUSTERS = 3  # two say too little about how much clusters differ
@@ -100,41 +99,6 @@ def relative_half_width(samples: Samples, confidence: float = 0.95) -> float | N
     return None if interval is None or center == 0 else interval.half_width / abs(center)
 
 
-def clustered_interval(
-    values: Samples, clusters: Sequence[Hashable], confidence: float = 0.99
-) -> Interval | None:
-    """Confidence interval of a location from values that resemble each other within clusters.
-
-    Each cluster counts as one observation, its median; the interval is Student's for the mean of
-    these: mean ± t s / sqrt(k), with k clusters, their standard deviation s and k - 1 degrees of
-    freedom. So only clusters need to be independent, and they may differ in size and in spread.
-    Source: Ibragimov and Müller, "t-Statistic Based Correlation and Heterogeneity Robust
-    Inference", Journal of Business & Economic Statistics 28 (2010), 453-468: the coverage is at
-    least `confidence`, for any of 92 % or more, also where the clusters' variances differ.
-
-    Args:
-        values: the values.
-        clusters: for each value, the cluster that it belongs to.
-        confidence: above 0 and below 1.
-
-    Returns:
-        `None` below three clusters.
-    """
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence {confidence} is not between 0 and 1")
-    groups: dict[Hashable, list[float]] = {}
-    for value, cluster in zip(values, clusters, strict=True):
-        groups.setdefault(cluster, []).append(float(value))
-    count = len(groups)
-    if count < MIN_CLUSTERS:
-        return None
-    medians = np.array([median(group) for group in groups.values()], dtype=np.float64)
-    center = float(medians.mean())
-    error = float(medians.std(ddof=1)) / math.sqrt(count)
-    half_width = t_quantile((1 + confidence) / 2, count - 1) * error
-    return Interval(center - half_width, center + half_width, confidence)
-
-
 def line_fit(x: Samples, y: Samples) -> Line:
     """The straight line through points by ordinary least squares.
 
@@ -152,26 +116,6 @@ def line_fit(x: Samples, y: Samples) -> Line:
         raise ValueError("expected at least two different x to fit a line")
     gradient = float(from_mean @ (ys - ys.mean())) / spread
     return Line(gradient, float(ys.mean()) - gradient * float(xs.mean()))
-
-
-def clock_tick(samples: Samples, rounding: float = 0.0) -> float | None:
-    """Smallest difference between neighbouring distinct values: the tick of the clock.
-
-    Values of a clock differ by whole ticks. The result is never below the tick and gets closer to
-    it with more samples; with too few it is too large, which errs on the safe side.
-
-    Args:
-        samples: values, in any order.
-        rounding: how far rounding may have moved a value; differences of up to twice that are
-            between equal values.
-
-    Returns:
-        `None` where all values are equal.
-    """
-    gaps = np.diff(np.sort(_as_array(samples)))
-    # A millionth more, since such differences are not exact in binary.
-    gaps = gaps[gaps > 2 * rounding * (1 + 1e-6)]
-    return float(gaps.min()) if gaps.size else None
 
 
 def step_medians(samples: Sequence[Sequence[float]]) -> FloatArray:

@@ -178,7 +178,7 @@ def _judged(options: Options, asked: _Asked, patterns: tuple[str, ...], new: Pat
 
 def _blank(operation: Operation, case: str, base: str, other: str, detail: str) -> Judgement:
     """The judgement on a case that was not swept because it is not stored."""
-    from bt_bench.analysis import WHOLE_CASE, Entry, Refusal, refused
+    from bt_bench.analysis import WHOLE_CASE, Entry, Settled, settled
 
-    refusal = Refusal(Verdict.MISSING, Cause.NO_CASE, detail)
-    return refused(Entry(operation, case, WHOLE_CASE, base, other, outcome=refusal))
+    refusal = Settled(Verdict.MISSING, Cause.NO_CASE, detail)
+    return settled(Entry(operation, case, WHOLE_CASE, base, other, outcome=refusal))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from bt_bench.analysis import Cause, Estimate, Evidence, Judged, Judgement, Margin
+from bt_bench.analysis import BINDING, Cause, Estimate, Evidence, Judged, Judgement, Margin
 from bt_bench.errors import UsageError, names_hint
 from bt_bench.report.document import Bullets, Document, Section
 from bt_bench.report.formats.texts import (
@@ -15,12 +15,6 @@ from bt_bench.report.formats.texts import (
     verdict_text,
 )
 from bt_bench.results import format_number, format_share
-
-_BINDING = {
-    "configured": "the threshold that was asked for",
-    "spread": "three times what unchanged code differed by",
-    "floor": "what no method can tell, as a share of the base",
-}
 
 
 def explanation_document(judged: Judged, key: str) -> Document:
@@ -59,7 +53,7 @@ def _texts(judgement: Judgement) -> Iterator[str]:
     if judgement.ratio is not None:
         yield f"ratio: {judgement.ratio:.6g}, a change of {change_text(judgement.ratio)} %"
     if judgement.exploratory:
-        yield "exploratory: not a primary metric of its operation, so it is corrected apart"
+        yield "exploratory: not a primary metric of its operation, so its tests are counted apart"
     if judgement.advisory:
         yield "advisory: the sides are of different runs, so what changed between them counts too"
     if judgement.evidence is None:
@@ -87,8 +81,7 @@ def _evidence_texts(judgement: Judgement, evidence: Evidence) -> Iterator[str]:
         f"{evidence.degrees} degrees of freedom"
     )
     yield from _interval_texts(judgement, evidence)
-    binds = _BINDING[margin.binds]
-    yield f"margin: {format_share(margin.share)}, which is {binds} ({_parts(margin)})"
+    yield f"margin: {format_share(margin.share)}, {BINDING[margin.binds]} ({_parts(margin)})"
     yield (
         f"slower by more than the margin: {_t_text(evidence.estimate - bound, evidence.error)} for "
         f"ln(1 + margin) = {bound:.6g}; p = {_p(evidence.p_slower)}, adjusted "

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from bt_bench.analysis import Judged, Judgement, Overall, Verdict
+from bt_bench.analysis import Cause, Judged, Judgement, Overall
 from bt_bench.report.console import render_plain
-from bt_bench.report.document import Block, Cell, Document, Heading, Section, Table, Tone
+from bt_bench.report.document import Block, Cell, Document, Heading, Section, Table
 from bt_bench.report.formats.arrange import worst_first
 from bt_bench.report.formats.judged_document import lead_of, needs_words
 from bt_bench.report.formats.texts import (
+    TONES,
     cause_text,
     change_text,
     interval_text,
@@ -28,14 +29,6 @@ MAX_LISTED = 60
 """How many verdicts are listed; the summary counts all of them."""
 
 _UNITS = "times in us; change, interval and margin in percent of the base"
-
-_TONES = {
-    Verdict.SLOWER: Tone.BAD,
-    Verdict.MISSING: Tone.DOUBTFUL,
-    Verdict.INVALID: Tone.DOUBTFUL,
-    Verdict.INCONCLUSIVE: Tone.OPEN,
-    Verdict.FASTER: Tone.GOOD,
-}
 
 
 def render_table(judged: Judged) -> str:
@@ -52,8 +45,9 @@ def verdict_document(judged: Judged) -> Document:
     if judged.judgements:
         listed = _listed(judged)
         cut = (
-            f"Listed are the {len(listed)} worst of {len(judged.judgements)} verdicts; --metric "
-            "narrows what is judged, and --format md, csv or json has them all."
+            f"Listed are {len(listed)} of {len(judged.judgements)} verdicts, primary times and "
+            "then the worst; --metric narrows what is judged, and --format md, csv or json has "
+            "them all."
         )
         is_cut = len(listed) < len(judged.judgements)
         for title, exploratory in (("By case", False), ("By case, exploratory metrics", True)):
@@ -67,11 +61,17 @@ def verdict_document(judged: Judged) -> Document:
 
 
 def _listed(judged: Judged) -> Sequence[Judgement]:
-    """The worst if there are too many, in their original order."""
+    """If there are too many, primary times and the worst of the rest, in their original order."""
     if len(judged.judgements) <= MAX_LISTED:
         return judged.judgements
-    worst = {id(each) for each in worst_first(judged).judgements[:MAX_LISTED]}
-    return [each for each in judged.judgements if id(each) in worst]
+    ordered = sorted(worst_first(judged).judgements, key=lambda each: not _is_primary_time(each))
+    kept = {id(each) for each in ordered[:MAX_LISTED]}
+    return [each for each in judged.judgements if id(each) in kept]
+
+
+def _is_primary_time(judgement: Judgement) -> bool:
+    """Counts are primary as well, but there are many, and few of them change."""
+    return not judgement.exploratory and judgement.cause is not Cause.EXACT
 
 
 def _overall_table(overall: Sequence[Overall]) -> Table:
@@ -101,7 +101,7 @@ def _verdict_table(judgements: Sequence[Judgement]) -> Table:
 def _row(judgement: Judgement) -> tuple[Cell, ...]:
     why = (judgement.detail or cause_text(judgement)) if needs_words(judgement) else None
     return (
-        Cell(judgement.verdict.value, why, _TONES.get(judgement.verdict)),
+        Cell(judgement.verdict.value, why, TONES.get(judgement.verdict)),
         Cell(judgement.metric),
         Cell(value_text(judgement.base_value, judgement.unit)),
         Cell(value_text(judgement.other_value, judgement.unit)),

@@ -6,7 +6,7 @@ import math
 from functools import lru_cache
 
 from bt_bench.analysis import Judged, Judgement, Verdict
-from bt_bench.report.document import ABSENT, one_line
+from bt_bench.report.document import ABSENT, Tone, one_line
 from bt_bench.results import format_number, format_percent, format_share
 
 WORST_FIRST = (
@@ -18,6 +18,15 @@ WORST_FIRST = (
     Verdict.SAME,
 )
 """Verdicts by importance, which is the order of exit codes."""
+
+TONES = {
+    Verdict.SLOWER: Tone.BAD,
+    Verdict.MISSING: Tone.DOUBTFUL,
+    Verdict.INVALID: Tone.DOUBTFUL,
+    Verdict.INCONCLUSIVE: Tone.OPEN,
+    Verdict.FASTER: Tone.GOOD,
+}
+"""What each verdict means for the reader."""
 
 _TIME_UNITS = ("us", "ms", "s")
 

@@ -13,7 +13,7 @@ from bt_bench.analysis import (
 )
 from bt_bench.names import Operation
 from bt_bench.report.document import ABSENT, Cell, Table
-from bt_bench.report.formats.texts import change_text, interval_text
+from bt_bench.report.formats.texts import TONES, change_text, interval_text, verdict_text
 from bt_bench.report.run.arranged import Arm, Arms, CaseId
 from bt_bench.results import (
     CaseResult,
@@ -86,7 +86,7 @@ def change_cells(judgement: Judgement | None) -> tuple[Cell, Cell, Cell]:
     return (
         Cell(_change_us(judgement)),
         Cell(change_text(judgement.ratio)),
-        Cell(judgement.verdict.value, _note(judgement)),
+        _verdict_cell(judgement),
     )
 
 
@@ -97,7 +97,7 @@ def tested_cells(judgement: Judgement | None) -> tuple[Cell, Cell, Cell]:
     return (
         Cell(change_text(judgement.ratio)),
         Cell(interval_text(judgement.low, judgement.high)),
-        Cell(judgement.verdict.value, _note(judgement)),
+        _verdict_cell(judgement),
     )
 
 
@@ -105,9 +105,17 @@ def change_cell(judgement: Judgement | None) -> Cell:
     """A change in percent with its verdict: `-45.2 FASTER`."""
     if judgement is None:
         return Cell(ABSENT)
-    if judgement.ratio is None:
-        return Cell(judgement.verdict.value, _note(judgement))
-    return Cell(f"{change_text(judgement.ratio)} {judgement.verdict.value}", _note(judgement))
+    change = "" if judgement.ratio is None else f"{change_text(judgement.ratio)} "
+    return _verdict_cell(judgement, change)
+
+
+def _verdict_cell(judgement: Judgement, before: str = "") -> Cell:
+    """A verdict, with what stands before it; the note says why there is no test, if so.
+
+    What a test found, the figures and the verdict say.
+    """
+    note = judgement.detail if judgement.evidence is None else None
+    return Cell(f"{before}{verdict_text(judgement)}", note, TONES.get(judgement.verdict))
 
 
 def _change_us(judgement: Judgement) -> str:
@@ -116,11 +124,6 @@ def _change_us(judgement: Judgement) -> str:
         return ABSENT
     text = format_number(judgement.base_value * (judgement.ratio - 1))
     return text if text.startswith("-") or float(text) == 0 else f"+{text}"
-
-
-def _note(judgement: Judgement) -> str | None:
-    """Why there is no test; what a test found, the figures and the verdict say."""
-    return judgement.detail if judgement.evidence is None else None
 
 
 def launch_cell(case: CaseResult) -> Cell:

@@ -12,10 +12,10 @@ from bt_bench.analysis import (
     Judged,
     Judgement,
     Labels,
-    Refusal,
     Rules,
+    Settled,
     Verdict,
-    refused,
+    settled,
     without_new_paths,
 )
 from bt_bench.config import CaseSpec, SweepSpec
@@ -321,5 +321,5 @@ def _unmeasured(
     request: GateRequest, subject: Subject, verdict: Verdict, cause: Cause, detail: str
 ) -> Judgement:
     entry = Labels(request.base.label, request.head.label).entry(subject)
-    entry.outcome = Refusal(verdict, cause, detail)
-    return refused(entry)
+    entry.outcome = Settled(verdict, cause, detail)
+    return settled(entry)

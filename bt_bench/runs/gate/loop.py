@@ -188,8 +188,9 @@ def _judged(plan: GatePlan, rules: Rules, judgements: tuple[Judgement, ...], rou
         overall=tuple(overall_ratios(judgements)),
         facts=(
             f"{rounds} rounds of base, head and control, each in a fresh process, in random order.",
-            f"{plan.head_label} is tested against {plan.base_label}, round by round; any false "
-            f"alarm in the whole gate has a probability of {rules.alpha:g} at most.",
+            f"{plan.head_label} is tested against {plan.base_label}, round by round. All metrics "
+            "that it was asked for are one family: any false alarm in the whole gate has a "
+            f"probability of {rules.alpha:g} at most.",
             "Ratios are trimmed means over rounds; intervals are those that the verdicts rest on.",
         ),
     )

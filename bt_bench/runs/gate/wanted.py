@@ -27,8 +27,8 @@ MAX_WARMUPS = 2
 MAX_PROFILED = 6
 MAX_SECONDS_OF_UNIT = 2.0
 
-_IDLE = (Quantity.HOST_US, Quantity.STEP_US, Quantity.EVENT_US, Quantity.PIPELINED_US)
-_DEVICE = (Quantity.GPU_US, Quantity.SPAN_US, Quantity.GAP_US)
+_PROFILED = [each for each in Quantity if each.traits.method is Method.PROFILER]
+_BY_CALL = [each for each in Quantity if each not in (*_PROFILED, Quantity.STAGE_US)]
 
 
 def candidates(operation: Operation, device: DeviceKind) -> list[Series]:
@@ -37,10 +37,11 @@ def candidates(operation: Operation, device: DeviceKind) -> list[Series]:
         return [series_of(Quantity.STAGE_US)]
     found = [series_of(Quantity.STAGE_US)]
     for path in (LaunchPath.JIT, LaunchPath.COMPILED, LaunchPath.DIRECT):
-        found += [series_of(quantity, launch_path=path) for quantity in _IDLE]
-    found += [series_of(quantity) for quantity in (*_DEVICE, Quantity.LAST_US)]
+        found += [series_of(quantity, launch_path=path) for quantity in _BY_CALL]
+    found += [series_of(quantity) for quantity in _PROFILED]
     for l2 in Cache:
-        busy = (Quantity.HOST_US, Quantity.EVENT_US, *_DEVICE)
+        of_device = [each for each in _PROFILED if each is not Quantity.LAST_US]
+        busy = (Quantity.HOST_US, Quantity.EVENT_US, *of_device)
         found += [series_of(quantity, load=Load.BUSY, l2=l2) for quantity in busy]
     graph = LaunchPath.GRAPH
     for quantity in (Quantity.HOST_US, Quantity.STEP_US, Quantity.EVENT_US):

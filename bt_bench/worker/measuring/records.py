@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from bt_bench.results import DiscardCode, Measurement, Method, RoundKind, Series
+from bt_bench.results import DiscardCode, Measurement, RoundKind, Series
 from bt_bench.worker.measuring.methods.probes import Probe
 from bt_bench.worker.measuring.rounds import RoundRecorder, Turn
 from bt_bench.worker.measuring.watch import Seen, Surroundings, Watch, slow_rounds
@@ -36,11 +36,6 @@ class SampleBook:
         rounds, samples = self.per_series.setdefault(series, ([], []))
         rounds.append(round_index)
         samples.append(row)
-
-    def drop(self, method: Method) -> None:
-        """Forgets what a method took, because it cannot be right."""
-        for series in [series for series in self.per_series if series.method is method]:
-            del self.per_series[series]
 
     def drop_rounds(self, dropped: Collection[int]) -> None:
         """Forgets the rounds that do not count after all."""

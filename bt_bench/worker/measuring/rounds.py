@@ -51,10 +51,6 @@ class Turn:
         names = [arm.name for arm in self.arms]
         return names.index(name) if name in names else None
 
-    def only(self, names: Sequence[str]) -> Turn:
-        """The same with only the named arms."""
-        return Turn(self.instance, [arm for arm in self.arms if arm.name in names])
-
 
 class Turns:
     """Takes instances in turn, with the arms in random order and then in reverse."""

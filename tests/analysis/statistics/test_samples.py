@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 from bt_bench.analysis.statistics.samples import (
     Line,
-    clock_tick,
-    clustered_interval,
     interquartile_range,
     line_fit,
     median,
@@ -171,45 +169,7 @@ def test_arguments_of_t_are_checked(probability: float, degrees: int) -> None:
         t_quantile(probability, degrees)
 
 
-# Clusters
-
-
-def test_clusters_count_once_whatever_their_size() -> None:
-    values = [1.0, 2.0, 9.0, 4.0, 6.0, 6.0, 6.0, 6.0]
-    clusters = ["a", "a", "a", "b", "c", "c", "c", "c"]
-    interval = clustered_interval(values, clusters, 0.95)
-    assert interval is not None
-    # The medians are 2, 4 and 6: mean 4, standard deviation 2, and t is 4.303.
-    assert (interval.low + interval.high) / 2 == pytest.approx(4.0)
-    assert interval.half_width == pytest.approx(4.3027 * 2 / math.sqrt(3), rel=1e-4)
-    assert interval.coverage == 0.95
-
-
-def test_fewer_than_three_clusters_have_no_interval() -> None:
-    assert clustered_interval([1.0, 2.0, 3.0], [0, 1, 1]) is None
-    assert clustered_interval([], []) is None
-
-
-def test_clusters_are_given_for_every_value() -> None:
-    with pytest.raises(ValueError, match="zip"):
-        clustered_interval([1.0, 2.0], [0])
-    with pytest.raises(ValueError, match="not between 0 and 1"):
-        clustered_interval([1.0], [0], 1.0)
-
-
-def test_clustered_interval_covers_as_often_as_it_says() -> None:
-    generator = np.random.default_rng(0)
-    clusters = np.repeat(np.arange(8), 10)
-    hits = 0
-    for _ in range(1000):
-        values = generator.normal(size=80) + generator.normal(size=8)[clusters]
-        interval = clustered_interval(values, list(clusters), 0.99)
-        assert interval is not None
-        hits += interval.low <= 0 <= interval.high
-    assert hits / 1000 == pytest.approx(0.99, abs=0.01)
-
-
-# Lines, ticks, widths
+# Lines and widths
 
 
 @given(st.floats(-10, 10), st.floats(-100, 100))
@@ -229,17 +189,6 @@ def test_what_is_no_line() -> None:
         line_fit([1.0, 1.0], [2.0, 3.0])
     with pytest.raises(ValueError, match="as many y as x, got 1 and 2"):
         line_fit([1.0, 2.0], [2.0])
-
-
-def test_ticks() -> None:
-    assert clock_tick([24.16, 24.128, 24.16, 24.256]) == pytest.approx(0.032)
-    assert clock_tick([1.0, 1.0]) is None
-
-
-def test_what_rounding_moved_is_no_tick() -> None:
-    samples = [0.032, 0.064, 0.065, 0.096]
-    assert clock_tick(samples) == pytest.approx(0.001)
-    assert clock_tick(samples, rounding=0.001) == pytest.approx(0.031)
 
 
 def test_relative_half_width() -> None:

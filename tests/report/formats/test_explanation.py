@@ -58,9 +58,9 @@ def test_everything_can_be_checked_by_hand(each):
 
 def test_what_the_margin_is_and_the_family():
     _, noisy, *_, floor = map(joined, judgements.timed())
-    assert "margin: 3.1 %, which is three times what unchanged code differed by" in noisy
+    assert "margin: 3.1 %, three times what unchanged code differs by" in noisy
     assert "(configured 2 %, spread 3.1 %, floor 1.62 %)" in noisy
-    assert "margin: 6.25 %, which is what no method can tell" in floor
+    assert "margin: 6.25 %, the floor of the metric" in floor
     assert "alpha: 0.01 at this look, for a family of 6 tests" in noisy
     assert "verdict: SLOWER, beyond_margin: by more than the margin of 3.1 %" in noisy
 

@@ -122,7 +122,7 @@ def test_of_very_many_verdicts_the_worst_are_listed_in_their_order_and_all_are_c
     some = [judgement(case=f"same{index}") for index in range(MAX_LISTED)]
     bad = {"verdict": Verdict.INVALID, "cause": Cause.FAILED, "detail": "it failed"}
     text = render_table(judged(*some, judgement(case="last", **bad)))
-    assert f"Listed are the {MAX_LISTED} worst of {MAX_LISTED + 1} verdicts" in text
+    assert f"Listed are {MAX_LISTED} of {MAX_LISTED + 1} verdicts, primary times and" in text
     assert f"Verdicts: 1 INVALID, {MAX_LISTED} SAME." in text
     assert text.index("step/same0 ") < text.index("step/last ")
     assert f"step/same{MAX_LISTED - 1} " not in text

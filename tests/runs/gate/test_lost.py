@@ -89,7 +89,7 @@ def test_traces_and_folders(top):
         assert other_files(replaying, base, head) == ()
         write(top, {"load.csv": "y\n"})
         (said,) = other_files(replaying, base, head)
-        assert said == f"case {case.name} replays load.csv, which is a different file in the base"
+        assert said == f"case {case.name} uses load.csv, which differs in the base"
         assert other_files(spec, base, head) == ()
     assert without_variant(spec, head) == ()
     (said,) = without_variant(spec.model_copy(update={"variants": ["fused"]}), head)

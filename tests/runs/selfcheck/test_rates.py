@@ -68,7 +68,7 @@ def test_spikes_widen_no_margin(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_invalid_counts_as_red(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "LEAST_ERROR", 1.0)  # every clock seems to stand still
+    monkeypatch.setattr(judging, "LEAST_ERROR", 1.0)  # every clock seems to stand still
     result = check()
     assert result.red.times == GATES
     assert result.slower.times == 0
