@@ -18,7 +18,7 @@ from bt_bench.analysis.deciding import (
     exit_code,
     without_new_paths,
 )
-from bt_bench.analysis.figures import step_medians_of, typical_us
+from bt_bench.analysis.figures import MethodLine, method_lines, step_medians_of, typical_us
 from bt_bench.analysis.judging import BINDING, Entry, Settled, overall_ratios, settled
 from bt_bench.analysis.rounds import Labels, Ledger, judge_rounds
 from bt_bench.analysis.run.budget import CLOSES_WITHIN_PERCENT, SPIN_US, Budget, budgets
@@ -26,17 +26,16 @@ from bt_bench.analysis.run.crosscheck import (
     TOLERANCE_PERCENT,
     TOLERANCE_US,
     Crosscheck,
+    Reading,
     crosschecks,
     disagreements,
 )
 from bt_bench.analysis.run.promises import (
     DEVICE_METHODS,
     METHOD_TITLES,
-    MethodLine,
     Promise,
     apart_percent,
     judge_promises,
-    method_lines,
     moved_by_delay_us,
 )
 from bt_bench.analysis.statistics.estimates import (
@@ -94,6 +93,7 @@ __all__ = [
     "MethodLine",
     "Overall",
     "Promise",
+    "Reading",
     "Rules",
     "Settled",
     "Side",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from bt_bench.analysis.statistics.samples import Line, line_fit, median, step_medians
 from bt_bench.results import (
     Calibration,
@@ -35,19 +37,53 @@ def figure_us(calibration: Calibration | None, name: str) -> float | None:
     return median(samples) if samples else None
 
 
+@dataclass(frozen=True)
+class MethodLine:
+    """What a method reports for kernels of known length, and the line through these points.
+
+    Args:
+        method: the method.
+        set_us: the lengths.
+        reported_us: per length, the median of what was reported.
+        line: through the medians.
+    """
+
+    method: Method
+    set_us: list[float]
+    reported_us: list[float]
+    line: Line
+
+    @property
+    def corrected_us(self) -> dict[float, float]:
+        """Per length, the reported time minus the intercept."""
+        return {
+            length_us: reported_us - self.line.intercept
+            for length_us, reported_us in zip(self.set_us, self.reported_us, strict=True)
+        }
+
+
+def method_lines(calibration: Calibration) -> dict[Method, MethodLine]:
+    """The line of each method that reported two lengths or more."""
+    lines = {}
+    for found in calibration.lines:
+        # A file may hold less than it should.
+        taken = {
+            length_us: median(samples)
+            for length_us, samples in zip(found.set_us, found.reported_us, strict=False)
+            if samples
+        }
+        if len(taken) > 1:
+            set_us, reported_us = [*taken], [*taken.values()]
+            line = line_fit(set_us, reported_us)
+            lines[found.method] = MethodLine(found.method, set_us, reported_us, line)
+    return lines
+
+
 def method_line(calibration: Calibration | None, method: Method) -> Line | None:
     """The line of what a method reports over the set length of a kernel, by medians per length.
 
     Returns:
         `None` where it was not calibrated, or at fewer than two lengths.
     """
-    for line in calibration.lines if calibration else ():
-        if line.method is method:
-            points = [
-                (length, median(samples))
-                for length, samples in zip(line.set_us, line.reported_us, strict=True)
-                if samples
-            ]
-            if len({length for length, _ in points}) >= 2:
-                return line_fit([x for x, _ in points], [y for _, y in points])
-    return None
+    found = method_lines(calibration).get(method) if calibration else None
+    return found.line if found else None

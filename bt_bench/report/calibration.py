@@ -31,6 +31,7 @@ from bt_bench.results import (
     format_percent,
 )
 
+_TITLES = METHOD_TITLES | {Method.EVENTS: "events, busy device"}
 _ALL_METHODS = (*DEVICE_METHODS, Method.EVENTS)
 
 # Shown in a run's report: the floors and costs to compare its own figures with.
@@ -123,7 +124,7 @@ def _line_blocks(lines: dict[Method, MethodLine]) -> Iterator[Block]:
         return
     lengths = sorted(set(chain.from_iterable(line.set_us for line in lines.values())))
     methods = [method for method in _ALL_METHODS if method in lines]
-    titles = tuple(METHOD_TITLES[method] for method in methods)
+    titles = tuple(_TITLES[method] for method in methods)
     reported = [
         dict(zip(lines[method].set_us, lines[method].reported_us, strict=True))
         for method in methods
@@ -159,7 +160,7 @@ def _line_blocks(lines: dict[Method, MethodLine]) -> Iterator[Block]:
 def _gradient_table(lines: Iterable[MethodLine]) -> Table:
     rows = tuple(
         (
-            Cell(METHOD_TITLES[found.method]),
+            Cell(_TITLES[found.method]),
             Cell(f"{found.line.gradient:.4f}"),
             Cell(format_number(found.line.intercept)),
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bt_bench.analysis.statistics.samples import Line, line_fit, median, percentile
+from bt_bench.analysis.figures import MethodLine, method_lines
+from bt_bench.analysis.statistics.samples import median, percentile
 from bt_bench.results import (
     Calibration,
     Injection,
@@ -19,7 +20,7 @@ DEVICE_METHODS = (Method.PROFILER, Method.GRAPH_SLOPE)
 METHOD_TITLES = {
     Method.PROFILER: "profiler",
     Method.GRAPH_SLOPE: "graph slope",
-    Method.EVENTS: "events, busy device",
+    Method.EVENTS: "events",
     Method.HOST_CLOCK: "host clock",
 }
 
@@ -50,48 +51,6 @@ class Promise:
     promise: str
     found: str
     kept: bool
-
-
-@dataclass(frozen=True)
-class MethodLine:
-    """What a method reports for kernels of known length, and the line through these points.
-
-    Args:
-        method: the method.
-        set_us: the lengths.
-        reported_us: per length, the median of what was reported.
-        line: through the medians.
-    """
-
-    method: Method
-    set_us: list[float]
-    reported_us: list[float]
-    line: Line
-
-    @property
-    def corrected_us(self) -> dict[float, float]:
-        """Per length, the reported time minus the intercept."""
-        return {
-            length_us: reported_us - self.line.intercept
-            for length_us, reported_us in zip(self.set_us, self.reported_us, strict=True)
-        }
-
-
-def method_lines(calibration: Calibration) -> dict[Method, MethodLine]:
-    """The line of each method that reported two lengths or more."""
-    lines = {}
-    for found in calibration.lines:
-        # A file may hold less than it should.
-        taken = {
-            length_us: median(samples)
-            for length_us, samples in zip(found.set_us, found.reported_us, strict=False)
-            if samples
-        }
-        if len(taken) > 1:
-            set_us, reported_us = [*taken], [*taken.values()]
-            line = line_fit(set_us, reported_us)
-            lines[found.method] = MethodLine(found.method, set_us, reported_us, line)
-    return lines
 
 
 def apart_percent(lines: Sequence[MethodLine]) -> dict[float, float]:

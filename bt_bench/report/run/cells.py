@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from bt_bench.analysis import (
+    METHOD_TITLES,
     Crosscheck,
     Judgement,
+    Reading,
     crosschecks,
     disagreements,
     typical_us,
@@ -19,7 +21,6 @@ from bt_bench.results import (
     CaseResult,
     LaunchCensus,
     Load,
-    Method,
     Quantity,
     Series,
     Status,
@@ -27,12 +28,6 @@ from bt_bench.results import (
     format_number,
 )
 
-_METHOD_TITLES: dict[Method, str] = {
-    Method.HOST_CLOCK: "by host clock",
-    Method.EVENTS: "by events",
-    Method.PROFILER: "by profiler",
-    Method.GRAPH_SLOPE: "by graph slope",
-}
 _STATUS_TEXTS = {Status.FAILED: "failed", Status.INSUFFICIENT: "INSUFFICIENT"}
 _KIND_PLURALS = {
     "kernel": "kernels",
@@ -171,14 +166,16 @@ def concerns(check: Crosscheck, series: Series) -> bool:
 def disagreement_note(checks: Iterable[Crosscheck]) -> str | None:
     """A note with the times of both methods, without intercepts, for each disagreement."""
     texts = [
-        " against ".join(
-            f"{format_number(reading.corrected_us or 0.0)} {_METHOD_TITLES[reading.series.method]}"
-            for reading in (check.first, check.second)
-        )
+        " against ".join(map(_reading, (check.first, check.second)))
         + f" for {_condition(check)} (tolerance {format_number(check.tolerance_us or 0.0)} us)"
         for check in checks
     ]
     return f"methods disagree: {'; '.join(texts)}" if texts else None
+
+
+def _reading(reading: Reading) -> str:
+    corrected = format_number(reading.corrected_us or 0.0)
+    return f"{corrected} by {METHOD_TITLES[reading.series.method]}"
 
 
 def _condition(check: Crosscheck) -> str:

@@ -128,7 +128,7 @@ def make(function, num_arguments):
     return launcher.Launch(owner="kernel", function=function, device=device(), threads=128,
                            shared=16, num_arguments=num_arguments)
 
-def settled(call, *arguments):
+def refused(call, *arguments):
     try:
         call(*arguments)
     except Exception as error:
@@ -146,7 +146,7 @@ def among(numbers, call, *arguments):
     def run():
         for number in numbers:
             cuda.cuCtxPushCurrent_v2(ctypes.c_size_t(number))
-        settled(call, *arguments)
+        refused(call, *arguments)
         if contexts() != numbers:
             print("contexts are", contexts(), "and were", numbers)
     thread = threading.Thread(target=run)
@@ -249,21 +249,21 @@ def test_what_a_kernel_does_not_take_is_refused(driver):
     code = """
 import array
 launch = make(3, 3)
-settled(launch, 7, (1, 1, 1), (1, 2))
-settled(launch, 7, (1, 1, 1), (1, 2, 3, 4))
-settled(launch, 7, (1, 1, 1), tuple(range(5000)))
-settled(launch, 7, (1, 1, 1), (1, 2), array.array("q", range(5000)))
-settled(launch, 7, (1, 1, 1), (1, 2), array.array("b", range(4)))
-settled(launch, 7, (1, 1, 1), (1, 2, "three"))
-settled(launch, 7, (1, 1, 1), (1, 2, Broken()))
-settled(launch, 7, (1, 1, 1), (1, 2, 2**64))
-settled(launch, 7, (1, 1), (1, 2, 3))
-settled(launch, 7, [1, 1, 1], (1, 2, 3))
-settled(launch, 7, (1, -1, 1), (1, 2, 3))
-settled(launch, 7, (1, 1.0, 1), (1, 2, 3))
-settled(launch, 7, (1, 1, 1))
-settled(launch, None, (1, 1, 1), (1, 2, 3))
-settled(launch, 13, (1, 1, 1), (1, 2, 3))
+refused(launch, 7, (1, 1, 1), (1, 2))
+refused(launch, 7, (1, 1, 1), (1, 2, 3, 4))
+refused(launch, 7, (1, 1, 1), tuple(range(5000)))
+refused(launch, 7, (1, 1, 1), (1, 2), array.array("q", range(5000)))
+refused(launch, 7, (1, 1, 1), (1, 2), array.array("b", range(4)))
+refused(launch, 7, (1, 1, 1), (1, 2, "three"))
+refused(launch, 7, (1, 1, 1), (1, 2, Broken()))
+refused(launch, 7, (1, 1, 1), (1, 2, 2**64))
+refused(launch, 7, (1, 1), (1, 2, 3))
+refused(launch, 7, [1, 1, 1], (1, 2, 3))
+refused(launch, 7, (1, -1, 1), (1, 2, 3))
+refused(launch, 7, (1, 1.0, 1), (1, 2, 3))
+refused(launch, 7, (1, 1, 1))
+refused(launch, None, (1, 1, 1), (1, 2, 3))
+refused(launch, 13, (1, 1, 1), (1, 2, 3))
 """
     number = "arguments; expected 3 that are not None"
     usage = "TypeError: expected stream, grid (3 integers), arguments (a tuple), and perhaps"
@@ -287,10 +287,10 @@ settled(launch, 13, (1, 1, 1), (1, 2, 3))
 def test_what_the_binary_says_otherwise_is_refused(driver):
     code = """
 make(5, 3), make(5, 5), make(0, 0)
-settled(make, 5, 6)
-settled(make, 5, -1)
-settled(make, 0x105, 5)
-settled(make, 5.0, 5)
+refused(make, 5, 6)
+refused(make, 5, -1)
+refused(make, 0x105, 5)
+refused(make, 5.0, 5)
 """
     expected = "the kernel has 5 parameters; expected"
     found = printed(driver, code)
@@ -376,9 +376,9 @@ for numbers in {CURRENT}:
 
 def test_a_step_has_a_device_and_launches_for_it(driver):
     code = """
-settled(lambda: make_step(device=None))
-settled(lambda: make_step(device_type=1))
-settled(lambda: make_step(device=launcher.Device(2)).add(0, True, make(10, 10)))
+refused(lambda: make_step(device=None))
+refused(lambda: make_step(device_type=1))
+refused(lambda: make_step(device=launcher.Device(2)).add(0, True, make(10, 10)))
 """
     assert printed(driver, VECTORS + code) == [
         "TypeError: device is a NoneType; expected a Device",
@@ -416,8 +416,8 @@ del step
 print(cuda.retained(52))
 del launch
 print(cuda.retained(52))
-settled(launcher.Device, 9)
-settled(launcher.Device, -1)
+refused(launcher.Device, 9)
+refused(launcher.Device, -1)
 print(contexts())
 """
     assert printed(driver, VECTORS + code) == [
@@ -432,9 +432,9 @@ def test_a_context_that_is_gone_is_told(driver):
     code = """
 launch = make(1, 1)
 cuda.destroy()
-settled(launch, 7, (1, 1, 1), (9,))
-settled(device().push)
-settled(device().pop)
+refused(launch, 7, (1, 1, 1), (9,))
+refused(device().push)
+refused(device().pop)
 """
     assert printed(driver, code) == [
         "RuntimeError: cuCtxPushCurrent: CUDA error 709: unknown error",
@@ -458,10 +458,10 @@ def test_events_are_waited_for_only_if_they_have_not_come(driver):
     code = """
 device().wait_for(4)
 device().wait_for(5)
-settled(device().record, 5, 13)
-settled(device().replay, 5, 13)
-settled(device().record, 5)
-settled(device().wait_for, None)
+refused(device().record, 5, 13)
+refused(device().replay, 5, 13)
+refused(device().record, 5)
+refused(device().wait_for, None)
 """
     assert printed(driver, code) == [
         "wait 5, 0",
@@ -493,7 +493,7 @@ def test_a_driver_that_lacks_something_is_done_without(driver, tmp_path):
     (tmp_path / "driver.c").write_text(text)
     command = [*native._compiler(), "-shared", "-fPIC", str(tmp_path / "driver.c")]
     subprocess.run([*command, "-o", str(tmp_path / "libcuda.so.1")], check=True)
-    code = "print(launcher.lacking()); settled(make, 1, 1)"
+    code = "print(launcher.lacking()); refused(make, 1, 1)"
     assert printed(tmp_path, code) == [
         "cuGraphLaunch",
         "RuntimeError: the CUDA driver lacks: cuGraphLaunch",
