@@ -36,6 +36,20 @@ def test_plain_names_are_of_the_usual_conditions() -> None:
     )
 
 
+def test_only_clocks_of_the_device_tick() -> None:
+    """Both the profiler's and that of events; a graph slope has many replays for one tick."""
+    ticks = {
+        method: {metric_of(series).tick for series in ALL if series.method is method}
+        for method in Method
+    }
+    assert ticks == {
+        Method.HOST_CLOCK: {0.0},
+        Method.EVENTS: {DEVICE_TICK_US},
+        Method.PROFILER: {DEVICE_TICK_US},
+        Method.GRAPH_SLOPE: {0.0},
+    }
+
+
 def test_counts_have_names_too() -> None:
     for name, metric in COUNTED.items():
         assert metric_named(name) is metric

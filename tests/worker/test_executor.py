@@ -16,6 +16,7 @@ from bt_bench.variants import raised
 from bt_bench.worker import activity, failures
 from bt_bench.worker.executor import Executor, LocalRunner
 from bt_bench.worker.failures import ArmFailedError
+from bt_bench.worker.measuring.bench import CpuBench
 from bt_bench.worker.measuring.case import CONTROL
 from bt_bench.worker.outcome import Measured, RoundProgress
 from bt_bench.worker.tasks import (
@@ -204,6 +205,26 @@ def test_the_control_is_the_first_arm(variants, monkeypatch):
     before = activity.current().enter(CONTROL)
     assert activity.current().place == 0
     activity.current().leave(before)
+
+
+@pytest.mark.parametrize("task", [CheckCase(CASE, STEP), MEASURE], ids=["checked", "measured"])
+def test_whose_code_runs_is_noted_in_case_it_ends_the_process(variants, task):
+    noted = []
+
+    class Noting(variants["fused"]):
+        def append_block_ids(self, *args, **kwargs):
+            noted.append(activity.current().place)
+            return super().append_block_ids(*args, **kwargs)
+
+        def apply_staged_writes(self):
+            noted.append(activity.current().place)
+            return super().apply_staged_writes()
+
+    plan = Plan(rounds=2, warmup_rounds=1, instances=1, control=False)
+    executor = Executor(variants | {"noting": Noting}, CpuBench(), plan)
+    assert isinstance(executor.attempt(task, ["baseline", "noting"], ignore), Success)
+    assert set(noted) == {1}
+    assert activity.current().place is None
 
 
 def test_memory_that_runs_out_outside_of_any_arm_is_everybodys(variants, monkeypatch):

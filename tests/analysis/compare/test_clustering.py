@@ -28,6 +28,13 @@ def test_by_hand() -> None:
     assert (found.degrees, found.observations) == (2, 3)
 
 
+def test_late_rounds_do_not_move_the_location() -> None:
+    values = np.array([[1.0, 2.0, 3.0, 2.0, 1.0, 90.0]])
+    found = clustered_medians(values, [0, 0, 1, 1, 2, 2], 3)
+    assert found is not None
+    assert found.location.tolist() == [2.0]
+
+
 @pytest.mark.parametrize(("rounds", "instances"), [(1, 1), (2, 2), (8, 2), (40, 1)])
 def test_too_few(rounds: int, instances: int) -> None:
     assert clustered_medians(np.ones((2, rounds)), _turns(rounds, instances), BLOCKS) is None

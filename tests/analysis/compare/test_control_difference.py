@@ -36,6 +36,17 @@ def test_only_rounds_of_both_count() -> None:
     assert control_difference_us(original, taken([22], rounds=[7])) is None
 
 
+def test_rounds_that_are_short_do_not_count() -> None:
+    original = taken([10, 20], [10])
+    assert control_difference_us(original, taken([11, 22], [55, 66])) == pytest.approx(15 * 0.1)
+    assert control_difference_us(original, taken([11])) is None
+    assert control_difference_us(taken([], [10]), taken([], [11])) == pytest.approx(1)
+
+
+def test_rounds_of_several_lengths_have_no_difference() -> None:
+    assert control_difference_us(taken([10, 20], [10]), taken([11, 22], [11])) is None
+
+
 def test_of_a_window_the_median_over_its_steps() -> None:
     difference = control_difference_us(taken([10, 20, 30]), taken([11, 24, 60]))
     assert difference == pytest.approx(20 * 0.2)

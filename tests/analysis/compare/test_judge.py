@@ -174,6 +174,31 @@ def test_the_control_widens_the_margin() -> None:
     assert found.evidence.margin.binds == "spread"
 
 
+@pytest.mark.parametrize("differences_us", [(0.25, -0.75), (0.75, -0.25)])
+def test_the_larger_control_of_both_sides_counts(differences_us: tuple[float, float]) -> None:
+    base, other = (
+        timed(
+            50.0,
+            seed=seed,
+            control_spreads=[ControlSpread(series=HOST, arm="copy", difference_us=difference_us)],
+        )
+        for seed, difference_us in enumerate(differences_us)
+    )
+    found = only(judged([base], [other]))
+    assert found.evidence is not None
+    assert found.evidence.margin.spread == pytest.approx(3 * 0.75 / 50, rel=0.01)
+
+
+def test_controls_of_another_series_do_not_count() -> None:
+    spreads = [
+        ControlSpread(series=each, arm="copy", difference_us=3.0)
+        for each in (series_of(Quantity.STEP_US), series_of(Quantity.HOST_US, load=Load.BUSY))
+    ]
+    found = only(judged([timed(50.0, seed=1, control_spreads=spreads)], [timed(50.0, seed=2)]))
+    assert found.evidence is not None
+    assert found.evidence.margin.spread is None
+
+
 def test_a_control_that_moved_far_is_invalid() -> None:
     spread = [ControlSpread(series=HOST, arm="baseline", difference_us=5.0)]
     found = only(judged([timed(50.0, seed=1)], [timed(90.0, seed=2, control_spreads=spread)]))
@@ -545,6 +570,21 @@ def test_a_family_is_of_one_side_and_of_primary_or_other_metrics() -> None:
     assert {(each.metric, each.other, each.cases) for each in found.overall} == {
         (metric, other, 5) for metric in ("host_us", "step_us") for other in ("b", "c")
     }
+
+
+def test_what_is_not_shown_belongs_to_the_family_all_the_same() -> None:
+    series = [HOST, series_of(Quantity.GPU_US)]
+    results = [
+        make_result(
+            name,
+            [make_case(samples={each: noisy(50.0, seed + at) for at, each in enumerate(series)})],
+        )
+        for seed, name in ((1, "a"), (3, "b"))
+    ]
+    found = only(judge_results(results, Criteria(metrics=("host_us",))))
+    assert found in judge_results(results).judgements
+    assert found.evidence is not None
+    assert found.evidence.tests == 2
 
 
 @pytest.mark.parametrize(
