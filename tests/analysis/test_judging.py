@@ -10,6 +10,7 @@ from bt_bench.analysis.deciding import Correction
 from bt_bench.analysis.judging import (
     MAX_SPREAD,
     SPREAD_FACTOR,
+    WHY_NOT_TESTED,
     Entry,
     Settled,
     control_moved,
@@ -55,6 +56,17 @@ def test_judgements_keep_the_order_of_the_entries() -> None:
     verdicts = [each.verdict for each in found]
     assert verdicts == [Verdict.SLOWER, Verdict.MISSING, Verdict.SAME]
     assert (found[1].case, found[1].detail, found[1].evidence) == ("gone", "why", None)
+
+
+def test_what_cannot_be_tested_says_so_and_is_in_no_family() -> None:
+    endless = entry(50.0)
+    endless.outcome = Estimate(math.inf, 0.001, 7, 8)
+    found, other = judge_entries([endless, entry(50.0)], Correction.HOLM, 0.01)
+    assert (found.verdict, found.cause) == (Verdict.INVALID, Cause.IMPOSSIBLE)
+    assert (found.detail, found.ratio, found.evidence) == (WHY_NOT_TESTED, None, None)
+    assert other.verdict is Verdict.SLOWER
+    assert other.evidence is not None
+    assert other.evidence.tests == 1
 
 
 def test_the_margin_has_its_parts_as_shares_of_the_base() -> None:

@@ -18,6 +18,7 @@ from bt_bench.errors import ExitCode, UsageError
 from bt_bench.results.folders import RunFolder
 from bt_bench.results.nouns import Quantity
 from bt_bench.results.reading import read_result, result_schema
+from bt_bench.results.soundness import problems
 from bt_bench.results.writing import ResultWriter, write_result
 
 
@@ -151,3 +152,18 @@ def test_the_schema_refuses_what_reading_refuses(folder: RunFolder) -> None:
     for name in ("negative sample", "another unit", "unknown key", "missing key", "schema version"):
         with pytest.raises(jsonschema.ValidationError):
             validator.validate(damaged(data, DAMAGES[name][0]))
+
+
+def test_all_problems_of_a_result_are_found() -> None:
+    samples = {Quantity.HOST_US: [[1.0], [1.0, 2.0], [1.0, 2.0, 3.0], [1.0]]}
+    without_log = make_case(samples={Quantity.HOST_US: [[1.0]]}).model_copy(update={"rounds": None})
+    result = make_result(cases=[without_log, without_log, make_case("uneven", samples=samples)])
+    of_window = "samples; expected one for each of the 1 steps of its window"
+    no_log = "rounds is missing; expected the log of the rounds that were measured"
+    assert list(problems(result)) == [
+        f"$.cases has key '{without_log.key}' 2 times; expected it once",
+        f"$.cases[0].{no_log}",
+        f"$.cases[1].{no_log}",
+        f"$.cases[2].measurements[0].samples[1] has 2 {of_window}",
+        f"$.cases[2].measurements[0].samples[2] has 3 {of_window}",
+    ]

@@ -15,6 +15,11 @@ from bt_bench.results.series import place_of, series_of
 STEP = series_of(Quantity.STEP_US)
 
 
+def test_a_quantity_without_traits_is_refused() -> None:
+    with pytest.raises(TypeError, match="quantity 'other_us' has no traits"):
+        Quantity.__new_member__(Quantity, "other_us")
+
+
 def test_series_are_sorted_by_quantity_then_by_condition() -> None:
     ordered = [
         series_of(Quantity.HOST_US),

@@ -86,6 +86,19 @@ def test_no_error_has_no_t():
     assert joined(exact).count("no t, as the standard error is 0") == 2
 
 
+def test_no_error_has_an_interval_without_a_width():
+    (each, *_) = judgements.timed()
+    evidence = each.evidence.__class__(**(vars(each.evidence) | {"error": 0.0}))
+    text = joined(judgement(ratio=1.3, low=1.3, high=1.3, evidence=evidence))
+    assert "interval: 1.3 to 1.3 of the ratio margin: " in text
+
+
+def test_what_is_exploratory_says_so():
+    said = "exploratory: not a primary metric of its operation, so it is corrected apart"
+    assert said in joined(judgement(exploratory=True))
+    assert "exploratory" not in joined(judgement())
+
+
 def test_without_statistics():
     texts = {each.cause: joined(each) for each in judgements.untimed()}
     assert "compared exactly" in texts["exact"]
