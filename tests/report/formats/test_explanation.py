@@ -94,7 +94,7 @@ def test_no_error_has_an_interval_without_a_width():
 
 
 def test_what_is_exploratory_says_so():
-    said = "exploratory: not a primary metric of its operation, so it is corrected apart"
+    said = "exploratory: not a primary metric of its operation, so its tests are counted apart"
     assert said in joined(judgement(exploratory=True))
     assert "exploratory" not in joined(judgement())
 
