@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
+from operator import lt
 
 import numpy as np
 import numpy.typing as npt
@@ -199,6 +200,8 @@ def _unsound_measurements(
 
 def _unsound_rounds(path: str, rounds: Sequence[int], log: RoundLog | None) -> Iterator[str]:
     """Checks that rounds ascend, are in the log, and count."""
+    if _are_sound(rounds, log):
+        return  # as nearly always
     for index, (before, number) in enumerate(pairwise(rounds), start=1):
         if number <= before:
             yield f"{path}[{index}] is {number} after {before}; expected them ascending"
@@ -210,6 +213,15 @@ def _unsound_rounds(path: str, rounds: Sequence[int], log: RoundLog | None) -> I
             yield f"{path}[{index}] is {number}; expected one of the {in_log} rounds of the log"
         elif discarded[number] is not None:
             yield f"{path}[{index}] is {number}, a discarded round ({discarded[number]})"
+
+
+def _are_sound(rounds: Sequence[int], log: RoundLog | None) -> bool:
+    """The same without a reason, many times faster."""
+    if not all(map(lt, rounds, islice(rounds, 1, None))):
+        return False
+    if log is None or not rounds:
+        return True
+    return rounds[-1] < len(log.discarded) and not any(map(log.discarded.__getitem__, rounds))
 
 
 def _uneven_samples(path: str, measurement: Measurement, num_steps: int) -> Iterator[str]:
