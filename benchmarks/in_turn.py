@@ -7,7 +7,7 @@ sweeps of the configs `origin` and `headline`. A figure of this tree is compared
 other tree in the same turn; the logarithms of their ratios are one observation per turn. A figure
 is resolved as different if its interval excludes 1, by Student's t over turns, corrected by Holm's
 method over the figures of its command, and if it differs by more than its floor. Needs a GPU, and
-some 70 s a turn.
+some 75 s a turn.
 
 Writes `in-turn.json` with every figure, and `in-turn.md`; `--render` writes the page anew. Ends
 with 1 if a figure is resolved as different, or a command takes longer.
@@ -44,16 +44,19 @@ SECONDS = "seconds"
 ALPHA = 0.01
 FEWEST_TURNS = 5
 
-_FEW_ROUNDS = ("--set", "plan.instances=2", "--set", "plan.profile_rounds=6")
+_SHORT = tuple(
+    part
+    for change in ("case_seconds=1", "instances=2", "profile_rounds=6")
+    for part in ("--set", f"plan.{change}")
+)
 SWEEPS = {
     "origin": (
         *("sweep", "origin", "--operations", "step", "--variants", "baseline,fused"),
-        *("-k", "medium_batch_1grp,medium_batch_4grp"),
-        *("--set", "plan.case_seconds=2", *_FEW_ROUNDS),
+        *("-k", "medium_batch_4grp", *_SHORT),
     ),
     "headline": (
         *("sweep", "benchmarks/headline.yaml", "--variants", "fused,one_launch"),
-        *("-k", "one,eight", "--set", "plan.case_seconds=2", *_FEW_ROUNDS),
+        *("-k", "eight", *_SHORT),
     ),
 }
 CALIBRATE = ("calibrate", "--quick", "--json")
