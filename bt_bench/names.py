@@ -2,53 +2,93 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
 
+@dataclass(frozen=True)
+class OperationTraits:
+    """What the harness knows of an operation besides its name.
+
+    Args:
+        title: for tables and lists.
+        method: of the interface, which performs it; `capturable` speaks of these.
+        path: names of the operations that a whole step is made of where this is one of its calls.
+            Operations of one path are checked together.
+        on_host: it launches nothing, so that only its host time is taken.
+        applies_first: what was staged has to be applied before it, by a call of its own.
+        consumes_staged: each call uses up what was staged.
+    """
+
+    title: str
+    method: str
+    path: tuple[str, ...]
+    on_host: bool = False
+    applies_first: bool = False
+    consumes_staged: bool = False
+
+
+_SEPARATE = ("apply", "gather", "slots")
+
+
 class Operation(StrEnum):
-    """What can be timed; the numbers are those of `docs/block-tables.md`."""
+    """What can be timed; `docs/block-tables.md` defines each, in this order."""
 
-    STAGE = "stage"  # 1, host only
-    APPLY = "apply"  # 2
-    GATHER = "gather"  # 3
-    SLOTS = "slots"  # 4
-    GATHER_SLOTS = "gather_slots"  # 5
-    STEP = "step"  # 6
+    STAGE = (
+        "stage",
+        OperationTraits("Stage writes (host only)", "append_block_ids", _SEPARATE, on_host=True),
+    )
+    APPLY = (
+        "apply",
+        OperationTraits(
+            "Apply staged writes", "apply_staged_writes", _SEPARATE, consumes_staged=True
+        ),
+    )
+    GATHER = (
+        "gather",
+        OperationTraits(
+            "Gather block tables", "gather_block_tables", _SEPARATE, applies_first=True
+        ),
+    )
+    SLOTS = (
+        "slots",
+        OperationTraits(
+            "Compute slot mappings", "compute_slot_mappings", _SEPARATE, applies_first=True
+        ),
+    )
+    GATHER_SLOTS = (
+        "gather_slots",
+        OperationTraits(
+            "Gather + slots",
+            "gather_and_compute_slot_mappings",
+            ("apply", "gather_slots"),
+            applies_first=True,
+        ),
+    )
+    STEP = (
+        "step",
+        OperationTraits("Whole step", "prepare_step", ("step",), consumes_staged=True),
+    )
 
+    traits: OperationTraits
 
-OPERATION_TITLES: dict[Operation, str] = {
-    Operation.STAGE: "Stage writes (host only)",
-    Operation.APPLY: "Apply staged writes",
-    Operation.GATHER: "Gather block tables",
-    Operation.SLOTS: "Compute slot mappings",
-    Operation.GATHER_SLOTS: "Gather + slots",
-    Operation.STEP: "Whole step",
-}
+    def __new__(cls, name: str, traits: OperationTraits | None = None) -> Operation:
+        """A member is its name, with the rest of its row beside it."""
+        if traits is None:
+            raise TypeError(f"operation {name!r} has no traits; expected them beside its name")
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.traits = traits
+        return member
 
-# The method of the interface that performs an operation; `capturable` speaks of these.
-METHODS: dict[Operation, str] = {
-    Operation.STAGE: "append_block_ids",
-    Operation.APPLY: "apply_staged_writes",
-    Operation.GATHER: "gather_block_tables",
-    Operation.SLOTS: "compute_slot_mappings",
-    Operation.GATHER_SLOTS: "gather_and_compute_slot_mappings",
-    Operation.STEP: "prepare_step",
-}
+    @property
+    def path(self) -> Path:
+        """The calls that a whole step is made of where this is one of them."""
+        return tuple(Operation(name) for name in self.traits.path)
+
 
 Path = tuple[Operation, ...]
-
-_SEPARATE = (Operation.APPLY, Operation.GATHER, Operation.SLOTS)
-# Operations that go through the same calls are checked together: a path is the sequence of calls
-# that a whole step is made of.
-PATHS: dict[Operation, Path] = {
-    Operation.STAGE: _SEPARATE,
-    Operation.APPLY: _SEPARATE,
-    Operation.GATHER: _SEPARATE,
-    Operation.SLOTS: _SEPARATE,
-    Operation.GATHER_SLOTS: (Operation.APPLY, Operation.GATHER_SLOTS),
-    Operation.STEP: (Operation.STEP,),
-}
 
 DeviceChoice = Literal["auto", "cuda", "cpu"]
 DeviceKind = Literal["cuda", "cpu"]

@@ -24,7 +24,7 @@ def list_(
     - `bt-bench list --kernels ./my_kernels --json`
     """
     from bt_bench.config import load_config, stock_config_names
-    from bt_bench.names import OPERATION_TITLES
+    from bt_bench.names import Operation
     from bt_bench.variants import VLLM, find_sources, find_variants
 
     sources = find_sources(vllm_source or ())
@@ -38,7 +38,7 @@ def list_(
                 {"name": v.name, "summary": v.summary, "shipped": v.shipped} for v in variants
             ],
             "not_available": [{"name": name, "reason": reason} for name, reason in absent.items()],
-            "operations": [{"name": o, "title": title} for o, title in OPERATION_TITLES.items()],
+            "operations": [{"name": o, "title": o.traits.title} for o in Operation],
             "configs": [
                 {"name": name, "description": spec.description, "cases": len(spec.cases)}
                 for name, spec in configs.items()
@@ -49,7 +49,7 @@ def list_(
     rows = {variant.name: variant.summary for variant in variants}
     rows |= {name: f"not available: {reason}" for name, reason in absent.items()}
     _section("Variants", rows)
-    _section("Operations", {o.value: title for o, title in OPERATION_TITLES.items()})
+    _section("Operations", {o.value: o.traits.title for o in Operation})
     _section(
         "Configs",
         {name: f"{spec.description} ({len(spec.cases)} cases)" for name, spec in configs.items()},

@@ -88,7 +88,7 @@ class Metric:
         """
         if self.series is None:
             return not self.terms
-        stages = operation is Operation.STAGE or device == "cpu"
+        stages = operation.traits.on_host or device == "cpu"
         decides = Decides.STAGING if stages else Decides.LAUNCHING
         quantity = self.series.quantity
         return quantity.traits.decides is decides and self.series == series_of(quantity)

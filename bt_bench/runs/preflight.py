@@ -7,7 +7,6 @@ from pathlib import Path
 
 from bt_bench.config import SweepSpec
 from bt_bench.errors import UsageError
-from bt_bench.names import PATHS
 from bt_bench.results import (
     CONFIG_NAME,
     Environment,
@@ -34,7 +33,7 @@ def check_memory(spec: SweepSpec, num_arms: int, available: int | None) -> None:
     timed_arms = num_arms + spec.plan.control  # the first one twice
     for case in spec.cases:
         measuring = timed_arms * spec.plan.instances * COPIES_PER_INSTANCE
-        paths = len({PATHS[operation] for operation in spec.operations})
+        paths = len({operation.path for operation in spec.operations})
         copies = max(measuring, num_arms * paths) + COPIES_OF_REFERENCE
         needed = estimate_bytes(layout_of(case.parameters)) * copies
         if available is not None and needed > available:

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from bt_bench.errors import UsageError, names_hint
+from bt_bench.names import Operation
 from bt_bench.results import BASELINE
 from bt_bench.variants.isolation import FreshSourceLoader
 from bt_bench.variants.raised import is_interrupt, text_of
@@ -24,16 +25,7 @@ from bt_bench.variants.vllm.source import VLLM, Sources, VllmSource, is_opponent
 REFERENCE = "reference"
 ADAPTER = Path(__file__).parent / "vllm" / "adapter.py"
 
-REQUIRED_METHODS = (
-    "append_block_ids",
-    "apply_staged_writes",
-    "gather_block_tables",
-    "compute_slot_mappings",
-    "gather_and_compute_slot_mappings",
-    "prepare_step",
-    "snapshot",
-    "restore",
-)
+REQUIRED_METHODS = (*(each.traits.method for each in Operation), "snapshot", "restore")
 
 
 @dataclass(frozen=True)

@@ -148,15 +148,15 @@ class Arm:
             step: the next one; `finish` it before the one after it.
             staged: its writes have been staged already.
         """
-        if operation is not Operation.STAGE and not staged:
+        if not operation.traits.on_host and not staged:
             stage(self.tables, step)
-        if operation in (Operation.GATHER, Operation.SLOTS, Operation.GATHER_SLOTS):
+        if operation.traits.applies_first:
             self.tables.apply_staged_writes()
         return self.bind(operation, step)
 
     def finish(self, operation: Operation) -> None:
         """Runs what a step still lacks after an operation: what was staged has to be applied."""
-        if operation is Operation.STAGE:
+        if operation.traits.on_host:
             self.tables.apply_staged_writes()
 
     def bind(self, operation: Operation, step: StepInputs) -> Callable[[], object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bt_bench.names import METHODS, Operation
+from bt_bench.names import Operation
 from bt_bench.variants.catalogue import find_variants, load_apart
 from bt_bench.worker.arm import Arm
 from bt_bench.worker.inputs import inputs_on
@@ -32,7 +32,7 @@ def arm(device):
 @pytest.mark.parametrize("operation", list(Operation))
 def test_what_precedes_and_what_follows(arm, monkeypatch, operation, staged):
     calls = []
-    for name in {"append_many", *METHODS.values()}:
+    for name in {"append_many", *(each.traits.method for each in Operation)}:
         monkeypatch.setattr(arm.tables, name, lambda *_, name=name, **__: calls.append(name))
     call = arm.ready(operation, arm.steps[0], staged=staged)
     before = [] if staged or operation is Operation.STAGE else ["append_many"]
@@ -40,7 +40,7 @@ def test_what_precedes_and_what_follows(arm, monkeypatch, operation, staged):
     assert calls == before
     calls.clear()
     call()
-    timed = "append_many" if operation is Operation.STAGE else METHODS[operation]
+    timed = "append_many" if operation is Operation.STAGE else operation.traits.method
     assert calls == [timed]
     arm.finish(operation)
     assert calls[1:] == ["apply_staged_writes"] * (operation is Operation.STAGE)

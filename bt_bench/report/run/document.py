@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bt_bench.analysis import Rules, crash_text, family_facts
 from bt_bench.errors import UsageError
-from bt_bench.names import OPERATION_TITLES, Operation
+from bt_bench.names import Operation
 from bt_bench.report.calibration import calibration_section
 from bt_bench.report.document import Block, Bullets, Document, Section, Table
 from bt_bench.report.run.advice import advice
@@ -170,7 +170,7 @@ def _operation_section(arms: Arms, operation: Operation, *, whole: bool) -> Sect
     notes = tuple(_notes(arms, operation))
     if notes:
         blocks += ["What is missing, and why:", Bullets(notes)]
-    return Section(OPERATION_TITLES[operation], tuple(blocks))
+    return Section(operation.traits.title, tuple(blocks))
 
 
 def _notes(arms: Arms, operation: Operation) -> Iterator[str]:
@@ -182,7 +182,7 @@ def _notes(arms: Arms, operation: Operation) -> Iterator[str]:
 
 def _tables(arms: Arms, operation: Operation, *, whole: bool) -> Iterator[tuple[str, Table | None]]:
     """The tables of an operation under their captions, in order."""
-    on_device = not arms.on_cpu and operation is not Operation.STAGE
+    on_device = not arms.on_cpu and not operation.traits.on_host
     if not arms.on_cpu:
         yield (
             f"Changes of the primary metrics in percent of {arms.baseline.name}:",

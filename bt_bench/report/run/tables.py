@@ -81,7 +81,7 @@ def distribution_table(
 
 def _stages_only(arms: Arms, operation: Operation) -> bool:
     """Whether only staging is timed: without a GPU, or if it is the operation itself."""
-    return arms.on_cpu or operation is Operation.STAGE
+    return arms.on_cpu or operation.traits.on_host
 
 
 def _distribution_rows(

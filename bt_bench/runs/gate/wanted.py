@@ -33,7 +33,7 @@ _BY_CALL = [each for each in Quantity if each not in (*_PROFILED, Quantity.STAGE
 
 def candidates(operation: Operation, device: DeviceKind) -> list[Series]:
     """All series that can be taken of an operation; only one for staging, and without a GPU."""
-    if operation is Operation.STAGE or device == "cpu":
+    if operation.traits.on_host or device == "cpu":
         return [series_of(Quantity.STAGE_US)]
     found = [series_of(Quantity.STAGE_US)]
     for path in (LaunchPath.JIT, LaunchPath.COMPILED, LaunchPath.DIRECT):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bt_bench.names import PATHS, Operation
+from bt_bench.names import Operation
 from bt_bench.results import Reason
 from bt_bench.variants import OUT_PTRS, REFUSALS, load_reference
 from bt_bench.worker.arm import Arm, lacking
@@ -83,7 +83,7 @@ def check(
         for name, variant in variants.items()
     }
     able = {name: variant for name, variant in variants.items() if reasons[name] is None}
-    paths = list(dict.fromkeys(PATHS[operation] for operation in operations))
+    paths = list(dict.fromkeys(operation.path for operation in operations))
     subjects = {
         (name, path): Subject(name, path, device, differences=differences_of(variant))
         for name, variant in able.items()
@@ -95,7 +95,7 @@ def check(
         where = f"{title}, round {round_index}"
         _check_round(able, list(subjects.values()), fresh, device, rng, where)
     return {
-        (name, operation): subjects[name, PATHS[operation]].outcome()
+        (name, operation): subjects[name, operation.path].outcome()
         if name in able
         else CheckOutcome(None, reasons[name])
         for name in variants
@@ -135,7 +135,7 @@ def verify_after_timing(
     _append_setup(reference, workload)
     outputs = outputs_on(torch.device("cpu"), workload)
     arms = list(arms)
-    path = PATHS[operation]
+    path = operation.path
     subjects = [
         Subject(arm.name, path, device, through, differences_of(arm.tables)) for arm in arms
     ]

@@ -129,13 +129,13 @@ class CudaBench:
 
     def probes(self, operation: Operation, plan: Plan) -> list[Probe]:
         """Staging only for the host-only operation; else all that the plan asks for."""
-        if operation is Operation.STAGE:
+        if operation.traits.on_host:
             return [StageProbe(self.around.clock)]
         return cuda_probes(plan, self.around.clock, self._port)
 
     def replay_graphs(self, window: Window, plan: Plan, records: Records) -> None:
         """Captures and replays what can be captured, if the plan asks for it."""
-        if GRAPH in plan.launch_paths and window.operation is not Operation.STAGE:
+        if GRAPH in plan.launch_paths and not window.operation.traits.on_host:
             with no_collection():
                 measure_graphs(window, plan, self.around.clock, self._port, records)
 
@@ -145,13 +145,13 @@ class CudaBench:
 
     def census(self, window: Window, plan: Plan, records: Records) -> Censuses:
         """Launches and device time, by the profiler."""
-        if window.operation is Operation.STAGE:
+        if window.operation.traits.on_host:
             return {}
         return dict(profile_window(window, plan, self.around.clock, self._port, records))
 
     def profile_all(self, windows: Sequence[tuple[Window, Records]], plan: Plan) -> None:
         """Device times by the profiler."""
-        timed = [(w, records) for w, records in windows if w.operation is not Operation.STAGE]
+        timed = [(w, records) for w, records in windows if not w.operation.traits.on_host]
         if timed:
             profile_together(timed, plan, self.around.clock, self._port)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from bt_bench.analysis import control_difference_us, median, relative_half_width
-from bt_bench.names import METHODS, Operation
+from bt_bench.names import Operation
 from bt_bench.results import (
     ControlSpread,
     DiscardCode,
@@ -194,6 +194,6 @@ def _make(
     bench: Bench, path: LaunchPath, tables: Any, operation: Operation, call: Callable[[], object]
 ) -> object:
     """Makes a call as it was timed: captured and replayed where the path is a graph."""
-    if path is GRAPH and METHODS[operation] in tables.capturable:
+    if path is GRAPH and operation.traits.method in tables.capturable:
         return bench.captured(call)
     return call()

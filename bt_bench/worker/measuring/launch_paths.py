@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bt_bench.names import METHODS, Operation
+from bt_bench.names import Operation
 from bt_bench.results import LaunchPath
 from bt_bench.worker.arm import Arm
 
@@ -10,7 +10,7 @@ from bt_bench.worker.arm import Arm
 def supports(arm: Arm, path: LaunchPath, operation: Operation) -> bool:
     """Whether an arm can perform an operation by a launch path; every variant has `jit`."""
     if path is LaunchPath.GRAPH:
-        return METHODS[operation] in getattr(arm.tables, "capturable", ())
+        return operation.traits.method in getattr(arm.tables, "capturable", ())
     return path in getattr(arm.tables, "launch_paths", (LaunchPath.JIT.value,))
 
 

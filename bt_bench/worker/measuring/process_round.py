@@ -15,7 +15,6 @@ from typing import Any
 
 from bt_bench.analysis import typical
 from bt_bench.config import CaseSpec
-from bt_bench.names import Operation
 from bt_bench.results import Load, Method, Plan, Series
 from bt_bench.worker.inputs import inputs_on
 from bt_bench.worker.measuring.bench import Bench
@@ -181,7 +180,7 @@ def _probes(unit: RoundUnit, plan: Plan, bench: Bench) -> list[Probe]:
 
 def _is_profiled(unit: RoundUnit) -> bool:
     by_profiler = any(series.method is Method.PROFILER for series in unit.series)
-    return by_profiler and unit.operation is not Operation.STAGE
+    return by_profiler and not unit.operation.traits.on_host
 
 
 def _values(unit: RoundUnit, records: Records) -> list[RoundValue]:

@@ -31,9 +31,6 @@ from bt_bench.worker.measuring.regions import (
 PIPELINED_CALLS = 8
 SHORTEST_QUEUE_US = 300.0
 
-# These consume what was staged, so each call must be staged again.
-CONSUMES_STAGED = (Operation.APPLY, Operation.STEP)
-
 
 class Probe(Protocol):
     """Takes one sample of each of its series from one step of one arm."""
@@ -205,7 +202,7 @@ class PipelinedProbe(_PathProbe):
         """Times `PIPELINED_CALLS` calls and the synchronisation; per call."""
         synchronize = self._device.synchronize
         use(arm, self._path)
-        restages = operation in CONSUMES_STAGED
+        restages = operation.traits.consumes_staged
         call = arm.bind(operation, step) if restages else arm.ready(operation, step)
         stage = arm.bind(Operation.STAGE, step)
         in_a_row = self._clock, call, PIPELINED_CALLS, synchronize
