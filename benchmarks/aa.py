@@ -24,6 +24,14 @@ from bt_bench.analysis import Judgement, Verdict, judge_run
 from bt_bench.config.load import load_config
 from bt_bench.config.stock import stock_config_path
 from bt_bench.names import Operation
+from bt_bench.report import (
+    Cell,
+    Document,
+    Section,
+    Table,
+    print_document,
+    render_document,
+)
 from bt_bench.results.folders import RunFolder
 from bt_bench.results.result import VariantResult
 from bt_bench.runs.progress import CaseReport
@@ -90,9 +98,9 @@ def main() -> int:
     lines = ",\n".join(json.dumps(entry) for entry in document.pop("comparisons"))
     head = json.dumps(document)[:-1]
     (args.out / "aa.json").write_text(f'{head}, "comparisons": [\n{lines}\n]}}\n', encoding="utf-8")
-    text = render(args.variant, environment, seconds, found)
-    (args.out / "aa.md").write_text(text, encoding="utf-8")
-    print(text)
+    summary = page(args.variant, environment, seconds, found)
+    (args.out / "aa.md").write_text(render_document(summary), encoding="utf-8")
+    print_document(summary)
     share = false_share(found)
     return 0 if share <= PROMISED_SHARE and max(seconds) <= LONGEST_RUN_S else 1
 
@@ -178,9 +186,9 @@ def _entry(judgement: Judgement, number: int) -> dict[str, Any]:
     }
 
 
-def render(
+def page(
     variant: str, environment: dict[str, Any], seconds: list[float], found: list[dict[str, Any]]
-) -> str:
+) -> Document:
     """The summary: how many verdicts were false, by metric."""
     total = Counter(entry["metric"] for entry in found)
     false = Counter(entry["metric"] for entry in found if entry["verdict"] in FALSE)
@@ -188,32 +196,27 @@ def render(
     runs = {entry["run"] for entry in found}
     red = {entry["run"] for entry in found if entry["verdict"] in FALSE}
     primary = {e["run"] for e in found if e["verdict"] in FALSE and not e["exploratory"]}
-    width = max(map(len, total))
     gpu = environment["gpus"][0]["name"]
     versions = f"torch {environment['torch']}, Triton {environment['triton']}"
-    lines = [
-        f"# A/A: {variant} against a copy of itself",
-        "",
-        f"{len(seconds)} runs of at most {max(seconds):.1f} s on one {gpu}, {versions}.",
+    lead = (
+        f"{len(seconds)} runs of at most {max(seconds):.1f} s on one {gpu}, {versions}. "
         f"{sum(false.values())} of {len(found)} verdicts were false, SLOWER or FASTER "
-        f"({100 * false_share(found):.2f} %); at most 1 % may be.",
-        f"{len(red)} of {len(runs)} runs had any, {len(primary)} of them in a primary metric.",
-        "",
+        f"({100 * false_share(found):.2f} %); at most 1 % may be. {len(red)} of {len(runs)} runs "
+        f"had any, {len(primary)} of them in a primary metric.",
         "Half of an interval, and the margin: medians over runs and cases, in percent of the time.",
-        "",
-        f"| {'Metric':{width}} | Judged | False | SAME | ± (%) | Margin (%) | Largest change (%) |",
-        f"| {'-' * width} | -----: | ----: | ---: | ----: | ---------: | -----------------: |",
-    ]
+    )
+    rows = []
     for name in total:
         entries = [entry for entry in found if entry["metric"] == name]
         half = median([(e["high_percent"] - e["low_percent"]) / 2 for e in entries])
         margin = median([entry["margin_percent"] for entry in entries])
         largest = max(abs(entry["percent"]) for entry in entries)
-        lines.append(
-            f"| {name:{width}} | {total[name]:6} | {false[name]:5} | {same[name]:4} | {half:5.2f} "
-            f"| {margin:10.2f} | {largest:18.2f} |"
-        )
-    return "\n".join(lines) + "\n"
+        counts = [str(counted[name]) for counted in (total, false, same)]
+        widths = [f"{value:.2f}" for value in (half, margin, largest)]
+        rows.append(tuple(map(Cell, (name, *counts, *widths))))
+    columns = ("Metric", "Judged", "False", "SAME", "± (%)", "Margin (%)", "Largest change (%)")
+    title = f"A/A: {variant} against a copy of itself"
+    return Document(title, lead, (Section("By metric", (Table(columns, tuple(rows), 1),)),))
 
 
 def false_share(found: list[dict[str, Any]]) -> float:

@@ -19,6 +19,15 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from bt_bench.report import (
+    Cell,
+    Document,
+    Section,
+    Table,
+    print_document,
+    render_document,
+)
+
 ROOT = Path(__file__).resolve().parent.parent
 VARIANTS = ("baseline", "fused_apply", "fused_gather_slots", "fused")
 ALLOWED_SHARE = {"host_us": 0.05, "gpu_us": 0.02}
@@ -71,31 +80,34 @@ def main() -> int:
             *("--out", str(args.out)),
         )
     changes = [change for variant in VARIANTS for change in _changes(args.out, variant)]
-    text = render(args.base, changes)
-    (args.out / "before-after.md").write_text(text, encoding="utf-8")
-    print(text)
+    summary = page(args.base, changes)
+    (args.out / "before-after.md").write_text(render_document(summary), encoding="utf-8")
+    print_document(summary)
     return 0 if changes and all(change.allowed() for change in changes) else 1
 
 
-def render(base: str, changes: list[Change]) -> str:
+def page(base: str, changes: list[Change]) -> Document:
     """The table, slowest first, and what it comes to."""
     slower = [change for change in changes if not change.allowed()]
-    lines = [
-        f"# Before and after: kernels of {base}, and of this tree",
-        "",
+    lead = (
         f"{len(changes)} figures in one interleaved run; {len(slower)} got slower by more than "
-        "allowed (5 % in host_us; 2 % or 0.2 us in gpu_us).",
-        "",
-        "| variant | case | metric | before us | after us | after / before | |",
-        "|---|---|---|---:|---:|---:|---|",
-    ]
-    lines += [
-        f"| {change.variant} | {change.case} | {change.metric} | {change.before_us:.2f} | "
-        f"{change.after_us:.2f} | {change.ratio:.3f} ({change.low:.3f} to {change.high:.3f}) | "
-        f"{'' if change.allowed() else 'SLOWER'} |"
+        "allowed (5 % in host_us; 2 % or 0.2 us in gpu_us)."
+    )
+    columns = ("variant", "case", "metric", "", "before us", "after us", "after / before")
+    rows = tuple(
+        (
+            Cell(change.variant),
+            Cell(change.case),
+            Cell(change.metric),
+            Cell("" if change.allowed() else "SLOWER"),
+            Cell(f"{change.before_us:.2f}"),
+            Cell(f"{change.after_us:.2f}"),
+            Cell(f"{change.ratio:.3f} ({change.low:.3f} to {change.high:.3f})"),
+        )
         for change in sorted(changes, key=lambda change: -change.ratio)
-    ]
-    return "\n".join(lines) + "\n"
+    )
+    title = f"Before and after: kernels of {base}, and of this tree"
+    return Document(title, (lead,), (Section("Figures", (Table(columns, rows, 4),)),))
 
 
 def _write_before(base: str, scratch: Path) -> Path:

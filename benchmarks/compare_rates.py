@@ -16,10 +16,11 @@ import json
 import math
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from synthetic import Noise
@@ -30,6 +31,14 @@ from bt_bench.analysis.compare.judge import Criteria, entries_of
 from bt_bench.analysis.judging import Entry, judge_entries
 from bt_bench.analysis.statistics.estimates import Estimate
 from bt_bench.names import Operation
+from bt_bench.report import (
+    Cell,
+    Document,
+    Section,
+    Table,
+    print_document,
+    render_document,
+)
 from bt_bench.results import (
     CompactCase,
     CompactResult,
@@ -58,6 +67,8 @@ SPIKE_SHARE, SPIKE_SIZE = 0.03, 0.5
 FAR = 8
 TITLES = {noise: noise.value for noise in Noise} | {Noise.PER_PROCESS: "per instance"}
 SLOWDOWNS = (0.03, 0.05, 0.07, 0.10, 0.20)
+
+FALSE = ("SLOWER", "FASTER")
 
 
 @dataclass(frozen=True)
@@ -278,49 +289,85 @@ def document(found: dict[Noise, Counts], seed: int) -> dict[str, object]:
     }
 
 
-def render(found: dict[Noise, Counts]) -> str:
-    """The page, in Markdown."""
+def read(counted: Mapping[str, Any]) -> dict[Noise, Counts]:
+    """What `document` was made of."""
+    noises = {title: noise for noise, title in TITLES.items()}
+    found = {}
+    for each in counted["noises"]:
+        far: Counter[tuple[float, bool]] = Counter()
+        for of in each["found"]:
+            far[of["slowdown"], True] = of["far_found"]
+            far[of["slowdown"], False] = of["far"] - of["far_found"]
+        found[noises[each["noise"]]] = Counts(
+            runs=each["runs"],
+            false=Counter({(of["verdict"], of["primary"]): of["runs"] for of in each["false"]}),
+            verdicts=Counter(each["verdicts"]),
+            found=Counter({of["slowdown"]: of["found"] for of in each["found"]}),
+            far=far,
+        )
+    return found
+
+
+def page(found: dict[Noise, Counts]) -> Document:
+    """The page."""
     runs = next(iter(found.values())).runs
-    lines = [
-        "# How often `compare` errs",
-        "",
-        f"{runs:,} simulated runs of each kind of noise, by `python benchmarks/compare_rates.py`: "
-        f"{CASES} cases with {ROUNDS} rounds of {INSTANCES} instances, two primary metrics and "
-        f"{len(METRICS) - 2} exploratory ones, and a control. In brackets: intervals at 95 %.",
-        "",
-        "Runs of equal code with a false verdict, in percent; alpha is "
-        f"{100 * Rules().alpha:g} % for each column:",
-        "",
-        "| noise | primary SLOWER | primary FASTER | exploratory SLOWER | exploratory FASTER |",
-        "| --- | ---: | ---: | ---: | ---: |",
+    columns = [(verdict, primary) for primary in (True, False) for verdict in FALSE]
+    false = [
+        [_rate(counts.false[column], counts.runs) for column in columns]
+        for counts in found.values()
     ]
-    columns = [(verdict, primary) for primary in (True, False) for verdict in ("SLOWER", "FASTER")]
-    for noise, counts in found.items():
-        rates = " | ".join(_rate(counts.false[column], counts.runs) for column in columns)
-        lines.append(f"| {TITLES[noise]} | {rates} |")
-    lines += [
-        "",
-        "One primary figure slowed: how often it is called SLOWER, in percent of the runs; and of "
-        "those runs in which the slowdown is beyond the figure's margin by "
-        f"{FAR} standard errors:",
-        "",
-        "| noise | " + " | ".join(f"+{100 * each:g} %" for each in SLOWDOWNS) + " | beyond |",
-        "| --- |" + " ---: |" * (len(SLOWDOWNS) + 1),
-    ]
-    for noise, counts in found.items():
-        rates = " | ".join(_rate(counts.found[each], counts.runs) for each in SLOWDOWNS)
+    slowed, verdicts = [], []
+    for counts in found.values():
         hits = sum(counts.far[each, True] for each in SLOWDOWNS)
         total = hits + sum(counts.far[each, False] for each in SLOWDOWNS)
-        lines.append(f"| {TITLES[noise]} | {rates} | {_rate(hits, total)} |")
-    lines += ["", "Verdicts on the primary figures of equal code, in percent:", ""]
-    lines += ["| noise | SAME | INCONCLUSIVE | other |", "| --- | ---: | ---: | ---: |"]
-    for noise, counts in found.items():
+        rates = [_rate(counts.found[each], counts.runs) for each in SLOWDOWNS]
+        slowed.append([*rates, _rate(hits, total)])
         total = sum(counts.verdicts.values())
         same, unknown = (100 * counts.verdicts[name] / total for name in ("SAME", "INCONCLUSIVE"))
-        lines.append(
-            f"| {TITLES[noise]} | {same:.1f} | {unknown:.1f} | {abs(100 - same - unknown):.2f} |"
-        )
-    return "\n".join(lines) + "\n"
+        verdicts.append([f"{same:.1f}", f"{unknown:.1f}", f"{abs(100 - same - unknown):.2f}"])
+    sections = (
+        (
+            "False verdicts",
+            "Runs of equal code with a false verdict, in percent; alpha is "
+            f"{100 * Rules().alpha:g} % for each column.",
+            [f"{kind} {verdict}" for kind in ("primary", "exploratory") for verdict in FALSE],
+            false,
+        ),
+        (
+            "What is found",
+            "One primary figure slowed: how often it is called SLOWER, in percent of the runs; and "
+            "of those runs in which the slowdown is beyond the figure's margin by "
+            f"{FAR} standard errors.",
+            [*(f"+{100 * each:g} %" for each in SLOWDOWNS), "beyond"],
+            slowed,
+        ),
+        (
+            "Verdicts",
+            "On the primary figures of equal code, in percent.",
+            ["SAME", "INCONCLUSIVE", "other"],
+            verdicts,
+        ),
+    )
+    lead = (
+        f"{runs:,} simulated runs of each kind of noise, by python benchmarks/compare_rates.py: "
+        f"{CASES} cases with {ROUNDS} rounds of {INSTANCES} instances, two primary metrics and "
+        f"{len(METRICS) - 2} exploratory ones, and a control. In brackets: intervals at 95 %."
+    )
+    titles = [TITLES[noise] for noise in found]
+    return Document(
+        "How often compare errs",
+        (lead,),
+        tuple(
+            Section(title, (about, _table(titles, columns, rows)))
+            for title, about, columns, rows in sections
+        ),
+    )
+
+
+def _table(titles: Sequence[str], columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    lines = zip(titles, rows, strict=True)
+    cells = tuple(tuple(map(Cell, (title, *row))) for title, row in lines)
+    return Table(("noise", *columns), cells, 1)
 
 
 def _rate(count: int, total: int) -> str:
@@ -337,13 +384,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--render", action="store_true", help="simulate nothing; read DIR")
     args = parser.parse_args()
-    found = simulate(args.runs, args.seed, args.processes)
-    args.out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(document(found, args.seed), indent=1) + "\n"
-    (args.out / "compare-rates.json").write_text(text, encoding="utf-8")
-    (args.out / "compare-rates.md").write_text(page := render(found), encoding="utf-8")
-    print(page)
+    stored = args.out / "compare-rates.json"
+    if not args.render:
+        counted = document(simulate(args.runs, args.seed, args.processes), args.seed)
+        args.out.mkdir(parents=True, exist_ok=True)
+        stored.write_text(json.dumps(counted, indent=1) + "\n", encoding="utf-8")
+    found = read(json.loads(stored.read_text(encoding="utf-8")))
+    text = render_document(page(found))
+    (args.out / "compare-rates.md").write_text(text, encoding="utf-8")
+    print_document(page(found))
     certain = [
         wilson_interval(count, counts.runs).low > Rules().alpha
         for counts in found.values()

@@ -23,6 +23,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bt_bench.report import (
+    Cell,
+    Document,
+    Section,
+    Table,
+    print_document,
+    render_document,
+)
+
 ROOT = Path(__file__).resolve().parent.parent
 CASE, OPERATION, VARIANT, OTHER = "medium_batch_1grp", "gather_slots", "fused", "baseline"
 CONFIG = f"""\
@@ -117,9 +126,9 @@ def main() -> int:
         repository.slow_host(host_ns)
         host = gates.run("host", f"{host_ns} ns before the launch")
     problems = wrong(equal, kernel, host)
-    text = summary([equal, kernel, host], problems)
-    (args.out / "demo.md").write_text(text, encoding="utf-8")
-    print(text)
+    page = summary([equal, kernel, host], problems)
+    (args.out / "demo.md").write_text(render_document(page), encoding="utf-8")
+    print_document(page)
     return 1 if problems else 0
 
 
@@ -220,17 +229,13 @@ class Gates:
         return Gate(name, injected, done.returncode, time.monotonic() - started, judgements)
 
 
-def summary(gates: list[Gate], problems: list[str]) -> str:
+def summary(gates: list[Gate], problems: list[str]) -> Document:
     """What was injected, and what came of it."""
-    lines = [
-        "# Three gates",
-        "",
-        f"Verdicts on `{VARIANT}` in `{OPERATION}/{CASE}`; in all there were "
-        f"{len(gates[0].judgements)} in each gate.",
-        "",
-        "| Gate | Injected | gpu_us | | host_us | | SLOWER in all | Exit code | Seconds |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    lead = (
+        f"Verdicts on {VARIANT} in {OPERATION}/{CASE}; in all there were "
+        f"{len(gates[0].judgements)} in each gate."
+    )
+    rows = []
     for gate in gates:
         cells = [gate.name, gate.injected]
         for metric in ("gpu_us", "host_us"):
@@ -241,11 +246,13 @@ def summary(gates: list[Gate], problems: list[str]) -> str:
             margin = f", margin {100 * evidence['margin']['share']:.2f} %" if evidence else ""
             cells += [judgement["verdict"], change + margin]
         cells += [str(len(gate.slower())), str(gate.code), f"{gate.seconds:.0f}"]
-        lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", *(f"WRONG: {problem}." for problem in problems)]
-    if not problems:
-        lines.append("All verdicts are as they must be.")
-    return "\n".join(lines) + "\n"
+        rows.append(tuple(map(Cell, cells)))
+    columns = ("Gate", "Injected", "gpu_us", "", "host_us", "")
+    columns += ("SLOWER in all", "Exit code", "Seconds")
+    wrong_ones = tuple(f"WRONG: {problem}." for problem in problems)
+    outcome = wrong_ones or ("All verdicts are as they must be.",)
+    sections = (Section("Verdicts", (Table(columns, tuple(rows), 6), *outcome)),)
+    return Document("Three gates", (lead,), sections)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from compare_rates import FAR, METRICS, SLOWDOWNS, draw, entries, try_runs
+from compare_rates import FAR, METRICS, SLOWDOWNS, draw, entries, page, read, try_runs
 from synthetic import Noise
 
 from bt_bench.analysis import Rules, Verdict, wilson_interval
 from bt_bench.analysis.judging import judge_entries
+from bt_bench.report import render_document
 
 COMMITTED = Path(__file__).parents[2] / "reports" / "compare-rates" / "compare-rates.json"
 
@@ -60,3 +61,9 @@ def test_committed_rates_keep_alpha() -> None:
         far = sum(each["far"] for each in noise["found"])
         assert sum(each["far_found"] for each in noise["found"]) >= 0.99 * far > 0
     assert FAR == 8
+
+
+def test_the_committed_page_is_of_the_committed_counts() -> None:
+    found = read(json.loads(COMMITTED.read_text(encoding="utf-8")))
+    text = COMMITTED.with_suffix(".md").read_text(encoding="utf-8")
+    assert render_document(page(found)) == text
