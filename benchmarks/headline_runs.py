@@ -39,7 +39,7 @@ DEVICE, TO_SYNC = "device", "stage to synchronize"
 COLUMNS = {
     STAGE: "stage_us",
     HOST: "host_us{path}",
-    HOST_STAGE: "stage_us+host_us{path}",
+    HOST_STAGE: "host_us{path}+stage_us",
     DEVICE: "gpu_us",
     TO_SYNC: "stage_us+step_us{path}",
 }
@@ -99,11 +99,12 @@ class Run:
     def factor(self, variant: str, name: str, what: str) -> Figure | None:
         """How many times as long vLLM 0.33.0 takes, as `bt-bench compare` answers that."""
         found = self._judgements.get((variant, name, metric_for(what).name))
-        if found is None or found.evidence is None or not (found.ratio and found.low):
+        if found is None or found.evidence is None:
             return None
-        high = 1 / found.high if found.high else None
+        if not (found.ratio and found.low and found.high):
+            return None
         rounds = found.evidence.observations
-        return Figure(1 / found.ratio, high, 1 / found.low, rounds)
+        return Figure(1 / found.ratio, 1 / found.high, 1 / found.low, rounds)
 
     def problems(self) -> list[str]:
         """What is not `ok`, or was not reached."""
@@ -127,14 +128,17 @@ class Run:
         base, others = sides.get(NEW), [sides[n] for n in (ONE_LAUNCH, GRAPH) if n in sides]
         if base is None or not others:
             return {}
-        names = [metric.name for metric in map(metric_for, COLUMNS) if self._has(metric)]
+        compared = [case for side in (base, *others) for case in side.result.cases]
+        names = [
+            metric.name
+            for metric in map(metric_for, COLUMNS)
+            if any(case.measured(metric) is not None for case in compared)
+        ]
+        if not names:
+            return {}
         criteria = Criteria(metrics=names, allow_partial=True)
         judged = judge([Matchup(base, other) for other in others], criteria)
         return {(each.other, each.case, each.metric): each for each in judged.judgements}
-
-    def _has(self, metric: Metric) -> bool:
-        cases = [case for side in self._compact.values() for case in side.cases]
-        return any(case.measured(metric) is not None for case in cases)
 
 
 def figure(taken: Taken | None) -> Figure | None:

@@ -68,7 +68,7 @@ def _aims(headline: Headline) -> Section:
             "Host + stage, and stage to synchronize, are sums of a round's own samples. Device is "
             "by the profiler. Factors of times are those of bt-bench compare over the same run, "
             "with the intervals that its verdicts rest on, for host + stage with --metric "
-            f"{metric_for(HOST_STAGE).name}. {ABSENT}: not measured.",
+            f"{metric_for(HOST_STAGE).name}. {ABSENT}: not measured, or not credible.",
             _table(titles, rows, num_text_columns=1),
         ),
     )
@@ -192,10 +192,8 @@ def _ratio_and_ends(factor: Figure | None) -> str:
 
 
 def _ends(figure: Figure, write: Callable[[float], str]) -> str:
-    if figure.low is None or figure.low == figure.high:
+    if figure.low is None or figure.high is None or figure.low == figure.high:
         return ""
-    if figure.high is None:
-        return f" ({write(figure.low)} or more)"
     return f" ({write(figure.low)} to {write(figure.high)})"
 
 

@@ -25,18 +25,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bt_bench.analysis import Correction, Entry, Estimate, Judgement, Verdict, median
-from bt_bench.analysis.judging import judge_entries, margin_of
+from bt_bench.analysis.judging import judge_entries, margin_of, tick_error
 from bt_bench.analysis.statistics.estimates import trimmed_estimate
 from bt_bench.names import Operation
 from bt_bench.report import Cell, Document, Section, Table, print_document, render_document
 from bt_bench.report.formats.texts import change_text, interval_text, value_text
-from bt_bench.results import COUNTED, Metric, compacted, metric_named, read_run
+from bt_bench.results import Metric, compacted, metric_named, read_run
 
 ROOT = Path(__file__).resolve().parent.parent
 SIDES = ("base", "this")
@@ -82,6 +83,8 @@ def main() -> int:
             trees = {"base": _tree(args.base, Path(scratch)), "this": ROOT}
             measure(trees, args.base, args.turns, args.seed, stored)
     found = json.loads(stored.read_text(encoding="utf-8"))
+    if len(found["turns"]) < FEWEST_TURNS:
+        sys.exit(f"{stored} has {len(found['turns'])} turns; expected {FEWEST_TURNS} or more")
     judgements = judge_all(found["turns"])
     page = document(found, judgements)
     (args.out / "in-turn.md").write_text(render_document(page), encoding="utf-8")
@@ -136,8 +139,10 @@ def _entries(turns: Sequence[Mapping[str, Mapping[str, Figures]]], command: str)
         base, this = ([figures[name] for figures in of_side] for of_side in sides)
         metric = _metric(name)
         estimate = trimmed_estimate(np.log(np.array(this) / np.array(base)), share=0.0)
-        if estimate is None or estimate.error == 0:  # both trees count the same
+        if estimate is None or base == this:  # too few turns, or nothing to tell apart
             continue
+        tick = tick_error(metric.tick, np.array(median(base)), np.array(median(this)))
+        estimate = replace(estimate, error=max(estimate.error, float(tick)))
         entry = Entry(Operation.STEP, name, metric, *SIDES, median(base), median(this))
         entry.outcome = estimate
         entry.margin = margin_of(metric, entry.base_value, configured=0.0, spread=None)
@@ -147,10 +152,9 @@ def _entries(turns: Sequence[Mapping[str, Mapping[str, Figures]]], command: str)
 
 def _metric(name: str) -> Metric:
     """The metric of a figure; those of a calibration have no floor."""
-    metric = name.rpartition(" ")[2]
     if " " not in name:
         return Metric(name, "s" if name == SECONDS else "us")
-    return COUNTED[metric] if metric in COUNTED else metric_named(metric)
+    return metric_named(name.rpartition(" ")[2])
 
 
 def overall(turns: Sequence[Mapping[str, Mapping[str, Figures]]], command: str) -> Estimate | None:
@@ -178,6 +182,7 @@ def document(found: Mapping[str, Any], judgements: Mapping[str, Sequence[Judgeme
                 Cell(command),
                 Cell(str(len(figures))),
                 Cell(str(len(different({command: figures})))),
+                Cell(_resolves(figures)),
                 Cell(change_text(math.exp(mean.location) if mean else None)),
                 Cell(interval_text(*ends)),
                 *(Cell(value_text(each.base_value, "s")) for each in seconds),
@@ -185,7 +190,7 @@ def document(found: Mapping[str, Any], judgements: Mapping[str, Sequence[Judgeme
                 *(Cell(interval_text(each.low, each.high)) for each in seconds),
             )
         )
-    columns = ("Command", "Figures", "Different", "Mean (%)", "95 % (%)")
+    columns = ("Command", "Figures", "Different", "Resolves (%)", "Mean (%)", "95 % (%)")
     columns += ("Base (s)", "This (s)", "Longer by (%)")
     moved = sorted(
         (each for of_command in judgements.values() for each in of_command),
@@ -208,8 +213,9 @@ def document(found: Mapping[str, Any], judgements: Mapping[str, Sequence[Judgeme
         f"{environment['triton']}; base: {found['base']}. Each command of each tree is a process "
         "of its own. Changes are of this tree against the base, positive for more.",
         "Different are figures whose interval, corrected by Holm's method over the figures of the "
-        f"command at alpha {ALPHA:g}, lies beyond their floor. The mean is over all figures of a "
-        "command, with one observation per turn.",
+        f"command at alpha {ALPHA:g}, lies beyond their floor. What is resolved is half the length "
+        "of that interval, of the median figure: smaller changes of one figure are not seen. The "
+        "mean is over all figures of a command, with one observation per turn.",
     )
     return Document(
         "Two trees in turn",
@@ -228,6 +234,12 @@ def document(found: Mapping[str, Any], judgements: Mapping[str, Sequence[Judgeme
             ),
         ),
     )
+
+
+def _resolves(figures: Sequence[Judgement]) -> str:
+    """Half the length of the interval of the median figure, in percent."""
+    halves = [math.log(each.high / each.low) / 2 for each in figures if each.low and each.high]
+    return f"{100 * math.expm1(median(halves)):.0f}" if halves else "–"
 
 
 def _tree(base: str, scratch: Path) -> Path:

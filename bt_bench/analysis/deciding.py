@@ -232,9 +232,8 @@ def without_new_paths(judgements: Iterable[Judgement]) -> tuple[list[Judgement],
 
 def _place_of_path(judgement: Judgement) -> tuple[LaunchPath, str, str, str]:
     """The launch path, case and sides of a judgement."""
-    metric = metric_named(judgement.metric)
-    paths = [each.series.launch_path for each in metric.terms or (metric,) if each.series]
-    path = next((path for path in paths if path is not LaunchPath.JIT), LaunchPath.JIT)
+    series = metric_named(judgement.metric).series  # a sum has none: it was asked for, so it stays
+    path = LaunchPath.JIT if series is None else series.launch_path
     return path, judgement.key, judgement.base, judgement.other
 
 

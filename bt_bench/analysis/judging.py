@@ -174,7 +174,7 @@ def exact(base: float, other: float, detail: str) -> Settled:
 NO_CLOCK = "no real clock does that"
 
 LEAST_ERROR = 1e-9
-"""Standard errors of a log ratio below this are rounding only: all values were equal."""
+"""Log ratios that lie less than this apart are equal but for rounding."""
 
 
 def has_zero(side: str) -> Settled:
@@ -193,14 +193,15 @@ def impossible(side: str) -> Settled:
     return Settled(Verdict.INVALID, Cause.IMPOSSIBLE, detail)
 
 
-def without_variance(error: float, side: str) -> Settled | None:
+def without_variance(apart: float, side: str) -> Settled | None:
     """The refusal where a side and the base differ by the same in all rounds.
 
     Args:
-        error: standard error of the log ratio, with the part of the clock's tick.
+        apart: how far the log ratios of rounds lie apart, or a standard error that only rounds of
+            the same ratio can have.
         side: what the sentence calls it.
     """
-    if error >= LEAST_ERROR:
+    if apart >= LEAST_ERROR:
         return None
     detail = f"{side} and base differ by the same in all rounds; {NO_CLOCK}"
     return Settled(Verdict.INVALID, Cause.NO_VARIANCE, detail)

@@ -51,7 +51,7 @@ def compare(
             "--metric",
             metavar="PATTERN",
             help="Compare only these metrics, such as host_us, 'gpu_us*', or the sum "
-            "stage_us+host_us. May be repeated.",
+            "host_us+stage_us. May be repeated.",
             rich_help_panel=COMPARING,
         ),
     ] = None,
@@ -369,7 +369,7 @@ def _digest(text: str) -> bytes:
 def _first_reason(judgements: Sequence[Judgement]) -> str:
     """Why there is no verdict on anything."""
     if not judgements:
-        return "neither side has a case that it supports and that was reached"
+        return "no case was measured on both sides with any of the metrics that were asked for"
     first = judgements[0]
     more = len(judgements) - 1
     return f"{first.key} {first.metric}: {first.detail}" + (f" (and {more} more)" if more else "")

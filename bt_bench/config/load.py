@@ -134,11 +134,6 @@ def _check_buildable(
     except UsageError as error:
         problems.add(place, f"case {name!r}: {error}")
         return
-    except (OSError, RuntimeError) as error:
-        # An invalid path only shows when it is used.
-        reason = getattr(error, "strerror", None) or error
-        problems.add(place, f"case {name!r}: 'trace' is not a usable path: {reason}")
-        return
     if needed > MAX_TABLE_BYTES:
         problems.add(
             place,

@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 
 from bt_bench.config.problems import Place, Problems
 from bt_bench.config.yaml import Entry, Located
-from bt_bench.errors import names_hint, shown
+from bt_bench.errors import UsageError, names_hint, shown
 from bt_bench.results import format_bytes
 from bt_bench.workloads import KINDS, MAX_REQS
 
@@ -67,7 +67,17 @@ def leaves(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 @cache
 def all_leaves() -> tuple[str, ...]:
-    """The parameters of all kinds."""
+    """The parameters of all kinds.
+
+    Raises:
+        UsageError: for a parameter whose type no config can have, naming its kind.
+    """
+    for kind, model in KINDS.items():
+        for name, field in leaves(model).items():
+            try:
+                expectation(field)
+            except UsageError as error:
+                raise UsageError(f"workload {kind!r}, parameter {name!r}: {error}") from None
     return tuple(dict.fromkeys(name for kind in KINDS.values() for name in leaves(kind)))
 
 
@@ -241,6 +251,9 @@ def _memory_for(leaf: str, value: object, entries: Mapping[str, Entry]) -> str:
     return f"; its tables would need {format_bytes(needed)} per variant"
 
 
+_PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+
 def expectation(field: FieldInfo) -> str:
     """What a parameter may be, in words."""
     if is_list(field) and _choices(field.annotation) is None:
@@ -267,19 +280,24 @@ def _expected(annotation: Any, metadata: Iterable[Any]) -> str:
     if annotation is str and any(hasattr(item, "min_length") for item in metadata):
         return "text, not empty"
     limits = {key: value for item in metadata for key, value in _limits(item)}
-    return {int: "a whole number", float: "a number", bool: "true or false", str: "text"}[
-        annotation
-    ] + _range(limits)
+    if annotation not in _PLAIN:
+        raise UsageError(
+            f"type {annotation} cannot be given in a config; expected int, float, bool, str, a "
+            "Literal, a list of these, or a model of such parameters"
+        )
+    return _PLAIN[annotation] + _range(limits)
 
 
 def _limits(item: Any) -> Iterator[tuple[str, Any]]:
-    for key in ("ge", "gt", "le"):
+    for key in ("ge", "gt", "le", "lt"):
         if hasattr(item, key):
             yield key, getattr(item, key)
 
 
 def _range(limits: Mapping[str, Any]) -> str:
     low, above, high = limits.get("ge"), limits.get("gt"), limits.get("le")
+    if "lt" in limits:
+        return f"{'' if low is None else f' of {low} or more and'} below {limits['lt']}"
     if high is None:
         return "" if low is None else f" of {low} or more"
     if above is not None:

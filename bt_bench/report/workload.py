@@ -48,7 +48,9 @@ def _facts(description: Description) -> Iterator[str]:
 
 
 def _sections(description: Description) -> Iterator[Section]:
-    yield _section("All steps" if description.trace else "The step", description.steps)
+    yield _section(
+        "All steps" if description.steps.num_steps > 1 else "The step", description.steps
+    )
     trace = description.trace
     if trace is not None:
         title = f"Window {trace.window_name!r}, from step {trace.window_start}"

@@ -2,7 +2,7 @@
 
 A metric that is measured is a series under a short name: its quantity, and then whatever differs
 from Triton's call on an idle device with a warm L2, after slashes: `gpu_us`, `event_us/busy/cold`,
-`host_us/compiled`. Times that follow each other have a sum, such as `stage_us+host_us/direct`, all
+`host_us/compiled`. Times that follow each other have a sum, such as `host_us/direct+stage_us`, all
 that a step costs the thread that calls it. Others are counted: `launches`, `compiled_variants`,
 `registers`, `spills`.
 """
@@ -28,7 +28,7 @@ from bt_bench.results.nouns import (
     Quantity,
     Series,
 )
-from bt_bench.results.series import series_of
+from bt_bench.results.series import place_of, series_of
 
 PLUS = "+"
 """Joins the terms of a sum of metrics in its name."""
@@ -150,7 +150,7 @@ def metric_named(name: str) -> Metric:
     Raises:
         UsageError: when there is none of that name, and for a sum of what are not times.
     """
-    if PLUS in name:
+    if is_sum(name):
         return _sum_named(name)
     if name in COUNTED:
         return COUNTED[name]
@@ -174,23 +174,36 @@ def metric_named(name: str) -> Metric:
 
 
 def sums_in(patterns: Sequence[str]) -> list[Metric]:
-    """The sums among patterns of `--metric`, each once.
+    """The sums among patterns of `--metric`, each once, whatever the order of its terms.
 
     Raises:
         UsageError: for a sum whose terms are not names of times.
     """
-    return [metric_named(pattern) for pattern in dict.fromkeys(patterns) if PLUS in pattern]
+    return list(dict.fromkeys(metric_named(pattern) for pattern in patterns if is_sum(pattern)))
+
+
+def is_sum(pattern: str) -> bool:
+    """Whether a pattern of `--metric` is a sum."""
+    return PLUS in pattern
 
 
 def _sum_named(name: str) -> Metric:
-    terms = tuple(metric_named(term) for term in name.split(PLUS))
-    for term in terms:
+    names = [term.strip() for term in name.split(PLUS)]
+    if not all(names):
+        raise UsageError(f"metric {name!r} has an empty term; expected names of times around '+'")
+    terms = []
+    for term in map(metric_named, names):
         if term.series is None:
             raise UsageError(f"metric {name!r}: {term.name} is counted; expected a sum of times")
+        terms.append((place_of(term.series), term))
     if len(set(terms)) < len(terms):
         raise UsageError(f"metric {name!r} has a term twice; expected each term once")
+    return _sum(tuple(term for _, term in sorted(terms, key=lambda each: each[0])))
+
+
+def _sum(terms: tuple[Metric, ...]) -> Metric:
     return Metric(
-        name=name,
+        name=PLUS.join(term.name for term in terms),
         unit=terms[0].unit,
         direction=terms[0].direction,
         floor=max(term.floor for term in terms),

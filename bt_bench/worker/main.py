@@ -22,7 +22,7 @@ from bt_bench.worker import activity
 from bt_bench.worker.interpreter import speed_up_interpreter
 from bt_bench.worker.lifetime import end_with_parent
 from bt_bench.worker.outcome import RoundProgress
-from bt_bench.worker.tasks import Attempt, Defect, Hello, Message, Request, Settled, WorkerSetup
+from bt_bench.worker.tasks import Attempt, Defect, Hello, Message, Refusal, Request, WorkerSetup
 
 if TYPE_CHECKING:
     from bt_bench.worker.executor import Executor
@@ -34,7 +34,7 @@ def serve(connection: Connection, block: Any, setup: WorkerSetup) -> None:
     """Runs tasks until the connection is closed; the main function of the process.
 
     Sends a `Hello` first. Then, for each `Request` that comes, any number of `RoundProgress` and
-    an `Attempt`. In place of either a `Settled` or a `Defect`. Each in a `Message`.
+    an `Attempt`. In place of either a `Refusal` or a `Defect`. Each in a `Message`.
     """
     _end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both: the parent decides
@@ -63,7 +63,7 @@ def serve(connection: Connection, block: Any, setup: WorkerSetup) -> None:
         except (EOFError, BrokenPipeError, ConnectionResetError):
             raise
         except BtBenchError as error:
-            answers.send(Settled(str(error)))
+            answers.send(Refusal(str(error)))
         except BaseException as error:  # nothing that ends this process may look like a crash
             answers.send(_defect(error))
 
@@ -89,7 +89,7 @@ class _Answers:
             self._number = request.number
         return request
 
-    def send(self, content: Hello | RoundProgress | Attempt | Settled | Defect) -> None:
+    def send(self, content: Hello | RoundProgress | Attempt | Refusal | Defect) -> None:
         """Answers the request; in a copy of the worker, ends the process."""
         if os.getpid() != self._pid:
             os._exit(1)

@@ -31,10 +31,10 @@ from bt_bench.worker.tasks import (
     Finished,
     Hello,
     Message,
+    Refusal,
     Request,
     ResultT,
     Setback,
-    Settled,
     Success,
     Task,
     Watcher,
@@ -343,7 +343,7 @@ def _checked(message: object, doing: str) -> Hello | Success[Any] | Failure:
     """Returns an answer, or raises the error that it stands for."""
     if isinstance(message, (Hello, Success, Failure)):
         return message
-    if isinstance(message, Settled):
+    if isinstance(message, Refusal):
         raise UsageError(message.text)
     if isinstance(message, Defect):
         what = f"{doing}, in bt-bench's own code: {message.summary}"

@@ -290,7 +290,7 @@ class Finished(Generic[ResultT]):
 
 
 @dataclass(frozen=True)
-class Settled:
+class Refusal:
     """An error for the user; `text` is the message."""
 
     text: str
@@ -321,7 +321,7 @@ class Message:
     """
 
     number: int
-    content: Hello | RoundProgress | Attempt | Settled | Defect
+    content: Hello | RoundProgress | Attempt | Refusal | Defect
 
 
 class Watcher(Protocol):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from bt_bench.errors import UsageError
 from bt_bench.results import Noun
 from bt_bench.workloads.assemble import estimate_bytes, layout_of
 from bt_bench.workloads.serving.scheduler import ScheduledBatch
@@ -109,7 +110,13 @@ class Description(Noun):
 
 
 def describe_built(parameters: WorkloadParameters, workload: Workload) -> Description:
-    """Describes a workload, from its setup and its steps."""
+    """Describes a workload, from its setup and its steps.
+
+    Raises:
+        UsageError: where a row would have more blocks than columns, and for a lack of steps.
+    """
+    if not workload.steps:
+        raise UsageError(f"a workload of kind {parameters.workload!r} has no steps; expected one")
     tally = Tally(parameters)
     held = _Held(workload)
     for step in workload.steps:
@@ -149,6 +156,7 @@ class _Held:
 
     def __init__(self, workload: Workload) -> None:
         layout = workload.layout
+        self._widths = np.array(layout.widths, dtype=np.int64)
         self._held = np.zeros((layout.num_groups, layout.max_num_reqs), dtype=np.int64)
         sizes = layout.tokens_per_block
         self._first_groups = [sizes.index(size) for size in dict.fromkeys(sizes)]
@@ -170,7 +178,7 @@ class _Held:
         return ScheduledBatch(
             requests=np.arange(step.num_reqs, dtype=np.int64),
             rows=step.idx_mapping,
-            starts=step.positions[step.query_start_loc[:-1]],
+            starts=np.zeros(step.num_reqs, dtype=np.int64),  # no figure is of these
             counts=np.diff(step.query_start_loc).astype(np.int64),
             num_tokens=step.num_tokens,
             num_prefills=num_prefills or 0,
@@ -183,6 +191,12 @@ class _Held:
             self._held[:, append.row] = 0
             self._rows.discard(append.row)
         self._held[:, append.row] += [len(ids) for ids in append.block_ids]
+        if (self._held[:, append.row] > self._widths).any():
+            raise UsageError(
+                f"row {append.row} would have {self._held[:, append.row].tolist()} blocks in its "
+                f"groups; expected at most {self._widths.tolist()}, the columns of the tables: "
+                "raise 'max_model_len', or write fewer blocks"
+            )
         self.ids += [block_id for ids in append.block_ids for block_id in ids]
         self.peak = max(self.peak, int(self._held.sum()))
 
@@ -251,7 +265,9 @@ def _distribution_of(values: array[int]) -> Distribution:
 
 
 def _distribution(values: Int64Array, counts: npt.NDArray[np.intp]) -> Distribution:
-    """The distribution of distinct rising values, given how often each occurs."""
+    """The distribution of distinct rising values, given how often each occurs; 0 of none."""
+    if not len(values):
+        return Distribution(min=0, p50=0, p90=0, p99=0, max=0, mean=0.0)
     up_to = np.cumsum(counts)
     total = int(up_to[-1])
 

@@ -226,7 +226,7 @@ def test_factors_are_those_of_compare(bench, made, tmp_path):
     found = made()
     run = {result.variant.name: result for result in steps_run()}
     sides = [Side(n, compacted(run[n])) for n in ("vllm_0.33.0", "one_launch")]
-    judged = judge([Matchup(*sides)], Criteria(metrics=["stage_us+host_us"]))
+    judged = judge([Matchup(*sides)], Criteria(metrics=["host_us+stage_us"]))
     said = {each.case: each for each in judged.judgements}
     factor = row_of(found, "host + stage, 8 groups").factors["one_launch"]
     assert factor.value == 1 / said["eight"].ratio

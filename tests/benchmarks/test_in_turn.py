@@ -60,6 +60,15 @@ def test_what_moved_is_found(factors, found):
     assert moved(**factors) == found
 
 
+def test_the_same_factor_in_every_turn_is_found():
+    found = turns(6)
+    for turn in found:
+        for side, us in (("base", 3.136), ("this", 6.272)):
+            turn["origin"][side]["one fused gpu_us"] = us
+    different = in_turn.different(in_turn.judge_all(found))
+    assert [each.case for each in different] == ["one fused gpu_us"]
+
+
 def test_the_mean_is_over_all_figures_but_the_duration():
     mean = in_turn.overall(turns(host=1.3, seconds=9.0), "origin")
     assert mean.location == pytest.approx(np.log(1.3) / 3, abs=0.01)
@@ -76,6 +85,9 @@ def test_page(tmp_path, monkeypatch, capsys):
         page = (tmp_path / "in-turn.md").read_text()
         assert "8 turns on one NVIDIA H200, torch 2.11, Triton 3.6; base: abc." in page
         assert ("SLOWER |" in page) is bool(code)
+    (tmp_path / "in-turn.json").write_text(json.dumps(found | {"turns": turns(4)}))
+    with pytest.raises(SystemExit, match="has 4 turns; expected 5 or more"):
+        in_turn.main()
     monkeypatch.setattr(sys, "argv", ["in_turn.py", "--out", str(tmp_path)])
     with pytest.raises(SystemExit):
         in_turn.main()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from pydantic import Field
 
+from bt_bench.config import validation
 from bt_bench.config.dump import dump_config
 from bt_bench.config.load import load_config
 from bt_bench.config.settings import read_settings
@@ -15,7 +18,13 @@ from bt_bench.config.validation import leaves
 from bt_bench.errors import UsageError
 from bt_bench.names import Operation
 from bt_bench.results.plan import Plan
-from bt_bench.workloads import KINDS, BatchParameters, TraceParameters, build_workload
+from bt_bench.workloads import (
+    KINDS,
+    BatchParameters,
+    TraceParameters,
+    WorkloadParameters,
+    build_workload,
+)
 from bt_bench.workloads.parameters import MODEL_PRESETS
 from bt_kernels.layout import CONTEXT_PARALLELISM, FEATURES, SLIDING_WINDOW
 
@@ -228,3 +237,21 @@ def test_stock_configs_inside_the_package_win(tmp_path, monkeypatch):
     (package / "configs").mkdir(parents=True)
     monkeypatch.setattr("bt_bench.config.stock._PACKAGE", package)
     assert stock_config_dir() == package / "configs"
+
+
+class Odd(WorkloadParameters):
+    workload: Literal["odd"]
+    file: Path
+
+
+class Below(WorkloadParameters):
+    workload: Literal["below"]
+    some: int = Field(ge=1, lt=5)
+
+
+def test_types_that_no_config_has_are_refused(monkeypatch):
+    monkeypatch.setattr(validation, "KINDS", {"odd": Odd, "below": Below})
+    with pytest.raises(UsageError, match=r"workload 'odd', parameter 'file': type .*Path.* cannot"):
+        validation.all_leaves.__wrapped__()
+    some = validation.leaves(Below)["some"]
+    assert validation.expectation(some) == "a whole number of 1 or more and below 5"

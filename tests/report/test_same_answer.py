@@ -116,8 +116,8 @@ def test_both_compare_with_the_first_variant_of_the_config(tmp_path: Path) -> No
 def test_a_sum_changes_nothing_and_lies_between() -> None:
     """Sums are judged apart, so that whatever is asked beside them has the same answer."""
     folder = REPORTS / "headline" / "steps"
-    asked = judgements(folder, "--metric", "stage_us+host_us", "--metric", "host_us")
-    sums = {place: each for place, each in asked.items() if place[2] == "stage_us+host_us"}
+    asked = judgements(folder, "--metric", "host_us+stage_us", "--metric", "host_us")
+    sums = {place: each for place, each in asked.items() if place[2] == "host_us+stage_us"}
     assert len(sums) == len(asked) / 2 >= 40
     for (case, other, _), judgement in sums.items():
         host = asked[case, other, "host_us"]

@@ -91,7 +91,7 @@ def _taken(**rounds: dict[int, list[float]]) -> CompactCase:
     return compacted(make_result(cases=[case])).cases[0]
 
 
-HOST_AND_STAGE = metric_named("stage_us+host_us")
+HOST_AND_STAGE = metric_named("host_us+stage_us")
 
 
 def test_a_sum_is_of_the_rounds_that_all_terms_have() -> None:

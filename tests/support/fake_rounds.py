@@ -29,8 +29,8 @@ from bt_bench.worker.tasks import (
     MeasureRound,
     Message,
     PrepareRound,
+    Refusal,
     RoundValue,
-    Settled,
     Success,
 )
 from support.factories import make_environment, make_workload
@@ -46,7 +46,7 @@ def serve(connection, block, setup) -> None:
     for entry in setup.variants:
         if worker.script.get(entry.name, {}).get("fault") == "import":
             connection.send(
-                Message(0, Settled(f"{entry.path}:1: the variant file does not import"))
+                Message(0, Refusal(f"{entry.path}:1: the variant file does not import"))
             )
             return
     connection.send(Message(0, Hello("cpu", make_environment("cpu", cpu_affinity=4), None)))

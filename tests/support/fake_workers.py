@@ -14,7 +14,7 @@ from pathlib import Path
 from bt_bench.results.nouns import Reason, ReasonCode
 from bt_bench.worker.activity import Activity
 from bt_bench.worker.outcome import RoundProgress
-from bt_bench.worker.tasks import Defect, Failure, Hello, Message, Request, Settled, Success, Task
+from bt_bench.worker.tasks import Defect, Failure, Hello, Message, Refusal, Request, Success, Task
 
 SPENT = Failure(Reason(code=ReasonCode.OUT_OF_MEMORY, message="no memory"), 0, True)
 RAISED = Failure(Reason(code=ReasonCode.RAISED, message="raised"), 0, False)
@@ -71,7 +71,7 @@ def follow(request, connection, activity) -> None:
     if script.after == "progress":
         connection.send(Message(request.number, RoundProgress(1, 2)))
     answers = {
-        "refuses": Settled("no such thing"),
+        "refuses": Refusal("no such thing"),
         "defect": Defect("Traceback …\n", "OSError: Too many open files (ours.py:3)"),
     }
     content = answers.get(script.after) or answer or Success((os.getpid(), arms))
@@ -102,7 +102,7 @@ def serve_that_dies_importing(connection, block, setup) -> None:
 
 def serve_that_refuses(connection, block, setup) -> None:
     """Has no such device."""
-    connection.send(Message(0, Settled("no GPU to run on")))
+    connection.send(Message(0, Refusal("no GPU to run on")))
 
 
 def serve_once(connection, block, setup) -> None:
@@ -110,4 +110,4 @@ def serve_once(connection, block, setup) -> None:
     if setup.device == "auto":
         serve(connection, block, setup)
     else:
-        connection.send(Message(0, Settled("no GPU to run on")))
+        connection.send(Message(0, Refusal("no GPU to run on")))

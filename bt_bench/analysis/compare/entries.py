@@ -204,9 +204,10 @@ class Pairing:
     ) -> Asked:
         base, other = left.measured(metric), right.measured(metric)
         if base is None or other is None:
-            side = self._matchup.base if base is None else self._matchup.other
-            detail = f"{side.label} did not measure it"
-            refusal = Settled(Verdict.MISSING, Cause.NO_METRIC, detail)
+            side, case = (
+                (self._matchup.base, left) if base is None else (self._matchup.other, right)
+            )
+            refusal = Settled(Verdict.MISSING, Cause.NO_METRIC, _why_none(side.label, case, metric))
         elif doubt:
             refusal = Settled(Verdict.INVALID, Cause.METHODS_DISAGREE, doubt)
         else:
@@ -274,6 +275,14 @@ def _doubt(metric: Metric, doubts: Mapping[str, str]) -> str | None:
     """Why a metric is not believed; a sum is not if one of its terms is not."""
     found = (doubts.get(each.name) for each in metric.terms or (metric,))
     return next(filter(None, found), None)
+
+
+def _why_none(label: str, case: CompactCase, metric: Metric) -> str:
+    """Why a case has nothing of a metric."""
+    lacking = [term.name for term in metric.terms if term.name not in case.taken]
+    if lacking or not metric.terms:
+        return f"{label} did not measure {', '.join(lacking) or 'it'}"
+    return f"{label} has no round with all of {', '.join(term.name for term in metric.terms)}"
 
 
 def _launches_nothing(case: CompactCase) -> bool:

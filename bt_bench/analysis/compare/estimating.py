@@ -156,15 +156,20 @@ class _Group:
             return [self._too_few()] * len(base)
         floor = tick_error(self._metric.tick, _typical(base), _typical(other))
         error = np.maximum(estimates.error, floor)
+        apart = np.full(len(base), math.inf)
+        if paired and self._metric.tick == 0:
+            apart = np.ptp(self._changes_of_pairs(base, other), axis=1)
         constant = _is_constant(base) | _is_constant(other)
         constant |= (error == 0) & (_is_mostly_constant(base) | _is_mostly_constant(other))
         return [
             Settled(Verdict.INVALID, Cause.NO_VARIANCE, _constant_detail(one_base, one_other))
             if never_varies and self._metric.tick == 0
-            else without_variance(one_error, "other side")
+            else without_variance(one_apart, "other side")
             or Estimate(location, one_error, estimates.degrees, estimates.observations)
-            for location, one_error, never_varies, one_base, one_other in zip(
-                estimates.location.tolist(), error.tolist(), constant, base, other, strict=True
+            for location, one_error, one_apart, never_varies, one_base, one_other in zip(
+                *(estimates.location.tolist(), error.tolist(), apart.tolist()),
+                *(constant, base, other),
+                strict=True,
             )
         ]
 
@@ -181,10 +186,14 @@ class _Group:
         shared = self._shared or []
         if not shared:
             return None
-        left, right = (list(rows) for rows in zip(*shared, strict=True))
         first = self._questions[0]
-        instances = [first.base_instances[first.base.rounds[row]] for row in left]
-        return clustered_medians(_changes(base[:, left], other[:, right]), instances, BLOCKS)
+        instances = [first.base_instances[first.base.rounds[row]] for row, _ in shared]
+        return clustered_medians(self._changes_of_pairs(base, other), instances, BLOCKS)
+
+    def _changes_of_pairs(self, base: FloatArray, other: FloatArray) -> FloatArray:
+        """[C, R, S], [C, R, S] → [C, P], for the rounds that both sides have."""
+        left, right = (list(rows) for rows in zip(*(self._shared or []), strict=True))
+        return _changes(base[:, left], other[:, right])
 
     def _unpaired(self, base: FloatArray, other: FloatArray) -> Estimates | None:
         first = self._questions[0]

@@ -27,7 +27,7 @@ from bt_bench.analysis.judging import (
 )
 from bt_bench.analysis.verdicts import Judged, Judgement, Margin
 from bt_bench.errors import UsageError
-from bt_bench.results import format_number, select, sums_in
+from bt_bench.results import format_number, is_sum, select, sums_in
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,14 @@ def _chosen(entries: Sequence[Entry], patterns: Sequence[str]) -> set[str]:
     if not patterns:
         return {WHOLE_CASE.name, *(name for name, metric in found.items() if not metric.is_part)}
     names = [metric.name for metric in metrics_in_order(found)]
-    return {WHOLE_CASE.name, *(select(names, list(patterns)) if names else ())}
+    sums = {metric.name for metric in sums_in(patterns)}
+    if names and (lost := sums - set(names)):
+        raise UsageError(
+            f"--metric {', '.join(sorted(lost))}: no case has a round with all of its terms"
+        )
+    others = [pattern for pattern in patterns if not is_sum(pattern)]
+    selected = select(names, others) if names and others else []
+    return {WHOLE_CASE.name, *selected, *sums}
 
 
 def _not_judged(everything: Sequence[Judgement], selected: Sequence[Judgement]) -> Iterator[str]:
@@ -223,5 +230,7 @@ def _margin(asked: Asked, criteria: Criteria) -> Margin:
 
 
 def _moved(asked: Asked, margin: Margin) -> Settled | None:
-    apart = f"{format_number(asked.spread or 0.0)} {asked.entry.metric.unit}"
+    metric = asked.entry.metric
+    most = "up to " if metric.terms else ""  # of a sum only the parts' are known
+    apart = f"{most}{format_number(asked.spread or 0.0)} {metric.unit}"
     return control_moved(margin, apart)

@@ -18,6 +18,7 @@ from bt_bench.results import (
     metric_of,
     select,
     series_of,
+    sums_in,
 )
 
 # A process-round is short: more samples in one process do not reduce differences between processes.
@@ -62,6 +63,11 @@ def choose_metrics(
     Raises:
         UsageError: for a pattern that no operation has a metric for.
     """
+    if sums := sums_in(patterns):
+        raise UsageError(
+            f"--metric {sums[0].name}: a gate of two revisions takes no sums; expected names of "
+            "metrics, or use `bt-bench compare` on results"
+        )
     offered = {op: [metric_of(series) for series in candidates(op, device)] for op in operations}
     names = list(dict.fromkeys(metric.name for found in offered.values() for metric in found))
     chosen = select(names, list(patterns))

@@ -68,7 +68,11 @@ class TraceParameters(WorkloadParameters):
 
     def check(self) -> None:
         """See the base class."""
-        validate_trace(self)
+        try:
+            validate_trace(self)
+        except (OSError, RuntimeError) as error:  # an invalid path only shows when it is used
+            reason = getattr(error, "strerror", None) or error
+            raise UsageError(f"'trace' is not a usable path: {reason}") from error
 
     def check_by_reading(self) -> None:
         """Only the scheduler can tell how long a sequence is; other windows go where they fit."""

@@ -139,6 +139,74 @@ def test_no_clock_differs_by_the_same_in_all_rounds() -> None:
         )
 
 
+def test_a_coarse_and_quiet_clock_is_believed() -> None:
+    """Medians of clusters coincide where few values occur, but the rounds differ."""
+    rng = np.random.default_rng(5)
+    base, other = (
+        make_case(
+            samples={HOST: np.round(rng.normal(0.9, 0.01, (936, 1)), 2).tolist()},
+            rounds=make_rounds(936, 4),
+        )
+        for _ in range(2)
+    )
+    assert only(judged([base], [other])).verdict is Verdict.SAME
+
+
+STAGE = series_of(Quantity.STAGE_US)
+DIRECT = series_of(Quantity.HOST_US, launch_path=LaunchPath.DIRECT)
+COMPILED = series_of(Quantity.HOST_US, launch_path=LaunchPath.COMPILED)
+
+
+def judged_sum(base: Any, other: Any, *metrics: str) -> Judgement:
+    found = judged([base], [other], Criteria(metrics=metrics))
+    return next(each for each in found.judgements if each.metric == metrics[0])
+
+
+def taken(seed: int, *series: Any) -> CaseResult:
+    rows = {each: noisy(20.0, seed + place) for place, each in enumerate(series)}
+    return make_case(samples=rows, rounds=make_rounds(ROUNDS))
+
+
+def test_a_sum_lacks_what_a_side_did_not_measure() -> None:
+    base, other = taken(1, STAGE, COMPILED), taken(5, STAGE, COMPILED, DIRECT)
+    for metrics in (
+        ("host_us/compiled+host_us/direct",),
+        ("host_us/compiled+host_us/direct", "host_us/compiled"),
+    ):
+        found = judged_sum(base, other, *metrics)
+        assert (found.verdict, found.detail) == (
+            Verdict.MISSING,
+            "baseline did not measure host_us/direct",
+        )
+
+
+def test_a_sum_without_a_round_in_common_says_so() -> None:
+    base = taken(1, HOST, STAGE)
+    half = ROUNDS // 2
+    apart = base.model_copy(
+        update={
+            "measurements": [
+                make_measurement(HOST, noisy(20.0, 3)[:half], list(range(half))),
+                make_measurement(STAGE, noisy(20.0, 4)[half:], list(range(half, ROUNDS))),
+            ]
+        }
+    )
+    found = judged_sum(base, apart, "host_us+stage_us")
+    assert found.detail == "fused has no round with all of host_us, stage_us"
+    with pytest.raises(UsageError, match="no case has a round with all of its terms"):
+        judged([apart], [apart.model_copy()], Criteria(metrics=["host_us+stage_us"]))
+
+
+def test_the_controls_of_a_sum_count_together() -> None:
+    spreads = [
+        ControlSpread(arm="baseline", series=each, difference_us=15.0) for each in (HOST, STAGE)
+    ]
+    moved = taken(1, HOST, STAGE).model_copy(update={"control_spreads": spreads})
+    found = judged_sum(moved, taken(5, HOST, STAGE), "host_us+stage_us")
+    assert found.cause is Cause.CONTROL_MOVED
+    assert "copies of unchanged code differ by up to 30.00 us" in found.detail
+
+
 def test_different_runs_are_advisory_and_have_a_wider_margin() -> None:
     four, ten = (
         only(judged([timed(50.0, seed=1)], [timed(50.0 * by, seed=2)], one_run=False))

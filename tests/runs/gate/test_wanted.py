@@ -35,6 +35,8 @@ def test_patterns_choose_among_all_that_can_be_taken():
         choose_metrics(["gpu"], (STEP,), "cuda")
     with pytest.raises(UsageError, match="--metric gpu_us: no such metric"):
         choose_metrics(["gpu_us"], (STAGE,), "cpu")
+    with pytest.raises(UsageError, match=r"--metric host_us\+stage_us: .* takes no sums"):
+        choose_metrics(["stage_us+host_us"], (STEP,), "cuda")
 
 
 @pytest.mark.parametrize("operation", list(Operation))
