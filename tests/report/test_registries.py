@@ -151,7 +151,7 @@ def test_a_new_kind_of_workload_is_swept_and_compared(
     )
     said = in_copy("-m", "bt_bench", "compare", str(out), "--fail-on", "none", "--json")
     judged = {(j["case"], j["metric"]) for j in json.loads(said)["judgements"]}
-    assert judged == {("some_2", "stage_us"), ("some_3", "stage_us")}
+    assert judged >= {("some_2", "stage_us"), ("some_3", "stage_us")}
 
 
 def test_the_docs_list_every_quantity() -> None:
