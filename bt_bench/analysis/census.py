@@ -156,8 +156,8 @@ def _judged_variant(sides: _Sides) -> Iterator[Judgement]:
         if place not in base or place not in head:
             yield _missing(sides, place, in_base=place in base)
         elif failure := _failure(sides, base[place], head[place]):
-            refusal = Settled(Verdict.INVALID, Cause.FAILED, failure)
-            yield settled(_entry(sides, place, COUNTED[LAUNCHES], refusal))
+            outcome = Settled(Verdict.INVALID, Cause.FAILED, failure)
+            yield settled(_entry(sides, place, COUNTED[LAUNCHES], outcome))
         else:
             judged.append(place)
             yield from _judged_place(sides, place, base[place], head[place])
@@ -222,8 +222,8 @@ def _missing(sides: _Sides, place: _Place, in_base: bool) -> Judgement:
     labels = [sides.base_label, sides.head_label]
     there, absent = labels if in_base else reversed(labels)
     detail = f"in the census of {there}, but not in that of {absent}"
-    refusal = Settled(Verdict.MISSING, Cause.NO_CASE, detail)
-    return settled(_entry(sides, place, COUNTED[LAUNCHES], refusal))
+    outcome = Settled(Verdict.MISSING, Cause.NO_CASE, detail)
+    return settled(_entry(sides, place, COUNTED[LAUNCHES], outcome))
 
 
 def missing_from_config(operation: Operation, case: str, variant: str, judged: Judged) -> Judgement:
@@ -240,8 +240,8 @@ def missing_from_config(operation: Operation, case: str, variant: str, judged: J
     )
 
 
-def _entry(sides: _Sides, place: _Place, metric: Metric, refusal: Settled) -> Entry:
-    return Entry(*place, metric, sides.base_label, sides.head_label, outcome=refusal)
+def _entry(sides: _Sides, place: _Place, metric: Metric, outcome: Settled) -> Entry:
+    return Entry(*place, metric, sides.base_label, sides.head_label, outcome=outcome)
 
 
 def _facts(base: StaticCensus, head: StaticCensus) -> Iterator[str]:

@@ -148,14 +148,14 @@ def control_moved(margin: Margin, apart: str) -> Settled | None:
 
 
 def settled(entry: Entry) -> Judgement:
-    """The judgement on an entry whose outcome is a refusal."""
-    refusal = entry.outcome
-    if not isinstance(refusal, Settled):
-        raise TypeError(f"{entry.operation.value}/{entry.case} has {refusal!r}, not a refusal")
+    """The judgement on an entry whose outcome needs no test."""
+    outcome = entry.outcome
+    if not isinstance(outcome, Settled):
+        raise TypeError(f"{entry.operation.value}/{entry.case} has {outcome!r}, which needs a test")
     base, other, ratio = entry.base_value, entry.other_value, None
-    if refusal.cause is Cause.EXACT and base is not None and other is not None:
+    if outcome.cause is Cause.EXACT and base is not None and other is not None:
         ratio = 1.0 if base == other else other / base if base else None
-    return _judgement(entry, refusal, (ratio, None, None))
+    return _judgement(entry, outcome, (ratio, None, None))
 
 
 def exact(base: float, other: float, detail: str) -> Settled:
@@ -250,16 +250,16 @@ def _contest(entry: Entry) -> Contest | None:
 def _decided(entry: Entry, decision: Decision) -> Judgement:
     evidence = decision.evidence
     if evidence is None:
-        refusal = Settled(decision.verdict, decision.cause, WHY_NOT_TESTED)
-        return _judgement(entry, refusal, (None, None, None))
+        outcome = Settled(decision.verdict, decision.cause, WHY_NOT_TESTED)
+        return _judgement(entry, outcome, (None, None, None))
     logs = (evidence.estimate, evidence.log_low, evidence.log_high)
-    refusal = Settled(decision.verdict, decision.cause, _detail(entry, decision.verdict, evidence))
-    return _judgement(entry, refusal, tuple(map(ratio_of, logs)), evidence)
+    outcome = Settled(decision.verdict, decision.cause, _detail(entry, decision.verdict, evidence))
+    return _judgement(entry, outcome, tuple(map(ratio_of, logs)), evidence)
 
 
 def _judgement(
     entry: Entry,
-    refusal: Settled,
+    outcome: Settled,
     ratios: tuple[float | None, ...],
     evidence: Evidence | None = None,
 ) -> Judgement:
@@ -276,9 +276,9 @@ def _judgement(
         ratio=ratio,
         low=low,
         high=high,
-        verdict=refusal.verdict,
-        cause=refusal.cause,
-        detail=refusal.detail,
+        verdict=outcome.verdict,
+        cause=outcome.cause,
+        detail=outcome.detail,
         exploratory=entry.exploratory,
         advisory=entry.advisory,
         evidence=evidence,

@@ -127,9 +127,9 @@ class _Sides:
 
     def fill(self, entry: Entry, threshold: float) -> None:
         """Sets the outcome of an entry: the estimate with its margin, or why there is none."""
-        refusal = self._absent() or self._not_positive() or self._impossible()
-        if refusal:
-            entry.outcome = refusal
+        outcome = self._absent() or self._not_positive() or self._impossible()
+        if outcome:
+            entry.outcome = outcome
             return
         change, spread = self._estimate(self.head), self._estimate(self.control)
         if change is None or spread is None:

@@ -110,5 +110,5 @@ def test_what_is_incomplete_is_a_mistake_of_the_caller() -> None:
     without.margin = None
     with pytest.raises(TypeError, match="step/case has an estimate but no margin"):
         judge_entries([without], Correction.HOLM, 0.01)
-    with pytest.raises(TypeError, match="step/case has None, not a refusal"):
+    with pytest.raises(TypeError, match="step/case has None, which needs a test"):
         settled(Entry(Operation.STEP, "case", HOST, "base", "other"))

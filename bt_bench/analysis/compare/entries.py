@@ -115,15 +115,15 @@ class Pairing:
             for case in cases:
                 complete = absent.result.header.complete
                 detail = why_missing(case, absent.label, keys, complete)
-                refusal = Settled(Verdict.MISSING, Cause.NO_CASE, detail)
-                yield self._entry(case, WHOLE_CASE, outcome=refusal)
+                outcome = Settled(Verdict.MISSING, Cause.NO_CASE, detail)
+                yield self._entry(case, WHOLE_CASE, outcome=outcome)
 
     def _absent(self, base: Side, other: Side) -> Iterator[Asked]:
         """One entry per case where the other side has no result at all."""
         lacking, rest = (base, other) if base.absent else (other, base)
-        refusal = Settled(Verdict.MISSING, Cause.NO_CASE, lacking.absent or "")
+        outcome = Settled(Verdict.MISSING, Cause.NO_CASE, lacking.absent or "")
         for case in rest.result.cases or lacking.result.cases:
-            yield self._entry(case, WHOLE_CASE, outcome=refusal)
+            yield self._entry(case, WHOLE_CASE, outcome=outcome)
 
     def _entry(
         self,
@@ -170,9 +170,9 @@ class Pairing:
         if left.status is right.status is Status.UNSUPPORTED:
             self._unsupported.append(left)  # neither side can have it, so nothing is missing
             return
-        refusal = self._ended_badly(left, right)
-        if refusal:
-            yield self._entry(left, WHOLE_CASE, outcome=refusal)
+        outcome = self._ended_badly(left, right)
+        if outcome:
+            yield self._entry(left, WHOLE_CASE, outcome=outcome)
             return
         doubts = self._doubts(self._matchup.other, right) | self._doubts(self._matchup.base, left)
         idle = _launches_nothing(left) and _launches_nothing(right)
@@ -183,8 +183,8 @@ class Pairing:
         found += [self._counted(left, count) for count in counts(left, right)]
         if not found:
             detail = "the case is ok on both sides, but nothing was measured or counted on either"
-            refusal = Settled(Verdict.INVALID, Cause.INSUFFICIENT, detail)
-            found.append(self._entry(left, WHOLE_CASE, outcome=refusal))
+            outcome = Settled(Verdict.INVALID, Cause.INSUFFICIENT, detail)
+            found.append(self._entry(left, WHOLE_CASE, outcome=outcome))
         yield from found
 
     def _ended_badly(self, left: CompactCase, right: CompactCase) -> Settled | None:
@@ -207,9 +207,9 @@ class Pairing:
             side, case = (
                 (self._matchup.base, left) if base is None else (self._matchup.other, right)
             )
-            refusal = Settled(Verdict.MISSING, Cause.NO_METRIC, _why_none(side.label, case, metric))
+            outcome = Settled(Verdict.MISSING, Cause.NO_METRIC, _why_none(side.label, case, metric))
         elif doubt:
-            refusal = Settled(Verdict.INVALID, Cause.METHODS_DISAGREE, doubt)
+            outcome = Settled(Verdict.INVALID, Cause.METHODS_DISAGREE, doubt)
         else:
             asked = self._entry(left, metric)
             spreads = (case.spread(metric) for case in (left, right))
@@ -217,17 +217,17 @@ class Pairing:
             logs = left.instances, right.instances
             asked.question = Question(base, other, *logs, self._matchup.one_run, idle)
             return asked
-        return self._entry(left, metric, _typical(base), _typical(other), refusal)
+        return self._entry(left, metric, _typical(base), _typical(other), outcome)
 
     def _counted(self, case: CompactCase, count: Count) -> Asked:
         base, other = count.base, count.other
         if base is None or other is None:
             side = self._matchup.base if base is None else self._matchup.other
             detail = f"{side.label} did not count it"
-            refusal = Settled(Verdict.MISSING, Cause.NO_METRIC, detail)
+            outcome = Settled(Verdict.MISSING, Cause.NO_METRIC, detail)
         else:
-            refusal = exact(base, other, count.detail)
-        return self._entry(case, count.metric, base, other, refusal)
+            outcome = exact(base, other, count.detail)
+        return self._entry(case, count.metric, base, other, outcome)
 
     def _doubts(self, side: Side, case: CompactCase) -> dict[str, str]:
         """Metrics that a second method contradicts, with what each method says."""

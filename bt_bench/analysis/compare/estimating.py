@@ -110,8 +110,8 @@ class _Group:
                 f"samples are {_shape(first.base)} on one side and {_shape(first.other)} on the "
                 "other"
             )
-            refusal = Settled(Verdict.INVALID, Cause.UNIT_DIFFERS, detail)
-            return _with_values(self._base, self._other, [refusal] * len(self._questions))
+            outcome = Settled(Verdict.INVALID, Cause.UNIT_DIFFERS, detail)
+            return _with_values(self._base, self._other, [outcome] * len(self._questions))
         offset = self._metric.offset
         base, other = self._base + offset, self._other + offset
         impossible = ~are_times(self._base, axis=(1, 2)) | ~are_times(self._other, axis=(1, 2))

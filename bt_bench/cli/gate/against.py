@@ -180,5 +180,5 @@ def _blank(operation: Operation, case: str, base: str, other: str, detail: str) 
     """The judgement on a case that was not swept because it is not stored."""
     from bt_bench.analysis import WHOLE_CASE, Entry, Settled, settled
 
-    refusal = Settled(Verdict.MISSING, Cause.NO_CASE, detail)
-    return settled(Entry(operation, case, WHOLE_CASE, base, other, outcome=refusal))
+    outcome = Settled(Verdict.MISSING, Cause.NO_CASE, detail)
+    return settled(Entry(operation, case, WHOLE_CASE, base, other, outcome=outcome))
