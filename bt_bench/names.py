@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal, Self
+
+
+class Row(StrEnum):
+    """Base of a table: a member is its name, with the rest of its row beside it as `traits`."""
+
+    traits: Any
+
+    def __new__(cls, name: str, traits: object = None) -> Self:
+        """A member that compares and is stored as its name."""
+        if traits is None:
+            what = cls.__name__.lower()
+            raise TypeError(f"{what} {name!r} has no traits; expected them beside its name")
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.traits = traits
+        return member
 
 
 @dataclass(frozen=True)
@@ -32,7 +48,7 @@ class OperationTraits:
 _SEPARATE = ("apply", "gather", "slots")
 
 
-class Operation(StrEnum):
+class Operation(Row):
     """What can be timed; `docs/block-tables.md` defines each, in this order."""
 
     STAGE = (
@@ -72,15 +88,6 @@ class Operation(StrEnum):
     )
 
     traits: OperationTraits
-
-    def __new__(cls, name: str, traits: OperationTraits | None = None) -> Operation:
-        """A member is its name, with the rest of its row beside it."""
-        if traits is None:
-            raise TypeError(f"operation {name!r} has no traits; expected them beside its name")
-        member = str.__new__(cls, name)
-        member._value_ = name
-        member.traits = traits
-        return member
 
     @property
     def path(self) -> Path:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict
 
 from bt_bench.names import Operation as Operation
+from bt_bench.names import Row
 
 ParameterValue = bool | int | float | str | list[int] | None
 
@@ -105,7 +106,7 @@ class Traits:
 _HOST, _EVENTS, _PROFILER = Method.HOST_CLOCK, Method.EVENTS, Method.PROFILER
 
 
-class Quantity(StrEnum):
+class Quantity(Row):
     """The measured quantities, all in microseconds; `docs/measurement.md` defines each."""
 
     # A row each, in the order of tables.
@@ -120,15 +121,6 @@ class Quantity(StrEnum):
     EVENT_US = "event_us", Traits("event", _EVENTS, on_device=True, tabled=False)
 
     traits: Traits
-
-    def __new__(cls, name: str, traits: Traits | None = None) -> Quantity:
-        """A member is its name, with the rest of its row beside it."""
-        if traits is None:
-            raise TypeError(f"quantity {name!r} has no traits; expected them beside its name")
-        member = str.__new__(cls, name)
-        member._value_ = name
-        member.traits = traits
-        return member
 
 
 class LaunchPath(StrEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from pathlib import Path
 from typing import Self
 
@@ -35,13 +36,13 @@ class WorkloadParameters(TableParameters):
             UsageError: naming parameter, value and limit.
         """
 
+    @abstractmethod
     def build(self) -> Workload:
         """Builds the workload; equal parameters give equal workloads.
 
         Raises:
             UsageError: for what `check` cannot see.
         """
-        raise NotImplementedError
 
     def features(self) -> frozenset[str]:
         """The `features` of the workload, which need not be built for it."""

@@ -33,8 +33,8 @@ def _found() -> dict[str, type[WorkloadParameters]]:
                     f"{_place_of(each)}: workload {name!r} is also in {_place_of(kinds[name])}; "
                     "expected a name of its own"
                 )
-            if each.build is WorkloadParameters.build:
-                raise UsageError(f"{_place_of(each)} has no method build; expected one")
+            if lacking := ", ".join(sorted(each.__abstractmethods__)):
+                raise UsageError(f"{_place_of(each)} has no method {lacking}; expected one")
             kinds[name] = each
     return dict(sorted(kinds.items(), key=lambda item: (item[0] != DEFAULT_KIND, item[0])))
 
