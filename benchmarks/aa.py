@@ -36,12 +36,13 @@ from bt_bench.results.folders import RunFolder
 from bt_bench.results.result import VariantResult
 from bt_bench.runs.progress import CaseReport
 from bt_bench.runs.sweep import SweepRequest, run_sweep
+from bt_bench.suites.block_tables import operations as ops
 from bt_bench.worker.device import choose_device
 
 PROMISED_SHARE = 0.01
 FALSE = (Verdict.SLOWER.value, Verdict.FASTER.value)
 LONGEST_RUN_S = 15.0
-OPERATIONS = (Operation.STEP, Operation.GATHER_SLOTS)
+OPERATIONS = (ops.STEP, ops.GATHER_SLOTS)
 
 
 class Quiet:
@@ -172,7 +173,7 @@ def _entry(judgement: Judgement, number: int) -> dict[str, Any]:
     assert evidence is not None
     return {
         "run": number,
-        "operation": judgement.operation.value,
+        "operation": judgement.operation,
         "case": judgement.case,
         "metric": judgement.metric,
         "exploratory": judgement.exploratory,

@@ -77,8 +77,8 @@ def write_results(folder: Path, count: int) -> tuple[str, str]:
 
 def build_trace(trace: str) -> int:
     """Builds all steps of a whole trace, and returns how many there are."""
-    from bt_bench.workloads import TraceParameters
-    from bt_bench.workloads.serving.scheduler import Scheduler, iterate_steps
+    from bt_bench.suites.block_tables.workloads import TraceParameters
+    from bt_bench.suites.block_tables.workloads.serving.scheduler import Scheduler, iterate_steps
 
     parameters = TraceParameters(workload="trace", trace=trace)
     return sum(1 for _ in iterate_steps(Scheduler(parameters)))

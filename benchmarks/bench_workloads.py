@@ -12,8 +12,8 @@ import sys
 import time
 from typing import Any
 
-from bt_bench.workloads import TraceParameters
-from bt_bench.workloads.serving.scheduler import Scheduler, iterate_steps
+from bt_bench.suites.block_tables.workloads import TraceParameters
+from bt_bench.suites.block_tables.workloads.serving.scheduler import Scheduler, iterate_steps
 
 CASES: dict[str, dict[str, Any]] = {
     "conv": {"trace": "azure_conv"},

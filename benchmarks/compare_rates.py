@@ -30,7 +30,6 @@ from bt_bench.analysis.compare.entries import Matchup, Side
 from bt_bench.analysis.compare.judge import Criteria, entries_of
 from bt_bench.analysis.judging import Entry, judge_entries
 from bt_bench.analysis.statistics.estimates import Estimate
-from bt_bench.names import Operation
 from bt_bench.report import (
     Cell,
     Document,
@@ -52,6 +51,7 @@ from bt_bench.results import (
     VariantResult,
     metric_named,
 )
+from bt_bench.suites.block_tables import operations as ops
 
 CASES = 10
 ROUNDS, INSTANCES = 96, 8
@@ -203,7 +203,7 @@ def _cases(times: FloatArray, spreads: FloatArray) -> list[CompactCase]:
     rounds, instances = tuple(range(ROUNDS)), tuple(_instances())
     return [
         CompactCase(
-            operation=Operation.STEP,
+            operation=ops.STEP,
             case=f"case{case}",
             digest=str(case),
             status=Status.OK,

@@ -31,7 +31,7 @@ from bt_bench.report import print_document, render_document
 from bt_bench.results.folders import RunFolder
 from bt_bench.results.reading import read_run
 from bt_bench.results.result import VariantResult
-from bt_bench.variants.vllm.source import find_sources
+from bt_bench.suites.block_tables.vllm.source import find_sources
 
 HERE = Path(__file__).resolve().parent
 STEPS, TRACE, MEMORY = "steps", "trace", "memory.json"

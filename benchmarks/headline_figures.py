@@ -346,10 +346,10 @@ def _facts(steps: Run, trace: Run) -> list[str]:
     for name in CASES:
         case = next((c for v in steps.results if (c := steps.case(v, name)) is not None), None)
         if case is not None:
-            size, groups = case.workload, case.workload.parameters.get("groups")
+            size, groups = case.workload.sizes, case.workload.parameters.get("groups")
             facts.append(
-                f"Case {name}: groups {groups}, requests {size.num_reqs[0]:,}, tokens "
-                f"{size.num_tokens[0]:,}, rows written {size.num_rows_written[0]:,}"
+                f"Case {name}: groups {groups}, requests {size['num_reqs'][0]:,}, tokens "
+                f"{size['num_tokens'][0]:,}, rows written {size['num_rows_written'][0]:,}"
             )
     facts.append(
         "All by the launch path jit, in whose rounds all arms took part, on an idle GPU with a hot "

@@ -72,14 +72,16 @@ def measure_memory(config: Path, vllm_sources: Sequence[Path]) -> tuple[list[Foo
     import torch
 
     from bt_bench.config.load import load_config
+    from bt_bench.protocol import default_suite
     from bt_bench.variants import catalogue
-    from bt_bench.variants.vllm.source import find_sources
     from bt_bench.worker.device import choose_device
 
     choose_device("cuda")
-    found = catalogue.find_variants(sources=find_sources(vllm_sources))
+    found = catalogue.find_variants(opponents=default_suite().opponents(vllm_sources))
     classes = {
-        f"vllm_{entry.opponent.release}" if entry.opponent else name: catalogue.load_apart(entry)
+        f"vllm_{entry.opponent.source.release}" if entry.opponent else name: catalogue.load_apart(
+            entry
+        )
         for name, entry in found.items()
         if entry.opponent or name in VARIANTS
     }
@@ -103,8 +105,8 @@ def footprints(
         device: where the tables live.
         held: bytes that are held now.
     """
-    from bt_bench.worker.inputs import inputs_on
-    from bt_bench.workloads import build_workload
+    from bt_bench.protocol import build_workload
+    from bt_bench.suites.block_tables.inputs import inputs_on
 
     found = []
     for case in cases:
@@ -141,9 +143,9 @@ def _moments(
     """What is held after setup and after steps, less what was held before."""
     import numpy as np
 
-    from bt_bench.names import Operation
-    from bt_bench.worker.arm import bind, stage
-    from bt_bench.worker.inputs import append_each
+    from bt_bench.suites.block_tables import operations as ops
+    from bt_bench.suites.block_tables.calls import bind, stage
+    from bt_bench.suites.block_tables.inputs import append_each
 
     before = held()
     tables = variant(workload.layout, device)
@@ -155,7 +157,7 @@ def _moments(
         tables.num_blocks[...] = counts  # the same writes again, in the same place
         for step in inputs:
             stage(tables, step)
-            bind(tables, Operation.STEP, step)()
+            bind(tables, ops.STEP, step)()
     after_steps = held()
     return _less(after_setup, before), _less(after_steps, before)
 

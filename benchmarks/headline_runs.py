@@ -29,7 +29,7 @@ from bt_bench.results import (
     compacted,
     metric_named,
 )
-from bt_bench.variants.vllm.source import is_opponent
+from bt_bench.suites.block_tables.vllm.source import is_opponent
 
 JIT, COMPILED, DIRECT = LaunchPath.JIT, LaunchPath.COMPILED, LaunchPath.DIRECT
 
@@ -165,10 +165,11 @@ def device_operations(case: CaseResult | None) -> list[int]:
 
 def decode_heavy(case: CaseResult) -> list[int]:
     """Steps with requests, and at most two tokens for each of them on average."""
-    sizes = zip(case.workload.num_reqs, case.workload.num_tokens, strict=True)
+    sizes = case.workload.sizes
+    pairs = zip(sizes["num_reqs"], sizes["num_tokens"], strict=True)
     return [
         index
-        for index, (reqs, tokens) in enumerate(sizes)
+        for index, (reqs, tokens) in enumerate(pairs)
         if reqs > 0 and tokens <= MOST_TOKENS_PER_REQUEST * reqs
     ]
 

@@ -34,10 +34,10 @@ import numpy as np
 from bt_bench.analysis import Correction, Entry, Estimate, Judgement, Verdict, median
 from bt_bench.analysis.judging import judge_entries, margin_of, tick_error
 from bt_bench.analysis.statistics.estimates import trimmed_estimate
-from bt_bench.names import Operation
 from bt_bench.report import Cell, Document, Section, Table, print_document, render_document
 from bt_bench.report.formats.texts import change_text, interval_text, value_text
 from bt_bench.results import Metric, compacted, metric_named, read_run
+from bt_bench.suites.block_tables import operations as ops
 
 ROOT = Path(__file__).resolve().parent.parent
 SIDES = ("base", "this")
@@ -143,7 +143,7 @@ def _entries(turns: Sequence[Mapping[str, Mapping[str, Figures]]], command: str)
             continue
         tick = tick_error(metric.tick, np.array(median(base)), np.array(median(this)))
         estimate = replace(estimate, error=max(estimate.error, float(tick)))
-        entry = Entry(Operation.STEP, name, metric, *SIDES, median(base), median(this))
+        entry = Entry(ops.STEP, name, metric, *SIDES, median(base), median(this))
         entry.outcome = estimate
         entry.margin = margin_of(metric, entry.base_value, configured=0.0, spread=None)
         entries.append(entry)

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from bt_bench.cli.progress import progress_on_stderr
 from bt_bench.config.load import load_config
-from bt_bench.names import Operation
 from bt_bench.results.rounds import GateArm
 from bt_bench.runs.gate.processes import record
 from bt_bench.runs.gate.sides import RoundsRequest, Side
 from bt_bench.runs.gate.wanted import choose_metrics
+from bt_bench.suites.block_tables import operations as ops
 from bt_bench.variants.catalogue import choose, find_variants
 from bt_bench.worker.main import serve
 
@@ -42,7 +42,7 @@ def main() -> int:
     started = time.monotonic()
     spec = load_config(args.config, variants=args.variants and args.variants.split(","))
     if args.device == "cpu":
-        spec = spec.model_copy(update={"operations": [Operation.STAGE]})
+        spec = spec.model_copy(update={"operations": [ops.STAGE]})
     side = Side("working tree", tuple(choose(spec.variants, find_variants())))
     arms = [GateArm(name) for name in args.arms.split(",")]
     request = RoundsRequest(

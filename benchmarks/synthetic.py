@@ -11,9 +11,9 @@ from enum import StrEnum
 
 import numpy as np
 
-from bt_bench.names import Operation
 from bt_bench.results import DEVICE_TICK_US, FloatArray, Subject
 from bt_bench.runs.selfcheck.resampled import ARMS
+from bt_bench.suites.block_tables import operations as ops
 
 SAMPLES = 16  # per process-round and subject; the process-round's value is their median
 
@@ -53,7 +53,7 @@ class SyntheticPopulation:
         """One metric of every case: host and device time in turn."""
         metrics = ("host_us", "gpu_us")
         return tuple(
-            Subject(Operation.STEP, f"case{index:02}", "fused", metrics[index % 2])
+            Subject(ops.STEP, f"case{index:02}", "fused", metrics[index % 2])
             for index in range(self.cases)
         )
 

@@ -1,4 +1,4 @@
-"""Measures and compares the block-table kernels of LLM inference engines."""
+"""Measures and compares kernels of a few microseconds; block tables are its first suite."""
 
 from __future__ import annotations
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+if TYPE_CHECKING:
+    from pydantic import ValidationInfo
+    from pydantic_core import CoreSchema
 
 
 class Row(StrEnum):
@@ -29,73 +34,115 @@ class OperationTraits:
 
     Args:
         title: for tables and lists.
-        method: of the interface, which performs it; `capturable` speaks of these.
+        method: of a variant, which performs it; its `capturable` names these. Empty: the name of
+            the operation.
         path: names of the operations that a whole step is made of where this is one of its calls.
-            Operations of one path are checked together.
-        on_host: it launches nothing, so that only its host time is taken.
-        applies_first: what was staged has to be applied before it, by a call of its own.
-        consumes_staged: each call uses up what was staged.
+            Operations of one path are checked together. Empty: this one alone.
+        on_host: it is the staging of a step alone: it launches nothing, so that only its host time
+            is taken. A suite has at most one such operation.
+        stages: before each call something is staged on the host, whose time is `stage_us`.
+        rank: place among the operations of its suite, for lists.
+        consumes_staged: each call uses up what was staged: to repeat it, it is staged again.
     """
 
     title: str
-    method: str
-    path: tuple[str, ...]
+    method: str = ""
+    path: tuple[str, ...] = ()
     on_host: bool = False
-    applies_first: bool = False
+    stages: bool = False
     consumes_staged: bool = False
+    rank: int = 0
 
 
-_SEPARATE = ("apply", "gather", "slots")
+class Operation(str):
+    """The name of an operation of a suite, with what is known of it as `traits`.
 
+    It compares, sorts and is stored as its name. Results name the operations of their suite, so
+    that they can be read without the suite.
 
-class Operation(Row):
-    """What can be timed; `docs/block-tables.md` defines each, in this order."""
+    Args:
+        name: as in results and on the command line.
+        traits: fields of `OperationTraits`; without any, the traits are not known.
+    """
 
-    STAGE = (
-        "stage",
-        OperationTraits("Stage writes (host only)", "append_block_ids", _SEPARATE, on_host=True),
-    )
-    APPLY = (
-        "apply",
-        OperationTraits(
-            "Apply staged writes", "apply_staged_writes", _SEPARATE, consumes_staged=True
-        ),
-    )
-    GATHER = (
-        "gather",
-        OperationTraits(
-            "Gather block tables", "gather_block_tables", _SEPARATE, applies_first=True
-        ),
-    )
-    SLOTS = (
-        "slots",
-        OperationTraits(
-            "Compute slot mappings", "compute_slot_mappings", _SEPARATE, applies_first=True
-        ),
-    )
-    GATHER_SLOTS = (
-        "gather_slots",
-        OperationTraits(
-            "Gather + slots",
-            "gather_and_compute_slot_mappings",
-            ("apply", "gather_slots"),
-            applies_first=True,
-        ),
-    )
-    STEP = (
-        "step",
-        OperationTraits("Whole step", "prepare_step", ("step",), consumes_staged=True),
-    )
+    _traits: OperationTraits | None
 
-    traits: OperationTraits
+    def __new__(cls, name: str, **traits: Any) -> Self:
+        """An operation of that name."""
+        operation = super().__new__(cls, name)
+        operation._traits = OperationTraits(**traits) if traits else None
+        return operation
+
+    @property
+    def traits(self) -> OperationTraits:
+        """What is known of it.
+
+        Raises:
+            LookupError: for a name that was not found in its suite.
+        """
+        if self._traits is None:
+            raise LookupError(f"operation {str(self)!r} was not looked up in its suite")
+        return self._traits
+
+    @property
+    def rank(self) -> int:
+        """Its place among the operations of its suite; 0 where that is not known."""
+        return 0 if self._traits is None else self._traits.rank
+
+    @property
+    def method(self) -> str:
+        """The method of a variant that performs it."""
+        return self.traits.method or str(self)
 
     @property
     def path(self) -> Path:
-        """The calls that a whole step is made of where this is one of them."""
-        return tuple(Operation(name) for name in self.traits.path)
+        """Names of the calls that a whole step is made of where this is one of them."""
+        return self.traits.path or (str(self),)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles the traits as well."""
+        return _operation, (str(self), self._traits)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
+        """Reads a name; `operations` of the context says which there are."""
+        from pydantic_core import core_schema
+
+        return core_schema.with_info_plain_validator_function(
+            _read_operation,
+            json_schema_input_schema=core_schema.str_schema(),
+            serialization=core_schema.to_string_ser_schema(),
+        )
 
 
-Path = tuple[Operation, ...]
+Path = tuple[str, ...]
+
+
+def _operation(name: str, traits: OperationTraits | None) -> Operation:
+    operation = Operation(name)
+    operation._traits = traits
+    return operation
+
+
+def _read_operation(value: object, info: ValidationInfo) -> Operation:
+    from pydantic_core import PydanticCustomError
+
+    if isinstance(value, Operation):
+        return value
+    if not isinstance(value, str):
+        raise PydanticCustomError("string_type", "Input should be a valid string")
+    known: Mapping[str, Operation] | None = (info.context or {}).get("operations")
+    if known is None:
+        return Operation(value)
+    if value not in known:
+        *others, last = map(repr, map(str, known))
+        expected = f"{', '.join(others)} or {last}" if others else last
+        raise PydanticCustomError("enum", "Input should be {expected}", {"expected": expected})
+    return known[value]
+
+
+DEFAULT_SUITE = "block_tables"
+"""The suite where neither the command line, nor a config, nor a result names one."""
 
 DeviceChoice = Literal["auto", "cuda", "cpu"]
 DeviceKind = Literal["cuda", "cpu"]

@@ -162,7 +162,7 @@ def _judged_variant(sides: _Sides) -> Iterator[Judgement]:
             judged.append(place)
             yield from _judged_place(sides, place, base[place], head[place])
     for operation in dict.fromkeys(operation for operation, _ in judged):
-        cases = [place for place in judged if place[0] is operation]
+        cases = [place for place in judged if place[0] == operation]
         if len(cases) > 1:
             figures = _of_all_cases([base[p] for p in cases], [head[p] for p in cases])
             yield from _judgements(sides, (operation, ALL_CASES), COMPILED_VARIANTS, figures)
@@ -251,7 +251,7 @@ def _facts(base: StaticCensus, head: StaticCensus) -> Iterator[str]:
         if before is not None and after is not None:
             code = "is equal" if equal_host_code(base, head, name) else "has changed"
             other = [
-                f"{operation.value}/{case}"
+                f"{operation}/{case}"
                 for operation, case in _places(before).keys() & _places(after).keys()
                 if not equal_launches(base, head, name, case, operation)
             ]

@@ -151,7 +151,7 @@ def settled(entry: Entry) -> Judgement:
     """The judgement on an entry whose outcome needs no test."""
     outcome = entry.outcome
     if not isinstance(outcome, Settled):
-        raise TypeError(f"{entry.operation.value}/{entry.case} has {outcome!r}, which needs a test")
+        raise TypeError(f"{entry.operation}/{entry.case} has {outcome!r}, which needs a test")
     base, other, ratio = entry.base_value, entry.other_value, None
     if outcome.cause is Cause.EXACT and base is not None and other is not None:
         ratio = 1.0 if base == other else other / base if base else None
@@ -243,7 +243,7 @@ def _contest(entry: Entry) -> Contest | None:
     if not isinstance(entry.outcome, Estimate):
         return None
     if entry.margin is None:
-        raise TypeError(f"{entry.operation.value}/{entry.case} has an estimate but no margin")
+        raise TypeError(f"{entry.operation}/{entry.case} has an estimate but no margin")
     return Contest(entry.outcome, entry.margin, entry.metric.direction)
 
 

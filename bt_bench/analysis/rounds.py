@@ -204,7 +204,7 @@ def _reach_of_noise(estimate: Estimate) -> float:
 
 
 def _case(subject: Subject) -> tuple[str, str, str]:
-    return subject.operation.value, subject.case, subject.variant
+    return subject.operation, subject.case, subject.variant
 
 
 def _median(values: FloatArray) -> float | None:

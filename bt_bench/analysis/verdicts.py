@@ -165,7 +165,7 @@ class Judgement:
     @property
     def key(self) -> str:
         """Operation and case, as given on the command line."""
-        return f"{self.operation.value}/{self.case}"
+        return f"{self.operation}/{self.case}"
 
     @property
     def is_final(self) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from bt_bench import __version__
 from bt_bench.cli.calibrate import calibrate
@@ -20,12 +23,57 @@ from bt_bench.cli.selfcheck import selfcheck
 from bt_bench.cli.sweep import sweep
 from bt_bench.cli.workload import workload
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
 MEASURE = "Measure"
 READ = "Read"
 
+SUITE_VARIABLE = "BT_BENCH_SUITE"
+
+
+class Commands(TyperGroup):
+    """The commands of bt-bench, and those of the suite that `--suite` names before them."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command by its name; one of the suite where bt-bench has none of that name."""
+        known = super().get_command(ctx, cmd_name)
+        if known is not None:
+            return known
+        found = _commands_of(ctx).get(cmd_name)
+        if found is None:
+            return None
+        own = typer.Typer(rich_markup_mode="markdown", pretty_exceptions_enable=False)
+        own.command(cmd_name)(reporting_errors(found))
+        return typer.main.get_command(own)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All names; those of a suite only if one is named, since it is loaded for that."""
+        named = _named_suite(ctx) is not None
+        return [*super().list_commands(ctx), *(_commands_of(ctx) if named else ())]
+
+
+def _named_suite(ctx: Any) -> str | None:
+    return ctx.params.get("suite") or os.environ.get(SUITE_VARIABLE) or None
+
+
+def _commands_of(ctx: Any) -> Mapping[str, Callable[..., Any]]:
+    from bt_bench.errors import UsageError
+    from bt_bench.protocol import default_suite, find_suite, load_suite
+
+    named = _named_suite(ctx)
+    try:
+        suite = default_suite() if named is None else load_suite(find_suite(named, Path.cwd()))
+    except UsageError as error:
+        ctx.fail(str(error))
+    return suite.commands()
+
+
 app = typer.Typer(
     name="bt-bench",
-    help="Measures and compares the block-table kernels of LLM inference engines.",
+    cls=Commands,
+    help="Measures and compares kernels of a few microseconds, such as the block-table kernels of "
+    "LLM inference engines.",
     epilog="Start with: bt-bench sweep quick",
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
@@ -42,14 +90,26 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _main(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001  # its callback prints it
         bool,
         typer.Option(
             "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
+    suite: Annotated[
+        str | None,
+        typer.Option(
+            "--suite",
+            metavar="DIR",
+            help="Use this suite in the command that follows; adds the suite's own commands.",
+        ),
+    ] = None,
 ) -> None:
-    """Measures and compares the block-table kernels of LLM inference engines."""
+    """Measures and compares kernels of a few microseconds, such as the block-table kernels of LLM
+    inference engines.
+    """
+    if suite is not None:
+        os.environ[SUITE_VARIABLE] = suite  # where the option of the command looks for it
 
 
 for _name, _function, _panel in (

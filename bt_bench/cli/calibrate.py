@@ -104,10 +104,8 @@ def _document(
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from bt_bench.results import SCHEMA_VERSION
-
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": 2,
         "environment": environment.model_dump(mode="json"),
         "calibration": calibration.model_dump(mode="json"),
         "verdicts": [asdict(verdict) for verdict in verdicts],

@@ -16,6 +16,7 @@ from bt_bench.cli.options import (
     OperationsOption,
     SelectOption,
     SetOption,
+    SuiteOption,
     VariantsOption,
     VllmSourceOption,
     choose_variants,
@@ -47,6 +48,7 @@ def check(
     device: DeviceOption = None,
     kernels: KernelsOption = None,
     vllm_source: VllmSourceOption = None,
+    suite: SuiteOption = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
     """Compare variants with the reference, and time nothing.
@@ -63,10 +65,15 @@ def check(
     - `bt-bench check quick --kernels ./my_kernels --variants mine`
     """
     spec = load_spec(
-        config, variants=variants, operations=operations, select=select, overrides=overrides
+        config,
+        suite=suite,
+        variants=variants,
+        operations=operations,
+        select=select,
+        overrides=overrides,
     )
     entries = choose_variants(
-        spec.variants, kernel_folders(kernels), vllm_source, by_name=variants is not None
+        spec, kernel_folders(kernels), vllm_source, by_name=variants is not None
     )
 
     from bt_bench.analysis import crash_text
@@ -93,8 +100,8 @@ def check(
         print_json(_document(kind, outcomes, warnings))
     else:
         for entry in entries:
-            if entry.opponent is not None:
-                print(f"{entry.name} was checked by its own definitions; see docs/vllm.md")
+            if entry.opponent is not None and entry.opponent.note:
+                print(f"{entry.name} {entry.opponent.note}")
         skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
         print(f"{counts['ok']} passed, {counts['failed']} failed{skipped}, on {kind}")
     return ExitCode.CHECK_FAILED if counts["failed"] else ExitCode.OK

@@ -36,7 +36,8 @@ def reporting_errors(command: Callable[Parameters, ExitCode]) -> Callable[Parame
         sys.stdout = _present(sys.stdout)
         sys.stderr = _present(sys.stderr)
         try:
-            code = command(*args, **kwargs)
+            # Commands of suites need not return anything.
+            code = command(*args, **kwargs) or ExitCode.OK
             sys.stdout.flush()
         except BtBenchError as error:
             code = error.exit_code

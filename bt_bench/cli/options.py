@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bt_bench.names import DeviceChoice, DeviceKind, Operation
+from bt_bench.names import DeviceChoice, DeviceKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ OperationsOption = Annotated[
         "--operations",
         envvar="BT_BENCH_OPERATIONS",
         metavar="A,B,…",
-        help=f"Run these operations instead of those of the config: {', '.join(Operation)}.",
+        help="Run these operations of the suite instead of those of the config; see bt-bench list.",
     ),
 ]
 SelectOption = Annotated[
@@ -72,7 +72,7 @@ VllmSourceOption = Annotated[
         "--vllm-source",
         envvar="BT_BENCH_VLLM_SOURCE",
         metavar="DIR",
-        help="Take vLLM from this unpacked wheel, for the variant `vllm`. May be repeated.",
+        help="Take vLLM from this unpacked wheel, for variants that wrap it. May be repeated.",
         show_default="the installed vLLM",
     ),
 ]
@@ -83,6 +83,17 @@ DeviceOption = Annotated[
         envvar="BT_BENCH_DEVICE",
         help="cuda, cpu (interprets the kernels), or auto: cuda if there is a GPU, else cpu.",
         show_default="auto",
+    ),
+]
+SuiteOption = Annotated[
+    str | None,
+    typer.Option(
+        "--suite",
+        envvar="BT_BENCH_SUITE",
+        metavar="DIR",
+        help="Measure the operations of this suite: a folder with suite.py, or the name of one "
+        "that comes with bt-bench.",
+        show_default="that of the config, else block_tables",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
@@ -130,6 +141,7 @@ def kernel_folders(folders: Sequence[Path] | None) -> list[Path]:
 def load_spec(
     config: str,
     *,
+    suite: str | None = None,
     variants: str | None = None,
     operations: str | None = None,
     select: Sequence[str] | None = None,
@@ -139,18 +151,9 @@ def load_spec(
     from bt_bench.config import load_config
     from bt_bench.errors import UsageError
 
-    chosen = None
-    if operations is not None:
-        names = split(operations) or []
-        for name in names:
-            if name not in list(Operation):
-                raise UsageError(
-                    f"--operations: unknown operation {name!r}; expected some of "
-                    f"{', '.join(Operation)}"
-                )
-        chosen = [Operation(name) for name in dict.fromkeys(names)]
-        if not chosen:
-            raise UsageError("--operations names none; expected one or more")
+    chosen = split(operations)
+    if chosen == []:
+        raise UsageError("--operations names none; expected one or more")
     names_of_variants = split(variants)
     if names_of_variants == []:
         raise UsageError("--variants names none; expected one or more")
@@ -159,49 +162,53 @@ def load_spec(
         overrides=overrides or (),
         variants=names_of_variants,
         operations=chosen,
+        suite=suite,
         select=",".join(select) if select else None,
     )
 
 
 def choose_variants(
-    names: Sequence[str],
+    spec: SweepSpec,
     folders: Sequence[Path],
     vllm_sources: Sequence[Path] | None = None,
     *,
     by_name: bool = False,
 ) -> list[VariantEntry]:
-    """The files of the named variants; runs none of them.
+    """The files of the variants of a config; runs none of them.
 
     Args:
-        names: names from the config or the command line.
+        spec: the config, with names from it or from the command line.
         folders: folders of variant files.
-        vllm_sources: unpacked wheels for the variant `vllm`.
-        by_name: the names come from the command line. Otherwise `vllm` is left out if there is
-            none, with a note on stderr.
+        vllm_sources: unpacked wheels for variants that wrap vLLM.
+        by_name: the names come from the command line. Otherwise opponents that are not there are
+            left out, with a note on stderr.
     """
-    from bt_bench.variants import choose, expand_opponents, find_sources, find_variants
+    from bt_bench.protocol import load_suite
+    from bt_bench.variants import choose, find_variants
 
-    sources = find_sources(vllm_sources or ())
-    chosen, absent = expand_opponents(names, sources, by_name=by_name)
+    suite = load_suite(spec.suite)
+    opponents = suite.opponents(vllm_sources or ())
+    chosen, absent = opponents.expand(spec.variants, by_name=by_name)
     for name, reason in absent.items():
         print(f"bt-bench: {name} is left out: {reason}", file=sys.stderr)
-    return choose(chosen, find_variants(folders, sources=sources))
+    return choose(chosen, find_variants(folders, opponents=opponents, suite=suite))
 
 
 def without_opponents(spec: SweepSpec, *, by_name: bool) -> SweepSpec:
-    """The config without vLLM's own block tables, which are the same for all revisions.
+    """The config without variants that wrap code of others, the same for all revisions.
 
     Raises:
         UsageError: if they were asked for by name, or nothing else is left.
     """
     from bt_bench.errors import UsageError
-    from bt_bench.variants import is_opponent
+    from bt_bench.protocol import load_suite
 
-    out = [name for name in spec.variants if is_opponent(name)]
+    suite = load_suite(spec.suite)
+    out = [name for name in spec.variants if suite.is_opponent(name)]
     rest = [name for name in spec.variants if name not in out]
     if not out:
         return spec
-    why = "revisions of the kernels are compared, and vLLM's own block tables are not one"
+    why = "revisions of the kernels are compared, and the code that it wraps is not one"
     if by_name or not rest:
         raise UsageError(f"variant {out[0]!r} cannot take part: {why}; leave it out")
     print(f"bt-bench: {', '.join(out)} is left out: {why}", file=sys.stderr)
@@ -215,4 +222,5 @@ def worker_for(
     from bt_bench.worker import Supervisor, WorkerSetup
     from bt_bench.worker.main import serve
 
-    return Supervisor(WorkerSetup(chosen_device(device), tuple(entries), spec.plan), serve)
+    setup = WorkerSetup(chosen_device(device), tuple(entries), spec.plan, spec.suite)
+    return Supervisor(setup, serve)

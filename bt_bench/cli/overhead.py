@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bt_bench.results import Environment
     from bt_bench.worker.measuring.calibration.overhead import Route
 
-GROUPS = (1, 2, 4, 8)
+FEWER = (1, 2, 4, 8)
 
 
 def overhead(
@@ -30,7 +30,7 @@ def overhead(
 ) -> ExitCode:
     """Measure what launching an empty kernel costs the host, by each route.
 
-    Also shows what going from G + 2 launches to 2 would save by each route. Needs a GPU.
+    Also shows what a step with so many launches fewer would save by each route. Needs a GPU.
 
     Examples:
     - `bt-bench overhead`
@@ -55,7 +55,7 @@ def overhead(
                     "what": route.what,
                     "median_us": route.median_us,
                     "samples_us": route.samples_us,
-                    "saved_us_by_groups": {str(g): saved_us(route, g) for g in GROUPS},
+                    "saved_us_by_launches": {str(n): saved_us(route, n) for n in FEWER},
                 }
                 for route in routes
             ],
@@ -71,19 +71,19 @@ def _print(environment: Environment, routes: list[Route]) -> None:
     from bt_bench.results import format_number
     from bt_bench.worker.measuring.calibration.overhead import saved_us
 
-    columns = ("Route", "Per launch (us)", *(f"G = {groups}" for groups in GROUPS))
+    columns = ("Route", "Per launch (us)", *(f"{launches} fewer" for launches in FEWER))
     rows = [
         (
             Cell(route.what),
             Cell(format_number(route.median_us)),
-            *(Cell(format_number(saved_us(route, groups))) for groups in GROUPS),
+            *(Cell(format_number(saved_us(route, launches))) for launches in FEWER),
         )
         for route in routes
     ]
     lead = (
         f"{environment.gpus[0].name}, torch {environment.torch}, Triton {environment.triton}; "
         "medians of host time.",
-        "The columns G = … say what going from G + 2 launches to 2 saves the host, in us.",
+        "The last columns say what a step with so many launches fewer saves the host, in us.",
     )
     table = Table(columns, tuple(rows), num_text_columns=1)
     document = Document("Launch overhead", lead, (Section("Per launch", (table,)),))

@@ -165,7 +165,7 @@ def _record(config: str, device: DeviceChoice, rounds: int, save: Path | None) -
             "after every batch of rounds"
         )
     spec = without_opponents(load_spec(config), by_name=False)
-    side = Side("installed", tuple(choose_variants(spec.variants, kernel_folders(None))))
+    side = Side("installed", tuple(choose_variants(spec, kernel_folders(None))))
     kind = resolve_device(device)
     request = RoundsRequest(
         spec=spec,

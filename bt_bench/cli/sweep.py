@@ -17,6 +17,7 @@ from bt_bench.cli.options import (
     OperationsOption,
     SelectOption,
     SetOption,
+    SuiteOption,
     VariantsOption,
     VllmSourceOption,
     choose_variants,
@@ -56,6 +57,7 @@ def sweep(
     device: DeviceOption = None,
     kernels: KernelsOption = None,
     vllm_source: VllmSourceOption = None,
+    suite: SuiteOption = None,
     reports: Annotated[
         Path | None,
         typer.Option(
@@ -100,7 +102,19 @@ def sweep(
         _refuse_changes(ctx)
         spec = _resumed_spec(resume, config)
     else:
-        spec = _spec(config, variants, operations, select, overrides)
+        if config is None:
+            raise UsageError(
+                "CONFIG is missing; expected a file or a stock config, such as: bt-bench sweep "
+                "quick"
+            )
+        spec = load_spec(
+            config,
+            suite=suite,
+            variants=variants,
+            operations=operations,
+            select=select,
+            overrides=overrides,
+        )
     if dump_config:
         from bt_bench.config import dump_config as dump
 
@@ -108,7 +122,7 @@ def sweep(
         return ExitCode.OK
     folders = kernel_folders(kernels)
     by_name = variants is not None or resume is not None
-    entries = choose_variants(spec.variants, folders, vllm_source, by_name=by_name)
+    entries = choose_variants(spec, folders, vllm_source, by_name=by_name)
     # What is run, so that it is clear from the run's folder.
     spec = spec.model_copy(update={"variants": [entry.name for entry in entries]})
     if dry_run:
@@ -119,22 +133,6 @@ def sweep(
     return _show(request, results, as_json)
 
 
-def _spec(
-    config: str | None,
-    variants: str | None,
-    operations: str | None,
-    select: list[str] | None,
-    overrides: list[str] | None,
-) -> SweepSpec:
-    if config is None:
-        raise UsageError(
-            "CONFIG is missing; expected a file or a stock config, such as: bt-bench sweep quick"
-        )
-    return load_spec(
-        config, variants=variants, operations=operations, select=select, overrides=overrides
-    )
-
-
 def _refuse_changes(ctx: typer.Context) -> None:
     """Refuses flags that would change a resumed run; the environment is ignored."""
     fixed = {
@@ -142,6 +140,7 @@ def _refuse_changes(ctx: typer.Context) -> None:
         "operations": "--operations",
         "select": "-k",
         "overrides": "--set",
+        "suite": "--suite",
         "out": "--out",
         "reports": "--reports",
     }
@@ -181,9 +180,8 @@ def _dry_run(
     spec: SweepSpec, entries: Sequence[VariantEntry], kind: DeviceKind, as_json: bool
 ) -> ExitCode:
     from bt_bench.results import format_bytes
-    from bt_bench.workloads import estimate_bytes, layout_of
 
-    cases = [(case, estimate_bytes(layout_of(case.parameters))) for case in spec.cases]
+    cases = [(case, case.parameters.num_bytes()) for case in spec.cases]
     if as_json:
         plan = {
             "schema_version": 1,
@@ -192,7 +190,7 @@ def _dry_run(
             "operations": spec.operations,
             "plan": spec.plan.model_dump(),
             "cases": [
-                case.model_dump(exclude_none=True) | {"table_bytes_per_variant": size}
+                case.model_dump(exclude_none=True) | {"bytes_per_variant": size}
                 for case, size in cases
             ],
         }
@@ -205,7 +203,7 @@ def _dry_run(
     print(f"  operations: {', '.join(spec.operations)}")
     print(f"  variants: {', '.join(entry.name for entry in entries)}")
     for case, size in cases:
-        print(f"  {case.name}: tables {format_bytes(size)} per variant")
+        print(f"  {case.name}: {format_bytes(size)} per variant")
     return ExitCode.OK
 
 
@@ -260,7 +258,7 @@ def _say_how_to_resume(request: SweepRequest, folders: list[Path]) -> None:
         again += ["--kernels", str(folder)]
     for entry in request.entries:
         if entry.opponent is not None:
-            again += ["--vllm-source", str(entry.opponent.root)]
+            again += ["--vllm-source", str(entry.opponent.source.root)]
     print(
         f"bt-bench: stopped; what was measured so far is in {path} and marked as partial.\n"
         f"bt-bench: continue with: {shlex.join(again)}",

@@ -2,52 +2,78 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from bt_bench.cli.options import (
     ConfigArgument,
     JsonOption,
     SelectOption,
     SetOption,
+    SuiteOption,
     load_spec,
     print_json,
 )
 from bt_bench.errors import ExitCode
 
 if TYPE_CHECKING:
-    from bt_bench.workloads import Description
+    from bt_bench.config import CaseSpec
+    from bt_bench.protocol import Suite
+    from bt_bench.report import Document
 
 
 def workload(
     config: ConfigArgument,
     select: SelectOption = None,
     overrides: SetOption = None,
+    suite: SuiteOption = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
     """Show what the workloads of a config are like, before anything is timed.
 
-    Requests, tokens and writes per step, row lengths, block reuse. A trace is described as a
-    whole and for the window that a sweep replays. Needs no GPU.
+    Sizes of the steps, whatever else its suite tells of it, and the bytes that each operation must
+    move. Needs no GPU.
 
     Examples:
     - `bt-bench workload azure_conv`
     - `bt-bench workload production -k 'decode*' --json`
     """
-    spec = load_spec(config, select=select, overrides=overrides)
+    from bt_bench.protocol import load_suite
+
+    spec = load_spec(config, suite=suite, select=select, overrides=overrides)
+    found = load_suite(spec.suite)
     documents = []
     for case in spec.cases:
-        description = case.parameters.describe()
+        described = _described(found, case)
         if as_json:
-            documents.append({"case": case.name} | description.model_dump(mode="json"))
+            documents.append({"case": case.name} | described[0])
         else:
-            _print(case.name, description)
+            _print(described[1])
     if as_json:
         print_json({"schema_version": 1, "cases": documents})
     return ExitCode.OK
 
 
-def _print(name: str, description: Description) -> None:
-    from bt_bench.report import print_document, workload_document
+def _described(suite: Suite, case: CaseSpec) -> tuple[dict[str, Any], Document]:
+    """The suite's own description of a workload or the common one, and what it must move."""
+    from bt_bench.protocol import build_workload
+    from bt_bench.report import traffic_json, traffic_section, workload_document, workload_json
 
-    print_document(workload_document(name, description))
+    parameters = case.parameters
+    workload = build_workload(parameters)
+    own = suite.describe(case.name, parameters, workload)
+    values, document = own or (
+        workload_json(parameters, workload),
+        workload_document(case.name, parameters, workload),
+    )
+    section = traffic_section(suite, workload)
+    if section is not None:
+        document = replace(document, sections=(*document.sections, section))
+    return values | {"traffic": traffic_json(suite, workload)}, document
+
+
+def _print(document: Document) -> None:
+    from bt_bench.report import print_document
+
+    print_document(document)
     print()

@@ -3,33 +3,51 @@
 from __future__ import annotations
 
 import io
+import os
+from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
 
 from bt_bench.config.spec import CaseSpec, SweepSpec
+from bt_bench.protocol import SuiteRef
 from bt_bench.results import Noun
 
 
-def dump_config(spec: SweepSpec) -> str:
-    """The expanded config as YAML, every parameter spelled out; what is unset is left out."""
+def dump_config(spec: SweepSpec, folder: Path | None = None) -> str:
+    """The expanded config as YAML, every parameter spelled out; what is unset is left out.
+
+    Args:
+        spec: what is written.
+        folder: where the config will be, which paths in it are relative to; `None`: the working
+            directory.
+    """
     document = {
         "name": spec.name,
         "description": spec.description,
+        "suite": _suite(spec.suite, folder or Path.cwd()),
         "variants": _on_one_line(spec.variants),
-        "operations": _on_one_line([operation.value for operation in spec.operations]),
+        "operations": _on_one_line([str(operation) for operation in spec.operations]),
         "plan": _section(spec.plan),
         "gate": _section(spec.gate),
         "cases": [_case(case) for case in spec.cases],
     }
-    if not document["gate"]:
-        del document["gate"]
+    for optional in ("suite", "gate"):
+        if not document[optional]:
+            del document[optional]
     yaml: Any = YAML()
     yaml.width = 100
     text = io.StringIO()
     yaml.dump(document, text)
     return text.getvalue()
+
+
+def _suite(suite: SuiteRef, folder: Path) -> str | None:
+    """How a config names a suite; the default one is not named."""
+    if suite.folder is not None:
+        return os.path.relpath(suite.folder, folder.resolve())
+    return None if suite == SuiteRef() else suite.name
 
 
 def _section(section: Noun) -> dict[str, Any]:

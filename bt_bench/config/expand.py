@@ -9,16 +9,9 @@ from dataclasses import dataclass
 
 from bt_bench.config.problems import Problems
 from bt_bench.config.sections import Axis, CaseTemplate, Document, Entries
-from bt_bench.config.validation import (
-    flatten,
-    kinds_with,
-    leaves,
-    parts_of,
-    replaced_by,
-)
+from bt_bench.config.validation import Vocabulary, leaves
 from bt_bench.config.yaml import Entry
 from bt_bench.errors import names_hint, shown
-from bt_bench.workloads import DEFAULT_KIND, KINDS
 
 MAX_CASES = 100_000
 
@@ -42,7 +35,7 @@ def kinds_of(case: CaseTemplate, document: Document) -> set[str]:
     elif "workload" in case.fixed or "workload" in document.defaults:
         values = [(document.defaults | case.fixed)["workload"].located]
     else:
-        return {DEFAULT_KIND}
+        return {document.vocabulary.default_kind}
     return {value.value for value in values if isinstance(value.value, str)}
 
 
@@ -76,10 +69,10 @@ def expand(document: Document, problems: Problems) -> Iterator[ExpandedCase]:
 def _check_defaults(document: Document, problems: Problems) -> None:
     """Refuses defaults that apply to no case; they need not apply to all."""
     kinds = set().union(*(kinds_of(case, document) for case in document.cases))
-    if not document.all_cases or not kinds <= set(KINDS):
+    if not document.all_cases or not kinds <= set(document.vocabulary.kinds):
         return
     for key, entry in document.defaults.items():
-        having = kinds_with(key)
+        having = document.vocabulary.kinds_with(key)
         if kinds and kinds.isdisjoint(having):
             problems.add(
                 entry.key_place,
@@ -107,17 +100,18 @@ def _with_layers(
     combination: list[tuple[str, Entry]],
     problems: Problems,
 ) -> ExpandedCase | None:
+    vocabulary = document.vocabulary
     entries = dict(document.defaults)
-    _lay(entries, case.fixed | _flat(combination, problems))
-    _lay(entries, document.overrides)
-    kind = _kind(entries, problems)
+    _lay(entries, case.fixed | _flat(combination, vocabulary, problems), vocabulary)
+    _lay(entries, document.overrides, vocabulary)
+    kind = _kind(entries, vocabulary, problems)
     if kind is None:
         return None
     optional = document.defaults | document.overrides
-    for key in [key for key in entries if key not in leaves(KINDS[kind])]:
+    for key in [key for key in entries if key not in leaves(vocabulary.kinds[kind])]:
         # Defaults and overrides apply only to kinds that have the parameter.
         if entries[key] is not optional.get(key):
-            having = " and ".join(kinds_with(key))
+            having = " and ".join(vocabulary.kinds_with(key))
             problems.add(
                 entries[key].key_place,
                 f"{key!r} is a parameter of {having} workloads, and this case is {kind}; remove it",
@@ -126,29 +120,31 @@ def _with_layers(
     return ExpandedCase(case, kind, entries)
 
 
-def _flat(combination: list[tuple[str, Entry]], problems: Problems) -> Entries:
+def _flat(
+    combination: list[tuple[str, Entry]], vocabulary: Vocabulary, problems: Problems
+) -> Entries:
     """The leaves of the axes' values; an axis over a part overrides one over the whole."""
     flat: Entries = {}
-    for key, entry in sorted(combination, key=lambda pair: not parts_of(pair[0])):
-        flat |= dict(flatten(key, entry, problems))
+    for key, entry in sorted(combination, key=lambda pair: not vocabulary.parts_of(pair[0])):
+        flat |= dict(vocabulary.flatten(key, entry, problems))
     return flat
 
 
-def _lay(entries: Entries, nearer: Entries) -> None:
+def _lay(entries: Entries, nearer: Entries, vocabulary: Vocabulary) -> None:
     """Overrides entries with those of a higher layer."""
     for key, entry in nearer.items():
-        for replaced in replaced_by(key, entry.located):
+        for replaced in vocabulary.replaced_by(key, entry.located):
             entries.pop(replaced, None)
     entries |= nearer
 
 
-def _kind(entries: Entries, problems: Problems) -> str | None:
+def _kind(entries: Entries, vocabulary: Vocabulary, problems: Problems) -> str | None:
     if "workload" not in entries:
-        return DEFAULT_KIND
+        return vocabulary.default_kind
     located = entries["workload"].located
-    if isinstance(located.value, str) and located.value in KINDS:
+    if isinstance(located.value, str) and located.value in vocabulary.kinds:
         return located.value
     value = located.plain()
-    hint = names_hint(value if isinstance(value, str) else "", KINDS)
+    hint = names_hint(value if isinstance(value, str) else "", vocabulary.kinds)
     problems.add(located.place, f"workload is {shown(value)}; {hint}")
     return None

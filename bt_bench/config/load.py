@@ -15,18 +15,24 @@ from bt_bench.config.sections import Document, read_document, validate_gate, val
 from bt_bench.config.select import select_cases
 from bt_bench.config.sources import read_config
 from bt_bench.config.spec import CaseSpec, SweepSpec
-from bt_bench.config.validation import validate
-from bt_bench.config.yaml import parse_yaml
-from bt_bench.errors import UsageError
-from bt_bench.names import Operation
-from bt_bench.workloads import KINDS, WorkloadParameters
+from bt_bench.config.validation import Vocabulary, validate
+from bt_bench.config.yaml import Located, parse_yaml
+from bt_bench.errors import UsageError, shown
+from bt_bench.protocol import (
+    Operation,
+    SuiteRef,
+    WorkloadParameters,
+    find_suite,
+    load_suite,
+    ref_of,
+)
 
 __all__ = ["dump_config", "load_config"]
 
 ItemT = TypeVar("ItemT")
 
-MAX_TABLE_BYTES = 256 * 2**30
-"""Tables larger than this for one case are taken for a mistake."""
+MAX_BYTES_OF_VARIANT = 256 * 2**30
+"""Cases that need more than this for one variant are taken for a mistake."""
 
 
 def load_config(
@@ -34,7 +40,8 @@ def load_config(
     *,
     overrides: Sequence[str] = (),
     variants: Sequence[str] | None = None,
-    operations: Sequence[Operation] | None = None,
+    operations: Sequence[str] | None = None,
+    suite: str | None = None,
     select: str | None = None,
 ) -> SweepSpec:
     """Reads, overrides, expands and validates a sweep config.
@@ -43,13 +50,15 @@ def load_config(
         source: a path, the bare name of a stock config, or `-` for stdin.
         overrides: `axis=value` or `axis=value,value,…`, as given to `--set`.
         variants: in place of those of the config. That they exist is not checked here.
-        operations: in place of those of the config.
+        operations: names, in place of those of the config.
+        suite: name or folder, in place of that of the config.
         select: patterns of case names to keep, as given to `-k`; see `select_cases`.
 
     Raises:
         UsageError: with a line per error, each naming file, line and column or the option.
     """
-    config = read_config(source)
+    given = None if suite is None else find_suite(suite, Path.cwd())
+    config = read_config(source, given)
     problems = Problems()
     root = parse_yaml(config.text, config.label, problems)
     if root is None:
@@ -57,15 +66,47 @@ def load_config(
             f"{Place(config.label, 1, 1)}: the config is empty; expected at least 'cases', a list "
             "of named workloads"
         )
-    document = read_document(root, config.default_name, problems)
+    ref = given or _suite_in(root, config.folder, problems) or SuiteRef()
+    vocabulary = Vocabulary(load_suite(ref))
+    document = read_document(root, config.default_name, vocabulary, problems)
     apply_overrides(document, overrides, problems)
-    spec = _build(document, problems)
+    spec = _build(document, ref, problems)
     changes = {
         "variants": _replacement("--variants", variants),
-        "operations": _replacement("--operations", operations),
+        "operations": _replacement("--operations", _operations(operations, vocabulary)),
         "cases": None if select is None else select_cases(spec.cases, select),
     }
     return spec.model_copy(update={key: new for key, new in changes.items() if new is not None})
+
+
+def _suite_in(root: Located, folder: Path, problems: Problems) -> SuiteRef | None:
+    """The suite that a config names; a path is relative to the config."""
+    entry = root.value.get("suite") if isinstance(root.value, dict) else None
+    if entry is None:
+        return None
+    located = entry.located
+    if not isinstance(located.value, str) or not located.value:
+        problems.add(
+            located.place,
+            f"suite is {shown(located.plain())}; expected a name, or the folder of a suite",
+        )
+        problems.raise_if_any()  # no parameter can be checked without it
+    try:
+        return find_suite(str(located.value), folder, where="suite")
+    except UsageError as error:
+        raise UsageError(f"{located.place}: {error}") from None
+
+
+def _operations(names: Sequence[str] | None, vocabulary: Vocabulary) -> list[Operation] | None:
+    """The operations of `--operations`."""
+    known = vocabulary.suite.by_name
+    for name in names or ():
+        if name not in known:
+            raise UsageError(
+                f"--operations: unknown operation {str(name)!r}; expected some of "
+                f"{', '.join(known)}"
+            )
+    return None if names is None else [known[name] for name in names]
 
 
 def _replacement(option: str, given: Sequence[ItemT] | None) -> list[ItemT] | None:
@@ -76,18 +117,21 @@ def _replacement(option: str, given: Sequence[ItemT] | None) -> list[ItemT] | No
     return list(dict.fromkeys(given))
 
 
-def _build(document: Document, problems: Problems) -> SweepSpec:
+def _build(document: Document, ref: SuiteRef, problems: Problems) -> SweepSpec:
     plan = validate_plan(document.plan, document.place, problems)
     gate = validate_gate(document.gate, document.place, problems)
     for template in document.cases:
-        check_name_template(template, problems)
+        check_name_template(template, document.vocabulary, problems)
     named: dict[str, Place] = {}
-    expanded = (_case(case, named, problems) for case in expand(document, problems))
+    expanded = (
+        _case(case, document.vocabulary, named, problems) for case in expand(document, problems)
+    )
     cases = [case for case in expanded if case is not None]
     problems.raise_if_any()
     return SweepSpec(
         name=document.name,
         description=document.description,
+        suite=ref,
         variants=document.variants,
         operations=document.operations,
         plan=plan,
@@ -96,12 +140,19 @@ def _build(document: Document, problems: Problems) -> SweepSpec:
     )
 
 
-def _case(expanded: ExpandedCase, named: dict[str, Place], problems: Problems) -> CaseSpec | None:
+def _case(
+    expanded: ExpandedCase,
+    vocabulary: Vocabulary,
+    named: dict[str, Place],
+    problems: Problems,
+) -> CaseSpec | None:
     template = expanded.template
-    parameters = validate(KINDS[expanded.kind], expanded.entries, template.place, problems)
+    parameters = validate(
+        vocabulary.kinds[expanded.kind], expanded.entries, template.place, problems
+    )
     if parameters is None:
         return None
-    name = case_name(template, parameters, problems)
+    name = case_name(template, parameters, vocabulary, problems)
     if name is None:
         return None
     _check_unique(name, template.name.place, named, problems)
@@ -125,22 +176,23 @@ def _check_unique(name: str, place: Place, named: dict[str, Place], problems: Pr
 def _check_buildable(
     name: str, parameters: WorkloadParameters, place: Place, problems: Problems
 ) -> None:
-    """Checks that need the workload builder: sizes that do not fit each other, and memory."""
-    from bt_bench.workloads import estimate_bytes, layout_of
-
+    """Checks of the suite's own: sizes that do not fit each other, and memory."""
     try:
         parameters.check()
-        needed = estimate_bytes(layout_of(parameters))
+        needed = parameters.num_bytes()
     except UsageError as error:
         problems.add(place, f"case {name!r}: {error}")
         return
-    if needed > MAX_TABLE_BYTES:
+    if needed > MAX_BYTES_OF_VARIANT:
         problems.add(
             place,
-            f"case {name!r}: the tables need {_binary_size(needed)} of memory; expected at most "
-            f"{_binary_size(MAX_TABLE_BYTES)}; lower max_num_reqs, max_model_len or groups, or "
-            "raise block_size",
+            f"case {name!r}: a variant needs {_binary_size(needed)} of memory; expected at most "
+            f"{_binary_size(MAX_BYTES_OF_VARIANT)}; {_memory_advice(parameters)}",
         )
+
+
+def _memory_advice(parameters: WorkloadParameters) -> str:
+    return load_suite(ref_of(type(parameters))).memory_advice
 
 
 def _binary_size(num_bytes: int) -> str:

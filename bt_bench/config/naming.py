@@ -6,20 +6,20 @@ import re
 
 from bt_bench.config.problems import Problems
 from bt_bench.config.sections import MAX_NAME, NAME_RULE, Axis, CaseTemplate
-from bt_bench.config.validation import is_parameter, kinds_with, parameter_names
+from bt_bench.config.validation import Vocabulary
 from bt_bench.errors import names_hint, shown
+from bt_bench.protocol import WorkloadParameters
 from bt_bench.results import Noun
-from bt_bench.workloads import WorkloadParameters
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
-def check_name_template(case: CaseTemplate, problems: Problems) -> None:
+def check_name_template(case: CaseTemplate, vocabulary: Vocabulary, problems: Problems) -> None:
     """Notes placeholders that name no parameter, and text that no name may have."""
     text = str(case.name.value)
     for placeholder in _PLACEHOLDER.findall(text):
-        if not is_parameter(placeholder):
-            hint = names_hint(placeholder, parameter_names())
+        if not vocabulary.is_parameter(placeholder):
+            hint = names_hint(placeholder, vocabulary.names)
             problems.add(
                 case.name.place,
                 f"name {shown(text)} has an unknown placeholder {shown(placeholder)}; {hint}",
@@ -27,15 +27,21 @@ def check_name_template(case: CaseTemplate, problems: Problems) -> None:
     if not text or re.search(r"[^A-Za-z0-9_.=-]", _PLACEHOLDER.sub("", text)):
         problems.add(
             case.name.place,
-            f"name is {shown(text)}; expected {NAME_RULE}, or parameters in braces: {{groups}}",
+            f"name is {shown(text)}; expected {NAME_RULE}, or parameters in braces: "
+            f"{{{vocabulary.example}}}",
         )
 
 
-def case_name(case: CaseTemplate, parameters: WorkloadParameters, problems: Problems) -> str | None:
+def case_name(
+    case: CaseTemplate,
+    parameters: WorkloadParameters,
+    vocabulary: Vocabulary,
+    problems: Problems,
+) -> str | None:
     """The name of one combination, from its validated parameters; `None` where it has none."""
     text = str(case.name.value)
     for key in _PLACEHOLDER.findall(text):
-        having = kinds_with(key)
+        having = vocabulary.kinds_with(key)
         if not having:
             return None  # reported by check_name_template
         if parameters.workload not in having:
@@ -46,8 +52,8 @@ def case_name(case: CaseTemplate, parameters: WorkloadParameters, problems: Prob
             )
             return None
     name = _PLACEHOLDER.sub(lambda match: _value_text(parameters, match[1]), text)
-    for key in _axes_to_append(case):
-        if parameters.workload in kinds_with(key):  # else noted where it was expanded
+    for key in _axes_to_append(case, vocabulary):
+        if parameters.workload in vocabulary.kinds_with(key):  # else noted where it was expanded
             name += f"-{key}={_value_text(parameters, key)}"
     if len(name) > MAX_NAME:
         problems.add(
@@ -57,30 +63,27 @@ def case_name(case: CaseTemplate, parameters: WorkloadParameters, problems: Prob
     return name
 
 
-def _axes_to_append(case: CaseTemplate) -> list[str]:
+def _axes_to_append(case: CaseTemplate, vocabulary: Vocabulary) -> list[str]:
     """Varying axes that the name lacks; of zipped ones, only as many as distinguish the rows."""
     named = set(_PLACEHOLDER.findall(str(case.name.value)))
     missing = [
         key
         for key, axis in case.product.items()
-        if len(axis.values) > 1 and not _is_told(key, axis, named)
+        if len(axis.values) > 1 and not _is_told(key, axis, named, vocabulary)
     ]
     telling = [key for key in case.zipped if key in named]
     for key, axis in case.zipped.items():
         if not _rows_differ(case, telling) and key not in telling:
             telling.append(key)
-            if not _is_told(key, axis, named):
+            if not _is_told(key, axis, named, vocabulary):
                 missing.append(key)
     return missing
 
 
-def _is_told(key: str, axis: Axis, named: set[str]) -> bool:
-    """Whether the name tells the values of an axis apart: `{groups}` does so for most lists."""
-    if key in named:
-        return True
-    lists = [value.value for value in axis.values if isinstance(value.value, list)]
-    different_lengths = len({len(sizes) for sizes in lists}) == len(axis.values)
-    return key == "block_size" and "groups" in named and different_lengths
+def _is_told(key: str, axis: Axis, named: set[str], vocabulary: Vocabulary) -> bool:
+    """Whether the name tells the values of an axis apart."""
+    values = [value.value for value in axis.values]
+    return key in named or vocabulary.suite.tells_apart(named, key, values)
 
 
 def _rows_differ(case: CaseTemplate, keys: list[str]) -> bool:
@@ -92,21 +95,14 @@ def _rows_differ(case: CaseTemplate, keys: list[str]) -> bool:
 
 
 def _value_text(parameters: WorkloadParameters, key: str) -> str:
-    if key == "groups":
-        return str(len(parameters.block_sizes()))
-    if key == "block_size":
-        return _sizes_text(parameters.block_sizes())
-    if key == "sliding_window":
-        return _sizes_text(parameters.reaches())
+    text = parameters.text_of(key)
+    if text is not None:
+        return text
     value: object = parameters
     for part in key.split("."):
         value = getattr(value, part)
     # A parameter with parts, such as a window, is told by its name.
     return _text_of(getattr(value, "name", value) if isinstance(value, Noun) else value)
-
-
-def _sizes_text(per_group: tuple[int, ...]) -> str:
-    return "x".join(map(str, per_group if len(set(per_group)) > 1 else per_group[:1]))
 
 
 def _text_of(value: object) -> str:

@@ -7,16 +7,7 @@ from collections.abc import Sequence
 from bt_bench.config.expand import kinds_of
 from bt_bench.config.problems import Place, Problems
 from bt_bench.config.sections import Axis, CaseTemplate, Document
-from bt_bench.config.validation import (
-    flatten,
-    is_list,
-    is_parameter,
-    kinds_with,
-    leaves,
-    parameter_names,
-    parts_of,
-    replaced_by,
-)
+from bt_bench.config.validation import Vocabulary, is_list, leaves
 from bt_bench.config.yaml import Entry, Located, parse_yaml
 from bt_bench.errors import UsageError, names_hint, shown
 from bt_bench.results import Plan
@@ -31,25 +22,26 @@ def apply_overrides(document: Document, overrides: Sequence[str], problems: Prob
         parsed = _parse(text, problems)
         if parsed is not None:
             values[parsed[0]] = parsed[1]
-    _drop_conflicts(values, problems)
+    vocabulary = document.vocabulary
+    _drop_conflicts(values, vocabulary, problems)
     # The kind of workload decides to which cases the others apply.
     for key in sorted(values, key=lambda key: key != "workload"):
         axis = values[key]
         if key.startswith(_PLAN):
             _set_plan(document, key, axis, problems)
-        elif is_parameter(key):
+        elif vocabulary.is_parameter(key):
             _set_parameter(document, key, axis, problems)
         else:
             plan_keys = [_PLAN + name for name in leaves(Plan)]
-            hint = names_hint(key, (*parameter_names(), *plan_keys))
+            hint = names_hint(key, (*vocabulary.names, *plan_keys))
             problems.add(axis.key_place, f"unknown axis {shown(key)}; {hint}")
 
 
-def _drop_conflicts(values: dict[str, Axis], problems: Problems) -> None:
+def _drop_conflicts(values: dict[str, Axis], vocabulary: Vocabulary, problems: Problems) -> None:
     """Refuses options that would silently undo each other."""
     for key, axis in list(values.items()):
-        included = ("groups", "block_size") if key == "model" else _parts(key)
-        for other in included:
+        included = vocabulary.suite.includes.get(key, ())
+        for other in (*included, *_parts(key, vocabulary)):
             if other in values:
                 del values[other]
                 problems.add(
@@ -120,7 +112,8 @@ def _as_list(axis: Axis) -> Located:
 
 
 def _set_parameter(document: Document, key: str, axis: Axis, problems: Problems) -> None:
-    having = kinds_with(key)
+    vocabulary = document.vocabulary
+    having = vocabulary.kinds_with(key)
     concerned = [case for case in document.cases if not kinds_of(case, document).isdisjoint(having)]
     if document.cases and document.all_cases and not concerned:
         problems.add(
@@ -129,9 +122,9 @@ def _set_parameter(document: Document, key: str, axis: Axis, problems: Problems)
         )
         return
     several = len(axis.values) > 1
-    replaced = [name for value in axis.values for name in replaced_by(key, value)]
+    replaced = [name for value in axis.values for name in vocabulary.replaced_by(key, value)]
     for case in concerned:
-        _drop(case, [*_parts(key), *replaced])
+        _drop(case, [*_parts(key, vocabulary), *replaced])
         case.fixed.pop(key, None)
         case.zipped.pop(key, None)
         if several:
@@ -139,12 +132,12 @@ def _set_parameter(document: Document, key: str, axis: Axis, problems: Problems)
         else:
             case.product.pop(key, None)
     if not several:
-        for leaf, entry in flatten(key, Entry(axis.values[0], axis.key_place), problems):
+        for leaf, entry in vocabulary.flatten(key, Entry(axis.values[0], axis.key_place), problems):
             document.overrides[leaf] = entry
 
 
-def _parts(key: str) -> tuple[str, ...]:
-    return tuple(f"{key}.{part}" for part in parts_of(key))
+def _parts(key: str, vocabulary: Vocabulary) -> tuple[str, ...]:
+    return tuple(f"{key}.{part}" for part in vocabulary.parts_of(key))
 
 
 def _drop(case: CaseTemplate, keys: Sequence[str]) -> None:

@@ -8,23 +8,25 @@ from dataclasses import dataclass, field
 
 from bt_bench.config.problems import Place, Problems
 from bt_bench.config.spec import GateSpec
-from bt_bench.config.validation import (
-    ModelT,
-    flatten,
-    is_parameter,
-    leaves,
-    parameter_names,
-    validate,
-)
+from bt_bench.config.validation import ModelT, Vocabulary, leaves, validate
 from bt_bench.config.yaml import Entry, Located
 from bt_bench.errors import names_hint, shown
-from bt_bench.names import Operation
+from bt_bench.protocol import Operation, Suite
 from bt_bench.results import Plan
 from bt_bench.variants import default_variants
 
-TOP_KEYS = ("name", "description", "variants", "operations", "plan", "gate", "defaults", "cases")
+TOP_KEYS = (
+    "name",
+    "description",
+    "suite",
+    "variants",
+    "operations",
+    "plan",
+    "gate",
+    "defaults",
+    "cases",
+)
 CASE_KEYS = ("name", "product", "zip", "margin_percent")
-DEFAULT_OPERATIONS = (Operation.GATHER_SLOTS, Operation.STEP)
 
 MAX_NAME = 200
 NAME_PATTERN = re.compile(rf"[A-Za-z0-9_.=-]{{1,{MAX_NAME}}}")
@@ -58,6 +60,7 @@ class Document:
     """A config file: what holds for the sweep, and its cases."""
 
     place: Place
+    vocabulary: Vocabulary
     name: str
     description: str
     variants: list[str]
@@ -72,30 +75,34 @@ class Document:
     )  # single values of `--set`, which override all else
 
 
-def read_document(root: Located, default_name: str, problems: Problems) -> Document:
+def read_document(
+    root: Located, default_name: str, vocabulary: Vocabulary, problems: Problems
+) -> Document:
     """Reads the parts of a config. Parts that are wrong are left out, and become problems."""
     place = root.place
+    suite = vocabulary.suite
     if not isinstance(root.value, dict):
         problems.add(
             place,
             f"the config is {shown(root.plain())}; expected a mapping with the keys "
             f"{', '.join(TOP_KEYS)}",
         )
-        return Document(place, default_name, "", [], [], {}, {}, [])
+        return Document(place, vocabulary, default_name, "", [], [], {}, {}, [])
     top = root.value
     for key, entry in top.items():
         if key not in TOP_KEYS:
             problems.add(entry.key_place, f"unknown key {shown(key)}; {names_hint(key, TOP_KEYS)}")
-    cases = _cases(top, place, problems)
+    cases = _cases(top, place, vocabulary, problems)
     return Document(
         place=place,
+        vocabulary=vocabulary,
         name=_name(top, default_name, problems),
         description=_text(top, "description", "", problems),
-        variants=_names(top, "variants", default_variants(), problems),
-        operations=_operations(top, problems),
+        variants=_names(top, "variants", default_variants(suite), problems),
+        operations=_operations(top, suite, problems),
         plan=_mapping(top, "plan", ", ".join(leaves(Plan)), problems),
         gate=_mapping(top, "gate", ", ".join(leaves(GateSpec)), problems),
-        defaults=_defaults(top, problems),
+        defaults=_defaults(top, vocabulary, problems),
         cases=[case for case in cases if case is not None],
         all_cases=None not in cases,
     )
@@ -182,15 +189,14 @@ def _names(top: Entries, key: str, default: Iterable[str], problems: Problems) -
     return names
 
 
-def _operations(top: Entries, problems: Problems) -> list[Operation]:
-    names = _names(top, "operations", [op.value for op in DEFAULT_OPERATIONS], problems)
-    valid = [operation.value for operation in Operation]
-    if all(name in valid for name in names):
-        return [Operation(name) for name in names]
+def _operations(top: Entries, suite: Suite, problems: Problems) -> list[Operation]:
+    names = _names(top, "operations", map(str, suite.defaults), problems)
+    if all(name in suite.by_name for name in names):
+        return [suite.by_name[name] for name in names]
     items = top["operations"].located.value
     for item in items if isinstance(items, list) else []:
-        if isinstance(item.value, str) and item.value not in valid:
-            hint = names_hint(item.value, valid)
+        if isinstance(item.value, str) and item.value not in suite.by_name:
+            hint = names_hint(item.value, suite.by_name)
             problems.add(item.place, f"unknown operation {shown(item.value)}; {hint}")
     return []
 
@@ -207,20 +213,24 @@ def _mapping(top: Entries, key: str, of_what: str, problems: Problems) -> Entrie
     return {}
 
 
-def _defaults(top: Entries, problems: Problems) -> Entries:
-    return _parameters(_mapping(top, "defaults", "parameters", problems), (), problems)
+def _defaults(top: Entries, vocabulary: Vocabulary, problems: Problems) -> Entries:
+    mapping = _mapping(top, "defaults", "parameters", problems)
+    return _parameters(mapping, (), vocabulary, problems)
 
 
-def _parameters(mapping: Entries, other_keys: tuple[str, ...], problems: Problems) -> Entries:
+def _parameters(
+    mapping: Entries, other_keys: tuple[str, ...], vocabulary: Vocabulary, problems: Problems
+) -> Entries:
     """The leaves that a mapping gives; `other_keys` may stand beside parameters."""
     found: Entries = {}
     for key, entry in mapping.items():
         if key in other_keys:
             continue
-        if not is_parameter(key):
-            problems.add(entry.key_place, unknown_parameter(key, other_keys))
+        if not vocabulary.is_parameter(key):
+            message = unknown_parameter(key, vocabulary, other_keys)
+            problems.add(entry.key_place, message)
             continue
-        for leaf, leaf_entry in flatten(key, entry, problems):
+        for leaf, leaf_entry in vocabulary.flatten(key, entry, problems):
             if leaf in found:
                 problems.add(
                     leaf_entry.key_place,
@@ -230,13 +240,15 @@ def _parameters(mapping: Entries, other_keys: tuple[str, ...], problems: Problem
     return found
 
 
-def unknown_parameter(key: str, other_keys: tuple[str, ...] = ()) -> str:
+def unknown_parameter(key: str, vocabulary: Vocabulary, other_keys: tuple[str, ...] = ()) -> str:
     """The message for a key that is not a parameter of any workload."""
     what = "key" if other_keys else "parameter"
-    return f"unknown {what} {shown(key)}; {names_hint(key, (*other_keys, *parameter_names()))}"
+    return f"unknown {what} {shown(key)}; {names_hint(key, (*other_keys, *vocabulary.names))}"
 
 
-def _cases(top: Entries, place: Place, problems: Problems) -> list[CaseTemplate | None]:
+def _cases(
+    top: Entries, place: Place, vocabulary: Vocabulary, problems: Problems
+) -> list[CaseTemplate | None]:
     if "cases" not in top:
         problems.add(place, "'cases' is missing; expected a list of one or more cases")
         return []
@@ -247,10 +259,10 @@ def _cases(top: Entries, place: Place, problems: Problems) -> list[CaseTemplate 
             f"cases is {shown(located.plain())}; expected a list of one or more cases",
         )
         return []
-    return [_case(item, problems) for item in located.value]
+    return [_case(item, vocabulary, problems) for item in located.value]
 
 
-def _case(item: Located, problems: Problems) -> CaseTemplate | None:
+def _case(item: Located, vocabulary: Vocabulary, problems: Problems) -> CaseTemplate | None:
     if not isinstance(item.value, dict):
         problems.add(
             item.place,
@@ -258,12 +270,12 @@ def _case(item: Located, problems: Problems) -> CaseTemplate | None:
         )
         return None
     mapping = item.value
-    fixed = _parameters(mapping, CASE_KEYS, problems)
+    fixed = _parameters(mapping, CASE_KEYS, vocabulary, problems)
     name = _case_name(mapping, item.place, problems)
     margin_percent = _margin_percent(mapping, problems)
     before = len(problems)
-    product = _axes(mapping, "product", problems)
-    zipped = _axes(mapping, "zip", problems)
+    product = _axes(mapping, "product", vocabulary, problems)
+    zipped = _axes(mapping, "zip", vocabulary, problems)
     _check_axes(fixed, product, zipped, problems)
     if name is None or len(problems) > before:
         return None  # a case without an axis would only lead to more errors
@@ -293,13 +305,15 @@ def _margin_percent(mapping: Entries, problems: Problems) -> float | None:
     return None
 
 
-def _axes(mapping: Entries, kind: str, problems: Problems) -> dict[str, Axis]:
+def _axes(
+    mapping: Entries, kind: str, vocabulary: Vocabulary, problems: Problems
+) -> dict[str, Axis]:
     axes: dict[str, Axis] = {}
     given = _mapping(mapping, kind, "parameters, each with a list of values", problems)
     for key, entry in given.items():
         values = entry.located.value
-        if not is_parameter(key):
-            problems.add(entry.key_place, unknown_parameter(key))
+        if not vocabulary.is_parameter(key):
+            problems.add(entry.key_place, unknown_parameter(key, vocabulary))
         elif not isinstance(values, list):
             problems.add(
                 entry.located.place,

@@ -9,49 +9,59 @@ from pathlib import Path
 from bt_bench.config.problems import Place
 from bt_bench.config.stock import stock_config_names, stock_config_path
 from bt_bench.errors import UsageError
+from bt_bench.protocol import SuiteRef
 
 MAX_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True)
 class ConfigText:
-    """The text of a config, what errors call it, and its name where it gives none itself."""
+    """The text of a config, what errors call it, and its name where it gives none itself.
+
+    `folder` is what paths in it are relative to.
+    """
 
     text: str
     label: str
     default_name: str
+    folder: Path
 
 
-def read_config(source: str | Path) -> ConfigText:
+def read_config(source: str | Path, suite: SuiteRef | None = None) -> ConfigText:
     """Reads a config.
 
     Args:
         source: a path, the bare name of a stock config, or `-` for stdin. A file that is named
             like a stock config can be given as `./quick`.
+        suite: whose stock configs there are; `None`: the default one's.
 
     Raises:
         UsageError: when there is nothing to read, or it is not text.
     """
     if source == "-":
         return ConfigText(
-            _decoded(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>"), "<stdin>", "stdin"
+            _decoded(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>"),
+            "<stdin>",
+            "stdin",
+            Path.cwd(),
         )
-    path, label = _find(source)
-    return ConfigText(_decoded(_read_bytes(path, label), label), label, path.stem)
+    path, label = _find(source, suite)
+    text = _decoded(_read_bytes(path, label, suite), label)
+    return ConfigText(text, label, path.stem, path.parent)
 
 
-def _find(source: str | Path) -> tuple[Path, str]:
-    if isinstance(source, str) and source in stock_config_names():
-        return stock_config_path(source), f"{source}.yaml"
+def _find(source: str | Path, suite: SuiteRef | None) -> tuple[Path, str]:
+    if isinstance(source, str) and source in stock_config_names(suite):
+        return stock_config_path(source, suite), f"{source}.yaml"
     return Path(source), str(source)
 
 
-def _read_bytes(path: Path, label: str) -> bytes:
+def _read_bytes(path: Path, label: str, suite: SuiteRef | None) -> bytes:
     try:
         with path.open("rb") as file:
             return file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise UsageError(f"{label}: no such file; {_stock_hint(path)}") from None
+        raise UsageError(f"{label}: no such file; {_stock_hint(path, suite)}") from None
     except IsADirectoryError:
         raise UsageError(f"{label}: is a directory; expected a YAML file") from None
     except PermissionError:
@@ -59,11 +69,11 @@ def _read_bytes(path: Path, label: str) -> bytes:
     except OSError as error:
         raise UsageError(f"{label}: not readable: {error.strerror or error}") from None
     except ValueError:
-        raise UsageError(f"{label!r}: not a path of a file; {_stock_hint(path)}") from None
+        raise UsageError(f"{label!r}: not a path of a file; {_stock_hint(path, suite)}") from None
 
 
-def _stock_hint(path: Path) -> str:
-    names = stock_config_names()
+def _stock_hint(path: Path, suite: SuiteRef | None) -> str:
+    names = stock_config_names(suite)
     if path.stem in names:
         return f"{path.stem!r} is a stock config: write {path.stem!r} in place of the path"
     return f"expected a YAML file, '-' for stdin, or a stock config: {', '.join(names)}"

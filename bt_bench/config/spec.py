@@ -5,11 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, SerializeAsAny
 
-from bt_bench.names import Operation
+from bt_bench.protocol import Operation, SuiteRef, WorkloadParameters
 from bt_bench.results import Noun, Plan
-from bt_bench.workloads import OfAnyKind
 
 
 class FailingVerdict(StrEnum):
@@ -32,7 +31,7 @@ class CaseSpec(Noun):
     """
 
     name: str
-    parameters: OfAnyKind
+    parameters: SerializeAsAny[WorkloadParameters]
     margin_percent: Share | None = None
 
 
@@ -63,6 +62,7 @@ class SweepSpec(Noun):
 
     name: str
     description: str = ""
+    suite: SuiteRef = SuiteRef()
     variants: list[str]
     operations: list[Operation]
     plan: Plan

@@ -18,39 +18,9 @@ from pydantic.fields import FieldInfo
 from bt_bench.config.problems import Place, Problems
 from bt_bench.config.yaml import Entry, Located
 from bt_bench.errors import UsageError, names_hint, shown
-from bt_bench.results import format_bytes
-from bt_bench.workloads import KINDS, MAX_REQS
+from bt_bench.protocol import Suite, WorkloadParameters, load_suite, place_of, ref_of
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-
-# Sizes that tables grow with, and what they are where a case does not say.
-_SIZES = {
-    "groups": 1,
-    "block_size": 16,
-    "requests": 1,
-    "prefills": 1,
-    "tokens": 1,
-    "max_num_reqs": 1024,
-    "max_num_batched_tokens": 8192,
-    "max_model_len": 8192,
-}
-
-_REPLACES: dict[str, tuple[str, ...]] = {
-    "model": ("groups", "block_size"),
-    "groups": ("model",),
-    "block_size": ("model",),
-    "window.at": ("window.name",),
-}
-
-
-def replaced_by(key: str, value: Located) -> tuple[str, ...]:
-    """Parameters of lower layers, such as defaults, that a parameter makes void.
-
-    For instance, a list of block sizes replaces the number of groups.
-    """
-    if key == "block_size" and isinstance(value.value, list):
-        return (*_REPLACES[key], "groups")
-    return _REPLACES.get(key, ())
 
 
 @cache
@@ -65,71 +35,94 @@ def leaves(model: type[BaseModel]) -> dict[str, FieldInfo]:
     return found
 
 
-@cache
-def all_leaves() -> tuple[str, ...]:
-    """The parameters of all kinds.
+class Vocabulary:
+    """The parameters of all kinds of workload of a suite.
+
+    Args:
+        suite: the suite.
 
     Raises:
         UsageError: for a parameter whose type no config can have, naming its kind.
     """
-    for kind, model in KINDS.items():
-        for name, field in leaves(model).items():
-            try:
-                expectation(field)
-            except UsageError as error:
-                raise UsageError(f"workload {kind!r}, parameter {name!r}: {error}") from None
-    return tuple(dict.fromkeys(name for kind in KINDS.values() for name in leaves(kind)))
 
+    def __init__(self, suite: Suite) -> None:
+        self.suite = suite
+        self.kinds = suite.kinds
+        self.default_kind = next(iter(suite.kinds))
+        for kind, model in self.kinds.items():
+            for name, field in leaves(model).items():
+                try:
+                    expectation(field)
+                except UsageError as error:
+                    raise UsageError(
+                        f"{place_of(suite)}: workload {kind!r}, parameter {name!r}: {error}"
+                    ) from None
+        of_kinds = (name for kind in self.kinds.values() for name in leaves(kind))
+        self.leaves = tuple(dict.fromkeys(of_kinds))
+        self._parts: dict[str, list[str]] = {}
+        for leaf in self.leaves:
+            outer, dot, part = leaf.partition(".")
+            if dot:
+                self._parts.setdefault(outer, []).append(part)
 
-@cache
-def parts_of(name: str) -> tuple[str, ...]:
-    """Names of the parts of a nested parameter, such as `window`; empty for any other."""
-    return tuple(
-        leaf.removeprefix(f"{name}.") for leaf in all_leaves() if leaf.startswith(f"{name}.")
-    )
+    def parts_of(self, name: str) -> tuple[str, ...]:
+        """Names of the parts of a nested parameter, such as `window`; empty for any other."""
+        return tuple(self._parts.get(name, ()))
 
+    def is_parameter(self, name: str) -> bool:
+        """Whether some kind has this parameter, as a leaf or as a nested one."""
+        return name in self.leaves or name in self._parts
 
-def is_parameter(name: str) -> bool:
-    """Whether some kind has this parameter, as a leaf or as a nested one."""
-    return name in all_leaves() or bool(parts_of(name))
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Leaves and nested parameters, for hints."""
+        return (*self.leaves, *self._parts)
 
-
-def parameter_names() -> tuple[str, ...]:
-    """Leaves and nested parameters, for hints."""
-    nested = (name.partition(".")[0] for name in all_leaves() if "." in name)
-    return tuple(dict.fromkeys((*all_leaves(), *nested)))
-
-
-def kinds_with(name: str) -> list[str]:
-    """The kinds of workload that have a parameter."""
-    return [
-        kind
-        for kind, model in KINDS.items()
-        if name in leaves(model) or any(leaf.startswith(f"{name}.") for leaf in leaves(model))
-    ]
-
-
-def flatten(key: str, entry: Entry, problems: Problems) -> Iterator[tuple[str, Entry]]:
-    """The leaves of a parameter as a config gives it; wrong nested ones become problems."""
-    parts = parts_of(key)
-    if not parts:
-        yield key, entry
-        return
-    value = entry.located.value
-    if not isinstance(value, dict):
-        problems.add(
-            entry.located.place,
-            f"{key} is {shown(entry.located.plain())}; expected a mapping of {', '.join(parts)}",
+    @property
+    def example(self) -> str:
+        """A parameter to show in messages: a number, if there is one."""
+        numbers = (
+            name
+            for kind in self.kinds.values()
+            for name, field in leaves(kind).items()
+            if field.annotation in (int, int | None)
         )
-        return
-    for part, sub_entry in value.items():
-        if part in parts:
-            yield f"{key}.{part}", sub_entry
-        else:
+        return next(numbers, self.leaves[0])
+
+    def kinds_with(self, name: str) -> list[str]:
+        """The kinds of workload that have a parameter."""
+        return [
+            kind
+            for kind, model in self.kinds.items()
+            if name in leaves(model) or any(leaf.startswith(f"{name}.") for leaf in leaves(model))
+        ]
+
+    def replaced_by(self, key: str, value: Located) -> tuple[str, ...]:
+        """Parameters of lower layers, such as defaults, that a parameter makes void."""
+        return self.suite.replaced_by(key, value.value)
+
+    def flatten(self, key: str, entry: Entry, problems: Problems) -> Iterator[tuple[str, Entry]]:
+        """The leaves of a parameter as a config gives it; wrong nested ones become problems."""
+        parts = self.parts_of(key)
+        if not parts:
+            yield key, entry
+            return
+        value = entry.located.value
+        if not isinstance(value, dict):
             problems.add(
-                sub_entry.key_place,
-                f"unknown key {shown(part)} in {key}; {names_hint(part, parts)}",
+                entry.located.place,
+                f"{key} is {shown(entry.located.plain())}; expected a mapping of "
+                f"{', '.join(parts)}",
             )
+            return
+        for part, sub_entry in value.items():
+            if part in parts:
+                yield f"{key}.{part}", sub_entry
+            else:
+                problems.add(
+                    sub_entry.key_place,
+                    f"unknown key {shown(part)} in {key}; {names_hint(part, parts)}",
+                )
 
 
 def validate(
@@ -200,7 +193,7 @@ def _report(
         for name, located in _wrong_values(leaf, entries[leaf].located, positions):
             value = located.plain()
             advice = "" if is_list(leaves(model)[leaf]) else _advice(value)
-            advice = advice or _memory_for(leaf, value, entries)
+            advice = advice or _memory_for(model, leaf, value, entries)
             problems.add(located.place, f"{name} is {shown(value)}; expected {expected}{advice}")
 
 
@@ -234,21 +227,14 @@ def _advice(value: object) -> str:
     return ""
 
 
-def _memory_for(leaf: str, value: object, entries: Mapping[str, Entry]) -> str:
-    """A note on the memory of tables of an absurd size, given the case's other sizes."""
-    if leaf not in _SIZES or type(value) is not int or not MAX_REQS <= value < 10**18:
+def _memory_for(
+    model: type[BaseModel], leaf: str, value: object, entries: Mapping[str, Entry]
+) -> str:
+    """What the suite adds to the refusal of a size, such as the memory that it would take."""
+    if type(value) is not int or not issubclass(model, WorkloadParameters):
         return ""
-    sizes = dict(_SIZES)
-    for name in sizes:
-        given = entries[name].located.plain() if name in entries else None
-        if type(given) is int and given > 0:
-            sizes[name] = given
-    rows = max(sizes["max_num_reqs"], sizes["requests"], sizes["prefills"])
-    slots = max(sizes["max_num_batched_tokens"], sizes["tokens"])
-    columns = -(-sizes["max_model_len"] // sizes["block_size"])
-    # Two int32 tables and the int64 slots of every group.
-    needed = sizes["groups"] * 8 * (rows * columns + slots)
-    return f"; its tables would need {format_bytes(needed)} per variant"
+    given = {name: entry.located.plain() for name, entry in entries.items()}
+    return load_suite(ref_of(model)).memory_note(leaf, value, given)
 
 
 _PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}

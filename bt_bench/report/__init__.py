@@ -13,7 +13,12 @@ from bt_bench.report.formats import (
 )
 from bt_bench.report.markdown import render_document
 from bt_bench.report.run.rendering import print_comparison, render_comparison
-from bt_bench.report.workload import workload_document
+from bt_bench.report.workload import (
+    traffic_json,
+    traffic_section,
+    workload_document,
+    workload_json,
+)
 
 __all__ = [
     "ABSENT",
@@ -30,6 +35,9 @@ __all__ = [
     "render_comparison",
     "render_document",
     "step_summary",
+    "traffic_json",
+    "traffic_section",
     "verdict_document",
     "workload_document",
+    "workload_json",
 ]

@@ -74,7 +74,7 @@ def _summarize(result: VariantResult, case: CaseResult, measurement: Measurement
     return {
         "run_id": result.run_id,
         "variant": result.variant.name,
-        "operation": case.operation.value,
+        "operation": str(case.operation),
         "case": case.case,
         "digest": case.workload.digest,
         "quantity": measurement.quantity.value,

@@ -96,6 +96,14 @@ from bt_bench.results.rounds import GateArm, GateRound, RoundSource, Subject
 from bt_bench.results.scratch import scratch_folder
 from bt_bench.results.series import FloatArray, place_of, series_of
 from bt_bench.results.soundness import are_times
+from bt_bench.results.suites import (
+    OperationInfo,
+    SuiteInfo,
+    context_of,
+    in_report_order,
+    operations_of,
+    suite_name,
+)
 from bt_bench.results.units import (
     format_bytes,
     format_number,
@@ -148,6 +156,7 @@ __all__ = [
     "Metric",
     "Noun",
     "OperationCensus",
+    "OperationInfo",
     "ParameterValue",
     "Plan",
     "Quantity",
@@ -169,6 +178,7 @@ __all__ = [
     "StopReason",
     "Stopping",
     "Subject",
+    "SuiteInfo",
     "Taken",
     "Tool",
     "Toolchain",
@@ -179,6 +189,7 @@ __all__ = [
     "are_times",
     "baseline_path",
     "compacted",
+    "context_of",
     "descriptor_of",
     "find_baseline",
     "format_bytes",
@@ -186,6 +197,7 @@ __all__ = [
     "format_percent",
     "format_share",
     "in_order",
+    "in_report_order",
     "is_null_device",
     "is_open_as",
     "is_stream",
@@ -193,6 +205,7 @@ __all__ = [
     "metric_named",
     "metric_of",
     "no_collection",
+    "operations_of",
     "parse_compact",
     "place_of",
     "read_census",
@@ -207,6 +220,7 @@ __all__ = [
     "scratch_folder",
     "select",
     "series_of",
+    "suite_name",
     "sums_in",
     "target_of",
     "us_to_ms",

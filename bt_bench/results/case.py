@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from bt_bench.names import Operation as Operation
 from bt_bench.results.nouns import Noun, ParameterValue, Quantity, Reason, Series, Status
@@ -56,7 +56,7 @@ class RoundKind(StrEnum):
 class RoundLog(Noun):
     """The rounds of a case in their order, discarded ones too; lists of equal length.
 
-    `kind` says which pass the round belongs to, `instance` is the copy of the tables that it used,
+    `kind` says which pass the round belongs to, `instance` is the copy of the tensors that it used,
     `place` where this arm stood in the round's order (0: first), `seconds` when the round began
     within its pass, `sm_clock_mhz` the lower of the clocks before and after it, and `discarded` why
     it does not count.
@@ -150,15 +150,26 @@ class CheckReport(Noun):
 
 
 class WorkloadRecord(Noun):
-    """The workload of a case: its parameters, resulting sizes, and a digest of its arrays."""
+    """The workload of a case: its parameters, resulting sizes, and a digest of its arrays.
+
+    `sizes` are those of each step by name, as its suite names them.
+    """
 
     kind: str = Field(min_length=1)
     parameters: dict[str, ParameterValue]
     digest: str
     num_steps: int = Field(ge=1)
-    num_reqs: list[int]
-    num_tokens: list[int]
-    num_rows_written: list[int]
+    sizes: dict[str, list[int]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_sizes(cls, data: Any) -> Any:
+        """Reads schema 2, where every size is a field of its own."""
+        if not isinstance(data, dict) or "sizes" in data:
+            return data
+        own = {name: value for name, value in data.items() if name not in cls.model_fields}
+        kept = {name: value for name, value in data.items() if name in cls.model_fields}
+        return kept | {"sizes": own} if own else data
 
 
 class CaseResult(Noun):

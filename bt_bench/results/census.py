@@ -16,10 +16,11 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from bt_bench.errors import UsageError
-from bt_bench.names import Operation
+from bt_bench.names import DEFAULT_SUITE, Operation
 from bt_bench.results.files import STDIN, read_text, write_text
 from bt_bench.results.invalid import describe_invalid, repeated_key
 from bt_bench.results.nouns import Noun
+from bt_bench.results.suites import context_of
 
 # Containers down to here have a line per member: census, variants, one variant, its kernels.
 _SPREAD_LEVELS = 4
@@ -51,7 +52,7 @@ def read_census(path: Path | str) -> StaticCensus:
         raise UsageError(f"{name} is empty; expected a static census of bt-bench")
     try:
         # Strict, or else "1" would be read as a number.
-        census = StaticCensus.model_validate_json(text, strict=True)
+        census = StaticCensus.model_validate_json(text, strict=True, context=_context(text))
     except ValidationError as error:
         problem = describe_invalid(
             text, error, StaticCensus, STATIC_SCHEMA_VERSION, what="static census"
@@ -62,6 +63,15 @@ def read_census(path: Path | str) -> StaticCensus:
     for problem in _problems(census):
         raise UsageError(f"{name} is damaged: {problem}")
     return census
+
+
+def _context(text: str) -> dict[str, object] | None:
+    """The context in which operations are read; those of other suites are taken as they are."""
+    try:
+        suite = json.loads(text).get("suite")
+    except (ValueError, AttributeError, RecursionError):
+        suite = None  # damaged, which is reported elsewhere
+    return context_of(None) if suite in (None, DEFAULT_SUITE) else None
 
 
 def _problems(census: StaticCensus) -> Iterator[str]:
@@ -192,8 +202,7 @@ class VariantCensus(Noun):
                 raise PydanticCustomError(
                     "unknown_kernel",
                     "{operation}/{case} launches kernel {id}, which is not in the list of kernels",
-                    {"operation": operation.operation.value, "case": operation.case}
-                    | {"id": unknown[0]},
+                    {"operation": operation.operation, "case": operation.case} | {"id": unknown[0]},
                 )
         return self
 
@@ -203,6 +212,7 @@ class StaticCensus(Noun):
 
     schema_version: Literal[1] = STATIC_SCHEMA_VERSION
     config: str  # the config's name
+    suite: str | None = None  # `None`: the default one
     toolchain: Toolchain
     cases: list[CensusCase]
     variants: list[VariantCensus]

@@ -91,7 +91,7 @@ class CompactCase:
     @property
     def key(self) -> str:
         """Operation and name."""
-        return f"{self.operation.value}/{self.case}"
+        return f"{self.operation}/{self.case}"
 
     def measured(self, metric: Metric) -> Taken | None:
         """What was measured of a metric; a sum is made of the rounds that all its terms have."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, from_json
@@ -45,7 +45,7 @@ def describe_invalid(
     found = data["schema_version"]
     if "kind" in data:
         return f"is not a {what} of bt-bench: its kind is {_shown(data['kind'])}"
-    if found != version:
+    if found not in _versions(model, version):
         return (
             f"has schema version {_shown(found)}; expected {version}. "
             "Read it with the version of bt-bench that wrote it, or measure again"
@@ -68,7 +68,13 @@ def other_version(
     if not isinstance(data, dict) or "kind" in data:
         return None
     found = data.get("schema_version")
-    return found if found != version else None
+    return found if found not in _versions(VariantResult, version) else None
+
+
+def _versions(model: type[BaseModel], version: int) -> list[object]:
+    """The schema versions that are read: the current one, and earlier ones of results."""
+    annotation = model.model_fields["schema_version"].annotation
+    return [each for each in get_args(annotation) or (version,) if type(each) is int]
 
 
 def repeated_key(text: str) -> str | None:

@@ -21,6 +21,7 @@ from bt_bench.results.invalid import repeated_key
 from bt_bench.results.own_files import open_own
 from bt_bench.results.result import VariantResult
 from bt_bench.results.soundness import case_problems
+from bt_bench.results.suites import context_of
 
 RESULT_SUFFIX = ".json"
 JOURNAL_SUFFIX = ".cases.jsonl"
@@ -68,7 +69,9 @@ def with_journal(
     While the run is being closed a case may be in both, and is the same in both.
     """
     number = _check_header(result, name, path, lines)
-    journal = {case.key: case for case in _read_cases(path, lines[number:], number + 1)}
+    context = context_of(result.suite)
+    cases_read = _read_cases(path, lines[number:], number + 1, context)
+    journal = {case.key: case for case in cases_read}
     for case in result.cases:
         if case != journal.get(case.key, case):
             raise UsageError(
@@ -97,12 +100,14 @@ def _check_header(result: VariantResult, name: str, path: Path, lines: Sequence[
     return 1
 
 
-def _read_cases(path: Path, lines: Sequence[bytes], first: int) -> list[CaseResult]:
+def _read_cases(
+    path: Path, lines: Sequence[bytes], first: int, context: dict[str, object]
+) -> list[CaseResult]:
     cases = []
     with no_collection(collect_first=False):
         for number, line in enumerate(lines, start=first):
             try:
-                case = CaseResult.model_validate_json(line, strict=True)
+                case = CaseResult.model_validate_json(line, strict=True, context=context)
             except ValidationError as error:
                 what = error.errors(include_url=False)[0]["msg"]
                 raise _damaged_line(path, f"line {number} is not a case: {what}") from None

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from bt_bench.names import Operation as Operation
 from bt_bench.names import Row
 
-ParameterValue = bool | int | float | str | list[int] | None
+ParameterValue = bool | int | float | str | list[int] | list[float] | list[str] | None
 
 
 class Noun(BaseModel):
@@ -72,7 +72,7 @@ class Decides(StrEnum):
     """Where a quantity is primary: one of the few by which a comparison is decided."""
 
     LAUNCHING = "launching"  # operations that launch on a GPU
-    STAGING = "staging"  # the operation `stage`, and everything without a GPU
+    STAGING = "staging"  # operations on the host alone, and everything without a GPU
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Cache(StrEnum):
     """What the L2 cache holds when the operation begins."""
 
     HOT = "hot"  # what the step before left in it
-    COLD = "cold"  # none of the tables, since it was flushed
+    COLD = "cold"  # nothing of it, since it was flushed
 
 
 class Series(Noun):

@@ -51,7 +51,7 @@ class Plan(Noun):
         default=8,
         ge=1,
         le=100,
-        description="copies of every variant's tables, which the rounds take in turn",
+        description="copies of every variant's tensors, which the rounds take in turn",
     )
     launch_paths: Annotated[list[LaunchPath], _including(LaunchPath.JIT)] = Field(
         default=[LaunchPath.JIT, LaunchPath.COMPILED, LaunchPath.GRAPH],

@@ -19,6 +19,7 @@ from bt_bench.results.journals import journal_beside, lines_of, with_journal
 from bt_bench.results.result import BASELINE, SCHEMA_VERSION, VariantResult
 from bt_bench.results.series import FloatArray
 from bt_bench.results.soundness import case_problems, flat_samples, header_problems
+from bt_bench.results.suites import SuiteInfo, context_of
 
 Read = TypeVar("Read")
 Kept = TypeVar("Kept")
@@ -81,9 +82,10 @@ def parse_with(
     with no_collection(collect_first=False):
         try:
             header, cases = _split(text)
+            context = context_of(header.suite)
             for index, each in enumerate(cases):
                 # Strict, or else "1.5" would be read as a number.
-                case = CaseResult.model_validate_json(bytes(each), strict=True)
+                case = CaseResult.model_validate_json(bytes(each), strict=True, context=context)
                 keys.append(case.key)
                 samples = flat_samples(case.measurements)
                 damage = damage or next(case_problems(f"$.cases[{index}]", case, samples), None)
@@ -112,12 +114,22 @@ def _split(text: str) -> tuple[VariantResult, list[msgspec.Raw]]:
 def _refusal(text: str, name: str, error: Exception) -> UsageError:
     """Why a text is not a result: read as a whole, since parts do not know where they stand."""
     try:
-        VariantResult.model_validate_json(text, strict=True)
+        VariantResult.model_validate_json(text, strict=True, context=_context(text))
     except ValidationError as whole:
         message = f"{name} {describe_invalid(text, whole)}"
         version = other_version(text, whole)
         return UsageError(message) if version is None else OtherSchemaError(message)
     return UsageError(f"{name} is not JSON: {error}")
+
+
+def _context(text: str) -> dict[str, object]:
+    """The context of a damaged text: of its suite, if that can be read."""
+    try:
+        parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        suite = SuiteInfo.model_validate_json(bytes(parts["suite"]))
+    except (msgspec.MsgspecError, ValidationError, KeyError, RecursionError):
+        suite = None
+    return context_of(suite)
 
 
 def read_run(folder: RunFolder | Path, order: Sequence[str] = ()) -> list[VariantResult]:

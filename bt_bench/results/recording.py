@@ -22,6 +22,7 @@ from bt_bench.results.nouns import Noun
 from bt_bench.results.result import Environment, Tool
 from bt_bench.results.rounds import GateArm, GateRound, Subject
 from bt_bench.results.soundness import impossible_times
+from bt_bench.results.suites import SuiteInfo, context_of
 
 SCHEMA_VERSION: Final = 1
 DECIMALS = 6  # of a microsecond: far finer than any clock, without digits of binary rounding
@@ -62,6 +63,7 @@ class Recording(Noun):
     tool: Tool
     environment: Environment
     config: str
+    suite: SuiteInfo | None = None
     arms: dict[GateArm, Revision]
     subjects: list[RecordedSubject]
     rounds: list[RecordedRound]
@@ -139,7 +141,7 @@ def read_recording(path: Path | str) -> Recording:
     if not text.strip():
         raise UsageError(f"{name} is empty; expected a recording of bt-bench")
     try:
-        recording = Recording.model_validate_json(text, strict=True)
+        recording = Recording.model_validate_json(text, strict=True, context=_context(text))
     except ValidationError as error:
         what = describe_invalid(text, error, Recording, SCHEMA_VERSION, "recording")
         raise UsageError(f"{name} {what}") from None
@@ -148,6 +150,15 @@ def read_recording(path: Path | str) -> Recording:
     for problem in _problems(recording):
         raise UsageError(f"{name} is damaged: {problem}")
     return recording
+
+
+def _context(text: str) -> dict[str, object]:
+    """The context in which operations are read: those of the suite, if that can be read."""
+    try:
+        suite = SuiteInfo.model_validate(json.loads(text)["suite"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        suite = None  # of an earlier version, or damaged, which is reported elsewhere
+    return context_of(suite)
 
 
 def _gate_round(recorded: RecordedRound, table: Sequence[Subject]) -> GateRound:
@@ -175,7 +186,7 @@ def _problems(recording: Recording) -> Iterator[str]:
         yield "$.arms lacks 'base', which all others are compared with"
     for subject, count in Counter(recording.table()).items():
         if count > 1:
-            names = (subject.operation.value, subject.case, subject.variant, subject.metric)
+            names = (subject.operation, subject.case, subject.variant, subject.metric)
             yield f"$.subjects has {', '.join(names)} {count} times; expected it once"
     for index, subject in enumerate(recording.table()):
         try:

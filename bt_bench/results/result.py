@@ -14,8 +14,9 @@ from bt_bench.results.calibration import Calibration
 from bt_bench.results.case import CaseResult, Crash
 from bt_bench.results.nouns import Noun
 from bt_bench.results.plan import Plan
+from bt_bench.results.suites import SuiteInfo
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 BASELINE: Final = "baseline"  # the variant that others are compared with
 
 
@@ -74,9 +75,12 @@ class VariantInfo(Noun):
 
 
 class VariantResult(Noun):
-    """One result file: all cases of one variant in one run."""
+    """One result file: all cases of one variant in one run.
 
-    schema_version: Literal[2] = SCHEMA_VERSION
+    Schema 2 is read too: it names no suite, and all its results are of the default one.
+    """
+
+    schema_version: Literal[2, 3] = SCHEMA_VERSION
     run_id: str  # equal ids: measured side by side, in interleaved rounds
     created: str  # ISO 8601, UTC
     complete: bool
@@ -85,6 +89,7 @@ class VariantResult(Noun):
     config: str  # the config's name
     plan: Plan
     calibration: Calibration | None = None
+    suite: SuiteInfo | None = None
     variant: VariantInfo
     crashes: list[Crash] = []
     cases: list[CaseResult]

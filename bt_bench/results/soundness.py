@@ -63,7 +63,7 @@ def case_problems(path: str, case: CaseResult, samples: FloatArray | None = None
         samples: `flat_samples` of its measurements, if they are at hand, so that they need not be
             gathered twice.
     """
-    expected = f"{case.operation.value}/{case.case}"
+    expected = f"{case.operation}/{case.case}"
     if case.key != expected:
         yield f"{path}.key is {case.key!r}; expected {expected!r}, operation and case"
     num_steps = case.workload.num_steps

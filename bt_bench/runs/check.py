@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bt_bench.config import SweepSpec
-from bt_bench.names import Operation
+from bt_bench.protocol import Operation, load_suite
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.worker import CheckCase, CheckConformance, CheckOutcomes, Runner, Watcher
-from bt_bench.workloads import conformance_workloads
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def check_conformance(
     operations = tuple(spec.operations)
     used = frozenset[str]().union(*(case.parameters.features() for case in spec.cases))
     remaining = list(arms)
-    for name, workload in conformance_workloads(spec.plan.seed).items():
+    for name, workload in load_suite(spec.suite).conformance(spec.plan.seed).items():
         if not (all_features or workload.features <= used):
             continue
         task = CheckConformance(name, operations)

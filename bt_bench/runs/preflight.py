@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bt_bench.config import SweepSpec
 from bt_bench.errors import UsageError
+from bt_bench.protocol import flat_parameters, info_of, load_suite
 from bt_bench.results import (
     CONFIG_NAME,
     Environment,
@@ -16,9 +17,8 @@ from bt_bench.results import (
     read_run,
 )
 from bt_bench.variants import VariantEntry
-from bt_bench.workloads import estimate_bytes, flat_parameters, layout_of
 
-# An instance of a variant holds its tables and a snapshot of them.
+# An instance of a variant holds its tensors and a copy of them from before the first step.
 COPIES_PER_INSTANCE = 2
 # A check also holds the reference and the expected buffers, both in int64.
 COPIES_OF_REFERENCE = 4
@@ -35,14 +35,19 @@ def check_memory(spec: SweepSpec, num_arms: int, available: int | None) -> None:
         measuring = timed_arms * spec.plan.instances * COPIES_PER_INSTANCE
         paths = len({operation.path for operation in spec.operations})
         copies = max(measuring, num_arms * paths) + COPIES_OF_REFERENCE
-        needed = estimate_bytes(layout_of(case.parameters)) * copies
+        needed = case.parameters.num_bytes() * copies
         if available is not None and needed > available:
             raise UsageError(
                 f"case {case.name!r} would need {format_bytes(needed)} of memory for "
                 f"{spec.plan.instances} instances of {_arms(num_arms, spec)}; "
-                f"{format_bytes(available)} are available. Use smaller max_num_reqs, "
-                "max_model_len or groups, fewer variants or plan.instances, or leave it out with -k"
+                f"{format_bytes(available)} are available. "
+                f"{_capitalized(load_suite(spec.suite).memory_advice)}, use fewer variants or "
+                "plan.instances, or leave it out with -k"
             )
+
+
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _arms(num_arms: int, spec: SweepSpec) -> str:
@@ -61,6 +66,7 @@ def check_resumable(
         UsageError: naming what differs.
     """
     earlier = read_run(folder)
+    suite = info_of(load_suite(spec.suite))
     sources = {entry.name: entry.source_sha256() for entry in entries}
     for result in earlier:
         name = result.variant.name
@@ -68,8 +74,13 @@ def check_resumable(
             raise UsageError(f"{folder.result_path(name)}: variant {name!r} is not in the config")
         if result.variant.source_sha256 != sources[name]:
             raise UsageError(
-                f"{folder.path}: the source of variant {name!r} (or of bt_kernels) has changed "
-                "since; start a new run"
+                f"{folder.path}: the source of variant {name!r} (or of "
+                f"{load_suite(spec.suite).package}) has changed since; start a new run"
+            )
+        if result.suite != suite:
+            raise UsageError(
+                f"{folder.path}: the source of suite {suite.name!r} has changed since; start a new "
+                "run"
             )
         if result.plan != spec.plan:
             raise UsageError(f"{folder.result_path(name)}: has another plan; start a new run")

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from bt_bench import __version__
 from bt_bench.config import CaseSpec, SweepSpec, dump_config
-from bt_bench.names import Operation
+from bt_bench.protocol import Operation, info_of, load_suite
 from bt_bench.report import render_comparison
 from bt_bench.results import (
     CONFIG_NAME,
@@ -157,7 +157,7 @@ def run_sweep(request: SweepRequest, runner: Runner, progress: Progress) -> list
         One result per variant.
     """
     spec = request.spec
-    write_run_file(request.folder.path / CONFIG_NAME, dump_config(spec))
+    write_run_file(request.folder.path / CONFIG_NAME, dump_config(spec, request.folder.path))
     results = Results(request)
     runner = Noticing(runner, results.note)
     progress.start(len(request.keys), results.num_done(), "cases")
@@ -297,7 +297,7 @@ def _report(key: str, stored: Mapping[str, CaseResult]) -> CaseReport:
 
 def case_key(operation: Operation, case: str) -> str:
     """Key of a case in a result file."""
-    return f"{operation.value}/{case}"
+    return f"{operation}/{case}"
 
 
 def _new_run_id(config: str) -> str:
@@ -314,6 +314,7 @@ def _empty_result(request: SweepRequest, entry: VariantEntry, run_id: str) -> Va
         environment=request.environment,
         config=request.spec.name,
         plan=request.spec.plan,
+        suite=info_of(load_suite(request.spec.suite)),
         variant=VariantInfo(
             name=entry.name, summary=entry.summary, source_sha256=entry.source_sha256()
         ),

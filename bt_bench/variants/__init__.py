@@ -1,4 +1,4 @@
-"""The catalogue of variants, and vLLM as an opponent."""
+"""The catalogue of variants, and what keeps revisions of them apart."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from bt_bench.variants.catalogue import (
     find_variants,
     load_apart,
     load_reference,
-    shipped_folder,
+    modules_of,
+    variants_folder,
 )
 from bt_bench.variants.isolation import (
     FreshSourceLoader,
@@ -19,48 +20,22 @@ from bt_bench.variants.isolation import (
     installed_places,
 )
 from bt_bench.variants.raised import ignore_interrupts, is_interrupt, text_of
-from bt_bench.variants.vllm.differences import (
-    INT32_SLOTS,
-    MEANINGS,
-    ONE_LENGTH,
-    OUT_PTRS,
-    POSITIONS_OUTSIDE,
-    REFUSALS,
-    ROWS_KEPT,
-    SLOTS_KEPT,
-    WRITES_TO_A_ROW,
-    Opponent,
-)
-from bt_bench.variants.vllm.source import VLLM, expand_opponents, find_sources, is_opponent
 
 __all__ = [
-    "INT32_SLOTS",
-    "MEANINGS",
-    "ONE_LENGTH",
-    "OUT_PTRS",
-    "POSITIONS_OUTSIDE",
     "REFERENCE",
-    "REFUSALS",
-    "ROWS_KEPT",
-    "SLOTS_KEPT",
-    "VLLM",
-    "WRITES_TO_A_ROW",
     "FreshSourceLoader",
     "Isolation",
-    "Opponent",
     "VariantEntry",
     "add_variants_path",
     "choose",
     "default_variants",
-    "expand_opponents",
-    "find_sources",
     "find_variants",
     "ignore_interrupts",
     "installed_places",
     "is_interrupt",
-    "is_opponent",
     "load_apart",
     "load_reference",
-    "shipped_folder",
+    "modules_of",
     "text_of",
+    "variants_folder",
 ]

@@ -16,16 +16,12 @@ from types import ModuleType
 from typing import Any
 
 from bt_bench.errors import UsageError, names_hint
-from bt_bench.names import Operation
+from bt_bench.protocol import NoOpponents, Opponent, Opponents, Suite, default_suite
 from bt_bench.results import BASELINE
 from bt_bench.variants.isolation import FreshSourceLoader
 from bt_bench.variants.raised import is_interrupt, text_of
-from bt_bench.variants.vllm.source import VLLM, Sources, VllmSource, is_opponent
 
 REFERENCE = "reference"
-ADAPTER = Path(__file__).parent / "vllm" / "adapter.py"
-
-REQUIRED_METHODS = (*(each.traits.method for each in Operation), "snapshot", "restore")
 
 
 @dataclass(frozen=True)
@@ -36,29 +32,33 @@ class VariantEntry:
         name: the file's stem.
         summary: first line of the module's docstring.
         path: the file.
-        shipped: part of `bt_kernels`, rather than of a user's folder.
-        kernels: folder that `bt_kernels` is imported from; `None`: what is installed. Only
+        shipped: part of the suite's package of kernels, rather than of a user's folder.
+        package: the suite's package of kernels, which variants import.
+        methods: what the class of a variant must have.
+        kernels: folder that `package` is imported from; `None`: what is installed. Only
             `load_apart` can load a variant of another folder.
-        opponent: the vLLM whose block tables the file adapts; `None` for ordinary variants.
+        opponent: the code of others that the file adapts; `None` for ordinary variants.
     """
 
     name: str
     summary: str
     path: Path
     shipped: bool
+    package: str
+    methods: tuple[str, ...] = ()
     kernels: Path | None = None
-    opponent: VllmSource | None = None
+    opponent: Opponent | None = None
 
     def source_sha256(self) -> str:
-        """Digest of the variant's file and of all of `bt_kernels`, Python and C, as it may use any.
+        """Digest of the variant's file and of its package of kernels, Python and C, all of it.
 
         Of an opponent it is that of its files and of what adapts them.
         """
         digest = hashlib.sha256(self.path.read_bytes())
         if self.opponent is not None:
-            self.opponent.update(digest)
+            self.opponent.source.update(digest)
             return digest.hexdigest()
-        folder = shipped_folder(self.kernels).parent
+        folder = variants_folder(self.package, self.kernels).parent
         for path in sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".c")):
             digest.update(path.read_bytes())
         return digest.hexdigest()
@@ -67,26 +67,31 @@ class VariantEntry:
 def find_variants(
     folders: Iterable[Path] = (),
     kernels: Path | None = None,
-    sources: Sources | None = None,
+    opponents: Opponents | None = None,
+    suite: Suite | None = None,
 ) -> dict[str, VariantEntry]:
-    """All variants by name: the shipped ones, those of `folders`, vLLM's own; runs none of them.
+    """All variants by name: the suite's, those of `folders`, and opponents; runs none of them.
 
     Args:
         folders: a user's own.
-        kernels: folder that holds another revision of `bt_kernels`; `None`: what is installed.
-        sources: of opponents; `None`: there are none.
+        kernels: folder that holds another revision of the suite's kernels; `None`: its own.
+        opponents: of the suite; `None`: none.
+        suite: whose variants; `None`: the default one's.
 
     Raises:
         UsageError: for a folder that does not exist or is empty, and for a duplicate name.
     """
-    shipped = _entries(shipped_folder(kernels), shipped=True, kernels=kernels)
+    suite = suite or default_suite()
+    opponents = opponents or NoOpponents()
+    kernels = kernels or suite.kernels
+    shipped = _entries(suite, variants_folder(suite.package, kernels), kernels, shipped=True)
     found = {entry.name: entry for entry in shipped}
     for folder in folders:
         if not folder.is_dir():
             raise UsageError(
                 f"--kernels {folder}: no such folder; expected a folder of variant files"
             )
-        entries = _entries(folder, shipped=False, kernels=kernels)
+        entries = _entries(suite, folder, kernels, shipped=False)
         if not entries:
             raise UsageError(f"--kernels {folder}: holds no variant file (a .py file)")
         for entry in entries:
@@ -95,23 +100,28 @@ def find_variants(
                     f"{entry.path}: variant {entry.name!r} exists already in "
                     f"{_shown(found[entry.name])}; rename the file"
                 )
-            if is_opponent(entry.name):
+            if suite.is_opponent(entry.name):
                 raise UsageError(
-                    f"{entry.path}: names that begin with {VLLM!r} are those of vLLM's own block "
-                    "tables; rename the file"
+                    f"{entry.path}: {entry.name!r} is a name of a variant that wraps code of "
+                    "others; rename the file"
                 )
             found[entry.name] = entry
-    for name, source in sources.names().items() if sources is not None else ():
-        summary = f"BlockTables of vLLM {source.release} itself"
-        found[name] = VariantEntry(name, summary, ADAPTER, shipped=False, opponent=source)
+    for name, opponent in opponents.entries.items():
+        found[name] = VariantEntry(
+            name,
+            opponent.summary,
+            opponent.adapter,
+            shipped=False,
+            package=suite.package,
+            opponent=opponent,
+        )
     return found
 
 
-def default_variants() -> list[str]:
-    """The shipped variants that can be arms: the baseline, then the others by name."""
-    names = [entry.name for entry in _entries(shipped_folder(), shipped=True)]
-    others = [name for name in names if name not in (BASELINE, REFERENCE)]
-    return [BASELINE, *others]
+def default_variants(suite: Suite | None = None) -> list[str]:
+    """The suite's variants that can be arms: the baseline if there is one, then by name."""
+    names = [name for name in find_variants(suite=suite) if name != REFERENCE]
+    return sorted(names, key=lambda name: (name != BASELINE, name))
 
 
 def choose(names: Sequence[str], found: dict[str, VariantEntry]) -> list[VariantEntry]:
@@ -153,12 +163,12 @@ def load(entry: VariantEntry) -> type[Any]:
             f"{type(error).__name__}: {text_of(error)}"
         ) from error
     if entry.opponent is not None:
-        adapted: type[Any] = module.adapt(entry.opponent)
+        adapted: type[Any] = module.adapt(entry.opponent.source)
         return adapted
     variant = getattr(module, "Variant", None)
     if not isinstance(variant, type):
         raise UsageError(f"{entry.path}: lacks a class 'Variant' (see docs/variants.md)")
-    missing = [name for name in REQUIRED_METHODS if not callable(getattr(variant, name, None))]
+    missing = [name for name in entry.methods if not callable(getattr(variant, name, None))]
     missing += sorted(set(getattr(variant, "__abstractmethods__", ())) - set(missing))
     if missing:
         raise UsageError(f"{entry.path}: class 'Variant' lacks {', '.join(missing)}")
@@ -166,7 +176,7 @@ def load(entry: VariantEntry) -> type[Any]:
 
 
 def load_apart(entry: VariantEntry) -> type[Any]:
-    """As `load`, but with a copy of `bt_kernels`, and of the file itself, of its own.
+    """As `load`, but with a copy of the kernels' package, and of the file itself, of its own.
 
     Python specialises the code of a function for the types that it last met. Arms of different
     classes that take turns in the same functions would undo each other's specialisations, and the
@@ -176,68 +186,85 @@ def load_apart(entry: VariantEntry) -> type[Any]:
     Raises:
         UsageError: as `load`.
     """
-    shared = {name: module for name, module in sys.modules.items() if _is_kernels(name)}
+    shared = {name: sys.modules[name] for name in modules_of(entry.package)}
     own_name = None if entry.shipped else _module_name(entry)
     for name in (*shared, own_name):
         sys.modules.pop(name or "", None)
     try:
-        with _importing_from(entry.kernels):
+        with _importing_from(entry.package, entry.kernels):
             return load(entry)
     finally:
-        for name in [name for name in sys.modules if _is_kernels(name)]:
+        for name in modules_of(entry.package):
             del sys.modules[name]
         sys.modules.update(shared)
 
 
 @contextmanager
-def _importing_from(kernels: Path | None) -> Iterator[None]:
-    """Makes `bt_kernels` come from a folder, and refuses it if it comes from elsewhere."""
+def _importing_from(package: str, kernels: Path | None) -> Iterator[None]:
+    """Makes a package of kernels come from a folder; refuses it if it comes from elsewhere."""
     if kernels is None:
         yield
         return
     sys.path.insert(0, str(kernels))
     try:
         yield
-        origin = getattr(sys.modules.get("bt_kernels"), "__file__", None)
+        origin = getattr(sys.modules.get(package), "__file__", None)
         if origin is not None and not Path(origin).resolve().is_relative_to(kernels.resolve()):
             raise UsageError(
-                f"bt_kernels was imported from {Path(origin).parent}, but {kernels / 'bt_kernels'} "
+                f"{package} was imported from {Path(origin).parent}, but {kernels / package} "
                 "is to be measured; remove what puts the former before sys.path"
             )
     finally:
         sys.path.remove(str(kernels))
 
 
-def _is_kernels(name: str) -> bool:
-    return name.partition(".")[0] == "bt_kernels"
+def modules_of(package: str) -> list[str]:
+    """Names of the loaded modules of a package."""
+    return [name for name in sys.modules if name.partition(".")[0] == package]
 
 
 @cache
-def load_reference() -> type[Any]:
-    """The class of the installed reference; the same for as long as the process lives."""
-    return load(find_variants()[REFERENCE])
+def load_reference(suite: Suite | None = None) -> type[Any]:
+    """The class of a suite's own reference; the same for as long as the process lives.
+
+    Raises:
+        UsageError: as `load`, and where there is none.
+    """
+    found = find_variants(suite=suite)
+    if REFERENCE not in found:
+        folder = next(iter(found.values())).path.parent if found else "its folder of variants"
+        raise UsageError(
+            f"{folder}: has no {REFERENCE}.py; expected the variant that others are checked against"
+        )
+    return load_apart(found[REFERENCE]) if found[REFERENCE].kernels else load(found[REFERENCE])
 
 
-def shipped_folder(kernels: Path | None = None) -> Path:
-    """The folder of the shipped variants: of what is installed, or of another `bt_kernels`.
+def variants_folder(package: str, kernels: Path | None = None) -> Path:
+    """The folder of a package's variants: of what is installed, or in another folder.
 
     Raises:
         UsageError: where there is none.
     """
     if kernels is not None:
-        folder = kernels / "bt_kernels" / "variants"
+        folder = kernels / package / "variants"
         if not folder.is_dir():
-            raise UsageError(f"{kernels}: holds no bt_kernels/variants; expected the kernels' root")
+            raise UsageError(f"{kernels}: holds no {package}/variants; expected the kernels' root")
         return folder
-    spec = importlib.util.find_spec("bt_kernels.variants")
+    spec = importlib.util.find_spec(f"{package}.variants")
     if spec is None or spec.origin is None:
-        raise UsageError("the package bt_kernels is not installed; install bt-bench again")
+        raise UsageError(f"the package {package} is not installed; install bt-bench again")
     return Path(spec.origin).parent
 
 
-def _entries(folder: Path, shipped: bool, kernels: Path | None = None) -> list[VariantEntry]:
+def _entries(
+    suite: Suite, folder: Path, kernels: Path | None, *, shipped: bool
+) -> list[VariantEntry]:
     paths = sorted(path for path in folder.glob("*.py") if not path.name.startswith("_"))
-    return [VariantEntry(path.stem, _summary(path), path, shipped, kernels) for path in paths]
+    methods = (*(operation.method for operation in suite.operations), *suite.methods)
+    return [
+        VariantEntry(path.stem, _summary(path), path, shipped, suite.package, methods, kernels)
+        for path in paths
+    ]
 
 
 def _summary(path: Path) -> str:
@@ -251,7 +278,7 @@ def _summary(path: Path) -> str:
 
 def _import(entry: VariantEntry) -> ModuleType:
     if entry.shipped:
-        return importlib.import_module(f"bt_kernels.variants.{entry.name}")
+        return importlib.import_module(f"{entry.package}.variants.{entry.name}")
     name = _module_name(entry)
     if name in sys.modules:
         return sys.modules[name]

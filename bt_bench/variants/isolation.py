@@ -40,6 +40,9 @@ class Isolation:
             same place in `own`.
         caches: a folder of this revision alone, for what is built while it runs.
         path: folders of the own tree that modules come from before all others.
+        package: the package of kernels that each tree has its own of.
+        suite: folder of the user's suite, whose other modules are the same for all revisions;
+            `None`: the suite comes with the tool.
         audited: whether every file that a variant opens is looked at. That costs time at each of
             them, so a process that is timed goes without.
     """
@@ -50,6 +53,8 @@ class Isolation:
     repository: Path
     caches: Path
     path: tuple[Path, ...] = ()
+    package: str = ""
+    suite: Path | None = None
     audited: bool = False
 
     @cached_property
@@ -60,8 +65,20 @@ class Isolation:
         free = [self.caches, TOOL, *installed_places(), self.repository / ".git"]
         free.append(Path(tempfile.gettempdir()))  # the trees may lie in it, and are deeper then
         roots += [(folder.resolve(), None) for folder in free]
+        roots += self._roots_of_suite()
         roots.sort(key=lambda root: len(root[0].parts), reverse=True)
         return [(str(folder), label) for folder, label in roots]
+
+    def _roots_of_suite(self) -> list[tuple[Path, str | None]]:
+        """The suite's own folder is free, except for the kernels in it."""
+        if self.suite is None:
+            return []
+        tops = [(self.own, self.label), *((top, label) for label, top in self.others)]
+        kernels = self.suite / self.package
+        return [
+            (self.suite, None),
+            *((kernels, label) for top, label in tops if kernels.is_relative_to(top)),
+        ]
 
     def _label_of(self, path: str) -> str | None:
         return next((label for top, label in self._roots if _is_below(path, top)), None)

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from bt_bench.names import Operation
+from bt_bench.protocol import Operation, Workload, suite_of
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.variants import is_interrupt
 from bt_bench.worker import activity
 from bt_bench.worker.failures import ArmFailedError, synchronize
-from bt_bench.worker.inputs import append_each, staging_call
-from bt_bench.workloads import Workload
-
-if TYPE_CHECKING:
-    from bt_bench.worker.inputs import StepInputs
 
 
 def lacking(variant: type[Any], workload: Workload) -> Reason | None:
@@ -29,66 +23,9 @@ def lacking(variant: type[Any], workload: Workload) -> Reason | None:
     return Reason(code=ReasonCode.UNSUPPORTED, message=f"lacks {', '.join(sorted(missing))}")
 
 
-def stage(tables: Any, step: StepInputs) -> None:
-    """Stages the writes of a step."""
-    staging_call(tables, step.appends, step.batched)()
-
-
-GATHERS = ("gather_block_tables", "gather_and_compute_slot_mappings")
-"""Methods that fill input rows and may be captured."""
-
-
-def bind(tables: Any, operation: Operation, step: StepInputs) -> Callable[[], object]:
-    """The call that performs an operation on a step, ready to be made.
-
-    Only a step that needs an optional argument passes it: variants without the feature lack it.
-    """
-    reqs, tokens = step.num_reqs_padded, step.num_tokens_padded
-    batch = step.idx_mapping, step.query_start_loc, step.positions
-    rows, slots = _gather_options(step), _slots_out(step)
-    match operation:
-        case Operation.STAGE:
-            return staging_call(tables, step.appends, step.batched)
-        case Operation.APPLY:
-            return partial(tables.apply_staged_writes)
-        case Operation.GATHER:
-            return partial(tables.gather_block_tables, step.idx_mapping, reqs, **rows)
-        case Operation.SLOTS:
-            out = {"out": slots["slots_out"]} if slots else {}
-            return partial(tables.compute_slot_mappings, *batch, tokens, **out)
-        case Operation.GATHER_SLOTS:
-            both = tables.gather_and_compute_slot_mappings
-            return partial(both, *batch, reqs, tokens, **rows, **slots)
-        case Operation.STEP:
-            return partial(tables.prepare_step, *batch, reqs, tokens, **rows, **slots)
-
-
-def note_replay(call: Callable[[], object]) -> None:
-    """Tells tables that a call was replayed, since they do not see which rows a graph fills.
-
-    Args:
-        call: from `bind`. Tables that take a capture for a call need not be told, and are not.
-    """
-    if not isinstance(call, partial) or "out" in call.keywords:
-        return
-    tables = getattr(call.func, "__self__", None)
-    if tables is not None and getattr(call.func, "__name__", "") in GATHERS:
-        tables.num_dirty_rows = call.args[0].shape[0]
-
-
-def _gather_options(step: StepInputs) -> dict[str, Any]:
-    options: dict[str, Any] = {}
-    if step.num_computed_tokens is not None:
-        options["num_computed_tokens"] = step.num_computed_tokens
-    if step.outputs is not None:
-        options["out"] = step.outputs.block_tables
-        if step.outputs.addresses is not None:
-            options["out_ptrs"] = step.outputs.addresses
-    return options
-
-
-def _slots_out(step: StepInputs) -> dict[str, Any]:
-    return {} if step.outputs is None else {"slots_out": step.outputs.slot_mappings}
+def inputs_on(device: torch.device, workload: Workload) -> list[Any]:
+    """The inputs of each step of a workload on a device; arms of one case share them."""
+    return suite_of(workload).driver().inputs_on(device, workload)
 
 
 class Arm:
@@ -97,8 +34,8 @@ class Arm:
     Args:
         name: the variant's name.
         variant: its class.
-        workload: sizes and setup.
-        device: where the tables live.
+        workload: what it is driven through; its suite says how.
+        device: where the variant's tensors live.
     """
 
     def __init__(
@@ -106,12 +43,16 @@ class Arm:
     ) -> None:
         self.name = name
         self._device = device
+        suite = suite_of(workload)
+        self._staging = suite.staging
         with self.guarded():
-            self.tables = variant(workload.layout, device)
-            append_each(self.tables, workload.setup)
-            self.tables.apply_staged_writes()
-            self._start = self.tables.snapshot()
+            self.driver = suite.driver()(variant, workload, device)
             synchronize(device)
+
+    @property
+    def variant(self) -> Any:
+        """The variant's object."""
+        return self.driver.variant
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
@@ -135,30 +76,43 @@ class Arm:
 
     def rewind(self) -> None:
         """Restores the state before the first step, and waits until the device has done so."""
-        self.tables.restore(self._start)
+        self.driver.rewind()
         synchronize(self._device)
 
+    def staging(self, step: Any) -> Callable[[], object]:
+        """The call that stages a step, ready to be made.
+
+        Raises:
+            LookupError: if nothing is staged in this suite.
+        """
+        if self._staging is None:
+            raise LookupError("the suite stages nothing; its operations must not say stages=True")
+        return self.driver.call(self._staging, step)
+
+    def finish_staging(self) -> None:
+        """Runs what a step still lacks after it was staged alone."""
+        if self._staging is not None:
+            self.driver.finish(self._staging)
+
     def ready(
-        self, operation: Operation, step: StepInputs, *, staged: bool = False
+        self, operation: Operation, step: Any, *, staged: bool = False
     ) -> Callable[[], object]:
         """Runs what precedes an operation in its step, and returns its call, ready to be made.
 
         Args:
             operation: what is called.
             step: the next one; `finish` it before the one after it.
-            staged: its writes have been staged already.
+            staged: it has been staged already.
         """
-        if not operation.traits.on_host and not staged:
-            stage(self.tables, step)
-        if operation.traits.applies_first:
-            self.tables.apply_staged_writes()
-        return self.bind(operation, step)
+        if operation.traits.stages and not operation.traits.on_host and not staged:
+            self.staging(step)()
+        self.driver.prepare(operation, step)
+        return self.driver.call(operation, step)
 
     def finish(self, operation: Operation) -> None:
-        """Runs what a step still lacks after an operation: what was staged has to be applied."""
-        if operation.traits.on_host:
-            self.tables.apply_staged_writes()
+        """Runs what a step still lacks after an operation."""
+        self.driver.finish(operation)
 
-    def bind(self, operation: Operation, step: StepInputs) -> Callable[[], object]:
+    def bind(self, operation: Operation, step: Any) -> Callable[[], object]:
         """The call that performs an operation on a step, ready to be made."""
-        return bind(self.tables, operation, step)
+        return self.driver.call(operation, step)

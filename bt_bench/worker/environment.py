@@ -47,7 +47,7 @@ def read_environment(device: DeviceKind) -> Environment:
 
 
 def available_bytes(device: DeviceKind) -> int | None:
-    """Memory available for tables on a device, or `None` if that cannot be told."""
+    """Memory available on a device, or `None` if that cannot be told."""
     if device == "cuda":
         import torch
 

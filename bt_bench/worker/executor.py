@@ -8,11 +8,11 @@ from typing import Any
 
 from bt_bench.config import CaseSpec
 from bt_bench.errors import UsageError
+from bt_bench.protocol import Suite, Workload, build_workload, default_suite, record_of
 from bt_bench.results import Plan
 from bt_bench.worker import activity
 from bt_bench.worker.call_stack import with_room
 from bt_bench.worker.checking.check import check
-from bt_bench.worker.checking.differences import differences_of, tamed
 from bt_bench.worker.culprits import run_without_culprits
 from bt_bench.worker.failures import ArmFailedError, device_fault, is_out_of_memory, reason_of
 from bt_bench.worker.measuring.bench import Bench
@@ -37,8 +37,6 @@ from bt_bench.worker.tasks import (
     Task,
     Watcher,
 )
-from bt_bench.workloads import Workload, build_workload, conformance_workloads
-from bt_bench.workloads.record import record
 
 PROGRESS_SECONDS = 0.1  # between two reports of progress
 
@@ -53,6 +51,7 @@ class Executor:
         bench: the device.
         plan: how to check and measure.
         copy_of: returns a second class of a variant for the control; by default the same class.
+        suite: of the variants; by default the default one.
     """
 
     def __init__(
@@ -61,8 +60,10 @@ class Executor:
         bench: Bench,
         plan: Plan,
         copy_of: Callable[[str], type[Any]] | None = None,
+        suite: Suite | None = None,
     ) -> None:
         self._classes = classes
+        self._suite = suite or default_suite()
         self._copy_of = copy_of or classes.__getitem__
         self._bench = bench
         self._plan = plan
@@ -111,7 +112,7 @@ class Executor:
                 return self._check_conformance(task, arms)
             case CheckCase():
                 workload = self._workload(task.case)
-                known = record(task.case.parameters, workload)
+                known = record_of(task.case.parameters, workload)
                 return Checked(known, self._check(task, arms, workload))
             case MeasureCase():
                 return self._measure(task, arms, on_round)
@@ -125,10 +126,14 @@ class Executor:
     def _check_conformance(self, task: CheckConformance, arms: Sequence[str]) -> CheckOutcomes:
         """Checks each arm on the workload; opponents on the part that they define."""
         workload = self._conformance_workload(task.workload)
+        driver = self._suite.driver()
         outcomes: CheckOutcomes = {}
-        for differences in dict.fromkeys(differences_of(self._classes[arm]) for arm in arms):
-            alike = [arm for arm in arms if differences_of(self._classes[arm]) == differences]
-            outcomes |= self._check(task, alike, tamed(workload, differences))
+        of_kinds: dict[tuple[str, ...], list[str]] = {}
+        for arm in arms:
+            of_kinds.setdefault(tuple(driver.differences_of(self._classes[arm])), []).append(arm)
+        for alike in of_kinds.values():
+            tamed = driver.tamed(workload, self._classes[alike[0]])
+            outcomes |= self._check(task, alike, tamed)
         return outcomes
 
     def _check(
@@ -188,7 +193,7 @@ class Executor:
 
     def _conformance_workload(self, name: str) -> Workload:
         if not self._conformance:
-            self._conformance = conformance_workloads(self._plan.seed)
+            self._conformance = dict(self._suite.conformance(self._plan.seed))
         return self._conformance[name]
 
 

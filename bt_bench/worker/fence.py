@@ -36,7 +36,7 @@ from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
 from bt_bench.errors import UsageError
-from bt_bench.variants import FreshSourceLoader, Isolation
+from bt_bench.variants import FreshSourceLoader, Isolation, modules_of
 from bt_bench.worker import activity
 
 _SHOWN = 3
@@ -79,7 +79,7 @@ class Fence:
         if here is not None:
             os.chdir(here if here.is_dir() else isolation.own)
         # Functions of a variant may also import later, and then from the variant's own tree too.
-        for name in [name for name in sys.modules if name.partition(".")[0] == "bt_kernels"]:
+        for name in modules_of(isolation.package):
             del sys.modules[name]
         sys.path_hooks.insert(0, self._hook)
         sys.path_importer_cache.clear()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bt_bench.errors import BtBenchError
+from bt_bench.protocol import load_suite
 from bt_bench.variants import add_variants_path, ignore_interrupts, text_of
 from bt_bench.worker import activity
 from bt_bench.worker.interpreter import speed_up_interpreter
@@ -124,12 +125,14 @@ def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Fence | None]:
     from bt_bench.worker.environment import available_bytes, read_environment
     from bt_bench.worker.executor import Executor
 
+    suite = load_suite(setup.suite)
+    suite.driver()  # all of the suite is loaded before anything of a variant
     add_variants_path()
     fence = None
     if setup.isolation is not None:
         from bt_bench.worker.fence import Fence
 
-        load_reference()  # the installed one, as for all revisions
+        load_reference(suite)  # the suite's own one, as for all revisions
         fence = Fence(setup.isolation)
         fence.put_up()
     notes = activity.current()
@@ -143,7 +146,8 @@ def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Fence | None]:
     hello = Hello(kind, read_environment(kind), available_bytes(kind))
     entries = {entry.name: entry for entry in setup.variants}
     copy_of = cache(lambda name: load_apart(entries[name]))
-    return hello, Executor(classes, _bench(kind), setup.plan, copy_of), fence
+    executor = Executor(classes, _bench(kind), setup.plan, copy_of, suite)
+    return hello, executor, fence
 
 
 def _bench(kind: str) -> Bench:

@@ -12,7 +12,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from bt_bench.config import CaseSpec
 from bt_bench.errors import BtBenchError
-from bt_bench.names import DeviceChoice, DeviceKind, Operation
+from bt_bench.names import DeviceChoice, DeviceKind
+from bt_bench.protocol import DEFAULT_REF, Operation, SuiteRef
 from bt_bench.results import (
     Calibration,
     CheckReport,
@@ -123,7 +124,7 @@ class MeasureCase(Task[dict[str, Measured]]):
     @property
     def title(self) -> str:
         """The key of the case."""
-        return f"{self.operation.value}/{self.case.name}"
+        return f"{self.operation}/{self.case.name}"
 
     @property
     def doing(self) -> str:
@@ -199,6 +200,7 @@ class WorkerSetup:
         device: where it runs.
         variants: the files of the arms; the worker imports them, the parent never does.
         plan: how it checks and measures.
+        suite: of the variants; its modules are loaded before theirs.
         ahead: a task to begin at once; its outcome is reported when the same task is requested.
         isolation: which files of a repository it may use; `None`: any.
     """
@@ -206,6 +208,7 @@ class WorkerSetup:
     device: DeviceChoice
     variants: tuple[VariantEntry, ...]
     plan: Plan
+    suite: SuiteRef = DEFAULT_REF
     ahead: Ahead | None = None
     isolation: Isolation | None = None
 

@@ -13,6 +13,7 @@ from bt_bench.names import Operation
 from bt_bench.results.census import (
     CensusCase,
 )
+from bt_bench.suites.block_tables import operations as ops
 
 CHANGED = (Verdict.SLOWER, Verdict.FASTER)
 
@@ -121,7 +122,7 @@ def test_a_failure_is_invalid(censuses, turned):
     assert found[0].detail.startswith(f"{side} failed for sm_90: a kernel does not compile")
     assert exit_code(judged) is ExitCode.CHECK_FAILED
     assert equal_everywhere(*sides) == {("uniform", "apply"), ("trace", "apply")}
-    assert not equal_launches(sides[1], sides[1], "fused", "uniform", Operation.STEP)
+    assert not equal_launches(sides[1], sides[1], "fused", "uniform", ops.STEP)
 
 
 def test_a_variant_of_one_side_only_is_missing(censuses, again):
@@ -134,7 +135,7 @@ def test_a_variant_of_one_side_only_is_missing(censuses, again):
     )
     assert exit_code(judged) is ExitCode.NOT_COMPARABLE
     assert not equal_host_code(censuses("original"), again, "baseline")
-    assert not equal_launches(censuses("original"), again, "baseline", "uniform", Operation.STEP)
+    assert not equal_launches(censuses("original"), again, "baseline", "uniform", ops.STEP)
 
 
 # Censuses with made-up figures
@@ -187,5 +188,5 @@ def test_nothing_in_common_is_refused():
     with pytest.raises(NotComparableError, match="no variant, operation and case in common"):
         judge_static(made_up(variants=[]), made_up(variants=[]))
     assert not equal_launches(
-        made_up(), made_up(toolchain=toolchain("3.6.0")), "fused", "case", Operation.STEP
+        made_up(), made_up(toolchain=toolchain("3.6.0")), "fused", "case", ops.STEP
     )

@@ -20,8 +20,9 @@ from bt_bench.analysis.deciding import (
 from bt_bench.analysis.statistics.estimates import Estimate
 from bt_bench.analysis.verdicts import Cause, Judged, Judgement, Margin, Verdict
 from bt_bench.errors import ExitCode, UsageError
-from bt_bench.names import FailOn, Operation
+from bt_bench.names import FailOn
 from bt_bench.results import Direction
+from bt_bench.suites.block_tables import operations as ops
 
 MARGIN = Margin(configured=0.02, spread=None, floor=0.0)
 
@@ -100,7 +101,7 @@ def test_no_contest_no_decision() -> None:
 def judged(*found: Verdict) -> Judged:
     judgements = [
         Judgement(
-            operation=Operation.STEP,
+            operation=ops.STEP,
             case=f"case{index}",
             metric="host_us",
             unit="us",
@@ -178,7 +179,7 @@ def measured(metric: str, old: float | None, new: float | None, **fields: object
     missing = old is None or new is None
     verdict = (Verdict.MISSING, Cause.NO_METRIC) if missing else (Verdict.SAME, Cause.WITHIN_MARGIN)
     defaults: dict[str, object] = {
-        "operation": Operation.STEP,
+        "operation": ops.STEP,
         "case": "a",
         "metric": metric,
         "unit": "us",

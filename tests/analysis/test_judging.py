@@ -21,15 +21,15 @@ from bt_bench.analysis.judging import (
 )
 from bt_bench.analysis.statistics.estimates import Estimate
 from bt_bench.analysis.verdicts import Cause, Margin, Verdict
-from bt_bench.names import Operation
 from bt_bench.results import COUNTED, metric_named
+from bt_bench.suites.block_tables import operations as ops
 
 HOST = metric_named("host_us")
 
 
 def entry(percent: float, family: object = None, error: float = 0.001) -> Entry:
     return Entry(
-        *(Operation.STEP, "case", HOST, "base", "other", 100.0, 100.0 * (1 + percent / 100)),
+        *(ops.STEP, "case", HOST, "base", "other", 100.0, 100.0 * (1 + percent / 100)),
         outcome=Estimate(math.log1p(percent / 100), error, 7, 8),
         margin=Margin(0.02, None, 0.002),
         family=family,
@@ -50,7 +50,7 @@ def test_families_are_corrected_apart() -> None:
 
 
 def test_judgements_keep_the_order_of_the_entries() -> None:
-    missing = Entry(Operation.STEP, "gone", HOST, "base", "other")
+    missing = Entry(ops.STEP, "gone", HOST, "base", "other")
     missing.outcome = Settled(Verdict.MISSING, Cause.NO_METRIC, "why")
     found = judge_entries([entry(50.0, 1), missing, entry(0.0, 2)], Correction.HOLM, 0.01)
     verdicts = [each.verdict for each in found]
@@ -99,7 +99,7 @@ def test_a_control_that_moved_is_refused_unless_the_floor_hides_it() -> None:
     ],
 )
 def test_counts(base: float, other: float, verdict: Verdict, ratio: float | None) -> None:
-    counted = Entry(Operation.STEP, "case", COUNTED["spills"], "base", "other", base, other)
+    counted = Entry(ops.STEP, "case", COUNTED["spills"], "base", "other", base, other)
     counted.outcome = exact(base, other, "in gather")
     found = settled(counted)
     assert (found.verdict, found.cause, found.ratio) == (verdict, Cause.EXACT, ratio)
@@ -111,4 +111,4 @@ def test_what_is_incomplete_is_a_mistake_of_the_caller() -> None:
     with pytest.raises(TypeError, match="step/case has an estimate but no margin"):
         judge_entries([without], Correction.HOLM, 0.01)
     with pytest.raises(TypeError, match="step/case has None, which needs a test"):
-        settled(Entry(Operation.STEP, "case", HOST, "base", "other"))
+        settled(Entry(ops.STEP, "case", HOST, "base", "other"))

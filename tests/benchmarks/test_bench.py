@@ -8,7 +8,11 @@ import bench
 import pytest
 from support.commands import run
 
-from bt_bench.workloads.serving.trace import CONTEXT_TOKENS, GENERATED_TOKENS, TIMESTAMP
+from bt_bench.suites.block_tables.workloads.serving.trace import (
+    CONTEXT_TOKENS,
+    GENERATED_TOKENS,
+    TIMESTAMP,
+)
 
 
 @pytest.mark.parametrize("quantities", [1, 8])

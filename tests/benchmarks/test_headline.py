@@ -26,17 +26,18 @@ from support.goldens import assert_golden
 
 from bt_bench.analysis import Criteria, Matchup, Side, judge
 from bt_bench.config.load import load_config
-from bt_bench.names import Operation
+from bt_bench.protocol import build_workload
 from bt_bench.report import render_document
 from bt_bench.results import compacted
 from bt_bench.results.folders import RunFolder
 from bt_bench.results.nouns import LaunchPath, Quantity, Status
 from bt_bench.results.series import series_of
 from bt_bench.results.writing import write_result
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.calls import bind, stage
+from bt_bench.suites.block_tables.inputs import append_many_of, inputs_on
+from bt_bench.suites.block_tables.workloads import UniformParameters
 from bt_bench.variants.catalogue import find_variants, load, load_apart
-from bt_bench.worker.arm import bind, stage
-from bt_bench.worker.inputs import append_many_of, inputs_on
-from bt_bench.workloads import UniformParameters, build_workload
 from bt_kernels import launches
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -109,7 +110,7 @@ def steps_case(arm: str, case: str, **changes):
             measurements.append(timed(Quantity.STEP_US, [us + 5 for us in host], rare, path))
     found = make_case(
         case,
-        Operation.STEP,
+        ops.STEP,
         launches=make_launches(["kernel"] * operations),
     )
     made = {"measurements": measurements, "rounds": make_rounds(12)}
@@ -132,13 +133,15 @@ def trace_run(host_us=None, steps=160):
     """Two windows; every third step has a prompt, and takes long."""
     workload = make_workload("trace", steps, "trace")
     sizes = [500 if index % 3 == 2 else 20 for index in range(steps)]
-    workload = workload.model_copy(update={"num_reqs": [20] * steps, "num_tokens": sizes})
+    workload = workload.model_copy(
+        update={"sizes": {"num_reqs": [20] * steps, "num_tokens": sizes}}
+    )
     results = []
     for arm, us in (host_us or {"vllm": 150.0, "one_launch": 8.0, "one_launch_graph": 7.0}).items():
         row = [5000.0 if size > 20 else us + 0.01 * place for place, size in enumerate(sizes)]
         cases = []
         for window in ("middle_rate1", "middle_rate4"):
-            found = make_case(window, Operation.STEP, workload=workload)
+            found = make_case(window, ops.STEP, workload=workload)
             samples = [
                 timed(Quantity.HOST_US, [row] * 6),
                 timed(Quantity.STAGE_US, [[1.0] * steps] * 6),
@@ -358,9 +361,9 @@ def test_problems_alone_are_a_failure(made):
 
 def test_decode_heavy_steps(bench):
     workload = make_workload("trace", 5, "trace").model_copy(
-        update={"num_reqs": [0, 10, 10, 10, 1], "num_tokens": [0, 10, 20, 21, 3]}
+        update={"sizes": {"num_reqs": [0, 10, 10, 10, 1], "num_tokens": [0, 10, 20, 21, 3]}}
     )
-    case = make_case("middle_rate1", Operation.STEP, workload=workload)
+    case = make_case("middle_rate1", ops.STEP, workload=workload)
     assert bench.headline_runs.decode_heavy(case) == [1, 2]
 
 
@@ -477,7 +480,7 @@ def test_arm_does_the_same_in_its_own_way(name, device):
         tables[arm].apply_staged_writes()
         for step in inputs_on(device, workload):
             stage(tables[arm], step)
-            block_tables, slots = bind(tables[arm], Operation.STEP, step)()
+            block_tables, slots = bind(tables[arm], ops.STEP, step)()
             tables[arm].seen = [*(t.clone() for t in block_tables), slots.clone()]
     for seen, wanted in zip(tables[name].seen, tables["baseline"].seen, strict=True):
         assert torch.equal(seen, wanted)
@@ -515,7 +518,7 @@ def test_trace_has_enough_decode_heavy_steps(bench):
     trace = load_config(BENCHMARKS / "headline_trace.yaml")
     steps = [step for case in trace.cases for step in build_workload(case.parameters).steps]
     sizes = {"num_reqs": [s.num_reqs for s in steps], "num_tokens": [s.num_tokens for s in steps]}
-    case = SimpleNamespace(workload=SimpleNamespace(**sizes))
+    case = SimpleNamespace(workload=SimpleNamespace(sizes=sizes))
     heavy = bench.headline_runs.decode_heavy(case)
     assert len(heavy) >= bench.headline_figures.FEWEST_STEPS
 

@@ -160,7 +160,7 @@ def test_compare_of_no_result(tmp_path):
     path.write_text("[]")
     assert str(path) in refused("compare", path, path)
     path.write_text('{"schema_version": 99}')
-    assert "schema version 99; expected 2" in refused("compare", path, path, code=4)
+    assert "schema version 99; expected 3" in refused("compare", path, path, code=4)
 
 
 def test_compare_of_one(tmp_path, config):

@@ -566,14 +566,14 @@ def test_damaged_files(sides: tuple[Path, Path], spoil: Callable[[str], str], me
     refused(outcome, 2, str(sides[1]), message)
 
 
-@pytest.mark.parametrize("version", [1, 3])
+@pytest.mark.parametrize("version", [1, 4])
 def test_other_schema_versions(sides: tuple[Path, Path], version: int) -> None:
     text = sides[1].read_text()
-    sides[1].write_text(text.replace('"schema_version": 2', f'"schema_version": {version}'))
+    sides[1].write_text(text.replace('"schema_version": 3', f'"schema_version": {version}'))
     refused(
         run("compare", *sides),
         4,
-        f"{sides[1]} has schema version {version}; expected 2",
+        f"{sides[1]} has schema version {version}; expected 3",
     )
 
 

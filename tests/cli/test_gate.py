@@ -19,11 +19,11 @@ from support.factories import make_case, make_result
 from support.processes import runs, wait_for
 from support.repositories import KERNELS, commit, git, repository, write
 
-from bt_bench.names import Operation
 from bt_bench.results.folders import RunFolder
 from bt_bench.results.nouns import Quantity
 from bt_bench.results.recording import read_recording
 from bt_bench.results.writing import write_result
+from bt_bench.suites.block_tables import operations as ops
 from bt_bench.worker.compiling.census import take_census
 
 CONFIG = """\
@@ -357,7 +357,7 @@ def swept(names, operations=("apply", "step"), us=50.0, seed=0, **fields):
     """A result of `fused` with these cases, each with a host time of about so much."""
     noise = np.exp(0.002 * np.random.default_rng(seed).standard_normal(48))
     samples = {Quantity.HOST_US: [[float(value)] for value in us * noise]}
-    cases = [make_case(n, Operation(o), samples) for n in names for o in operations]
+    cases = [make_case(n, ops.BY_NAME[o], samples) for n in names for o in operations]
     return make_result("fused", cases, **({"run_id": f"run{seed}"} | fields))
 
 

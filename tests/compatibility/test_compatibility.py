@@ -8,9 +8,9 @@ import pytest
 from support.variants import classes, failures
 
 from bt_bench.analysis import parse_given
-from bt_bench.names import Operation
 from bt_bench.results import read_compact, read_result
-from bt_bench.workloads import conformance_workloads
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.workloads import conformance_workloads
 
 HERE = Path(__file__).parent
 
@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 def test_a_variant_file_still_passes(name, device):
     workload = conformance_workloads(0)["corners"]
     found = classes([name], [HERE / "variants"])
-    operations = [Operation.STEP, Operation.GATHER_SLOTS]
+    operations = [ops.STEP, ops.GATHER_SLOTS]
     assert failures(found, workload, operations, device) == {}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,9 +11,9 @@ from hypothesis import strategies as st
 
 from bt_bench.config.dump import dump_config
 from bt_bench.config.load import load_config
-from bt_bench.config.spec import SweepSpec
-from bt_bench.config.validation import parameter_names
+from bt_bench.config.validation import Vocabulary
 from bt_bench.errors import UsageError
+from bt_bench.protocol import default_suite
 
 quick = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -34,7 +35,7 @@ scalars = st.one_of(
     st.text(max_size=5),
 )
 values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3), max_leaves=4)
-names = st.one_of(st.sampled_from(parameter_names()), st.text(max_size=4))
+names = st.one_of(st.sampled_from(Vocabulary(default_suite()).names), st.text(max_size=4))
 parameters = st.dictionaries(names, values, max_size=4)
 PLAN_KEYS = ["rounds", "seed", "precision_percent", "launch_paths", "loads", "l2", "control"]
 plan_values = st.one_of(
@@ -82,7 +83,7 @@ def accept_or_refuse(path, data: bytes, overrides=()) -> None:
     else:
         path.write_text(dump_config(spec), encoding="utf-8")
         assert load_config(path) == spec
-        assert SweepSpec.model_validate_json(spec.model_dump_json()) == spec
+        assert pickle.loads(pickle.dumps(spec)) == spec  # as workers are given it
 
 
 @quick

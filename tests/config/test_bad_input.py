@@ -7,7 +7,7 @@ import pytest
 from bt_bench.config.load import load_config
 from bt_bench.errors import UsageError
 
-TOP_KEYS = "name, description, variants, operations, plan, gate, defaults, cases"
+TOP_KEYS = "name, description, suite, variants, operations, plan, gate, defaults, cases"
 GOOD = "{name: a, requests: 1, tokens: 2}"
 
 
@@ -144,10 +144,11 @@ def test_aliases_of_aliases(error_of):
         ("defaults: [a]\ncases: [GOOD]",
          "my.yaml:1:11: defaults is ['a']; expected a mapping of parameters"),
         ("defaults:\n  product: {groups: [1]}\ncases: [GOOD]",
-         "my.yaml:2:3: unknown parameter 'product'; expected one of model, groups, block_size, "
-         "max_num_reqs, max_num_batched_tokens, max_model_len, idx_mapping_dtype, pad_requests, "
+         "my.yaml:2:3: unknown parameter 'product'; expected one of workload, model, groups, "
+         "block_size, max_num_reqs, max_num_batched_tokens, max_model_len, "
+         "idx_mapping_dtype, pad_requests, "
          "disabled_groups, sliding_window, cp_size, cp_rank, cp_interleave, unsharded_groups, "
-         "custom_outputs, seed, workload, requests, tokens, staged_writes, dummy_requests, "
+         "custom_outputs, seed, requests, tokens, staged_writes, dummy_requests, "
          "mapping, tokens_per_request, prefills, prefill_tokens, min_length, trace, rate, "
          "base_ms, per_token_us, num_blocks, window.name, window.at, window.steps, window"),
         ("defaults:\n  rate: 3\ncases: [GOOD]", "my.yaml:2:3: 'rate' is a parameter of trace "
@@ -364,8 +365,8 @@ def test_path_of_a_trace(error_of, trace, reason):
 def test_tables_that_no_machine_holds(error_of):
     sizes = "groups: 64, block_size: 1, max_model_len: 16777216, max_num_reqs: 16384"
     assert error_of(f"cases: [{{name: a, requests: 1, tokens: 2, {sizes}}}]") == (
-        "my.yaml:1:9: case 'a': the tables need 128.0 TiB of memory; expected at most 256 GiB; "
-        "lower max_num_reqs, max_model_len or groups, or raise block_size"
+        "my.yaml:1:9: case 'a': a variant needs 128.0 TiB of memory; expected at most 256 GiB; "
+        "use smaller max_num_reqs, max_model_len or groups, or raise block_size"
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bt_bench.names import Operation
 from bt_bench.results.plan import Plan
+from bt_bench.suites.block_tables import operations as ops
 
 
 def names(spec):
@@ -24,7 +24,7 @@ def test_only_cases_are_needed(load):
         *("baseline", "fused", "fused_apply", "fused_gather_slots", "one_launch"),
         "one_launch_graph",
     ]
-    assert spec.operations == [Operation.GATHER_SLOTS, Operation.STEP]
+    assert spec.operations == [ops.GATHER_SLOTS, ops.STEP]
     assert spec.plan == Plan()
     assert names(spec) == ["a"]
     assert spec.cases[0].parameters.workload == "uniform"
@@ -44,7 +44,7 @@ def test_all_keys(load):
     )
     assert (spec.name, spec.description) == ("example", "for a test")
     assert spec.variants == ["mine", "fused"]
-    assert spec.operations == [Operation.SLOTS]
+    assert spec.operations == [ops.SLOTS]
     assert spec.plan == Plan(rounds=7, seed=3)
     assert spec.cases[0].parameters.block_sizes() == (16, 16)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bt_bench.names import Operation
 from bt_bench.results.nouns import Cache, LaunchPath
+from bt_bench.suites.block_tables import operations as ops
 
 BASE = """\
 plan: {rounds: 10}
@@ -200,9 +200,9 @@ def test_options_that_contradict_each_other(error_of):
 
 
 def test_variants_and_operations_stand_in(load, error_of):
-    spec = load(BASE, variants=["b", "a", "b"], operations=[Operation.SLOTS])
+    spec = load(BASE, variants=["b", "a", "b"], operations=[ops.SLOTS])
     assert spec.variants == ["b", "a"]
-    assert spec.operations == [Operation.SLOTS]
+    assert spec.operations == [ops.SLOTS]
     assert error_of(BASE, variants=[]) == "--variants: no names; expected one or more"
 
 

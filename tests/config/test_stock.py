@@ -13,19 +13,18 @@ from bt_bench.config import validation
 from bt_bench.config.dump import dump_config
 from bt_bench.config.load import load_config
 from bt_bench.config.settings import read_settings
-from bt_bench.config.stock import stock_config_dir, stock_config_names
+from bt_bench.config.stock import stock_config_names, stock_config_path
 from bt_bench.config.validation import leaves
 from bt_bench.errors import UsageError
-from bt_bench.names import Operation
+from bt_bench.protocol import build_workload, default_suite
 from bt_bench.results.plan import Plan
-from bt_bench.workloads import (
-    KINDS,
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.workloads import (
     BatchParameters,
     TraceParameters,
     WorkloadParameters,
-    build_workload,
 )
-from bt_bench.workloads.parameters import MODEL_PRESETS
+from bt_bench.suites.block_tables.workloads.parameters import MODEL_PRESETS
 from bt_kernels.layout import CONTEXT_PARALLELISM, FEATURES, SLIDING_WINDOW
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "configs.md").read_text(encoding="utf-8")
@@ -36,12 +35,12 @@ def test_stock_config_loads_and_survives_the_dump(name, tmp_path):
     spec = load_config(name)
     assert spec.name == name
     assert spec.variants == ["baseline", "fused_apply", "fused_gather_slots", "fused"]
-    assert spec.operations == [Operation.GATHER_SLOTS, Operation.STEP]
+    assert spec.operations == [ops.GATHER_SLOTS, ops.STEP]
     names = [case.name for case in spec.cases]
     assert len(set(names)) == len(names)
     (tmp_path / "dump.yaml").write_text(dump_config(spec), encoding="utf-8")
     assert load_config(tmp_path / "dump.yaml") == spec
-    assert load_config(stock_config_dir() / f"{name}.yaml") == spec
+    assert load_config(stock_config_path(name)) == spec
 
 
 def test_origin_has_the_five():
@@ -208,7 +207,7 @@ def test_errors_of_the_documentation_are_real(tmp_path, monkeypatch):
     assert f"{caught.value}\n" in blocks("text")
 
 
-@pytest.mark.parametrize("model", [Plan, *KINDS.values()])
+@pytest.mark.parametrize("model", [Plan, *default_suite().kinds.values()])
 def test_documentation_has_the_limits(model):
     for name, field in leaves(model).items():
         rows = re.findall(rf"^\| `{re.escape(name)}` \|(.*)\|$", DOCUMENT, re.MULTILINE)
@@ -235,8 +234,8 @@ def test_documentation_has_the_models():
 def test_stock_configs_inside_the_package_win(tmp_path, monkeypatch):
     package = tmp_path / "bt_bench"
     (package / "configs").mkdir(parents=True)
-    monkeypatch.setattr("bt_bench.config.stock._PACKAGE", package)
-    assert stock_config_dir() == package / "configs"
+    monkeypatch.setattr("bt_bench.suites.block_tables.suite._PACKAGE", package)
+    assert default_suite().configs == package / "configs"
 
 
 class Odd(WorkloadParameters):
@@ -250,8 +249,8 @@ class Below(WorkloadParameters):
 
 
 def test_types_that_no_config_has_are_refused(monkeypatch):
-    monkeypatch.setattr(validation, "KINDS", {"odd": Odd, "below": Below})
+    monkeypatch.setattr(default_suite(), "kinds", {"below": Below, "odd": Odd})
     with pytest.raises(UsageError, match=r"workload 'odd', parameter 'file': type .*Path.* cannot"):
-        validation.all_leaves.__wrapped__()
+        validation.Vocabulary(default_suite())
     some = validation.leaves(Below)["some"]
     assert validation.expectation(some) == "a whole number of 1 or more and below 5"

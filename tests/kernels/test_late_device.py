@@ -9,12 +9,12 @@ import torch
 from support.mutants import OVERWRITTEN, write_mutant
 from support.variants import SHIPPED, classes
 
-from bt_bench.names import Operation
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.calls import bind, stage
+from bt_bench.suites.block_tables.inputs import inputs_on
+from bt_bench.suites.block_tables.workloads.conformance.plain import CORNERS
+from bt_bench.suites.block_tables.workloads.conformance.random_calls import random_workload
 from bt_bench.variants.catalogue import load_reference
-from bt_bench.worker.arm import bind, stage
-from bt_bench.worker.inputs import inputs_on
-from bt_bench.workloads.conformance.plain import CORNERS
-from bt_bench.workloads.conformance.random_calls import random_workload
 from bt_kernels.layout import TableLayout
 
 HOLD_CYCLES = 100_000_000  # about 50 ms at 2 GHz
@@ -47,7 +47,7 @@ def run_ahead(variant, device, num_steps, **options):
         for step in steps:
             stage(tables, step)
             tables.append_block_ids(SPARE_ROW, SPARE_IDS, True)
-            bind(tables, Operation.STEP, step)()
+            bind(tables, ops.STEP, step)()
             torch.cuda.synchronize()
         tables.restore(state)
     torch.cuda.synchronize()
@@ -59,7 +59,7 @@ def run_ahead(variant, device, num_steps, **options):
     for step in steps:
         stage(tables, step)
         tables.append_block_ids(SPARE_ROW, SPARE_IDS, True)
-        bind(tables, Operation.STEP, step)()
+        bind(tables, ops.STEP, step)()
         outputs.append([t.clone() for t in (*tables.input_block_tables, tables.slot_mappings)])
     was_held = not held.query()
     torch.cuda.synchronize()
@@ -78,7 +78,7 @@ def assert_exact(workload, outputs):
     for step, found in zip(inputs_on(torch.device("cpu"), workload), outputs, strict=True):
         stage(reference, step)
         reference.append_block_ids(SPARE_ROW, SPARE_IDS, True)
-        bind(reference, Operation.STEP, step)()
+        bind(reference, ops.STEP, step)()
         wanted = (*reference.input_block_tables, reference.slot_mappings)
         assert all(bool((a.cpu() == b).all()) for a, b in zip(found, wanted, strict=True))
 

@@ -6,13 +6,13 @@ import pytest
 import torch
 from support.variants import SHIPPED, classes, failures
 
-from bt_bench.names import Operation
-from bt_bench.workloads.conformance.plain import conformance_workloads
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.workloads.conformance.plain import conformance_workloads
 from bt_kernels.layout import TableLayout
 
 pytestmark = [pytest.mark.gpu, pytest.mark.sanitize]
 
-ALL = [Operation.APPLY, Operation.GATHER_SLOTS, Operation.STEP]
+ALL = [ops.APPLY, ops.GATHER_SLOTS, ops.STEP]
 LAYOUT = TableLayout((16, 4), (3, 9), max_num_reqs=3, max_num_batched_tokens=16)
 
 

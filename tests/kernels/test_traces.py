@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from support.variants import SHIPPED, classes, failures
 
-from bt_bench.names import Operation
-from bt_bench.workloads import TraceParameters, Window, build_workload
+from bt_bench.protocol import build_workload
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.workloads import TraceParameters, Window
 from bt_kernels.layout import SLIDING_WINDOW
 
 
@@ -32,12 +33,12 @@ def windowed(trace, steps, **changes):
 @pytest.mark.parametrize("steps", [2, pytest.param(12, marks=pytest.mark.slow)])
 def test_a_few_steps(steps, device):
     workload = windowed("azure_conv", steps, max_num_reqs=3, max_num_batched_tokens=128)
-    assert failures(classes(SHIPPED), workload, [Operation.STEP], device) == {}
+    assert failures(classes(SHIPPED), workload, [ops.STEP], device) == {}
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("trace", ["azure_conv", "azure_code"])
 def test_a_thousand_steps(trace, device):
     workload = windowed(trace, 1000)
-    operations = [Operation.STEP, Operation.GATHER_SLOTS]
+    operations = [ops.STEP, ops.GATHER_SLOTS]
     assert failures(classes(SHIPPED), workload, operations, device) == {}

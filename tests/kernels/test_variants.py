@@ -13,13 +13,18 @@ from support.sequences import Sizes, layouts
 from support.variants import SHIPPED, classes, failures
 
 from bt_bench.config.load import load_config
-from bt_bench.names import Operation
-from bt_bench.workloads import TraceParameters, UniformParameters, Window, build_workload
-from bt_bench.workloads.conformance.plain import CORNERS, LONG, conformance_workloads
-from bt_bench.workloads.conformance.random_calls import random_workload
+from bt_bench.protocol import build_workload
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.workloads import TraceParameters, UniformParameters, Window
+from bt_bench.suites.block_tables.workloads.conformance.plain import (
+    CORNERS,
+    LONG,
+    conformance_workloads,
+)
+from bt_bench.suites.block_tables.workloads.conformance.random_calls import random_workload
 
 BOTH = [pytest.param("cpu"), pytest.param("cuda", marks=pytest.mark.gpu)]
-ALL = list(Operation)
+ALL = list(ops.OPERATIONS)
 MOST_PROGRAMS = 16
 """Of a gather: what the interpreter needs more for runs in `make test-slow`, and on a GPU."""
 
@@ -45,7 +50,7 @@ def on_both(groups, requests, *arguments, name):
 )
 def test_origin_cases(parameters, where, device):
     workload = build_workload(parameters)
-    operations = [Operation.STEP] if where == "cpu" else ALL
+    operations = [ops.STEP] if where == "cpu" else ALL
     assert failures(classes(SHIPPED), workload, operations, device) == {}
 
 
@@ -74,7 +79,7 @@ def test_groups_requests_and_mappings(groups, requests, mapping, where, device):
             seed=groups * 100 + requests,
         )
     )
-    operations = [Operation.STEP] if where == "cpu" else ALL
+    operations = [ops.STEP] if where == "cpu" else ALL
     assert failures(classes(SHIPPED), workload, operations, device) == {}
 
 
@@ -82,7 +87,7 @@ def test_groups_requests_and_mappings(groups, requests, mapping, where, device):
 def test_corners_through_every_operation(where, device):
     for title, workload in conformance_workloads(seed=7).items():
         # Separate launches, and so the kernels of options, are in a step of the baseline, too.
-        operations = [Operation.STEP] if where == "cpu" and workload.features else ALL
+        operations = [ops.STEP] if where == "cpu" and workload.features else ALL
         found = failures(classes(SHIPPED), workload, operations, device, title=title)
         assert found == {}
 
@@ -90,7 +95,7 @@ def test_corners_through_every_operation(where, device):
 def test_corners_through_a_step(device):
     """A part of the above that takes seconds under the interpreter."""
     workload = conformance_workloads(seed=7)["corners"]
-    assert failures(classes(SHIPPED), workload, [Operation.STEP], device) == {}
+    assert failures(classes(SHIPPED), workload, [ops.STEP], device) == {}
 
 
 SIZES = Sizes(
@@ -116,7 +121,7 @@ def test_random_workloads(layout, seed, dtype, dummies, custom_outputs, device):
     workload = random_workload(
         seed, layout, num_steps=2, dtype=dtype, dummies=dummies, custom_outputs=custom_outputs
     )
-    found = failures(classes(SHIPPED), workload, [Operation.STEP, Operation.APPLY], device)
+    found = failures(classes(SHIPPED), workload, [ops.STEP, ops.APPLY], device)
     assert found == {}
 
 
@@ -142,7 +147,7 @@ def test_consecutive_trace_steps(steps, device):
     workload = trace_window(
         steps, groups=1, max_num_reqs=8, max_num_batched_tokens=512, max_model_len=4096, rate=4.0
     )
-    assert failures(classes(SHIPPED), workload, [Operation.STEP], device) == {}
+    assert failures(classes(SHIPPED), workload, [ops.STEP], device) == {}
 
 
 @pytest.mark.gpu
@@ -152,5 +157,5 @@ def test_consecutive_trace_steps_on_gpu(trace, model, device):
     workload = trace_window(
         120, trace=trace, model=model, max_num_reqs=256, max_model_len=16_384, rate=8.0
     )
-    operations = [Operation.STEP, Operation.GATHER_SLOTS, Operation.APPLY]
+    operations = [ops.STEP, ops.GATHER_SLOTS, ops.APPLY]
     assert failures(classes(SHIPPED), workload, operations, device) == {}

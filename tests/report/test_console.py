@@ -16,6 +16,7 @@ from bt_bench.report.console import PLAIN_WIDTH, folded, print_document, render_
 from bt_bench.report.document import Bullets, Cell, Document, Heading, Section, Table
 from bt_bench.report.run.document import run_document
 from bt_bench.report.run.rendering import print_comparison
+from bt_bench.results import VariantResult, context_of
 from bt_bench.results.result import VariantResult
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -41,7 +42,10 @@ def test_tables_of_the_origins_names_fit_into_120_columns() -> None:
         text = "".join(result.model_dump_json() + "\n" for result in run())
         for short, name in longest.items():
             text = text.replace(f'"{short}"', f'"{name}"')
-        results = [VariantResult.model_validate_json(line) for line in text.splitlines()]
+        results = [
+            VariantResult.model_validate_json(line, context=context_of(None))
+            for line in text.splitlines()
+        ]
         lines = [line.rstrip() for line in _print_piped(results).splitlines()]
         assert max(map(len, lines)) <= PLAIN_WIDTH
 

@@ -15,12 +15,12 @@ from support.factories import make_case, make_crash, make_environment, make_gpu,
 from support.goldens import assert_golden
 
 from bt_bench.errors import UsageError
-from bt_bench.names import Operation
 from bt_bench.report.document import Document
 from bt_bench.report.markdown import LINE_WIDTH, escape, render_document
 from bt_bench.report.run.rendering import render_comparison
 from bt_bench.results.nouns import LaunchPath, Quantity
 from bt_bench.results.result import VariantResult
+from bt_bench.suites.block_tables import operations as ops
 
 GOLDEN = Path(__file__).parent / "golden"
 RUNS = {
@@ -141,8 +141,8 @@ def test_the_calibration_comes_after_the_tables_and_before_the_advice() -> None:
 def test_cases_of_one_name_and_another_workload_are_not_set_against_each_other() -> None:
     samples = {Quantity.EVENT_US: [[50.0]]}
     cases = [
-        make_case(operation=Operation.STEP, samples=samples),
-        make_case(operation=Operation.STEP, samples={Quantity.EVENT_US: [[1.0, 1.0]]}, num_steps=2),
+        make_case(operation=ops.STEP, samples=samples),
+        make_case(operation=ops.STEP, samples={Quantity.EVENT_US: [[1.0, 1.0]]}, num_steps=2),
     ]
     text = render_comparison([make_result("baseline", cases[:1]), make_result("fused", cases[1:])])
     rows = [line for line in text.splitlines() if line.startswith("| small")][:2]

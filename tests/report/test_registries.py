@@ -115,7 +115,7 @@ def decodes(sources: Path, tmp_path: Path) -> Path:
     """A config with the kind of workload that the docs show, which is in the copy."""
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"`decodes.py`:\n\n  ```python\n(.*?)  ```\n", page, re.DOTALL)
-    kinds = sources / "bt_bench" / "workloads" / "kinds"
+    kinds = sources / "bt_bench" / "suites" / "block_tables" / "workloads" / "kinds"
     (kinds / "decodes.py").write_text(textwrap.dedent(code), encoding="utf-8")
     config = tmp_path / "decodes.yaml"
     config.write_text(

@@ -12,13 +12,13 @@ import pytest
 from support.commands import run
 
 from bt_bench.config import planned_variants
-from bt_bench.names import Operation
 from bt_bench.report.document import ABSENT
 from bt_bench.report.formats.texts import change_text, interval_text
 from bt_bench.report.run.arranged import Arms, arrange
 from bt_bench.report.run.regime_tables import change_table, exploratory_table
 from bt_bench.report.run.tables import event_table
 from bt_bench.results import read_run
+from bt_bench.suites.block_tables import operations as ops
 
 REPORTS = Path(__file__).parents[2] / "reports" / "h200"
 RUNS = [REPORTS / "origin", REPORTS / "headline" / "steps", REPORTS / "headline" / "trace"]
@@ -48,7 +48,7 @@ def order_of(folder: Path) -> tuple[str, ...]:
 
 def cells(arms: Arms) -> Iterator[tuple[tuple[str, str, str], tuple[str, str | None, str]]]:
     """Case, side and metric; change in percent, interval and verdict, of all cells of changes."""
-    for operation in Operation:
+    for operation in ops.OPERATIONS:
         places = [
             (f"{operation}/{case_id.case}", other.name)
             for case_id in arms.cases_of(operation)
@@ -65,7 +65,7 @@ def cells(arms: Arms) -> Iterator[tuple[tuple[str, str, str], tuple[str, str | N
                 for column, cell in zip(table.columns[1:], row[1:], strict=True):
                     change, _, verdict = cell.text.rpartition(" ")
                     yield (*place, COLUMNS[column]), (change or ABSENT, None, verdict)
-        if operation is not Operation.STAGE:
+        if operation is not ops.STAGE:
             for place, row in zip(places, event_table(arms, operation).rows, strict=True):
                 yield (*place, "event_us"), (row[4].text, None, row[5].text)
 

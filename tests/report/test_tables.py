@@ -15,7 +15,6 @@ from support.factories import (
     make_workload,
 )
 
-from bt_bench.names import Operation
 from bt_bench.report.document import ABSENT, Cell, Table, Tone, numbered_notes
 from bt_bench.report.run.arranged import arrange
 from bt_bench.report.run.cells import describe_launches
@@ -39,6 +38,7 @@ from bt_bench.results.nouns import (
 )
 from bt_bench.results.result import VariantResult
 from bt_bench.results.series import series_of
+from bt_bench.suites.block_tables import operations as ops
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_case_without_a_result_says_so_once_in_its_row() -> None:
 
 
 def test_staging_is_all_that_its_own_operation_has() -> None:
-    case = make_case(operation=Operation.STAGE, samples={Quantity.STAGE_US: [[2.0]]})
+    case = make_case(operation=ops.STAGE, samples={Quantity.STAGE_US: [[2.0]]})
     assert list(_time_row(case)) == ["Config", "Variant", "Stage", "Launches"]
 
 
@@ -148,7 +148,7 @@ def test_changes_have_the_verdict_of_compare() -> None:
         return make_result(variant, [make_case(samples=samples, rounds=make_rounds(24, 4))])
 
     arms = arrange([result("baseline", 20.5, 1), result("less", 4.5, 2), result("same", 20.5, 3)])
-    less, same = event_table(arms, Operation.GATHER_SLOTS).rows
+    less, same = event_table(arms, ops.GATHER_SLOTS).rows
     change_us, percent, verdict = (cell.text for cell in less[3:])
     assert float(change_us) == pytest.approx(-16, abs=0.5)
     assert float(percent) == pytest.approx(-78, abs=2)
@@ -157,10 +157,10 @@ def test_changes_have_the_verdict_of_compare() -> None:
     base_us = 1e3 * float(less[1].text)
     assert float(change_us) == pytest.approx(base_us * float(percent) / 100, rel=2e-3)
     assert same[5] == Cell("INCONCLUSIVE", tone=Tone.OPEN)
-    explored = exploratory_table(arms, Operation.GATHER_SLOTS)
+    explored = exploratory_table(arms, ops.GATHER_SLOTS)
     assert explored is not None
     assert [row[1].text.split()[1] for row in explored.rows] == ["FASTER", "INCONCLUSIVE"]
-    primary = change_table(arms, Operation.GATHER_SLOTS)
+    primary = change_table(arms, ops.GATHER_SLOTS)
     assert primary is not None
     assert primary.columns == ("Config", "Host (%)", "Interval (%)", "Verdict")
     assert [row[3].text for row in primary.rows] == ["FASTER", "INCONCLUSIVE"]
@@ -179,7 +179,7 @@ def test_a_change_that_was_not_tested_says_why() -> None:
 
 def test_a_budget_that_does_not_close_is_marked() -> None:
     (result,) = (each for each in scenarios.gpu_run() if each.variant.name == "fused_apply")
-    table = budget_table(arrange([result]), Operation.STEP, [LaunchPath.JIT])
+    table = budget_table(arrange([result]), ops.STEP, [LaunchPath.JIT])
     assert table is not None
     residual = table.columns.index("(%)")
     notes = {row[0].text: row[residual].note for row in table.rows}
@@ -192,14 +192,14 @@ def test_a_budget_that_does_not_close_is_marked() -> None:
 def test_short_rounds_of_a_partial_run_count() -> None:
     samples = {Quantity.STEP_US: [[1.0, 5.0], [3.0]]}
     arms = arrange([make_result(cases=[make_case(samples=samples, num_steps=2)], complete=False)])
-    table = distribution_table(arms, Operation.GATHER_SLOTS)
+    table = distribution_table(arms, ops.GATHER_SLOTS)
     assert table is not None
     assert [cell.text for cell in table.rows[0][2:6]] == ["step", "2", "2.300", "3.500"]
 
 
 def test_no_distribution_without_windows() -> None:
     arms = arrange([make_result(cases=[make_case(samples={Quantity.STEP_US: [[1.0]]})])])
-    assert distribution_table(arms, Operation.GATHER_SLOTS) is None
+    assert distribution_table(arms, ops.GATHER_SLOTS) is None
 
 
 def test_a_trace_window_of_one_step_is_a_single_step() -> None:

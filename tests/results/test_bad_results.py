@@ -66,7 +66,7 @@ def test_a_path_through_a_file(tmp_path: Path) -> None:
         (b"null", "is JSON, but not a result of bt-bench: expected an object, got null"),
         (b'{"a": 1}', "is JSON, but not a result of bt-bench: it has no schema_version"),
         (
-            b'{"schema_version": 2, "run_id": "x"}',
+            b'{"schema_version": 3, "run_id": "x"}',
             "is not a complete result of bt-bench: missing created, complete, tool, environment, "
             "config, plan, variant, cases",
         ),

@@ -9,6 +9,7 @@ from bt_bench.names import DeviceKind, Operation
 from bt_bench.results.metrics import COUNTED, DEVICE_TICK_US, metric_named, metric_of, sums_in
 from bt_bench.results.nouns import Cache, LaunchPath, Load, Method, Quantity, Series
 from bt_bench.results.series import series_of
+from bt_bench.suites.block_tables import operations as ops
 
 ALL = [
     Series(quantity=quantity, method=method, launch_path=path, load=load, l2=l2)
@@ -61,7 +62,7 @@ def test_a_sum_is_of_its_terms() -> None:
     assert metric == metric_named(metric.name)
     assert (metric.name, metric.unit, metric.series) == ("stage_us+event_us/busy", "us", None)
     assert (metric.floor, metric.tick) == (0.2, DEVICE_TICK_US)
-    assert not metric.is_primary(Operation.STEP, "cuda")
+    assert not metric.is_primary(ops.STEP, "cuda")
     assert sums_in(["host_us", "a*", "host_us+stage_us", "stage_us+host_us"]) == [
         metric_named("host_us+stage_us")
     ]
@@ -87,10 +88,10 @@ def test_other_names_are_refused(name: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("operation", "device", "primary"),
     [
-        (Operation.STEP, "cuda", {"host_us", "gpu_us"}),
-        (Operation.APPLY, "cuda", {"host_us", "gpu_us"}),
-        (Operation.STAGE, "cuda", {"stage_us"}),
-        (Operation.STEP, "cpu", {"stage_us"}),
+        (ops.STEP, "cuda", {"host_us", "gpu_us"}),
+        (ops.APPLY, "cuda", {"host_us", "gpu_us"}),
+        (ops.STAGE, "cuda", {"stage_us"}),
+        (ops.STEP, "cpu", {"stage_us"}),
     ],
 )
 def test_few_metrics_are_primary(

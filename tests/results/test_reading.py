@@ -232,7 +232,7 @@ def test_a_file_has_a_line_per_case_and_ends_with_a_newline(folder: RunFolder) -
     lines = text.splitlines()
     assert text.endswith("}\n")
     assert lines[0] == "{"
-    assert lines[1] == '  "schema_version": 2,'
+    assert lines[1] == '  "schema_version": 3,'
     cases = lines[lines.index('  "cases": [') + 1 : -2]
     assert [json.loads(line.rstrip(","))["case"] for line in cases] == ["one", "two", "three"]
     assert '"samples":[[1.5],[2.25],[1e-07]]' in cases[0]
@@ -272,7 +272,7 @@ def test_every_written_file_validates(folder: RunFolder) -> None:
     Draft202012Validator.check_schema(schema)
     validator = Draft202012Validator(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    assert schema["$id"] == "urn:bt-bench:result:2"
+    assert schema["$id"] == "urn:bt-bench:result:3"
     for result in (
         scenarios.three_cases(),
         make_result(),

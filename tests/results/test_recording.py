@@ -12,7 +12,6 @@ import pytest
 from support.factories import make_environment
 
 from bt_bench.errors import UsageError
-from bt_bench.names import Operation
 from bt_bench.results.recording import (
     Recorder,
     Recording,
@@ -23,9 +22,10 @@ from bt_bench.results.recording import (
 )
 from bt_bench.results.result import Tool
 from bt_bench.results.rounds import GateArm, GateRound, Subject
+from bt_bench.suites.block_tables import operations as ops
 
-HOST = Subject(Operation.STEP, "small", "fused", "host_us")
-DEVICE = Subject(Operation.STEP, "small", "fused", "gpu_us/compiled/cold")
+HOST = Subject(ops.STEP, "small", "fused", "host_us")
+DEVICE = Subject(ops.STEP, "small", "fused", "gpu_us/compiled/cold")
 BASE, HEAD, CONTROL = GateArm.BASE, GateArm.HEAD, GateArm.CONTROL
 ROUNDS = [
     GateRound(
@@ -87,7 +87,7 @@ def test_values_keep_a_millionth_of_a_microsecond() -> None:
 
 
 def test_it_refuses_to_write_what_it_would_not_read(tmp_path: Path) -> None:
-    wrong = GateRound((BASE,), {BASE: {Subject(Operation.STEP, "small", "fused", "watts"): 1.0}})
+    wrong = GateRound((BASE,), {BASE: {Subject(ops.STEP, "small", "fused", "watts"): 1.0}})
     with pytest.raises(ValueError, match="no metric 'watts'"):
         write_recording(tmp_path / "x.json", with_rounds(make_header(), [wrong]))
     assert not list(tmp_path.iterdir())

@@ -18,21 +18,21 @@ from support.variants import classes
 from triton.runtime.interpreter import InterpretedFunction
 
 from bt_bench.config.spec import CaseSpec, SweepSpec
-from bt_bench.names import Operation
 from bt_bench.report.run.rendering import render_comparison
 from bt_bench.results.case import RoundKind
 from bt_bench.results.folders import RunFolder
 from bt_bench.results.nouns import Method, Quantity
 from bt_bench.results.plan import Plan
 from bt_bench.runs.sweep import SweepRequest, run_sweep
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.workloads import UniformParameters
+from bt_bench.suites.block_tables.workloads.conformance.plain import conformance_workloads
 from bt_bench.variants.catalogue import VariantEntry
 from bt_bench.worker.executor import Executor, LocalRunner
 from bt_bench.worker.measuring.bench import CpuBench, CudaBench
 from bt_bench.worker.measuring.methods.device_times import IDLE, settings_of
 from bt_bench.worker.measuring.timing import Rounds
 from bt_bench.worker.measuring.watch import NoTelemetry, Seen, Surroundings
-from bt_bench.workloads import UniformParameters
-from bt_bench.workloads.conformance.plain import conformance_workloads
 
 GOLDEN = Path(__file__).parent / "golden" / "scripted_sweep.md"
 PLAN = Plan(rounds=120, min_rounds=16, warmup_rounds=1, instances=3, profile_rounds=6,
@@ -94,7 +94,7 @@ class ScriptedBench(CudaBench):
                 arms = SimpleNamespace(instance=turn, place=lambda name: 0)
                 index = records.log_round(RoundKind.PROFILED, arms, 0.0, Seen(None, None))
                 for arm in window.instances[0]:
-                    gpu_us = arm.tables.gpu_ns / 1e3
+                    gpu_us = arm.variant.gpu_ns / 1e3
                     for series in setting.series:
                         value = 0.0 if series.quantity is Quantity.GAP_US else gpu_us
                         records.books[arm.name].add_row(index, series, [value])
@@ -129,11 +129,14 @@ def results(tmp_path_factory):
         name="scripted",
         description="",
         variants=list(TIMES),
-        operations=[Operation.GATHER_SLOTS],
+        operations=[ops.GATHER_SLOTS],
         plan=PLAN,
         cases=[CaseSpec(name="tiny", parameters=parameters)],
     )
-    entries = [VariantEntry(name, name, Path(__file__), shipped=False) for name in TIMES]
+    entries = [
+        VariantEntry(name, name, Path(__file__), shipped=False, package="bt_kernels")
+        for name in TIMES
+    ]
     folder = RunFolder.create_exact(tmp_path_factory.mktemp("scripted") / "run")
     request = SweepRequest(spec, entries, make_environment(), folder, ["bt-bench", "sweep"])
     heard = SimpleNamespace(
@@ -147,7 +150,7 @@ def results(tmp_path_factory):
         patch.setattr("bt_bench.worker.measuring.case.Rounds", ScriptedRounds)
         workloads = conformance_workloads(PLAN.seed)
         only = {"corners": workloads["corners"]}  # the others take half a minute
-        patch.setattr("bt_bench.runs.check.conformance_workloads", lambda seed: only)
+        patch.setattr("bt_bench.suites.block_tables.suite.conformance_workloads", lambda seed: only)
         return run_sweep(request, LocalRunner(Executor(variants, bench, PLAN)), heard)
 
 

@@ -17,7 +17,7 @@ from support.factories import (
 
 from bt_bench.config.spec import CaseSpec, SweepSpec
 from bt_bench.errors import UsageError
-from bt_bench.names import Operation
+from bt_bench.protocol import flat_parameters
 from bt_bench.results.case import CheckReport, Stopping, StopReason
 from bt_bench.results.folders import RunFolder
 from bt_bench.results.nouns import Quantity, Reason, ReasonCode
@@ -26,6 +26,8 @@ from bt_bench.results.reading import read_run
 from bt_bench.runs.preflight import check_memory
 from bt_bench.runs.progress import CaseReport
 from bt_bench.runs.sweep import SweepRequest, run_sweep
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.workloads import UniformParameters
 from bt_bench.variants.catalogue import VariantEntry
 from bt_bench.worker.outcome import Measured, RoundProgress
 from bt_bench.worker.tasks import (
@@ -38,11 +40,9 @@ from bt_bench.worker.tasks import (
     MeasureCase,
     Setback,
 )
-from bt_bench.workloads import UniformParameters
-from bt_bench.workloads.record import flat_parameters
 
 ARMS = ("baseline", "fused")
-OPERATIONS = [Operation.GATHER_SLOTS, Operation.STEP]
+OPERATIONS = [ops.GATHER_SLOTS, ops.STEP]
 
 
 def reason(code):
@@ -173,7 +173,7 @@ def sweep(tmp_path):
     source = tmp_path / "variant.py"
     source.write_text("")
     folder = RunFolder.create_exact(tmp_path / "run")
-    entries = [VariantEntry(name, "", source, shipped=False) for name in ARMS]
+    entries = [VariantEntry(name, "", source, shipped=False, package="bt_kernels") for name in ARMS]
 
     def go(runner, spec):
         listening = Listening()
@@ -208,7 +208,9 @@ def test_the_order_follows_from_the_seed(sweep, tmp_path):
     for number, seed in enumerate((1, 1, 2)):
         source = tmp_path / "other.py"
         source.write_text("")
-        entries = [VariantEntry(name, "", source, shipped=False) for name in ARMS]
+        entries = [
+            VariantEntry(name, "", source, shipped=False, package="bt_kernels") for name in ARMS
+        ]
         folder = RunFolder.create_exact(tmp_path / str(number))
         spec = make_spec([f"case{i}" for i in range(9)], seed=seed)
         runner = ScriptedRunner()
@@ -219,7 +221,7 @@ def test_the_order_follows_from_the_seed(sweep, tmp_path):
 
 
 def test_everything_that_was_measured_is_stored(sweep):
-    (baseline, fused), listening = sweep(ScriptedRunner(), make_spec(["one"], [Operation.STEP]))
+    (baseline, fused), listening = sweep(ScriptedRunner(), make_spec(["one"], [ops.STEP]))
     expected = measured()
     for result in (baseline, fused):
         assert result.calibration == make_calibration({"empty_call": [0.05]})
@@ -252,7 +254,7 @@ def test_everything_that_was_measured_is_stored(sweep):
 )
 def test_a_reason_makes_the_status(code, status, sweep):
     runner = ScriptedRunner(results={("step/one", "fused"): measured(code=code)})
-    (baseline, fused), listening = sweep(runner, make_spec(["one"], [Operation.STEP]))
+    (baseline, fused), listening = sweep(runner, make_spec(["one"], [ops.STEP]))
     assert (fused.cases[0].status, fused.cases[0].reason.code) == (status, code)
     assert baseline.cases[0].status == "ok"
     report = listening.reports[0]
@@ -280,7 +282,7 @@ def test_what_fails_a_case_is_tried_in_the_next(sweep):
         checked={("one", "fused"): reason(ReasonCode.WRONG_RESULT)},
         broke_off={(CheckCase, "two"): {"fused": reason(ReasonCode.CRASHED)}},
     )
-    (baseline, fused), _ = sweep(runner, make_spec(["one", "two", "three"], [Operation.STEP]))
+    (baseline, fused), _ = sweep(runner, make_spec(["one", "two", "three"], [ops.STEP]))
     found = {case.case: case.reason and case.reason.code for case in fused.cases}
     assert found == {"one": "wrong_result", "two": "crashed", "three": None}
     assert all(case.status == "ok" for case in baseline.cases)
@@ -290,7 +292,7 @@ def test_what_fails_a_case_is_tried_in_the_next(sweep):
 
 def test_what_breaks_off_while_measured_fails_that_case(sweep):
     runner = ScriptedRunner(broke_off={(MeasureCase, "one"): {"fused": reason(ReasonCode.HUNG)}})
-    (_, fused), _ = sweep(runner, make_spec(["one", "two"], [Operation.STEP]))
+    (_, fused), _ = sweep(runner, make_spec(["one", "two"], [ops.STEP]))
     assert by_key(fused)["step/one"].reason.code == "hung"
     assert by_key(fused)["step/one"].check is not None
     assert by_key(fused)["step/two"].status == "ok"
@@ -316,7 +318,7 @@ def test_a_crash_that_did_not_come_back_is_stored_with_whoever_may_have_crashed(
         },
         checked={("one", "fused"): reason(ReasonCode.WRONG_RESULT)},
     )
-    spec = make_spec(["one", "two"], [Operation.STEP])
+    spec = make_spec(["one", "two"], [ops.STEP])
     sweep(runner, spec)
     runner.setbacks = {}
     results, _ = sweep(runner, spec)  # as --resume does: what was stored stays
@@ -338,7 +340,7 @@ def test_a_crash_that_did_not_come_back_is_stored_with_whoever_may_have_crashed(
 
 
 def test_an_interrupted_run_is_continued_where_it_stopped(sweep):
-    spec = make_spec([f"case{number}" for number in range(6)], [Operation.STEP])
+    spec = make_spec([f"case{number}" for number in range(6)], [ops.STEP])
     runner = ScriptedRunner(stop_at="step/case2")
     with pytest.raises(KeyboardInterrupt):
         sweep(runner, spec)
@@ -371,9 +373,9 @@ def test_memory_does_not_grow_with_the_cases(sweep):
     runner.results = dict.fromkeys(
         [(f"step/case{i}", arm) for i in range(50) for arm in ARMS], measured(samples)
     )
-    spec = make_spec([f"case{number}" for number in range(50)], [Operation.STEP])
+    spec = make_spec([f"case{number}" for number in range(50)], [ops.STEP])
     source = sweep.folder.path.parent / "variant.py"
-    entries = [VariantEntry(name, "", source, shipped=False) for name in ARMS]
+    entries = [VariantEntry(name, "", source, shipped=False, package="bt_kernels") for name in ARMS]
     request = SweepRequest(spec, entries, make_environment("cpu"), sweep.folder, [])
     tracemalloc.start()
     try:

@@ -13,7 +13,6 @@ import pytest
 
 from bt_bench.config.load import load_config
 from bt_bench.config.spec import SweepSpec
-from bt_bench.names import Operation
 from bt_bench.results.census import (
     CensusCase,
     Kernel,
@@ -25,6 +24,7 @@ from bt_bench.results.census import (
     read_census,
     write_census,
 )
+from bt_bench.suites.block_tables import operations as ops
 from bt_bench.variants.catalogue import VariantEntry, find_variants
 from bt_bench.worker.compiling.census import take_census
 
@@ -205,7 +205,7 @@ def made_up(
     ]
     operations = [
         OperationCensus(
-            operation=Operation.STEP,
+            operation=ops.STEP,
             case=case,
             target=kernel.target,
             steps=[StepLaunches(steps=1, launches={"kernel": count}) for count in launches],

@@ -15,8 +15,8 @@ from unittest.mock import patch
 from typer.testing import CliRunner
 
 from bt_bench.cli.app import app
+from bt_bench.suites.block_tables.workloads import Workload, conformance_workloads
 from bt_bench.worker.tasks import CheckConformance, Finished
-from bt_bench.workloads import Workload, conformance_workloads
 
 TINY = """\
 variants: [baseline, fused]
@@ -30,7 +30,7 @@ cases:
 
 # As the `prologue` of a command of its own whose test is not about checks: one workload of them.
 ONE_CHECK = """\
-from bt_bench.runs import check as spec
+from bt_bench.suites.block_tables import suite as spec
 all_of = spec.conformance_workloads
 spec.conformance_workloads = lambda seed: {n: w for n, w in all_of(seed).items() if n == "corners"}
 """
@@ -129,7 +129,7 @@ def run(
 
     with (
         patch("bt_bench.worker.Supervisor", InProcess),
-        patch("bt_bench.runs.check.conformance_workloads", workloads),
+        patch("bt_bench.suites.block_tables.suite.conformance_workloads", workloads),
     ):
         result = CliRunner().invoke(app, [str(a) for a in arguments], input=stdin)
     return Outcome(result.exit_code, result.stdout, result.stderr)

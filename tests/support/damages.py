@@ -31,18 +31,18 @@ def _kernel(**fields: Any) -> dict[str, Any]:
 SAMPLES = "$.cases[0].measurements[0].samples"
 DAMAGES: dict[str, tuple[Damage, str]] = {
     "schema version": (
-        lambda data: data.update(schema_version=3, something_new=3),
-        "has schema version 3; expected 2. Read it with the version of bt-bench that wrote it, "
+        lambda data: data.update(schema_version=4, something_new=3),
+        "has schema version 4; expected 3. Read it with the version of bt-bench that wrote it, "
         "or measure again",
     ),
     "earlier schema version": (
         lambda data: (data.update(schema_version=1), data["cases"][0].clear())[0],
-        "has schema version 1; expected 2. Read it with the version of bt-bench that wrote it, "
+        "has schema version 1; expected 3. Read it with the version of bt-bench that wrote it, "
         "or measure again",
     ),
     "schema version as text": (
-        lambda data: data.update(schema_version="2"),
-        'has schema version "2"; expected 2. Read it with the version of bt-bench that wrote it, '
+        lambda data: data.update(schema_version="3"),
+        'has schema version "3"; expected 3. Read it with the version of bt-bench that wrote it, '
         "or measure again",
     ),
     "missing key": (
@@ -64,7 +64,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "wrong type of a parameter": (
         lambda data: data["cases"][0]["workload"]["parameters"].update(groups={}),
         "is not a valid result: $.cases[0].workload.parameters.groups: input should be a valid "
-        "boolean, got an object (and 4 more)",
+        "boolean, got an object (and 6 more)",
     ),
     "unknown operation": (
         lambda data: data["cases"][2].update(operation="scatter"),

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from bt_bench.names import Operation
+from bt_bench.results import SuiteInfo
 from bt_bench.results.calibration import Calibration, DeviceLine, Figure
 from bt_bench.results.case import (
     CaseResult,
@@ -23,6 +24,7 @@ from bt_bench.results.nouns import Method, Quantity, Reason, ReasonCode, Series,
 from bt_bench.results.plan import Plan
 from bt_bench.results.result import Environment, Gpu, Tool, VariantInfo, VariantResult
 from bt_bench.results.series import series_of
+from bt_bench.suites.block_tables import operations as ops
 
 CREATED = "2026-01-02T03:04:05+00:00"
 
@@ -90,9 +92,11 @@ def make_workload(
             "parameters": {"requests": 32, "tokens": 512, "groups": 1},
             "digest": digest or hashlib.sha256(f"{name} {num_steps}".encode()).hexdigest(),
             "num_steps": num_steps,
-            "num_reqs": [32] * num_steps,
-            "num_tokens": [512] * num_steps,
-            "num_rows_written": [32] * num_steps,
+            "sizes": {
+                "num_reqs": [32] * num_steps,
+                "num_tokens": [512] * num_steps,
+                "num_rows_written": [32] * num_steps,
+            },
         }
     )
 
@@ -155,7 +159,7 @@ def make_calibration(
 
 def make_case(
     case: str = "small",
-    operation: Operation = Operation.GATHER_SLOTS,
+    operation: Operation = ops.GATHER_SLOTS,
     samples: Mapping[Quantity, Sequence[Sequence[float]]]
     | Mapping[Series | Quantity, Sequence[Sequence[float]]]
     | None = None,
@@ -169,7 +173,7 @@ def make_case(
     longest = max((len(rounds) for rounds in (samples or {}).values()), default=0)
     logged = {"rounds": make_rounds(longest)} if longest else {}
     return CaseResult(
-        key=f"{operation.value}/{case}",
+        key=f"{operation}/{case}",
         case=case,
         operation=operation,
         workload=workload or make_workload(case, num_steps),
@@ -185,7 +189,7 @@ def make_case(
 
 def make_failed_case(
     case: str = "small",
-    operation: Operation = Operation.GATHER_SLOTS,
+    operation: Operation = ops.GATHER_SLOTS,
     message: str = "slot_mappings[0, 3] is 17; the reference has 16",
     *,
     code: ReasonCode = ReasonCode.WRONG_RESULT,
@@ -208,6 +212,7 @@ def make_result(
     plan: Plan | None = None,
     calibration: Calibration | None = None,
     crashes: Sequence[Crash] = (),
+    suite: SuiteInfo | None = None,
 ) -> VariantResult:
     """The result of a variant with these cases."""
     return VariantResult(
@@ -219,6 +224,7 @@ def make_result(
         config=config,
         plan=plan or Plan(rounds=3, warmup_rounds=1),
         calibration=calibration,
+        suite=suite,
         variant=VariantInfo(name=variant, summary=f"the {variant} arm", source_sha256="ab" * 32),
         crashes=list(crashes),
         cases=list(cases),

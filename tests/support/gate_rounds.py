@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bt_bench.names import Operation
 from bt_bench.results.rounds import GateArm, GateRound, Subject
+from bt_bench.suites.block_tables import operations as ops
 
 ARMS = tuple(GateArm)
 BASE, HEAD, CONTROL = ARMS
 
 
 def subject(case: str = "case", metric: str = "host_us", variant: str = "fused") -> Subject:
-    return Subject(Operation.STEP, case, variant, metric)
+    return Subject(ops.STEP, case, variant, metric)
 
 
 def make_rounds(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from bt_bench.analysis.deciding import Contest, Correction, decide
 from bt_bench.analysis.statistics.estimates import Estimate
 from bt_bench.analysis.verdicts import Cause, Judged, Judgement, Margin, Overall, Verdict
-from bt_bench.names import Operation
+from bt_bench.suites.block_tables import operations as ops
 
 BASE = "fused@main"
 HEAD = "fused@HEAD"
@@ -30,7 +30,7 @@ HOSTILE = "<b>|x|*_`\"&'</td>]]>\n::error::pwned\r\n##[error]pwned\t=1+1 \x1b[31
 def judgement(**fields: object) -> Judgement:
     """A judgement on a device time, the same on both sides."""
     defaults: dict[str, object] = {
-        "operation": Operation.STEP,
+        "operation": ops.STEP,
         "case": LONGEST_CASE,
         "metric": "gpu_us",
         "unit": "us",
@@ -114,7 +114,7 @@ def untimed() -> tuple[Judgement, ...]:
         ),
         judgement(**launches, base_value=2.0, other_value=2.0, ratio=1.0, detail="equal"),
         judgement(
-            **(launches | {"operation": Operation.GATHER_SLOTS}),
+            **(launches | {"operation": ops.GATHER_SLOTS}),
             base_value=2.0,
             other_value=3.0,
             ratio=1.5,
@@ -151,9 +151,7 @@ def untimed() -> tuple[Judgement, ...]:
             advisory=True,
         ),
         *(
-            judgement(
-                operation=Operation.STAGE, case=cause, verdict=verdict, cause=cause, detail=detail
-            )
+            judgement(operation=ops.STAGE, case=cause, verdict=verdict, cause=cause, detail=detail)
             for verdict, cause, detail in (
                 (missing, Cause.NO_CASE, "fused@HEAD has no such case"),
                 (missing, Cause.NO_METRIC, "fused@main did not measure it"),

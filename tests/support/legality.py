@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bt_bench.workloads.steps import Append, Step, Workload
+from bt_bench.suites.block_tables.workloads.steps import Append, Step, Workload
 from bt_kernels.layout import TableLayout
 
 

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from bt_bench.variants.catalogue import load_reference
-from bt_bench.worker.arm import bind
-from bt_bench.worker.checking.buffers import (
+from bt_bench.suites.block_tables.calls import bind
+from bt_bench.suites.block_tables.checking.buffers import (
     addresses_of,
     buffers_of,
     compare_addresses,
@@ -22,8 +21,9 @@ from bt_bench.worker.checking.buffers import (
     copies_on,
     poison,
 )
+from bt_bench.suites.block_tables.inputs import CustomOutputs, StepInputs
+from bt_bench.variants.catalogue import load_reference
 from bt_bench.worker.checking.interpreter_guard import guarded_memory
-from bt_bench.worker.inputs import CustomOutputs, StepInputs
 from bt_kernels.engines import BlockTables
 from bt_kernels.interface import TableState
 from bt_kernels.layout import TableLayout

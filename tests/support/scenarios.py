@@ -28,6 +28,7 @@ from bt_bench.results.nouns import (
 )
 from bt_bench.results.result import VariantResult
 from bt_bench.results.series import series_of
+from bt_bench.suites.block_tables import operations as ops
 from support.factories import (
     make_calibration,
     make_case,
@@ -121,7 +122,7 @@ def gpu_run() -> list[VariantResult]:
             variant,
             [
                 _measured_case(variant, case, operation, event_us[variant, case], launches[variant])
-                for operation in (Operation.APPLY, Operation.STEP, Operation.GATHER_SLOTS)
+                for operation in (ops.APPLY, ops.STEP, ops.GATHER_SLOTS)
                 for case in ("small", "large_4grp")
             ],
             calibration=calibration(),
@@ -232,8 +233,8 @@ def cpu_run() -> list[VariantResult]:
             variant,
             [
                 make_case("small", samples=staging, launches=census),
-                make_case("small", Operation.STAGE, staging, launches=nothing),
-                make_case("azure", Operation.STAGE, windows, num_steps=2),
+                make_case("small", ops.STAGE, staging, launches=nothing),
+                make_case("azure", ops.STAGE, windows, num_steps=2),
             ],
             environment=environment,
         )
@@ -243,7 +244,7 @@ def cpu_run() -> list[VariantResult]:
 
 def partial_run() -> list[VariantResult]:
     """Interrupted after the first case of the second variant."""
-    first, second = (_timed_case(name, Operation.GATHER_SLOTS, 50.0) for name in ("one", "two"))
+    first, second = (_timed_case(name, ops.GATHER_SLOTS, 50.0) for name in ("one", "two"))
     return [
         make_result("baseline", [first, second], complete=False),
         make_result("fused", [first], complete=False),
@@ -253,7 +254,7 @@ def partial_run() -> list[VariantResult]:
 def failed_run() -> list[VariantResult]:
     """A wrong answer, a case that does not fit, and one of which too few rounds are left."""
     small, large, warm = (
-        _timed_case(name, Operation.GATHER_SLOTS, 50.0) for name in ("small", "large", "warm")
+        _timed_case(name, ops.GATHER_SLOTS, 50.0) for name in ("small", "large", "warm")
     )
     wrong = make_failed_case("small", message="wrong slots:\n# row 3 | column 1 is <17>, not 16")
     disturbed = make_failed_case(
@@ -294,7 +295,7 @@ def trace_run() -> list[VariantResult]:
                 Quantity.STEP_US: (60.0, 61.0, 75.0),
             }.items()
         }
-        case = make_case("azure", Operation.STEP, windows, num_steps=4, launches=census)
+        case = make_case("azure", ops.STEP, windows, num_steps=4, launches=census)
         results.append(make_result(variant, [case], config="azure_conv"))
     return results
 
@@ -304,7 +305,7 @@ def three_cases() -> VariantResult:
     samples = {Quantity.EVENT_US: [[1.5], [2.25], [1e-7]], Quantity.HOST_US: [[3.0]] * 3}
     cases = [
         make_case("one", samples=samples, launches=make_launches(["gather", "slots"])),
-        make_case("two", Operation.STEP, {Quantity.STEP_US: [[1.0, 2.0]] * 3}, num_steps=2),
+        make_case("two", ops.STEP, {Quantity.STEP_US: [[1.0, 2.0]] * 3}, num_steps=2),
         make_failed_case("three"),
     ]
     return make_result(cases=cases)
@@ -312,7 +313,7 @@ def three_cases() -> VariantResult:
 
 def hostile_run() -> list[VariantResult]:
     """Names that would be markup in Markdown, HTML, a terminal or rich."""
-    case = _timed_case(HOSTILE_NAME, Operation.GATHER_SLOTS, 50.0)
+    case = _timed_case(HOSTILE_NAME, ops.GATHER_SLOTS, 50.0)
     failed = make_failed_case("\x1b[31mred", message="<script>alert(1)</script>\n\n---\n| x |")
     return [
         make_result("baseline", [case, failed], config=HOSTILE_NAME),

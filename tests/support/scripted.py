@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
-from bt_bench.names import Operation
+from bt_bench.suites.block_tables import operations as ops
 from bt_bench.worker.failures import ArmFailedError
 
 GRAPH_LAUNCH_NS = 3_000
@@ -84,15 +85,30 @@ class ScriptedGraph:
             self._device.enqueue(duration_ns)
 
 
-class ScriptedTables:
-    """What probes look at in an arm's tables."""
+class ScriptedVariant:
+    """What is looked at in an arm's variant."""
 
     launch_paths = ("jit", "compiled")
     capturable = frozenset({"gather_and_compute_slot_mappings"})
 
     def __init__(self):
         self.launch_path = "jit"
+
+
+class ScriptedDriver:
+    """What a suite has for an arm; `num_blocks` is what the host knows."""
+
+    def __init__(self):
         self.num_blocks = np.zeros((1, 2), dtype=np.int32)
+
+    def undo(self):
+        return partial(self.num_blocks.__setitem__, ..., np.array(self.num_blocks))
+
+    def replayed(self, call):
+        pass
+
+    def may_be_empty(self, operation, step):
+        return operation == ops.APPLY and not step.appends
 
 
 class ScriptedArm:
@@ -100,8 +116,8 @@ class ScriptedArm:
 
     def __init__(self, name, device, log, host_ns=10_000, gpu_ns=3_000, fails_at=None):
         self.name = name
-        self.tables = ScriptedTables()
-        self.tables.apply_staged_writes = lambda: device.host(77_000)
+        self.variant = ScriptedVariant()
+        self.driver = ScriptedDriver()
         self._device, self._log = device, log
         self._host_ns, self._gpu_ns, self._fails_at = host_ns, gpu_ns, fails_at
 
@@ -112,15 +128,21 @@ class ScriptedArm:
         self._log.append(f"rewind {self.name}")
 
     def ready(self, operation, step, *, staged=False):
-        if operation is not Operation.STAGE:
+        if operation is not ops.STAGE:
             if not staged:
                 self._stage(step)
             self._device.enqueue(500_000)  # what precedes must be waited for, not timed
         return self.bind(operation, step)
 
     def finish(self, operation):
-        if operation is Operation.STAGE:
-            self.tables.apply_staged_writes()
+        if operation is ops.STAGE:
+            self._device.host(77_000)
+
+    def staging(self, step):
+        return lambda: self._stage(step)
+
+    def finish_staging(self):
+        self.finish(ops.STAGE)
 
     def _stage(self, step):
         self._device.host(1_000 * step)
@@ -130,11 +152,11 @@ class ScriptedArm:
             self._log.append(f"{self.name} {operation} {step}")
             if self._fails_at == step:
                 raise RuntimeError("broken")
-            share = {"compiled": 2, "direct": 4}.get(self.tables.launch_path, 1)
+            share = {"compiled": 2, "direct": 4}.get(self.variant.launch_path, 1)
             self._device.host(self._host_ns * step // share)
             self._device.enqueue(self._gpu_ns)
 
-        return call if operation is not Operation.STAGE else lambda: self._stage(step)
+        return call if operation is not ops.STAGE else lambda: self._stage(step)
 
 
 class _Guard:

@@ -12,10 +12,11 @@ from typing import ClassVar, Literal
 from hypothesis import strategies as st
 
 from bt_bench.names import Operation
+from bt_bench.suites.block_tables import operations as ops
 from bt_kernels.interface import COMPILED, DIRECT, JIT
 from bt_kernels.layout import TableLayout
 
-CALLED = (Operation.GATHER, Operation.SLOTS, Operation.GATHER_SLOTS, Operation.STEP)
+CALLED = (ops.GATHER, ops.SLOTS, ops.GATHER_SLOTS, ops.STEP)
 
 # Whether a caller has buffers of its own, and how it gives their addresses.
 OUTPUTS = ("persistent", "persistent", "own", "own_int64_addresses", "own_uint64_addresses")
@@ -279,7 +280,7 @@ def _grows(layout: TableLayout) -> st.SearchStrategy[Grow]:
 def _decoding(draw: st.DrawFn, layout: TableLayout) -> list[Action]:
     """What an engine does all the time: a few blocks, and a plain step."""
     batch = replace(draw(_batches(layout)), computed=None, outputs="persistent")
-    return [draw(_grows(layout)), Call(Operation.STEP, batch)]
+    return [draw(_grows(layout)), Call(ops.STEP, batch)]
 
 
 def _actions(layout: TableLayout) -> st.SearchStrategy[Action]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bt_bench.config.spec import CaseSpec, SweepSpec
-from bt_bench.names import Operation
 from bt_bench.results.plan import Plan
-from bt_bench.workloads import UniformParameters
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.workloads import UniformParameters
 
 NAMES = ("first", "second")
 
@@ -41,7 +41,7 @@ def spec_of(names=NAMES, cases=("one",), **gate):
     return SweepSpec(
         name="tiny",
         variants=list(names),
-        operations=[Operation.STAGE],
+        operations=[ops.STAGE],
         plan=Plan(hang_seconds=5.0),
         cases=[CaseSpec(name=name, parameters=parameters) for name in cases],
     )

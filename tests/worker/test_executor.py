@@ -9,9 +9,10 @@ from support.variants import classes
 import bt_bench.worker.executor
 from bt_bench.config.spec import CaseSpec
 from bt_bench.errors import UsageError
-from bt_bench.names import Operation
 from bt_bench.results.nouns import ReasonCode
 from bt_bench.results.plan import Plan
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.workloads import UniformParameters
 from bt_bench.variants import raised
 from bt_bench.worker import activity, failures
 from bt_bench.worker.executor import Executor, LocalRunner
@@ -27,7 +28,6 @@ from bt_bench.worker.tasks import (
     Success,
     WorkerError,
 )
-from bt_bench.workloads import UniformParameters
 
 PARAMETERS = UniformParameters(
     workload="uniform",
@@ -39,8 +39,8 @@ PARAMETERS = UniformParameters(
 )
 CASE = CaseSpec(name="one", parameters=PARAMETERS)
 OTHER = CaseSpec(name="other", parameters=PARAMETERS.model_copy(update={"requests": 3}))
-STEP = (Operation.STEP,)
-MEASURE = MeasureCase(CASE, Operation.STEP)
+STEP = (ops.STEP,)
+MEASURE = MeasureCase(CASE, ops.STEP)
 
 
 class Bench:
@@ -83,23 +83,23 @@ def test_each_task_has_its_result(variants, monkeypatch):
     runner = LocalRunner(executor_of(variants))
     assert runner.run(Calibrate(), ()).value == "calibrated"
     verdicts = runner.run(CheckConformance("corners_int32", STEP), ["fused"]).value
-    assert verdicts["fused", Operation.STEP].report.steps == 2
+    assert verdicts["fused", ops.STEP].report.steps == 2
     checked = runner.run(CheckCase(CASE, STEP), list(variants)).value
     assert {key: verdict.reason for key, verdict in checked.outcomes.items()} == {
-        ("baseline", Operation.STEP): None,
-        ("fused", Operation.STEP): None,
+        ("baseline", ops.STEP): None,
+        ("fused", ops.STEP): None,
     }
-    assert checked.workload.num_reqs == [2]
+    assert checked.workload.sizes["num_reqs"] == [2]
 
     monkeypatch.setattr(bt_bench.worker.executor, "measure_case", lambda *given, control: given)
     name, given, workload, operation, *_ = runner.run(MEASURE, ["fused"]).value
-    assert (name, list(given), operation) == ("one", ["fused"], Operation.STEP)
+    assert (name, list(given), operation) == ("one", ["fused"], ops.STEP)
     assert workload.digest() == checked.workload.digest
 
 
 def test_without_arms_a_case_is_only_described(variants):
     runner = LocalRunner(executor_of(variants))
-    assert runner.run(CheckCase(OTHER, STEP), []).value.workload.num_reqs == [3]
+    assert runner.run(CheckCase(OTHER, STEP), []).value.workload.sizes["num_reqs"] == [3]
     assert runner.run(CheckConformance("corners", STEP), []).value == {}
     assert runner.run(MEASURE, []).value == {}
 
@@ -167,9 +167,9 @@ def test_where_ctrl_c_does_not_reach_an_interrupt_is_a_variants(variants, monkey
         executor.attempt(CheckCase(CASE, STEP), ["fused"], ignore)
     monkeypatch.setattr(raised, "_interruptible", False)
     checked = executor.attempt(CheckCase(CASE, STEP), ["baseline", "fused"], ignore).value
-    reason = checked.outcomes["fused", Operation.STEP].reason
+    reason = checked.outcomes["fused", ops.STEP].reason
     assert (reason.code, "KeyboardInterrupt" in reason.message) == ("raised", True)
-    assert checked.outcomes["baseline", Operation.STEP].reason is None
+    assert checked.outcomes["baseline", ops.STEP].reason is None
 
 
 def test_a_file_that_imports_only_once_fails_its_arm(variants, monkeypatch):

@@ -14,12 +14,15 @@ import sysconfig
 import pytest
 from support.repositories import write
 
-from bt_bench.variants.catalogue import REQUIRED_METHODS
+from bt_bench.protocol import default_suite
 
 # The methods are there, and `says` is what a test looks at.
 VARIANT = (
     '"""A variant that nobody runs."""\n{head}\n\nclass Variant:\n'
-    + "".join(f"    def {name}(self): ...\n" for name in REQUIRED_METHODS)
+    + "".join(
+        f"    def {name}(self): ...\n"
+        for name in (*(each.method for each in default_suite().operations), "snapshot", "restore")
+    )
     + "    @staticmethod\n    def says():\n        {body}\n"
 )
 WORKER = """\
@@ -44,7 +47,7 @@ activity.current().expect({{"one": 0}})
 try:
     fence.put_up()
     with activity.current().running("one"):
-        entry = VariantEntry("one", "", own / "mine/one.py", shipped=False)
+        entry = VariantEntry("one", "", own / "mine/one.py", shipped=False, package="bt_kernels")
         variant = load_apart(entry)
         said = variant.says()
     fence.refuse()

@@ -33,7 +33,9 @@ from bt_bench.worker.tasks import (
 )
 
 ARMS = ["first", "second", "third"]
-ENTRIES = tuple(VariantEntry(name, "", Path(f"{name}.py"), shipped=False) for name in ARMS)
+ENTRIES = tuple(
+    VariantEntry(name, "", Path(f"{name}.py"), shipped=False, package="bt_kernels") for name in ARMS
+)
 SETUP = WorkerSetup("auto", ENTRIES, Plan(hang_seconds=0.5))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from bt_bench.errors import NotComparableError
-from bt_bench.results import Crash, Environment, VariantResult
+from bt_bench.results import Crash, Environment, VariantResult, suite_name
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,13 @@ def refuse_differences(
     """Raises on differences that are not ignored; returns the ignored ones, as warnings."""
     device = list(_device_differences(base.result, other.result))
     plan = list(_plan_differences(base.result, other.result))
-    schema = list(_schema_differences(base.result, other.result))
-    refused = [*schema, *(() if ignore_device else device), *(() if ignore_plan else plan)]
+    suite = list(_suite_differences(base.result, other.result))
+    refused = [*suite, *(() if ignore_device else device), *(() if ignore_plan else plan)]
     sides = f"{base.label} and {other.label}"
     if refused:
         raise NotComparableError(f"{sides} are not comparable: {'; '.join(refused)}")
-    return [f"{sides} differ, as allowed: {difference}" for difference in (*device, *plan)]
+    allowed = [f"{sides} differ, as allowed: {difference}" for difference in (*device, *plan)]
+    return [*allowed, *_source_warnings(base, other)]
 
 
 def crash_text(crash: Crash) -> str:
@@ -64,9 +65,22 @@ def crash_warnings(side: Labelled) -> Iterator[str]:
         yield f"{side.label}: {crash_text(crashes[0])}{more}"
 
 
-def _schema_differences(base: VariantResult, other: VariantResult) -> Iterator[str]:
-    if base.schema_version != other.schema_version:
-        yield f"schema version {base.schema_version} against {other.schema_version}"
+def _suite_differences(base: VariantResult, other: VariantResult) -> Iterator[str]:
+    names = suite_name(base.suite), suite_name(other.suite)
+    if names[0] != names[1]:
+        yield f"suite {names[0]} against {names[1]}"
+
+
+def _source_warnings(base: Labelled, other: Labelled) -> Iterator[str]:
+    """A warning if the suite itself has changed, which says what is measured and checked."""
+    before, after = base.result.suite, other.result.suite
+    if before is None or after is None:
+        return  # an earlier version did not record it
+    if before.source_sha256 != after.source_sha256:
+        yield (
+            f"{base.label} and {other.label} were measured by different sources of suite "
+            f"{before.name}: workloads, checks or calls may differ"
+        )
 
 
 def _device_differences(base: VariantResult, other: VariantResult) -> Iterator[str]:

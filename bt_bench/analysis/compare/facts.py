@@ -116,7 +116,7 @@ def family_facts(judgements: Sequence[Judgement], rules: Rules) -> Iterator[str]
     )
     uncorrected = rules.correction is Correction.NONE
     likewise = "not corrected either" if uncorrected else "corrected likewise, but apart"
-    primary = f"{launching}, or {staging} for the operation stage and without a GPU"
+    primary = f"{launching}, or {staging} for staging alone and without a GPU"
     yield (
         f"alpha is {rules.alpha:g} over the primary metrics ({primary}) of all operations and "
         f"cases of one side{_tests(sizes[False])}, {_CORRECTIONS[rules.correction]}. All other "

@@ -35,7 +35,7 @@ def gate_against(
     stored = _stored(options)
     keys = {case.key for case in stored.cases}
     operations = [
-        op for op in options.spec.operations if any(c.operation is op for c in stored.cases)
+        op for op in options.spec.operations if any(c.operation == op for c in stored.cases)
     ]
     cases = [c for c in options.spec.cases if any(f"{op}/{c.name}" in keys for op in operations)]
     if not cases:

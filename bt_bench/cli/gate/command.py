@@ -17,6 +17,7 @@ from bt_bench.cli.options import (
     OperationsOption,
     SelectOption,
     SetOption,
+    SuiteOption,
     VariantsOption,
     chosen_device,
     kernel_folders,
@@ -93,6 +94,7 @@ def gate(
     select: SelectOption = None,
     overrides: SetOption = None,
     kernels: KernelsOption = None,
+    suite: SuiteOption = None,
     build: Annotated[
         str | None,
         typer.Option(
@@ -191,7 +193,12 @@ def gate(
 
     def load(path: str) -> SweepSpec:
         loaded = load_spec(
-            path, variants=variants, operations=operations, select=select, overrides=overrides
+            path,
+            suite=suite,
+            variants=variants,
+            operations=operations,
+            select=select,
+            overrides=overrides,
         )
         return without_opponents(loaded, by_name=variants is not None)
 

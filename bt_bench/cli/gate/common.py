@@ -70,7 +70,7 @@ def both_trees(options: Options) -> Iterator[tuple[Tree, Tree]]:
     from bt_bench.runs import base_tree, build, locate, working_tree
 
     assert options.base is not None
-    location = locate(Path.cwd(), options.folders)
+    location = locate(Path.cwd(), options.folders, options.spec.suite)
     new = working_tree(location)
     with base_tree(location, options.base) as old:
         for tree in (old, new) if options.command is not None else ():
@@ -129,9 +129,9 @@ def entries_here(options: Options) -> list[VariantEntry]:
     from bt_bench.runs import locate, working_tree
 
     try:
-        found = working_tree(locate(Path.cwd(), options.folders)).variants()
+        found = working_tree(locate(Path.cwd(), options.folders, options.spec.suite)).variants()
     except UsageError:
-        return choose_variants(options.spec.variants, options.folders)
+        return choose_variants(options.spec, options.folders)
     return entries_of(options, found)
 
 

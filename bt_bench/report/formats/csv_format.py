@@ -19,7 +19,7 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 Value = str | float | bool | None
 
 COLUMNS: dict[str, Callable[[Judgement], Value]] = {
-    "operation": lambda judgement: judgement.operation.value,
+    "operation": lambda judgement: judgement.operation,
     "case": lambda judgement: judgement.case,
     "metric": lambda judgement: judgement.metric,
     "unit": lambda judgement: judgement.unit,

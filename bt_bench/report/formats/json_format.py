@@ -41,7 +41,7 @@ def _lines(name: str, items: Iterable[Mapping[str, Any]]) -> str:
 def _judgement(judgement: Judgement) -> dict[str, Any]:
     # By hand, since `asdict` takes most of the time where there are thousands.
     return {
-        "operation": judgement.operation.value,
+        "operation": judgement.operation,
         "case": judgement.case,
         "metric": judgement.metric,
         "unit": judgement.unit,

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from bt_bench.analysis import Judged, Judgement, Verdict
-from bt_bench.names import Operation
 from bt_bench.report.console import folded
 from bt_bench.report.formats.explanation import explain
 from bt_bench.report.formats.judged_document import summary_lines
@@ -32,10 +31,11 @@ _COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 def render_junit(judged: Judged) -> str:
     """The text of an `.xml` file, in UTF-8."""
     root = _counted("testsuites", clean(judged.title), judged.judgements)
-    for operation in Operation:
-        members = [each for each in judged.judgements if each.operation is operation]
+    present = dict.fromkeys(each.operation for each in judged.judgements)
+    for operation in sorted(present, key=lambda each: each.rank):
+        members = [each for each in judged.judgements if each.operation == operation]
         if members:
-            suite = _counted("testsuite", operation.value, members)
+            suite = _counted("testsuite", operation, members)
             suite.extend(map(_testcase, members))
             root.append(suite)
     if not len(root):  # so that a comparison of nothing does not go unnoticed
@@ -64,7 +64,7 @@ def _testcase(judgement: Judgement) -> ElementTree.Element:
     case = ElementTree.Element(
         "testcase",
         {
-            "classname": f"bt-bench.{judgement.operation.value}",
+            "classname": f"bt-bench.{judgement.operation}",
             "name": clean(f"{judgement.case} {judgement.metric}, {sides}{advisory}"),
             "time": "0",
         },

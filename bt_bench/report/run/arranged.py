@@ -55,7 +55,7 @@ class Arms:
         """The verdict on a series of an arm; `None` where a side lacks or failed the case."""
         if self.baseline.ok_case(case_id) is None or other.ok_case(case_id) is None:
             return None
-        key = f"{case_id.operation.value}/{case_id.case}"
+        key = f"{case_id.operation}/{case_id.case}"
         return self._judgements.get((other.name, key, metric_of(series).name))
 
     @property
@@ -70,7 +70,7 @@ class Arms:
 
     def cases_of(self, operation: Operation) -> list[CaseId]:
         """Cases of one operation."""
-        return [case_id for case_id in self.case_ids if case_id.operation is operation]
+        return [case_id for case_id in self.case_ids if case_id.operation == operation]
 
 
 def arrange(results: Sequence[VariantResult]) -> Arms:

@@ -190,4 +190,6 @@ def _why_absent(result: VariantResult, case: CaseResult, series: Series) -> str:
         if series.quantity.traits.on_device:
             return "device times need a GPU"
         return "needs a GPU: without one it would be the interpreter's time"
+    if series.quantity is Quantity.STAGE_US and not case.operation.traits.stages:
+        return "nothing is staged"
     return case.reason.message if case.reason else "not measured"

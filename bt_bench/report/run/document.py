@@ -21,7 +21,7 @@ from bt_bench.report.run.regime_tables import (
     regime_table,
 )
 from bt_bench.report.run.tables import distribution_table, event_table, time_table
-from bt_bench.results import LaunchPath, Quantity, Reason, Status, VariantResult
+from bt_bench.results import LaunchPath, Quantity, Reason, Status, VariantResult, in_report_order
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,6 @@ class FailedCase:
     reason: Reason | None
 
 
-_FIRST_OPERATIONS = (Operation.GATHER_SLOTS, Operation.STEP)
 _LONGEST_MESSAGE = 600
 _CRASHES = "Crashes that did not happen again"
 _LESS_THAN_FAILED = (Status.INSUFFICIENT, Status.UNSUPPORTED)
@@ -63,7 +62,7 @@ def run_document(
     crashes = tuple(_crashes(arms))
     sections = [
         _operation_section(arms, operation, whole=whole)
-        for operation in order_operations(Operation)
+        for operation in in_report_order(results[0].suite)
         if arms.cases_of(operation)
     ]
     if failures:
@@ -91,17 +90,10 @@ def run_document(
 
 def _title(results: Sequence[VariantResult], partial: bool) -> str:
     """The title, which must already say if the run is partial or had no GPU."""
-    title = f"Block-table comparison: {results[0].config}"
+    title = f"Comparison: {results[0].config}"
     if all(result.environment.device == "cpu" for result in results):
         title += " (no GPU: device times are absent)"
     return f"{title} (PARTIAL)" if partial else title
-
-
-def order_operations(operations: Iterable[Operation]) -> list[Operation]:
-    """Gather + slots first, as the origin had it, then the whole step, then the rest."""
-    present = set(operations)
-    ordered = dict.fromkeys([*_FIRST_OPERATIONS, *Operation])
-    return [operation for operation in ordered if operation in present]
 
 
 def failure_section(failures: Sequence[FailedCase]) -> Section:
@@ -176,7 +168,7 @@ def _operation_section(arms: Arms, operation: Operation, *, whole: bool) -> Sect
 def _notes(arms: Arms, operation: Operation) -> Iterator[str]:
     for arm in arms.all:
         for case in arm.result.cases:
-            if case.operation is operation:
+            if case.operation == operation:
                 yield from (f"{arm.name}, {case.case}: {note}" for note in case.notes)
 
 
@@ -232,5 +224,5 @@ def _has_windows(arms: Arms, operation: Operation) -> bool:
         case.workload.num_steps > 1
         for arm in arms.all
         for case in arm.cases.values()
-        if case.operation is operation
+        if case.operation == operation
     )

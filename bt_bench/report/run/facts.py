@@ -86,6 +86,9 @@ def _round_facts(arms: Arms) -> Iterator[str]:
     if not stops:
         yield f"Up to {plan.rounds} rounds per case {warm_up}."
         return
+    if not any(stop.rounds for stop in stops):
+        yield "No round was taken: nothing is staged, and nothing else is timed without a GPU."
+        return
     reasons = Counter(stop.reason for stop in stops)
     why = ", ".join(f"{_STOPPED[code]} ({reasons[code]})" for code in StopReason if reasons[code])
     discarded: Counter[DiscardCode] = Counter()

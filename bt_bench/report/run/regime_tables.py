@@ -172,6 +172,6 @@ def _taken(arms: Arms, operation: Operation) -> set[Series]:
         measurement.series
         for arm in arms.all
         for case in arm.cases.values()
-        if case.operation is operation
+        if case.operation == operation
         for measurement in case.measurements
     }

@@ -19,8 +19,9 @@ from bt_bench.analysis import (
     without_new_paths,
 )
 from bt_bench.config import CaseSpec, SweepSpec
-from bt_bench.errors import NotComparableError
-from bt_bench.names import DeviceKind, Operation
+from bt_bench.errors import NotComparableError, UsageError
+from bt_bench.names import DeviceKind
+from bt_bench.protocol import Operation, load_suite
 from bt_bench.results import GateArm, Recorder, Subject
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, GatePlan, run_gate
 from bt_bench.runs.gate.lost import Lost
@@ -181,10 +182,16 @@ def _plan(request: GateRequest, subjects: Sequence[Subject]) -> GatePlan:
 def _spec_for(request: GateRequest) -> tuple[SweepSpec, tuple[str, ...]]:
     """Without a GPU staging is all that can be timed, and it is the same in all operations."""
     spec = _with_absolute_files(request.spec)  # workers have a working directory of their own
-    if request.device == "cuda" or spec.operations == [Operation.STAGE]:
+    suite = load_suite(spec.suite)
+    if request.device == "cuda" or spec.operations == [suite.staging]:
         return spec, ()
+    if suite.staging is None:
+        raise UsageError(
+            f"without a GPU nothing of suite {suite.name!r} can be timed, since nothing is staged "
+            "on the host; gate on a GPU, or with --static"
+        )
     note = "No GPU: kernels are interpreted, and nothing but staging on the host is timed."
-    return spec.model_copy(update={"operations": [Operation.STAGE]}), (note,)
+    return spec.model_copy(update={"operations": [suite.staging]}), (note,)
 
 
 def _with_absolute_files(spec: SweepSpec) -> SweepSpec:
@@ -288,11 +295,13 @@ def _all_subjects(spec: SweepSpec, rounds: RoundsRequest) -> list[Subject]:
 def _lost_subjects(request: GateRequest) -> list[Subject]:
     """Subjects that the base's config has but the head's does not."""
     places = request.lost.places
-    if request.device == "cpu":  # only staging is timed, and it is the same in all
+    staging = load_suite(request.spec.suite).staging
+    # Without a GPU only staging is timed, and it is the same in all operations.
+    if request.device == "cpu" and staging is not None:
         cases = [case.name for case in request.spec.cases]
         places = tuple(
             dict.fromkeys(
-                (Operation.STAGE, case, variant)
+                (staging, case, variant)
                 for _, case, variant in places
                 if case not in cases or variant not in request.spec.variants
             )

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from bt_bench import __version__
 from bt_bench.errors import UsageError
+from bt_bench.protocol import info_of, load_suite
 from bt_bench.results import (
     Environment,
     GateArm,
@@ -50,12 +51,11 @@ from bt_bench.worker import (
     WorkerSetup,
     available_bytes,
 )
-from bt_bench.workloads import estimate_bytes, layout_of
 
 MAX_WORKERS = 24
 HOST_BYTES_OF_WORKER = 3 * 2**30  # torch, CUDA's libraries and a context's host side
 DEVICE_BYTES_OF_WORKER = 2**30  # a context, and the smallest blocks of torch's allocator
-COPIES = 2  # tables, and a snapshot of them
+COPIES = 2  # the tensors of a variant, and a copy from before the first step
 SEEDS_PER_ROUND = len(GateArm)
 
 
@@ -74,7 +74,7 @@ class ProcessRounds:
         on_batch: is given the rounds of each batch of workers as soon as they are measured.
 
     Raises:
-        UsageError: where not even one worker's tables fit into memory.
+        UsageError: where not even one worker fits into memory.
     """
 
     def __init__(
@@ -144,7 +144,9 @@ class ProcessRounds:
         ahead = Ahead(PrepareRound(self._units), tuple(self._names))
         side = request.sides[arm]
         entries = tuple(entry for entry in side.entries if entry.name in self._names)
-        setup = WorkerSetup(request.device, entries, plan, ahead, side.isolation)
+        setup = WorkerSetup(
+            request.device, entries, plan, request.spec.suite, ahead, side.isolation
+        )
         return started(stack, setup, request.serve)
 
     def _set_up(self, worker: Supervisor, arm: GateArm) -> list[str]:
@@ -193,16 +195,16 @@ def _num_workers(request: RoundsRequest, hello: Hello) -> int:
     """How many processes there may be at once, limited by cores and by memory."""
     spec = request.spec
     plan = round_plan(spec.plan, [], 0)
-    tables = sum(estimate_bytes(layout_of(case.parameters)) for case in spec.cases)
-    tables *= COPIES * plan.instances * len(request.variants)
+    needed = sum(case.parameters.num_bytes() for case in spec.cases)
+    needed *= COPIES * plan.instances * len(request.variants)
     on_gpu = hello.device == "cuda"
-    rooms = [(available_bytes("cpu"), HOST_BYTES_OF_WORKER if on_gpu else 2**29 + tables)]
+    rooms = [(available_bytes("cpu"), HOST_BYTES_OF_WORKER if on_gpu else 2**29 + needed)]
     if on_gpu:
-        rooms.append((hello.available_bytes, DEVICE_BYTES_OF_WORKER + tables))
-    fitting = min((room // needed for room, needed in rooms if room is not None), default=3)
+        rooms.append((hello.available_bytes, DEVICE_BYTES_OF_WORKER + needed))
+    fitting = min((room // each for room, each in rooms if room is not None), default=3)
     if fitting < 1:
         raise UsageError(
-            f"a process-round would need {format_bytes(tables)} of memory for the tables of "
+            f"a process-round would need {format_bytes(needed)} of memory for "
             f"{len(spec.cases)} cases with {len(request.variants)} variants, and that much is not "
             "available; leave cases out with -k, or variants with --variants"
         )
@@ -218,6 +220,7 @@ def header_of(request: RoundsRequest, environment: Environment, command: list[st
         tool=Tool(version=__version__, command=command),
         environment=environment,
         config=request.spec.name,
+        suite=info_of(load_suite(request.spec.suite)),
         arms={
             arm: Revision(label=side.label, commit=side.commit, dirty=side.dirty)
             for arm, side in request.sides.items()

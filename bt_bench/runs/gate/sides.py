@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from bt_bench.analysis import crash_text
 from bt_bench.config import SweepSpec
 from bt_bench.errors import UsageError
-from bt_bench.names import DeviceChoice, Operation
+from bt_bench.names import DeviceChoice
+from bt_bench.protocol import Operation
 from bt_bench.results import Crash, GateArm, Metric, ReasonCode, Subject
 from bt_bench.runs.check import check_conformance
 from bt_bench.runs.progress import Progress
@@ -156,7 +157,13 @@ def checkers(
             # Nothing is timed here, so there is time to check every file that a variant opens.
             isolation = None if equal else side.isolation
             audited = None if isolation is None else replace(isolation, audited=True)
-            setup = WorkerSetup(request.device, side.entries, request.spec.plan, isolation=audited)
+            setup = WorkerSetup(
+                request.device,
+                side.entries,
+                request.spec.plan,
+                suite=request.spec.suite,
+                isolation=audited,
+            )
             workers.append((side, started(stack, setup, request.serve)))
         for side, worker in workers:
             greet(worker, side)

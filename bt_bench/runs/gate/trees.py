@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bt_bench.errors import UsageError
+from bt_bench.protocol import DEFAULT_REF, SuiteRef, load_suite
 from bt_bench.results import scratch_folder
 from bt_bench.variants import Isolation, VariantEntry, find_variants
 from bt_bench.worker import git_command, run_kept, without_another_git
 
 GIT_SECONDS = 600.0  # a checkout of a large repository
 TAIL_LINES = 20
-_MARKER = "bt_kernels/__init__.py"
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,21 @@ class Location:
 
     Args:
         top: folder of the working tree.
-        kernels: folder that holds `bt_kernels`, relative to `top`; `None` if the repository has
-            none, so both sides use the installed one.
+        kernels: folder that holds the suite's package of kernels, relative to `top`; `None` if the
+            repository has none, so both sides use the installed one.
         folders: a user's folders of variants, relative to `top`.
+        suite: whose variants these are.
     """
 
     top: Path
     kernels: Path | None
     folders: tuple[Path, ...]
+    suite: SuiteRef = DEFAULT_REF
+
+    @property
+    def package(self) -> str:
+        """The suite's package of kernels."""
+        return load_suite(self.suite).package
 
 
 @dataclass(frozen=True)
@@ -76,26 +83,29 @@ class Tree:
                     f"{self.label}: {folder} is a link that leads out of the tree; expected a "
                     "folder of each revision's own"
                 )
-        theirs = _tracked_root(self.top) if kernels is None else None
+        package = self.location.package
+        theirs = _tracked_root(self.top, package) if kernels is None else None
         if theirs is not None:
             raise UsageError(
                 f"{self.label} has kernels of its own in {theirs}, which the working tree does not "
                 "have; choose another --base"
             )
         root = None if kernels is None else self.top / kernels
-        return find_variants([self.top / folder for folder in self.location.folders], root)
+        folders = [self.top / folder for folder in self.location.folders]
+        return find_variants(folders, root, suite=load_suite(self.location.suite))
 
     def named(self, text: str) -> str:
         """A message with the tree's label in front and its paths relative to the top."""
         return f"{self.label}: " + text.replace(f"{self.top}{os.sep}", "")
 
 
-def locate(start: Path, folders: Sequence[Path] = ()) -> Location:
+def locate(start: Path, folders: Sequence[Path] = (), suite: SuiteRef | None = None) -> Location:
     """Finds the repository and the kernels in it.
 
     Args:
         start: a folder in the repository, used if there are no `folders`.
-        folders: as `--kernels` gives them; one that holds `bt_kernels/` is the kernels' root.
+        folders: as `--kernels` gives them; one that holds the suite's package is its root.
+        suite: whose kernels; a user's has them in its folder.
 
     Raises:
         UsageError: without git, outside a repository, and where no kernels are found.
@@ -105,14 +115,18 @@ def locate(start: Path, folders: Sequence[Path] = ()) -> Location:
             raise UsageError(
                 f"--kernels {folder}: no such folder; expected a folder of variant files"
             )
-    top = _top_of(folders[0] if folders else start)
+    suite = suite or SuiteRef()
+    package = load_suite(suite).package
+    marker = f"{package}/__init__.py"
+    seen = [*folders, *([] if suite.folder is None else [suite.folder])]
+    top = _top_of(seen[0] if seen else start)
     own: list[Path] = []
     root: Path | None = None
-    outer = None if not folders else _outer_top(start, top)
+    outer = None if not seen else _outer_top(start, top)
     if outer is not None:
         raise UsageError(
-            f"--kernels {folders[0]}: is in {top}, a repository of its own within {outer}, such as "
-            "a submodule; run the gate there, or track the folder in the outer one"
+            f"{_option(folders)} {seen[0]}: is in {top}, a repository of its own within {outer}, "
+            "such as a submodule; run the gate there, or track the folder in the outer one"
         )
     for folder in folders:
         place = place_below(folder, top)
@@ -121,17 +135,33 @@ def locate(start: Path, folders: Sequence[Path] = ()) -> Location:
                 f"--kernels {folder}: is not in the repository {top}; a gate compares folders of "
                 "one repository"
             )
-        if (top / place / _MARKER).is_file():
+        if (top / place / marker).is_file():
             root = place
         else:
             own.append(place)
-    root = root or _tracked_root(top)
+    if suite.folder is not None:
+        root = _root_of_suite(suite.folder, top)
+    root = root or _tracked_root(top, package)
     if root is None and not own:
         raise UsageError(
-            f"{top}: holds no kernels (no {_MARKER} that git tracks); pass --kernels DIR with a "
+            f"{top}: holds no kernels (no {marker} that git tracks); pass --kernels DIR with a "
             "folder of variant files"
         )
-    return Location(top, root, tuple(own))
+    return Location(top, root, tuple(own), suite)
+
+
+def _option(folders: Sequence[Path]) -> str:
+    return "--kernels" if folders else "--suite"
+
+
+def _root_of_suite(folder: Path, top: Path) -> Path:
+    place = place_below(folder, top)
+    if place is None:
+        raise UsageError(
+            f"--suite {folder}: is not in the repository {top}; a gate compares folders of one "
+            "repository"
+        )
+    return place
 
 
 def place_below(path: Path, top: Path) -> Path | None:
@@ -255,10 +285,10 @@ def _top_of(start: Path) -> Path:
         ) from None
 
 
-def _tracked_root(top: Path) -> Path | None:
-    """The folder whose `bt_kernels` git tracks; the shallowest, of several."""
+def _tracked_root(top: Path, package: str) -> Path | None:
+    """The folder whose package of kernels git tracks; the shallowest, of several."""
     try:
-        names = _git(top, "ls-files", "-z", "--", f":(glob)**/{_MARKER}").split("\0")
+        names = _git(top, "ls-files", "-z", "--", f":(glob)**/{package}/__init__.py").split("\0")
     except UsageError:  # no repository, which is refused where it matters
         return None
     found = sorted((Path(name).parent.parent for name in names if name), key=lambda p: len(p.parts))
@@ -327,6 +357,8 @@ def isolations(base: Tree, head: Tree) -> tuple[Isolation, Isolation]:
             repository=head.top,
             caches=scratch / caches,
             path=() if tree.location.kernels is None else (tree.top / tree.location.kernels,),
+            package=tree.location.package,
+            suite=tree.location.suite.folder,
         )
 
     return of(*trees, "caches-base"), of(*trees[::-1], "caches-head")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from bt_bench.errors import UsageError
-from bt_bench.names import DeviceKind, Operation
+from bt_bench.names import DeviceKind
+from bt_bench.protocol import Operation
 from bt_bench.results import (
     Cache,
     LaunchPath,
@@ -33,10 +34,10 @@ _BY_CALL = [each for each in Quantity if each not in (*_PROFILED, Quantity.STAGE
 
 
 def candidates(operation: Operation, device: DeviceKind) -> list[Series]:
-    """All series that can be taken of an operation; only one for staging, and without a GPU."""
+    """All series that can be taken of an operation; at most staging without a GPU."""
+    found = [series_of(Quantity.STAGE_US)] if operation.traits.stages else []
     if operation.traits.on_host or device == "cpu":
-        return [series_of(Quantity.STAGE_US)]
-    found = [series_of(Quantity.STAGE_US)]
+        return found
     for path in (LaunchPath.JIT, LaunchPath.COMPILED, LaunchPath.DIRECT):
         found += [series_of(quantity, launch_path=path) for quantity in _BY_CALL]
     found += [series_of(quantity) for quantity in _PROFILED]

@@ -1,6 +1,6 @@
 """Finds out-of-bounds accesses and races of kernels under Triton's interpreter.
 
-On the CPU a pointer is a plain address: a kernel that writes past a table can abort the process,
+On the CPU a pointer is a plain address: a kernel that writes past a tensor can abort the process,
 or spoil another tensor without a trace. While the guard is on, every address that an interpreted
 kernel loads from or stores to must lie in a tensor that belongs to the variant or was passed to
 the launch, and no program of a launch may touch what another of it writes.
@@ -190,7 +190,7 @@ class _Guard:
         return tuple(int(index) for index in np.unravel_index(number, self._grid))
 
     def _element_at(self, address: int) -> str:
-        """`slot_mappings[1, 5]`: the element at an address, of the first tensor that has it."""
+        """`out[1, 5]`: the element at an address, of the first tensor that has it."""
         for name, tensor in self._tensors():
             start, end = _span(tensor)
             if start <= address < end and tensor.is_contiguous():

@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 
-from bt_bench.names import Operation, Path
+from bt_bench.names import Path
+from bt_bench.protocol import Guard, Through, Trial
+from bt_bench.protocol.driver import plainly
 from bt_bench.results import CheckReport, Reason, ReasonCode
 from bt_bench.variants import is_interrupt
 from bt_bench.worker import activity
-from bt_bench.worker.arm import bind
-from bt_bench.worker.checking.buffers import (
-    COMPARED,
-    CUSTOM_OUTPUTS,
-    Buffers,
-    MismatchError,
-    compare_addresses,
-    compare_appends,
-    compare_buffers,
-    compare_inputs,
-    compare_results,
-    poison,
-    spoiled_appends,
-)
-from bt_bench.worker.checking.differences import Differences, as_defined, as_returned
+from bt_bench.worker.arm import Arm
+from bt_bench.worker.checking.comparing import MismatchError
 from bt_bench.worker.checking.interpreter_guard import OutOfBoundsError, RaceError, guarded_memory
-from bt_bench.worker.checking.staging_ways import staging_way
 from bt_bench.worker.failures import ArmFailedError, is_fatal, reason_of, synchronize
-from bt_bench.worker.inputs import CustomOutputs, StepInputs
 from bt_bench.worker.tasks import CheckOutcome
-from bt_bench.workloads import Step
 
-# Makes a call of an operation on some tables, and returns what the call returned.
-Through = Callable[[Any, Operation, Callable[[], object]], object]
+__all__ = ["Subject", "Through"]
 
 
 class Subject:
@@ -47,17 +32,15 @@ class Subject:
         path: Path,
         device: torch.device,
         through: Through | None = None,
-        differences: Differences = frozenset(),
+        differences: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.path = path
-        self.differences = differences
+        self.differences = list(differences)
         self._device = device
-        self._through = through or _plainly
-        self.tables: Any = None
-        self.addresses: dict[str, int] = {}
-        self.start: Any = None  # snapshot from before the first step
-        self.outputs: CustomOutputs | None = None  # where the workload has them
+        self._through = through or plainly
+        self._of_trial: Any = None  # what the trial keeps of the variant
+        self._compared: Sequence[str] = ()
         self.reason: Reason | None = None
         self.steps = 0
 
@@ -91,79 +74,67 @@ class Subject:
         finally:
             activity.current().leave(before)
         if self.reason is not None:
-            self.tables = None
+            self._of_trial = None
+
+    def begin(self, where: str, trial: Trial, variant: type[Any]) -> None:
+        """Sets the variant up for a trial."""
+
+        def set_up() -> None:
+            self._of_trial = trial.begin(variant, self._guard)
+            self._compared = trial.compared(self._of_trial)
+
+        self.attempt(where, set_up)
+
+    def resume(self, where: str, trial: Trial, arm: Arm) -> None:
+        """Takes an arm that was timed, before its first step again."""
+
+        def rewind() -> None:
+            arm.rewind()
+            self._of_trial = trial.resume(arm.driver)
+
+        self.attempt(where, rewind)
 
     def step(
-        self,
-        where: str,
-        expected: Buffers,
-        poison_value: int,
-        step: StepInputs,
-        given: Step,
-        turn: int = 0,
+        self, where: str, trial: Trial, index: int, expected: Any, inputs: Any | None = None
     ) -> None:
         """Runs one step and compares everything.
 
         Args:
             where: the place, for messages.
-            expected: what the reference's buffers hold.
-            poison_value: what outputs hold before.
-            step: the inputs.
-            given: the step that the inputs were made from.
-            turn: selects the way to stage; see `staging_way`.
+            trial: whose step it is.
+            index: of the step.
+            expected: from the trial.
+            inputs: those that were timed; `None`: fresh ones.
         """
-        way = staging_way(self.tables, turn)
-        if way.title:
-            where += f", staged by {way.title}"
+        if self.reason is not None:
+            return
+        way = trial.way(self._of_trial, index)
+        if way:
+            where += f", staged by {way}"
 
         def run_and_compare() -> None:
-            poison(self.tables, poison_value, step.outputs)
-            with self.guard(step):
-                way.stage(self.tables, step)
-                compare_appends(given, step)
-                with spoiled_appends(step):
-                    results = run(self.tables, self.path, step, self._through)
-            written = slice(given.num_tokens, len(step.positions))
-            wanted = as_defined(
-                self.differences, self.tables, expected, poison_value, given.num_reqs, written
+            trial.step(
+                self._of_trial, self.path, index, expected, self._through, self._guard, inputs
             )
-            compare_buffers(wanted, self.tables, poison_value, step.outputs)
-            compare_results(results, self.tables, as_returned(self.differences, step))
-            compare_inputs(given, step)
-            if self.addresses:
-                compare_addresses(self.addresses, self.tables)
             self.steps += 1
 
         self.attempt(where, run_and_compare)
 
-    def guard(self, *given: object) -> AbstractContextManager[None]:
-        """Keeps interpreted kernels within the tables and what they are given, and out of each
-        other's way; on a GPU there is no such guard.
+    def run(self, action: Callable[[Any, Guard], None]) -> None:
+        """Runs what a trial tries after the steps."""
+        action(self._of_trial, self._guard)
+
+    def _guard(self, *owners: object) -> AbstractContextManager[None]:
+        """Keeps interpreted kernels within the tensors of some objects, and out of each other's
+        way; on a GPU there is no such guard.
         """
-        if self._device.type != "cpu":
-            return nullcontext()
-        return guarded_memory(self.tables, *given)
+        return guarded_memory(*owners) if self._device.type == "cpu" else nullcontext()
 
     def outcome(self) -> CheckOutcome:
         """How it ended."""
         if self.reason is not None:
             return CheckOutcome(None, self.reason)
-        compared = COMPARED if self.outputs is None else [*COMPARED, CUSTOM_OUTPUTS]
         report = CheckReport(
-            steps=self.steps, buffers=compared, differences=sorted(self.differences)
+            steps=self.steps, buffers=list(self._compared), differences=self.differences
         )
         return CheckOutcome(report, None)
-
-
-def run(
-    tables: Any, path: Path, step: StepInputs, through: Through | None = None
-) -> list[tuple[Operation, Any]]:
-    """Makes the calls of a path on a step that is staged; returns what these returned."""
-    make = through or _plainly
-    return [
-        (operation, make(tables, operation, bind(tables, operation, step))) for operation in path
-    ]
-
-
-def _plainly(_tables: Any, _operation: Operation, call: Callable[[], object]) -> object:
-    return call()

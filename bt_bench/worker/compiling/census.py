@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from bt_bench.config import CaseSpec, SweepSpec
 from bt_bench.errors import BtBenchError, UsageError
-from bt_bench.names import Operation
+from bt_bench.protocol import DEFAULT_REF, Operation, SuiteRef, load_suite
 from bt_bench.results import StaticCensus, scratch_folder
 from bt_bench.variants import Isolation, VariantEntry
 from bt_bench.worker.compiling.targets import capability_of
@@ -44,6 +44,7 @@ class Request:
         entries: the variants, each with the tree that it is imported from.
         targets: targets such as `sm_90`.
         isolation: which files of a repository the variants may use; `None`: any.
+        suite: of the variants.
     """
 
     config: str
@@ -52,6 +53,7 @@ class Request:
     entries: tuple[VariantEntry, ...]
     targets: tuple[str, ...]
     isolation: Isolation | None = None
+    suite: SuiteRef = DEFAULT_REF
 
 
 class Answer(BaseModel):
@@ -97,12 +99,15 @@ def take_census(
         entries=tuple(entries),
         targets=tuple(targets),
         isolation=None if isolation is None else replace(isolation, audited=True),
+        suite=spec.suite,
     )
     with scratch_folder("static") as folder:
         (folder / REQUEST_NAME).write_bytes(pickle.dumps(request))
         errors = _run(folder, seconds)
         try:
-            answer = Answer.model_validate_json((folder / ANSWER_NAME).read_bytes())
+            text = (folder / ANSWER_NAME).read_bytes()
+            known = load_suite(spec.suite).by_name
+            answer = Answer.model_validate_json(text, context={"operations": known})
         except FileNotFoundError:
             raise UsageError(
                 f"the process that compiles the kernels of {', '.join(_names(entries))} died"
@@ -140,7 +145,7 @@ def _environment(folder: Path) -> dict[str, str]:
     return mine | {
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "PYTHONSAFEPATH": "1",  # do not import from the working directory
-        "OMP_NUM_THREADS": "1",  # tables are small, and threads of torch would spin
+        "OMP_NUM_THREADS": "1",  # tensors are small, and threads of torch would spin
         "TRITON_CACHE_DIR": str(folder / "cache"),  # a new cache, so nothing is stale
         "TRITON_DISABLE_LINE_INFO": "1",  # or binaries would have paths and lines in them
         "TRITON_DUMP_PTXAS_LOG": "1",

@@ -122,7 +122,7 @@ def _refuse_to_time(*_args: object, **_kwargs: object) -> None:
 
 
 def _signature(source: Any) -> str:
-    """`tables: *i64:16, rows: i32, BLOCK = 128`."""
+    """`source: *i64:16, rows: i32, BLOCK = 128`."""
     names = list(source.signature)
     divisors = {path: _divisor(attributes) for path, attributes in source.attrs.items()}
     constants = {path: value for path, value in source.constants.items() if len(path) == 1}

@@ -15,7 +15,8 @@ import torch
 
 from bt_bench.config import CaseSpec
 from bt_bench.errors import BtBenchError
-from bt_bench.names import Operation
+from bt_bench.names import DEFAULT_SUITE
+from bt_bench.protocol import Operation, Workload, build_workload, load_suite
 from bt_bench.results import (
     CensusCase,
     Kernel,
@@ -24,9 +25,16 @@ from bt_bench.results import (
     Toolchain,
     VariantCensus,
 )
-from bt_bench.variants import VariantEntry, add_variants_path, load_apart, shipped_folder, text_of
+from bt_bench.variants import (
+    VariantEntry,
+    add_variants_path,
+    load_apart,
+    modules_of,
+    text_of,
+    variants_folder,
+)
 from bt_bench.worker import activity
-from bt_bench.worker.arm import Arm, lacking
+from bt_bench.worker.arm import Arm, inputs_on, lacking
 from bt_bench.worker.call_stack import with_room
 from bt_bench.worker.compiling.census import ANSWER_NAME, REQUEST_NAME, Answer, Request
 from bt_bench.worker.compiling.driver import AheadDriver
@@ -36,10 +44,7 @@ from bt_bench.worker.compiling.recorder import Recorder, Window
 from bt_bench.worker.compiling.targets import capability_of
 from bt_bench.worker.failures import ArmFailedError
 from bt_bench.worker.fence import Fence
-from bt_bench.worker.inputs import StepInputs, inputs_on
-from bt_bench.workloads import Workload, build_workload
 
-KERNELS = "bt_kernels"
 _CPU = torch.device("cpu")
 
 
@@ -61,7 +66,7 @@ class _Case:
 
     spec: CaseSpec
     workload: Workload
-    steps: Sequence[StepInputs]
+    steps: Sequence[Any]
 
 
 class Compiler:
@@ -92,6 +97,7 @@ class Compiler:
             UsageError: for a workload that cannot be built, a variant that does not import, and one
             that uses another tree.
         """
+        suite = load_suite(self._request.suite)
         cases = [_built(spec) for spec in self._request.cases]
         add_variants_path()
         fence = None if self._request.isolation is None else Fence(self._request.isolation)
@@ -107,6 +113,7 @@ class Compiler:
             fence.refuse()
         return StaticCensus(
             config=self._request.config,
+            suite=None if suite.name == DEFAULT_SUITE else suite.name,
             toolchain=_toolchain(self._request.targets),
             cases=[CensusCase(name=c.spec.name, workload=c.workload.digest()) for c in cases],
             variants=variants,
@@ -152,9 +159,7 @@ class Compiler:
             return OperationCensus.model_validate(where | {"failure": _explained(failed)}), set()
         return OperationCensus.model_validate(where | _found(window)), window.kernels
 
-    def _run(
-        self, arm: Arm, steps: Sequence[StepInputs], operation: Operation, window: Window
-    ) -> None:
+    def _run(self, arm: Arm, steps: Sequence[Any], operation: Operation, window: Window) -> None:
         for step in steps:
             call = arm.ready(operation, step)
             with self._recorder.step(window):
@@ -163,11 +168,11 @@ class Compiler:
 
     def _modules(self, entry: VariantEntry) -> dict[str, Path]:
         """The files of all modules that a variant uses, by name."""
-        root = shipped_folder(entry.kernels).parent.parent
+        root = variants_folder(entry.package, entry.kernels).parent.parent
         # The harness has loaded these already, so imports of a variant may find them unnoticed.
-        names = {*self._watch.take(KERNELS), *_loaded(KERNELS)}
+        names = {*self._watch.take(entry.package), *modules_of(entry.package)}
         modules = {name: _file_of(root, name) for name in names}
-        modules |= self._watch.others((KERNELS, "bt_bench"))
+        modules |= self._watch.others((entry.package, "bt_bench"))
         modules[f"variant {entry.name}"] = entry.path
         return {name: path for name, path in modules.items() if path.is_file()}
 
@@ -197,10 +202,6 @@ def _toolchain(targets: Iterable[str]) -> Toolchain:
         },
         settings=dict(sorted(get_cache_invalidating_env_vars().items())),
     )
-
-
-def _loaded(package: str) -> set[str]:
-    return {name for name in sys.modules if name.partition(".")[0] == package}
 
 
 def _file_of(root: Path, module: str) -> Path:

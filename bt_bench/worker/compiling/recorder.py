@@ -22,7 +22,7 @@ from bt_bench.worker.torch_operations import TorchOperations
 _DIGITS = 16
 
 LEAST_ADDRESS = 2**40
-"""64-bit integers from here on are taken for addresses; slots are far smaller."""
+"""64-bit integers from here on are taken for addresses; kernels compute with smaller ones."""
 
 
 def short_digest(data: bytes) -> str:

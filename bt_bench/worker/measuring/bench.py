@@ -7,7 +7,7 @@ from typing import Protocol
 
 import torch
 
-from bt_bench.names import Operation
+from bt_bench.protocol import Operation
 from bt_bench.results import (
     Calibration,
     CompiledKernel,
@@ -88,7 +88,7 @@ class CpuBench:
 
     def probes(self, operation: Operation, plan: Plan) -> list[Probe]:
         """Staging, whatever the operation: nothing else can be timed."""
-        return [StageProbe(self.around.clock)]
+        return [StageProbe(self.around.clock)] if operation.traits.stages else []
 
     def replay_graphs(self, window: Window, plan: Plan, records: Records) -> None:
         """Does nothing: there are no graphs without a GPU."""
@@ -131,7 +131,8 @@ class CudaBench:
         """Staging only for the host-only operation; else all that the plan asks for."""
         if operation.traits.on_host:
             return [StageProbe(self.around.clock)]
-        return cuda_probes(plan, self.around.clock, self._port)
+        stages = operation.traits.stages
+        return cuda_probes(plan, self.around.clock, self._port, stages=stages)
 
     def replay_graphs(self, window: Window, plan: Plan, records: Records) -> None:
         """Captures and replays what can be captured, if the plan asks for it."""
@@ -170,12 +171,14 @@ class CudaBench:
         return found
 
 
-def cuda_probes(plan: Plan, clock: Clock, device: DevicePort) -> list[Probe]:
+def cuda_probes(
+    plan: Plan, clock: Clock, device: DevicePort, *, stages: bool = True
+) -> list[Probe]:
     """The probes of a plan; host and step time of Triton's call decide when to stop."""
     paths = [path for path in plan.launch_paths if path is not GRAPH]
     probes: list[Probe] = []
     for path in paths:
-        probes.append(HostProbe(clock, device, path, decides=path is LaunchPath.JIT))
+        probes.append(HostProbe(clock, device, path, decides=path is LaunchPath.JIT, stages=stages))
         if Load.IDLE in plan.loads:
             probes += [EventProbe(device, path), PipelinedProbe(clock, device, path)]
     if Load.BUSY in plan.loads:

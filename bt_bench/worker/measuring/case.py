@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from bt_bench.analysis import control_difference_us, median, relative_half_width
-from bt_bench.names import Operation
+from bt_bench.protocol import Operation, Workload
 from bt_bench.results import (
     ControlSpread,
     DiscardCode,
@@ -22,16 +22,14 @@ from bt_bench.results import (
     ReasonCode,
     Stopping,
 )
-from bt_bench.worker.arm import Arm
+from bt_bench.worker.arm import Arm, inputs_on
 from bt_bench.worker.checking.check import verify_after_timing
-from bt_bench.worker.inputs import inputs_on
 from bt_bench.worker.measuring.launch_paths import supports, use
 from bt_bench.worker.measuring.methods.graphs import GRAPH
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import Window
 from bt_bench.worker.measuring.timing import Rounds, Stopped, deciding_series
 from bt_bench.worker.outcome import Measured, RoundProgress
-from bt_bench.workloads import Workload
 
 if TYPE_CHECKING:
     from bt_bench.worker.measuring.bench import Bench
@@ -182,7 +180,7 @@ def _verify(window: Window, workload: Workload, plan: Plan, bench: Bench) -> dic
             workload,
             operation,
             bench.device,
-            through=partial(_make, bench, path),
+            through=partial(_make, bench, path, {id(arm.variant): arm for arm in arms}),
         )
         failed = found | failed
     for arm in every:
@@ -191,9 +189,16 @@ def _verify(window: Window, workload: Workload, plan: Plan, bench: Bench) -> dic
 
 
 def _make(
-    bench: Bench, path: LaunchPath, tables: Any, operation: Operation, call: Callable[[], object]
+    bench: Bench,
+    path: LaunchPath,
+    arms: Mapping[int, Arm],
+    variant: Any,
+    operation: Operation,
+    call: Callable[[], object],
 ) -> object:
     """Makes a call as it was timed: captured and replayed where the path is a graph."""
-    if path is GRAPH and operation.traits.method in tables.capturable:
-        return bench.captured(call)
+    if path is GRAPH and operation.method in getattr(variant, "capturable", ()):
+        returned = bench.captured(call)
+        arms[id(variant)].driver.replayed(call)
+        return returned
     return call()

@@ -16,7 +16,7 @@ SPIN_KERNEL_NAME = "bt_bench_spin_kernel"
 FLUSH_KERNEL_NAME = "bt_bench_flush_kernel"
 
 # Bytes written relative to the size of the cache. Writing just as much would leave lines of the
-# tables in it, since replacement is not in order of age.
+# buffers in it, since replacement is not in order of age.
 FLUSH_FACTOR = 2
 LARGEST_READ_BYTES = 8 << 20
 READ_SHARE = 4  # of the L2, at most a quarter is read: it has to stay in there

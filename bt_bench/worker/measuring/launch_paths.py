@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bt_bench.names import Operation
+from bt_bench.protocol import Operation
 from bt_bench.results import LaunchPath
 from bt_bench.worker.arm import Arm
 
@@ -10,12 +10,12 @@ from bt_bench.worker.arm import Arm
 def supports(arm: Arm, path: LaunchPath, operation: Operation) -> bool:
     """Whether an arm can perform an operation by a launch path; every variant has `jit`."""
     if path is LaunchPath.GRAPH:
-        return operation.traits.method in getattr(arm.tables, "capturable", ())
-    return path in getattr(arm.tables, "launch_paths", (LaunchPath.JIT.value,))
+        return operation.method in getattr(arm.variant, "capturable", ())
+    return path in getattr(arm.variant, "launch_paths", (LaunchPath.JIT.value,))
 
 
 def use(arm: Arm, path: LaunchPath) -> None:
     """Makes an arm launch by a supported path; for graphs, Triton's calls are captured."""
-    if hasattr(arm.tables, "launch_path"):
+    if hasattr(arm.variant, "launch_path"):
         eager = LaunchPath.JIT if path is LaunchPath.GRAPH else path
-        arm.tables.launch_path = eager.value
+        arm.variant.launch_path = eager.value

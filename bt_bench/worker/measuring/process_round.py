@@ -15,8 +15,9 @@ from typing import Any
 
 from bt_bench.analysis import typical
 from bt_bench.config import CaseSpec
+from bt_bench.protocol import Workload
 from bt_bench.results import Load, Method, Plan, Series
-from bt_bench.worker.inputs import inputs_on
+from bt_bench.worker.arm import inputs_on
 from bt_bench.worker.measuring.bench import Bench
 from bt_bench.worker.measuring.case import build_instances
 from bt_bench.worker.measuring.methods.probes import Probe
@@ -25,7 +26,6 @@ from bt_bench.worker.measuring.rounds import Window
 from bt_bench.worker.measuring.timing import Rounds
 from bt_bench.worker.outcome import RoundProgress
 from bt_bench.worker.tasks import RoundUnit, RoundValue
-from bt_bench.workloads import Workload
 
 # Values from fewer rounds than this are left out.
 FEWEST_ROUNDS = 3

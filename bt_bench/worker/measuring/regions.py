@@ -15,9 +15,6 @@ import gc
 from collections.abc import Callable
 from functools import partial
 
-import numpy as np
-import numpy.typing as npt
-
 from bt_bench.analysis import median
 from bt_bench.worker.measuring.ports import Clock, DevicePort, Replayable
 
@@ -70,18 +67,16 @@ def host_time_restaging(
     count: int,
     wait: Callable[[], object],
     stage: Callable[[], object],
-    num_blocks: npt.NDArray[np.int32],
+    undo: Callable[[], object],
 ) -> float:
     """As `host_time_in_a_row`, where each call consumes what `stage` stages.
 
-    Staging the same writes again needs the block counts from before them, so these are restored
-    each time.
+    Staging the same step again needs what the host knew before, so `undo` puts that back each time.
     """
     now_ns = clock.now_ns
-    before = np.array(num_blocks)
     start = now_ns()
     for _ in range(count):
-        num_blocks[...] = before
+        undo()
         stage()
         call()
     wait()

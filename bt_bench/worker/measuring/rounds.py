@@ -6,11 +6,11 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from bt_bench.names import Operation
 from bt_bench.results import DiscardCode, RoundKind, RoundLog
 from bt_bench.worker.arm import Arm
-from bt_bench.worker.inputs import StepInputs
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Window:
 
     case: str
     instances: Sequence[Sequence[Arm]]
-    steps: Sequence[StepInputs]
+    steps: Sequence[Any]
     operation: Operation
 
     @property

@@ -64,7 +64,7 @@ class Rounds:
         self._plan = plan
         self._clock = clock
         self._records = records
-        self._nvtx_ranges = {n: Range(n, window.operation.value, window.case) for n in window.names}
+        self._nvtx_ranges = {n: Range(n, window.operation, window.case) for n in window.names}
         rng = random.Random(plan.seed)
         # Two sequences, so that the rarer pairs also go through all instances.
         self._turns = Turns(window, rng)
@@ -76,7 +76,12 @@ class Rounds:
         self._started_ns = 0
 
     def run(self, on_round: Callable[[RoundProgress], None]) -> Stopped:
-        """Warms up, then takes rounds until there is a reason to stop."""
+        """Warms up, then takes rounds until there is a reason to stop.
+
+        Without a probe there is nothing to time, and no round.
+        """
+        if not (self._primary or self._secondary):
+            return Stopped(StopReason.ROUNDS, 0, 0.0)
         self._warm_up()
         self._records.watch.begin()
         self._started_ns = self._clock.now_ns()

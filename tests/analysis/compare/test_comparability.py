@@ -7,6 +7,7 @@ from support.factories import make_environment, make_gpu, make_result
 
 from bt_bench.analysis.compare.comparability import Labelled, refuse_differences
 from bt_bench.errors import ExitCode, NotComparableError
+from bt_bench.results import OperationInfo, SuiteInfo
 from bt_bench.results.nouns import LaunchPath
 from bt_bench.results.plan import Plan
 from bt_bench.results.result import VariantResult
@@ -77,7 +78,24 @@ def test_lists_of_a_plan_are_spelled_as_in_a_config() -> None:
         warnings(make_result(), make_result(plan=plan))
 
 
-def test_another_schema_is_refused_whatever_is_ignored() -> None:
-    newer = make_result().model_copy(update={"schema_version": 3})
-    with pytest.raises(NotComparableError, match="schema version 2 against 3"):
-        warnings(make_result(), newer, ignore_device=True, ignore_plan=True)
+def make_suite(name: str, source: str = "0") -> SuiteInfo:
+    operations = [OperationInfo(name="step", title="Whole step")]
+    return SuiteInfo(name=name, protocol=1, source_sha256=source, operations=operations)
+
+
+def test_another_suite_is_refused_whatever_is_ignored() -> None:
+    other = make_result(suite=make_suite("pages"))
+    with pytest.raises(NotComparableError, match="suite block_tables against pages"):
+        warnings(make_result(), other, ignore_device=True, ignore_plan=True)
+
+
+def test_another_source_of_a_suite_is_a_warning() -> None:
+    old, new = (make_result(suite=make_suite("pages", source)) for source in "01")
+    (warning,) = warnings(old, new)
+    assert "different sources of suite pages" in warning
+    assert not warnings(old, old)
+
+
+def test_results_of_an_earlier_schema_are_of_the_default_suite() -> None:
+    earlier = make_result().model_copy(update={"schema_version": 2})
+    assert not warnings(earlier, make_result(suite=make_suite("block_tables")))

@@ -26,7 +26,6 @@ from bt_bench.analysis.deciding import Correction, Rules, exit_code
 from bt_bench.analysis.statistics.estimates import LARGEST_LOG, ratio_of
 from bt_bench.analysis.verdicts import Cause, Judged, Judgement, Verdict
 from bt_bench.errors import ExitCode, NotComparableError, UsageError
-from bt_bench.names import Operation
 from bt_bench.report.formats import FORMATS
 from bt_bench.results.case import CaseResult, CompiledKernel, ControlSpread
 from bt_bench.results.compact import compacted
@@ -34,6 +33,7 @@ from bt_bench.results.nouns import LaunchPath, Load, Method, Quantity, ReasonCod
 from bt_bench.results.plan import Plan
 from bt_bench.results.result import VariantResult
 from bt_bench.results.series import series_of
+from bt_bench.suites.block_tables import operations as ops
 
 ROUNDS = 48
 HOST = series_of(Quantity.HOST_US)
@@ -789,7 +789,7 @@ def test_partial_results_are_told() -> None:
 def test_cases_pair_by_workload_whatever_their_names() -> None:
     workload = make_workload("shared")
     left, right = timed(9.0, "old", workload=workload), timed(9.0, "new", 1, workload=workload)
-    assert only(judged([left], [right])).key == f"{Operation.GATHER_SLOTS.value}/old"
+    assert only(judged([left], [right])).key == f"{ops.GATHER_SLOTS}/old"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,12 @@ import torch
 from support.playing import EngineTables
 from support.variants import SHIPPED, classes
 
-from bt_bench.worker.checking.buffers import buffers_of, compare_buffers, copies_on, poison
+from bt_bench.suites.block_tables.checking.buffers import (
+    buffers_of,
+    compare_buffers,
+    copies_on,
+    poison,
+)
 from bt_kernels.layout import TableLayout
 
 LAYOUT = TableLayout(

@@ -9,21 +9,21 @@ import pytest
 import torch
 from support.variants import SHIPPED, classes, failures
 
-from bt_bench.names import Operation
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.calls import bind, stage
+from bt_bench.suites.block_tables.inputs import inputs_on
+from bt_bench.suites.block_tables.workloads.conformance.plain import CORNERS, conformance_workloads
+from bt_bench.suites.block_tables.workloads.conformance.random_calls import random_workload
 from bt_bench.variants.catalogue import load_reference
-from bt_bench.worker.arm import bind, stage
-from bt_bench.worker.inputs import inputs_on
-from bt_bench.workloads.conformance.plain import CORNERS, conformance_workloads
-from bt_bench.workloads.conformance.random_calls import random_workload
 from bt_kernels.layout import TableLayout
 
 pytestmark = pytest.mark.gpu
 
 ONES = TableLayout((1,), (1,), max_num_reqs=1, max_num_batched_tokens=1)
 CAPTURED = {
-    "gather_block_tables": Operation.GATHER,
-    "compute_slot_mappings": Operation.SLOTS,
-    "gather_and_compute_slot_mappings": Operation.GATHER_SLOTS,
+    "gather_block_tables": ops.GATHER,
+    "compute_slot_mappings": ops.SLOTS,
+    "gather_and_compute_slot_mappings": ops.GATHER_SLOTS,
 }
 # A step of this variant is a replay of its own graph, whatever else is launched.
 NAMES = [name for name in SHIPPED if name != "one_launch_graph"]
@@ -60,7 +60,7 @@ def assert_equal(tables, reference):
 def test_conformance(name, path, device):
     variants = {name: variant_by(name, path)}
     for title, workload in conformance_workloads(seed=3).items():
-        found = failures(variants, workload, list(Operation), device, title=title, rounds=2)
+        found = failures(variants, workload, list(ops.OPERATIONS), device, title=title, rounds=2)
         assert found == {}
 
 
@@ -68,7 +68,7 @@ def test_conformance(name, path, device):
 def test_conformance_without_helpers_in_c(name, device):
     variants = {name: type("InPython", (shipped(name),), {"native": False})}
     for title, workload in conformance_workloads(seed=4).items():
-        found = failures(variants, workload, list(Operation), device, title=title, rounds=2)
+        found = failures(variants, workload, list(ops.OPERATIONS), device, title=title, rounds=2)
         assert found == {}
 
 
@@ -88,7 +88,7 @@ def test_unaligned_inputs(name, layout, dtype, path, device):
     for index, step in enumerate(host_steps):
         for each in (reference, tables):
             stage(each, step)
-        bind(reference, Operation.STEP, step)()
+        bind(reference, ops.STEP, step)()
         inputs = (step.idx_mapping, step.query_start_loc, step.positions)
         moved = [shifted(tensor, index % 4, device) for tensor in inputs]
         tables.prepare_step(*moved, step.num_reqs_padded, step.num_tokens_padded)

@@ -10,8 +10,8 @@ import triton
 from support.scripted_devices import ScriptedDevices
 from support.variants import SHIPPED, classes
 
+from bt_bench.suites.block_tables.workloads.conformance.plain import CORNERS
 from bt_bench.variants.catalogue import load_reference
-from bt_bench.workloads.conformance.plain import CORNERS
 from bt_kernels.interface import BlockTableOperations
 from bt_kernels.launches import (
     NUM_WARPS,

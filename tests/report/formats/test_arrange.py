@@ -7,8 +7,8 @@ from support import judgements
 from support.judgements import judged, judgement
 
 from bt_bench.analysis.verdicts import Cause, Verdict
-from bt_bench.names import Operation
 from bt_bench.report.formats.arrange import SortKey, only_changed, sorted_by, worst_first
+from bt_bench.suites.block_tables import operations as ops
 
 
 def metrics(comparison):
@@ -47,7 +47,7 @@ def test_by_name():
         judgement(metric="b"),
         judgement(metric="a"),
         judgement(case="another"),
-        judgement(operation=Operation.GATHER),
+        judgement(operation=ops.GATHER),
     )
     arranged = sorted_by(found, SortKey.NAME).judgements
     assert [(each.key.split("_")[0], each.metric) for each in arranged] == [

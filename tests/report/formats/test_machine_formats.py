@@ -145,7 +145,7 @@ def test_junit_has_a_suite_per_operation_and_a_test_per_judgement():
     whole = judgements.rich()
     root = read_junit(whole)
     suites = {suite.name: suite for suite in root}
-    wanted = Counter(each.operation.value for each in whole.judgements)
+    wanted = Counter(each.operation for each in whole.judgements)
     assert {name: len(list(suite)) for name, suite in suites.items()} == wanted
     for counted in (root, *suites.values()):
         before = (counted.tests, counted.failures, counted.errors, counted.skipped)

@@ -15,10 +15,10 @@ from support.tiny_gates import Quiet, spec_of
 from bt_bench.analysis.deciding import exit_code
 from bt_bench.analysis.verdicts import Cause, Verdict
 from bt_bench.errors import ExitCode, NotComparableError, UsageError
-from bt_bench.names import Operation
 from bt_bench.results.recording import read_recording
 from bt_bench.runs.gate.live import GateRequest, prepare, run_live_gate
 from bt_bench.runs.gate.trees import Location, Tree
+from bt_bench.suites.block_tables import operations as ops
 
 
 @pytest.fixture(autouse=True)
@@ -149,7 +149,7 @@ def test_a_variant_that_is_wrong_or_fails_gets_no_verdict(tmp_path, fault, why):
 def test_a_launch_path_may_come_and_must_not_go(tmp_path, old, new, metrics, code):
     base, head = ({"one": {"us": 100.0, "paths": paths}} for paths in (old, new))
     request = request_of(tmp_path, base, head, device="cuda")
-    spec = request.spec.model_copy(update={"operations": [Operation.STEP]})
+    spec = request.spec.model_copy(update={"operations": [ops.STEP]})
     wanted = ("host_us", "host_us/direct")
     judged = run_live_gate(replace(request, spec=spec, patterns=wanted), Quiet())
     assert [judgement.metric for judgement in judged.judgements] == metrics
@@ -241,7 +241,7 @@ def test_each_side_has_its_own_tree(tmp_path):
 
 
 def test_traces_are_found_from_any_folder(tmp_path, monkeypatch):
-    from bt_bench.workloads import TraceParameters
+    from bt_bench.suites.block_tables.workloads import TraceParameters
 
     monkeypatch.chdir(tmp_path)
     both = {"one": {"us": 100.0}}
@@ -262,9 +262,9 @@ def test_traces_are_found_from_any_folder(tmp_path, monkeypatch):
 def test_without_a_gpu_staging_is_timed_and_it_is_said(tmp_path):
     both = {"one": {"us": 100.0}}
     request = request_of(tmp_path, both, both)
-    spec = request.spec.model_copy(update={"operations": [Operation.STEP, Operation.GATHER]})
+    spec = request.spec.model_copy(update={"operations": [ops.STEP, ops.GATHER]})
     judged = run_live_gate(replace(request, spec=spec), Quiet())
-    assert [(j.operation, j.metric) for j in judged.judgements] == [(Operation.STAGE, "stage_us")]
+    assert [(j.operation, j.metric) for j in judged.judgements] == [(ops.STAGE, "stage_us")]
     assert judged.facts[0].startswith("No GPU: ")
 
 

@@ -10,10 +10,10 @@ from support.repositories import commit, git, repository, write
 from support.tiny_gates import spec_of
 
 from bt_bench.errors import UsageError
-from bt_bench.names import Operation
 from bt_bench.runs.gate.lost import config_of, lost_between, other_files, without_variant
 from bt_bench.runs.gate.trees import base_tree, locate, place_below, working_tree
-from bt_bench.workloads import TraceParameters
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.workloads import TraceParameters
 
 VARIANT = '"""A variant."""\n'
 
@@ -102,6 +102,6 @@ def test_a_plan_that_asks_for_less_is_told():
     (said,) = lost_between(spec, less).warnings
     assert said.startswith("plan.hang_seconds is 999.0, but ")
     assert lost_between(less, less).places == ()
-    more = spec.model_copy(update={"operations": [*spec.operations, Operation.APPLY]})
-    assert {place[0] for place in lost_between(more, spec).places} == {Operation.APPLY}
+    more = spec.model_copy(update={"operations": [*spec.operations, ops.APPLY]})
+    assert {place[0] for place in lost_between(more, spec).places} == {ops.APPLY}
     assert replace(lost_between(spec, spec), places=()).warnings == ()

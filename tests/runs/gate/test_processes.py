@@ -13,12 +13,12 @@ from support.forked import forked_workers
 from support.tiny_gates import NAMES, Quiet, spec_of
 
 from bt_bench.errors import UsageError
-from bt_bench.names import Operation
 from bt_bench.results.recording import read_recording
 from bt_bench.results.rounds import GateArm
 from bt_bench.runs.gate.processes import ProcessRounds, record
 from bt_bench.runs.gate.sides import RoundsRequest, Side, checkers
 from bt_bench.runs.gate.wanted import choose_metrics
+from bt_bench.suites.block_tables import operations as ops
 from bt_bench.variants.catalogue import VariantEntry
 from bt_bench.worker.tasks import Hello
 
@@ -36,7 +36,7 @@ def side(folder, label, script):
     """A revision whose workers follow a script."""
     folder.mkdir()
     (folder / "script.json").write_text(json.dumps(script))
-    entries = tuple(VariantEntry(n, "", folder / f"{n}.py", False) for n in script)
+    entries = tuple(VariantEntry(n, "", folder / f"{n}.py", False, "bt_kernels") for n in script)
     return Side(label, entries, named=lambda text: f"{label}: {text}")
 
 
@@ -172,7 +172,7 @@ def test_wrong_variants_are_found_on_either_side(tmp_path):
     )
     with checkers(request, Quiet()) as workers:
         assert workers.failures(NAMES, Quiet()) == {
-            ("first", Operation.STAGE, "one"): "old: slot 3 is 17",
+            ("first", ops.STAGE, "one"): "old: slot 3 is 17",
             ("second", None, None): "new: conformance:corners: slot 3 is 17",
         }
         assert workers.failures([], Quiet()) == {}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from bt_bench.errors import UsageError
-from bt_bench.names import Operation
 from bt_bench.results.metrics import metric_named, metric_of
 from bt_bench.results.nouns import Cache, LaunchPath, Load
 from bt_bench.results.plan import Plan
 from bt_bench.runs.gate.wanted import candidates, choose_metrics, round_plan
+from bt_bench.suites.block_tables import operations as ops
 
-STEP, STAGE = Operation.STEP, Operation.STAGE
+STEP, STAGE = ops.STEP, ops.STAGE
 
 
 def names(patterns, operations=(STEP,), device="cuda"):
@@ -39,7 +39,7 @@ def test_patterns_choose_among_all_that_can_be_taken():
         choose_metrics(["stage_us+host_us"], (STEP,), "cuda")
 
 
-@pytest.mark.parametrize("operation", list(Operation))
+@pytest.mark.parametrize("operation", list(ops.OPERATIONS))
 def test_names_lead_back_to_their_series(operation):
     """A recording has names only."""
     for series in candidates(operation, "cuda"):

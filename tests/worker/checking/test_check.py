@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from support.variants import classes
 
-from bt_bench.names import Operation
-from bt_bench.worker.arm import bind
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.calls import bind
+from bt_bench.suites.block_tables.inputs import inputs_on, outputs_on
+from bt_bench.suites.block_tables.workloads.assemble import step_of_requests
+from bt_bench.suites.block_tables.workloads.conformance.plain import conformance_workloads
+from bt_bench.suites.block_tables.workloads.steps import Append, Workload
 from bt_bench.worker.checking.check import check
-from bt_bench.worker.inputs import inputs_on, outputs_on
-from bt_bench.workloads.assemble import step_of_requests
-from bt_bench.workloads.conformance.plain import conformance_workloads
-from bt_bench.workloads.steps import Append, Workload
 from bt_kernels.layout import TableLayout
 
 LAYOUT = TableLayout((4, 2), (3, 6), 3, 12, sliding_window_reach=(4, 0))
@@ -34,18 +34,18 @@ def workload(custom_outputs=True):
 
 
 def reason_of(variant, device, work=None):
-    outcome = check({"mine": variant}, work or workload(), [Operation.STEP], device)
-    return outcome["mine", Operation.STEP].reason
+    outcome = check({"mine": variant}, work or workload(), [ops.STEP], device)
+    return outcome["mine", ops.STEP].reason
 
 
 def test_what_was_compared_is_in_the_report(fused, device):
-    operations = [Operation.STEP, Operation.APPLY]
+    operations = [ops.STEP, ops.APPLY]
     found = check({"mine": fused}, workload(), operations, device)
     for operation in operations:
         assert found["mine", operation].report.steps == 2
         assert found["mine", operation].report.buffers[-1] == "custom_outputs"
     plain = check({"mine": fused}, workload(custom_outputs=False), operations, device)
-    assert "custom_outputs" not in plain["mine", Operation.STEP].report.buffers
+    assert "custom_outputs" not in plain["mine", ops.STEP].report.buffers
 
 
 def test_outputs_serve_all_steps_and_are_large_enough(device):
@@ -63,17 +63,17 @@ def test_only_what_a_step_needs_is_passed(device):
             return lambda: name
 
     (step, _), plain = inputs_on(device, workload()), conformance_workloads(0)["corners"]
-    keywords = {operation: bind(Given(), operation, step).keywords for operation in Operation}
+    keywords = {operation: bind(Given(), operation, step).keywords for operation in ops.OPERATIONS}
     both = {"out", "out_ptrs", "num_computed_tokens", "slots_out"}
     assert {operation: set(given) for operation, given in keywords.items()} == {
-        Operation.STAGE: set(),
-        Operation.APPLY: set(),
-        Operation.GATHER: both - {"slots_out"},
-        Operation.SLOTS: {"out"},
-        Operation.GATHER_SLOTS: both,
-        Operation.STEP: both,
+        ops.STAGE: set(),
+        ops.APPLY: set(),
+        ops.GATHER: both - {"slots_out"},
+        ops.SLOTS: {"out"},
+        ops.GATHER_SLOTS: both,
+        ops.STEP: both,
     }
-    for operation in Operation:
+    for operation in ops.OPERATIONS:
         assert bind(Given(), operation, inputs_on(device, plain)[0]).keywords == {}
 
 
@@ -186,6 +186,6 @@ def test_who_lacks_a_feature_keeps_nobody_from_being_checked(fused, device):
     class Older(fused):
         features = frozenset()
 
-    found = check({"older": Older, "mine": fused}, workload(), [Operation.STEP], device)
-    assert found["older", Operation.STEP].reason.code == "unsupported"
-    assert found["mine", Operation.STEP].report.steps == 2
+    found = check({"older": Older, "mine": fused}, workload(), [ops.STEP], device)
+    assert found["older", ops.STEP].reason.code == "unsupported"
+    assert found["mine", ops.STEP].report.steps == 2

@@ -8,15 +8,15 @@ import triton
 import triton.language as tl
 from support.variants import classes
 
-from bt_bench.names import Operation
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.workloads.assemble import step_of_requests
+from bt_bench.suites.block_tables.workloads.steps import Append, Workload
 from bt_bench.worker.checking import subject
 from bt_bench.worker.checking.check import check
 from bt_bench.worker.checking.interpreter_guard import OutOfBoundsError, RaceError, guarded_memory
-from bt_bench.workloads.assemble import step_of_requests
-from bt_bench.workloads.steps import Append, Workload
 from bt_kernels.layout import TableLayout
 
-STEP = [Operation.STEP]
+STEP = [ops.STEP]
 
 
 @triton.jit
@@ -126,15 +126,15 @@ def whole_rows():
 def test_a_race_that_no_comparison_can_see_is_rejected(device, monkeypatch):
     """In the order of the interpreter the copies are there when their slots are taken."""
     variants = {"racy": racy(classes(["fused"])["fused"])}
-    reason = check(variants, whole_rows(), STEP, device)["racy", Operation.STEP].reason
+    reason = check(variants, whole_rows(), STEP, device)["racy", ops.STEP].reason
     assert reason.code == "race"
     assert reason.message.startswith(
         "check, round 0, step 0: gather_then_slots_kernel, program (2, 0, 0), reads "
         "input_block_tables[0][0, 0], which program (0, 0, 0) of the same launch writes too"
     )
-    monkeypatch.setattr(subject.Subject, "guard", lambda self, *given: guarded_memory())
+    monkeypatch.setattr(subject.Subject, "_guard", lambda self, *given: guarded_memory())
     monkeypatch.setattr("bt_bench.worker.checking.interpreter_guard._Guard.check", lambda *_: None)
-    assert check(variants, whole_rows(), STEP, device)["racy", Operation.STEP].reason is None
+    assert check(variants, whole_rows(), STEP, device)["racy", ops.STEP].reason is None
 
 
 def test_what_is_guarded_is_as_it_was_afterwards():

@@ -21,10 +21,10 @@ from support.mutants import (
 )
 from support.variants import classes, failures
 
-from bt_bench.names import Operation
 from bt_bench.results.nouns import ReasonCode
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.workloads.conformance.plain import conformance_workloads
 from bt_bench.worker.checking.check import check
-from bt_bench.workloads.conformance.plain import conformance_workloads
 
 WORKLOADS = conformance_workloads(seed=0)
 CHECKED = [name for name, mutant in MUTANTS.items() if mutant.workload]
@@ -33,7 +33,7 @@ RUNS = [pytest.param(name, id=f"{name}-cpu") for name in CHECKED if name not in 
     for name in CHECKED
     if name not in OUT_OF_BOUNDS | INTERPRETED | RACES.keys()
 ]
-OPERATIONS = [Operation.STEP, Operation.APPLY]
+OPERATIONS = [ops.STEP, ops.APPLY]
 
 
 def rejections(folder, name, device):
@@ -60,14 +60,14 @@ def test_each_thing_that_has_gone_wrong_has_a_mutant_and_each_mutant_a_test():
 def test_a_race_is_rejected_although_the_values_are_right(name, tmp_path, device):
     variants = classes([name], [write_mutant(tmp_path, name)])
     workload = WORKLOADS[MUTANTS[name].workload]
-    verdict = check(variants, workload, [Operation.STEP], device)[name, Operation.STEP]
+    verdict = check(variants, workload, [ops.STEP], device)[name, ops.STEP]
     assert verdict.reason.code is ReasonCode.RACE
     assert RACES[name] in verdict.reason.message
 
 
 def test_message_says_which_element_is_wrong(tmp_path, device):
     variants = classes(["stale_slots"], [write_mutant(tmp_path, "stale_slots")])
-    found = failures(variants, WORKLOADS["corners"], [Operation.STEP], device, title="corners")
+    found = failures(variants, WORKLOADS["corners"], [ops.STEP], device, title="corners")
     message = found["stale_slots", "step"]
     assert message.startswith("corners, round 0, step 0, calls step: slot_mappings[0, ")
     assert "expected -1 (never written: it holds the poison)" in message

@@ -14,14 +14,14 @@ from support.processes import running_with, wait_for
 from support.variants import classes
 
 from bt_bench.errors import UsageError
-from bt_bench.names import Operation
+from bt_bench.protocol import build_workload
 from bt_bench.results.census import read_census
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.inputs import inputs_on
 from bt_bench.variants.catalogue import find_variants
 from bt_bench.worker.arm import Arm
 from bt_bench.worker.compiling.census import REQUEST_NAME, take_census
-from bt_bench.worker.inputs import inputs_on
 from bt_bench.worker.measuring.methods.interpreter import count_launches
-from bt_bench.workloads import build_workload
 
 COMMITTED = Path(__file__).parents[3] / "reports" / "static" / "census.json"
 
@@ -52,9 +52,9 @@ def test_launches_are_those_that_the_interpreter_counts(again, spec, name, case)
             workload.layout, workload.idx_mapping_dtype, workload.setup, workload.steps[:2]
         )
     arm = Arm(name, classes([name])[name], workload, cpu)
-    counted = count_launches(arm, inputs_on(cpu, workload), Operation.STEP)
+    counted = count_launches(arm, inputs_on(cpu, workload), ops.STEP)
     place = ["fused", "baseline"].index(name)
-    runs = operation(again, Operation.STEP, spec.cases[case].name, place).steps
+    runs = operation(again, ops.STEP, spec.cases[case].name, place).steps
     steps = [run.launches for run in runs for _ in range(run.steps)][: len(workload.steps)]
     assert steps == [{launch.name: launch.count for launch in step} for step in counted.steps]
 
@@ -83,15 +83,15 @@ def test_spills_are_seen(censuses):
 
 
 def test_operations_of_torch_count_as_launches(censuses):
-    launches = operation(censuses("torch"), Operation.STEP, "uniform").steps[0].launches
+    launches = operation(censuses("torch"), ops.STEP, "uniform").steps[0].launches
     assert launches == {"apply_writes_kernel": 1, "gather_slots_kernel": 1, "torch.fill_": 1}
 
 
 @pytest.mark.parametrize(
     ("name", "place", "why"),
     [
-        ("broken", Operation.STEP, "a kernel does not compile.*not_there is not defined"),
-        ("tuned", Operation.APPLY, "Triton tunes this kernel by timing it"),
+        ("broken", ops.STEP, "a kernel does not compile.*not_there is not defined"),
+        ("tuned", ops.APPLY, "Triton tunes this kernel by timing it"),
     ],
 )
 def test_a_kernel_that_cannot_run_fails_where_it_is_launched(censuses, name, place, why):
@@ -102,7 +102,7 @@ def test_a_kernel_that_cannot_run_fails_where_it_is_launched(censuses, name, pla
 
 
 def test_another_operation_of_a_broken_variant_does_not_fail(censuses):
-    assert operation(censuses("broken"), Operation.APPLY, "uniform").failure is None
+    assert operation(censuses("broken"), ops.APPLY, "uniform").failure is None
 
 
 def test_unknown_target(spec):
@@ -166,7 +166,7 @@ def test_the_committed_census_says_what_the_variants_promise():
         for groups in (1, 2, 4):
             wanted = promised[variant.name] + groups * grows
             for taken in variant.operations:
-                if taken.operation is Operation.STEP and taken.case == f"uniform_{groups}grp":
+                if taken.operation is ops.STEP and taken.case == f"uniform_{groups}grp":
                     assert sum(taken.steps[0].launches.values()) == wanted
         assert all(kernel.spill_bytes == 0 for kernel in variant.kernels)
         assert {kernel.target for kernel in variant.kernels} == {"sm_80", "sm_90", "sm_100"}

@@ -6,12 +6,13 @@ import hashlib
 
 import pytest
 
-from bt_bench.names import Operation
+from bt_bench.protocol import build_workload
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.calls import stage
+from bt_bench.suites.block_tables.inputs import inputs_on
 from bt_bench.variants.catalogue import find_variants, load_apart
-from bt_bench.worker.arm import Arm, stage
+from bt_bench.worker.arm import Arm
 from bt_bench.worker.compiling.census import take_census
-from bt_bench.worker.inputs import inputs_on
-from bt_bench.workloads import build_workload
 
 pytestmark = pytest.mark.gpu
 
@@ -22,8 +23,8 @@ def run_all(spec, name, device):
         workload = build_workload(case.parameters)
         arm = Arm(name, variant, workload, device)
         for step in inputs_on(device, workload):
-            stage(arm.tables, step)
-            arm.bind(Operation.STEP, step)()
+            stage(arm.variant, step)
+            arm.bind(ops.STEP, step)()
 
 
 @pytest.mark.parametrize("name", ["baseline", "fused"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -11,13 +12,16 @@ import torch
 from support.variants import SHIPPED, classes
 from torch._C._autograd import DeviceType
 
-from bt_bench.names import Operation
+from bt_bench.protocol import build_workload
 from bt_bench.results.case import LaunchCensus
 from bt_bench.results.nouns import Cache, Load, Quantity
 from bt_bench.results.plan import Plan
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.driver import TableDriver
+from bt_bench.suites.block_tables.inputs import inputs_on
+from bt_bench.suites.block_tables.workloads import UniformParameters
 from bt_bench.variants.catalogue import find_variants, load_apart
 from bt_bench.worker.arm import Arm
-from bt_bench.worker.inputs import inputs_on
 from bt_bench.worker.measuring.bench import CpuBench, CudaBench
 from bt_bench.worker.measuring.case import measure_case
 from bt_bench.worker.measuring.device_kernels import FLUSH_KERNEL_NAME, SPIN_KERNEL_NAME
@@ -40,7 +44,6 @@ from bt_bench.worker.measuring.profiler_session import (
 )
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.watch import NoTelemetry, Surroundings
-from bt_bench.workloads import UniformParameters, build_workload
 
 
 def workload(groups, staged_writes=2):
@@ -73,7 +76,7 @@ def test_launches_of_a_step_under_the_interpreter(name, groups):
     work = workload(groups)
     arm = Arm(name, classes([name])[name], work, torch.device("cpu"))
     steps = inputs_on(torch.device("cpu"), work)
-    census = count_launches(arm, steps, Operation.STEP)
+    census = count_launches(arm, steps, ops.STEP)
     assert census.totals() == [LAUNCHES[name](groups)]
     assert {launch.kind for launch in census.steps[0]} == {"kernel"}
 
@@ -88,7 +91,7 @@ def test_launches_of_a_step_on_the_gpu(groups, device):
         # Loaded apart, so that their kernels are loaded where the ledger sees it.
         {name: load_apart(find_variants()[name]) for name in SHIPPED},
         workload(groups),
-        Operation.STEP,
+        ops.STEP,
         Plan(rounds=2, warmup_rounds=1, instances=1, profile_rounds=2, graph_rounds=2),
         bench,
         lambda progress: None,
@@ -106,8 +109,8 @@ def test_nothing_staged_is_no_launch():
     work = workload(2, staged_writes=0)
     arm = Arm("fused", classes(["fused"])["fused"], work, torch.device("cpu"))
     steps = inputs_on(torch.device("cpu"), work)
-    assert count_launches(arm, steps, Operation.APPLY).totals() == [0]
-    assert count_launches(arm, steps, Operation.STEP).totals() == [1]
+    assert count_launches(arm, steps, ops.APPLY).totals() == [0]
+    assert count_launches(arm, steps, ops.STEP).totals() == [1]
 
 
 def test_torch_operations_are_counted_and_views_are_not():
@@ -121,7 +124,7 @@ def test_torch_operations_are_counted_and_views_are_not():
 
     work = workload(1)
     arm = Arm("copying", Copying, work, torch.device("cpu"))
-    census = count_launches(arm, inputs_on(torch.device("cpu"), work), Operation.APPLY)
+    census = count_launches(arm, inputs_on(torch.device("cpu"), work), ops.APPLY)
     assert {(launch.kind, launch.name, launch.count) for launch in census.steps[0]} == {
         ("kernel", "apply_writes_kernel", 1),
         ("torch_op", "fill_", 1),
@@ -138,7 +141,7 @@ def test_cpu_bench_measures_staging_only():
         "case",
         classes(["fused"]),
         workload(1),
-        Operation.STEP,
+        ops.STEP,
         plan,
         CpuBench(),
         lambda progress: None,
@@ -221,9 +224,11 @@ def test_a_queue_that_ended_before_the_call_returned_is_noticed():
         activities_by_range(sort_events(ranges(0, 10, 30, 60)), [True])
 
 
-def profiled_window(operation=Operation.STEP, names=("fused",), ids=((1,),)):
+def profiled_window(operation=ops.STEP, names=("fused",), ids=((1,),)):
     step = SimpleNamespace(appends=[SimpleNamespace(block_ids=ids)])
-    arms = [SimpleNamespace(name=name) for name in names]
+    empty = partial(TableDriver.may_be_empty, None)
+    driver = SimpleNamespace(may_be_empty=empty)
+    arms = [SimpleNamespace(name=name, driver=driver) for name in names]
     return SimpleNamespace(operation=operation, names=list(names), steps=[step], instances=[arms])
 
 
@@ -238,7 +243,7 @@ def test_lost_ranges_and_lost_records_are_noticed():
 
 
 def test_applying_nothing_may_launch_nothing():
-    window = profiled_window(Operation.APPLY, ids=((),))
+    window = profiled_window(ops.APPLY, ids=((),))
     assert census_of(window, "fused", [[[]]]).totals() == [0]
     assert times_ns([])[Quantity.GPU_US] == 0
 
@@ -365,7 +370,7 @@ def test_a_variant_that_reuses_what_it_remembers_is_not_reported():
         "case",
         {"remembers": Remembers, **classes(["fused"])},
         workload(1),
-        Operation.STEP,
+        ops.STEP,
         Plan(rounds=1, warmup_rounds=0, instances=1, control=False),
         CpuBench(),
         lambda progress: None,

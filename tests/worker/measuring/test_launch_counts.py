@@ -15,18 +15,19 @@ import torch
 from support.variants import classes
 
 from bt_bench.config.load import load_config
-from bt_bench.names import Operation
+from bt_bench.protocol import build_workload
 from bt_bench.results.nouns import Cache, LaunchPath, Load
 from bt_bench.results.plan import Plan
-from bt_bench.worker.arm import Arm, stage
-from bt_bench.worker.inputs import inputs_on
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.calls import stage
+from bt_bench.suites.block_tables.inputs import inputs_on
+from bt_bench.worker.arm import Arm
 from bt_bench.worker.measuring.bench import CudaBench
 from bt_bench.worker.measuring.launch_paths import supports, use
 from bt_bench.worker.measuring.methods import profiler as cupti_census
 from bt_bench.worker.measuring.methods.interpreter import count_launches
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import Window
-from bt_bench.workloads import build_workload
 
 VARIANTS = ("one_launch", "one_launch_graph")
 TRACES = ("azure_conv", "azure_code")
@@ -74,7 +75,7 @@ def counted(name, workload):
     arm = Arm(name, classes([name])[name], workload, cpu)
     steps = inputs_on(cpu, workload)
     for _ in range(REPLAYS):
-        census = count_launches(arm, steps, Operation.STEP)
+        census = count_launches(arm, steps, ops.STEP)
     assert len(census.steps) == len(workload.steps)
     return census
 
@@ -118,10 +119,10 @@ def test_a_step_is_one_device_operation(config, path, device, monkeypatch):
     found = {}
     for case, workload in workloads(config).items():
         arms = [Arm(name, kind, workload, bench.device) for name, kind in variants.items()]
-        arms = [arm for arm in arms if supports(arm, path, Operation.STEP)]
+        arms = [arm for arm in arms if supports(arm, path, ops.STEP)]
         if not arms:
             pytest.skip(f"none of {', '.join(VARIANTS)} has the launch path {path} here")
-        window = Window(case, [arms], inputs_on(bench.device, workload), Operation.STEP)
+        window = Window(case, [arms], inputs_on(bench.device, workload), ops.STEP)
         for arm in arms:
             _replay(arm, window, path)
         censuses = bench.census(window, plan, Records(window.names, bench.around))
@@ -137,6 +138,6 @@ def _replay(arm, window, path):
     """Runs the window once, so that no kernel is compiled under the profiler."""
     use(arm, path)
     for step in window.steps:
-        stage(arm.tables, step)
+        stage(arm.variant, step)
         arm.bind(window.operation, step)()
     torch.cuda.synchronize(window.steps[0].idx_mapping.device)

@@ -9,13 +9,14 @@ import torch
 from support.variants import classes
 from triton import knobs
 
-from bt_bench.names import Operation
 from bt_bench.results.case import CompiledKernel
-from bt_bench.worker.arm import Arm, bind
-from bt_bench.worker.inputs import inputs_on
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.calls import bind
+from bt_bench.suites.block_tables.inputs import inputs_on
+from bt_bench.suites.block_tables.workloads.conformance.plain import CORNERS
+from bt_bench.suites.block_tables.workloads.conformance.random_calls import random_workload
+from bt_bench.worker.arm import Arm
 from bt_bench.worker.measuring.compile_ledger import CompileLedger
-from bt_bench.workloads.conformance.plain import CORNERS
-from bt_bench.workloads.conformance.random_calls import random_workload
 from bt_kernels.device_code import gather_slots_kernel
 
 HOOKS = ("jit_post_compile_hook", "kernel_load_end_hook", "launch_enter_hook")
@@ -182,7 +183,7 @@ def test_a_hook_that_was_put_around_ours_stays():
 def launched_by(tables, workload, device, ledger):
     (step,) = inputs_on(device, workload)
     with ledger.recording() as recording:
-        bind(tables, Operation.GATHER_SLOTS, step)()
+        bind(tables, ops.GATHER_SLOTS, step)()
     return recording.kernels()
 
 
@@ -190,7 +191,7 @@ def test_nothing_is_compiled_under_the_interpreter(device):
     workload = random_workload(2, CORNERS, num_steps=1)
     with CompileLedger() as ledger:
         arm = Arm("fused", classes(["fused"])["fused"], workload, device)
-        assert launched_by(arm.tables, workload, device, ledger) == []
+        assert launched_by(arm.variant, workload, device, ledger) == []
         assert ledger.loads == 0
 
 
@@ -202,11 +203,11 @@ def test_binaries_of_a_call_on_the_gpu(path, device):
     workload = random_workload(2, CORNERS, num_steps=1)
     with CompileLedger() as ledger:
         arm = Arm("fused", classes(["fused"])["fused"], workload, device)
-        arm.tables.launch_path = path
-        first = launched_by(arm.tables, workload, device, ledger)
+        arm.variant.launch_path = path
+        first = launched_by(arm.variant, workload, device, ledger)
         loads = ledger.loads
         assert loads >= 2  # compiled (or found in Triton's cache), and loaded
-        assert launched_by(arm.tables, workload, device, ledger) == first
+        assert launched_by(arm.variant, workload, device, ledger) == first
         assert ledger.loads == loads
     (kernel,) = first
     assert kernel.name == "gather_slots_kernel"

@@ -7,18 +7,18 @@ import gc
 import pytest
 
 from bt_bench.config.spec import CaseSpec
-from bt_bench.names import Operation
 from bt_bench.results.metrics import metric_of
 from bt_bench.results.nouns import Quantity
 from bt_bench.results.plan import Plan
 from bt_bench.results.series import series_of
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.workloads import UniformParameters
 from bt_bench.variants.catalogue import find_variants, load
 from bt_bench.worker.executor import Executor, LocalRunner
 from bt_bench.worker.measuring import process_round
 from bt_bench.worker.measuring.bench import CpuBench
 from bt_bench.worker.measuring.timing import Rounds
 from bt_bench.worker.tasks import MeasureRound, PrepareRound, RoundUnit
-from bt_bench.workloads import UniformParameters
 
 SIZES = {"max_num_reqs": 4, "max_num_batched_tokens": 16, "max_model_len": 64}
 PLAN = Plan(rounds=10, warmup_rounds=0, instances=1, control=False, precision_percent=0.0)
@@ -27,7 +27,7 @@ STAGE_US = series_of(Quantity.STAGE_US)
 
 def unit(name, variants=("baseline", "fused"), series=(STAGE_US,)):
     parameters = UniformParameters(workload="uniform", requests=2, tokens=4, **SIZES)
-    return RoundUnit(CaseSpec(name=name, parameters=parameters), Operation.STAGE, series, variants)
+    return RoundUnit(CaseSpec(name=name, parameters=parameters), ops.STAGE, series, variants)
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 from support.scripted import ScriptedArm, ScriptedClock, ScriptedDevice
 from torch._C._autograd import DeviceType
 
-from bt_bench.names import Operation
 from bt_bench.results.nouns import Cache, Load
 from bt_bench.results.plan import Plan
+from bt_bench.suites.block_tables import operations as ops
 from bt_bench.worker.measuring import profiler_session as module
 from bt_bench.worker.measuring.calibration.calibrate import _profile_calls
 from bt_bench.worker.measuring.device_kernels import SPIN_KERNEL_NAME
@@ -122,7 +122,7 @@ class Profiled:
     def measured(self):
         """Durations of each step's activities, by condition."""
         arm = ScriptedArm("arm", self.device, [], host_ns=4_000)
-        window = Window("case", [[arm]], [1, 2], Operation.STEP)
+        window = Window("case", [[arm]], [1, 2], ops.STEP)
         settings = settings_of(Plan(l2=[Cache.COLD, Cache.HOT]))
         todo = [(window, setting, Turn(0, [arm])) for setting in settings]
         found = _session(todo, self.device, 10_000.0)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from support.scripted import ScriptedArm, ScriptedClock, ScriptedDevice
 
-from bt_bench.names import Operation
 from bt_bench.results.nouns import LaunchPath, Method
 from bt_bench.results.plan import Plan
+from bt_bench.suites.block_tables import operations as ops
 from bt_bench.worker.measuring.bench import cuda_probes
 from bt_bench.worker.measuring.calibration.calibrate import DeviceWork, Effort, calibrate_with
 from bt_bench.worker.measuring.calibration.overhead import LaunchRoute
@@ -70,7 +71,8 @@ def test_restaged_calls_start_from_the_same_block_counts(log):
         seen.append(int(num_blocks[0, 0]))
         num_blocks[0, 0] += 1
 
-    assert host_time_restaging(log, log.call, 2, log.wait, stage, num_blocks) == 0.5
+    undo = partial(num_blocks.__setitem__, ..., np.array(num_blocks))
+    assert host_time_restaging(log, log.call, 2, log.wait, stage, undo) == 0.5
     assert log == ["now", "call", "call", "wait", "now"]
     assert seen == [3, 3]
 
@@ -155,7 +157,7 @@ def other_host_time_in_a_row(clock, call, count, wait):
     return 1111.0
 
 
-def other_host_time_restaging(clock, call, count, wait, stage, num_blocks):
+def other_host_time_restaging(clock, call, count, wait, stage, undo):
     return 1111.0
 
 
@@ -233,16 +235,16 @@ def test_a_region_is_one_function_for_measuring_and_calibration(
     monkeypatch, region, other, series, figures
 ):
     """Replaced in one place, it is replaced wherever the region is timed, and nowhere else."""
-    before = measured(Operation.GATHER_SLOTS), calibrated()
+    before = measured(ops.GATHER_SLOTS), calibrated()
     monkeypatch.setattr(region, "__code__", other.__code__)
-    assert changed(before[0], measured(Operation.GATHER_SLOTS)) == series
+    assert changed(before[0], measured(ops.GATHER_SLOTS)) == series
     assert changed(before[1], calibrated()) == figures
 
 
 def test_steps_in_a_row_are_staged_again_in_a_region_of_their_own(monkeypatch):
-    before = measured(Operation.STEP)
+    before = measured(ops.STEP)
     monkeypatch.setattr(host_time_restaging, "__code__", other_host_time_restaging.__code__)
-    assert changed(before, measured(Operation.STEP)) == PIPELINED
+    assert changed(before, measured(ops.STEP)) == PIPELINED
 
 
 def test_calibration_times_nothing_but_regions():
@@ -250,4 +252,4 @@ def test_calibration_times_nothing_but_regions():
     figures = {figure for _, _, _, figures in USES for figure in figures}
     assert calibrated().keys() == figures | {"timer_tick"}
     series = {one for _, _, series, _ in USES for one in series}
-    assert measured(Operation.GATHER_SLOTS).keys() == series
+    assert measured(ops.GATHER_SLOTS).keys() == series

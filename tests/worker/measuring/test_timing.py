@@ -9,10 +9,11 @@ from types import SimpleNamespace
 import pytest
 from support.scripted import ScriptedArm, ScriptedClock, ScriptedDevice
 
-from bt_bench.names import Operation
 from bt_bench.results.case import DiscardCode, RoundKind, StopReason
 from bt_bench.results.nouns import Cache, LaunchPath, Load, Quantity
 from bt_bench.results.plan import Plan
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.workloads import Workload
 from bt_bench.worker.arm import Arm
 from bt_bench.worker.failures import ArmFailedError
 from bt_bench.worker.measuring.bench import cuda_probes
@@ -39,7 +40,7 @@ JIT, COMPILED, DIRECT, GRAPH = LaunchPath
 class Rig:
     """A scripted clock and device, with arms on them."""
 
-    def __init__(self, *names, instances=1, operation=Operation.GATHER_SLOTS, **arm):
+    def __init__(self, *names, instances=1, operation=ops.GATHER_SLOTS, **arm):
         self.log = []
         self.clock = ScriptedClock()
         self.device = ScriptedDevice(self.clock)
@@ -98,7 +99,7 @@ def test_a_compiled_handle_is_a_series_of_its_own():
 
 def test_a_direct_launch_is_a_series_of_its_own_where_tables_have_it():
     rig = Rig("a", "b")
-    rig.window.instances[0][1].tables.launch_paths = ("jit", "compiled", "direct")
+    rig.window.instances[0][1].variant.launch_paths = ("jit", "compiled", "direct")
     plan = Plan(launch_paths=[JIT, DIRECT], loads=[Load.IDLE])
     rig.run(cuda_probes(plan, rig.clock, rig.device), rounds=2)
     assert rig.samples("b", Quantity.HOST_US, launch_path=DIRECT)[0] == [3.75, 7.5]
@@ -109,7 +110,7 @@ def test_a_direct_launch_is_a_series_of_its_own_where_tables_have_it():
 
 def test_a_graph_is_captured_from_tritons_calls():
     rig = Rig("a")
-    tables = rig.window.instances[0][0].tables
+    tables = rig.window.instances[0][0].variant
     tables.launch_paths = ("jit", "direct")
     use(rig.window.instances[0][0], DIRECT)
     assert tables.launch_path == "direct"
@@ -119,7 +120,7 @@ def test_a_graph_is_captured_from_tritons_calls():
 
 def test_an_arm_without_a_launch_path_has_no_samples_of_it():
     rig = Rig("a", "b")
-    rig.window.instances[0][1].tables.launch_paths = ("jit",)
+    rig.window.instances[0][1].variant.launch_paths = ("jit",)
     rig.run([HostProbe(rig.clock, rig.device, COMPILED)], rounds=1)
     assert rig.records.books["a"].measurements()
     assert not rig.records.books["b"].measurements()
@@ -137,7 +138,7 @@ def test_a_busy_device_hides_the_host_and_shows_what_is_added():
 
 
 def test_a_queue_that_ends_too_early_is_doubled_for_that_arm_alone():
-    rig = Rig("a", "b", operation=Operation.STEP)
+    rig = Rig("a", "b", operation=ops.STEP)
     rig.window.instances[0][1]._host_ns = 250_000  # 500 us in the second step
     probe = BusyProbe(rig.clock, rig.device, JIT, Cache.HOT)
     rig.run([HostProbe(rig.clock, rig.device, JIT), probe], rounds=4)
@@ -186,7 +187,7 @@ def test_a_call_that_waits_for_the_device_costs_nobody_else_their_samples():
 @pytest.mark.parametrize(
     ("operation", "per_call"),
     # The host (10 us) hides the device's 3 us but those of the last call; a step stages 1 us more.
-    [(Operation.GATHER_SLOTS, 10 + 3 / 8), (Operation.STEP, 11 + 3 / 8)],
+    [(ops.GATHER_SLOTS, 10 + 3 / 8), (ops.STEP, 11 + 3 / 8)],
 )
 def test_pipelined_calls_pay_one_synchronisation(operation, per_call):
     rig = Rig("a", operation=operation)
@@ -197,7 +198,7 @@ def test_pipelined_calls_pay_one_synchronisation(operation, per_call):
 
 def test_graphs_pay_one_launch_and_their_slope_is_device_time():
     rig = Rig("a", "b", gpu_ns=5_000)
-    rig.window.instances[0][1].tables.capturable = frozenset()
+    rig.window.instances[0][1].variant.capturable = frozenset()
     rig.run([HostProbe(rig.clock, rig.device, JIT)], rounds=1)
     measure_graphs(rig.window, Plan(graph_rounds=2), rig.clock, rig.device, rig.records)
     assert rig.samples("a", Quantity.HOST_US, launch_path=GRAPH) == [[3.0, 3.0]] * 2
@@ -374,9 +375,6 @@ def test_arm_says_which_variant_failed_to_build():
         def __init__(self, layout, device):
             raise RuntimeError("no memory for you")
 
-    class Workload:
-        layout = None
-        setup = ()
-
+    workload = Workload(None, "int64", (), ())
     with pytest.raises(ArmFailedError, match="broken: no memory for you"):
-        Arm("broken", Broken, Workload(), "cpu")
+        Arm("broken", Broken, workload, "cpu")

@@ -118,6 +118,6 @@ def launch_routes() -> list[LaunchRoute]:
     return routes
 
 
-def saved_us(route: Route, num_groups: int) -> float:
-    """Host time in µs that going from G + 2 launches to 2 saves by this route."""
-    return num_groups * route.median_us
+def saved_us(route: Route, launches: int) -> float:
+    """Host time in µs that so many launches fewer save by this route."""
+    return launches * route.median_us

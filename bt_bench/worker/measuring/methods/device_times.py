@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bt_bench.names import Operation
 from bt_bench.results import (
     Cache,
     LaunchCensus,
@@ -122,9 +121,9 @@ def census_of(
 
 
 def _may_be_empty(window: Window, index: int) -> bool:
-    """Whether a step may launch nothing: only one that applies no writes."""
-    staged = any(any(map(len, append.block_ids)) for append in window.steps[index].appends)
-    return window.operation is Operation.APPLY and not staged
+    """Whether a step may launch nothing, as the suite says."""
+    driver = window.instances[0][0].driver
+    return driver.may_be_empty(window.operation, window.steps[index])
 
 
 def _counts(activities: list[Activity]) -> Counter[tuple[str, str]]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 from bt_bench.results import LaunchPath, Method, Plan, Quantity, RoundKind
-from bt_bench.worker.arm import Arm, note_replay
-from bt_bench.worker.inputs import StepInputs
+from bt_bench.worker.arm import Arm
 from bt_bench.worker.measuring.launch_paths import supports, use
 from bt_bench.worker.measuring.methods.probes import eager_series
 from bt_bench.worker.measuring.ports import Clock, DevicePort
@@ -77,7 +77,7 @@ def _round(
 
 
 def _sample(
-    arm: Arm, window: Window, step: StepInputs, clock: Clock, device: DevicePort
+    arm: Arm, window: Window, step: Any, clock: Clock, device: DevicePort
 ) -> tuple[float, ...]:
     """Host time and step time of a replay, its event time, and the slope; all in µs."""
     use(arm, GRAPH)
@@ -89,7 +89,7 @@ def _sample(
     device.synchronize()
     event_us = device.elapsed_us()
     slope_us = slope.sample_us(REPLAYS)
-    note_replay(call)
+    arm.driver.replayed(call)
     return (host_us, step_us, event_us, slope_us)
 
 
@@ -97,5 +97,4 @@ def run_captured(device: DevicePort, call: Callable[[], object]) -> object:
     """Makes a call by capturing and replaying it; returns what the captured call returned."""
     returned: list[object] = []
     captured(device, lambda: returned.append(call()), 1)
-    note_replay(call)
     return returned[0]

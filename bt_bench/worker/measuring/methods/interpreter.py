@@ -10,13 +10,12 @@ from typing import Any
 from bt_bench.names import Operation
 from bt_bench.results import LaunchCensus, LaunchCount
 from bt_bench.worker.arm import Arm
-from bt_bench.worker.inputs import StepInputs
 from bt_bench.worker.torch_operations import TorchOperations
 
 Counts = Counter[tuple[str, str]]
 
 
-def count_launches(arm: Arm, steps: Sequence[StepInputs], operation: Operation) -> LaunchCensus:
+def count_launches(arm: Arm, steps: Sequence[Any], operation: Operation) -> LaunchCensus:
     """Counts the device operations of each step: Triton launches and torch operations."""
     arm.rewind()
     counted = []

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
-import numpy as np
-
-from bt_bench.names import Operation
+from bt_bench.protocol import Operation
 from bt_bench.results import Cache, LaunchPath, Load, Method, Quantity, Series
 from bt_bench.worker.arm import Arm
-from bt_bench.worker.inputs import StepInputs
 from bt_bench.worker.measuring.launch_paths import supports, use
 from bt_bench.worker.measuring.nvtx_ranges import Range
 from bt_bench.worker.measuring.ports import Clock, DevicePort
@@ -27,7 +24,7 @@ from bt_bench.worker.measuring.regions import (
 )
 
 # Calls in a row for `pipelined_us`: enough to fill the queue, and with the 10 launches of a step
-# of eight groups far below the 1024 launches that a stream holds.
+# of many launches far below the 1024 launches that a stream holds.
 PIPELINED_CALLS = 8
 SHORTEST_QUEUE_US = 300.0
 
@@ -57,7 +54,7 @@ class Probe(Protocol):
         ...
 
     def sample(
-        self, arm: Arm, operation: Operation, step: StepInputs, nvtx_range: Range
+        self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range
     ) -> tuple[float, ...] | None:
         """Runs the step and returns a sample per series, in µs.
 
@@ -99,14 +96,14 @@ class StageProbe:
         return True
 
     def sample(
-        self, arm: Arm, operation: Operation, step: StepInputs, nvtx_range: Range
+        self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range
     ) -> tuple[float, ...]:
         """Times staging of all rows of the step."""
-        call = arm.ready(Operation.STAGE, step)
+        call = arm.staging(step)
         nvtx_range.push()
         stage_us, _ = host_times(self._clock, call)
         nvtx_range.pop()
-        arm.finish(Operation.STAGE)
+        arm.finish_staging()
         return (stage_us,)
 
 
@@ -131,7 +128,13 @@ class HostProbe(_PathProbe):
     """Host clock on an idle device: staging, the call until it returns, and until it has run."""
 
     def __init__(
-        self, clock: Clock, device: DevicePort, path: LaunchPath, *, decides: bool = True
+        self,
+        clock: Clock,
+        device: DevicePort,
+        path: LaunchPath,
+        *,
+        decides: bool = True,
+        stages: bool = True,
     ) -> None:
         super().__init__(path)
         self._clock = clock
@@ -139,17 +142,19 @@ class HostProbe(_PathProbe):
         quantities = [Quantity.HOST_US, Quantity.STEP_US]
         if decides:
             self.deciding = eager_series(quantities, Method.HOST_CLOCK, path)
-        if path is LaunchPath.JIT:  # staging launches nothing: one path is enough
+        self._stages = stages
+        # Staging launches nothing: one path is enough.
+        if stages and path is LaunchPath.JIT:
             quantities.append(Quantity.STAGE_US)
         self.series = eager_series(quantities, Method.HOST_CLOCK, path)
 
     def sample(
-        self, arm: Arm, operation: Operation, step: StepInputs, nvtx_range: Range
+        self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range
     ) -> tuple[float, ...]:
-        """Times staging, then the operation up to its return and up to an idle device."""
+        """Times staging if there is any, then the operation up to its return and an idle device."""
         synchronize = self._device.synchronize
         use(arm, self._path)
-        stage_us, _ = host_times(self._clock, arm.bind(Operation.STAGE, step))
+        stage_us = host_times(self._clock, arm.staging(step))[0] if self._stages else 0.0
         call = arm.ready(operation, step, staged=True)
         synchronize()
         nvtx_range.push()
@@ -170,7 +175,7 @@ class EventProbe(_PathProbe):
         self.series = eager_series([Quantity.EVENT_US], Method.EVENTS, path)
 
     def sample(
-        self, arm: Arm, operation: Operation, step: StepInputs, nvtx_range: Range
+        self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range
     ) -> tuple[float, ...]:
         """Times the operation between two events."""
         use(arm, self._path)
@@ -197,19 +202,19 @@ class PipelinedProbe(_PathProbe):
         self.series = eager_series([Quantity.PIPELINED_US], Method.HOST_CLOCK, path)
 
     def sample(
-        self, arm: Arm, operation: Operation, step: StepInputs, nvtx_range: Range
+        self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range
     ) -> tuple[float, ...]:
         """Times `PIPELINED_CALLS` calls and the synchronisation; per call."""
         synchronize = self._device.synchronize
         use(arm, self._path)
         restages = operation.traits.consumes_staged
+        undo = arm.driver.undo()
         call = arm.bind(operation, step) if restages else arm.ready(operation, step)
-        stage = arm.bind(Operation.STAGE, step)
         in_a_row = self._clock, call, PIPELINED_CALLS, synchronize
         synchronize()
         nvtx_range.push()
         if restages:
-            per_call_us = host_time_restaging(*in_a_row, stage, arm.tables.num_blocks)
+            per_call_us = host_time_restaging(*in_a_row, arm.staging(step), undo)
         else:
             per_call_us = host_time_in_a_row(*in_a_row)
         nvtx_range.pop()
@@ -237,7 +242,7 @@ class BusyProbe(_PathProbe):
         return self._queues_us.get(arm.name, SHORTEST_QUEUE_US)
 
     def sample(
-        self, arm: Arm, operation: Operation, step: StepInputs, nvtx_range: Range
+        self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range
     ) -> tuple[float, ...] | None:
         """Times the operation between two events, and the call on the host.
 
@@ -247,11 +252,10 @@ class BusyProbe(_PathProbe):
             `None` where the longest queue ends too early: the call waits for the device.
         """
         use(arm, self._path)
-        num_blocks = arm.tables.num_blocks
-        before = np.array(num_blocks)
+        undo = arm.driver.undo()
         queue_us = self._queues_us.get(arm.name, SHORTEST_QUEUE_US)
         while queue_us <= LONGEST_QUEUE_US:
-            num_blocks[...] = before
+            undo()
             sample = self._behind(queue_us, arm.ready(operation, step), nvtx_range)
             if sample is not None:
                 self._queues_us[arm.name] = queue_us

@@ -1,0 +1,56 @@
+"""What the harness asks of a suite, and how suites are found; `docs/suites.md` teaches it."""
+
+from __future__ import annotations
+
+from bt_bench.names import Operation
+from bt_bench.protocol.digests import digest_of
+from bt_bench.protocol.driver import Driver, Guard, Through, Trial
+from bt_bench.protocol.loading import (
+    DEFAULT_REF,
+    SuiteRef,
+    default_suite,
+    find_suite,
+    folder_at,
+    info_of,
+    load_suite,
+    place_of,
+    ref_of,
+    shipped_suites,
+    suite_of,
+)
+from bt_bench.protocol.parameters import WorkloadParameters, wrong_parameter
+from bt_bench.protocol.records import build_workload, flat_parameters, record_of
+from bt_bench.protocol.suite import PROTOCOL, NoOpponents, Opponent, Opponents, Suite
+from bt_bench.protocol.workload import Traffic, Workload
+
+__all__ = [
+    "DEFAULT_REF",
+    "PROTOCOL",
+    "Driver",
+    "Guard",
+    "NoOpponents",
+    "Operation",
+    "Opponent",
+    "Opponents",
+    "Suite",
+    "SuiteRef",
+    "Through",
+    "Traffic",
+    "Trial",
+    "Workload",
+    "WorkloadParameters",
+    "build_workload",
+    "default_suite",
+    "digest_of",
+    "find_suite",
+    "flat_parameters",
+    "folder_at",
+    "info_of",
+    "load_suite",
+    "place_of",
+    "record_of",
+    "ref_of",
+    "shipped_suites",
+    "suite_of",
+    "wrong_parameter",
+]

@@ -1,0 +1,217 @@
+"""Finds and loads suites: those that come with bt-bench by name, a user's own by its folder."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from bt_bench.errors import UsageError, names_hint
+from bt_bench.names import DEFAULT_SUITE
+from bt_bench.results import Noun, OperationInfo, SuiteInfo
+
+if TYPE_CHECKING:
+    from bt_bench.protocol.suite import Suite
+
+_SHIPPED = "bt_bench.suites"
+_FOLDER = Path(__file__).resolve().parents[1] / "suites"
+_MODULE = "suite"
+_PREFIX = "bt_bench_suite_"
+
+
+class SuiteRef(Noun):
+    """Where a suite is.
+
+    Args:
+        name: of a suite that comes with bt-bench, or of the folder.
+        folder: of a user's suite, absolute; `None` for one that comes with bt-bench.
+    """
+
+    name: str = DEFAULT_SUITE
+    folder: Path | None = None
+
+    @property
+    def package(self) -> str:
+        """The package that its modules are loaded as."""
+        if self.folder is None:
+            return f"{_SHIPPED}.{self.name}"
+        digest = hashlib.sha256(str(self.folder).encode()).hexdigest()[:12]
+        return f"{_PREFIX}{digest}"
+
+
+DEFAULT_REF = SuiteRef()
+"""The suite where none is named."""
+
+_LOADED: dict[str, SuiteRef] = {}  # by the package of its modules
+
+
+def shipped_suites() -> list[str]:
+    """Names of the suites that come with bt-bench."""
+    return sorted(path.parent.name for path in _FOLDER.glob(f"*/{_MODULE}.py"))
+
+
+def find_suite(given: str, relative_to: Path, where: str = "--suite") -> SuiteRef:
+    """The suite of a name or a folder; nothing of it is run.
+
+    Args:
+        given: a name, or the path of a folder.
+        relative_to: folder that the path is relative to.
+        where: what gave it, for messages.
+
+    Raises:
+        UsageError: if there is none.
+    """
+    if given in shipped_suites():
+        return SuiteRef(name=given)
+    try:
+        folder = (relative_to / given).resolve()
+        is_folder, has_file = folder.is_dir(), (folder / f"{_MODULE}.py").is_file()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{where} {given!r}: not a path of a folder: {error}") from None
+    if has_file:
+        return SuiteRef(name=folder.name, folder=folder)
+    if is_folder:
+        raise UsageError(f"{where} {given}: the folder holds no {_MODULE}.py; see docs/suites.md")
+    if folder.exists():
+        raise UsageError(f"{where} {given}: is a file; expected the folder of a suite")
+    hint = names_hint(given, shipped_suites())
+    raise UsageError(f"{where} {given}: no such folder, nor a suite of that name; {hint}")
+
+
+def default_suite() -> Suite:
+    """The suite where none is named."""
+    return load_suite(SuiteRef())
+
+
+def load_suite(ref: SuiteRef) -> Suite:
+    """Imports a suite's `suite.py`; torch is not loaded for that. Once per process.
+
+    Raises:
+        UsageError: naming file and line if it does not import, and what is wrong with it if it does
+            not follow the protocol.
+    """
+    return _load(ref)
+
+
+@cache
+def _load(ref: SuiteRef) -> Suite:
+    module = _import(ref)
+    from bt_bench.protocol.suite import Suite
+
+    path = module.__file__
+    suite = getattr(module, "SUITE", None)
+    if isinstance(suite, type) or not isinstance(suite, Suite):
+        raise UsageError(f"{path}: SUITE is {suite!r}; expected an instance of a class of Suite")
+    problems = suite.problems()
+    if problems:
+        raise UsageError("\n".join(f"{path}: {problem}" for problem in problems))
+    return suite
+
+
+def _import(ref: SuiteRef) -> ModuleType:
+    _LOADED[ref.package] = ref
+    if ref.folder is None:
+        return importlib.import_module(f"{ref.package}.{_MODULE}")
+    if ref.package not in sys.modules:
+        package = ModuleType(ref.package)
+        package.__path__ = [str(ref.folder)]
+        sys.modules[ref.package] = package
+    if str(ref.folder) not in sys.path:
+        sys.path.append(str(ref.folder))  # for its package of kernels
+    try:
+        return importlib.import_module(f"{ref.package}.{_MODULE}")
+    except (KeyboardInterrupt, MemoryError):
+        raise
+    except BaseException as error:  # SystemExit too: a file of the user must not end the program
+        place = _place_in(ref.folder, error)
+        raise UsageError(
+            f"{place}: the suite does not import: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _place_in(folder: Path, error: BaseException) -> str:
+    """File and line of the last frame of an error that lies in a folder."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    place = str(folder / f"{_MODULE}.py")
+    frame = error.__traceback__
+    while frame is not None:
+        path = Path(frame.tb_frame.f_code.co_filename)
+        if path.is_relative_to(folder):
+            place = f"{path}:{frame.tb_lineno}"
+        frame = frame.tb_next
+    return place
+
+
+def ref_of(kind: type[Any]) -> SuiteRef:
+    """The suite whose modules define a class.
+
+    Raises:
+        LookupError: for a class of no suite.
+    """
+    for base in kind.__mro__:
+        module = base.__module__
+        if module.startswith(f"{_SHIPPED}."):
+            return SuiteRef(name=module.split(".")[2])
+        found = _LOADED.get(module.partition(".")[0])
+        if found is not None:
+            return found
+    raise LookupError(
+        f"{kind.__module__}.{kind.__qualname__} is of no suite; define it in a module of the "
+        "suite's folder"
+    )
+
+
+def suite_of(value: object) -> Suite:
+    """The suite that an object, such as a workload, belongs to."""
+    return load_suite(ref_of(type(value)))
+
+
+def folder_of(suite: Suite) -> Path:
+    """The folder of a suite."""
+    return folder_at(ref_of(type(suite)))
+
+
+def folder_at(ref: SuiteRef) -> Path:
+    """The folder of a suite, which need not be loaded."""
+    return ref.folder or _FOLDER / ref.name
+
+
+def place_of(suite: Suite) -> Path:
+    """The file that defines a suite, for messages."""
+    return folder_of(suite) / f"{_MODULE}.py"
+
+
+def source_sha256(suite: Suite) -> str:
+    """Digest of the suite's own modules, without its kernels: those have digests of their own."""
+    folder = folder_of(suite)
+    kernels = folder / suite.package
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        if not path.is_relative_to(kernels):
+            digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def info_of(suite: Suite) -> SuiteInfo:
+    """What results keep of a suite."""
+    return SuiteInfo(
+        name=suite.name,
+        protocol=suite.protocol,
+        source_sha256=source_sha256(suite),
+        operations=[
+            OperationInfo(
+                name=str(operation),
+                title=operation.traits.title,
+                on_host=operation.traits.on_host,
+                stages=operation.traits.stages,
+                first=operation in suite.defaults,
+            )
+            for operation in suite.operations
+        ],
+    )

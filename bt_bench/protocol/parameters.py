@@ -1,0 +1,87 @@
+"""What the harness asks of the parameters of a workload."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic_core import PydanticCustomError
+
+from bt_bench.protocol.loading import SuiteRef, load_suite, ref_of
+from bt_bench.protocol.workload import Workload
+from bt_bench.results import Noun
+
+
+class WorkloadParameters(Noun):
+    """Validated parameters of a workload, which is built from nothing else.
+
+    A subclass per kind of workload. It gives its name as the only value of `workload`, its
+    parameters as fields, and at least `build`. Fields are keys of the YAML, with their limits and
+    descriptions. Their types are int, float, bool, str or Literal, lists of these, or a model of
+    such parameters.
+    """
+
+    workload: str
+
+    def check(self) -> None:
+        """Refuses parameters that do not go together, cheaply: nothing is built or read.
+
+        Raises:
+            UsageError: naming parameter, value and limit.
+        """
+
+    def check_by_reading(self) -> None:
+        """Refuses before a run what only shows when the files of the user are read.
+
+        Raises:
+            UsageError: naming parameter, value and limit.
+        """
+
+    @abstractmethod
+    def build(self) -> Workload:
+        """Builds the workload; equal parameters give equal workloads.
+
+        Raises:
+            UsageError: for what `check` cannot see.
+        """
+
+    def features(self) -> frozenset[str]:
+        """The `features` of the workload, which need not be built for it."""
+        return frozenset()
+
+    def num_bytes(self) -> int:
+        """Device memory in bytes that one instance of a variant needs; 0 if it is small."""
+        return 0
+
+    def text_of(self, key: str) -> str | None:
+        """How the name of a case spells a parameter; `None`: as its value is written."""
+        return None
+
+    def files(self) -> tuple[Path, ...]:
+        """Paths of the user's files that the workload is made of."""
+        return ()
+
+    def with_absolute_files(self) -> Self:
+        """The same workload from any working directory."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles the suite by its place, since its modules are not on the path of modules."""
+        return _revived, (ref_of(type(self)), self.workload, self.model_dump())
+
+
+def _revived(ref: SuiteRef, kind: str, values: dict[str, Any]) -> WorkloadParameters:
+    return load_suite(ref).kinds[kind].model_validate(values)
+
+
+def wrong_parameter(field: str, message: str) -> PydanticCustomError:
+    """An error for a validator of a whole model to raise; it is shown at the field's place.
+
+    Args:
+        field: the parameter that caused it.
+        message: names the parameter, its value, and what was expected.
+    """
+    return PydanticCustomError(
+        "wrong_parameters", "{message}", {"field": field, "message": message}
+    )

@@ -1,0 +1,66 @@
+"""A workload of a suite: the steps that every variant is driven through."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from bt_bench.names import Operation
+from bt_bench.protocol.digests import digest_of
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes that a call must move in device memory, whatever the variant; each counted once.
+
+    Args:
+        read: bytes that it has to read.
+        written: bytes that it has to write.
+    """
+
+    read: int
+    written: int
+
+    def __add__(self, other: Traffic) -> Traffic:
+        """Both together."""
+        return Traffic(self.read + other.read, self.written + other.written)
+
+
+class Workload(ABC):
+    """Plain host data, such as numpy arrays, so that it needs neither torch nor a device.
+
+    Subclasses, usually frozen dataclasses, belong to the modules of their suite.
+
+    `steps` is the window that is replayed, in order; what a step is made of is the suite's matter.
+    """
+
+    steps: Sequence[Any]
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What a variant must have in its own `features` to run it; others are not run on it."""
+        return frozenset()
+
+    def digest(self) -> str:
+        """Digest of all arrays and options: cases with equal digests are compared.
+
+        Raises:
+            TypeError: where a dataclass holds what `digest_of` does not know.
+        """
+        return digest_of(self)
+
+    def sizes(self) -> Mapping[str, list[int]]:
+        """Sizes of each step by name, for the record and for `bt-bench workload`."""
+        return {}
+
+    def varied(self, rng: np.random.Generator) -> Self:
+        """The same workload with other contents, for a check; shapes and sizes stay."""
+        return self
+
+    def traffic(self, operation: Operation) -> list[Traffic] | None:
+        """What one call of an operation must move in each step; `None` if it is not known."""
+        return None

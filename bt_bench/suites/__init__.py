@@ -1,0 +1,1 @@
+"""The suites that come with bt-bench. No other part of the harness imports them by name."""

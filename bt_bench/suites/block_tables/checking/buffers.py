@@ -1,0 +1,183 @@
+"""Compares the buffers and results of a variant with those of the reference, whole and exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+from bt_bench.suites.block_tables import operations
+from bt_bench.suites.block_tables.inputs import BatchedAppends, CustomOutputs, StepInputs
+from bt_bench.suites.block_tables.workloads import Step
+from bt_bench.worker.checking.comparing import (
+    MismatchError,
+    compare_exactly,
+    compare_view,
+    kind_of,
+)
+
+COMPARED = ["block_tables", "input_block_tables", "slot_mappings", "num_blocks", "inputs"]
+"""What every passed check has compared, by the names in a report."""
+
+CUSTOM_OUTPUTS = "custom_outputs"
+"""What it has also compared if the workload has them."""
+
+Buffers = dict[str, torch.Tensor]
+
+SPOILED = -7  # no block id that a check stages
+
+
+def buffers_of(tables: Any, outputs: CustomOutputs | None = None) -> Buffers:
+    """All buffers of a variant or the reference by name, including those passed by the caller."""
+    named = {"slot_mappings": tables.slot_mappings}
+    for group, table in enumerate(tables.block_tables):
+        named[f"block_tables[{group}]"] = table
+    for group, table in enumerate(tables.input_block_tables):
+        named[f"input_block_tables[{group}]"] = table
+    named["num_blocks"] = torch.from_numpy(np.array(tables.num_blocks, dtype=np.int64))
+    if outputs is not None:
+        named["slots_out"] = outputs.slot_mappings
+        for group, table in enumerate(outputs.block_tables):
+            named[f"out[{group}]"] = table
+    return named
+
+
+def copies_on(device: torch.device, buffers: Buffers) -> Buffers:
+    """Copies of buffers on a device."""
+    return {name: buffer.to(device, copy=True) for name, buffer in buffers.items()}
+
+
+def addresses_of(tables: Any) -> dict[str, int]:
+    """Addresses of the outputs, which a captured CUDA graph would hold."""
+    return {
+        name: buffer.data_ptr()
+        for name, buffer in buffers_of(tables).items()
+        if name != "num_blocks"
+    }
+
+
+def poison(tables: Any, value: int, outputs: CustomOutputs | None = None) -> None:
+    """Fills all outputs with a value, so that elements left unwritten show."""
+    for table in tables.input_block_tables:
+        table.fill_(value)
+    tables.slot_mappings.fill_(value)
+    if outputs is not None:
+        for table in outputs.block_tables:
+            table.fill_(value)
+        outputs.slot_mappings.fill_(value)
+
+
+def compare_buffers(
+    expected: Buffers,
+    tables: Any,
+    poison_value: int | None = None,
+    outputs: CustomOutputs | None = None,
+) -> None:
+    """Compares every element of every buffer.
+
+    Raises:
+        MismatchError: naming the first buffer that differs, and its first element.
+    """
+    actual = buffers_of(tables, outputs)
+    for name, wanted in expected.items():
+        compare_exactly(name, actual.get(name), wanted, poison_value)
+
+
+def compare_addresses(before: dict[str, int], tables: Any) -> None:
+    """Checks that the outputs have kept their addresses."""
+    for name, address in addresses_of(tables).items():
+        if address != before.get(name):
+            raise MismatchError(f"{name} has moved; expected it to keep its address")
+
+
+def compare_results(results: Sequence[tuple[str, Any]], tables: Any, step: StepInputs) -> None:
+    """Checks that operations returned views of the buffers they wrote, in padded sizes."""
+    for operation, result in results:
+        if operation in (operations.STAGE, operations.APPLY):
+            continue
+        if operation == operations.GATHER:
+            _compare_table_views(operation, result, _tables_written(tables, step))
+        elif operation == operations.SLOTS:
+            compare_view(f"{operation}'s slot mappings", result, _slots_written(tables, step))
+        else:
+            if not isinstance(result, tuple) or len(result) != 2:
+                raise MismatchError(
+                    f"{operation} returned {kind_of(result)}; expected block tables and slots"
+                )
+            _compare_table_views(operation, result[0], _tables_written(tables, step))
+            compare_view(f"{operation}'s slot mappings", result[1], _slots_written(tables, step))
+
+
+def compare_dummies(views: Any, slots: Any, tables: Any, num_reqs: int, num_tokens: int) -> None:
+    """Checks that the methods for dummy outputs returned views of the persistent buffers."""
+    written = [table[:num_reqs] for table in tables.input_block_tables]
+    _compare_table_views("get_dummy_block_tables", views, written)
+    wanted = tables.slot_mappings[:, :num_tokens]
+    compare_view("get_dummy_slot_mappings' result", slots, wanted)
+
+
+def compare_inputs(given: Step, step: StepInputs) -> None:
+    """Checks that the inputs of a step were not changed."""
+    for name in ("idx_mapping", "query_start_loc", "positions", "num_computed_tokens"):
+        tensor, wanted = getattr(step, name), getattr(given, name)
+        if tensor is not None and not np.array_equal(tensor[: len(wanted)].cpu().numpy(), wanted):
+            raise MismatchError(f"the argument {name} was changed; expected it to be only read")
+    _compare_output_addresses(step.outputs)
+
+
+def compare_appends(given: Step, step: StepInputs) -> None:
+    """Checks that the staged lists were not changed."""
+    for append, wanted in zip(step.appends, given.appends, strict=True):
+        if append.block_ids != wanted.block_ids:
+            raise MismatchError(
+                f"new_block_ids of row {append.row} were changed; expected them to be only read"
+            )
+    # The lists of block ids are those of the appends, which were just compared.
+    if step.batched != BatchedAppends.of(step.appends):
+        raise MismatchError("a list of append_many was changed; expected it to be only read")
+
+
+@contextmanager
+def spoiled_appends(step: StepInputs) -> Iterator[None]:
+    """Overwrites the lists after staging, as an engine that reuses them may."""
+    lists = [ids for append in step.appends for ids in append.block_ids]
+    before = [list(ids) for ids in lists]
+    for ids in lists:
+        ids[:] = [SPOILED] * len(ids)
+    try:
+        yield
+    finally:
+        for ids, saved in zip(lists, before, strict=True):
+            ids[:] = saved
+
+
+def _compare_output_addresses(outputs: CustomOutputs | None) -> None:
+    if outputs is None or outputs.addresses is None:
+        return
+    wanted = [table.data_ptr() for table in outputs.block_tables]
+    if outputs.addresses.tolist() != wanted:
+        raise MismatchError("the argument out_ptrs was changed; expected it to be only read")
+
+
+def _tables_written(tables: Any, step: StepInputs) -> list[torch.Tensor]:
+    """The views that a gather must return."""
+    written = tables.input_block_tables if step.outputs is None else step.outputs.block_tables
+    return [table[: step.num_reqs_padded] for table in written]
+
+
+def _slots_written(tables: Any, step: StepInputs) -> torch.Tensor:
+    """The view that slots must be returned as."""
+    written = tables.slot_mappings if step.outputs is None else step.outputs.slot_mappings
+    return written[:, : step.num_tokens_padded]
+
+
+def _compare_table_views(method: str, views: Any, wanted: Sequence[torch.Tensor]) -> None:
+    if not isinstance(views, (tuple, list)) or len(views) != len(wanted):
+        raise MismatchError(
+            f"{method} returned {kind_of(views)}; expected {len(wanted)} block tables"
+        )
+    for group, (view, whole) in enumerate(zip(views, wanted, strict=True)):
+        compare_view(f"{method}'s block table of group {group}", view, whole)

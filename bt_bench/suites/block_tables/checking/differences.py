@@ -1,0 +1,171 @@
+"""How opponents are checked, whose results may differ from ours or be undefined where ours are not.
+
+Their inputs are kept within what they define, or they are not run. Where they define a result
+differently, they must give exactly that. This applies only to classes that derive from `Opponent`;
+for all other variants there is no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bt_bench.suites.block_tables.checking.buffers import Buffers
+from bt_bench.suites.block_tables.inputs import StepInputs
+from bt_bench.suites.block_tables.vllm.differences import (
+    INT32_SLOTS,
+    MEANINGS,
+    ONE_LENGTH,
+    POSITIONS_OUTSIDE,
+    ROWS_KEPT,
+    SLOTS_KEPT,
+    WRITES_TO_A_ROW,
+    Opponent,
+)
+from bt_bench.suites.block_tables.workloads import Append, Step, Workload
+from bt_kernels.layout import TableLayout
+
+Differences = frozenset[str]
+
+_WRAPS_AT = 2**32
+
+
+def differences_of(variant: object) -> Differences:
+    """The differences of a variant or of its tables; none unless it is an opponent."""
+    kind = variant if isinstance(variant, type) else type(variant)
+    return kind.differences if issubclass(kind, Opponent) else frozenset()
+
+
+def undefined_on(variant: type[Any], workload: Workload) -> str | None:
+    """What an opponent leaves undefined on a workload, as the reason not to run it; or `None`."""
+    differences = differences_of(variant)
+    found = []
+    if WRITES_TO_A_ROW in differences and _merged(workload) is not workload:
+        found.append(WRITES_TO_A_ROW)
+    if POSITIONS_OUTSIDE in differences and _kept_inside(workload) is not workload:
+        found.append(POSITIONS_OUTSIDE)
+    if ONE_LENGTH in differences and not _has_one_length(workload.layout):
+        found.append(ONE_LENGTH)
+    if not found:
+        return None
+    message = "; ".join(f"{name}: {MEANINGS[name]}" for name in found)
+    return f"{message} (docs/vllm.md)"
+
+
+def tamed(workload: Workload, differences: Differences) -> Workload:
+    """A workload like the given one, without what some opponent leaves undefined.
+
+    Several writes to a row in a step become one equivalent write, and positions are moved inside
+    every row. A workload that needs neither is returned unchanged.
+    """
+    if WRITES_TO_A_ROW in differences:
+        workload = _merged(workload)
+    if POSITIONS_OUTSIDE in differences:
+        workload = _kept_inside(workload)
+    return workload
+
+
+def as_defined(
+    differences: Differences,
+    tables: Any,
+    expected: Buffers,
+    poison_value: int,
+    num_reqs: int,
+    written: slice = slice(0, 0),
+) -> Buffers:
+    """What a variant's buffers must hold: the same as the reference's, except for an opponent.
+
+    Args:
+        differences: of the variant.
+        tables: the variant.
+        expected: the reference's.
+        poison_value: what outputs held before.
+        num_reqs: R.
+        written: slots from the last token to the length of `positions`.
+    """
+    if not differences:
+        return expected
+    defined = dict(expected)
+    for name, buffer in expected.items():
+        if INT32_SLOTS in differences and name in ("slot_mappings", "slots_out"):
+            defined[name] = _wrapped(buffer, tables.layout)
+        if ROWS_KEPT in differences and name.startswith("input_block_tables"):
+            defined[name] = buffer.clone()
+            defined[name][num_reqs:] = poison_value
+    if SLOTS_KEPT in differences:
+        defined["slot_mappings"] = defined["slot_mappings"].clone()
+        defined["slot_mappings"][:, written] = poison_value
+    return defined
+
+
+def as_returned(differences: Differences, step: StepInputs) -> StepInputs:
+    """The step with the sizes of the views that an opponent returns."""
+    if ROWS_KEPT in differences:
+        step = replace(step, num_reqs_padded=len(step.idx_mapping))
+    if SLOTS_KEPT in differences:
+        step = replace(step, num_tokens_padded=len(step.positions))
+    return step
+
+
+def _wrapped(slots: Any, layout: TableLayout) -> Any:
+    """`[G, T]` slots, with block id times block size wrapped to int32."""
+    sizes = slots.new_tensor(layout.block_sizes).unsqueeze(1)
+    offsets = slots % sizes
+    products = (slots - offsets + _WRAPS_AT // 2) % _WRAPS_AT - _WRAPS_AT // 2
+    return (products + offsets).where(slots >= 0, slots)
+
+
+def _merged(workload: Workload) -> Workload:
+    """The workload with at most one write to a row in a step."""
+    setup = _merge(workload.setup)
+    steps = [replace(step, appends=_merge(step.appends)) for step in workload.steps]
+    before = [len(appends) for appends in _all_appends(workload.setup, workload.steps)]
+    if before == [len(appends) for appends in _all_appends(setup, steps)]:
+        return workload
+    return replace(workload, setup=setup, steps=tuple(steps))
+
+
+def _all_appends(setup: tuple[Append, ...], steps: Sequence[Step]) -> list[tuple[Append, ...]]:
+    return [setup, *(step.appends for step in steps)]
+
+
+def _merge(appends: tuple[Append, ...]) -> tuple[Append, ...]:
+    rows: dict[int, Append] = {}
+    for append in appends:
+        earlier = rows.get(append.row)
+        if earlier is not None and not append.overwrite:
+            pairs = zip(earlier.block_ids, append.block_ids, strict=True)
+            append = replace(earlier, block_ids=tuple([*first, *then] for first, then in pairs))
+        rows[append.row] = append
+    return tuple(rows.values())
+
+
+def _kept_inside(workload: Workload) -> Workload:
+    """The workload with all positions inside the rows of all groups."""
+    layout = workload.layout
+    lengths = [
+        width * tokens
+        for width, tokens, enabled in zip(
+            layout.widths, layout.tokens_per_block, layout.slot_mapping_enabled, strict=True
+        )
+        if enabled
+    ]
+    if not lengths:
+        return workload
+    length = min(lengths)
+    if all(((s.positions >= 0) & (s.positions < length)).all() for s in workload.steps):
+        return workload
+    steps = tuple(
+        replace(step, positions=np.mod(step.positions, length)) for step in workload.steps
+    )
+    return replace(workload, steps=steps)
+
+
+def _has_one_length(layout: TableLayout) -> bool:
+    """Whether there is a length that makes all rows as wide as they are."""
+    sizes = list(zip(layout.widths, layout.block_sizes, strict=True))
+    longest = min(width * size for width, size in sizes)
+    return all((width - 1) * size < longest for width, size in sizes)

@@ -1,0 +1,352 @@
+"""A check of block tables: fresh inputs, poisoned outputs, every step compared as a whole.
+
+Before the first step the source tables are filled with garbage and all block ids are replaced by
+others, large ones too; before each step the outputs are poisoned. After it the source tables, input
+tables, slot mappings and block counts are compared whole, as are the results of the calls and the
+inputs. After the window dummy outputs, a refused append and `restore` are tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from bt_bench.names import Path
+from bt_bench.protocol import Guard, Through, Trial
+from bt_bench.suites.block_tables import operations
+from bt_bench.suites.block_tables.calls import bind
+from bt_bench.suites.block_tables.checking.buffers import (
+    COMPARED,
+    CUSTOM_OUTPUTS,
+    Buffers,
+    addresses_of,
+    buffers_of,
+    compare_addresses,
+    compare_appends,
+    compare_buffers,
+    compare_dummies,
+    compare_inputs,
+    compare_results,
+    copies_on,
+    poison,
+    spoiled_appends,
+)
+from bt_bench.suites.block_tables.checking.differences import (
+    Differences,
+    as_defined,
+    as_returned,
+    differences_of,
+)
+from bt_bench.suites.block_tables.checking.staging_ways import StagingWay, staging_way
+from bt_bench.suites.block_tables.inputs import (
+    CustomOutputs,
+    StepInputs,
+    append_each,
+    append_many_of,
+    copied,
+    outputs_on,
+    step_on,
+)
+from bt_bench.suites.block_tables.vllm.differences import OUT_PTRS, REFUSALS
+from bt_bench.suites.block_tables.workloads import Append, Workload
+from bt_bench.worker.checking.comparing import MismatchError
+
+SPARE_POSITIONS = 5  # garbage after the positions, which may be a longer buffer than T
+DUMMY_POISON = -1000  # what outputs hold before they are emptied
+SPARE_OUTPUTS = 2  # rows and slots that no step reads, in buffers that the caller gives
+
+
+@dataclass
+class Subject:
+    """Tables under check.
+
+    Args:
+        tables: of a variant.
+        differences: by which it is checked.
+        outputs: of the caller, where the workload has them.
+        addresses: of the outputs when it was set up; empty: they are not compared.
+        start: snapshot from before the first step.
+    """
+
+    tables: Any
+    differences: Differences
+    outputs: CustomOutputs | None = None
+    addresses: dict[str, int] = field(default_factory=dict)
+    start: Any = None
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What all buffers must hold after a step, if outputs held the poison before."""
+
+    buffers: Buffers
+    poison: int
+
+
+class TableTrial(Trial):
+    """See the base class.
+
+    Args:
+        reference: class of the reference.
+        workload: what is checked.
+        device: where the variants live.
+        rng: for garbage, poison and ids; `None`: on the inputs that were timed.
+        paths: not used, since the calls of each path do the same whole step.
+    """
+
+    def __init__(
+        self,
+        reference: type[Any],
+        workload: Workload,
+        device: torch.device,
+        rng: np.random.Generator | None,
+        paths: Sequence[Path],
+    ) -> None:
+        self._rng = rng
+        self._device = device
+        self._workload = workload if rng is None else relabel(workload, rng)
+        layout = workload.layout
+        self._reference = reference(layout, "cpu")
+        cpu = torch.device("cpu")
+        if rng is None:
+            self._garbage: list[int] = []
+            _append_setup(self._reference, self._workload)
+            self._outputs = outputs_on(cpu, self._workload)
+        else:
+            self._garbage = [int(value) for value in rng.integers(0, 2**31, layout.num_groups)]
+            _set_up(self._reference, self._workload, self._garbage)
+            self._outputs = outputs_on(cpu, self._workload, SPARE_OUTPUTS)
+        self._start = copies_on(device, buffers_of(self._reference))
+
+    @property
+    def num_steps(self) -> int:
+        """See the base class."""
+        return len(self._workload.steps)
+
+    def begin(self, variant: type[Any], guard: Guard) -> Subject:
+        """See the base class."""
+        tables = variant(self._workload.layout, self._device)
+        with guard(tables):
+            _set_up(tables, self._workload, self._garbage)
+        return Subject(
+            tables,
+            differences_of(variant),
+            outputs_on(self._device, self._workload, SPARE_OUTPUTS),
+            addresses_of(tables),
+            tables.snapshot(),
+        )
+
+    def resume(self, driver: Any) -> Subject:
+        """See the base class."""
+        return Subject(driver.tables, differences_of(driver.tables))
+
+    def expect(self, index: int) -> Expected:
+        """See the base class."""
+        value = -1000 - index if self._rng is None else int(self._rng.integers(-(2**31), -1))
+        poison(self._reference, value, self._outputs)
+        step = step_on(
+            torch.device("cpu"),
+            self._workload,
+            self._workload.steps[index],
+            outputs=self._outputs,
+        )
+        append_each(self._reference, step.appends)  # all other ways to stage must be equivalent
+        bind(self._reference, operations.STEP, step)()
+        found = buffers_of(self._reference, self._outputs)
+        return Expected(copies_on(self._device, found), value)
+
+    def way(self, subject: Subject, index: int) -> str:
+        """See the base class."""
+        return self._way(subject, index).title
+
+    def _way(self, subject: Subject, index: int) -> StagingWay:
+        # On the inputs that were timed, steps are also staged as they were timed.
+        return staging_way(subject.tables, 0 if self._rng is None else index)
+
+    def step(
+        self,
+        subject: Subject,
+        path: Path,
+        index: int,
+        expected: Expected,
+        through: Through,
+        guard: Guard,
+        inputs: StepInputs | None = None,
+    ) -> None:
+        """See the base class."""
+        given = self._workload.steps[index]
+        # Its own inputs, so that one variant cannot spoil those of another.
+        step = inputs or step_on(
+            self._device,
+            self._workload,
+            given,
+            spare=SPARE_POSITIONS,
+            outputs=_given_outputs(subject, index),
+        )
+        tables = subject.tables
+        poison(tables, expected.poison, step.outputs)
+        with guard(tables, step):
+            self._way(subject, index).stage(tables, step)
+            compare_appends(given, step)
+            with spoiled_appends(step):
+                results = run(tables, path, step, through)
+        written = slice(given.num_tokens, len(step.positions))
+        wanted = as_defined(
+            subject.differences,
+            tables,
+            expected.buffers,
+            expected.poison,
+            given.num_reqs,
+            written,
+        )
+        compare_buffers(wanted, tables, expected.poison, step.outputs)
+        compare_results(results, tables, as_returned(subject.differences, step))
+        compare_inputs(given, step)
+        if subject.addresses:
+            compare_addresses(subject.addresses, tables)
+
+    def further(self) -> Iterator[tuple[str, Callable[[Subject, Guard], None]]]:
+        """See the base class: dummy outputs, a refused append, and `restore`."""
+        layout = self._workload.layout
+        most_reqs, most_tokens = layout.max_num_reqs, layout.max_num_batched_tokens
+        # The second call must empty what the first one left to be filled.
+        for sizes in ((most_reqs // 2, most_tokens // 2), (0, 0)):
+            expected = copies_on(self._device, _expected_of_dummies(self._reference, *sizes))
+            yield "dummy outputs", partial(_check_dummies, expected, *sizes)
+        yield "refusal", partial(_check_refusal, self._workload)
+        yield "restore", partial(_check_restore, self._start)
+
+    def compared(self, subject: Subject) -> Sequence[str]:
+        """See the base class."""
+        return COMPARED if subject.outputs is None else [*COMPARED, CUSTOM_OUTPUTS]
+
+    def variant_of(self, subject: Subject) -> Any:
+        """See the base class."""
+        return subject.tables
+
+
+def run(tables: Any, path: Path, step: StepInputs, through: Through) -> list[tuple[str, Any]]:
+    """Makes the calls of a path on a step that is staged; returns what these returned."""
+    calls = [operations.BY_NAME[name] for name in path]
+    return [
+        (operation, through(tables, operation, bind(tables, operation, step)))
+        for operation in calls
+    ]
+
+
+def _given_outputs(subject: Subject, index: int) -> CustomOutputs | None:
+    """The caller's buffers for a step; in every other step their addresses are not passed."""
+    outputs = subject.outputs
+    if outputs is None or index % 2 == 0 or OUT_PTRS in subject.differences:
+        return outputs
+    return replace(outputs, addresses=None)
+
+
+def _expected_of_dummies(reference: Any, num_reqs: int, num_tokens: int) -> Buffers:
+    poison(reference, DUMMY_POISON)
+    reference.get_dummy_block_tables(num_reqs)
+    reference.get_dummy_slot_mappings(num_tokens)
+    return buffers_of(reference)
+
+
+def _check_dummies(
+    expected: Buffers, num_reqs: int, num_tokens: int, subject: Subject, guard: Guard
+) -> None:
+    """Checks that dummy outputs are empty and at the persistent addresses, if there are any."""
+    tables = subject.tables
+    if not hasattr(tables, "get_dummy_block_tables"):
+        return
+    poison(tables, DUMMY_POISON)
+    with guard(tables):
+        views = tables.get_dummy_block_tables(num_reqs)
+        slots = tables.get_dummy_slot_mappings(num_tokens)
+    wanted = as_defined(subject.differences, tables, expected, DUMMY_POISON, num_reqs=0)
+    compare_buffers(wanted, tables, DUMMY_POISON)
+    compare_dummies(views, slots, tables, num_reqs, num_tokens)
+    compare_addresses(subject.addresses, tables)
+
+
+def _check_refusal(workload: Workload, subject: Subject, _guard: Guard) -> None:
+    """Checks that a row wider than its table is refused, and that nothing changes.
+
+    Other rows that the same call stages must not change either.
+    """
+    if REFUSALS in subject.differences:
+        return
+    tables = subject.tables
+    append_many = append_many_of(tables)
+    num_groups = workload.layout.num_groups
+    before = copies_on(torch.device("cpu"), buffers_of(tables))
+    for group, width in enumerate(workload.layout.widths):
+        ids = [[1] * (width + 1) if g == group else [1] for g in range(num_groups)]
+        wider = f"{width + 1} blocks for a row of group {group}, which is {width} wide"
+        _check_refused(f"append_block_ids took {wider}", tables.append_block_ids, 0, ids, True)
+        if append_many is not None:
+            good: list[list[int]] = [[1] for _ in range(num_groups)]
+            many = [0, 0], [good, ids], [True, True]
+            _check_refused(f"append_many took {wider}", append_many, *many)
+    tables.apply_staged_writes()
+    compare_buffers(before, tables)
+
+
+def _check_refused(what: str, method: Callable[..., object], *arguments: object) -> None:
+    try:
+        method(*arguments)
+    except ValueError:
+        return
+    raise MismatchError(f"{what}; expected a ValueError")
+
+
+def _check_restore(start: Buffers, subject: Subject, _guard: Guard) -> None:
+    """Checks that `restore` gives the state before the first step, in place, nothing staged."""
+    tables = subject.tables
+    tables.append_block_ids(0, [[] for _ in tables.block_tables], True)
+    append_many = append_many_of(tables)
+    if append_many is not None:
+        append_many([0], [[[1] for _ in tables.block_tables]], [False])
+    tables.restore(subject.start)
+    tables.apply_staged_writes()
+    outputs = ("slot_mappings", "input_block_tables")
+    compare_buffers(
+        {name: buffer for name, buffer in start.items() if not name.startswith(outputs)},
+        subject.tables,
+    )
+    compare_addresses(subject.addresses, subject.tables)
+
+
+def _set_up(tables: Any, workload: Workload, garbage: list[int]) -> None:
+    """Brings tables to the state before the first step, with garbage outside of owned blocks."""
+    state = tables.snapshot()
+    for index, table in enumerate(state.block_tables):
+        # A ramp, so that neighbouring columns and rows differ.
+        ramp = torch.arange(table.numel(), dtype=torch.int64, device=table.device)
+        table.copy_(((ramp * 7919 + garbage[index]) % 2**31).reshape(table.shape))
+    tables.restore(state)
+    _append_setup(tables, workload)
+
+
+def _append_setup(tables: Any, workload: Workload) -> None:
+    append_each(tables, [copied(append) for append in workload.setup])
+    tables.apply_staged_writes()
+
+
+def relabel(workload: Workload, rng: np.random.Generator) -> Workload:
+    """The same workload with other block ids: a random bijection of `[0, 2**31)`."""
+    factor = int(rng.integers(0, 2**30)) * 2 + 1
+    offset = int(rng.integers(0, 2**31))
+
+    def relabelled(append: Append) -> Append:
+        ids = (np.asarray(i, dtype=np.uint64) * factor + offset for i in append.block_ids)
+        return replace(append, block_ids=tuple((i & 0x7FFF_FFFF).tolist() for i in ids))
+
+    setup = tuple(relabelled(append) for append in workload.setup)
+    steps = tuple(
+        replace(step, appends=tuple(relabelled(append) for append in step.appends))
+        for step in workload.steps
+    )
+    return replace(workload, setup=setup, steps=steps)

@@ -1,0 +1,95 @@
+"""The report of `bt-bench workload`: what a workload is like, before anything is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bt_bench.report.document import Bullets, Cell, Document, Section, Table
+from bt_bench.results import format_bytes, format_number, format_percent
+from bt_bench.suites.block_tables.workloads import Description, Distribution, StepFigures
+
+_COLUMNS = ("Per step", "min", "p50", "p90", "p99", "max", "mean")
+
+
+def workload_document(name: str, description: Description) -> Document:
+    """Everything that `describe` found, as a table per sequence of steps."""
+    return Document(
+        title=f"{name} ({description.kind})",
+        lead=(Bullets(tuple(_facts(description))),),
+        sections=tuple(_sections(description)),
+    )
+
+
+def _facts(description: Description) -> Iterator[str]:
+    groups = zip(description.block_sizes, description.widths, strict=True)
+    shown = ", ".join(f"{size} tokens × {width} columns" for size, width in groups)
+    yield f"{len(description.block_sizes)} groups (block size × row width): {shown}"
+    yield (
+        f"limits: {description.max_num_reqs} requests, "
+        f"{description.max_num_batched_tokens} tokens a step; "
+        f"{format_bytes(description.bytes_per_variant)} of tables per variant"
+    )
+    yield (
+        f"blocks: {description.block_allocations} handed out, "
+        f"each {format_number(description.block_reuse)} times on average, "
+        f"at most {description.peak_blocks_in_use} in use"
+    )
+    if description.features:
+        yield f"features: {', '.join(description.features)}"
+    trace = description.trace
+    if trace is not None:
+        yield (
+            f"trace: {description.requests_served} requests in "
+            f"{format_number(trace.simulated_s)} s of simulated time; "
+            f"{trace.requests_truncated} truncated to max_model_len, "
+            f"{trace.preemptions} preemptions, "
+            f"{trace.pool_blocks} blocks in the pool"
+        )
+
+
+def _sections(description: Description) -> Iterator[Section]:
+    yield _section(
+        "All steps" if description.steps.num_steps > 1 else "The step", description.steps
+    )
+    trace = description.trace
+    if trace is not None:
+        title = f"Window {trace.window_name!r}, from step {trace.window_start}"
+        yield _section(title, trace.window)
+
+
+def _section(title: str, figures: StepFigures) -> Section:
+    rows = tuple(
+        (Cell(name), *(Cell(_count(value)) for value in _values(distribution)))
+        for name, distribution in _distributions(figures)
+    )
+    return Section(title, (_shares(figures), Table(_COLUMNS, rows, num_text_columns=1)))
+
+
+def _shares(figures: StepFigures) -> str:
+    parts = [
+        f"{figures.num_steps} steps",
+        f"{format_percent(100 * figures.share_without_write)} % without a write",
+        f"{format_percent(100 * figures.share_with_every_group_written)} % with a write in every "
+        "group",
+    ]
+    if figures.share_with_prefill is not None:
+        parts.append(f"{format_percent(100 * figures.share_with_prefill)} % with prefill")
+    return "; ".join(parts) + "."
+
+
+def _distributions(figures: StepFigures) -> Iterator[tuple[str, Distribution]]:
+    yield "requests", figures.num_reqs
+    yield "tokens", figures.num_tokens
+    yield "rows written", figures.rows_written
+    yield "block ids written", figures.block_ids_written
+    for rows in figures.row_blocks:
+        yield f"blocks in a row (block size {rows.block_size})", rows.blocks
+
+
+def _count(value: float) -> str:
+    return str(int(value)) if value == int(value) else format_number(value)
+
+
+def _values(distribution: Distribution) -> tuple[float, ...]:
+    d = distribution
+    return (d.min, d.p50, d.p90, d.p99, d.max, d.mean)

@@ -1,0 +1,197 @@
+"""Runs the files of vLLM's block tables as they are, under names of their own.
+
+The rest of vLLM is neither imported nor needed. What the files import of it is taken from its own
+files, function by function, so that all that runs in a step is of one release. Where that would
+need compiled code, or has to do with the machine, there are stand-ins.
+"""
+
+from __future__ import annotations
+
+import ast
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from types import CodeType, ModuleType, SimpleNamespace
+from typing import Any
+
+import torch
+
+from bt_bench.errors import UsageError
+from bt_bench.suites.block_tables.vllm.source import BLOCK_TABLE, BUFFER_UTILS, VllmSource
+
+_WHOLE = (BLOCK_TABLE, BUFFER_UTILS)
+
+
+def load_block_tables(source: VllmSource) -> type[Any]:
+    """The class `BlockTables` of a source; each call runs its files anew.
+
+    Raises:
+        UsageError: when the files do not parse, lack it, or need what nobody can stand in for.
+    """
+    module = _Loader(source, interpreted=is_interpreted()).module(BLOCK_TABLE)
+    found = getattr(module, "BlockTables", None)
+    if not isinstance(found, type):
+        raise UsageError(f"{source.path_of(BLOCK_TABLE)}: lacks a class 'BlockTables'")
+    return found
+
+
+def is_interpreted() -> bool:
+    """Whether kernels run on the CPU; said before anything imports Triton."""
+    return os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
+
+
+def _stand_ins(*, interpreted: bool) -> dict[tuple[str, str], Any]:
+    """What stands in for names of vLLM's modules."""
+    import triton
+
+    view = _itself if interpreted else device_view
+    return {
+        ("vllm.triton_utils", "triton"): triton,
+        ("vllm.triton_utils", "tl"): triton.language,
+        ("vllm.logger", "init_logger"): logging.getLogger,
+        ("vllm.utils.platform_utils", "is_uva_available"): lambda: True,
+        ("vllm.utils.platform_utils", "is_pin_memory_available"): lambda: not interpreted,
+        ("vllm.utils.torch_utils", "get_accelerator_view_from_cpu_tensor"): view,
+        ("vllm.v1.attention.backends.utils", "PAD_SLOT_ID"): -1,
+    }
+
+
+def _itself(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+def device_view(pinned: torch.Tensor) -> torch.Tensor:
+    """A CUDA tensor over pinned host memory, which a kernel reads in place.
+
+    vLLM has a compiled operation for it. The address is the same on host and device.
+    """
+    array = pinned.numpy()  # keeps the memory
+    owner = SimpleNamespace(__cuda_array_interface__=array.__array_interface__, array=array)
+    view = torch.as_tensor(owner)
+    if not view.is_cuda or view.data_ptr() != pinned.data_ptr():
+        raise RuntimeError(f"torch made a copy of pinned memory, on {view.device}, and not a view")
+    return view
+
+
+class _UnpinnedTorch:
+    """`torch` where no memory can be pinned, and nothing has to be waited for."""
+
+    cuda = SimpleNamespace(synchronize=lambda: None)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+    @staticmethod
+    def zeros(*args: Any, pin_memory: bool = False, **kwargs: Any) -> torch.Tensor:
+        """Zeros in ordinary memory."""
+        return torch.zeros(*args, **kwargs)
+
+
+class _Loader:
+    """Modules of one source, each run once."""
+
+    def __init__(self, source: VllmSource, *, interpreted: bool) -> None:
+        self._source = source
+        self._interpreted = interpreted
+        self._stand_ins = _stand_ins(interpreted=interpreted)
+        self._modules: dict[str, ModuleType] = {}
+
+    def module(self, name: str) -> ModuleType:
+        """One of the files that run whole."""
+        if name not in self._modules:
+            tree = self._parse(name)
+            self._modules[name] = self._run(name, tree.body)
+        return self._modules[name]
+
+    def _imported(self, module: str, name: str) -> Any:
+        """What `from module import name` gives one of the files."""
+        if (module, name) in self._stand_ins:
+            return self._stand_ins[module, name]
+        if module in _WHOLE:
+            found = self.module(module)
+            if not hasattr(found, name):
+                raise self._unknown(module, name)
+            return getattr(found, name)
+        if not self._source.path_of(module).is_file():
+            raise self._unknown(module, name)
+        needed = _needed(self._parse(module).body, name)
+        if not needed:
+            raise self._unknown(module, name)
+        return getattr(self._run(module, needed), name)
+
+    def _unknown(self, module: str, name: str) -> UsageError:
+        return UsageError(
+            f"vLLM {self._source.release} in {self._source.root} needs {name!r} of {module}, which "
+            "is not there; unpack the whole wheel, or use a release that bt-bench knows "
+            "(docs/vllm.md)"
+        )
+
+    def _parse(self, module: str) -> ast.Module:
+        path = self._source.path_of(module)
+        try:
+            return ast.parse(path.read_bytes(), str(path))
+        except (SyntaxError, ValueError) as error:
+            raise UsageError(f"{path}: does not parse: {error}") from error
+
+    def _run(self, module: str, statements: Iterable[ast.stmt]) -> ModuleType:
+        """Runs statements of a file, with what they import of vLLM given to them."""
+        # Not in `sys.modules`: an installed vLLM stays what it is, and every load is a copy.
+        made = ModuleType(f"bt_bench_{module}")
+        made.__file__ = str(self._source.path_of(module))
+        rest = []
+        for statement in statements:
+            names = dict(_imports_of_vllm(statement))
+            if names:
+                for bound, (origin, name) in names.items():
+                    setattr(made, bound, self._imported(origin, name))
+            else:
+                rest.append(statement)
+        code: CodeType = compile(
+            ast.Module(rest, []), str(made.__file__), "exec", dont_inherit=True
+        )
+        try:
+            exec(code, made.__dict__)
+        except Exception as error:
+            raise UsageError(
+                f"{made.__file__}: does not run: {type(error).__name__}: {error}"
+            ) from error
+        if self._interpreted and hasattr(made, "torch"):
+            made.torch = _UnpinnedTorch()  # type: ignore[attr-defined]
+        return made
+
+
+def _imports_of_vllm(statement: ast.stmt) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Names that a statement imports of vLLM: each with its module and its name there."""
+    if not isinstance(statement, ast.ImportFrom) or statement.module is None:
+        return
+    if statement.module.partition(".")[0] == "vllm":
+        for alias in statement.names:
+            yield alias.asname or alias.name, (statement.module, alias.name)
+
+
+def _needed(statements: list[ast.stmt], name: str) -> list[ast.stmt]:
+    """The statements of a file that define a name, and all that these need, in their order."""
+    definitions: Mapping[str, ast.stmt] = {
+        bound: statement for statement in statements for bound in _bound_by(statement)
+    }
+    wanted, found = [name], set()
+    while wanted:
+        statement = definitions.get(wanted.pop())
+        if statement is None or statement in found:
+            continue
+        found.add(statement)
+        wanted += [n.id for n in ast.walk(statement) if isinstance(n, ast.Name)]
+    return [statement for statement in statements if statement in found]
+
+
+def _bound_by(statement: ast.stmt) -> Iterator[str]:
+    """Names that a statement at the top of a file defines, of the kinds that occur."""
+    match statement:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            yield from ((alias.asname or alias.name).partition(".")[0] for alias in names)
+        case ast.Assign(targets=targets):
+            yield from (target.id for target in targets if isinstance(target, ast.Name))
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            yield name

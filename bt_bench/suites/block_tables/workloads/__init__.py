@@ -1,0 +1,32 @@
+"""Workloads: the exact steps of a case, synthetic or from a trace."""
+
+from __future__ import annotations
+
+from bt_bench.suites.block_tables.workloads.assemble import estimate_bytes, layout_of
+from bt_bench.suites.block_tables.workloads.conformance.plain import conformance_workloads
+from bt_bench.suites.block_tables.workloads.describe import Description, Distribution, StepFigures
+from bt_bench.suites.block_tables.workloads.kind import WorkloadParameters
+from bt_bench.suites.block_tables.workloads.kinds.batch import BatchParameters
+from bt_bench.suites.block_tables.workloads.kinds.trace import TraceParameters, Window
+from bt_bench.suites.block_tables.workloads.kinds.uniform import UniformParameters
+from bt_bench.suites.block_tables.workloads.parameters import MAX_REQS, TableParameters
+from bt_bench.suites.block_tables.workloads.steps import Append, Step, Workload
+
+__all__ = [
+    "MAX_REQS",
+    "Append",
+    "BatchParameters",
+    "Description",
+    "Distribution",
+    "Step",
+    "StepFigures",
+    "TableParameters",
+    "TraceParameters",
+    "UniformParameters",
+    "Window",
+    "Workload",
+    "WorkloadParameters",
+    "conformance_workloads",
+    "estimate_bytes",
+    "layout_of",
+]

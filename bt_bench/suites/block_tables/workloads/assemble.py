@@ -1,0 +1,253 @@
+"""Shared by all kinds of workload: layout, padding, the arrays of a step, and staged rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from bt_bench.errors import UsageError
+from bt_bench.suites.block_tables.workloads.parameters import TableParameters
+from bt_bench.suites.block_tables.workloads.steps import (
+    Append,
+    Int32Array,
+    Int64Array,
+    Step,
+    Workload,
+)
+from bt_kernels.layout import TableLayout
+
+TABLE_ITEM_BYTES = 4
+SLOT_ITEM_BYTES = 8
+
+DUMMY_ROW = -1
+"""The entry of `idx_mapping` for a request that owns no blocks."""
+
+
+def layout_of(parameters: TableParameters) -> TableLayout:
+    """The layout whose rows just hold `max_model_len` tokens in every group."""
+    return TableLayout.for_length(
+        parameters.block_sizes(),
+        parameters.max_model_len,
+        parameters.max_num_reqs,
+        parameters.max_num_batched_tokens,
+        slot_mapping_enabled=_all_but(parameters.disabled_groups, parameters),
+        sliding_window_reach=parameters.reaches(),
+        cp_size=parameters.cp_size,
+        cp_rank=parameters.cp_rank,
+        cp_interleave=parameters.cp_interleave,
+        dcp_sharded=_all_but(parameters.unsharded_groups, parameters),
+    )
+
+
+def estimate_bytes(layout: TableLayout) -> int:
+    """Device bytes of one variant: source and input tables, and slot mappings."""
+    cells: int = layout.max_num_reqs * sum(layout.widths)
+    slots: int = layout.num_groups * layout.max_num_batched_tokens
+    return 2 * TABLE_ITEM_BYTES * cells + SLOT_ITEM_BYTES * slots
+
+
+def _all_but(groups: list[int], parameters: TableParameters) -> list[bool]:
+    return [group not in groups for group in range(len(parameters.block_sizes()))]
+
+
+def tokens_per_block(parameters: TableParameters) -> tuple[int, ...]:
+    """Tokens of a sequence that a column of each group stands for, by all ranks together."""
+    sizes: tuple[int, ...] = layout_of(parameters).tokens_per_block
+    return sizes
+
+
+def padded_size(count: int, limit: int) -> int:
+    """The next size that vLLM captures a CUDA graph for, but at most `limit`.
+
+    These are 1, 2, 4, then multiples of 8 to 256, then of 16 to 512. Above there is no graph, and
+    nothing is padded.
+    """
+    if count > 512:
+        return count
+    if count > 256:
+        size = -(-count // 16) * 16
+    elif count > 4:
+        size = -(-count // 8) * 8
+    else:
+        size = 1 << max(count - 1, 0).bit_length()
+    return max(count, min(size, limit))
+
+
+def assemble_step(
+    parameters: TableParameters,
+    appends: tuple[Append, ...],
+    rows: Int64Array,
+    starts: Int64Array,
+    counts: Int64Array,
+    num_computed_tokens: Int32Array | None = None,
+) -> Step:
+    """The arrays of a step; they share no memory with the arguments.
+
+    Args:
+        parameters: for the padding.
+        appends: staged before the step.
+        rows: `[R]`, request rows in batch order.
+        starts: `[R]`, position of each request's first token in the step.
+        counts: `[R]`, tokens of each request in the step, 1 or more.
+        num_computed_tokens: `[max_num_reqs]`, where there is a sliding window.
+    """
+    num_reqs = len(rows)
+    query_start_loc = np.zeros(num_reqs + 1, dtype=np.int32)
+    np.cumsum(counts, out=query_start_loc[1:])
+    num_tokens = int(query_start_loc[-1])
+    if num_tokens == num_reqs:  # one token each
+        positions = starts.astype(np.int64)
+    else:
+        positions = np.arange(num_tokens, dtype=np.int64)
+        positions += np.repeat(starts - query_start_loc[:-1], counts)
+    pad = parameters.pad_requests
+    return Step(
+        appends=appends,
+        idx_mapping=rows.astype(np.int64),
+        query_start_loc=query_start_loc,
+        positions=positions,
+        num_reqs_padded=padded_size(num_reqs, parameters.max_num_reqs) if pad else num_reqs,
+        num_tokens_padded=(
+            padded_size(num_tokens, parameters.max_num_batched_tokens) if pad else num_tokens
+        ),
+        num_computed_tokens=None if num_computed_tokens is None else num_computed_tokens.copy(),
+    )
+
+
+def single_step_workload(
+    parameters: TableParameters,
+    dummy_requests: int,
+    rows: Int64Array,
+    starts: Int64Array,
+    counts: Int64Array,
+    staged: tuple[tuple[Append, ...], tuple[Append, ...]],
+) -> Workload:
+    """A workload of one step, with what the options of its parameters add to it.
+
+    Dummy requests come last in the batch, as padding does, each with one token at position 0.
+
+    Args:
+        parameters: of the workload.
+        dummy_requests: how many come behind the others.
+        rows: `[R]`, request rows in batch order, without dummy requests.
+        starts: `[R]`, position of each request's first token in the step.
+        counts: `[R]`, tokens of each request in the step.
+        staged: appends of the setup, and of the step.
+    """
+    layout = layout_of(parameters)
+    num_computed_tokens = None
+    if any(layout.reaches):
+        num_computed_tokens = np.zeros(layout.max_num_reqs, dtype=np.int32)
+        num_computed_tokens[rows] = starts
+    dummies = np.ones(dummy_requests, dtype=np.int64)
+    setup, appends = staged
+    step = assemble_step(
+        parameters,
+        appends,
+        np.concatenate((rows, dummies * DUMMY_ROW)),
+        np.concatenate((starts, dummies * 0)),
+        np.concatenate((counts, dummies)),
+        num_computed_tokens,
+    )
+    return Workload(layout, parameters.idx_mapping_dtype, setup, (step,), parameters.custom_outputs)
+
+
+def validate_dummy_requests(
+    parameters: TableParameters, dummies: int, requests: int, tokens: int
+) -> None:
+    """Refuses dummy requests that do not fit beside so many requests and tokens.
+
+    Raises:
+        UsageError: naming parameter, value and limit.
+    """
+    for what, count, limit in (
+        ("requests", requests, "max_num_reqs"),
+        ("tokens", tokens, "max_num_batched_tokens"),
+    ):
+        most = getattr(parameters, limit)
+        if count + dummies > most:
+            raise UsageError(
+                f"'dummy_requests' is {dummies}, of one token each, beside {count} {what}; "
+                f"expected at most '{limit}' in all, {most}"
+            )
+
+
+def step_of_requests(
+    appends: list[Append],
+    rows: list[int],
+    positions: Sequence[Iterable[int]],
+    spare_rows: int = 0,
+    spare_tokens: int = 0,
+    num_computed_tokens: Sequence[int] | None = None,
+) -> Step:
+    """A step by its requests: the row of each (-1: a dummy), and the positions of its tokens.
+
+    Args:
+        appends: staged before the step.
+        rows: one per request.
+        positions: one sequence per request.
+        spare_rows: rows that are read beyond the requests.
+        spare_tokens: slots that are read beyond the tokens.
+        num_computed_tokens: by request row, where they are passed.
+    """
+    tokens = [list(request) for request in positions]
+    num_tokens = sum(map(len, tokens))
+    return Step(
+        appends=tuple(appends),
+        idx_mapping=np.array(rows, dtype=np.int64),
+        query_start_loc=np.cumsum([0, *map(len, tokens)]).astype(np.int32),
+        positions=np.array([p for request in tokens for p in request], dtype=np.int64),
+        num_reqs_padded=len(rows) + spare_rows,
+        num_tokens_padded=num_tokens + spare_tokens,
+        num_computed_tokens=(
+            None if num_computed_tokens is None else np.array(num_computed_tokens, dtype=np.int32)
+        ),
+    )
+
+
+def stage_rows(
+    rows: Int64Array, held: Int64Array, new: Int64Array, generator: np.random.Generator
+) -> tuple[tuple[Append, ...], tuple[Append, ...]]:
+    """Gives blocks to the rows of a single step: `(setup, appends of the step)`.
+
+    Ids are a random permutation of `1 … n`, so that each belongs to one row of one group, as from
+    a pool that has been in use for long. A row that holds nothing in any group yet has no append
+    in the setup, and its append in the step is that of a new request.
+
+    Args:
+        rows: `[R]`, request rows in batch order.
+        held: `[G, R]`, blocks that each row holds before the step.
+        new: `[G, R]`, blocks that it receives in the step.
+        generator: source of the permutation.
+    """
+    ids = generator.permutation(np.arange(1, int(held.sum() + new.sum()) + 1, dtype=np.int32))
+    setup: list[Append] = []
+    appends: list[Append] = []
+    first = 0
+    for row, row_held, row_new in zip(rows.tolist(), held.T.tolist(), new.T.tolist(), strict=True):
+        before, during = [], []
+        for num_held, num_new in zip(row_held, row_new, strict=True):
+            middle, end = first + num_held, first + num_held + num_new
+            before.append(ids[first:middle].tolist())
+            during.append(ids[middle:end].tolist())
+            first = end
+        if any(row_held):
+            setup.append(Append(row, tuple(before), overwrite=True))
+        if any(row_new):
+            appends.append(Append(row, tuple(during), overwrite=not any(row_held)))
+    return tuple(setup), tuple(appends)
+
+
+def choose_rows(
+    count: int, parameters: TableParameters, shuffled: bool, generator: np.random.Generator
+) -> Int64Array:
+    """The rows of `count` requests: the first ones, or a random choice of all of them."""
+    if shuffled:
+        return generator.choice(parameters.max_num_reqs, count, replace=False).astype(np.int64)
+    return np.arange(count, dtype=np.int64)
+
+
+def blocks_for(tokens: Int64Array, tokens_per_block: tuple[int, ...]) -> Int64Array:
+    """`[G, R]`: blocks that hold so many tokens, rounded up."""
+    return -(-tokens // np.array(tokens_per_block, dtype=np.int64)[:, np.newaxis])

@@ -1,0 +1,285 @@
+"""Describes a workload before anything is timed.
+
+Every figure of a trace is over all its steps, and again over those of the window. Nothing is kept
+of a step but a few small integers, so that the whole sequence is never in memory.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bt_bench.errors import UsageError
+from bt_bench.results import Noun
+from bt_bench.suites.block_tables.workloads.assemble import estimate_bytes, layout_of
+from bt_bench.suites.block_tables.workloads.serving.scheduler import ScheduledBatch
+from bt_bench.suites.block_tables.workloads.steps import Append, Int64Array, Step, Workload
+
+if TYPE_CHECKING:
+    from bt_bench.suites.block_tables.workloads.kind import WorkloadParameters
+
+
+class Distribution(Noun):
+    """A figure over steps, or over steps and rows. Percentiles are values that occur."""
+
+    min: int
+    p50: int
+    p90: int
+    p99: int
+    max: int
+    mean: float
+
+
+class RowBlocks(Noun):
+    """Blocks that a scheduled row holds, over steps and rows, in groups of one block size.
+
+    Under context parallelism `block_size` is what a block and those of the other ranks in its place
+    hold together.
+    """
+
+    block_size: int
+    num_groups: int
+    blocks: Distribution
+
+
+class StepFigures(Noun):
+    """A sequence of steps. The shares are of its steps, from 0 to 1.
+
+    `share_with_prefill` is `None` where requests in prefill and in decode are not told apart.
+    """
+
+    num_steps: int
+    num_reqs: Distribution
+    num_tokens: Distribution
+    rows_written: Distribution
+    block_ids_written: Distribution
+    row_blocks: list[RowBlocks]
+    share_without_write: float
+    share_with_every_group_written: float
+    share_with_prefill: float | None
+
+
+class TraceFigures(Noun):
+    """What only a trace has: how it was served, and the steps of the window."""
+
+    simulated_s: float
+    requests_truncated: int
+    preemptions: int
+    pool_blocks: int
+    window_name: str
+    window_start: int
+    window: StepFigures
+
+
+class Description(Noun):
+    """A workload: its sizes, its steps, and its blocks.
+
+    Args:
+        kind: such as uniform, batch or trace.
+        features: what a variant must be able to do beyond the plain path, sorted.
+        block_sizes: tokens per block, per group.
+        widths: columns of a row, per group.
+        max_num_reqs: rows of a table.
+        max_num_batched_tokens: slots per group.
+        bytes_per_variant: device memory that a variant needs for it.
+        requests_served: requests of the whole sequence.
+        steps: the whole sequence of a trace, or the single step.
+        block_allocations: block ids handed out, over all groups.
+        block_reuse: that number by the number of distinct ids: 1 means that none was used twice.
+        peak_blocks_in_use: most block ids owned by rows at a time, over all groups.
+        trace: further figures, for a trace only.
+    """
+
+    kind: str
+    features: list[str]
+    block_sizes: list[int]
+    widths: list[int]
+    max_num_reqs: int
+    max_num_batched_tokens: int
+    bytes_per_variant: int
+    requests_served: int
+    steps: StepFigures
+    block_allocations: int
+    block_reuse: float
+    peak_blocks_in_use: int
+    trace: TraceFigures | None = None
+
+
+def describe_built(parameters: WorkloadParameters, workload: Workload) -> Description:
+    """Describes a workload, from its setup and its steps.
+
+    Raises:
+        UsageError: where a row would have more blocks than columns, and for a lack of steps.
+    """
+    if not workload.steps:
+        raise UsageError(f"a workload of kind {parameters.workload!r} has no steps; expected one")
+    tally = Tally(parameters)
+    held = _Held(workload)
+    for step in workload.steps:
+        tally.add(held.after(step, parameters.num_prefills()))
+    return Description(
+        kind=parameters.workload,
+        **sizes_of(parameters),
+        requests_served=held.num_requests,
+        steps=tally.figures(prefills_known=parameters.num_prefills() is not None),
+        block_allocations=len(held.ids),
+        block_reuse=len(held.ids) / len(set(held.ids)) if held.ids else 1.0,
+        peak_blocks_in_use=held.peak,
+    )
+
+
+def sizes_of(parameters: WorkloadParameters) -> dict[str, Any]:
+    """The fields of a `Description` that are known without building anything."""
+    layout = layout_of(parameters)
+    return {
+        "features": sorted(parameters.features()),
+        "block_sizes": list(layout.block_sizes),
+        "widths": list(layout.widths),
+        "max_num_reqs": layout.max_num_reqs,
+        "max_num_batched_tokens": layout.max_num_batched_tokens,
+        "bytes_per_variant": estimate_bytes(layout),
+    }
+
+
+class _Held:
+    """Blocks that each row holds as the steps of a workload go on.
+
+    Args of the results:
+        ids: all block ids handed out so far, over all groups.
+        peak: most blocks held at a time, over all groups.
+        num_requests: rows that were scheduled, as often as they were staged anew.
+    """
+
+    def __init__(self, workload: Workload) -> None:
+        layout = workload.layout
+        self._widths = np.array(layout.widths, dtype=np.int64)
+        self._held = np.zeros((layout.num_groups, layout.max_num_reqs), dtype=np.int64)
+        sizes = layout.tokens_per_block
+        self._first_groups = [sizes.index(size) for size in dict.fromkeys(sizes)]
+        self._rows: set[int] = set()
+        self.ids: list[int] = []
+        self.peak = 0
+        self.num_requests = 0
+        for append in workload.setup:
+            self._append(append)
+
+    def after(self, step: Step, num_prefills: int | None) -> ScheduledBatch:
+        """A step with its appends, in the form that a scheduler gives."""
+        for append in step.appends:
+            self._append(append)
+        rows = step.idx_mapping[step.idx_mapping >= 0]
+        new = set(rows.tolist()) - self._rows
+        self._rows |= new
+        self.num_requests += len(new)
+        return ScheduledBatch(
+            requests=np.arange(step.num_reqs, dtype=np.int64),
+            rows=step.idx_mapping,
+            starts=np.zeros(step.num_reqs, dtype=np.int64),  # no figure is of these
+            counts=np.diff(step.query_start_loc).astype(np.int64),
+            num_tokens=step.num_tokens,
+            num_prefills=num_prefills or 0,
+            row_blocks=self._held[self._first_groups][:, rows],
+            appends=step.appends,
+        )
+
+    def _append(self, append: Append) -> None:
+        if append.overwrite:
+            self._held[:, append.row] = 0
+            self._rows.discard(append.row)
+        self._held[:, append.row] += [len(ids) for ids in append.block_ids]
+        if (self._held[:, append.row] > self._widths).any():
+            raise UsageError(
+                f"row {append.row} would have {self._held[:, append.row].tolist()} blocks in its "
+                f"groups; expected at most {self._widths.tolist()}, the columns of the tables: "
+                "raise 'max_model_len', or write fewer blocks"
+            )
+        self.ids += [block_id for ids in append.block_ids for block_id in ids]
+        self.peak = max(self.peak, int(self._held.sum()))
+
+
+class Tally:
+    """Adds up steps: a few integers for each, and a histogram of row lengths."""
+
+    def __init__(self, parameters: WorkloadParameters) -> None:
+        layout = layout_of(parameters)
+        self._groups_of_size = Counter(layout.tokens_per_block)
+        widths = dict(zip(layout.tokens_per_block, layout.widths, strict=True))
+        self._row_blocks = [
+            np.zeros(widths[size] + 1, dtype=np.int64) for size in self._groups_of_size
+        ]
+        self._num_reqs = array("q")
+        self._num_tokens = array("q")
+        self._rows_written = array("q")
+        self._ids_written = array("q")
+        self._every_group_written = 0
+        self._with_prefill = 0
+
+    def add(self, batch: ScheduledBatch) -> None:
+        """Adds one step."""
+        lengths = [[len(ids) for ids in append.block_ids] for append in batch.appends]
+        self._num_reqs.append(len(batch.rows))
+        self._num_tokens.append(batch.num_tokens)
+        self._rows_written.append(len(lengths))
+        self._ids_written.append(sum(map(sum, lengths)))
+        self._every_group_written += bool(lengths) and all(map(any, zip(*lengths, strict=True)))
+        self._with_prefill += batch.num_prefills > 0
+        for histogram, row_blocks in zip(self._row_blocks, batch.row_blocks, strict=True):
+            np.add.at(histogram, row_blocks, 1)
+
+    def tokens(self) -> Int64Array:
+        """Tokens of each step."""
+        return np.array(self._num_tokens, dtype=np.int64)
+
+    def figures(self, prefills_known: bool = True) -> StepFigures:
+        """The figures of all steps added."""
+        num_steps = len(self._num_reqs)
+        row_blocks = [
+            RowBlocks(
+                block_size=block_size,
+                num_groups=num_groups,
+                blocks=_distribution(histogram.nonzero()[0], histogram[histogram.nonzero()]),
+            )
+            for (block_size, num_groups), histogram in zip(
+                self._groups_of_size.items(), self._row_blocks, strict=True
+            )
+        ]
+        return StepFigures(
+            num_steps=num_steps,
+            num_reqs=_distribution_of(self._num_reqs),
+            num_tokens=_distribution_of(self._num_tokens),
+            rows_written=_distribution_of(self._rows_written),
+            block_ids_written=_distribution_of(self._ids_written),
+            row_blocks=row_blocks,
+            share_without_write=self._rows_written.count(0) / num_steps,
+            share_with_every_group_written=self._every_group_written / num_steps,
+            share_with_prefill=self._with_prefill / num_steps if prefills_known else None,
+        )
+
+
+def _distribution_of(values: array[int]) -> Distribution:
+    return _distribution(*np.unique(np.array(values, dtype=np.int64), return_counts=True))
+
+
+def _distribution(values: Int64Array, counts: npt.NDArray[np.intp]) -> Distribution:
+    """The distribution of distinct rising values, given how often each occurs; 0 of none."""
+    if not len(values):
+        return Distribution(min=0, p50=0, p90=0, p99=0, max=0, mean=0.0)
+    up_to = np.cumsum(counts)
+    total = int(up_to[-1])
+
+    def percentile(percent: int) -> int:
+        rank = -(-total * percent // 100)  # the nearest rank, from 1
+        return int(values[np.searchsorted(up_to, rank)])
+
+    return Distribution(
+        min=int(values[0]),
+        p50=percentile(50),
+        p90=percentile(90),
+        p99=percentile(99),
+        max=int(values[-1]),
+        mean=float(values @ counts) / total,
+    )

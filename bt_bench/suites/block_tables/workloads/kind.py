@@ -1,0 +1,53 @@
+"""What all kinds of workload of block tables share; the kinds themselves are in `kinds/`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from bt_bench.protocol import WorkloadParameters as CommonParameters
+from bt_bench.suites.block_tables.workloads.assemble import estimate_bytes, layout_of
+from bt_bench.suites.block_tables.workloads.describe import Description, describe_built
+from bt_bench.suites.block_tables.workloads.parameters import TableParameters
+from bt_bench.suites.block_tables.workloads.steps import Workload
+from bt_kernels.layout import CUSTOM_OUTPUTS
+
+
+class WorkloadParameters(TableParameters, CommonParameters):
+    """Validated parameters of a workload of block tables, which is built from nothing else."""
+
+    @abstractmethod
+    def build(self) -> Workload:
+        """See the base class."""
+
+    def features(self) -> frozenset[str]:
+        """See the base class."""
+        features = set(layout_of(self).features)
+        return frozenset(features | {CUSTOM_OUTPUTS} if self.custom_outputs else features)
+
+    def num_bytes(self) -> int:
+        """See the base class: tables and slots of one variant."""
+        return estimate_bytes(layout_of(self))
+
+    def text_of(self, key: str) -> str | None:
+        """See the base class: sizes per group, also where a model or a default sets them."""
+        if key == "groups":
+            return str(len(self.block_sizes()))
+        if key == "block_size":
+            return _sizes_text(self.block_sizes())
+        return _sizes_text(self.reaches()) if key == "sliding_window" else None
+
+    def num_prefills(self) -> int | None:
+        """Requests in prefill in each step; `None` where they are not told from decodes."""
+        return None
+
+    def describe(self) -> Description:
+        """Describes the workload before anything is timed.
+
+        Raises:
+            UsageError: as `build`.
+        """
+        return describe_built(self, self.build())
+
+
+def _sizes_text(per_group: tuple[int, ...]) -> str:
+    return "x".join(map(str, per_group if len(set(per_group)) > 1 else per_group[:1]))

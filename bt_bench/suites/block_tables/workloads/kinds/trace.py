@@ -1,0 +1,211 @@
+"""Steps of a continuous-batching scheduler that serves the requests of a trace.
+
+The window starts at a given step, at the "start", around the "middle" step of the whole sequence,
+or where its steps have the most tokens in all ("busiest", the first such window). Its setup holds
+the blocks of the requests that run when it starts, one append for each.
+"""
+
+from __future__ import annotations
+
+from array import array
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from bt_bench.errors import UsageError
+from bt_bench.results import Noun
+from bt_bench.suites.block_tables.workloads.assemble import layout_of
+from bt_bench.suites.block_tables.workloads.describe import (
+    Description,
+    StepFigures,
+    Tally,
+    TraceFigures,
+    sizes_of,
+)
+from bt_bench.suites.block_tables.workloads.kind import WorkloadParameters
+from bt_bench.suites.block_tables.workloads.serving.limits import validate_trace
+from bt_bench.suites.block_tables.workloads.serving.scheduler import Scheduler
+from bt_bench.suites.block_tables.workloads.serving.trace import BUNDLED_TRACES
+from bt_bench.suites.block_tables.workloads.steps import Int64Array, Step, Workload
+
+
+class Window(Noun):
+    """Which steps of a trace's sequence are replayed."""
+
+    name: str = Field(default="start", min_length=1, description="in tables; default: `at`")
+    at: Literal["start", "middle", "busiest"] | Annotated[int, Field(ge=0)] = Field(
+        default="start",
+        description="first step: its number, or `start` (0), `middle`, or `busiest`: the window "
+        "of this many steps in which the most tokens are computed",
+    )
+    steps: int = Field(default=64, ge=1, le=100_000, description="consecutive steps replayed")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_after_place(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "name" not in data and "at" in data:
+            at = data["at"]
+            return {"name": at if isinstance(at, str) else f"step{at}", **data}
+        return data
+
+
+class TraceParameters(WorkloadParameters):
+    """Steps of a continuous-batching scheduler that serves the requests of a trace."""
+
+    workload: Literal["trace"]
+    trace: str = Field(
+        min_length=1, description="azure_conv, azure_code, or the path of a CSV of that form"
+    )
+    rate: float = Field(default=1.0, gt=0, le=10_000, description="factor on the arrival rate")
+    base_ms: float = Field(default=20.0, gt=0, le=10_000, description="a step lasts base_ms …")
+    per_token_us: float = Field(
+        default=5.0, ge=0, le=1_000_000, description="… plus this for each of its tokens"
+    )
+    num_blocks: int | None = Field(
+        default=None,
+        ge=1,
+        le=2_147_483_647,
+        description="blocks per group in the free list; default: enough for every row",
+    )
+    window: Window = Window()
+
+    def check(self) -> None:
+        """See the base class."""
+        try:
+            validate_trace(self)
+        except (OSError, RuntimeError) as error:  # an invalid path only shows when it is used
+            reason = getattr(error, "strerror", None) or error
+            raise UsageError(f"'trace' is not a usable path: {reason}") from error
+
+    def check_by_reading(self) -> None:
+        """Only the scheduler can tell how long a sequence is; other windows go where they fit."""
+        if isinstance(self.window.at, int):
+            self.build()
+
+    def build(self) -> Workload:
+        """See the base class; reads the trace."""
+        return _build_from_trace(self)
+
+    def describe(self) -> Description:
+        """See the base class; this runs the scheduler over the whole trace."""
+        return _describe_trace(self)
+
+    def files(self) -> tuple[Path, ...]:
+        """See the base class."""
+        return () if self.trace in BUNDLED_TRACES else (Path(self.trace).expanduser(),)
+
+    def with_absolute_files(self) -> TraceParameters:
+        """See the base class."""
+        absolute = [str(path.absolute()) for path in self.files()]
+        return self.model_copy(update={"trace": absolute[0]}) if absolute else self
+
+
+def _build_from_trace(parameters: TraceParameters) -> Workload:
+    window = parameters.window
+    start = _known_start(window)
+    if start is None:
+        start = first_step(window, tokens_per_step(parameters))
+    scheduler = Scheduler(parameters)
+    while scheduler.num_steps < start and scheduler.advance():
+        pass
+    setup = scheduler.live_rows()
+    steps: list[Step] = []
+    while len(steps) < window.steps and scheduler.advance():
+        steps.append(scheduler.step())
+    if len(steps) < window.steps:
+        raise _beyond_the_end(window, start, scheduler.num_steps)
+    return Workload(
+        layout_of(parameters),
+        parameters.idx_mapping_dtype,
+        setup,
+        tuple(steps),
+        parameters.custom_outputs,
+    )
+
+
+def _describe_trace(parameters: TraceParameters) -> Description:
+    scheduler = Scheduler(parameters)
+    tally = Tally(parameters)
+    while scheduler.advance():
+        tally.add(scheduler.batch)
+    start = first_step(parameters.window, tally.tokens())
+    pool = scheduler.pool
+    return Description(
+        kind=parameters.workload,
+        **sizes_of(parameters),
+        requests_served=scheduler.num_finished,
+        steps=tally.figures(),
+        block_allocations=pool.num_allocations,
+        block_reuse=pool.num_allocations / pool.num_distinct,
+        peak_blocks_in_use=pool.peak_in_use,
+        trace=TraceFigures(
+            simulated_s=scheduler.clock_s,
+            requests_truncated=scheduler.num_truncated,
+            preemptions=scheduler.num_preempted,
+            pool_blocks=pool.num_blocks,
+            window_name=parameters.window.name,
+            window_start=start,
+            window=_window_figures(parameters, start),
+        ),
+    )
+
+
+def _window_figures(parameters: TraceParameters, start: int) -> StepFigures:
+    """A second pass, since the window may be known only after the first."""
+    scheduler = Scheduler(parameters)
+    tally = Tally(parameters)
+    while scheduler.num_steps < start + parameters.window.steps and scheduler.advance():
+        if scheduler.num_steps > start:
+            tally.add(scheduler.batch)
+    return tally.figures()
+
+
+def first_step(window: Window, tokens: Int64Array) -> int:
+    """The first step of a window in a sequence whose steps have so many tokens.
+
+    Raises:
+        UsageError: when the window does not fit into the sequence.
+    """
+    start = _known_start(window)
+    if start is None and window.steps <= len(tokens):
+        if window.at == "middle":
+            return (len(tokens) - window.steps) // 2
+        before = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(tokens)))
+        return int((before[window.steps :] - before[: -window.steps]).argmax())
+    if start is None or start + window.steps > len(tokens):
+        raise _beyond_the_end(window, start or 0, len(tokens))
+    return start
+
+
+def tokens_per_step(parameters: TraceParameters) -> Int64Array:
+    """Tokens of each step of the whole sequence."""
+    # All windows of a sequence share one pass over it.
+    return _tokens_per_step(parameters.model_copy(update={"window": Window()}).model_dump_json())
+
+
+@lru_cache(maxsize=8)
+def _tokens_per_step(parameters_json: str) -> Int64Array:
+    scheduler = Scheduler(TraceParameters.model_validate_json(parameters_json))
+    tokens = array("q")
+    while scheduler.advance():
+        tokens.append(scheduler.batch.num_tokens)
+    counts = np.array(tokens, dtype=np.int64)
+    counts.flags.writeable = False
+    return counts
+
+
+def _known_start(window: Window) -> int | None:
+    if window.at == "start":
+        return 0
+    return window.at if isinstance(window.at, int) else None
+
+
+def _beyond_the_end(window: Window, start: int, num_steps: int) -> UsageError:
+    return UsageError(
+        f"window {window.name!r} needs {window.steps} steps from step {start}, which is "
+        f"{start + window.steps}, but the sequence has {num_steps}; choose an earlier or a shorter "
+        "window"
+    )

@@ -1,0 +1,61 @@
+"""Checks that a trace fits its limits: pool of blocks, longest request, largest step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bt_bench.errors import UsageError
+from bt_bench.suites.block_tables.workloads.assemble import blocks_for, layout_of, tokens_per_block
+from bt_bench.suites.block_tables.workloads.serving.block_pool import MAX_BLOCK_ID
+from bt_bench.suites.block_tables.workloads.serving.trace import Trace, find_trace
+from bt_bench.suites.block_tables.workloads.steps import Int64Array
+
+if TYPE_CHECKING:
+    from bt_bench.suites.block_tables.workloads.kinds.trace import TraceParameters
+
+
+def pool_size(parameters: TraceParameters) -> int:
+    """Blocks in the pool that all groups share."""
+    if parameters.num_blocks is not None:
+        return parameters.num_blocks * len(parameters.block_sizes())
+    layout = layout_of(parameters)
+    return min(int(parameters.max_num_reqs * sum(layout.widths)), MAX_BLOCK_ID)
+
+
+def validate_trace(parameters: TraceParameters) -> None:
+    """Refuses parameters that do not go together, without reading the trace.
+
+    Raises:
+        UsageError: naming parameter, value and limit; or a trace that does not exist.
+    """
+    find_trace(parameters.trace)
+    if parameters.max_model_len < 2:
+        raise UsageError(
+            f"'max_model_len' is {parameters.max_model_len}; expected at least 2 for a trace: a "
+            "token of context and a generated one"
+        )
+    if parameters.num_blocks is not None and pool_size(parameters) > MAX_BLOCK_ID:
+        raise UsageError(
+            f"'num_blocks' is {parameters.num_blocks} for each of "
+            f"{len(parameters.block_sizes())} groups, {pool_size(parameters)} in all; expected at "
+            f"most {MAX_BLOCK_ID} in all, since block ids are int32"
+        )
+
+
+def fit_lengths(trace: Trace, max_model_len: int) -> tuple[Int64Array, Int64Array]:
+    """Context and generated tokens, which together are at most `max_model_len`."""
+    generated = np.minimum(trace.generated_tokens, max_model_len - 1)
+    return np.minimum(trace.context_tokens, max_model_len - generated), generated
+
+
+def refuse_oversized(final: Int64Array, parameters: TraceParameters, num_blocks: int) -> None:
+    needed = blocks_for(final, tokens_per_block(parameters)).sum(axis=0)
+    largest = int(needed.argmax())
+    if needed[largest] > num_blocks:
+        raise UsageError(
+            f"'num_blocks' is {parameters.num_blocks} per group, {num_blocks} in all; request "
+            f"{largest} of the trace alone needs {needed[largest]} for its {final[largest]} "
+            "tokens: raise 'num_blocks', or lower 'max_model_len'"
+        )

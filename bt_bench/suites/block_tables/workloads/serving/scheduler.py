@@ -1,0 +1,364 @@
+"""A continuous-batching scheduler: the requests of a trace become the steps of an engine.
+
+It follows vLLM's V1 scheduler and V2 model runner where the block tables can tell the difference:
+
+- Requests wait in order of arrival. A step first serves the running requests in the order in
+  which they were admitted, each with one token (decode) or what is left of its prefill, until the
+  token budget `max_num_batched_tokens` is spent; with what is left of it, it admits waiting
+  requests, the last one perhaps with a chunk of its prefill only.
+- A request takes a block in each group for every `block_size` tokens, when their first token is
+  scheduled. All groups share one pool of ids (`BlockPool`). `num_blocks` counts per group, so the
+  pool holds that many times the number of groups; by default it suffices for every row.
+- When the pool runs out, the running request admitted last is preempted until there is room: it
+  loses row and blocks, goes to the front of the queue, and computes all its tokens again later.
+  No request is admitted in such a step. Nothing is kept free on admission.
+- The step that completes a prefill generates the first token, so that a request which generates n
+  tokens is in n - 1 decodes. It ends with the step that generates its last token, which is never
+  computed itself; row and blocks are free before the next step.
+- In a group with a sliding window, the blocks that lie wholly before the window of a running
+  request go back to the pool at the beginning of a step, and are handed out again. The row keeps
+  their ids and its count. To admit a request, windows are not allowed for.
+- Free rows are a stack, as in vLLM. Its first order is shuffled with the seed, because rows would
+  follow the order of arrival otherwise.
+- Decodes come first in the batch, in order of admission; then prefills, shortest chunk first.
+- New requests are staged (overwriting) before the running ones (appending). There is no prefix
+  caching, speculation, or priority.
+
+A step lasts `base_ms` and `per_token_us` for each token; when nothing runs or waits, the clock
+jumps to the next arrival. A request that would exceed `max_model_len` has its context shortened
+(and if it generates as much on its own, also that, to leave one token of context), and is counted.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bt_bench.suites.block_tables.workloads.assemble import (
+    assemble_step,
+    layout_of,
+    tokens_per_block,
+)
+from bt_bench.suites.block_tables.workloads.serving.block_pool import BlockPool
+from bt_bench.suites.block_tables.workloads.serving.limits import (
+    fit_lengths,
+    pool_size,
+    refuse_oversized,
+    validate_trace,
+)
+from bt_bench.suites.block_tables.workloads.serving.trace import Trace, read_trace
+from bt_bench.suites.block_tables.workloads.serving.windows import SlidingWindows
+from bt_bench.suites.block_tables.workloads.steps import Append, Int32Array, Int64Array, Step
+
+if TYPE_CHECKING:
+    from bt_bench.suites.block_tables.workloads.kinds.trace import TraceParameters
+
+# What is known of each running request: a row of `Scheduler._live`. From HELD on, the blocks that
+# it holds, one row for each distinct block size (in tokens of the sequence).
+ROW, REQUEST, COMPUTED, PREFILL_END, FINAL, HELD = range(6)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledBatch:
+    """What was decided for one step; the arrays have one entry per request, in batch order.
+
+    Args:
+        requests: indices into the trace.
+        rows: request rows.
+        starts: tokens computed before the step.
+        counts: tokens in the step.
+        num_tokens: their sum.
+        num_prefills: requests, at the end of the batch, whose tokens belong to a prefill.
+        row_blocks: `[S, R]`, blocks that each row holds in the step, for each distinct block size;
+            those before a sliding window still count.
+        appends: what is staged before the step.
+        num_computed_tokens: `[max_num_reqs]` by row, where there is a sliding window. Rows of no
+            request keep what the last one left there, as in an engine.
+    """
+
+    requests: Int64Array
+    rows: Int64Array
+    starts: Int64Array
+    counts: Int64Array
+    num_tokens: int
+    num_prefills: int
+    row_blocks: Int64Array
+    appends: tuple[Append, ...]
+    num_computed_tokens: Int32Array | None = None
+
+
+class Scheduler:
+    """Serves the requests of a trace, step by step; keeps the current step only.
+
+    Call `advance` until it is false. After each call, `batch` and `step` give the step, and the
+    rest of the state is that after it.
+
+    Args:
+        parameters: workload parameters; their window is of no concern here.
+        trace: the requests; read from `parameters.trace` when left out.
+
+    Raises:
+        UsageError: as `validate_trace`, or when a request needs more blocks than the pool has.
+    """
+
+    def __init__(self, parameters: TraceParameters, trace: Trace | None = None) -> None:
+        if trace is None:
+            validate_trace(parameters)
+            trace = read_trace(parameters.trace, parameters.rate)
+        self.num_requests = len(trace)
+        self.num_steps = 0
+        self.num_finished = 0
+        self.num_preempted = 0
+        self.clock_s = 0.0
+        self._batch: ScheduledBatch | None = None
+        self._parameters = parameters
+        self._budget = parameters.max_num_batched_tokens
+        self.pool = BlockPool(pool_size(parameters))
+        sizes = tokens_per_block(parameters)
+        self._set_up_groups(sizes)
+        self._windows = SlidingWindows(
+            sizes, layout_of(parameters).reaches, parameters.max_num_reqs
+        )
+        self._set_up_requests(trace)
+        self._set_up_rows()
+
+    def _set_up_groups(self, sizes: tuple[int, ...]) -> None:
+        # Groups of one block size need the same number of blocks, which is computed once.
+        groups_of = Counter(sizes)
+        self._distinct_sizes = tuple(groups_of)
+        self._groups_of_size = list(groups_of.values())
+        self._size_of_group = [self._distinct_sizes.index(size) for size in sizes]
+        self._sizes = np.array(self._distinct_sizes, dtype=np.int64)[:, np.newaxis]
+
+    def _set_up_requests(self, trace: Trace) -> None:
+        context, generated = fit_lengths(trace, self._parameters.max_model_len)
+        shortened = (context < trace.context_tokens) | (generated < trace.generated_tokens)
+        self.num_truncated = int(np.count_nonzero(shortened))
+        final = context + generated - 1  # the last token is generated, but never computed
+        refuse_oversized(final, self._parameters, self.pool.num_blocks)
+        self._arrival_s: list[float] = trace.arrival_s.tolist()
+        self._prefill_end: list[int] = context.tolist()  # grows when a request is preempted
+        self._final: list[int] = final.tolist()
+        self._preempted: deque[int] = deque()  # the front of the waiting queue
+        self._next_request = 0  # the rest of it: from here …
+        self._arrived = 0  # … to here
+
+    def _set_up_rows(self) -> None:
+        capacity = self._parameters.max_num_reqs
+        rows = np.random.default_rng(self._parameters.seed).permutation(capacity)
+        self._free_rows: list[int] = rows.tolist()
+        self._row_blocks: dict[int, list[array[int]]] = {}  # per row and group, its block ids
+        self._count = 0  # running requests, which are the first columns of `_live`
+        self._live = np.zeros((HELD + len(self._sizes), capacity), dtype=np.int64)
+        self._in_prefill = False  # whether any running request is
+        self._ones = np.ones(capacity, dtype=np.int64)
+        self._ones.flags.writeable = False  # batches share it
+
+    def advance(self) -> bool:
+        """Schedules the next step; false when all requests have been served."""
+        if not self._wait_for_work():
+            return False
+        counts, budget = self._tokens_of_running()
+        if self._windows:
+            self._give_back_before_windows()
+        num_preempted = self.num_preempted
+        appends = self._grow_running(counts)
+        counts = counts[: self._count]
+        if self.num_preempted == num_preempted:
+            chunks, admissions = self._admit(budget)
+            if chunks:
+                counts = np.concatenate((counts, np.array(chunks, dtype=np.int64)))
+                appends = admissions + appends
+        self._batch = self._record(counts, tuple(appends))
+        self._finish_step(counts, self._batch.num_tokens)
+        return True
+
+    @property
+    def batch(self) -> ScheduledBatch:
+        """What was decided for the current step."""
+        if self._batch is None:
+            raise ValueError("there is no step before the first call of advance()")
+        return self._batch
+
+    def step(self) -> Step:
+        """The current step, as an engine would make it."""
+        batch = self.batch
+        return assemble_step(
+            self._parameters,
+            batch.appends,
+            batch.rows,
+            batch.starts,
+            batch.counts,
+            batch.num_computed_tokens,
+        )
+
+    def live_rows(self) -> tuple[Append, ...]:
+        """Appends that bring fresh tables to the present state of all running requests.
+
+        What tables hold besides (rows of requests that have ended, cells beyond a row's blocks) is
+        not brought back. Columns before a sliding window have the ids that they had, though the
+        blocks may be another row's by now.
+        """
+        return tuple(
+            Append(row, tuple(ids.tolist() for ids in self._row_blocks[row]), overwrite=True)
+            for row in self._live[ROW, : self._count].tolist()
+        )
+
+    def _wait_for_work(self) -> bool:
+        """Lets requests arrive, jumping in time if nothing else is to do; false at the end."""
+        if not self._count and not self._preempted and self._next_request == self._arrived:
+            if self._next_request == self.num_requests:
+                return False
+            self.clock_s = max(self.clock_s, self._arrival_s[self._next_request])
+        while self._arrived < self.num_requests and self._arrival_s[self._arrived] <= self.clock_s:
+            self._arrived += 1
+        return True
+
+    def _tokens_of_running(self) -> tuple[Int64Array, int]:
+        """Tokens of each running request in the step, and what is left of the budget."""
+        counts, budget = self._ones[: self._count], self._budget - self._count
+        if self._in_prefill:
+            # Only the request admitted last can be: there was no budget for one after it. For the
+            # same reason there are never more running requests than the budget has tokens.
+            left = int(self._live[PREFILL_END, self._count - 1])
+            left -= int(self._live[COMPUTED, self._count - 1])
+            more = min(left - 1, budget)
+            counts = counts.copy()
+            counts[-1] += more
+            budget -= more
+        return counts, budget
+
+    def _give_back_before_windows(self) -> None:
+        live = self._live[:, : self._count]
+        for row, group, columns in self._windows.move(live[ROW], live[COMPUTED]):
+            self.pool.give_back(self._row_blocks[row][group][columns])
+
+    def _grow_running(self, counts: Int64Array) -> list[Append]:
+        """Gives running requests the blocks that their tokens begin; may preempt the last ones."""
+        live = self._live[:, : self._count]
+        blocks = -(-(live[COMPUTED] + counts) // self._sizes)  # [S, R]
+        new = blocks - live[HELD:]
+        columns = new.any(axis=0).nonzero()[0]
+        appends = []
+        for column, new_by_size in zip(columns.tolist(), new[:, columns].T.tolist(), strict=True):
+            if not self._make_room(column, new_by_size):
+                break
+            row = int(live[ROW, column])
+            appends.append(Append(row, self._take_blocks(row, new_by_size), overwrite=False))
+        live[HELD:] = blocks
+        return appends
+
+    def _make_room(self, column: int, new_by_size: list[int]) -> bool:
+        """Preempts from the end until the blocks are free; false if `column` was preempted too."""
+        while self._count > column and self._blocks_in_all_groups(new_by_size) > self.pool.num_free:
+            self._preempt_last()
+        return self._count > column
+
+    def _preempt_last(self) -> None:
+        self._count -= 1
+        self.num_preempted += 1
+        row, request, computed, *_ = self._live[:, self._count].tolist()
+        self._release(row)
+        # The token generated last is known, though not computed yet.
+        self._prefill_end[request] = max(self._prefill_end[request], computed + 1)
+        self._preempted.appendleft(request)
+
+    def _admit(self, budget: int) -> tuple[list[int], list[Append]]:
+        """Admits waiting requests; gives the tokens of each, and what is staged for it."""
+        chunks: list[int] = []
+        appends = []
+        while (
+            budget and self._free_rows and (self._preempted or self._next_request < self._arrived)
+        ):
+            request = self._preempted[0] if self._preempted else self._next_request
+            chunk = min(self._prefill_end[request], budget)
+            new_by_size = [-(-chunk // size) for size in self._distinct_sizes]
+            if self._blocks_in_all_groups(new_by_size) > self.pool.num_free:
+                break
+            if self._preempted:
+                self._preempted.popleft()
+            else:
+                self._next_request += 1
+            row = self._free_rows.pop()
+            self._row_blocks[row] = [array("i") for _ in self._size_of_group]
+            appends.append(Append(row, self._take_blocks(row, new_by_size), overwrite=True))
+            self._live[:, self._count] = (
+                *(row, request, 0, self._prefill_end[request], self._final[request]),
+                *new_by_size,
+            )
+            self._count += 1
+            self._in_prefill = True
+            chunks.append(chunk)
+            budget -= chunk
+        return chunks, appends
+
+    def _record(self, counts: Int64Array, appends: tuple[Append, ...]) -> ScheduledBatch:
+        """The step in batch order, from the state before its tokens count as computed."""
+        live = self._live[:, : self._count].copy()
+        num_prefills = 0
+        if self._in_prefill:
+            in_prefill = live[COMPUTED] < live[PREFILL_END]
+            order = np.lexsort((counts, in_prefill))
+            num_prefills = int(np.count_nonzero(in_prefill))
+            live, counts = live[:, order], counts[order]
+        num_computed_tokens = None
+        if self._windows:
+            num_computed_tokens = self._windows.num_computed_tokens(live[ROW], live[COMPUTED])
+        return ScheduledBatch(
+            requests=live[REQUEST],
+            rows=live[ROW],
+            starts=live[COMPUTED],
+            counts=counts,
+            num_tokens=int(counts.sum()),
+            num_prefills=num_prefills,
+            row_blocks=live[HELD:],
+            appends=appends,
+            num_computed_tokens=num_computed_tokens,
+        )
+
+    def _finish_step(self, counts: Int64Array, num_tokens: int) -> None:
+        """Counts the tokens as computed, ends requests, and moves the clock."""
+        live = self._live[:, : self._count]
+        live[COMPUTED] += counts
+        ended = live[COMPUTED] == live[FINAL]
+        if ended.any():
+            for row in live[ROW, ended].tolist():
+                self._release(row)
+            left = live[:, ~ended]
+            self.num_finished += self._count - left.shape[1]
+            self._count = left.shape[1]
+            live = self._live[:, : self._count]
+            live[:] = left
+        if self._in_prefill:
+            self._in_prefill = bool((live[COMPUTED] < live[PREFILL_END]).any())
+        self.clock_s += (
+            self._parameters.base_ms * 1e-3 + self._parameters.per_token_us * 1e-6 * num_tokens
+        )
+        self.num_steps += 1
+
+    def _take_blocks(self, row: int, new_by_size: list[int]) -> tuple[list[int], ...]:
+        """New ids for a row, one list per group."""
+        ids = tuple([self.pool.take(new_by_size[size]) for size in self._size_of_group])
+        for held, new in zip(self._row_blocks[row], ids, strict=True):
+            held.extend(new)
+        return ids
+
+    def _release(self, row: int) -> None:
+        held = self._row_blocks.pop(row)
+        for ids, first in zip(held, self._windows.forget(row, len(held)), strict=True):
+            self.pool.give_back(ids[first:] if first else ids)
+        self._free_rows.append(row)
+
+    def _blocks_in_all_groups(self, by_size: list[int]) -> int:
+        return sum(map(int.__mul__, by_size, self._groups_of_size))
+
+
+def iterate_steps(scheduler: Scheduler) -> Iterator[Step]:
+    """All steps from where the scheduler is, to the end of the trace."""
+    while scheduler.advance():
+        yield scheduler.step()

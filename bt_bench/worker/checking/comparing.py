@@ -1,0 +1,96 @@
+"""Compares tensors of a variant with those of the reference, whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+class MismatchError(Exception):
+    """A buffer or result of a variant is not what it must be."""
+
+
+def compare_exactly(
+    name: str, found: torch.Tensor | None, wanted: torch.Tensor, poison: int | None = None
+) -> None:
+    """Compares every element of two tensors of integers by value, whatever their widths.
+
+    Args:
+        name: of the tensor, for messages.
+        found: the variant's.
+        wanted: the reference's.
+        poison: what elements hold that were never written.
+
+    Raises:
+        MismatchError: naming the first element that differs.
+    """
+    compare_shape(name, found, wanted)
+    assert found is not None
+    if found.dtype.is_floating_point or found.dtype is torch.bool:
+        raise MismatchError(f"{name} has dtype {found.dtype}; expected integers")
+    different = found.to(wanted.device) != wanted
+    if bool(different.any()):
+        raise MismatchError(describe(name, found, wanted, different, poison))
+
+
+def compare_shape(name: str, found: torch.Tensor | None, wanted: torch.Tensor) -> None:
+    """Compares shapes.
+
+    Raises:
+        MismatchError: if they differ, or there is nothing.
+    """
+    if found is None or found.shape != wanted.shape:
+        shape = None if found is None else tuple(found.shape)
+        raise MismatchError(f"{name} has shape {shape}; expected {tuple(wanted.shape)}")
+
+
+def describe(
+    name: str,
+    found: torch.Tensor,
+    wanted: torch.Tensor,
+    different: torch.Tensor,
+    poison: float | None,
+    within: str = "",
+) -> str:
+    """The first of the elements that differ, what it is, and how many there are."""
+    where = tuple(int(i) for i in different.nonzero()[0])
+    value, right = found[where].item(), wanted[where].item()
+    note = ""
+    if _is_poison(value, poison):
+        note = " (never written: it holds the poison)"
+    elif _is_poison(right, poison):
+        note = " (written although nothing may write there)"
+    place = ", ".join(map(str, where))
+    return (
+        f"{name}[{place}] is {value}, expected {right}{within}{note}; "
+        f"{int(different.sum())} of {different.numel()} elements differ"
+    )
+
+
+def _is_poison(value: float, poison: float | None) -> bool:
+    return poison is not None and (value == poison or (value != value and poison != poison))
+
+
+def compare_view(name: str, view: Any, wanted: torch.Tensor) -> None:
+    """Checks that a result is a view of the buffer that it must be written to.
+
+    Raises:
+        MismatchError: if it is something else, or has another shape or dtype.
+    """
+    if not isinstance(view, torch.Tensor):
+        raise MismatchError(f"{name} is {kind_of(view)}; expected a tensor")
+    if view.shape != wanted.shape or view.dtype != wanted.dtype:
+        raise MismatchError(
+            f"{name} has shape {tuple(view.shape)} and dtype {view.dtype}; expected "
+            f"{tuple(wanted.shape)} and {wanted.dtype}"
+        )
+    if view.numel() and (view.data_ptr(), view.stride()) != (wanted.data_ptr(), wanted.stride()):
+        raise MismatchError(f"{name} is not a view of the buffer that it must be written to")
+
+
+def kind_of(value: object) -> str:
+    """What a value is, in a word or two."""
+    if isinstance(value, (tuple, list)):
+        return f"{len(value)} values"
+    return "None" if value is None else type(value).__name__

@@ -1,0 +1,261 @@
+"""The common check: what drivers call outputs and state is compared with the reference's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from bt_bench.names import Path
+from bt_bench.protocol import Driver, Guard, Operation, Suite, Through, Trial, Workload, suite_of
+from bt_bench.protocol.driver import plainly
+from bt_bench.worker.checking.comparing import (
+    MismatchError,
+    compare_exactly,
+    compare_shape,
+    compare_view,
+    describe,
+    kind_of,
+)
+
+_CPU = torch.device("cpu")
+
+
+@dataclass
+class Subject:
+    """A variant under check.
+
+    Args:
+        driver: of the variant.
+        addresses: of outputs and state when it was set up; empty: they are not compared.
+        inputs: of its own, so that one variant cannot spoil those of another.
+        start: copies of its state from before the first step.
+    """
+
+    driver: Driver
+    addresses: dict[str, int]
+    inputs: Sequence[Any] = ()
+    start: Mapping[str, torch.Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What must hold after a step.
+
+    Args:
+        outputs: copies of the reference's, by name.
+        state: likewise.
+        poison: what integers among the outputs held before.
+    """
+
+    outputs: Mapping[str, torch.Tensor]
+    state: Mapping[str, torch.Tensor]
+    poison: int
+
+
+class PlainTrial(Trial):
+    """See the base class: driven by what `Driver` offers, for any suite.
+
+    Args:
+        reference: class of the reference.
+        workload: what is checked.
+        device: where the variants run.
+        rng: for other contents and poison; `None`: the workload as it is.
+        paths: of the operations that are checked; the reference goes through each on its own.
+    """
+
+    def __init__(
+        self,
+        reference: type[Any],
+        workload: Workload,
+        device: torch.device,
+        rng: np.random.Generator | None,
+        paths: Sequence[Path],
+    ) -> None:
+        self._suite: Suite = suite_of(workload)
+        self._device = device
+        self._rng = rng
+        self._workload = workload if rng is None else workload.varied(rng)
+        self._driver = self._suite.driver()
+        self._references = {path: self._driver(reference, self._workload, _CPU) for path in paths}
+        self._reference_inputs = self._driver.inputs_on(_CPU, self._workload)
+        # One to compare with what variants are given, which they might change.
+        self._pristine = self._driver.inputs_on(_CPU, self._workload)
+
+    @property
+    def num_steps(self) -> int:
+        """See the base class."""
+        return len(self._workload.steps)
+
+    def begin(self, variant: type[Any], guard: Guard) -> Subject:
+        """See the base class."""
+        driver = self._driver(variant, self._workload, self._device)
+        inputs = self._driver.inputs_on(self._device, self._workload)
+        start = _copies(driver.state(), self._device)
+        return Subject(driver, _addresses(driver), inputs, start)
+
+    def resume(self, driver: Driver) -> Subject:
+        """See the base class."""
+        return Subject(driver, {})
+
+    def expect(self, index: int) -> dict[Path, Expected]:
+        """See the base class: per path, since each may write a part of the outputs only."""
+        poison = -1000 - index if self._rng is None else int(self._rng.integers(-(2**31), -1))
+        step = self._reference_inputs[index]
+        found = {}
+        for path, driver in self._references.items():
+            _poison(driver.outputs(), poison)
+            self._run(driver, path, step, plainly)
+            outputs = _copies(driver.outputs(), self._device)
+            found[path] = Expected(outputs, _copies(driver.state(), self._device), poison)
+        return found
+
+    def _run(
+        self, driver: Driver, path: Path, step: Any, through: Through
+    ) -> list[tuple[Operation, object]]:
+        """Stages a step and makes the calls of a path; returns what these returned."""
+        calls = [self._suite.by_name[name] for name in path]
+        staging = self._suite.staging
+        if staging is not None and staging not in calls and any(c.traits.stages for c in calls):
+            driver.call(staging, step)()
+        results = []
+        for operation in calls:
+            driver.prepare(operation, step)
+            call = driver.call(operation, step)
+            results.append((operation, through(driver.variant, operation, call)))
+            driver.finish(operation)
+        return results
+
+    def step(
+        self,
+        subject: Subject,
+        path: Path,
+        index: int,
+        expected: Mapping[Path, Expected],
+        through: Through,
+        guard: Guard,
+        inputs: Any | None = None,
+    ) -> None:
+        """See the base class."""
+        driver = subject.driver
+        step = inputs if inputs is not None else subject.inputs[index]
+        outputs = driver.outputs()
+        _poison(outputs, expected[path].poison)
+        with guard(driver.variant, driver, step):
+            results = self._run(driver, path, step, through)
+        self._compare(driver, expected[path])
+        for operation, result in results:
+            _compare_result(operation, result, driver.results(operation, step))
+        _compare_inputs(driver.inputs_of(self._pristine[index]), driver.inputs_of(step))
+        for name, address in _addresses(driver).items() if subject.addresses else ():
+            if address != subject.addresses.get(name):
+                raise MismatchError(f"{name} has moved; expected it to keep its address")
+
+    def _compare(self, driver: Driver, expected: Expected) -> None:
+        for found, wanted in (
+            (driver.outputs(), expected.outputs),
+            (driver.state(), expected.state),
+        ):
+            for name, tensor in wanted.items():
+                tolerance = driver.tolerances.get(name)
+                compare(name, found.get(name), tensor, expected.poison, tolerance)
+
+    def further(self) -> Iterator[tuple[str, Callable[[Subject, Guard], None]]]:
+        """See the base class: `rewind` has to put back the state before the first step."""
+        yield "rewind", self._check_rewind
+
+    def _check_rewind(self, subject: Subject, guard: Guard) -> None:
+        driver = subject.driver
+        with guard(driver.variant, driver):
+            driver.rewind()
+        for name, tensor in subject.start.items():
+            compare(name, driver.state().get(name), tensor, 0, None)
+
+    def compared(self, subject: Subject) -> Sequence[str]:
+        """See the base class."""
+        driver = subject.driver
+        return [*driver.outputs(), *driver.state(), "inputs"]
+
+    def variant_of(self, subject: Subject) -> Any:
+        """See the base class."""
+        return subject.driver.variant
+
+
+def compare(
+    name: str,
+    found: torch.Tensor | None,
+    wanted: torch.Tensor,
+    poison: int,
+    tolerance: tuple[float, float] | None,
+) -> None:
+    """Compares a tensor of a variant with the reference's, whole.
+
+    Integers are compared by value. Floats are equal in value and kind of NaN, or within the
+    tolerance; what holds the poison, NaN, was not written.
+
+    Args:
+        name: of the tensor.
+        found: the variant's.
+        wanted: the reference's.
+        poison: what integers held before.
+        tolerance: relative and absolute; `None`: exact.
+
+    Raises:
+        MismatchError: naming the first element that differs.
+    """
+    if not wanted.dtype.is_floating_point and wanted.dtype is not torch.bool:
+        compare_exactly(name, found, wanted, poison)
+        return
+    compare_shape(name, found, wanted)
+    assert found is not None
+    if found.dtype.is_floating_point != wanted.dtype.is_floating_point:
+        raise MismatchError(f"{name} has dtype {found.dtype}; expected {wanted.dtype}")
+    relative, absolute = tolerance or (0.0, 0.0)
+    mine, theirs = (each.to(wanted.device, torch.float64) for each in (found, wanted))
+    different = ~torch.isclose(mine, theirs, rtol=relative, atol=absolute, equal_nan=True)
+    if bool(different.any()):
+        within = f" within {relative:g} of it or {absolute:g}" if tolerance else ""
+        raise MismatchError(describe(name, mine, theirs, different, math.nan, within))
+
+
+def _copies(tensors: Mapping[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:
+    return {name: tensor.to(device, copy=True) for name, tensor in tensors.items()}
+
+
+def _addresses(driver: Driver) -> dict[str, int]:
+    """Addresses of outputs and state, which a captured graph would hold."""
+    tensors = {**driver.outputs(), **driver.state()}
+    return {name: tensor.data_ptr() for name, tensor in tensors.items()}
+
+
+def _poison(outputs: Mapping[str, torch.Tensor], value: int) -> None:
+    """Fills outputs, so that elements left unwritten show: floats with NaN."""
+    for tensor in outputs.values():
+        if tensor.dtype.is_floating_point:
+            tensor.fill_(math.nan)
+        elif tensor.dtype is not torch.bool:
+            limits = torch.iinfo(tensor.dtype)
+            span = limits.max - limits.min + 1
+            tensor.fill_((value - limits.min) % span + limits.min)
+
+
+def _compare_result(
+    operation: Operation, result: Any, wanted: Mapping[str, torch.Tensor] | None
+) -> None:
+    if wanted is None:
+        return
+    results = (result,) if len(wanted) == 1 else result
+    if not isinstance(results, (tuple, list)) or len(results) != len(wanted):
+        raise MismatchError(f"{operation} returned {kind_of(result)}; expected {', '.join(wanted)}")
+    for view, (name, tensor) in zip(results, wanted.items(), strict=True):
+        compare_view(f"{operation}'s {name}", view, tensor)
+
+
+def _compare_inputs(given: Mapping[str, torch.Tensor], passed: Mapping[str, torch.Tensor]) -> None:
+    for name, tensor in passed.items():
+        if not torch.equal(tensor.cpu(), given[name].cpu()):
+            raise MismatchError(f"the argument {name} was changed; expected it to be only read")

@@ -1,0 +1,1 @@
+"""Page indices in CSR form, as paged attention kernels read them."""

@@ -1,0 +1,151 @@
+"""How suites are found and loaded, and what is said of those that are wrong."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.suites import write_suite
+
+from bt_bench.errors import UsageError
+from bt_bench.protocol import (
+    DEFAULT_REF,
+    SuiteRef,
+    default_suite,
+    find_suite,
+    info_of,
+    load_suite,
+    ref_of,
+    shipped_suites,
+    suite_of,
+)
+
+
+def test_a_name_is_a_suite_that_comes_with_the_tool(tmp_path):
+    assert "block_tables" in shipped_suites()
+    assert find_suite("block_tables", tmp_path) == DEFAULT_REF
+    assert load_suite(DEFAULT_REF) is default_suite()
+
+
+def test_a_folder_is_a_users_suite(tmp_path, monkeypatch):
+    folder = write_suite(tmp_path / "mine")
+    ref = find_suite("mine", tmp_path)
+    assert ref == SuiteRef(name="mine", folder=folder)
+    monkeypatch.chdir(tmp_path)
+    assert find_suite("./mine", Path.cwd()) == find_suite(str(folder), Path("/")) == ref
+    suite = load_suite(ref)
+    assert suite.name == "copying"
+    assert suite is load_suite(ref)
+    assert ref_of(type(suite)) == ref
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("nowhere", "--suite nowhere: no such folder, nor a suite of that name; expected one of"),
+        ("block_table", "did you mean 'block_tables'"),
+        ("empty", "--suite empty: the folder holds no suite.py"),
+        ("file.py", "--suite file.py: is a file; expected the folder of a suite"),
+        ("a\0b", "not a path of a folder"),
+    ],
+)
+def test_what_is_no_suite_is_refused(tmp_path, given, said):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file.py").write_text("")
+    with pytest.raises(UsageError, match=said):
+        find_suite(given, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("SUITE = Copying()", "SUITE = Copying", "SUITE is <class .*; expected an instance"),
+        ("SUITE = Copying()", "", "SUITE is None; expected an instance of a class of Suite"),
+        ("SUITE = Copying()", "1 / 0", r"suite.py:\d+: .*does not import: ZeroDivisionError"),
+        ("SUITE = Copying()", "SUITE = (", r"suite.py:\d+: .*does not import: SyntaxError"),
+        ("SUITE = Copying()", "raise SystemExit(3)", r"suite.py:\d+: .*SystemExit: 3"),
+        ('name = "copying"', 'name = "Copying"', "name is 'Copying'; expected lower-case"),
+        ('title = "Copies"', 'title = ""', "SUITE has no title; expected one"),
+        ("protocol = 1", "protocol = 7", "protocol is 7; expected 1: this bt-bench"),
+        ("protocol = 1", "", "protocol is None; expected 1"),
+        ('Operation("copy", title="Copy")', '"copy"', "operations has 'copy'; expected Operation"),
+        ('Operation("copy", title="Copy")', 'Operation("copy")', "'copy' has no title"),
+        (
+            'Operation("copy", title="Copy")',
+            'Operation("copy", title="Copy", path=("other",))',
+            "path has 'other'; expected names of operations",
+        ),
+        (
+            'Operation("copy", title="Copy"),',
+            'Operation("a", title="A", on_host=True), Operation("b", title="B", on_host=True),',
+            "several operations are on_host; expected at most one",
+        ),
+        ('Literal["tokens"]', "str", "workload is <class 'str'>; expected its name"),
+    ],
+)
+def test_what_is_wrong_with_a_suite_is_said(tmp_path, old, new, said):
+    folder = write_suite(tmp_path / "mine")
+    path = folder / "suite.py"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    with pytest.raises(UsageError, match=said) as caught:
+        load_suite(find_suite(str(folder), tmp_path))
+    assert str(path) in str(caught.value)
+
+
+def test_an_error_in_another_module_names_that_one(tmp_path):
+    folder = write_suite(tmp_path / "mine")
+    (folder / "sizes.py").write_text("LIMIT = 3\nLIMIT['x']\n")
+    path = folder / "suite.py"
+    path.write_text(path.read_text().replace("class Copying", "from . import sizes\nclass Copying"))
+    with pytest.raises(UsageError, match=r"sizes.py:2: the suite does not import: TypeError"):
+        load_suite(find_suite(str(folder), tmp_path))
+
+
+def test_a_fresh_process_gets_parameters_of_a_users_suite(tmp_path):
+    folder = write_suite(tmp_path / "mine")
+    suite = load_suite(find_suite(str(folder), tmp_path))
+    parameters = suite.kinds["tokens"](workload="tokens", rows=3)
+    assert pickle.loads(pickle.dumps(parameters)) == parameters
+    assert suite_of(parameters) is suite
+    (tmp_path / "it").write_bytes(pickle.dumps(parameters))
+    code = (
+        "import pickle, sys\n"
+        "found = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "assert 'torch' not in sys.modules\n"
+        "print(type(found).__name__, found.rows)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "it")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "Tokens 3\n"
+
+
+def test_a_class_of_no_suite_is_named():
+    with pytest.raises(LookupError, match="Path is of no suite"):
+        ref_of(Path)
+
+
+def test_the_digest_is_of_the_suite_and_not_of_its_kernels(tmp_path):
+    folder = write_suite(tmp_path / "mine")
+    suite = load_suite(find_suite(str(folder), tmp_path))
+    before = info_of(suite)
+    variant = folder / "copy_kernels" / "variants" / "baseline.py"
+    variant.write_text(variant.read_text() + "\n# changed\n")
+    assert info_of(suite) == before
+    (folder / "driver.py").write_text((folder / "driver.py").read_text() + "\n# changed\n")
+    assert info_of(suite).source_sha256 != before.source_sha256
+    assert info_of(default_suite()).operations[0].on_host
+
+
+@pytest.mark.parametrize("module", ["bt_bench.protocol", "bt_bench.suites.block_tables.suite"])
+def test_torch_is_not_loaded_for_a_suite(module):
+    code = f"import sys, {module}; sys.exit('torch' in sys.modules or 'triton' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,53 @@
+"""What an arm does before and after an operation in its step."""
+
+from __future__ import annotations
+
+import pytest
+
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.inputs import inputs_on
+from bt_bench.suites.block_tables.workloads.assemble import step_of_requests
+from bt_bench.suites.block_tables.workloads.steps import Append, Workload
+from bt_bench.variants.catalogue import find_variants, load_apart
+from bt_bench.worker.arm import Arm
+from bt_bench.worker.measuring.methods.interpreter import count_launches
+from bt_kernels.layout import TableLayout
+
+APPLIES_BEFORE = {ops.GATHER, ops.SLOTS, ops.GATHER_SLOTS}
+
+
+@pytest.fixture
+def arm(device):
+    """An arm whose row is full after the last step: nothing may be staged twice."""
+    appends = [Append(0, ([n + 1],), overwrite=n == 0) for n in range(2)]
+    steps = tuple(step_of_requests([each], [0], [[n]]) for n, each in enumerate(appends))
+    layout = TableLayout.for_length((1,), 2, max_num_reqs=2, max_num_batched_tokens=4)
+    workload = Workload(layout, "int64", (), steps)
+    made = Arm("baseline", load_apart(find_variants()["baseline"]), workload, device)
+    made.steps = inputs_on(device, workload)
+    return made
+
+
+@pytest.mark.parametrize("staged", [False, True])
+@pytest.mark.parametrize("operation", list(ops.OPERATIONS))
+def test_what_precedes_and_what_follows(arm, monkeypatch, operation, staged):
+    calls = []
+    for name in {"append_many", *(each.method for each in ops.OPERATIONS)}:
+        monkeypatch.setattr(arm.variant, name, lambda *_, name=name, **__: calls.append(name))
+    call = arm.ready(operation, arm.steps[0], staged=staged)
+    before = [] if staged or operation is ops.STAGE else ["append_many"]
+    before += ["apply_staged_writes"] * (operation in APPLIES_BEFORE)
+    assert calls == before
+    calls.clear()
+    call()
+    timed = "append_many" if operation is ops.STAGE else operation.method
+    assert calls == [timed]
+    arm.finish(operation)
+    assert calls[1:] == ["apply_staged_writes"] * (operation is ops.STAGE)
+
+
+@pytest.mark.parametrize("operation", list(ops.OPERATIONS))
+def test_nothing_is_staged_twice_where_launches_are_counted(arm, operation):
+    census = count_launches(arm, arm.steps, operation)
+    assert len(census.steps) == 2
+    assert arm.variant.num_blocks.tolist() == [[2, 0]]

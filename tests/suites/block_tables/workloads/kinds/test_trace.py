@@ -1,0 +1,179 @@
+"""Windows of traces, and what a layout takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bt_bench.errors import UsageError
+from bt_bench.protocol import build_workload
+from bt_bench.suites.block_tables.workloads import (
+    TraceParameters,
+    UniformParameters,
+    Window,
+    estimate_bytes,
+)
+from bt_bench.suites.block_tables.workloads.assemble import layout_of
+from bt_bench.suites.block_tables.workloads.kinds.trace import first_step, tokens_per_step
+from bt_bench.suites.block_tables.workloads.serving.scheduler import Scheduler, iterate_steps
+from bt_bench.suites.block_tables.workloads.steps import Append, Step, Workload
+from bt_kernels.layout import TableLayout
+
+REQUESTS = [(0.05 * i, 10 + 7 * (i % 5), 4 + i % 9) for i in range(30)]
+
+
+@pytest.fixture
+def parameters(write_trace):
+    path = write_trace(REQUESTS)
+
+    def make(**changes: Any) -> TraceParameters:
+        window = changes.pop("window", {"steps": 10})
+        fixed = {"workload": "trace", "trace": path, "block_size": [4, 16], "max_num_reqs": 16}
+        return TraceParameters(**(fixed | {"window": Window(**window)} | changes))
+
+    return make
+
+
+def all_steps(parameters: TraceParameters) -> list[Step]:
+    return list(iterate_steps(Scheduler(parameters)))
+
+
+def tables_of(appends: list[Append]) -> dict[int, list[list[int]]]:
+    tables: dict[int, list[list[int]]] = {}
+    for append in appends:
+        table = tables.setdefault(append.row, [[] for _ in append.block_ids])
+        for ids, new in zip(table, append.block_ids, strict=True):
+            if append.overwrite:
+                ids.clear()
+            ids.extend(new)
+    return tables
+
+
+def same_steps(window: tuple[Step, ...], sequence: list[Step]) -> bool:
+    layout = TableLayout((1,), (1,), 1, 1)
+    return (
+        Workload(layout, "int64", (), window).digest()
+        == Workload(layout, "int64", (), tuple(sequence)).digest()
+    )
+
+
+@pytest.mark.parametrize("at", ["start", 0, 7, 31, "middle", "busiest"])
+def test_a_window_is_part_of_the_sequence_and_its_setup_the_state_before(parameters, at):
+    window_parameters = parameters(window={"at": at, "steps": 10})
+    steps = all_steps(window_parameters)
+    start = first_step(window_parameters.window, tokens_per_step(window_parameters))
+    workload = build_workload(window_parameters)
+    assert same_steps(workload.steps, steps[start : start + 10])
+    assert all(append.overwrite for append in workload.setup)
+
+    before = tables_of([append for step in steps[:start] for append in step.appends])
+    setup = tables_of(list(workload.setup))
+    assert all(before[row] == table for row, table in setup.items())
+    assert [table for table in setup.values() if not any(table)] == []
+    running_rows = set(workload.steps[0].idx_mapping.tolist())
+    assert running_rows <= set(setup) | {
+        append.row for append in workload.steps[0].appends if append.overwrite
+    }
+
+
+def test_where_windows_start(parameters):
+    tokens = tokens_per_step(parameters())
+    assert first_step(Window(at="start", steps=3), tokens) == 0
+    assert first_step(Window(at=5, steps=3), tokens) == 5
+    assert first_step(Window(at="middle", steps=4), np.arange(10)) == 3
+    assert first_step(Window(at="middle", steps=10), np.arange(10)) == 0
+    assert first_step(Window(at="busiest", steps=2), np.array([1, 9, 2, 5, 5, 5, 1])) == 1
+    assert first_step(Window(at="busiest", steps=3), np.array([1, 9, 1, 5, 5, 5, 1])) == 1
+
+
+@pytest.mark.parametrize("at", ["start", "middle", "busiest"])
+def test_a_window_longer_than_the_sequence_is_refused(parameters, at):
+    num_steps = len(all_steps(parameters()))
+    message = f"needs {num_steps + 1} steps from step 0, .*but the sequence has {num_steps};"
+    with pytest.raises(UsageError, match=message):
+        build_workload(parameters(window={"at": at, "steps": num_steps + 1}))
+
+
+@pytest.mark.parametrize("at", [1_000_000, -3])
+def test_a_window_beyond_the_end_is_refused(parameters, at):
+    num_steps = len(all_steps(parameters()))
+    at = num_steps + at if at < 0 else at
+    wanted = rf"window 'late' needs 10 steps from step {at}, which is {at + 10}, "
+    with pytest.raises(UsageError, match=wanted + f"but the sequence has {num_steps};"):
+        build_workload(parameters(window={"name": "late", "at": at, "steps": 10}))
+
+
+def test_dtypes_of_a_trace(parameters):
+    workload = build_workload(parameters(idx_mapping_dtype="int32"))
+    assert workload.idx_mapping_dtype == "int32"
+    for step in workload.steps:
+        assert step.idx_mapping.dtype == np.int64
+        assert step.query_start_loc.dtype == np.int32
+        assert step.positions.dtype == np.int64
+    for append in workload.setup + workload.steps[0].appends:
+        assert all(type(ids) is list for ids in append.block_ids)
+        assert all(type(block_id) is int for ids in append.block_ids for block_id in ids)
+
+
+def test_options_reach_the_workload_of_a_trace(parameters):
+    workload = build_workload(
+        parameters(sliding_window=[6, 0], disabled_groups=[1], custom_outputs=True)
+    )
+    assert workload.features == {"sliding_window", "disabled_groups", "custom_outputs"}
+    assert all(step.num_computed_tokens is not None for step in workload.steps)
+
+
+def test_a_window_restores_tables_whose_passed_columns_count(parameters):
+    """A row may name blocks that are another row's by now, but never has fewer of them."""
+    changes = {"window": {"at": 20, "steps": 10}, "num_blocks": 30}
+    plain, window = (
+        build_workload(parameters(**changes, **options)) for options in ({}, {"sliding_window": 5})
+    )
+    counts = [
+        {append.row: [len(ids) for ids in append.block_ids] for append in workload.setup}
+        for workload in (plain, window)
+    ]
+    assert counts[0] == counts[1]
+    for before, after in zip(plain.steps, window.steps, strict=True):
+        assert before.idx_mapping.tolist() == after.idx_mapping.tolist()
+
+
+def test_seeds(parameters):
+    digests = [build_workload(parameters(seed=seed)).digest() for seed in (1, 1, 2)]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_the_digest_does_not_change_between_versions(parameters):
+    workload = build_workload(parameters(window={"at": "middle", "steps": 20}, num_blocks=40))
+    assert workload.digest()[:16] == "83d9984166141c46"
+
+
+def test_rate_makes_batches_larger(parameters):
+    def mean_batch(rate: float) -> float:
+        return float(np.mean([step.num_reqs for step in all_steps(parameters(rate=rate))]))
+
+    assert mean_batch(8.0) > 2 * mean_batch(1.0)
+
+
+def test_layout_and_bytes():
+    layout = layout_of(
+        UniformParameters(
+            requests=1,
+            tokens=1,
+            block_size=[16, 100],
+            max_model_len=1000,
+            max_num_reqs=8,
+            max_num_batched_tokens=32,
+        )
+    )
+    assert layout == TableLayout((16, 100), (63, 10), 8, 32)
+    assert estimate_bytes(layout) == 2 * 4 * 8 * (63 + 10) + 8 * 2 * 32
+
+
+def test_validation_does_not_read_the_trace(parameters, tmp_path):
+    (tmp_path / "trace.csv").write_text("no trace", encoding="utf-8")
+    parameters().check()
+    with pytest.raises(UsageError, match="column TIMESTAMP is missing"):
+        build_workload(parameters())

@@ -1,0 +1,240 @@
+"""Descriptions: exact for a small trace, and consistent with the workload that is built."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from bt_bench.errors import UsageError
+from bt_bench.protocol import build_workload
+from bt_bench.suites.block_tables.report import workload_document
+from bt_bench.suites.block_tables.workloads import (
+    BatchParameters,
+    TraceParameters,
+    UniformParameters,
+    Window,
+    estimate_bytes,
+)
+from bt_bench.suites.block_tables.workloads.describe import Description
+
+
+def test_a_trace_by_hand(write_trace):
+    # The steps are those of `test_chunked_prefill_row_limit_and_reuse_by_hand`.
+    parameters = TraceParameters(
+        workload="trace",
+        trace=write_trace([(0, 6, 3), (0, 5, 2), (0.001, 3, 1)]),
+        block_size=4,
+        max_num_reqs=2,
+        max_num_batched_tokens=8,
+        max_model_len=12,
+        num_blocks=4,
+        window=Window(at=2, steps=2, name="end"),
+    )
+    description = parameters.describe()
+    assert json.loads(description.model_dump_json()) == {
+        "kind": "trace",
+        "features": [],
+        "block_sizes": [4],
+        "widths": [3],
+        "max_num_reqs": 2,
+        "max_num_batched_tokens": 8,
+        "bytes_per_variant": 2 * 4 * 6 + 8 * 8,
+        "requests_served": 3,
+        "steps": {
+            "num_steps": 4,
+            "num_reqs": {"min": 1, "p50": 2, "p90": 2, "p99": 2, "max": 2, "mean": 1.75},
+            "num_tokens": {"min": 2, "p50": 3, "p90": 8, "p99": 8, "max": 8, "mean": 4.25},
+            "rows_written": {"min": 0, "p50": 1, "p90": 2, "p99": 2, "max": 2, "mean": 1.0},
+            "block_ids_written": {"min": 0, "p50": 1, "p90": 3, "p99": 3, "max": 3, "mean": 1.25},
+            "row_blocks": [
+                {
+                    "block_size": 4,
+                    "num_groups": 1,
+                    "blocks": {
+                        **{"min": 1, "p50": 2, "p90": 2, "p99": 2, "max": 2},
+                        "mean": pytest.approx(12 / 7),
+                    },
+                }
+            ],
+            "share_without_write": 0.25,
+            "share_with_every_group_written": 0.75,
+            "share_with_prefill": 0.75,
+        },
+        "block_allocations": 5,
+        "block_reuse": 1.25,
+        "peak_blocks_in_use": 4,
+        "trace": {
+            "simulated_s": pytest.approx(0.080085),
+            "requests_truncated": 0,
+            "preemptions": 0,
+            "pool_blocks": 4,
+            "window_name": "end",
+            "window_start": 2,
+            "window": {
+                "num_steps": 2,
+                "num_reqs": {"min": 1, "p50": 1, "p90": 2, "p99": 2, "max": 2, "mean": 1.5},
+                "num_tokens": {"min": 2, "p50": 2, "p90": 3, "p99": 3, "max": 3, "mean": 2.5},
+                "rows_written": {"min": 0, "p50": 0, "p90": 1, "p99": 1, "max": 1, "mean": 0.5},
+                "block_ids_written": {
+                    **{"min": 0, "p50": 0, "p90": 1, "p99": 1, "max": 1, "mean": 0.5},
+                },
+                "row_blocks": [
+                    {
+                        "block_size": 4,
+                        "num_groups": 1,
+                        "blocks": {
+                            **{"min": 1, "p50": 2, "p90": 2, "p99": 2, "max": 2},
+                            "mean": pytest.approx(5 / 3),
+                        },
+                    }
+                ],
+                "share_without_write": 0.5,
+                "share_with_every_group_written": 0.5,
+                "share_with_prefill": 0.5,
+            },
+        },
+    }
+
+
+@pytest.mark.parametrize("at", ["start", "middle", "busiest", 30])
+def test_the_window_described_is_the_window_built(write_trace, at):
+    parameters = TraceParameters(
+        workload="trace",
+        trace=write_trace([(0.02 * i, 20 + i, 12) for i in range(40)]),
+        block_size=[4, 8, 4],
+        window=Window(at=at, steps=16),
+    )
+    trace = parameters.describe().trace
+    assert trace is not None
+    steps = build_workload(parameters).steps
+    for figures, values in (
+        (trace.window.num_reqs, [step.num_reqs for step in steps]),
+        (trace.window.num_tokens, [step.num_tokens for step in steps]),
+        (trace.window.rows_written, [step.num_rows_written for step in steps]),
+    ):
+        assert figures.max == max(values)
+        assert figures.min == min(values)
+        assert figures.mean == pytest.approx(np.mean(values))
+        assert figures.p90 == np.percentile(values, 90, method="inverted_cdf")
+    assert [(rows.block_size, rows.num_groups) for rows in trace.window.row_blocks] == [
+        (4, 2),
+        (8, 1),
+    ]
+
+
+def test_truncated_and_preempted_requests_show(write_trace):
+    parameters = TraceParameters(
+        workload="trace",
+        trace=write_trace([(0, 60, 20), (0, 4, 20), (0, 4, 20)]),
+        block_size=4,
+        max_model_len=40,
+        num_blocks=12,
+        window=Window(steps=1),
+    )
+    trace = parameters.describe().trace
+    assert trace is not None
+    assert trace.requests_truncated == 1
+    assert trace.preemptions > 0
+
+
+def test_a_window_beyond_the_end_is_refused(write_trace):
+    parameters = TraceParameters(
+        workload="trace", trace=write_trace([(0, 5, 2)]), window=Window(at=2, steps=1)
+    )
+    with pytest.raises(UsageError, match=r"needs 1 steps from step 2, .* the sequence has 2"):
+        parameters.describe()
+
+
+def test_a_uniform_workload():
+    parameters = UniformParameters(requests=4, tokens=8, max_model_len=64, block_size=[16, 64])
+    description = parameters.describe()
+    assert description.kind == "uniform"
+    assert description.trace is None
+    assert description.requests_served == 4
+    assert description.steps.num_steps == 1
+    assert description.steps.num_tokens.mean == 8
+    assert description.steps.rows_written.max == 4
+    assert description.steps.block_ids_written.max == 8
+    assert description.steps.row_blocks[0].blocks.max == 4
+    assert description.steps.row_blocks[1].blocks.max == 1
+    assert description.steps.share_with_every_group_written == 1
+    assert description.steps.share_with_prefill is None
+    assert description.block_allocations == description.peak_blocks_in_use == 1 + 2 + 3 + 4 + 4
+    assert description.block_reuse == 1
+    assert description.bytes_per_variant == estimate_bytes(build_workload(parameters).layout)
+
+
+@pytest.mark.parametrize(("prefills", "share"), [(0, 0.0), (2, 1.0)])
+def test_a_batch_workload(prefills, share):
+    description = (
+        BatchParameters(workload="batch", requests=20, prefills=prefills, staged_writes=0)
+    ).describe()
+    assert description.steps.share_with_prefill == share
+    assert description.steps.rows_written.max == prefills
+    assert description.steps.share_without_write == 1 - share
+
+
+ALL_BUT_CP = {
+    "block_size": [16, 16, 64],
+    "dummy_requests": 3,
+    "disabled_groups": [2],
+    "sliding_window": [5, 0, 0],
+    "custom_outputs": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "features"),
+    [
+        ({}, []),
+        ({"dummy_requests": 1}, ["dummy_requests"]),
+        ({"sliding_window": 0}, []),
+        (ALL_BUT_CP, ["custom_outputs", "disabled_groups", "dummy_requests", "sliding_window"]),
+        ({"cp_size": 2, "groups": 2, "unsharded_groups": [0]}, ["context_parallelism"]),
+    ],
+)
+def test_features_are_those_of_the_workload(options, features):
+    parameters = UniformParameters(requests=4, tokens=8, **options)
+    assert parameters.describe().features == features
+    assert build_workload(parameters).features == set(features)
+    facts = str(workload_document("a", parameters.describe()).lead)
+    assert ("features: " + ", ".join(features) in facts) == bool(features)
+
+
+def test_dummy_requests_are_in_the_batch_and_hold_nothing():
+    plain = UniformParameters(requests=4, tokens=8, max_model_len=64)
+    padded = plain.model_copy(update={"dummy_requests": 3}).describe()
+    assert (padded.requests_served, padded.steps.num_reqs.max) == (4, 7)
+    assert padded.steps.num_tokens.max == 8 + 3
+    assert padded.steps.row_blocks == plain.describe().steps.row_blocks
+
+
+def test_blocks_of_a_row_by_what_a_column_stands_for():
+    description = (
+        UniformParameters(
+            **{"requests": 1, "tokens": 1, "max_model_len": 64, "block_size": [8, 16, 8]},
+            **{"cp_size": 2, "unsharded_groups": [2]},
+        )
+    ).describe()
+    assert description.widths == [4, 2, 8]
+    figures = [(r.block_size, r.num_groups, r.blocks.max) for r in description.steps.row_blocks]
+    assert figures == [(16, 1, 4), (32, 1, 2), (8, 1, 8)]
+
+
+def test_blocks_before_a_window_are_free_and_used_again(write_trace):
+    parameters = TraceParameters(
+        workload="trace", trace=write_trace([(0, 40, 60)]), block_size=4, window=Window(steps=1)
+    )
+    window = parameters.model_copy(update={"sliding_window": 8, "num_blocks": 25})
+    assert parameters.describe().peak_blocks_in_use == 25
+    description = window.describe()
+    assert description.peak_blocks_in_use == 10  # all of the prefill, then the window
+    assert description.steps == parameters.describe().steps
+    assert description.features == ["sliding_window"]
+
+
+def test_a_description_survives_json(write_trace):
+    description = BatchParameters(workload="batch", requests=3).describe()
+    assert Description.model_validate_json(description.model_dump_json()) == description
