@@ -17,7 +17,6 @@ from bt_bench.report.document import Bullets, Cell, Document, Heading, Section, 
 from bt_bench.report.run.document import run_document
 from bt_bench.report.run.rendering import print_comparison
 from bt_bench.results import VariantResult, context_of
-from bt_bench.results.result import VariantResult
 
 GOLDEN = Path(__file__).parent / "golden"
 RUNS = ["gpu_run", "cpu_run", "failed_run", "partial_run", "trace_run", "hostile_run"]
