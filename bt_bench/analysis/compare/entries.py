@@ -233,13 +233,15 @@ class Pairing:
         """Metrics that a second method contradicts, with what each method says."""
         if not side.result.header.calibration:
             return {}  # no calibration, so no intercepts and no cross-checks
-        launches = None
+        launches, kinds = None, set()
         if case.launches is not None:
+            kinds = {kind for step in case.launches for kind, _, _ in step}
             launches = median([sum(count for _, _, count in step) for step in case.launches])
         checks = crosschecks_of(
             lambda series: _typical(case.measured(metric_of(series))),
             launches,
             lambda method: self._intercepts[side.label, method],
+            kinds,
         )
         doubts = {}
         for check in disagreements(checks):

@@ -25,10 +25,13 @@ class Count:
 def counts(base: CompactCase, other: CompactCase) -> Iterator[Count]:
     """The counted metrics that either side has.
 
-    Registers and spills are those of one kernel, chosen by `_of_kernels`.
+    Registers and spills are those of one kernel, chosen by `_of_kernels`. Binaries are not compared
+    where one side compiles none, since its kernels are those of a library.
     """
     yield from _launches(base.launches, other.launches)
     if base.compiled is None and other.compiled is None:
+        return
+    if _num_binaries(base.compiled) == 0 or _num_binaries(other.compiled) == 0:
         return
     yield Count(
         COUNTED["compiled_variants"],

@@ -6,7 +6,7 @@ known length. It is subtracted before the methods are compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from bt_bench.analysis.figures import method_line, typical_us
@@ -95,7 +95,11 @@ def crosschecks(case: CaseResult, calibration: Calibration | None) -> tuple[Cros
     - The event pair behind a queue against the span by the profiler, with the same L2. Each has
       its intercept once, however many kernels there are between first start and last end.
     - The slope of graphs against the busy time by the profiler: both have their intercept once per
-      device operation. Copies and memsets are assumed to have that of a kernel.
+      device operation.
+
+    The intercepts are those of kernels. What a method adds to a copy is another, and not known: a
+    graph may wait some 10 µs between a copy from the host and the kernel behind it, which the
+    profiler does not count. So nothing is known where a step has a copy or a memset.
 
     Args:
         case: of any arm.
@@ -105,7 +109,12 @@ def crosschecks(case: CaseResult, calibration: Calibration | None) -> tuple[Cros
         lambda series: typical_us(case, series),
         median(case.launches.totals()) if case.launches else None,
         lambda method: intercept_us(calibration, method),
+        {launch.kind for step in case.launches.steps for launch in step} if case.launches else (),
     )
+
+
+def _not_known(_method: Method) -> None:
+    """The intercept of any method, where a step has more than kernels."""
 
 
 def disagreements(checks: tuple[Crosscheck, ...]) -> tuple[Crosscheck, ...]:
@@ -117,6 +126,7 @@ def crosschecks_of(
     typical: Callable[[Series], float | None],
     launches: float | None,
     intercept: Callable[[Method], float | None],
+    kinds: Collection[str] = (),
 ) -> tuple[Crosscheck, ...]:
     """As `crosschecks`, for a case that is given by its figures.
 
@@ -124,9 +134,12 @@ def crosschecks_of(
         typical: returns the typical value of a series in µs; `None` if it was not taken.
         launches: device operations of a step; `None` if not counted.
         intercept: returns the intercept of a method in µs; `None` if it was not calibrated.
+        kinds: of the device operations, such as `kernel` and `copy`.
     """
     if launches == 0:
         return ()
+    if not set(kinds) <= {"kernel"}:
+        intercept = _not_known
     checks = []
     for pair, operations in (*((spans, 1.0) for spans in _SPANS), (_BUSY_TIMES, launches)):
         readings = []

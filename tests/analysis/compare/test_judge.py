@@ -513,6 +513,8 @@ _SLOWER, _FASTER = {"registers": "SLOWER"}, {"registers": "FASTER"}
 @pytest.mark.parametrize(
     ("base", "other", "changes"),
     [
+        ([], [_kernel("k")], {}),
+        ([_kernel("k")], [], {}),
         ([_kernel("k")], [_kernel("k")], {}),
         ([_kernel("k")], [_kernel("k", registers=33)], {"registers": "SLOWER"}),
         ([_kernel("k", spills=8)], [_kernel("k")], {"spills": "FASTER"}),

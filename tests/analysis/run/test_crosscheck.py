@@ -54,7 +54,7 @@ def test_hot_and_cold_are_checked_apart() -> None:
 
 
 def test_busy_times_have_an_intercept_per_device_operation() -> None:
-    (check,) = _check({SLOPE: 10.25, GPU: 9.5}, "gather", "slots", "copy:HtoD")
+    (check,) = _check({SLOPE: 10.25, GPU: 9.5}, "gather", "slots", "apply")
     assert check.first.corrected_us == pytest.approx(10.25 - 3 * 0.75)
     assert check.second.corrected_us == pytest.approx(9.5 - 3 * 0.5)
     assert check.difference_us == pytest.approx(0.0)
@@ -80,6 +80,13 @@ def test_without_an_intercept_it_cannot_be_told() -> None:
     assert check.second.corrected_us is None
     assert (check.difference_us, check.tolerance_us, check.agrees) == (None, None, None)
     assert disagreements((check,)) == ()
+
+
+def test_what_methods_add_to_copies_is_not_known() -> None:
+    times = {BUSY_EVENT: 99.0, BUSY_SPAN: 1.0, SLOPE: 99.0, GPU: 1.0}
+    checks = _check(times, "gather", "copy:HtoD")
+    assert len(checks) == 2
+    assert {check.agrees for check in checks} == {None}
 
 
 def test_without_a_count_of_launches_busy_times_cannot_be_told() -> None:
