@@ -7,7 +7,7 @@ from bt_bench.config.load import load_config
 from bt_bench.config.planned import planned_variants
 from bt_bench.config.settings import read_settings
 from bt_bench.config.spec import CaseSpec, SweepSpec
-from bt_bench.config.stock import stock_config_names
+from bt_bench.config.stock import stock_config_names, stock_config_path
 
 __all__ = [
     "CaseSpec",
@@ -17,4 +17,5 @@ __all__ = [
     "planned_variants",
     "read_settings",
     "stock_config_names",
+    "stock_config_path",
 ]

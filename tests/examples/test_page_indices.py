@@ -276,6 +276,24 @@ def test_a_check_needs_no_suite_that_comes_with_the_tool(tmp_path):
     assert "is blocked" in refused.err
 
 
+@pytest.mark.slow
+def test_all_of_these_tests_need_no_suite_that_comes_with_the_tool(tmp_path):
+    write(tmp_path, {"sitecustomize.py": BLOCKING})
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    selection = "not slow and not gpu", "not needs_no_suite"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-m", selection[0], "-k", selection[1]]
+        + [str(Path(__file__).parent)],
+        env=os.environ | {"PYTHONPATH": path},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
+
+
 # Gates
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from bt_bench.config.load import load_config
 from bt_bench.config.spec import SweepSpec
+from bt_bench.protocol import default_suite
 from bt_bench.results.census import (
     CensusCase,
     Kernel,
@@ -24,7 +25,6 @@ from bt_bench.results.census import (
     read_census,
     write_census,
 )
-from bt_bench.suites.block_tables import operations as ops
 from bt_bench.variants.catalogue import VariantEntry, find_variants
 from bt_bench.worker.compiling.census import take_census
 
@@ -205,7 +205,7 @@ def made_up(
     ]
     operations = [
         OperationCensus(
-            operation=ops.STEP,
+            operation=default_suite().by_name["step"],
             case=case,
             target=kernel.target,
             steps=[StepLaunches(steps=1, launches={"kernel": count}) for count in launches],

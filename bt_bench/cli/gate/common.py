@@ -81,14 +81,13 @@ def both_trees(options: Options) -> Iterator[tuple[Tree, Tree]]:
 
 def lost_of(options: Options, old: Tree, new: Tree) -> Lost:
     """What the base's config has and that of the working tree no longer has."""
-    from bt_bench.config import stock_config_names
     from bt_bench.runs import Lost, config_of, lost_between, other_files, without_variant
 
     lost, warnings = Lost(), [*without_variant(options.spec, new)]
     warnings += [*other_files(options.spec, old, new), *_other_settings(old, new)]
-    path = None
-    if options.config != "-" and options.config not in stock_config_names():
-        path = config_of(old, new, Path(options.config))
+    file, path = _file_of(options), None
+    if file is not None:
+        path = config_of(old, new, file)
     unseen = "so cases that the config no longer has are not noticed"
     if path is not None and not path.is_file():
         warnings.append(f"{old.label} has no {options.config}, {unseen}")
@@ -98,6 +97,18 @@ def lost_of(options: Options, old: Tree, new: Tree) -> Lost:
         except UsageError as error:
             warnings.append(old.named(f"the config cannot be read, {unseen}: {error}"))
     return replace(lost, warnings=(*lost.warnings, *warnings))
+
+
+def _file_of(options: Options) -> Path | None:
+    """The file of the config, if it can differ between revisions: one of the user's."""
+    from bt_bench.config import stock_config_names, stock_config_path
+
+    suite = options.spec.suite
+    if options.config == "-":
+        return None
+    if options.config not in stock_config_names(suite):
+        return Path(options.config)
+    return None if suite.folder is None else stock_config_path(options.config, suite)
 
 
 def _other_settings(old: Tree, new: Tree) -> list[str]:
