@@ -90,6 +90,7 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _main(
+    ctx: typer.Context,
     version: Annotated[  # noqa: ARG001  # its callback prints it
         bool,
         typer.Option(
@@ -109,7 +110,16 @@ def _main(
     inference engines.
     """
     if suite is not None:
+        before = os.environ.get(SUITE_VARIABLE)
         os.environ[SUITE_VARIABLE] = suite  # where the option of the command looks for it
+        ctx.call_on_close(lambda: _restore(before))
+
+
+def _restore(before: str | None) -> None:
+    if before is None:
+        os.environ.pop(SUITE_VARIABLE, None)
+    else:
+        os.environ[SUITE_VARIABLE] = before
 
 
 for _name, _function, _panel in (
