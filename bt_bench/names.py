@@ -85,6 +85,11 @@ class Operation(str):
         return self._traits
 
     @property
+    def name(self) -> str:
+        """Its name, as plain text."""
+        return str(self)
+
+    @property
     def rank(self) -> int:
         """Its place among the operations of its suite; 0 where that is not known."""
         return 0 if self._traits is None else self._traits.rank

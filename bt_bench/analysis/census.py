@@ -9,7 +9,7 @@ from bt_bench.analysis.census_figures import COMPILED_VARIANTS, LAUNCHES, Figure
 from bt_bench.analysis.judging import Entry, Settled, exact, settled
 from bt_bench.analysis.verdicts import LOST_FROM_CONFIG, Cause, Judged, Judgement, Verdict
 from bt_bench.errors import NotComparableError
-from bt_bench.names import Operation
+from bt_bench.names import DEFAULT_SUITE, Operation
 from bt_bench.results import (
     COUNTED,
     Metric,
@@ -100,6 +100,9 @@ def _refuse_differences(
     base: StaticCensus, head: StaticCensus, base_label: str, head_label: str
 ) -> None:
     differences = list(_toolchain_differences(base.toolchain, head.toolchain))
+    if base.suite != head.suite:
+        names = (census.suite or DEFAULT_SUITE for census in (base, head))
+        differences.append("suite " + " against ".join(names))
     workloads = {case.name: case.workload for case in head.cases}
     differences += [
         f"the workload of case {case.name!r}"

@@ -102,6 +102,7 @@ def _main(
         typer.Option(
             "--suite",
             metavar="DIR",
+            is_eager=True,  # so that `--help` behind it has the suite's commands
             help="Use this suite in the command that follows; adds the suite's own commands.",
         ),
     ] = None,

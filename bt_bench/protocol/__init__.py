@@ -9,17 +9,25 @@ from bt_bench.protocol.loading import (
     DEFAULT_REF,
     SuiteRef,
     default_suite,
+    driver_of,
     find_suite,
     folder_at,
     info_of,
+    is_of_users_suite,
     load_suite,
     place_of,
     ref_of,
+    running,
     shipped_suites,
     suite_of,
 )
 from bt_bench.protocol.parameters import WorkloadParameters, wrong_parameter
-from bt_bench.protocol.records import build_workload, flat_parameters, record_of
+from bt_bench.protocol.records import (
+    build_workload,
+    check_workload,
+    flat_parameters,
+    record_of,
+)
 from bt_bench.protocol.suite import PROTOCOL, NoOpponents, Opponent, Opponents, Suite
 from bt_bench.protocol.workload import Traffic, Workload
 
@@ -40,16 +48,20 @@ __all__ = [
     "Workload",
     "WorkloadParameters",
     "build_workload",
+    "check_workload",
     "default_suite",
     "digest_of",
+    "driver_of",
     "find_suite",
     "flat_parameters",
     "folder_at",
     "info_of",
+    "is_of_users_suite",
     "load_suite",
     "place_of",
     "record_of",
     "ref_of",
+    "running",
     "shipped_suites",
     "suite_of",
     "wrong_parameter",

@@ -6,16 +6,19 @@ import hashlib
 import importlib
 import importlib.util
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from bt_bench.errors import UsageError, names_hint
+from bt_bench.errors import BtBenchError, UsageError, names_hint
 from bt_bench.names import DEFAULT_SUITE
 from bt_bench.results import Noun, OperationInfo, SuiteInfo
 
 if TYPE_CHECKING:
+    from bt_bench.protocol.driver import Driver
     from bt_bench.protocol.suite import Suite
 
 _SHIPPED = "bt_bench.suites"
@@ -66,6 +69,8 @@ def find_suite(given: str, relative_to: Path, where: str = "--suite") -> SuiteRe
     Raises:
         UsageError: if there is none.
     """
+    if not given:
+        raise UsageError(f"{where}: no name; expected the folder of a suite, or its name")
     if given in shipped_suites():
         return SuiteRef(name=given)
     try:
@@ -100,8 +105,16 @@ def load_suite(ref: SuiteRef) -> Suite:
 
 @cache
 def _load(ref: SuiteRef) -> Suite:
+    before = set(sys.modules)
     module = _import(ref)
     from bt_bench.protocol.suite import Suite
+
+    for heavy in ("torch", "triton"):
+        if ref.folder is not None and heavy in sys.modules and heavy not in before:
+            raise UsageError(
+                f"{module.__file__}: {heavy} is loaded with the suite; import it in the functions "
+                "that need it, as in driver(), since results are read without it"
+            )
 
     path = module.__file__
     suite = getattr(module, "SUITE", None)
@@ -172,6 +185,32 @@ def suite_of(value: object) -> Suite:
     return load_suite(ref_of(type(value)))
 
 
+def driver_of(suite: Suite) -> type[Driver]:
+    """The class that drives variants of a suite; loads torch.
+
+    Raises:
+        UsageError: naming file and line if it does not import, or what it lacks.
+    """
+    return _driver_of(suite)
+
+
+@cache
+def _driver_of(suite: Suite) -> type[Driver]:
+    from bt_bench.protocol.driver import Driver
+    from bt_bench.protocol.misspelt import misspelt
+
+    with running(suite, "driver"):
+        driver = suite.driver()
+    if not isinstance(driver, type) or not issubclass(driver, Driver):
+        raise UsageError(f"{place_of(suite)}: driver() returned {driver!r}; expected a Driver")
+    missing = ", ".join(sorted(driver.__abstractmethods__))
+    if missing:
+        raise UsageError(f"{place_of(suite)}: {driver.__name__} has no method {missing}")
+    for problem in misspelt(driver, Driver):
+        raise UsageError(f"{place_of(suite)}: {problem}")
+    return driver
+
+
 def folder_of(suite: Suite) -> Path:
     """The folder of a suite."""
     return folder_at(ref_of(type(suite)))
@@ -182,20 +221,70 @@ def folder_at(ref: SuiteRef) -> Path:
     return ref.folder or _FOLDER / ref.name
 
 
+def is_of_users_suite(path: Path) -> bool:
+    """Whether a file belongs to a loaded suite of a user, and not to its package of kernels."""
+    for ref in _LOADED.values():
+        if ref.folder is not None and path.is_relative_to(ref.folder):
+            kernels = ref.folder / load_suite(ref).package
+            return not path.is_relative_to(kernels)
+    return False
+
+
 def place_of(suite: Suite) -> Path:
     """The file that defines a suite, for messages."""
     return folder_of(suite) / f"{_MODULE}.py"
 
 
+@contextmanager
+def running(suite: Suite, what: str) -> Iterator[None]:
+    """Makes whatever the code of a user's suite raises in the block an error of the user's.
+
+    Args:
+        suite: the suite; one that comes with bt-bench has defects, as all of bt-bench.
+        what: what runs, such as `build`.
+
+    Raises:
+        UsageError: in place of any exception but those of bt-bench, naming file and line.
+    """
+    ref = ref_of(type(suite))
+    try:
+        yield
+    except (BtBenchError, MemoryError):
+        raise
+    except Exception as error:
+        if ref.folder is None:
+            raise
+        raise UsageError(
+            f"{_place_in(ref.folder, error)}: {what} of suite {suite.name!r} failed: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
 def source_sha256(suite: Suite) -> str:
-    """Digest of the suite's own modules, without its kernels: those have digests of their own."""
+    """Digest of the suite's own modules and of its reference: what is measured and checked.
+
+    Its other kernels have digests of their own.
+    """
     folder = folder_of(suite)
     kernels = folder / suite.package
     digest = hashlib.sha256()
+    reference = _kernels_of(suite) / "variants" / "reference.py"
+    if reference.is_file():  # else it is missed where variants are looked for
+        digest.update(reference.read_bytes())
     for path in sorted(folder.rglob("*.py")):
         if not path.is_relative_to(kernels):
             digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
+
+
+def _kernels_of(suite: Suite) -> Path:
+    """The folder of a suite's package of kernels."""
+    if suite.kernels is not None:
+        return suite.kernels / suite.package
+    spec = importlib.util.find_spec(suite.package)
+    if spec is None or spec.origin is None:
+        raise UsageError(f"the package {suite.package} is not installed; install bt-bench again")
+    return Path(spec.origin).parent
 
 
 def info_of(suite: Suite) -> SuiteInfo:

@@ -46,6 +46,7 @@ class WorkloadParameters(Noun):
             UsageError: for what `check` cannot see.
         """
 
+    @property
     def features(self) -> frozenset[str]:
         """The `features` of the workload, which need not be built for it."""
         return frozenset()

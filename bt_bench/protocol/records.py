@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from bt_bench.errors import UsageError
+from bt_bench.protocol.loading import place_of, running, suite_of
+from bt_bench.protocol.misspelt import misspelt
 from bt_bench.protocol.parameters import WorkloadParameters
+from bt_bench.protocol.suite import Suite
 from bt_bench.protocol.workload import Workload
 from bt_bench.results import ParameterValue, WorkloadRecord
 
@@ -17,13 +20,48 @@ def build_workload(parameters: WorkloadParameters) -> Workload:
         UsageError: for parameters that do not go together, files that cannot be read, and a
             workload without steps.
     """
-    parameters.check()
-    workload = parameters.build()
+    suite = suite_of(parameters)
+    with running(suite, "check of the parameters"):
+        parameters.check()
+    with running(suite, "build"):
+        workload = parameters.build()
+    if not isinstance(workload, Workload):
+        raise UsageError(
+            f"{place_of(suite)}: build of kind {parameters.workload!r} returned "
+            f"{type(workload).__name__}; expected a Workload"
+        )
+    check_workload(suite, workload)
     if not len(workload.steps):
         raise UsageError(
             f"a workload of kind {parameters.workload!r} has no steps; expected one or more"
         )
     return workload
+
+
+def check_workload(suite: Suite, workload: Workload) -> None:
+    """Refuses a workload whose parts have other forms than the protocol's.
+
+    Raises:
+        UsageError: naming the class and what is wrong with it.
+    """
+    kind = type(workload)
+    where = f"{place_of(suite)}: {kind.__name__}"
+    for problem in misspelt(kind, Workload):
+        raise UsageError(f"{place_of(suite)}: {problem}")
+    with running(suite, "features of the workload"):
+        features = workload.features
+    if not isinstance(features, frozenset | set):
+        raise UsageError(
+            f"{where}.features is {features!r}; expected a frozenset, as a property or a field"
+        )
+    with running(suite, "sizes"):
+        sizes = {name: len(values) for name, values in workload.sizes().items()}
+    for name, count in sizes.items():
+        if count != len(workload.steps):
+            raise UsageError(
+                f"{where}.sizes has {count} values of {name!r}; expected one for each of "
+                f"{len(workload.steps)} steps"
+            )
 
 
 def record_of(parameters: WorkloadParameters, workload: Workload) -> WorkloadRecord:

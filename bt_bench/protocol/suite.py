@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, get_args, get_o
 
 from bt_bench.errors import UsageError
 from bt_bench.names import Operation
+from bt_bench.protocol.misspelt import misspelt
 
 if TYPE_CHECKING:
     from bt_bench.protocol.driver import Driver
@@ -262,11 +263,31 @@ def _problems(suite: Suite) -> list[str]:
             f"name is {suite.name!r}; expected lower-case letters, digits and underscores, a "
             "letter first, at most 60"
         )
+    found += misspelt(type(suite), Suite)
     found += _problems_of_operations(suite)
+    if not isinstance(suite.parameters, tuple):
+        return [*found, f"parameters is {suite.parameters!r}; expected a tuple of classes"]
     try:
         found += _repeated_kinds(suite)
+        for each in suite.parameters:
+            found += _problems_of_kind(each)
+        default = suite.parameters[0].model_fields["workload"]
+        if len(suite.parameters) > 1 and default.is_required():
+            found.append(
+                f"{_place_of(suite.parameters[0])}: workload has no default; the kind that is "
+                "listed first is that of a case that names none, so give it its name"
+            )
     except UsageError as error:
         found.append(str(error))
+    return found
+
+
+def _problems_of_kind(parameters: type[WorkloadParameters]) -> list[str]:
+    from bt_bench.protocol.parameters import WorkloadParameters
+
+    found = list(misspelt(parameters, WorkloadParameters))
+    if not isinstance(getattr(parameters, "features", None), property):
+        found.append(f"{_place_of(parameters)}: features is a method; expected a property")
     return found
 
 

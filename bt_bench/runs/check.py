@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bt_bench.config import SweepSpec
-from bt_bench.protocol import Operation, load_suite
+from bt_bench.protocol import Operation, Workload, load_suite, running
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.worker import CheckCase, CheckConformance, CheckOutcomes, Runner, Watcher
 
@@ -57,15 +57,21 @@ def check_conformance(
         all_features: also check features that no case of the config needs.
     """
     operations = tuple(spec.operations)
-    used = frozenset[str]().union(*(case.parameters.features() for case in spec.cases))
+    used = frozenset[str]().union(*(case.parameters.features for case in spec.cases))
     remaining = list(arms)
-    for name, workload in load_suite(spec.suite).conformance(spec.plan.seed).items():
+    for name, workload in _conformance(spec).items():
         if not (all_features or workload.features <= used):
             continue
         task = CheckConformance(name, operations)
         finished = runner.run(task, remaining, watcher)
         yield from _outcomes(task.title, remaining, operations, finished.value, finished.failed)
         remaining = [arm for arm in remaining if arm not in finished.failed]
+
+
+def _conformance(spec: SweepSpec) -> Mapping[str, Workload]:
+    suite = load_suite(spec.suite)
+    with running(suite, "conformance"):
+        return dict(suite.conformance(spec.plan.seed))
 
 
 def check_spec(

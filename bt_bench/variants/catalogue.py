@@ -248,7 +248,10 @@ def variants_folder(package: str, kernels: Path | None = None) -> Path:
     if kernels is not None:
         folder = kernels / package / "variants"
         if not folder.is_dir():
-            raise UsageError(f"{kernels}: holds no {package}/variants; expected the kernels' root")
+            raise UsageError(
+                f"{kernels}: holds no {package}/variants; expected the folder that holds "
+                f"{package}, the package of kernels that the suite names"
+            )
         return folder
     spec = importlib.util.find_spec(f"{package}.variants")
     if spec is None or spec.origin is None:

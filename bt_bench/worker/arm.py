@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from bt_bench.protocol import Operation, Workload, suite_of
+from bt_bench.protocol import Operation, Workload, driver_of, suite_of
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.variants import is_interrupt
 from bt_bench.worker import activity
@@ -25,7 +25,7 @@ def lacking(variant: type[Any], workload: Workload) -> Reason | None:
 
 def inputs_on(device: torch.device, workload: Workload) -> list[Any]:
     """The inputs of each step of a workload on a device; arms of one case share them."""
-    return suite_of(workload).driver().inputs_on(device, workload)
+    return driver_of(suite_of(workload)).inputs_on(device, workload)
 
 
 class Arm:
@@ -46,7 +46,7 @@ class Arm:
         suite = suite_of(workload)
         self._staging = suite.staging
         with self.guarded():
-            self.driver = suite.driver()(variant, workload, device)
+            self.driver = driver_of(suite)(variant, workload, device)
             synchronize(device)
 
     @property

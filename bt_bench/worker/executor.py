@@ -8,7 +8,16 @@ from typing import Any
 
 from bt_bench.config import CaseSpec
 from bt_bench.errors import UsageError
-from bt_bench.protocol import Suite, Workload, build_workload, default_suite, record_of
+from bt_bench.protocol import (
+    Suite,
+    Workload,
+    build_workload,
+    check_workload,
+    default_suite,
+    driver_of,
+    record_of,
+    running,
+)
 from bt_bench.results import Plan
 from bt_bench.worker import activity
 from bt_bench.worker.call_stack import with_room
@@ -126,7 +135,7 @@ class Executor:
     def _check_conformance(self, task: CheckConformance, arms: Sequence[str]) -> CheckOutcomes:
         """Checks each arm on the workload; opponents on the part that they define."""
         workload = self._conformance_workload(task.workload)
-        driver = self._suite.driver()
+        driver = driver_of(self._suite)
         outcomes: CheckOutcomes = {}
         of_kinds: dict[tuple[str, ...], list[str]] = {}
         for arm in arms:
@@ -193,7 +202,10 @@ class Executor:
 
     def _conformance_workload(self, name: str) -> Workload:
         if not self._conformance:
-            self._conformance = dict(self._suite.conformance(self._plan.seed))
+            with running(self._suite, "conformance"):
+                self._conformance = dict(self._suite.conformance(self._plan.seed))
+            for workload in self._conformance.values():
+                check_workload(self._suite, workload)
         return self._conformance[name]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from bt_bench.protocol import is_of_users_suite
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.variants import text_of
 
@@ -43,7 +44,11 @@ def reason_of(error: BaseException, where: str, device_fault: str | None = None)
     frames = traceback.extract_tb(error.__traceback__)
     # The last frame in the variant's own code, not one inside Triton or torch.
     own = [frame for frame in frames if "site-packages" not in frame.filename] or frames
-    at = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
+    at = (
+        f" ({Path(own[-1].filename).name}:{own[-1].lineno}{_whose(own[-1].filename)})"
+        if own
+        else ""
+    )
     text = _first_line(error)
     if device_fault is not None:
         return Reason(code=ReasonCode.CRASHED, message=f"{where}: {device_fault}{at}")
@@ -51,6 +56,11 @@ def reason_of(error: BaseException, where: str, device_fault: str | None = None)
         what = text or type(error).__name__
         return Reason(code=ReasonCode.OUT_OF_MEMORY, message=f"{where}: {what}{at}")
     return Reason(code=ReasonCode.RAISED, message=f"{where}: {type(error).__name__}: {text}{at}")
+
+
+def _whose(filename: str) -> str:
+    """Says that a file is of the suite itself, if a user's, and not of a variant."""
+    return ", of the suite itself" if is_of_users_suite(Path(filename)) else ""
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bt_bench.errors import BtBenchError
-from bt_bench.protocol import load_suite
+from bt_bench.protocol import driver_of, load_suite
 from bt_bench.variants import add_variants_path, ignore_interrupts, text_of
 from bt_bench.worker import activity
 from bt_bench.worker.interpreter import speed_up_interpreter
@@ -126,7 +126,7 @@ def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Fence | None]:
     from bt_bench.worker.executor import Executor
 
     suite = load_suite(setup.suite)
-    suite.driver()  # all of the suite is loaded before anything of a variant
+    driver_of(suite)  # all of the suite is loaded before anything of a variant
     add_variants_path()
     fence = None
     if setup.isolation is not None:

@@ -39,6 +39,12 @@ def equal_everywhere(base, head):
 # What is compiled from changed sources
 
 
+def test_another_suite_is_not_compared(censuses):
+    base = next(iter(censuses.values()))
+    with pytest.raises(NotComparableError, match="suite block_tables against pages"):
+        judge_static(base, base.model_copy(update={"suite": "pages"}))
+
+
 def test_comments_change_nothing(censuses):
     base, head = censuses("original"), censuses("comments")
     judged = judge_static(base, head, "main", "worktree")

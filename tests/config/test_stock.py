@@ -102,7 +102,7 @@ def test_production_covers_the_range():
 
 
 def test_features_has_each_beside_the_plain_path():
-    features = {case.name: case.parameters.features() for case in load_config("features").cases}
+    features = {case.name: case.parameters.features for case in load_config("features").cases}
     assert frozenset().union(*features.values()) == FEATURES
     single = {next(iter(needed)) for needed in features.values() if len(needed) == 1}
     assert single == FEATURES

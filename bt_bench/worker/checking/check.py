@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from bt_bench.names import Path
-from bt_bench.protocol import Operation, Suite, Trial, Workload, suite_of
+from bt_bench.protocol import Operation, Suite, Trial, Workload, driver_of, suite_of
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.variants import load_reference
 from bt_bench.worker.arm import Arm, lacking
@@ -57,7 +57,7 @@ def check(
     }
     able = {name: variant for name, variant in variants.items() if reasons[name] is None}
     paths = list(dict.fromkeys(operation.path for operation in operations))
-    differences = suite.driver().differences_of
+    differences = driver_of(suite).differences_of
     subjects = {
         (name, path): Subject(name, path, device, differences=differences(variant))
         for name, variant in able.items()
@@ -124,12 +124,12 @@ def _trial(
     rng: np.random.Generator | None,
     paths: Sequence[Path],
 ) -> Trial:
-    kind = suite.driver().trial or PlainTrial
+    kind = driver_of(suite).trial or PlainTrial
     return kind(load_reference(suite), workload, device, rng, paths)
 
 
 def _undefined(suite: Suite, variant: type[Any], workload: Workload) -> Reason | None:
-    message = suite.driver().undefined_on(variant, workload)
+    message = driver_of(suite).undefined_on(variant, workload)
     return None if message is None else Reason(code=ReasonCode.UNSUPPORTED, message=message)
 
 

@@ -10,8 +10,21 @@ from typing import Any
 import numpy as np
 import torch
 
+from bt_bench.errors import UsageError
 from bt_bench.names import Path
-from bt_bench.protocol import Driver, Guard, Operation, Suite, Through, Trial, Workload, suite_of
+from bt_bench.protocol import (
+    Driver,
+    Guard,
+    Operation,
+    Suite,
+    Through,
+    Trial,
+    Workload,
+    driver_of,
+    place_of,
+    running,
+    suite_of,
+)
 from bt_bench.protocol.driver import plainly
 from bt_bench.worker.checking.comparing import (
     MismatchError,
@@ -79,12 +92,25 @@ class PlainTrial(Trial):
         self._suite: Suite = suite_of(workload)
         self._device = device
         self._rng = rng
-        self._workload = workload if rng is None else workload.varied(rng)
-        self._driver = self._suite.driver()
-        self._references = {path: self._driver(reference, self._workload, _CPU) for path in paths}
-        self._reference_inputs = self._driver.inputs_on(_CPU, self._workload)
-        # One to compare with what variants are given, which they might change.
-        self._pristine = self._driver.inputs_on(_CPU, self._workload)
+        with running(self._suite, "varied"):
+            self._workload = workload if rng is None else workload.varied(rng)
+        if len(self._workload.steps) != len(workload.steps):
+            raise UsageError(
+                f"{place_of(self._suite)}: varied has {len(self._workload.steps)} steps; expected "
+                f"{len(workload.steps)}, as the workload"
+            )
+        self._driver = driver_of(self._suite)
+        with running(self._suite, "driver"):
+            self._references = {
+                path: self._driver(reference, self._workload, _CPU) for path in paths
+            }
+            self._reference_inputs = self._driver.inputs_on(_CPU, self._workload)
+            # One to compare with what variants are given, which they might change.
+            self._pristine = self._driver.inputs_on(_CPU, self._workload)
+        # Paths whose reference has written nothing so far.
+        self._idle = set(paths)
+        for driver in self._references.values():
+            self._refuse_without_outputs(driver)
 
     @property
     def num_steps(self) -> int:
@@ -109,10 +135,40 @@ class PlainTrial(Trial):
         found = {}
         for path, driver in self._references.items():
             _poison(driver.outputs(), poison)
-            self._run(driver, path, step, plainly)
+            before = _copies({**driver.outputs(), **driver.state()}, _CPU)
+            with running(self._suite, "the reference or its driver"):
+                self._run(driver, path, step, plainly)
+            self._notice(path, driver, before, index)
             outputs = _copies(driver.outputs(), self._device)
             found[path] = Expected(outputs, _copies(driver.state(), self._device), poison)
         return found
+
+    def _refuse_without_outputs(self, driver: Driver) -> None:
+        """Refuses a driver that declares nothing to compare: every variant would be right."""
+        declared = {**driver.outputs(), **driver.state()}
+        if not any(tensor.numel() for tensor in declared.values()):
+            raise UsageError(
+                f"{place_of(self._suite)}: outputs() and state() of {type(driver).__name__} have "
+                "no element, so nothing is compared; expected the tensors that operations write"
+            )
+
+    def _notice(
+        self, path: Path, driver: Driver, before: Mapping[str, torch.Tensor], index: int
+    ) -> None:
+        """Refuses a reference that writes nothing in any step: every variant would be right."""
+        after = {**driver.outputs(), **driver.state()}
+        operation = self._suite.by_name[path[-1]]
+        step = self._reference_inputs[index]
+        if driver.may_be_empty(operation, step) or any(
+            not torch.equal(before[name], tensor) for name, tensor in after.items()
+        ):
+            self._idle.discard(path)
+        if index == self.num_steps - 1 and path in self._idle:
+            raise UsageError(
+                f"{place_of(self._suite)}: the reference has changed neither outputs() nor state() "
+                f"in any step, by calls of {'+'.join(path)}, so nothing would be compared; is "
+                "something missing before the call, as in prepare()?"
+            )
 
     def _run(
         self, driver: Driver, path: Path, step: Any, through: Through
@@ -173,7 +229,8 @@ class PlainTrial(Trial):
         with guard(driver.variant, driver):
             driver.rewind()
         for name, tensor in subject.start.items():
-            compare(name, driver.state().get(name), tensor, 0, None)
+            found = driver.state().get(name)
+            compare(f"{name}, as rewind() of the driver left it,", found, tensor, 0, None)
 
     def compared(self, subject: Subject) -> Sequence[str]:
         """See the base class."""
@@ -194,8 +251,7 @@ def compare(
 ) -> None:
     """Compares a tensor of a variant with the reference's, whole.
 
-    Integers are compared by value. Floats are equal in value and kind of NaN, or within the
-    tolerance; what holds the poison, NaN, was not written.
+    Integers are compared by value. Floats are equal, NaN too, or within the tolerance.
 
     Args:
         name: of the tensor.
@@ -218,8 +274,9 @@ def compare(
     mine, theirs = (each.to(wanted.device, torch.float64) for each in (found, wanted))
     different = ~torch.isclose(mine, theirs, rtol=relative, atol=absolute, equal_nan=True)
     if bool(different.any()):
-        within = f" within {relative:g} of it or {absolute:g}" if tolerance else ""
-        raise MismatchError(describe(name, mine, theirs, different, math.nan, within))
+        within = f" within {relative:g} of its size and {absolute:g}" if tolerance else ""
+        held = _float_poison(poison, found.dtype)
+        raise MismatchError(describe(name, mine, theirs, different, held, within))
 
 
 def _copies(tensors: Mapping[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:
@@ -233,14 +290,20 @@ def _addresses(driver: Driver) -> dict[str, int]:
 
 
 def _poison(outputs: Mapping[str, torch.Tensor], value: int) -> None:
-    """Fills outputs, so that elements left unwritten show: floats with NaN."""
+    """Fills outputs with garbage, so that elements left unwritten show."""
     for tensor in outputs.values():
         if tensor.dtype.is_floating_point:
-            tensor.fill_(math.nan)
+            tensor.fill_(_float_poison(value, tensor.dtype))
         elif tensor.dtype is not torch.bool:
             limits = torch.iinfo(tensor.dtype)
             span = limits.max - limits.min + 1
             tensor.fill_((value - limits.min) % span + limits.min)
+
+
+def _float_poison(value: int, dtype: torch.dtype) -> float:
+    """A number that every float holds exactly; not NaN, which would absorb all arithmetic."""
+    most = min(torch.finfo(dtype).max, 65_504.0)
+    return float((1 + value % 31) * (2.0 ** math.floor(math.log2(most / 32))))
 
 
 def _compare_result(

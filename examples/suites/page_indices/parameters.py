@@ -81,6 +81,7 @@ class PageParameters(WorkloadParameters):
                 "less than 2**31 pages in all, since indptr is int32"
             )
 
+    @property
     def features(self) -> frozenset[str]:
         """See the base class."""
         return features_of(self.page_size)

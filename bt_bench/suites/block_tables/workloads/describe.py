@@ -136,7 +136,7 @@ def sizes_of(parameters: WorkloadParameters) -> dict[str, Any]:
     """The fields of a `Description` that are known without building anything."""
     layout = layout_of(parameters)
     return {
-        "features": sorted(parameters.features()),
+        "features": sorted(parameters.features),
         "block_sizes": list(layout.block_sizes),
         "widths": list(layout.widths),
         "max_num_reqs": layout.max_num_reqs,

@@ -19,6 +19,7 @@ class WorkloadParameters(TableParameters, CommonParameters):
     def build(self) -> Workload:
         """See the base class."""
 
+    @property
     def features(self) -> frozenset[str]:
         """See the base class."""
         features = set(layout_of(self).features)

@@ -74,9 +74,10 @@ class BatchParameters(WorkloadParameters):
         """See the base class."""
         return build_batch(self)
 
+    @property
     def features(self) -> frozenset[str]:
         """See the base class."""
-        return super().features() | ({DUMMY_REQUESTS} if self.dummy_requests else frozenset())
+        return super().features | ({DUMMY_REQUESTS} if self.dummy_requests else frozenset())
 
     def num_prefills(self) -> int:
         """See the base class."""

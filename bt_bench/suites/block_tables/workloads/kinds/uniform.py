@@ -51,9 +51,10 @@ class UniformParameters(WorkloadParameters):
         """See the base class."""
         return build_uniform(self)
 
+    @property
     def features(self) -> frozenset[str]:
         """See the base class."""
-        return super().features() | ({DUMMY_REQUESTS} if self.dummy_requests else frozenset())
+        return super().features | ({DUMMY_REQUESTS} if self.dummy_requests else frozenset())
 
 
 def build_uniform(parameters: UniformParameters) -> Workload:
