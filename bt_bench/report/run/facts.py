@@ -6,9 +6,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from bt_bench.analysis import device_name
+from bt_bench.names import DEFAULT_SUITE
 from bt_bench.report.run.arranged import Arms, CaseId
 from bt_bench.report.run.cells import range_text
-from bt_bench.results import DiscardCode, Environment, Stopping, StopReason, VariantResult
+from bt_bench.results import (
+    DiscardCode,
+    Environment,
+    Stopping,
+    StopReason,
+    VariantResult,
+    suite_name,
+)
 
 _NO_GPU = (
     "correctness and launch counts are real (Triton's interpreter); staging is timed on "
@@ -45,7 +53,9 @@ def run_facts(arms: Arms) -> Iterator[str]:
     commit = f", commit {environment.commit[:12]}" if environment.commit else ""
     dirty = " with uncommitted changes" if environment.commit and environment.dirty else ""
     tool = f"bt-bench {result.tool.version}{commit}{dirty}"
-    yield f"Run {result.run_id} of {result.created} by {tool}."
+    suite = suite_name(result.suite)
+    of_suite = "" if suite == DEFAULT_SUITE else f" of suite {suite}"
+    yield f"Run {result.run_id}{of_suite} of {result.created} by {tool}."
     yield from _round_facts(arms)
     yield from _binary_facts(arms)
     yield from _opponent_facts(arms)
