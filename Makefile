@@ -66,6 +66,7 @@ lint: $(DEV_READY)
 
 types: $(DEV_READY)
 	$(PY) -m mypy
+	$(PY) -m mypy --explicit-package-bases $(wildcard examples/suites/*/*.py)
 
 contracts: $(DEV_READY)
 	$(PY) -c "from importlinter.cli import lint_imports_command as c; c(['--no-cache'])"
