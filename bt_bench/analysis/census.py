@@ -100,9 +100,9 @@ def _refuse_differences(
     base: StaticCensus, head: StaticCensus, base_label: str, head_label: str
 ) -> None:
     differences = list(_toolchain_differences(base.toolchain, head.toolchain))
-    if base.suite != head.suite:
-        names = (census.suite or DEFAULT_SUITE for census in (base, head))
-        differences.append("suite " + " against ".join(names))
+    names = [census.suite or DEFAULT_SUITE for census in (base, head)]
+    if names[0] != names[1]:
+        differences.append(f"suite {names[0]} against {names[1]}")
     workloads = {case.name: case.workload for case in head.cases}
     differences += [
         f"the workload of case {case.name!r}"

@@ -59,14 +59,17 @@ def _named_suite(ctx: Any) -> str | None:
 
 def _commands_of(ctx: Any) -> Mapping[str, Callable[..., Any]]:
     from bt_bench.errors import UsageError
-    from bt_bench.protocol import default_suite, find_suite, load_suite
+    from bt_bench.protocol import default_suite, find_suite, load_suite, running
 
     named = _named_suite(ctx)
+    found: Mapping[str, Callable[..., Any]] = {}
     try:
         suite = default_suite() if named is None else load_suite(find_suite(named, Path.cwd()))
+        with running(suite, "commands"):
+            found = suite.commands()
     except UsageError as error:
         ctx.fail(str(error))
-    return suite.commands()
+    return found
 
 
 app = typer.Typer(

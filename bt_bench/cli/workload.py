@@ -56,17 +56,19 @@ def workload(
 
 def _described(suite: Suite, case: CaseSpec) -> tuple[dict[str, Any], Document]:
     """The suite's own description of a workload or the common one, and what it must move."""
-    from bt_bench.protocol import build_workload
+    from bt_bench.protocol import build_workload, running
     from bt_bench.report import traffic_json, traffic_section, workload_document, workload_json
 
     parameters = case.parameters
     workload = build_workload(parameters)
-    own = suite.describe(case.name, parameters, workload)
+    with running(suite, "describe"):
+        own = suite.describe(case.name, parameters, workload)
     values, document = own or (
         workload_json(parameters, workload),
         workload_document(case.name, parameters, workload),
     )
-    section = traffic_section(suite, workload)
+    with running(suite, "traffic"):
+        section = traffic_section(suite, workload)
     if section is not None:
         document = replace(document, sections=(*document.sections, section))
     return values | {"traffic": traffic_json(suite, workload)}, document

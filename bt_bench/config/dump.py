@@ -46,7 +46,8 @@ def dump_config(spec: SweepSpec, folder: Path | None = None) -> str:
 def _suite(suite: SuiteRef, folder: Path) -> str | None:
     """How a config names a suite; the default one is not named."""
     if suite.folder is not None:
-        return os.path.relpath(suite.folder, folder.resolve())
+        path = os.path.relpath(suite.folder, folder.resolve())
+        return path if path.startswith(".") else f"./{path}"  # a bare name may be a suite's
     return None if suite == SuiteRef() else suite.name
 
 

@@ -25,6 +25,7 @@ from bt_bench.protocol import (
     find_suite,
     load_suite,
     ref_of,
+    running,
 )
 
 __all__ = ["dump_config", "load_config"]
@@ -177,9 +178,11 @@ def _check_buildable(
     name: str, parameters: WorkloadParameters, place: Place, problems: Problems
 ) -> None:
     """Checks of the suite's own: sizes that do not fit each other, and memory."""
+    suite = load_suite(ref_of(type(parameters)))
     try:
-        parameters.check()
-        needed = parameters.num_bytes()
+        with running(suite, "check or num_bytes of the parameters"):
+            parameters.check()
+            needed = parameters.num_bytes()
     except UsageError as error:
         problems.add(place, f"case {name!r}: {error}")
         return

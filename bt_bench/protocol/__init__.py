@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bt_bench.names import Operation
 from bt_bench.protocol.digests import digest_of
-from bt_bench.protocol.driver import Driver, Guard, Through, Trial
+from bt_bench.protocol.driver import Driver, Guard, MismatchError, Through, Trial
 from bt_bench.protocol.loading import (
     DEFAULT_REF,
     SuiteRef,
@@ -15,6 +15,7 @@ from bt_bench.protocol.loading import (
     info_of,
     is_of_users_suite,
     load_suite,
+    loaded_files,
     place_of,
     ref_of,
     running,
@@ -36,6 +37,7 @@ __all__ = [
     "PROTOCOL",
     "Driver",
     "Guard",
+    "MismatchError",
     "NoOpponents",
     "Operation",
     "Opponent",
@@ -58,6 +60,7 @@ __all__ = [
     "info_of",
     "is_of_users_suite",
     "load_suite",
+    "loaded_files",
     "place_of",
     "record_of",
     "ref_of",

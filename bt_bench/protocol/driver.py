@@ -24,6 +24,10 @@ Through = Callable[[Any, Operation, Callable[[], object]], object]
 """Makes a call of an operation of a variant as it was timed, and returns what the call returned."""
 
 
+class MismatchError(Exception):
+    """A buffer or result of a variant is not what it must be."""
+
+
 def plainly(_variant: Any, _operation: Operation, call: Callable[[], object]) -> object:
     """Just makes the call."""
     return call()

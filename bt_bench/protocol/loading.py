@@ -176,7 +176,7 @@ def ref_of(kind: type[Any]) -> SuiteRef:
             return found
     raise LookupError(
         f"{kind.__module__}.{kind.__qualname__} is of no suite; define it in a module of the "
-        "suite's folder"
+        "suite's folder, and import that relatively, as in `from .parameters import …`"
     )
 
 
@@ -228,6 +228,17 @@ def is_of_users_suite(path: Path) -> bool:
             kernels = ref.folder / load_suite(ref).package
             return not path.is_relative_to(kernels)
     return False
+
+
+def loaded_files(suite: Suite) -> frozenset[str]:
+    """Files of the modules of a user's suite that are loaded, without links in their paths."""
+    ref = ref_of(type(suite))
+    files = (
+        getattr(module, "__file__", None)
+        for name, module in list(sys.modules.items())
+        if ref.folder is not None and name.startswith(f"{ref.package}.")
+    )
+    return frozenset(str(Path(file).resolve()) for file in files if file)
 
 
 def place_of(suite: Suite) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from bt_bench.errors import UsageError
-from bt_bench.protocol.loading import place_of, running, suite_of
+from bt_bench.protocol.loading import place_of, ref_of, running, suite_of
 from bt_bench.protocol.misspelt import misspelt
 from bt_bench.protocol.parameters import WorkloadParameters
 from bt_bench.protocol.suite import Suite
@@ -46,6 +46,11 @@ def check_workload(suite: Suite, workload: Workload) -> None:
     """
     kind = type(workload)
     where = f"{place_of(suite)}: {kind.__name__}"
+    if ref_of(kind) != ref_of(type(suite)):
+        raise UsageError(
+            f"{where} is of suite {ref_of(kind).name!r}, which would drive it; expected a class of "
+            "this suite's own modules"
+        )
     for problem in misspelt(kind, Workload):
         raise UsageError(f"{place_of(suite)}: {problem}")
     with running(suite, "features of the workload"):

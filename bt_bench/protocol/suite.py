@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -264,9 +264,12 @@ def _problems(suite: Suite) -> list[str]:
             "letter first, at most 60"
         )
     found += misspelt(type(suite), Suite)
+    if not isinstance(suite.operations, tuple):
+        return [*found, f"operations is {suite.operations!r}; expected a tuple of Operation(…)"]
     found += _problems_of_operations(suite)
     if not isinstance(suite.parameters, tuple):
         return [*found, f"parameters is {suite.parameters!r}; expected a tuple of classes"]
+    found += _classes_of_others(suite)
     try:
         found += _repeated_kinds(suite)
         for each in suite.parameters:
@@ -331,9 +334,48 @@ def _problems_of_operations(suite: Suite) -> list[str]:
         ]
     if len(set(names)) < len(names):
         found.append(f"operations has a name twice: {', '.join(names)}")
-    if not found and sum(operation.traits.on_host for operation in suite.operations) > 1:
-        found.append("several operations are on_host; expected at most one, staging")
-    return found
+    return found or list(_problems_of_staging(suite))
+
+
+def _problems_of_staging(suite: Suite) -> Iterator[str]:
+    """What does not go together in operations that are right each for itself."""
+    staging = [operation for operation in suite.operations if operation.traits.on_host]
+    if len(staging) > 1:
+        yield "several operations are on_host; expected at most one, staging"
+    for operation in suite.operations:
+        traits = operation.traits
+        if traits.on_host and not traits.stages:
+            yield f"operation {operation.name!r} is on_host; expected stages=True with it"
+        if traits.stages and not staging:
+            yield (
+                f"operation {operation.name!r} has stages=True, and no operation is on_host; "
+                "expected one, which stages"
+            )
+        if not traits.on_host and operation not in operation.path:
+            yield (
+                f"operation {operation.name!r} is not in its own path, "
+                f"{', '.join(operation.path)}; expected it there, since these calls check it"
+            )
+    for operation in suite.defaults:
+        if operation not in suite.operations:
+            yield f"defaults has {str(operation)!r}; expected some of {', '.join(suite.by_name)}"
+
+
+def _classes_of_others(suite: Suite) -> Iterator[str]:
+    """Classes that another suite defines: that one would drive their workloads."""
+    from bt_bench.protocol.loading import ref_of
+
+    for each in suite.parameters:
+        try:
+            owner = ref_of(each)
+        except LookupError as error:
+            yield f"{error}"
+            continue
+        if owner != ref_of(type(suite)):
+            yield (
+                f"{_place_of(each)} is of suite {owner.name!r}; expected a class of this suite's "
+                "own modules, which may derive from it"
+            )
 
 
 def _kind_of(parameters: type[WorkloadParameters]) -> str:

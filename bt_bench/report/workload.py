@@ -68,6 +68,14 @@ def traffic_section(suite: Suite, workload: Workload) -> Section | None:
 def _traffic(suite: Suite, workload: Workload) -> Iterator[tuple[Any, list[Traffic]]]:
     for operation in suite.operations:
         steps = workload.traffic(operation)
+        if steps and (
+            len(steps) != len(workload.steps)
+            or any(each.read < 0 or each.written < 0 for each in steps)
+        ):
+            raise ValueError(
+                f"traffic of {operation} is {steps[:3]!r}…; expected one for each of "
+                f"{len(workload.steps)} steps, of 0 bytes or more"
+            )
         if steps:
             yield operation, steps
 

@@ -167,8 +167,12 @@ class WorkloadRecord(Noun):
         """Reads schema 2, where every size is a field of its own."""
         if not isinstance(data, dict) or "sizes" in data:
             return data
-        own = {name: value for name, value in data.items() if name not in cls.model_fields}
-        kept = {name: value for name, value in data.items() if name in cls.model_fields}
+        own = {
+            name: value
+            for name, value in data.items()
+            if name.startswith("num_") and name not in cls.model_fields
+        }
+        kept = {name: value for name, value in data.items() if name not in own}
         return kept | {"sizes": own} if own else data
 
 

@@ -6,7 +6,8 @@ import importlib
 from collections.abc import Mapping
 from functools import lru_cache
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from bt_bench.names import DEFAULT_SUITE, Operation
 from bt_bench.results.nouns import Noun
@@ -35,6 +36,13 @@ class SuiteInfo(Noun):
     protocol: int = Field(ge=1)
     source_sha256: str
     operations: list[OperationInfo] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _has_each_operation_once(self) -> SuiteInfo:
+        names = [each.name for each in self.operations]
+        if len(set(names)) < len(names):
+            raise PydanticCustomError("repeated", "operations has a name twice; expected each once")
+        return self
 
 
 def suite_name(suite: SuiteInfo | None) -> str:

@@ -57,7 +57,8 @@ def check_conformance(
         all_features: also check features that no case of the config needs.
     """
     operations = tuple(spec.operations)
-    used = frozenset[str]().union(*(case.parameters.features for case in spec.cases))
+    with running(load_suite(spec.suite), "features of the parameters"):
+        used = frozenset[str]().union(*(case.parameters.features for case in spec.cases))
     remaining = list(arms)
     for name, workload in _conformance(spec).items():
         if not (all_features or workload.features <= used):

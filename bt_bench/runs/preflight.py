@@ -77,6 +77,10 @@ def check_resumable(
                 f"{folder.path}: the source of variant {name!r} (or of "
                 f"{load_suite(spec.suite).package}) has changed since; start a new run"
             )
+        if result.suite is None:
+            raise UsageError(
+                f"{folder.path} was started by an earlier version of bt-bench; start a new run"
+            )
         if result.suite != suite:
             raise UsageError(
                 f"{folder.path}: the source of suite {suite.name!r} has changed since; start a new "

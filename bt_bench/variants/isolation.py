@@ -41,8 +41,8 @@ class Isolation:
         caches: a folder of this revision alone, for what is built while it runs.
         path: folders of the own tree that modules come from before all others.
         package: the package of kernels that each tree has its own of.
-        suite: folder of the user's suite, whose other modules are the same for all revisions;
-            `None`: the suite comes with the tool.
+        suite: files of the user's suite that are loaded before any variant; they are the same for
+            all revisions.
         audited: whether every file that a variant opens is looked at. That costs time at each of
             them, so a process that is timed goes without.
     """
@@ -54,7 +54,7 @@ class Isolation:
     caches: Path
     path: tuple[Path, ...] = ()
     package: str = ""
-    suite: Path | None = None
+    suite: frozenset[str] = frozenset()
     audited: bool = False
 
     @cached_property
@@ -65,22 +65,12 @@ class Isolation:
         free = [self.caches, TOOL, *installed_places(), self.repository / ".git"]
         free.append(Path(tempfile.gettempdir()))  # the trees may lie in it, and are deeper then
         roots += [(folder.resolve(), None) for folder in free]
-        roots += self._roots_of_suite()
         roots.sort(key=lambda root: len(root[0].parts), reverse=True)
         return [(str(folder), label) for folder, label in roots]
 
-    def _roots_of_suite(self) -> list[tuple[Path, str | None]]:
-        """The suite's own folder is free, except for the kernels in it."""
-        if self.suite is None:
-            return []
-        tops = [(self.own, self.label), *((top, label) for label, top in self.others)]
-        kernels = self.suite / self.package
-        return [
-            (self.suite, None),
-            *((kernels, label) for top, label in tops if kernels.is_relative_to(top)),
-        ]
-
     def _label_of(self, path: str) -> str | None:
+        if path in self.suite:
+            return None
         return next((label for top, label in self._roots if _is_below(path, top)), None)
 
     def is_own(self, path: str) -> bool:

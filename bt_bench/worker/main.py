@@ -10,6 +10,7 @@ import signal
 import sys
 import traceback
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bt_bench.errors import BtBenchError
-from bt_bench.protocol import driver_of, load_suite
+from bt_bench.protocol import driver_of, load_suite, loaded_files
 from bt_bench.variants import add_variants_path, ignore_interrupts, text_of
 from bt_bench.worker import activity
 from bt_bench.worker.interpreter import speed_up_interpreter
@@ -133,7 +134,7 @@ def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Fence | None]:
         from bt_bench.worker.fence import Fence
 
         load_reference(suite)  # the suite's own one, as for all revisions
-        fence = Fence(setup.isolation)
+        fence = Fence(replace(setup.isolation, suite=loaded_files(suite)))
         fence.put_up()
     notes = activity.current()
     notes.expect({entry.name: place for place, entry in enumerate(setup.variants)})

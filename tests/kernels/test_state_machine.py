@@ -30,7 +30,7 @@ from support.sequences import (
 from support.variants import SHIPPED, classes
 from triton.runtime.interpreter import InterpretedFunction
 
-from bt_bench.worker.checking.comparing import MismatchError
+from bt_bench.protocol import MismatchError
 from bt_kernels.layout import CONTEXT_PARALLELISM, DISABLED_GROUPS, SLIDING_WINDOW
 from bt_kernels.one_launch import SLOTS_INTERPRETED, OneLaunch, StepWrites
 

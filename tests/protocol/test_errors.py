@@ -43,6 +43,12 @@ def test_it_passes_as_it_is(folder):
         ("driver.py", "def rewind", "def rewound", "CopyDriver has no method rewind"),
         ("driver.py", "def inputs_of", "def input_of", "has 'input_of', which is never used; did"),
         ("driver.py", "def results", "def result", "did you mean 'results'"),
+        (
+            "suite.py",
+            "return 8 * self.rows",
+            "return 8 / 0",
+            "check or num_bytes of the parameters",
+        ),
         ("suite.py", "def conformance", "def conform", "did you mean 'conformance'"),
         ("suite.py", "def sizes", "def size", "did you mean 'sizes'"),
         ("suite.py", "def num_bytes", "def num_byte", "did you mean 'num_bytes'"),
@@ -78,6 +84,24 @@ def test_an_error_of_a_suite_names_its_file(folder, name, old, new, said):
     assert said in outcome.err
     assert "internal error" not in outcome.err
     assert str(folder) in outcome.err
+
+
+def test_a_driver_of_another_suite_is_never_used(folder):
+    """Its workloads would be driven by their own suite, whatever this one says."""
+    changed(folder, "suite.py", "return Tokens_(", "return other()(")
+    changed(folder, "suite.py", "class Tokens(", OTHER_WORKLOAD)
+    outcome = check(folder)
+    assert outcome.code == 2, outcome
+    assert "is of suite 'block_tables', which would drive it" in outcome.err
+
+
+OTHER_WORKLOAD = """\
+def other():
+    from bt_bench.suites.block_tables.workloads import Workload
+    return lambda steps, rows: Workload(None, "int64", (), steps)
+
+
+class Tokens("""
 
 
 def test_torch_in_suite_py_is_refused(folder):

@@ -83,6 +83,42 @@ def test_what_is_no_suite_is_refused(tmp_path, given, said):
             'Operation("a", title="A", on_host=True), Operation("b", title="B", on_host=True),',
             "several operations are on_host; expected at most one",
         ),
+        (
+            "operations = (Operation(",
+            "operations = [0] or (Operation(",
+            "operations is .0.; expect",
+        ),
+        (
+            'Operation("copy", title="Copy"),)',
+            'Operation("copy", title="Copy", stages=True),)',
+            "has stages=True, and no operation is on_host",
+        ),
+        (
+            'Operation("copy", title="Copy"),)',
+            'Operation("copy", title="Copy", on_host=True),)',
+            "is on_host; expected stages=True",
+        ),
+        (
+            'Operation("copy", title="Copy"),)',
+            'Operation("copy", title="C"), Operation("fast", title="F", path=("copy",)))',
+            "'fast' is not in its own path, copy; expected it there",
+        ),
+        (
+            'package = "copy_kernels"',
+            'package = "copy_kernels"\n    defaults = (Operation("other", title="O"),)',
+            "defaults has 'other'; expected some of copy",
+        ),
+        (
+            "class Tokens(WorkloadParameters)",
+            "from bt_bench.suites.block_tables.workloads import UniformParameters\n"
+            "Others = UniformParameters\nclass Tokens(WorkloadParameters)",
+            None,
+        ),
+        (
+            "parameters = (Tokens,)",
+            "parameters = (OTHERS,)",
+            "is of suite 'block_tables'; expected",
+        ),
         ('Literal["tokens"]', "str", "workload is <class 'str'>; expected its name"),
     ],
 )
@@ -91,7 +127,12 @@ def test_what_is_wrong_with_a_suite_is_said(tmp_path, old, new, said):
     path = folder / "suite.py"
     text = path.read_text()
     assert old in text
+    others = "from bt_bench.suites.block_tables.workloads import UniformParameters as OTHERS\n"
+    text = text.replace("class Copying", f"{others}class Copying", "OTHERS" in new)
     path.write_text(text.replace(old, new))
+    if said is None:
+        load_suite(find_suite(str(folder), tmp_path))
+        return
     with pytest.raises(UsageError, match=said) as caught:
         load_suite(find_suite(str(folder), tmp_path))
     assert str(path) in str(caught.value)

@@ -358,7 +358,6 @@ def isolations(base: Tree, head: Tree) -> tuple[Isolation, Isolation]:
             caches=scratch / caches,
             path=() if tree.location.kernels is None else (tree.top / tree.location.kernels,),
             package=tree.location.package,
-            suite=tree.location.suite.folder,
         )
 
     return of(*trees, "caches-base"), of(*trees[::-1], "caches-head")

@@ -91,7 +91,7 @@ class BlockTableSuite(Suite):
         """See the base class."""
         from bt_bench.suites.block_tables.report import workload_document
 
-        description = parameters.describe()
+        description = parameters.describe(workload)
         return description.model_dump(mode="json"), workload_document(name, description)
 
 

@@ -6,9 +6,7 @@ from typing import Any
 
 import torch
 
-
-class MismatchError(Exception):
-    """A buffer or result of a variant is not what it must be."""
+from bt_bench.protocol import MismatchError
 
 
 def compare_exactly(

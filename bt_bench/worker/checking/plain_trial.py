@@ -15,6 +15,7 @@ from bt_bench.names import Path
 from bt_bench.protocol import (
     Driver,
     Guard,
+    MismatchError,
     Operation,
     Suite,
     Through,
@@ -27,7 +28,6 @@ from bt_bench.protocol import (
 )
 from bt_bench.protocol.driver import plainly
 from bt_bench.worker.checking.comparing import (
-    MismatchError,
     compare_exactly,
     compare_shape,
     compare_view,

@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Iterable, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,14 @@ import torch
 from bt_bench.config import CaseSpec
 from bt_bench.errors import BtBenchError
 from bt_bench.names import DEFAULT_SUITE
-from bt_bench.protocol import Operation, Workload, build_workload, load_suite
+from bt_bench.protocol import (
+    Operation,
+    Workload,
+    build_workload,
+    driver_of,
+    load_suite,
+    loaded_files,
+)
 from bt_bench.results import (
     CensusCase,
     Kernel,
@@ -98,9 +105,13 @@ class Compiler:
             that uses another tree.
         """
         suite = load_suite(self._request.suite)
+        driver_of(suite)  # all of the suite is loaded before anything of a variant
         cases = [_built(spec) for spec in self._request.cases]
         add_variants_path()
-        fence = None if self._request.isolation is None else Fence(self._request.isolation)
+        isolation = self._request.isolation
+        fence = None
+        if isolation is not None:
+            fence = Fence(replace(isolation, suite=loaded_files(suite)))
         if fence is not None:
             fence.put_up()
         sys.meta_path.insert(0, self._watch)

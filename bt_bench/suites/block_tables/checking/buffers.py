@@ -9,15 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from bt_bench.protocol import MismatchError
 from bt_bench.suites.block_tables import operations
 from bt_bench.suites.block_tables.inputs import BatchedAppends, CustomOutputs, StepInputs
 from bt_bench.suites.block_tables.workloads import Step
-from bt_bench.worker.checking.comparing import (
-    MismatchError,
-    compare_exactly,
-    compare_view,
-    kind_of,
-)
+from bt_bench.worker.checking.comparing import compare_exactly, compare_view, kind_of
 
 COMPARED = ["block_tables", "input_block_tables", "slot_mappings", "num_blocks", "inputs"]
 """What every passed check has compared, by the names in a report."""

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from bt_bench.names import Path
-from bt_bench.protocol import Guard, Through, Trial
+from bt_bench.protocol import Guard, MismatchError, Through, Trial
 from bt_bench.suites.block_tables import operations
 from bt_bench.suites.block_tables.calls import bind
 from bt_bench.suites.block_tables.checking.buffers import (
@@ -54,7 +54,6 @@ from bt_bench.suites.block_tables.inputs import (
 )
 from bt_bench.suites.block_tables.vllm.differences import OUT_PTRS, REFUSALS
 from bt_bench.suites.block_tables.workloads import Append, Workload
-from bt_bench.worker.checking.comparing import MismatchError
 
 SPARE_POSITIONS = 5  # garbage after the positions, which may be a longer buffer than T
 DUMMY_POISON = -1000  # what outputs hold before they are emptied

@@ -41,13 +41,16 @@ class WorkloadParameters(TableParameters, CommonParameters):
         """Requests in prefill in each step; `None` where they are not told from decodes."""
         return None
 
-    def describe(self) -> Description:
+    def describe(self, workload: Workload | None = None) -> Description:
         """Describes the workload before anything is timed.
+
+        Args:
+            workload: built from these parameters, if that has been done.
 
         Raises:
             UsageError: as `build`.
         """
-        return describe_built(self, self.build())
+        return describe_built(self, workload or self.build())
 
 
 def _sizes_text(per_group: tuple[int, ...]) -> str:

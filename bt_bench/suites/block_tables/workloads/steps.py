@@ -117,9 +117,13 @@ class Workload(CommonWorkload):
 
     def traffic(self, operation: Operation) -> list[Traffic] | None:
         """See the base class."""
+        return self._traffic[operation]
+
+    @cached_property
+    def _traffic(self) -> dict[str, list[Traffic]]:
         from bt_bench.suites.block_tables.workloads.traffic import traffic_of
 
-        return traffic_of(self, operation)
+        return traffic_of(self)
 
     def digest(self) -> str:
         """SHA-256 over every size, option and array: equal digests are equal workloads.

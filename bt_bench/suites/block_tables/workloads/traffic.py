@@ -1,104 +1,142 @@
-"""The bytes that each operation must move in each step, as a lower bound.
+"""The bytes of device memory that each operation must move in each step, as a lower bound.
 
-Every byte is counted once: ids are int32, slots and positions int64 (`docs/block-tables.md`). What
-a variant may know without reading, such as the padding that an earlier step wrote, is not counted.
+Each byte is counted once: ids are int32, slots and positions int64 (`docs/block-tables.md`). Not
+counted is what a variant can know without reading it: ids that it applies in the same call, and
+padding and empty rows that an earlier step left. What is staged lies in host memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from bt_bench.protocol import Operation, Traffic
-from bt_bench.suites.block_tables import operations
+from bt_bench.protocol import Traffic
 from bt_bench.suites.block_tables.workloads.steps import Append, Int64Array, Step, Workload
 
 ID_BYTES = 4
 SLOT_BYTES = 8
 POSITION_BYTES = 8
 START_BYTES = 4  # an entry of query_start_loc
+COUNT_BYTES = 4  # an entry of num_computed_tokens
+
+Cells = set[tuple[int, int, int]]
+"""Group, row and column of entries of the source tables."""
 
 
-def traffic_of(workload: Workload, operation: Operation) -> list[Traffic]:
-    """What one call of an operation must move in each step of a workload."""
+@dataclass(frozen=True)
+class _Parts:
+    """What a step is made of.
+
+    Args:
+        applied: entries that staged writes fill.
+        gathered: entries that are read to be copied.
+        copied: entries of the input tables that are written.
+        looked_up: entries that slots are computed from.
+        slots: slots that are written.
+    """
+
+    applied: Cells
+    gathered: Cells
+    copied: int
+    looked_up: Cells
+    slots: int
+
+
+def traffic_of(workload: Workload) -> dict[str, list[Traffic]]:
+    """What one call of each operation must move in each step of a workload, by its name."""
     index_bytes = np.dtype(workload.idx_mapping_dtype).itemsize
     num_blocks = np.zeros((workload.layout.num_groups, workload.layout.max_num_reqs), np.int64)
-    _own(num_blocks, workload.setup)
-    found = []
-    slots_before = 0
+    _apply(num_blocks, workload.setup)
+    found: dict[str, list[Traffic]] = {
+        name: [] for name in ("stage", "apply", "gather", "slots", "gather_slots", "step")
+    }
+    before: Step | None = None
     for step in workload.steps:
-        _own(num_blocks, step.appends)
-        parts = {
-            operations.STAGE: Traffic(0, 0),
-            operations.APPLY: _apply(step),
-            operations.GATHER: _gather(workload, step, num_blocks, index_bytes),
-            operations.SLOTS: _slots(workload, step, num_blocks, index_bytes, slots_before),
-        }
-        both = parts[operations.GATHER] + parts[operations.SLOTS]
-        parts[operations.GATHER_SLOTS] = both
-        parts[operations.STEP] = both + parts[operations.APPLY]
-        slots_before = step.num_tokens
-        found.append(parts[operation])
+        parts = _parts_of(workload, step, num_blocks, before)
+        before = step
+        mapping = step.num_reqs * index_bytes
+        windows = 0 if step.num_computed_tokens is None else _num_live(step) * COUNT_BYTES
+        arrays = (step.num_reqs + 1) * START_BYTES + step.num_tokens * POSITION_BYTES
+        applied = len(parts.applied) * ID_BYTES
+        rows, slots = parts.copied * ID_BYTES, parts.slots * SLOT_BYTES
+        both = parts.gathered | parts.looked_up
+        found["stage"].append(Traffic(0, 0))
+        found["apply"].append(Traffic(0, applied))
+        found["gather"].append(Traffic(mapping + windows + len(parts.gathered) * ID_BYTES, rows))
+        found["slots"].append(Traffic(mapping + arrays + len(parts.looked_up) * ID_BYTES, slots))
+        shared = mapping + windows + arrays
+        found["gather_slots"].append(Traffic(shared + len(both) * ID_BYTES, rows + slots))
+        known = len(both - parts.applied)
+        found["step"].append(Traffic(shared + known * ID_BYTES, applied + rows + slots))
     return found
 
 
-def _own(num_blocks: Int64Array, appends: tuple[Append, ...]) -> None:
-    """Counts the blocks that rows own after some appends; `[G, max_num_reqs]`, in place."""
+def _num_live(step: Step) -> int:
+    return int((step.idx_mapping >= 0).sum())
+
+
+def _apply(num_blocks: Int64Array, appends: tuple[Append, ...]) -> Cells:
+    """Counts the blocks of each row, `[G, max_num_reqs]`, in place; returns the filled entries."""
+    filled: Cells = set()
     for append in appends:
+        row = append.row
         if append.overwrite:
-            num_blocks[:, append.row] = 0
-        num_blocks[:, append.row] += [len(ids) for ids in append.block_ids]
+            num_blocks[:, row] = 0
+            filled = {cell for cell in filled if cell[1] != row}
+        for group, ids in enumerate(append.block_ids):
+            start = int(num_blocks[group, row])
+            filled |= {(group, row, start + offset) for offset in range(len(ids))}
+            num_blocks[group, row] += len(ids)
+    return filled
 
 
-def _apply(step: Step) -> Traffic:
-    ids = sum(len(of_group) for append in step.appends for of_group in append.block_ids)
-    return Traffic(ids * ID_BYTES, ids * ID_BYTES)
-
-
-def _gather(workload: Workload, step: Step, num_blocks: Int64Array, index_bytes: int) -> Traffic:
-    """Owned blocks of live rows are copied; dummy and padded rows are zeroed as a whole."""
-    live = step.idx_mapping[step.idx_mapping >= 0]
-    empty = step.num_reqs_padded - len(live)
-    copied = int(num_blocks[:, live].sum())
-    zeroed = empty * sum(workload.layout.widths)
-    skipped = sum(_before_window(workload, step, num_blocks, live))
-    read = step.num_reqs * index_bytes + (copied - skipped) * ID_BYTES
-    return Traffic(read, (copied + zeroed) * ID_BYTES)
-
-
-def _before_window(
-    workload: Workload, step: Step, num_blocks: Int64Array, live: Int64Array
-) -> Iterator[int]:
-    """Per group, blocks before the sliding window, which become 0 without being read."""
-    if step.num_computed_tokens is None:
-        return
-    computed = step.num_computed_tokens[live].astype(np.int64)
+def _parts_of(
+    workload: Workload, step: Step, num_blocks: Int64Array, before: Step | None
+) -> _Parts:
+    applied = _apply(num_blocks, step.appends)
     layout = workload.layout
-    for group, (reach, size) in enumerate(zip(layout.reaches, layout.block_sizes, strict=True)):
-        if reach:
-            first = np.maximum(computed - reach, 0) // size
-            yield int(np.minimum(first, num_blocks[group, live]).sum())
+    gathered: Cells = set()
+    copied = 0
+    filled_before = 0 if before is None else before.num_reqs
+    for place, row in enumerate(step.idx_mapping.tolist()):
+        for group, size in enumerate(layout.block_sizes):
+            if row < 0:
+                # A dummy's row is zeroed, if an earlier request has filled it.
+                copied += layout.widths[group] if place < filled_before else 0
+                continue
+            blocks = int(num_blocks[group, row])
+            first = _first_read(workload, step, group, row, size)
+            gathered |= {(group, row, column) for column in range(min(first, blocks), blocks)}
+            copied += blocks
+    # Rows that the last step filled and this one does not are zeroed.
+    copied += max(0, filled_before - step.num_reqs) * sum(layout.widths)
+    looked_up, num_enabled = _looked_up(workload, step), sum(layout.slot_mapping_enabled)
+    stale = 0 if before is None else max(0, before.num_tokens - step.num_tokens)
+    return _Parts(applied, gathered, copied, looked_up, num_enabled * (step.num_tokens + stale))
 
 
-def _slots(
-    workload: Workload,
-    step: Step,
-    num_blocks: Int64Array,
-    index_bytes: int,
-    slots_before: int,
-) -> Traffic:
-    """Each block that a token lies in is read once; slots that no longer count become PAD."""
+def _first_read(workload: Workload, step: Step, group: int, row: int, size: int) -> int:
+    """The first column of a row that is read; those before the window become 0 unread."""
+    reach = workload.layout.reaches[group]
+    if step.num_computed_tokens is None or not reach:
+        return 0
+    return int(max(int(step.num_computed_tokens[row]) - reach, 0) // size)
+
+
+def _looked_up(workload: Workload, step: Step) -> Cells:
+    """The entries that the tokens of this rank lie in, whether or not the row owns them."""
     layout = workload.layout
     rows = np.repeat(step.idx_mapping, np.diff(step.query_start_loc))
-    blocks = 0
+    cells: Cells = set()
     for group, tokens in enumerate(layout.tokens_per_block):
         if not layout.slot_mapping_enabled[group]:
             continue
         columns = step.positions // tokens
-        inside = (rows >= 0) & (columns >= 0) & (columns < num_blocks[group, rows])
-        blocks += len(np.unique(np.stack((rows[inside], columns[inside])), axis=1).T)
-    read = step.num_reqs * index_bytes + (step.num_reqs + 1) * START_BYTES
-    read += step.num_tokens * POSITION_BYTES + blocks * ID_BYTES
-    written = layout.num_groups * max(step.num_tokens, slots_before) * SLOT_BYTES
-    return Traffic(read, written)
+        inside = (rows >= 0) & (columns >= 0) & (columns < layout.widths[group])
+        ranks = tokens // layout.block_sizes[group]
+        offsets = step.positions % tokens // layout.cp_interleave
+        inside &= (ranks == 1) | (offsets % ranks == layout.cp_rank)
+        pairs = zip(rows[inside].tolist(), columns[inside].tolist(), strict=True)
+        cells |= {(group, row, column) for row, column in pairs}
+    return cells

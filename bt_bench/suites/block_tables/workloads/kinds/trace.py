@@ -89,7 +89,7 @@ class TraceParameters(WorkloadParameters):
         """See the base class; reads the trace."""
         return _build_from_trace(self)
 
-    def describe(self) -> Description:
+    def describe(self, workload: Workload | None = None) -> Description:
         """See the base class; this runs the scheduler over the whole trace."""
         return _describe_trace(self)
 
