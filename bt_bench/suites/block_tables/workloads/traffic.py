@@ -20,33 +20,35 @@ POSITION_BYTES = 8
 START_BYTES = 4  # an entry of query_start_loc
 COUNT_BYTES = 4  # an entry of num_computed_tokens
 
-Cells = set[tuple[int, int, int]]
-"""Group, row and column of entries of the source tables."""
-
 
 @dataclass(frozen=True)
 class _Parts:
-    """What a step is made of.
+    """What a step is made of, in entries of tables and slots.
 
     Args:
-        applied: entries that staged writes fill.
+        applied: entries of the source tables that staged writes fill.
         gathered: entries that are read to be copied.
         copied: entries of the input tables that are written.
         looked_up: entries that slots are computed from.
+        either: entries that are gathered or looked up.
+        known: those of `either` that staged writes fill in the same step.
         slots: slots that are written.
     """
 
-    applied: Cells
-    gathered: Cells
+    applied: int
+    gathered: int
     copied: int
-    looked_up: Cells
+    looked_up: int
+    either: int
+    known: int
     slots: int
 
 
 def traffic_of(workload: Workload) -> dict[str, list[Traffic]]:
     """What one call of each operation must move in each step of a workload, by its name."""
     index_bytes = np.dtype(workload.idx_mapping_dtype).itemsize
-    num_blocks = np.zeros((workload.layout.num_groups, workload.layout.max_num_reqs), np.int64)
+    layout = workload.layout
+    num_blocks = np.zeros((layout.num_groups, layout.max_num_reqs), np.int64)
     _apply(num_blocks, workload.setup)
     found: dict[str, list[Traffic]] = {
         name: [] for name in ("stage", "apply", "gather", "slots", "gather_slots", "step")
@@ -56,87 +58,91 @@ def traffic_of(workload: Workload) -> dict[str, list[Traffic]]:
         parts = _parts_of(workload, step, num_blocks, before)
         before = step
         mapping = step.num_reqs * index_bytes
-        windows = 0 if step.num_computed_tokens is None else _num_live(step) * COUNT_BYTES
+        live = int((step.idx_mapping >= 0).sum())
+        windows = 0 if step.num_computed_tokens is None else live * COUNT_BYTES
         arrays = (step.num_reqs + 1) * START_BYTES + step.num_tokens * POSITION_BYTES
-        applied = len(parts.applied) * ID_BYTES
+        applied = parts.applied * ID_BYTES
         rows, slots = parts.copied * ID_BYTES, parts.slots * SLOT_BYTES
-        both = parts.gathered | parts.looked_up
+        shared = mapping + windows + arrays
+        fused = shared + parts.either * ID_BYTES
         found["stage"].append(Traffic(0, 0))
         found["apply"].append(Traffic(0, applied))
-        found["gather"].append(Traffic(mapping + windows + len(parts.gathered) * ID_BYTES, rows))
-        found["slots"].append(Traffic(mapping + arrays + len(parts.looked_up) * ID_BYTES, slots))
-        shared = mapping + windows + arrays
-        found["gather_slots"].append(Traffic(shared + len(both) * ID_BYTES, rows + slots))
-        known = len(both - parts.applied)
-        found["step"].append(Traffic(shared + known * ID_BYTES, applied + rows + slots))
+        found["gather"].append(Traffic(mapping + windows + parts.gathered * ID_BYTES, rows))
+        found["slots"].append(Traffic(mapping + arrays + parts.looked_up * ID_BYTES, slots))
+        found["gather_slots"].append(Traffic(fused, rows + slots))
+        whole = Traffic(fused - parts.known * ID_BYTES, applied + rows + slots)
+        found["step"].append(whole)
     return found
 
 
-def _num_live(step: Step) -> int:
-    return int((step.idx_mapping >= 0).sum())
+def _apply(num_blocks: Int64Array, appends: tuple[Append, ...]) -> tuple[Int64Array, Int64Array]:
+    """Counts the blocks of each row after some writes, in place; `[G, max_num_reqs]`.
 
-
-def _apply(num_blocks: Int64Array, appends: tuple[Append, ...]) -> Cells:
-    """Counts the blocks of each row, `[G, max_num_reqs]`, in place; returns the filled entries."""
-    filled: Cells = set()
+    Returns:
+        The first column that is filled in each row, and the one after the last, likewise.
+    """
+    starts = num_blocks.copy()
     for append in appends:
-        row = append.row
         if append.overwrite:
-            num_blocks[:, row] = 0
-            filled = {cell for cell in filled if cell[1] != row}
-        for group, ids in enumerate(append.block_ids):
-            start = int(num_blocks[group, row])
-            filled |= {(group, row, start + offset) for offset in range(len(ids))}
-            num_blocks[group, row] += len(ids)
-    return filled
+            num_blocks[:, append.row] = 0
+            starts[:, append.row] = 0
+        num_blocks[:, append.row] += [len(ids) for ids in append.block_ids]
+    written = np.zeros(num_blocks.shape[1], dtype=bool)
+    written[[append.row for append in appends]] = True
+    return starts, np.where(written, num_blocks, starts)
 
 
 def _parts_of(
     workload: Workload, step: Step, num_blocks: Int64Array, before: Step | None
 ) -> _Parts:
-    applied = _apply(num_blocks, step.appends)
     layout = workload.layout
-    gathered: Cells = set()
-    copied = 0
+    starts, ends = _apply(num_blocks, step.appends)
+    rows = np.unique(step.idx_mapping[step.idx_mapping >= 0])
+    live = step.idx_mapping[step.idx_mapping >= 0]
     filled_before = 0 if before is None else before.num_reqs
-    for place, row in enumerate(step.idx_mapping.tolist()):
-        for group, size in enumerate(layout.block_sizes):
-            if row < 0:
-                # A dummy's row is zeroed, if an earlier request has filled it.
-                copied += layout.widths[group] if place < filled_before else 0
-                continue
-            blocks = int(num_blocks[group, row])
-            first = _first_read(workload, step, group, row, size)
-            gathered |= {(group, row, column) for column in range(min(first, blocks), blocks)}
-            copied += blocks
-    # Rows that the last step filled and this one does not are zeroed.
-    copied += max(0, filled_before - step.num_reqs) * sum(layout.widths)
-    looked_up, num_enabled = _looked_up(workload, step), sum(layout.slot_mapping_enabled)
+    # Rows of dummies, and those that the last step filled and this one does not, are zeroed.
+    dummies = int((step.idx_mapping[:filled_before] < 0).sum())
+    left_over = max(0, filled_before - step.num_reqs)
+    copied = (dummies + left_over) * sum(layout.widths)
+    gathered = looked_up = either = known = 0
+    for group, blocks in enumerate(num_blocks):
+        first = np.minimum(_first_read(workload, step, group), blocks)
+        copied += int(blocks[live].sum())
+        read = int((blocks - first)[rows].sum())
+        at_rows, at_columns = _looked_up(workload, step, group)
+        outside = (at_columns < first[at_rows]) | (at_columns >= blocks[at_rows])
+        applied = (at_columns >= starts[group, at_rows]) & (at_columns < ends[group, at_rows])
+        common = np.minimum(ends[group], blocks) - np.maximum(starts[group], first)
+        gathered += read
+        looked_up += len(at_rows)
+        either += read + int(outside.sum())
+        known += int(np.maximum(common, 0)[rows].sum()) + int((outside & applied).sum())
     stale = 0 if before is None else max(0, before.num_tokens - step.num_tokens)
-    return _Parts(applied, gathered, copied, looked_up, num_enabled * (step.num_tokens + stale))
+    slots = sum(layout.slot_mapping_enabled) * (step.num_tokens + stale)
+    return _Parts(int((ends - starts).sum()), gathered, copied, looked_up, either, known, slots)
 
 
-def _first_read(workload: Workload, step: Step, group: int, row: int, size: int) -> int:
-    """The first column of a row that is read; those before the window become 0 unread."""
+def _first_read(workload: Workload, step: Step, group: int) -> Int64Array:
+    """The first column of each row that is read; those before the window become 0 unread."""
     reach = workload.layout.reaches[group]
     if step.num_computed_tokens is None or not reach:
-        return 0
-    return int(max(int(step.num_computed_tokens[row]) - reach, 0) // size)
+        return np.zeros(workload.layout.max_num_reqs, dtype=np.int64)
+    computed = step.num_computed_tokens.astype(np.int64)
+    first: Int64Array = np.maximum(computed - reach, 0) // workload.layout.block_sizes[group]
+    return first
 
 
-def _looked_up(workload: Workload, step: Step) -> Cells:
-    """The entries that the tokens of this rank lie in, whether or not the row owns them."""
+def _looked_up(workload: Workload, step: Step, group: int) -> tuple[Int64Array, Int64Array]:
+    """Rows and columns, each pair once, of the entries that the tokens of this rank lie in."""
     layout = workload.layout
+    if not layout.slot_mapping_enabled[group]:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    tokens, width = layout.tokens_per_block[group], layout.widths[group]
     rows = np.repeat(step.idx_mapping, np.diff(step.query_start_loc))
-    cells: Cells = set()
-    for group, tokens in enumerate(layout.tokens_per_block):
-        if not layout.slot_mapping_enabled[group]:
-            continue
-        columns = step.positions // tokens
-        inside = (rows >= 0) & (columns >= 0) & (columns < layout.widths[group])
-        ranks = tokens // layout.block_sizes[group]
-        offsets = step.positions % tokens // layout.cp_interleave
-        inside &= (ranks == 1) | (offsets % ranks == layout.cp_rank)
-        pairs = zip(rows[inside].tolist(), columns[inside].tolist(), strict=True)
-        cells |= {(group, row, column) for row, column in pairs}
-    return cells
+    columns = step.positions // tokens
+    inside = (rows >= 0) & (columns >= 0) & (columns < width)
+    ranks = tokens // layout.block_sizes[group]
+    if ranks > 1:
+        inside &= step.positions % tokens // layout.cp_interleave % ranks == layout.cp_rank
+    codes = np.unique(rows[inside] * width + columns[inside])
+    return codes // width, codes % width
