@@ -112,7 +112,7 @@ class Driver(ABC):
         it: what an operation must not write has to keep the garbage. The tensors must be the same
         ones for as long as the driver lives, since a captured graph holds their addresses.
         """
-        raise NotImplementedError(f"{type(self).__name__} has neither outputs() nor a trial")
+        return {}
 
     def state(self) -> Mapping[str, torch.Tensor]:
         """What operations change and later steps read, whole, by name; compared after each step.
@@ -230,7 +230,3 @@ class Trial(ABC):
     @abstractmethod
     def compared(self, subject: Any) -> Sequence[str]:
         """Names of what is compared, for the report."""
-
-    @abstractmethod
-    def variant_of(self, subject: Any) -> Any:
-        """The variant's object of a subject, whose tensors a guard lets it access."""

@@ -25,10 +25,6 @@ class Traffic:
     read: int
     written: int
 
-    def __add__(self, other: Traffic) -> Traffic:
-        """Both together."""
-        return Traffic(self.read + other.read, self.written + other.written)
-
 
 class Workload(ABC):
     """Plain host data, such as numpy arrays, so that it needs neither torch nor a device.

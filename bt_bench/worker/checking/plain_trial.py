@@ -237,10 +237,6 @@ class PlainTrial(Trial):
         driver = subject.driver
         return [*driver.outputs(), *driver.state(), "inputs"]
 
-    def variant_of(self, subject: Subject) -> Any:
-        """See the base class."""
-        return subject.driver.variant
-
 
 def compare(
     name: str,

@@ -224,10 +224,6 @@ class TableTrial(Trial):
         """See the base class."""
         return COMPARED if subject.outputs is None else [*COMPARED, CUSTOM_OUTPUTS]
 
-    def variant_of(self, subject: Subject) -> Any:
-        """See the base class."""
-        return subject.tables
-
 
 def run(tables: Any, path: Path, step: StepInputs, through: Through) -> list[tuple[str, Any]]:
     """Makes the calls of a path on a step that is staged; returns what these returned."""
