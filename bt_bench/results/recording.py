@@ -24,7 +24,8 @@ from bt_bench.results.rounds import GateArm, GateRound, Subject
 from bt_bench.results.soundness import impossible_times
 from bt_bench.results.suites import SuiteInfo, context_of
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
+BEFORE_PAIRS: Final = "recorded by a version that measured each arm in a process of its own"
 DECIMALS = 6  # of a microsecond: far finer than any clock, without digits of binary rounding
 
 
@@ -56,17 +57,28 @@ class RecordedRound(Noun):
 
 
 class Recording(Noun):
-    """A recording: how it was made, and its rounds; values are in the units of their metrics."""
+    """A recording: how it was made, and its rounds; values are in the units of their metrics.
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    In a round all arms are measured by one process, in turns; those of the variants in `apart` by a
+    process each, for the reason given there. In schema 1, which is read too, that is all variants.
+    """
+
+    schema_version: Literal[1, 2] = SCHEMA_VERSION
     created: str  # ISO 8601, UTC
     tool: Tool
     environment: Environment
     config: str
     suite: SuiteInfo | None = None
     arms: dict[GateArm, Revision]
+    apart: dict[str, str] = {}
     subjects: list[RecordedSubject]
     rounds: list[RecordedRound]
+
+    def measured_apart(self) -> dict[str, str]:
+        """Variants whose arms ran in a process each, and why; the others' shared one process."""
+        if self.schema_version == 1:
+            return {subject.variant: BEFORE_PAIRS for subject in self.subjects}
+        return dict(self.apart)
 
     def table(self) -> list[Subject]:
         """The subjects, in their order in `values`."""

@@ -33,6 +33,7 @@ class Gpu(Noun):
 
     index: int
     name: str
+    uuid: str | None = None
     capability: str
     memory_bytes: int
     multiprocessors: int
@@ -48,6 +49,7 @@ class Environment(Noun):
     """The machine and the software that a result was measured with."""
 
     device: Literal["cuda", "cpu"]
+    host: str | None = None  # a digest of the host's name and of its boot, which names neither
     python: str
     platform: str
     cpu: str | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
@@ -26,6 +27,7 @@ def read_environment(device: DeviceKind) -> Environment:
     exported = os.environ.get("BT_BENCH_COMMIT")
     return Environment(
         device=device,
+        host=_host(),
         python=platform.python_version(),
         platform=f"{platform.system()}-{platform.machine()}",
         cpu=_cpu_name(),
@@ -69,6 +71,7 @@ def _gpu(torch: Any, nvml: Any, index: int) -> Gpu:
     return Gpu(
         index=index,
         name=properties.name,
+        uuid=str(properties.uuid) if hasattr(properties, "uuid") else None,
         capability=f"{properties.major}.{properties.minor}",
         memory_bytes=properties.total_memory,
         multiprocessors=properties.multi_processor_count,
@@ -90,6 +93,12 @@ def _cpu_name() -> str | None:
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
     return platform.processor() or None
+
+
+def _host() -> str:
+    """Tells machines, and starts of one machine, apart without naming them."""
+    boot = _read("/proc/sys/kernel/random/boot_id") or ""
+    return hashlib.sha256(f"{platform.node()} {boot}".encode()).hexdigest()[:12]
 
 
 def _read(path: str) -> str | None:
