@@ -107,7 +107,7 @@ DAMAGES: dict[str, tuple[Callable[[str], str], str]] = {
     "empty": (lambda text: "", "is empty; expected a recording"),
     "no object": (lambda text: "[]", "not a recording of bt-bench: expected an object"),
     "a result": (lambda text: '{"cases": []}', "not a recording of bt-bench: it has no schema"),
-    "newer": (_edited(lambda d: d.update(schema_version=2)), "schema version 2; expected 1"),
+    "newer": (_edited(lambda d: d.update(schema_version=3)), "schema version 3; expected 2"),
     "incomplete": (_edited(lambda d: d.pop("rounds")), "missing rounds"),
     "unknown key": (_edited(lambda d: d.update(verdict="SAME")), "verdict"),
     "negative": (
