@@ -19,6 +19,7 @@ from bt_bench.analysis.deciding import (
     without_new_paths,
 )
 from bt_bench.analysis.figures import MethodLine, method_lines, step_medians_of, typical_us
+from bt_bench.analysis.influence import certain_influence
 from bt_bench.analysis.judging import BINDING, Entry, Settled, overall_ratios, settled
 from bt_bench.analysis.rounds import Labels, Ledger, judge_rounds
 from bt_bench.analysis.run.budget import CLOSES_WITHIN_PERCENT, SPIN_US, Budget, budgets
@@ -42,6 +43,7 @@ from bt_bench.analysis.statistics.estimates import (
     Estimate,
     wilson_interval,
 )
+from bt_bench.analysis.statistics.faster import faster_mean
 from bt_bench.analysis.statistics.samples import (
     Interval,
     interquartile_range,
@@ -101,6 +103,7 @@ __all__ = [
     "apart_percent",
     "baseline_index",
     "budgets",
+    "certain_influence",
     "compared_nothing",
     "control_difference_us",
     "crash_text",
@@ -109,6 +112,7 @@ __all__ = [
     "disagreements",
     "exit_code",
     "family_facts",
+    "faster_mean",
     "how_to_finish",
     "interquartile_range",
     "judge",

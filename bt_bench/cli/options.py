@@ -219,8 +219,8 @@ def worker_for(
     spec: SweepSpec, entries: Sequence[VariantEntry], device: DeviceChoice | None
 ) -> Supervisor:
     """The worker process for a device and variants; a `with` block starts it."""
-    from bt_bench.worker import Supervisor, WorkerSetup
+    from bt_bench.worker import Supervisor, WorkerSetup, arms_of
     from bt_bench.worker.main import serve
 
-    setup = WorkerSetup(chosen_device(device), tuple(entries), spec.plan, spec.suite)
+    setup = WorkerSetup(chosen_device(device), arms_of(entries), spec.plan, spec.suite)
     return Supervisor(setup, serve)

@@ -12,11 +12,12 @@ def no_collection(*, collect_first: bool = True) -> Iterator[None]:
     """Turns collection off for the `with` block.
 
     Args:
-        collect_first: collect before the block, so that no earlier garbage is left.
+        collect_first: collect before the block, so that no earlier garbage is left. Within another
+            such block nothing is collected again, since that takes milliseconds.
     """
-    if collect_first:
-        gc.collect()
     was_enabled = gc.isenabled()
+    if collect_first and was_enabled:
+        gc.collect()
     gc.disable()
     try:
         yield

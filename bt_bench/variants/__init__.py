@@ -14,6 +14,7 @@ from bt_bench.variants.catalogue import (
     variants_folder,
 )
 from bt_bench.variants.isolation import (
+    CACHES,
     FreshSourceLoader,
     Isolation,
     add_variants_path,
@@ -22,6 +23,7 @@ from bt_bench.variants.isolation import (
 from bt_bench.variants.raised import ignore_interrupts, is_interrupt, text_of
 
 __all__ = [
+    "CACHES",
     "REFERENCE",
     "FreshSourceLoader",
     "Isolation",

@@ -17,7 +17,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
 
-_CACHES = {
+CACHES = {
     "TRITON_CACHE_DIR": "triton",
     "TORCH_EXTENSIONS_DIR": "torch_extensions",
     "TORCHINDUCTOR_CACHE_DIR": "inductor",
@@ -107,7 +107,7 @@ class Isolation:
             del found["PYTHONPATH"]
         # What is built while a revision runs, by names that both revisions may share: Triton's key
         # of a binary, for one, lacks constants that a kernel reads of a module.
-        for variable, folder in _CACHES.items():
+        for variable, folder in CACHES.items():
             found[variable] = str(self.caches / folder)
         return found
 

@@ -12,6 +12,7 @@ from bt_bench.worker.outcome import Measured, RoundProgress
 from bt_bench.worker.supervisor import Serve, Supervisor
 from bt_bench.worker.tasks import (
     Ahead,
+    ArmSetup,
     Calibrate,
     CheckCase,
     CheckConformance,
@@ -22,15 +23,19 @@ from bt_bench.worker.tasks import (
     MeasureCase,
     MeasureRound,
     PrepareRound,
+    ReadChanges,
+    RoundOutcome,
     RoundUnit,
     Runner,
     Watcher,
     WorkerSetup,
+    arms_of,
 )
 
 __all__ = [
     "DEFAULT_TARGETS",
     "Ahead",
+    "ArmSetup",
     "Calibrate",
     "CheckCase",
     "CheckConformance",
@@ -43,6 +48,8 @@ __all__ = [
     "Measured",
     "Noticing",
     "PrepareRound",
+    "ReadChanges",
+    "RoundOutcome",
     "RoundProgress",
     "RoundUnit",
     "Runner",
@@ -50,6 +57,7 @@ __all__ = [
     "Supervisor",
     "Watcher",
     "WorkerSetup",
+    "arms_of",
     "available_bytes",
     "choose_device",
     "git_command",

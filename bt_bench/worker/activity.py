@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -31,17 +31,25 @@ def shared_block(allocator: Allocator) -> Any:
     return allocator.RawArray(ctypes.c_int64, _CELLS)
 
 
+def _nothing(_arm: str) -> None:
+    """What is done before code of an arm runs where a process has one side only."""
+
+
 class Activity:
     """The notes of one process.
 
     Args:
         block: from `shared_block`; without one, the notes stay private.
+
+    Attributes:
+        on_enter: called with the name of an arm before any of its code runs.
     """
 
     def __init__(self, block: Any = None) -> None:
         memory = array("q", [0] * _CELLS) if block is None else block
         self._cells = memoryview(memory).cast("B").cast("q")
         self._places: dict[str, int] = {}
+        self.on_enter: Callable[[str], None] = _nothing
 
     def detach(self) -> None:
         """Makes further notes private, because this process is only a forked copy of the worker."""
@@ -55,6 +63,7 @@ class Activity:
 
     def enter(self, arm: str) -> int:
         """Notes that code of an arm is about to run; returns what was noted before."""
+        self.on_enter(arm)
         cells = self._cells
         before = cells[_PLACE]
         cells[_PLACE] = self._places.get(arm, 0)

@@ -24,6 +24,7 @@ from bt_bench.worker.call_stack import with_room
 from bt_bench.worker.checking.check import check
 from bt_bench.worker.culprits import run_without_culprits
 from bt_bench.worker.failures import ArmFailedError, device_fault, is_out_of_memory, reason_of
+from bt_bench.worker.global_state import StateWatch
 from bt_bench.worker.measuring.bench import Bench
 from bt_bench.worker.measuring.case import CONTROL, measure_case
 from bt_bench.worker.measuring.process_round import ProcessRound
@@ -40,7 +41,9 @@ from bt_bench.worker.tasks import (
     MeasureCase,
     MeasureRound,
     PrepareRound,
+    ReadChanges,
     ResultT,
+    RoundOutcome,
     RoundUnit,
     Success,
     Task,
@@ -61,6 +64,7 @@ class Executor:
         plan: how to check and measure.
         copy_of: returns a second class of a variant for the control; by default the same class.
         suite: of the variants; by default the default one.
+        watch: notices changes of the process's global state; `None`: nobody does.
     """
 
     def __init__(
@@ -70,12 +74,14 @@ class Executor:
         plan: Plan,
         copy_of: Callable[[str], type[Any]] | None = None,
         suite: Suite | None = None,
+        watch: StateWatch | None = None,
     ) -> None:
         self._classes = classes
         self._suite = suite or default_suite()
         self._copy_of = copy_of or classes.__getitem__
         self._bench = bench
         self._plan = plan
+        self._watch = watch
         self._built: tuple[CaseSpec, Workload] | None = None
         self._conformance: dict[str, Workload] = {}
         self._round: tuple[tuple[tuple[RoundUnit, ...], tuple[str, ...]], ProcessRound] | None = (
@@ -129,7 +135,11 @@ class Executor:
                 self._ready_round(task.units, arms)
                 return None
             case MeasureRound():
-                return self._ready_round(task.units, arms).measure(on_round)
+                ready = self._ready_round(task.units, arms)
+                values = ready.measure(on_round)
+                return RoundOutcome(values, self._changes_since_import(), ready.other_threads)
+            case ReadChanges():
+                return {} if self._watch is None else self._watch.changes()
         raise TypeError(f"{type(task).__name__} is not a task of this executor")
 
     def _check_conformance(self, task: CheckConformance, arms: Sequence[str]) -> CheckOutcomes:
@@ -184,6 +194,9 @@ class Executor:
             ready = ProcessRound(units, classes, self._workload, self._plan, self._bench)
             self._round = (key, ready)
         return self._round[1]
+
+    def _changes_since_import(self) -> tuple[str, ...]:
+        return () if self._watch is None else self._watch.changes().get("", ())
 
     def _copied(self, arm: str) -> type[Any]:
         """A second class of an arm; its file may be run again for that."""

@@ -16,7 +16,7 @@ import re
 import shutil
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from importlib import metadata
@@ -62,6 +62,9 @@ class Fence:
         self._isolation = isolation
         self._found: dict[str, None] = {}
         self._searching = False
+        # Modules that were loaded for this side, by name; another side may have the same names.
+        self.names: set[str] = set()
+        self.is_up = True
         self._thread = threading.get_ident()
 
     def put_up(self) -> None:
@@ -89,14 +92,17 @@ class Fence:
             sys.addaudithook(self._audit)
         self.refuse()
 
-    def refuse(self) -> None:
+    def refuse(self, libraries: Collection[str] | None = None) -> None:
         """Raises if the process has used another tree.
+
+        Args:
+            libraries: files that this side has mapped; `None`: all that the process has.
 
         Raises:
             UsageError: naming the files and how they came to be used.
         """
         self._look_at_modules()
-        self._look_at_libraries()
+        self._look_at_libraries(mapped_files() if libraries is None else libraries)
         if self._found:
             found = list(self._found)
             more = len(found) - _SHOWN
@@ -245,9 +251,12 @@ class Fence:
             file = getattr(module, "__file__", None)
             if name.partition(".")[0] in _OF_THE_TOOL or not isinstance(file, str):
                 continue
-            owner = self._isolation.owner_of(_real(file))
+            real = _real(file)
+            owner = self._isolation.owner_of(real)
             if owner is not None:
                 self._found[f"module {name} is {file}, a file of {owner}"] = None
+            elif self._isolation.is_own(real):
+                self.names.add(name)
             elif "." not in name and self._is_a_copy(name, file):
                 self._found[
                     f"module {name} is {file}, a copy installed from the repository, so both "
@@ -266,16 +275,18 @@ class Fence:
             (t / name / "__init__.py").is_file() or (t / f"{name}.py").is_file() for t in tops
         )
 
-    def _look_at_libraries(self) -> None:
+    def _look_at_libraries(self, files: Collection[str]) -> None:
         """Notes mapped libraries of other trees, whoever loaded them; finders miss these."""
-        with suppress(OSError):
-            for line in _MAPS.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
-                parts = line.split(maxsplit=5)
-                if len(parts) < 6 or not parts[5].startswith("/"):
-                    continue
-                owner = self._isolation.owner_of(parts[5])
-                if owner is not None:
-                    self._found[f"library {parts[5]} is loaded, a file of {owner}"] = None
+        for file in sorted(files):
+            owner = self._isolation.owner_of(file)
+            if owner is not None:
+                self._found[f"library {file} is loaded, a file of {owner}"] = None
+
+    def keep(self, name: str, spec: ModuleSpec) -> None:
+        """Remembers a module of the own tree, which no other side may find by its name."""
+        places = [spec.origin] if spec.has_location else spec.submodule_search_locations or ()
+        if any(place and self._isolation.is_own(_real(place)) for place in places):
+            self.names.add(name)
 
 
 class _Leading(MetaPathFinder):
@@ -289,7 +300,7 @@ class _Leading(MetaPathFinder):
     ) -> ModuleSpec | None:
         """Redirects a module of another tree; otherwise leaves it to the other finders."""
         with self._fence.searching() as free:
-            if not free:
+            if not (free and self._fence.is_up):
                 return None
             for finder in sys.meta_path:
                 find = getattr(finder, "find_spec", None)
@@ -297,8 +308,20 @@ class _Leading(MetaPathFinder):
                     continue
                 spec = find(fullname, path, target)
                 if spec is not None:
-                    return self._fence.lead(fullname, spec)
+                    led = self._fence.lead(fullname, spec)
+                    self._fence.keep(fullname, led or spec)
+                    return led
         return None
+
+
+def mapped_files() -> set[str]:
+    """Files that are mapped into this process, as far as the system says."""
+    try:
+        lines = _MAPS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return set()
+    parts = [line.split(maxsplit=5) for line in lines]
+    return {each[5] for each in parts if len(each) == 6 and each[5].startswith("/")}
 
 
 def _listed(words: object) -> list[object]:

@@ -28,8 +28,8 @@ from bt_bench.worker.tasks import Attempt, Defect, Hello, Message, Refusal, Requ
 
 if TYPE_CHECKING:
     from bt_bench.worker.executor import Executor
-    from bt_bench.worker.fence import Fence
     from bt_bench.worker.measuring.bench import Bench
+    from bt_bench.worker.worlds import Worlds
 
 
 def serve(connection: Connection, block: Any, setup: WorkerSetup) -> None:
@@ -51,7 +51,7 @@ def serve(connection: Connection, block: Any, setup: WorkerSetup) -> None:
     # The parent may be gone, or have closed the connection in the middle of an answer.
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         try:
-            hello, executor, fence = set_up(setup)
+            hello, executor, worlds = set_up(setup)
             answers.send(hello)
             if setup.ahead is not None:
                 # A failure here happens again when the task is requested, and is reported then.
@@ -59,8 +59,8 @@ def serve(connection: Connection, block: Any, setup: WorkerSetup) -> None:
                     executor.attempt(setup.ahead.task, setup.ahead.arms, lambda _: None)
             while (request := answers.next_request()) is not None:
                 attempt = executor.attempt(request.task, request.arms, answers.send)
-                if fence is not None:
-                    fence.refuse()  # if a variant used another tree while it ran
+                if worlds is not None:
+                    worlds.refuse()  # if a variant used another tree while it ran
                 answers.send(attempt)
         except (EOFError, BrokenPipeError, ConnectionResetError):
             raise
@@ -105,12 +105,12 @@ def _defect(error: BaseException) -> Defect:
     return Defect(text, f"{type(error).__name__}: {text_of(error)}{at}")
 
 
-def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Fence | None]:
+def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Worlds | None]:
     """Chooses the device, imports the variants, and makes the executor.
 
     Returns:
-        The greeting for the parent, the executor, and the fence if the process has a tree of its
-        own.
+        The greeting for the parent, the executor, and the worlds of the sides, if these are kept
+        to their trees.
 
     Raises:
         UsageError: for a device that is not there, for a variant file that does not import, and
@@ -125,30 +125,42 @@ def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Fence | None]:
     from bt_bench.variants import load_apart, load_reference
     from bt_bench.worker.environment import available_bytes, read_environment
     from bt_bench.worker.executor import Executor
+    from bt_bench.worker.global_state import StateWatch
 
     suite = load_suite(setup.suite)
     driver_of(suite)  # all of the suite is loaded before anything of a variant
+    bench = _bench(kind)  # with what it changes in Triton, and before anyone's cache is in place
     add_variants_path()
-    fence = None
-    if setup.isolation is not None:
-        from bt_bench.worker.fence import Fence
+    worlds = None
+    isolations = {arm.side: arm.isolation for arm in setup.arms if arm.isolation is not None}
+    if isolations:
+        from bt_bench.worker.worlds import Worlds
 
         load_reference(suite)  # the suite's own one, as for all revisions
-        fence = Fence(replace(setup.isolation, suite=loaded_files(suite)))
-        fence.put_up()
+        files = loaded_files(suite)
+        kept = {side: replace(isolation, suite=files) for side, isolation in isolations.items()}
+        worlds = Worlds(kept, {arm.name: arm.side for arm in setup.arms})
+        worlds.put_up()
     notes = activity.current()
-    notes.expect({entry.name: place for place, entry in enumerate(setup.variants)})
+    notes.expect({arm.name: place for place, arm in enumerate(setup.arms)})
+    watch = None
+    if setup.watched:
+        watch = StateWatch(worlds.environment if worlds is not None else ())
+    if worlds is not None:
+        notes.on_enter = worlds.enter
     classes = {}
-    for entry in setup.variants:
-        with notes.running(entry.name):
-            classes[entry.name] = load_apart(entry)
-    if fence is not None:
-        fence.refuse()
+    for arm in setup.arms:
+        with notes.running(arm.name):
+            classes[arm.name] = load_apart(arm.entry)
+        if watch is not None:
+            watch.imported(arm.name, classes[arm.name])
+        if worlds is not None:
+            worlds.refuse(arm.name)
     hello = Hello(kind, read_environment(kind), available_bytes(kind))
-    entries = {entry.name: entry for entry in setup.variants}
+    entries = {arm.name: arm.entry for arm in setup.arms}
     copy_of = cache(lambda name: load_apart(entries[name]))
-    executor = Executor(classes, _bench(kind), setup.plan, copy_of, suite)
-    return hello, executor, fence
+    executor = Executor(classes, bench, setup.plan, copy_of, suite, watch)
+    return hello, executor, worlds
 
 
 def _bench(kind: str) -> Bench:

@@ -175,7 +175,7 @@ class Supervisor:
         if isinstance(answer, Success):
             raise WorkerError("the worker answered out of turn; please report it")
         if answer.place is not None:
-            path = self._setup.variants[answer.place].path
+            path = self._setup.arms[answer.place].entry.path
             raise UsageError(f"{path}: the variant file does not import: {answer.reason.message}")
         raise WorkerError(f"the worker did not start: {answer.reason.message}")
 

@@ -6,7 +6,7 @@ These are passed between processes, and import neither torch nor Triton.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -140,24 +140,51 @@ class RoundUnit:
         case: the workload.
         operation: what is timed.
         series: what is wanted of it.
-        variants: those that take part, of the arms of the task.
+        variants: arms that take part, of those of the task.
+        intruders: arms whose influence on the arm that runs next is told.
     """
 
     case: CaseSpec
     operation: Operation
     series: tuple[Series, ...]
     variants: tuple[str, ...]
+    intruders: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class RoundValue:
-    """Median of one series of one variant in a process-round, in the series' unit."""
+    """One series of one arm in a process-round.
+
+    Args:
+        operation: what was timed.
+        case: on which workload.
+        variant: the arm.
+        series: what was taken.
+        value: mean over steps, in the series' unit; of each step the mean of its faster samples.
+        influence: log ratio of samples after an intruder to those after other arms, if known.
+    """
 
     operation: Operation
     case: str
     variant: str
     series: Series
     value: float
+    influence: float | None = None
+
+
+@dataclass(frozen=True)
+class RoundOutcome:
+    """What a process-round found.
+
+    Args:
+        values: those that could be taken.
+        changes: what of the process's global state has changed since before any arm was imported.
+        other_threads: of the CPU time while rounds were timed.
+    """
+
+    values: tuple[RoundValue, ...]
+    changes: tuple[str, ...] = ()
+    other_threads: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -173,7 +200,7 @@ class PrepareRound(Task[None]):
 
 
 @dataclass(frozen=True)
-class MeasureRound(Task[tuple[RoundValue, ...]]):
+class MeasureRound(Task[RoundOutcome]):
     """Time once what was prepared; values that could not be taken are absent."""
 
     units: tuple[RoundUnit, ...]
@@ -185,6 +212,19 @@ class MeasureRound(Task[tuple[RoundValue, ...]]):
 
 
 @dataclass(frozen=True)
+class ReadChanges(Task[dict[str, tuple[str, ...]]]):
+    """What of the process's global state has changed: per arm while it was imported, `""`: since.
+
+    Takes no arm.
+    """
+
+    @property
+    def doing(self) -> str:
+        """What is being done, as the beginning of a message."""
+        return "while its global state was read"
+
+
+@dataclass(frozen=True)
 class Ahead:
     """A task that a worker begins before it is requested."""
 
@@ -193,24 +233,48 @@ class Ahead:
 
 
 @dataclass(frozen=True)
+class ArmSetup:
+    """An arm that a worker imports.
+
+    Args:
+        name: of the arm, which tasks use.
+        entry: the file; the worker imports it, the parent never does.
+        side: arms of one side share modules, and those of another see none of them.
+        isolation: which files of a repository the side may use; `None`: any.
+    """
+
+    name: str
+    entry: VariantEntry
+    side: str = ""
+    isolation: Isolation | None = None
+
+
+@dataclass(frozen=True)
 class WorkerSetup:
     """What a worker starts with.
 
     Args:
         device: where it runs.
-        variants: the files of the arms; the worker imports them, the parent never does.
+        arms: what it imports, in this order.
         plan: how it checks and measures.
         suite: of the variants; its modules are loaded before theirs.
         ahead: a task to begin at once; its outcome is reported when the same task is requested.
-        isolation: which files of a repository it may use; `None`: any.
+        watched: whether changes of the process's global state are looked for.
     """
 
     device: DeviceChoice
-    variants: tuple[VariantEntry, ...]
+    arms: tuple[ArmSetup, ...]
     plan: Plan
     suite: SuiteRef = DEFAULT_REF
     ahead: Ahead | None = None
-    isolation: Isolation | None = None
+    watched: bool = False
+
+
+def arms_of(
+    entries: Iterable[VariantEntry], isolation: Isolation | None = None
+) -> tuple[ArmSetup, ...]:
+    """The variants of one side as arms of the same names."""
+    return tuple(ArmSetup(entry.name, entry, isolation=isolation) for entry in entries)
 
 
 @dataclass(frozen=True)

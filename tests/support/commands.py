@@ -70,7 +70,7 @@ class InProcess:
 
     def __init__(self, setup: Any, serve: object) -> None:
         self._setup = setup
-        self._shipped = {e.name for e in setup.variants if e.shipped and e.kernels is None}
+        self._shipped = {a.name for a in setup.arms if a.entry.shipped and a.entry.kernels is None}
 
     def __enter__(self) -> InProcess:
         from bt_bench.worker.executor import LocalRunner

@@ -1,10 +1,12 @@
 """Workers that take process-rounds by a script, for tests of the gate; neither torch nor Triton.
 
 The script is `script.json` in the folder of the variants' files: per variant `us`, the value of all
-its series, `paths`, the launch paths that it has (`jit` if left out), and `fault`, what happens to
-it when (`raises`, `kills`, `kills_once` in `check`, `prepare` or `measure`; `crashes_once` says so
-and kills nothing), or what it is wrong on or lacks a feature for (`check one`, `lacks one`). What
-workers do is appended to `log`.
+its series, `paths`, the launch paths that it has (`jit` if left out), `imports` and `changes`, what
+it changes for the whole process when it is imported or measured, `influence`, what the head does to
+whoever runs next, and `fault`, what happens to it when (`lonely` where it is imported beside
+another side, `raises`, `kills`, `kills_once` in `check`, `prepare` or `measure`; `crashes_once`
+says so and kills nothing), or what it is wrong on or lacks a feature for (`check one`,
+`lacks one`). What workers do is appended to `log`.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import json
 import os
 import signal
 import time
+import zlib
 from pathlib import Path
 
 from bt_bench.results.case import CheckReport
@@ -29,7 +32,9 @@ from bt_bench.worker.tasks import (
     MeasureRound,
     Message,
     PrepareRound,
+    ReadChanges,
     Refusal,
+    RoundOutcome,
     RoundValue,
     Success,
 )
@@ -43,11 +48,12 @@ WRONG = CheckOutcome(None, Reason(code=ReasonCode.WRONG_RESULT, message="slot 3 
 def serve(connection, block, setup) -> None:
     """Does the tasks that it is sent."""
     worker = _Worker(setup, Activity(block))
-    for entry in setup.variants:
-        if worker.script.get(entry.name, {}).get("fault") == "import":
-            connection.send(
-                Message(0, Refusal(f"{entry.path}:1: the variant file does not import"))
-            )
+    for arm in setup.arms:
+        if worker.fault(arm.name) == "import" or (
+            worker.fault(arm.name) == "lonely" and len({each.side for each in setup.arms}) > 1
+        ):
+            path = arm.entry.path
+            connection.send(Message(0, Refusal(f"{path}:1: the variant file does not import")))
             return
     connection.send(Message(0, Hello("cpu", make_environment("cpu", cpu_affinity=4), None)))
     if setup.ahead is not None:
@@ -81,21 +87,33 @@ class InProcess:
 
 class _Worker:
     def __init__(self, setup, activity):
-        self.folder = Path(setup.variants[0].path).parent
-        self.script = json.loads((self.folder / "script.json").read_text())
+        folders = {arm.name: Path(arm.entry.path).parent for arm in setup.arms}
+        scripts = {f: json.loads((f / "script.json").read_text()) for f in set(folders.values())}
+        self.script = {arm.name: scripts[folders[arm.name]][arm.entry.name] for arm in setup.arms}
+        self.folder = next(iter(folders.values()))
+        self.folders = "+".join(dict.fromkeys(folder.name for folder in folders.values()))
+        self.is_shared = len({arm.side for arm in setup.arms}) > 1
         self.plan = setup.plan
         self.activity = activity
 
     def log(self, what):
         """One line, written at once: several processes write."""
         with (self.folder.parent / "log").open("a") as file:
-            file.write(f"{self.folder.name} {os.getpid()} {what}\n")
+            file.write(f"{self.folders} {os.getpid()} {what}\n")
 
     def answer(self, task, arms):
         self.activity.expect({arm: place for place, arm in enumerate(arms)})
         match task:
             case CheckConformance() | CheckCase():
                 return self.go_wrong("check", arms) or self.check(task, arms)
+            case ReadChanges():
+                return Success(
+                    {
+                        arm: (script["imports"],)
+                        for arm, script in self.script.items()
+                        if "imports" in script
+                    }
+                )
             case PrepareRound():
                 return self.go_wrong("prepare", arms) or self.prepared()
             case MeasureRound():
@@ -119,7 +137,7 @@ class _Worker:
         self.log("begins")
         time.sleep(0.01)
         values = tuple(
-            RoundValue(unit.operation, unit.case.name, arm, series, self.us(arm))
+            RoundValue(unit.operation, unit.case.name, arm, series, self.us(arm), self.harm(arm))
             for unit in task.units
             for arm in arms
             if arm in unit.variants
@@ -127,11 +145,23 @@ class _Worker:
             if series.launch_path in self.script[arm].get("paths", ["jit"])
         )
         self.log("ends")
-        return Success(values)
+        changes = tuple(
+            self.script[arm]["changes"] for arm in arms if "changes" in self.script[arm]
+        )
+        return Success(RoundOutcome(values, changes))
 
     def us(self, arm):
-        """What the script says, and a little that no two processes share."""
-        return self.script[arm]["us"] * (1 + 0.001 * (self.plan.seed * 7919 % 11) / 11)
+        """What the script says, and a little that no two arms and processes share."""
+        return self.script[arm]["us"] * (1 + 0.001 * self.luck(arm))
+
+    def luck(self, arm):
+        """From 0 to 1, by the seed of the process."""
+        return zlib.crc32(f"{self.plan.seed} {arm}".encode()) / 2**32
+
+    def harm(self, arm):
+        """The influence that the script gives; a little noise, since real ones have some."""
+        share = self.script[arm].get("influence", 0.0)
+        return share + 0.001 * self.luck(arm) if self.is_shared else None
 
     def fault(self, arm):
         return self.script.get(arm, {}).get("fault", "")

@@ -95,8 +95,8 @@ def _failure(what: str | None, place: int) -> Failure | None:
 def serve_that_dies_importing(connection, block, setup) -> None:
     """Dies while it imports the second variant."""
     activity = Activity(block)
-    activity.expect({entry.name: place for place, entry in enumerate(setup.variants)})
-    activity.enter(setup.variants[1].name)
+    activity.expect({arm.name: place for place, arm in enumerate(setup.arms)})
+    activity.enter(setup.arms[1].name)
     os.kill(os.getpid(), signal.SIGSEGV)
 
 

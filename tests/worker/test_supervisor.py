@@ -30,13 +30,14 @@ from bt_bench.worker.tasks import (
     Success,
     WorkerError,
     WorkerSetup,
+    arms_of,
 )
 
 ARMS = ["first", "second", "third"]
 ENTRIES = tuple(
     VariantEntry(name, "", Path(f"{name}.py"), shipped=False, package="bt_kernels") for name in ARMS
 )
-SETUP = WorkerSetup("auto", ENTRIES, Plan(hang_seconds=0.5))
+SETUP = WorkerSetup("auto", arms_of(ENTRIES), Plan(hang_seconds=0.5))
 
 
 class Watching:

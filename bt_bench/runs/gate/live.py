@@ -25,14 +25,14 @@ from bt_bench.protocol import Operation, load_suite
 from bt_bench.results import GateArm, Recorder, Subject
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, GatePlan, run_gate
 from bt_bench.runs.gate.lost import Lost
-from bt_bench.runs.gate.processes import ProcessRounds, header_of
+from bt_bench.runs.gate.processes import MustPartError, ProcessRounds, header_of
 from bt_bench.runs.gate.sameness import Sameness, compare_trees
 from bt_bench.runs.gate.sides import Culprit, RoundsRequest, Side, checkers
 from bt_bench.runs.gate.trees import Tree, isolations
 from bt_bench.runs.gate.wanted import choose_metrics
 from bt_bench.runs.progress import Progress
 from bt_bench.variants import REFERENCE, Isolation, VariantEntry, choose
-from bt_bench.worker import Serve
+from bt_bench.worker import Hello, Serve
 
 # Per variant and case, the revisions that cannot run it, and what they lack.
 Lacking = Mapping[tuple[str, str], Mapping[str, str]]
@@ -142,6 +142,7 @@ def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
     with checkers(rounds, progress, equal=same.proved) as workers:
         hello = workers.hello
         failures = workers.failures([] if same.proved else rounds.variants, progress)
+        apart = {} if same.proved else workers.changing(progress)
         lacking, warnings = workers.lacking, workers.warnings
     timed = [
         subject
@@ -150,21 +151,40 @@ def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
     ]
     measured = None
     if timed:
-        plan = _plan(request, timed)
-        recorder = Recorder(
-            request.recording, header_of(rounds, hello.environment, list(request.command))
-        )
-        source = ProcessRounds(rounds, timed, hello, progress, recorder.add)
-        margins = rounds.spec.margins
-        thresholds = {s: margins[s.case] for s in timed if s.case in margins}
-        outcome = run_gate(
-            source, plan, request.rules, thresholds, lambda look: progress.say(look.text)
-        )
-        measured = outcome.judged
+        source, measured = _timed(request, prepared, timed, hello, progress, apart)
         failures = failures | source.failures
         warnings = warnings + source.warnings
     judged = _whole(request, prepared, same, failures, lacking, measured)
     return replace(judged, warnings=(*judged.warnings, *dict.fromkeys(warnings)))
+
+
+def _timed(
+    request: GateRequest,
+    prepared: Prepared,
+    subjects: Sequence[Subject],
+    hello: Hello,
+    progress: Progress,
+    apart: dict[str, str],
+) -> tuple[ProcessRounds, Judged]:
+    """Rounds until every verdict holds; from the beginning if variants turn out to have to part."""
+    rounds = prepared.rounds
+    margins = rounds.spec.margins
+    thresholds = {s: margins[s.case] for s in subjects if s.case in margins}
+    while True:
+        header = header_of(rounds, hello.environment, list(request.command), apart)
+        recorder = Recorder(request.recording, header)
+        source = ProcessRounds(rounds, subjects, hello, progress, recorder.add, apart)
+        plan = _plan(request, subjects)
+        try:
+            outcome = run_gate(
+                source, plan, request.rules, thresholds, lambda look: progress.say(look.text)
+            )
+        except MustPartError as error:
+            apart = apart | error.reasons
+            for name, why in error.reasons.items():
+                progress.say(f"{name} is measured apart, from the beginning: {why}")
+            continue
+        return source, outcome.judged
 
 
 def _sameness(request: GateRequest) -> Sameness:

@@ -15,7 +15,17 @@ from bt_bench.results import Crash, GateArm, Metric, ReasonCode, Subject
 from bt_bench.runs.check import check_conformance
 from bt_bench.runs.progress import Progress
 from bt_bench.variants import Isolation, VariantEntry
-from bt_bench.worker import CheckCase, Hello, Noticing, Runner, Serve, Supervisor, WorkerSetup
+from bt_bench.worker import (
+    CheckCase,
+    Hello,
+    Noticing,
+    ReadChanges,
+    Runner,
+    Serve,
+    Supervisor,
+    WorkerSetup,
+    arms_of,
+)
 
 Culprit = tuple[str, Operation | None, str | None]  # variant, operation, case; `None`: all
 
@@ -109,8 +119,23 @@ class Checkers:
         failures: dict[Culprit, str] = {}
         for side, worker in self._workers if variants else ():
             progress.phase(f"checking {side.label}")
-            failures = self._wrong(side, variants, noticing(worker, side, self.warnings)) | failures
+            watched = noticing(worker, f"{side.label}: {{}}".format, self.warnings)
+            failures = self._wrong(side, variants, watched) | failures
         return failures
+
+    def changing(self, progress: Progress) -> dict[str, str]:
+        """Variants that change what all code of a process shares, and what; after `failures`."""
+        reasons: dict[str, str] = {}
+        for side, worker in self._workers:
+            progress.phase(f"looking for what {side.label} has changed")
+            for name, changes in worker.run(ReadChanges(), []).value.items():
+                what = f"{side.label} changes {', '.join(changes)}"
+                if name:
+                    reasons.setdefault(name, f"{what} when it is imported")
+                else:
+                    why = f"{what} while it runs, and it is not known which variant does"
+                    reasons = dict.fromkeys(side.names, why) | reasons
+        return reasons
 
     def _wrong(self, side: Side, variants: Sequence[str], worker: Runner) -> dict[Culprit, str]:
         spec = self._spec
@@ -159,10 +184,10 @@ def checkers(
             audited = None if isolation is None else replace(isolation, audited=True)
             setup = WorkerSetup(
                 request.device,
-                side.entries,
+                arms_of(side.entries, audited),
                 request.spec.plan,
                 suite=request.spec.suite,
-                isolation=audited,
+                watched=True,
             )
             workers.append((side, started(stack, setup, request.serve)))
         for side, worker in workers:
@@ -170,12 +195,18 @@ def checkers(
         yield Checkers(request.spec, workers)
 
 
-def noticing(worker: Runner, side: Side, warnings: list[str]) -> Runner:
-    """A worker that adds a warning, with the side's label, for each crash that does not recur."""
+def noticing(worker: Runner, whose: Callable[[str], str], warnings: list[str]) -> Runner:
+    """A worker that adds a warning for each crash that does not recur.
+
+    Args:
+        worker: does the tasks.
+        whose: from the name of an arm to its revision and variant, in words.
+        warnings: takes the warnings.
+    """
 
     def tell(arms: Sequence[str], crash: Crash) -> None:
-        whose = f"{arms[0]}, " if crash.known else ""
-        warnings.append(f"{side.label}: {whose}{crash_text(crash)}")
+        culprit = f"{whose(arms[0])}, " if crash.known else ""
+        warnings.append(f"{culprit}{crash_text(crash)}")
 
     return Noticing(worker, tell)
 
@@ -197,11 +228,12 @@ def _gone_after(worker: Supervisor) -> Iterator[None]:
         worker.__exit__(None, None, None)
 
 
-def greet(worker: Supervisor, side: Side) -> None:
+def greet(worker: Supervisor, *sides: Side) -> None:
     """Waits for a worker's start; an error in a variant file names the revision."""
     try:
         worker.__enter__()
     except UsageError as error:
-        if not any(str(entry.path) in str(error) for entry in side.entries):
-            raise  # about the device
-        raise UsageError(side.named(str(error))) from None
+        for side in sides:
+            if any(str(entry.path) in str(error) for entry in side.entries):
+                raise UsageError(side.named(str(error))) from None
+        raise  # about the device

@@ -1,4 +1,4 @@
-"""One process of a gate's round: it measures everything once, and briefly.
+"""One process of a gate's round: it measures everything once, and briefly, all arms side by side.
 
 Setting up takes seconds; it is done ahead, and several processes may do it at once. The timed part
 takes about a second, while nothing else runs.
@@ -7,31 +7,32 @@ takes about a second, while nothing else runs.
 from __future__ import annotations
 
 import gc
+import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from bt_bench.analysis import typical
+from bt_bench.analysis import faster_mean
 from bt_bench.config import CaseSpec
 from bt_bench.protocol import Workload
-from bt_bench.results import Load, Method, Plan, Series
+from bt_bench.results import Load, Measurement, Method, Plan, Series, no_collection
 from bt_bench.worker.arm import inputs_on
+from bt_bench.worker.global_state import Stopwatch
 from bt_bench.worker.measuring.bench import Bench
 from bt_bench.worker.measuring.case import build_instances
 from bt_bench.worker.measuring.methods.probes import Probe
 from bt_bench.worker.measuring.records import Records
-from bt_bench.worker.measuring.rounds import Window
+from bt_bench.worker.measuring.rounds import RoundRecorder, Window, rounds_of_cycle
 from bt_bench.worker.measuring.timing import Rounds
 from bt_bench.worker.outcome import RoundProgress
 from bt_bench.worker.tasks import RoundUnit, RoundValue
 
 # Values from fewer rounds than this are left out.
 FEWEST_ROUNDS = 3
-# Units take turns after this many rounds, two pairs. A disturbance of some 10 ms then hits few
-# rounds of many units, which medians tolerate, rather than all rounds of one unit.
-ROUNDS_PER_PASS = 4
+# With fewer arms there would be too few samples without the first ones after a rewind.
+FEWEST_ARMS_TO_CHOOSE = 3
 # A process that has waited runs slower at first, by a third for some 50 ms on an H200's host.
 WARM_SECONDS = 0.2
 
@@ -50,10 +51,13 @@ class ProcessRound:
 
     Args:
         units: what is timed.
-        classes: the variants by name; a unit takes those of its variants that are here.
+        classes: the arms by name; a unit takes those of its arms that are here.
         workload_of: builds the workload of a case.
         plan: how briefly to measure.
         bench: the device.
+
+    Attributes:
+        other_threads: of the CPU time while rounds were timed; 0 before.
 
     Raises:
         ArmFailedError: when a variant raises.
@@ -71,6 +75,7 @@ class ProcessRound:
         self._plan = plan
         self._bench = bench
         self._units = _set_up(units, classes, workload_of, plan, bench)
+        self.other_threads = 0.0
         once = plan.model_copy(update={"rounds": 1, "profile_rounds": 1, "graph_rounds": 1})
         records = self._records()
         self._time(once, records)
@@ -82,22 +87,31 @@ class ProcessRound:
         Raises:
             ArmFailedError: when a variant raises.
         """
-        brief = self._plan.model_copy(update={"rounds": 2})
-        with _heap_aside():
+        with _heap_aside(), no_collection():
             started_ns = self._bench.around.clock.now_ns()
+            brief = self._plan.model_copy(update={"rounds": 2})
             while self._bench.around.clock.now_ns() - started_ns < WARM_SECONDS * 1e9:
                 self._time(brief, self._records(), on_round)
             records = self._records()
-            left = self._plan.rounds
-            while left > 0:
-                rounds = min(left, ROUNDS_PER_PASS)
-                seed = self._plan.seed + left  # a different order in each pass
-                changes = {"rounds": rounds, "seed": seed, "warmup_rounds": 0}
-                self._time(self._plan.model_copy(update=changes), records, on_round)
-                left -= rounds
+            threads = Stopwatch()
+            for turn, rounds in enumerate(self._passes()):
+                changes = {"rounds": rounds, "seed": self._plan.seed + turn, "warmup_rounds": 0}
+                self._time(self._plan.model_copy(update=changes), records, on_round, first=turn)
+            self.other_threads = threads.share_of_others()
             self._profile(self._plan, records)
         pairs = zip(self._units, records, strict=True)
         return tuple(value for unit, of_unit in pairs for value in _values(unit.unit, of_unit))
+
+    def _passes(self) -> Iterator[int]:
+        """Rounds of each pass. Units take turns after a cycle of balanced orders.
+
+        A disturbance of some 10 ms then hits few rounds of many units, rather than all of one.
+        """
+        cycle = max((rounds_of_cycle(len(unit.window.names)) for unit in self._units), default=1)
+        left = self._plan.rounds
+        while left > 0:
+            yield min(left, cycle)
+            left -= cycle
 
     def _records(self) -> list[Records]:
         return [Records(unit.window.names, self._bench.around) for unit in self._units]
@@ -107,12 +121,16 @@ class ProcessRound:
         plan: Plan,
         records: Sequence[Records],
         on_round: Callable[[RoundProgress], None] = lambda _: None,
+        first: int = 0,
     ) -> None:
         """Rounds of all units, one unit after the other."""
         pairs = list(zip(self._units, records, strict=True))
-        for unit, of_unit in random.Random(plan.seed).sample(pairs, len(pairs)):
-            clock = self._bench.around.clock
-            Rounds(unit.window, unit.probes, plan, clock, of_unit).run(on_round)
+        rng = random.Random(plan.seed)
+        clock = self._bench.around.clock
+        for unit, of_unit in rng.sample(pairs, len(pairs)):
+            # Orders of its own, so that luck in one unit is not luck in all of them.
+            own = plan.model_copy(update={"seed": rng.randrange(2**31)})
+            Rounds(unit.window, unit.probes, own, clock, of_unit, first).run(on_round)
 
     def _profile(self, plan: Plan, records: Sequence[Records]) -> None:
         """Takes what needs passes of its own: captured graphs and device times."""
@@ -130,10 +148,7 @@ class ProcessRound:
 
 @contextmanager
 def _heap_aside() -> Iterator[None]:
-    """Exempts existing objects from garbage collection.
-
-    Each unit begins with a collection, and torch's modules alone take 70 ms of it.
-    """
+    """Exempts existing objects from garbage collection: torch's modules alone take 70 ms of it."""
     gc.collect()
     gc.freeze()
     try:
@@ -184,14 +199,60 @@ def _is_profiled(unit: RoundUnit) -> bool:
 
 
 def _values(unit: RoundUnit, records: Records) -> list[RoundValue]:
-    """Per variant and wanted series the median over the steps of each step's median."""
+    """Per arm and wanted series one value: the mean over steps of what each step takes."""
     records.discard_slow_rounds()
     values = []
     for name, book in records.books.items():
         for measurement in book.measurements():
             series: Series = measurement.series
-            few = len(measurement.rounds) < FEWEST_ROUNDS
-            value = None if few or series not in unit.series else typical(measurement.samples)
+            if series not in unit.series or len(measurement.rounds) < FEWEST_ROUNDS:
+                continue
+            samples = _Samples(measurement, records.recorder, name)
+            value = samples.value()
             if value is not None:
-                values.append(RoundValue(unit.operation, unit.case.name, name, series, value))
+                influence = samples.influence(unit.intruders)
+                values.append(
+                    RoundValue(unit.operation, unit.case.name, name, series, value, influence)
+                )
     return values
+
+
+class _Samples:
+    """Samples of an arm, each with the arm that ran before it.
+
+    The first call after a rewind is left out where there are enough others: it is slower by 15 to
+    25 % on an H200's host, and varies more.
+    """
+
+    def __init__(self, measurement: Measurement, recorder: RoundRecorder, name: str) -> None:
+        rows = list(zip(measurement.rounds, measurement.samples, strict=True))
+        steps = range(len(measurement.samples[0]))
+        self._steps = [
+            [(row[step], recorder.before(index, name, step)) for index, row in rows]
+            for step in steps
+        ]
+        self._is_alone = len(recorder.names) < FEWEST_ARMS_TO_CHOOSE
+
+    def value(self) -> float | None:
+        """What the steps take on average, in the unit of the samples."""
+        means = [self._mean(step) for step in self._steps]
+        there = [mean for mean in means if mean is not None]
+        return sum(there) / len(there) if len(there) == len(means) else None
+
+    def _mean(self, step: Sequence[tuple[float, str | None]]) -> float | None:
+        kept = [value for value, before in step if self._is_alone or before is not None]
+        return faster_mean(kept) if kept else None
+
+    def influence(self, intruders: Collection[str]) -> float | None:
+        """Log ratio of what it takes after an intruder to what it takes after any other arm."""
+        after: list[float] = []
+        others: list[float] = []
+        for step in self._steps:
+            with_one = [value for value, before in step if before in intruders]
+            without = [value for value, b in step if b is not None and b not in intruders]
+            if min(len(with_one), len(without)) >= FEWEST_ROUNDS:
+                after.append(faster_mean(with_one))
+                others.append(faster_mean(without))
+        if not after or min(*after, *others) <= 0:
+            return None
+        return math.log(sum(after) / sum(others))

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch._C._autograd import DeviceType
-from torch.profiler import ProfilerActivity, profile, record_function
+from torch.autograd.profiler import profile, record_function
 
 STEP_RANGE = "bt_bench_step_"  # the call and the synchronisation after it
 CALL_RANGE = "bt_bench_call_"  # the call alone
@@ -67,7 +68,7 @@ def sort_events(events: Iterable[Any]) -> Recorded:
     """Tells ranges and device activities apart.
 
     Args:
-        events: those of `torch.profiler`'s Kineto results.
+        events: those of the Kineto results of torch's profiler.
     """
     steps: dict[int, tuple[int, int]] = {}
     returns_ns: dict[int, int] = {}
@@ -118,7 +119,7 @@ class ProfilerSession:
 
     def recorded(self) -> Recorded:
         """What was recorded; call when the session has been left."""
-        return sort_events(self._profiler.profiler.kineto_results.events())
+        return sort_events(self._profiler.kineto_results.events())
 
 
 @contextmanager
@@ -128,9 +129,10 @@ def profiler_session(synchronize: Callable[[], object]) -> Iterator[ProfilerSess
     Args:
         synchronize: waits until the device is idle.
     """
-    activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
-    # Without `acc_events` torch warns on every start about cycles, although there are none.
-    with profile(activities=activities, acc_events=True) as profiler:
+    # What `torch.profiler.profile` is made of: that one also imports torch's compiler and all of
+    # torch.distributed, which takes ten seconds of each process, and makes objects of all events.
+    device = "cuda" if torch.cuda.is_available() else None
+    with profile(use_kineto=True, use_device=device) as profiler:
         yield ProfilerSession(profiler, synchronize)
 
 

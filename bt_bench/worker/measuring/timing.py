@@ -38,9 +38,9 @@ class Rounds:
     """The timed rounds of a case.
 
     Within a step the arms follow each other, so that drift hits all of them; their order is
-    random per pair of rounds, and turned round within the pair (A B … B A). Each pair takes the
-    next instance of all arms. Probes that decide when to stop are in every round; the others in
-    some pairs, so that they take `SECONDARY_SHARE` of the time.
+    balanced over the pairs of rounds, and turned round within a pair (A B … B A); see `Turns`. Each
+    pair takes the next instance of all arms. Probes that decide when to stop are in every round;
+    the others in some pairs, so that they take `SECONDARY_SHARE` of the time.
 
     Args:
         window: arms, steps and operation.
@@ -48,6 +48,7 @@ class Rounds:
         plan: rounds, precision, time and seed.
         clock: the host's clock.
         records: takes samples, log and notes.
+        first: the instance of the first pair.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Rounds:
         plan: Plan,
         clock: Clock,
         records: Records,
+        first: int = 0,
     ) -> None:
         self._window = window
         self._primary = [probe for probe in probes if probe.deciding]
@@ -67,8 +69,8 @@ class Rounds:
         self._nvtx_ranges = {n: Range(n, window.operation, window.case) for n in window.names}
         rng = random.Random(plan.seed)
         # Two sequences, so that the rarer pairs also go through all instances.
-        self._turns = Turns(window, rng)
-        self._full_turns = Turns(window, rng)
+        self._turns = Turns(window, rng, first)
+        self._full_turns = Turns(window, rng, first)
         self._criterion: Criterion = RelativeWidth(plan, check_every=2 * len(window.instances))
         self._full_pairs = 0
         self._spent_s = {True: 0.0, False: 0.0}
@@ -134,6 +136,8 @@ class Rounds:
             for name, of_steps in rows.items():
                 queue_us = probe.queue_us(arms[name])
                 self._records.books[name].add(index, probe, of_steps, queue_us)
+                if not self._plan.precision_percent:
+                    continue  # nothing decides
                 for series, column in zip(probe.series, zip(*of_steps, strict=True), strict=True):
                     if series in probe.deciding:
                         values[name, series] = median(column)

@@ -1,4 +1,4 @@
-"""Process-rounds: all arms by processes of their own, set up together and timed one by one."""
+"""Process-rounds: one process for all arms, or one for each of those that must not share one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.tiny_gates import NAMES, Quiet, spec_of
 from bt_bench.errors import UsageError
 from bt_bench.results.recording import read_recording
 from bt_bench.results.rounds import GateArm
-from bt_bench.runs.gate.processes import ProcessRounds, record
+from bt_bench.runs.gate.processes import MustPartError, ProcessRounds, record
 from bt_bench.runs.gate.sides import RoundsRequest, Side, checkers
 from bt_bench.runs.gate.wanted import choose_metrics
 from bt_bench.suites.block_tables import operations as ops
@@ -34,7 +34,7 @@ def forked():
 
 def side(folder, label, script):
     """A revision whose workers follow a script."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / "script.json").write_text(json.dumps(script))
     entries = tuple(VariantEntry(n, "", folder / f"{n}.py", False, "bt_kernels") for n in script)
     return Side(label, entries, named=lambda text: f"{label}: {text}")
@@ -63,8 +63,8 @@ def log_of(tmp_path):
     return [line.split() for line in (tmp_path / "log").read_text().splitlines()]
 
 
-def test_every_round_has_every_arm_in_a_process_of_its_own(tmp_path):
-    request = request_of(tmp_path)
+def test_every_round_is_one_process_with_every_arm_in_it(tmp_path):
+    request = request_of(tmp_path, workers=2)
     batches = []
     source = source_of(request, on_batch=batches.append)
     rounds = source.take(3)
@@ -75,29 +75,37 @@ def test_every_round_has_every_arm_in_a_process_of_its_own(tmp_path):
         assert all(9.9 < v < 10.1 for v in taken.values[GateArm.BASE].values())
         assert all(9.9 < v < 10.1 for v in taken.values[GateArm.CONTROL].values())
         assert all(10.9 < v < 11.1 for v in taken.values[GateArm.HEAD].values())
-    assert [len(batch) for batch in batches] == [2, 1]  # six workers are two rounds
-    log = log_of(tmp_path)
-    measured = [(folder, pid) for folder, pid, what in log if what == "begins"]
-    assert len(set(measured)) == len(measured) == 9
-    assert Counter(folder for folder, _ in measured) == {"base": 6, "head": 3}
+        assert taken.values[GateArm.BASE] != taken.values[GateArm.CONTROL]
+    assert [len(batch) for batch in batches] == [2, 1]
+    measured = [(folder, pid) for folder, pid, what in log_of(tmp_path) if what == "begins"]
+    assert len(set(measured)) == len(measured) == 3
+    assert {frozenset(folder.split("+")) for folder, _ in measured} == {frozenset(["base", "head"])}
     assert not source.failures
 
 
-def test_they_are_timed_one_by_one_in_the_order_of_their_rounds_after_all_are_ready(tmp_path):
-    rounds = source_of(request_of(tmp_path)).take(2)
+def test_what_is_measured_apart_has_a_process_for_each_arm(tmp_path):
+    request = request_of(tmp_path, workers=8)
+    source = source_of(request, apart={"second": "it patches time"})
+    first, second = source.take(2)
+    for taken in (first, second):
+        assert all(set(taken.values[arm]) == set(request.subjects) for arm in ARMS)
+    measured = Counter(folder for folder, _, what in log_of(tmp_path) if what == "begins")
+    shared = sum(count for folder, count in measured.items() if "+" in folder)
+    assert (shared, measured["base"], measured["head"]) == (2, 4, 2)
+
+
+def test_they_are_timed_one_by_one_after_all_are_ready(tmp_path):
+    source_of(request_of(tmp_path)).take(4)
     what = [line[2] for line in log_of(tmp_path)]
-    assert what[-12:] == ["begins", "ends"] * 6
-    assert set(what[:-12]) == {"ahead", "prepared"}
-    begun = [folder for folder, _, did in log_of(tmp_path) if did == "begins"]
-    folders = {GateArm.BASE: "base", GateArm.CONTROL: "base", GateArm.HEAD: "head"}
-    assert begun == [folders[arm] for taken in rounds for arm in taken.order]
+    assert what[-8:] == ["begins", "ends"] * 4
+    assert set(what[:-8]) == {"ahead", "prepared"}
 
 
-def test_the_order_of_arms_is_random_and_follows_from_the_seed(tmp_path):
+def test_the_order_in_which_arms_are_imported_is_random_and_follows_from_the_seed(tmp_path):
     request = request_of(tmp_path, workers=12)
-    orders = [taken.order for taken in source_of(request).take(4)]
+    orders = [taken.order for taken in source_of(request).take(6)]
     assert len(set(orders)) > 1
-    assert [taken.order for taken in source_of(request).take(4)] == orders
+    assert [taken.order for taken in source_of(request).take(6)] == orders
 
 
 def test_no_process_is_left(tmp_path):
@@ -131,15 +139,28 @@ def test_a_process_that_dies_once_is_repeated(tmp_path, when):
     assert warning.endswith("it did not happen again when that was repeated")
 
 
-@pytest.mark.parametrize(
-    ("fault", "why"),
-    [("kills measure", "SIGKILL"), ("kills prepare", "SIGKILL"), ("raises measure", "no luck")],
-)
-def test_a_variant_that_fails_has_no_value_and_is_left_out_of_later_rounds(tmp_path, fault, why):
-    request = request_of(tmp_path, head={"second": {"us": 11.0, "fault": fault}}, workers=3)
-    source = source_of(request)
+FAULTS = [("kills measure", "SIGKILL"), ("kills prepare", "SIGKILL"), ("raises measure", "no luck")]
+
+
+@pytest.mark.parametrize(("fault", "why"), FAULTS)
+def test_a_variant_that_fails_beside_others_is_to_be_measured_apart(tmp_path, fault, why):
+    request = request_of(tmp_path, head={"second": {"us": 11.0, "fault": fault}})
+    with pytest.raises(MustPartError) as caught:
+        source_of(request).take(1)
+    assert list(caught.value.reasons) == ["second"]
+    assert caught.value.reasons["second"].startswith(
+        "it failed beside the other revision (new: while "
+    )
+    assert why in caught.value.reasons["second"]
+
+
+@pytest.mark.parametrize(("fault", "why"), FAULTS)
+def test_a_variant_that_fails_alone_has_no_value_and_is_left_out(tmp_path, fault, why):
+    request = request_of(tmp_path, head={"second": {"us": 11.0, "fault": fault}}, workers=4)
+    source = source_of(request, apart={"second": "it failed"})
     first, second = source.take(2)
     assert {subject.variant for subject in first.values[GateArm.HEAD]} == {"first"}
+    assert {subject.variant for subject in first.values[GateArm.BASE]} == {"first", "second"}
     assert {subject.variant for subject in second.values[GateArm.BASE]} == {"first"}
     ((culprit, message),) = source.failures.items()
     assert culprit == ("second", None, None)
@@ -147,9 +168,45 @@ def test_a_variant_that_fails_has_no_value_and_is_left_out_of_later_rounds(tmp_p
     assert why in message
 
 
+def test_a_variant_that_does_not_bear_another_revision_beside_it(tmp_path):
+    request = request_of(tmp_path, head={"second": {"us": 11.0, "fault": "lonely"}})
+    with pytest.raises(MustPartError, match=r"cannot be imported beside the other revision: new: "):
+        source_of(request).take(1)
+    source = source_of(request, apart={"second": "it is lonely"})
+    assert len(source.take(1)[0].values[GateArm.HEAD]) == 2
+    assert multiprocessing.active_children() == []
+
+
+def test_a_revision_that_changes_what_all_share_is_to_be_measured_apart(tmp_path):
+    request = request_of(tmp_path, head={"second": {"us": 1.0, "changes": "torch (num_threads)"}})
+    with pytest.raises(MustPartError) as caught:
+        source_of(request).take(1)
+    # It is not known which of them did it.
+    assert list(caught.value.reasons) == list(NAMES)
+    assert "torch (num_threads)" in str(caught.value)
+
+
+def test_a_head_that_slows_whoever_runs_next_is_to_be_measured_apart(tmp_path):
+    request = request_of(tmp_path, base={"second": {"us": 1.0, "influence": 0.04}})
+    source = source_of(request)
+    with pytest.raises(MustPartError, match=r"the base in stage/\S+ differs by 4\.\d+ %"):
+        source.take(8)
+    request = request_of(tmp_path / "less", base={"second": {"us": 1.0, "influence": 0.01}})
+    assert len(source_of(request).take(8)) == 8
+
+
+def test_what_a_revision_changes_when_it_is_imported_is_known_before_any_timing(tmp_path):
+    request = request_of(tmp_path, head={"second": {"us": 1.0, "imports": "threads (spinner)"}})
+    with checkers(request, Quiet()) as workers:
+        changing = workers.changing(Quiet())
+    assert changing == {"second": "new changes threads (spinner) when it is imported"}
+
+
 def test_there_are_no_rounds_without_variants(tmp_path):
     broken = {name: {"us": 1.0, "fault": "raises prepare"} for name in NAMES}
-    source = source_of(request_of(tmp_path, base=broken, workers=3))
+    source = source_of(
+        request_of(tmp_path, base=broken, workers=3), apart=dict.fromkeys(NAMES, "both failed")
+    )
     assert len(source.take(5)) == 1  # the one in which both failed
     assert source.take(5) == []
 
@@ -198,7 +255,7 @@ def test_workers_are_as_many_as_cores_and_memory_allow(tmp_path, monkeypatch):
 
     for name in ("1-100-None", "16-100-None", "16-2-None", "16-2-7", "16-0.1-None"):
         (tmp_path / name).mkdir()
-    assert workers(1, 100) == 3
+    assert workers(1, 100) == 2
     assert workers(16, 100) == 24
     assert 2 <= workers(16, 2) <= 4
     assert workers(16, 2, asked=7) == 7
@@ -208,12 +265,12 @@ def test_workers_are_as_many_as_cores_and_memory_allow(tmp_path, monkeypatch):
 
 def test_a_recording_has_all_rounds_that_there_was_time_for(tmp_path):
     path = tmp_path / "recording.json"
-    request = request_of(tmp_path, workers=3)
+    request = request_of(tmp_path, workers=1)
     progress = Quiet()
     recording = record(request, 3, path, ["test"], progress)
     assert len(recording.rounds) == 3
-    assert (progress.totals, progress.done) == (["9 processes"], 9)
-    assert progress.said == ["9 process-rounds timed"]
+    assert (progress.totals, progress.done) == (["3 processes"], 3)
+    assert progress.said == ["3 rounds timed"]
     assert read_recording(path) == recording
     assert recording.arms[GateArm.HEAD].label == "new"
     asked = []
@@ -228,5 +285,7 @@ def test_a_recording_has_all_rounds_that_there_was_time_for(tmp_path):
 
 def test_nothing_is_recorded_of_variants_that_fail(tmp_path):
     request = request_of(tmp_path, head={"second": {"us": 1.0, "fault": "raises measure"}})
+    progress = Quiet()
     with pytest.raises(UsageError, match="new: while measured: no luck"):
-        record(request, 3, tmp_path / "recording.json", ["test"], Quiet())
+        record(request, 3, tmp_path / "recording.json", ["test"], progress)
+    assert progress.said[0].startswith("second is measured apart from here on: it failed beside")

@@ -40,7 +40,7 @@ def runner(monkeypatch):
 def test_every_variant_of_every_unit_has_a_value(runner):
     units = (unit("one"), unit("two", variants=("fused",)))
     runner.run(PrepareRound(units), ["baseline", "fused"])
-    values = runner.run(MeasureRound(units), ["baseline", "fused"]).value
+    values = runner.run(MeasureRound(units), ["baseline", "fused"]).value.values
     found = {(v.case, v.variant, metric_of(v.series).name) for v in values}
     assert found == {
         ("one", "baseline", "stage_us"),
@@ -52,24 +52,26 @@ def test_every_variant_of_every_unit_has_a_value(runner):
 
 
 def test_variants_that_take_no_part_are_left_out(runner):
-    values = runner.run(MeasureRound((unit("one"), unit("two", ("fused",)))), ["baseline"]).value
+    values = runner.run(
+        MeasureRound((unit("one"), unit("two", ("fused",)))), ["baseline"]
+    ).value.values
     assert [(v.case, v.variant) for v in values] == [("one", "baseline")]
 
 
 def test_a_series_that_the_device_cannot_take_has_no_value(runner):
     wanted = (unit("one", series=(series_of(Quantity.GPU_US),)),)
-    assert runner.run(MeasureRound(wanted), ["fused"]).value == ()
+    assert runner.run(MeasureRound(wanted), ["fused"]).value.values == ()
 
 
 def test_what_was_prepared_is_measured_and_not_prepared_again(runner, monkeypatch):
     units = (unit("one"),)
     runner.run(PrepareRound(units), ["fused"])
     monkeypatch.setattr(process_round, "_set_up", None)
-    assert len(runner.run(MeasureRound(units), ["fused"]).value) == 1
+    assert len(runner.run(MeasureRound(units), ["fused"]).value.values) == 1
 
 
 def test_units_take_turns(runner, monkeypatch):
-    """Of ten rounds four, four and two; what disturbs one pass leaves the others."""
+    """Ten rounds of two arms, two by two; what disturbs one pass leaves the others."""
     passes = []
     run = Rounds.run
 
@@ -79,10 +81,10 @@ def test_units_take_turns(runner, monkeypatch):
         return stopped
 
     units = (unit("one"), unit("two"))
-    runner.run(PrepareRound(units), ["fused"])
+    arms = ["baseline", "fused"]
+    runner.run(PrepareRound(units), arms)
     monkeypatch.setattr(Rounds, "run", noted)
-    runner.run(MeasureRound(units), ["fused"])
-    assert [rounds for _, rounds in passes] == [4, 4, 4, 4, 2, 2]
-    assert [sorted(case for case, _ in passes[i : i + 2]) for i in (0, 2, 4)] == [
-        ["one", "two"]
-    ] * 3
+    runner.run(MeasureRound(units), arms)
+    assert [rounds for _, rounds in passes] == [2] * 10
+    turns = [sorted(case for case, _ in passes[i : i + 2]) for i in range(0, 10, 2)]
+    assert turns == [["one", "two"]] * 5

@@ -117,7 +117,7 @@ class Profiled:
     def profile(self, **_):
         self.events.clear()
         results = SimpleNamespace(events=lambda: self.events)
-        yield SimpleNamespace(profiler=SimpleNamespace(kineto_results=results))
+        yield SimpleNamespace(kineto_results=results)
 
     def measured(self):
         """Durations of each step's activities, by condition."""

@@ -106,7 +106,9 @@ def profile_together(
     Raises:
         ArmFailedError: when a variant raises.
     """
-    turns = [Turns(window, random.Random(plan.seed)) for window, _ in windows]
+    # Orders of its own for each window, so that luck in one is not luck in all.
+    rng = random.Random(plan.seed)
+    turns = [Turns(window, random.Random(rng.random())) for window, _ in windows]
     pairs = [
         [of_window.next_pair() for of_window in turns] for _ in range(-(-plan.profile_rounds // 2))
     ]

@@ -1,0 +1,362 @@
+"""What all code of a process shares, and who has changed it.
+
+A gate measures two revisions in one process, so whatever one of them changes for the whole process
+reaches the other. `GlobalState.now()` reads what can be changed from Python and would change times;
+`changes_since` names what differs. A revision that changes any of it is measured in a process of
+its own. `docs/gate-statistics.md` has the list.
+"""
+
+from __future__ import annotations
+
+import builtins
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from types import FunctionType, ModuleType
+from typing import Any
+
+from bt_bench.variants import CACHES
+
+# Modules whose functions and classes everything runs through. What a process has not loaded is not
+# compared; a submodule that is loaded later adds a name to its package, which is no change.
+WATCHED_MODULES = (
+    *("builtins", "time", "gc", "sys", "os", "threading", "functools", "random", "signal"),
+    *("numpy", "torch", "torch.cuda", "torch.cuda.streams", "torch.cuda.graphs", "torch._C"),
+    *("torch.cuda.memory", "torch.profiler", "torch.profiler.profiler"),
+    *("torch.autograd", "torch.autograd.profiler", "torch._tensor", "torch.nn.functional"),
+    *("triton", "triton.runtime", "triton.runtime.jit", "triton.runtime.driver"),
+    *("triton.runtime.cache", "triton.runtime.autotuner", "triton.compiler"),
+    *("triton.compiler.compiler", "triton.backends.nvidia.driver", "triton.knobs"),
+)
+WATCHED_PACKAGES = ("bt_bench",)
+_SHOWN = 4
+# Where modules and cached binaries are: of each side's world, and without weight for times.
+_OF_ITS_WORLD = frozenset({"PYTHONPATH", "PWD", *CACHES})
+# torch's compiler wraps these when it is loaded, by whoever comes first.
+_WRAPPED_LATE = frozenset({"torch.manual_seed", "torch.random.manual_seed"})
+
+
+@dataclass(frozen=True)
+class GlobalState:
+    """A reading; each area has values by name."""
+
+    areas: Mapping[str, Mapping[str, object]]
+
+    @classmethod
+    def now(cls, ignored: Collection[str] = ()) -> GlobalState:
+        """Reads it.
+
+        Args:
+            ignored: names in the environment that belong to a side, and may differ.
+        """
+        left_out = _OF_ITS_WORLD.union(ignored)
+        environment = {k: v for k, v in os.environ.items() if k not in left_out}
+        return cls(
+            {
+                "the environment": environment,
+                "Python": _read(_PYTHON),
+                "threads": {str(t.ident): t.name for t in threading.enumerate()},
+                "torch": _read(_TORCH) if "torch" in sys.modules else {},
+                "the GPU's limits": _read(_DEVICE) if _has_context() else {},
+                "Triton's knobs": dict(_knobs()),
+                "patched modules": dict(_patchable()),
+            }
+        )
+
+    def changes_since(self, before: GlobalState) -> list[str]:
+        """What differs, an area each with the names: `torch (num_threads)`."""
+        found = []
+        for area, values in self.areas.items():
+            known = before.areas[area]
+            names = [n for n in known if n not in values or not _same(known[n], values[n])]
+            # A module may be loaded late, by whoever comes first; a thread must not start.
+            if area not in ("patched modules", "torch", "the GPU's limits", "Triton's knobs"):
+                names += [name for name in values if name not in known]
+            else:
+                names += [name for name in values if name not in known and _shadows(name)]
+            if names:
+                if area == "threads":
+                    names = [str(values.get(name, known.get(name))) for name in names]
+                more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+                found.append(f"{area} ({', '.join(names[:_SHOWN])}{more})")
+        return found
+
+
+def _same(old: object, new: object) -> bool:
+    return old is new or (type(old) is type(new) and old == new)
+
+
+def _shadows(name: str) -> bool:
+    """Whether a new name in a module or a class takes the place of one that was found before.
+
+    A class finds its attributes in its bases too, and a module its functions in `builtins`.
+    """
+    return name.endswith("(added)") or hasattr(builtins, name.rpartition(".")[2])
+
+
+def _read(readings: Mapping[str, Callable[[], object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, reading in readings.items():
+        with suppress(Exception):  # this version does not have it
+            found[name] = reading()
+    return found
+
+
+def _identities(values: Collection[object]) -> tuple[int, ...]:
+    return tuple(map(id, values))
+
+
+def _monitoring() -> object:
+    tools = getattr(sys, "monitoring", None)
+    return None if tools is None else tuple(map(tools.get_tool, range(6)))
+
+
+def _handlers() -> tuple[object, ...]:
+    return tuple(signal.getsignal(number) for number in sorted(signal.valid_signals()))
+
+
+_PYTHON: dict[str, Callable[[], object]] = {
+    "sys.settrace": sys.gettrace,
+    "sys.setprofile": sys.getprofile,
+    "sys.monitoring": _monitoring,
+    "threading.setprofile": lambda: getattr(threading, "_profile_hook", None),
+    "threading.settrace": lambda: getattr(threading, "_trace_hook", None),
+    "sys.setswitchinterval": sys.getswitchinterval,
+    "sys.setrecursionlimit": sys.getrecursionlimit,
+    "sys.flags": lambda: tuple(sys.flags),
+    "sys.displayhook": lambda: id(sys.displayhook),
+    "gc.set_threshold": gc.get_threshold,
+    "gc.callbacks": lambda: _identities(gc.callbacks),
+    "gc.set_debug": gc.get_debug,
+    "signal handlers": _handlers,
+    "interval timers": lambda: tuple(
+        signal.getitimer(which)[1]
+        for which in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+    ),
+    "running interval timers": lambda: tuple(
+        signal.getitimer(which)[0] > 0
+        for which in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+    ),
+    "scheduling": lambda: (os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)),
+    "CPU affinity": lambda: tuple(sorted(os.sched_getaffinity(0))),
+}
+
+
+def _torch(path: str, *arguments: object) -> Callable[[], object]:
+    def read() -> object:
+        found: Any = sys.modules["torch"]
+        for name in path.split("."):
+            found = getattr(found, name)
+        return found(*arguments) if callable(found) else found
+
+    return read
+
+
+def _stream() -> object:
+    torch = sys.modules["torch"]
+    if not torch.cuda.is_initialized():
+        return None
+    stream = torch.cuda.current_stream()
+    return stream.cuda_stream, torch.cuda.current_device()
+
+
+_TORCH: dict[str, Callable[[], object]] = {
+    "num_threads": _torch("get_num_threads"),
+    "num_interop_threads": _torch("get_num_interop_threads"),
+    "default dtype": _torch("get_default_dtype"),
+    "default device": lambda: str(_torch("get_default_device")()),
+    "grad mode": _torch("is_grad_enabled"),
+    "inference mode": _torch("is_inference_mode_enabled"),
+    "autocast": _torch("is_autocast_enabled"),
+    "anomaly mode": _torch("is_anomaly_enabled"),
+    "deterministic algorithms": _torch("are_deterministic_algorithms_enabled"),
+    "fill uninitialized memory": _torch("utils.deterministic.fill_uninitialized_memory"),
+    "float32 matmul precision": _torch("get_float32_matmul_precision"),
+    "TF32": _torch("backends.cuda.matmul.allow_tf32"),
+    "cuDNN": lambda: (
+        _torch("backends.cudnn.enabled")(),
+        _torch("backends.cudnn.benchmark")(),
+        _torch("backends.cudnn.deterministic")(),
+    ),
+    "sync debug mode": lambda: (
+        _torch("cuda.get_sync_debug_mode")() if sys.modules["torch"].cuda.is_initialized() else 0
+    ),
+    "current stream and device": _stream,
+    "dispatch modes": _torch("_C._len_torch_dispatch_stack"),
+    "function modes": _torch("_C._len_torch_function_stack"),
+}
+
+
+def _has_context() -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.cuda.is_initialized())
+
+
+# Numbers of `cudaLimit` in driver_types.h. The share of the L2 cache that is set aside for
+# persisting lines is one of them: it takes lines away from everybody.
+_LIMITS = {
+    "cudaLimitStackSize": 0,
+    "cudaLimitPrintfFifoSize": 1,
+    "cudaLimitMallocHeapSize": 2,
+    "cudaLimitMaxL2FetchGranularity": 5,
+    "persisting L2": 6,
+}
+
+
+def _limit(number: int) -> object:
+    import ctypes
+
+    torch = sys.modules["torch"]
+    driver = ctypes.CDLL("libcuda.so.1")
+    value = ctypes.c_size_t()
+    # CUlimit has the numbers of cudaLimit.
+    torch.cuda.current_stream()  # makes sure that the context is current
+    if driver.cuCtxGetLimit(ctypes.byref(value), ctypes.c_int(number)):
+        raise OSError("cuCtxGetLimit failed")
+    return value.value
+
+
+_DEVICE: dict[str, Callable[[], object]] = {
+    name: (lambda number=number: _limit(number))  # type: ignore[misc]
+    for name, number in _LIMITS.items()
+}
+
+
+def _knobs() -> Iterator[tuple[str, object]]:
+    """Triton's settings, and the hooks in them by identity."""
+    knobs = sys.modules.get("triton.knobs")
+    if knobs is None:
+        return
+    for group_name, group in list(vars(knobs).items()):
+        if not isinstance(group, getattr(knobs, "base_knobs", ())):
+            continue
+        for name in dir(type(group)):
+            # The cache of binaries lies elsewhere for each side; the environment is compared.
+            if name.startswith("_") or group_name == "cache":
+                continue
+            with suppress(Exception):
+                value = getattr(group, name)
+                if not callable(getattr(type(group), name, None)) or name.endswith("hook"):
+                    yield f"{group_name}.{name}", _frozen(value)
+
+
+def _frozen(value: object) -> object:
+    """Something that can be compared: plain values as they are, what is called by identity."""
+    if isinstance(value, bool | int | float | str | type(None)):
+        return value
+    calls = getattr(value, "calls", None)  # a chain of hooks
+    if isinstance(calls, list):
+        return _identities(calls)
+    return repr(value) if isinstance(value, list | tuple | set | dict) else id(value)
+
+
+def _patchable() -> Iterator[tuple[str, object]]:
+    """Functions and classes of the watched modules, by identity of what runs."""
+    modules: list[ModuleType] = [
+        module
+        for name, module in list(sys.modules.items())
+        if name in WATCHED_MODULES or name.partition(".")[0] in WATCHED_PACKAGES
+    ]
+    seen: set[int] = set()
+    for module in modules:
+        for name, value in list(vars(module).items()):
+            place = f"{module.__name__}.{name}"
+            if place in _WRAPPED_LATE:
+                continue
+            if isinstance(value, FunctionType):
+                yield place, _code_of(value)
+            elif isinstance(value, type):
+                yield place, id(value)
+                if id(value) not in seen and not place.startswith(("builtins.", "numpy.")):
+                    seen.add(id(value))
+                    yield from _members(place, value)
+            elif callable(value) and not isinstance(value, ModuleType):
+                yield place, id(value)
+
+
+def _members(place: str, owner: type) -> Iterator[tuple[str, object]]:
+    names = []
+    for name, value in list(vars(owner).items()):
+        inner = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
+        if isinstance(inner, FunctionType):
+            yield f"{place}.{name}", _code_of(inner)
+            names.append(name)
+        elif callable(inner) and not isinstance(inner, type):
+            yield f"{place}.{name}", id(inner)
+            names.append(name)
+    # A method that is added hides that of a base class.
+    yield f"{place} (its methods)", tuple(sorted(names))
+
+
+def _code_of(function: FunctionType) -> tuple[int, ...]:
+    """A function can be exchanged whole, or be given other code, defaults or captured values."""
+    cells = function.__closure__ or ()
+    return (
+        id(function),
+        id(function.__code__),
+        id(function.__defaults__),
+        *(id(cell.cell_contents) for cell in cells if _is_filled(cell)),
+    )
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
+
+
+class StateWatch:
+    """Compares the global state of a process with what it was before any arm was imported.
+
+    Args:
+        ignored: names in the environment that belong to a side, and may differ.
+    """
+
+    def __init__(self, ignored: Collection[str] = ()) -> None:
+        self._ignored = frozenset(ignored)
+        self._last = self._now()
+        self._classes: dict[str, type] = {}
+        self._by_arm: dict[str, tuple[str, ...]] = {}
+
+    def imported(self, arm: str, variant: type) -> None:
+        """Notes what importing an arm has changed."""
+        now = self._now()
+        if changes := now.changes_since(self._last):
+            self._by_arm[arm] = tuple(changes)
+        self._classes[arm] = variant
+        self._last = self._now()
+
+    def changes(self) -> dict[str, tuple[str, ...]]:
+        """Per arm what importing it has changed; under `""` what has changed since."""
+        since = tuple(self._now().changes_since(self._last))
+        return self._by_arm | ({"": since} if since else {})
+
+    def _now(self) -> GlobalState:
+        state = GlobalState.now(self._ignored)
+        code = {
+            place: code
+            for arm, variant in getattr(self, "_classes", {}).items()
+            for owner in variant.__mro__[:-1]
+            for place, code in _members(f"{arm}: {owner.__name__}", owner)
+        }
+        return GlobalState({**state.areas, "code of variants": code})
+
+
+class Stopwatch:
+    """How much of the process's CPU time other threads than this one have used."""
+
+    def __init__(self) -> None:
+        self._process_s, self._own_s = time.process_time(), time.thread_time()
+
+    def share_of_others(self) -> float:
+        """Since the beginning: 0 if no other thread ran."""
+        process_s = time.process_time() - self._process_s
+        own_s = time.thread_time() - self._own_s
+        return max(0.0, process_s - own_s) / process_s if process_s > 0 else 0.0

@@ -1,0 +1,136 @@
+"""Several revisions in one process, each with modules, paths and caches of its own.
+
+Pairs of figures from one process are worth far more than pairs from two
+(`docs/gate-statistics.md`), but two trees in one process lead to each other: by the names of
+modules, by the module path, by the environment, by the working directory. So each side has a world
+of its own, which is in place whenever code of one of its arms runs, and is taken away before code
+of another side does. What is installed, and the state that torch, Triton and Python themselves
+keep, all sides share; `bt_bench.worker.global_state` notices who changes it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+
+from bt_bench.variants import Isolation
+from bt_bench.worker.fence import Fence, mapped_files
+
+
+@dataclass
+class _Place:
+    """What of the process leads to a tree: module path, environment, folder, cache of bytecode."""
+
+    path: list[str]
+    environment: dict[str, str]
+    folder: str
+    bytecode: str | None
+
+    @classmethod
+    def now(cls) -> _Place:
+        """As it is."""
+        return cls(list(sys.path), dict(os.environ), str(Path.cwd()), sys.pycache_prefix)
+
+    def put(self, before: _Place) -> None:
+        """Makes the process as it was when this was read; only what differs is touched."""
+        if self.path != before.path:
+            sys.path[:] = self.path
+        if self.environment != before.environment:
+            for name in before.environment.keys() - self.environment.keys():
+                os.environ.pop(name, None)
+            for name, value in self.environment.items():
+                if before.environment.get(name) != value:
+                    os.environ[name] = value
+        if self.folder != before.folder:
+            os.chdir(self.folder)
+        sys.pycache_prefix = self.bytecode
+
+
+@dataclass
+class _World:
+    fence: Fence
+    place: _Place
+    modules: dict[str, ModuleType] = field(default_factory=dict)  # while it is not in place
+
+
+class Worlds:
+    """The worlds of a process; with one side there is nothing to change places with.
+
+    Args:
+        sides: per side what it may use.
+        side_of: per arm its side.
+    """
+
+    def __init__(self, sides: Mapping[str, Isolation], side_of: Mapping[str, str]) -> None:
+        self._isolations = dict(sides)
+        self._side_of = dict(side_of)
+        self._worlds: dict[str, _World] = {}
+        self._now: _World | None = None
+        self._libraries: set[str] = set()
+
+    def put_up(self) -> None:
+        """Makes the worlds; the harness itself must be imported before.
+
+        Raises:
+            UsageError: for a module of another tree that is loaded already.
+        """
+        common = _Place.now()
+        for side, isolation in self._isolations.items():
+            fence = Fence(isolation)
+            fence.put_up()
+            world = _World(fence, _Place.now())
+            self._worlds[side] = world
+            if len(self._isolations) == 1:
+                self._now = world
+            else:
+                fence.is_up = False
+                common.put(world.place)
+        self._common = common
+        self._libraries = mapped_files()
+
+    @property
+    def environment(self) -> set[str]:
+        """Names in the environment that sides have values of their own for."""
+        places = [self._common, *(world.place for world in self._worlds.values())]
+        names = {name for place in places for name in place.environment}
+        return {n for n in names if len({place.environment.get(n) for place in places}) > 1}
+
+    def enter(self, arm: str) -> None:
+        """Puts the world of an arm in place; called before any of its code runs."""
+        world = self._worlds.get(self._side_of.get(arm, ""))
+        before = self._now
+        if world is None or world is before:
+            return
+        if before is not None:
+            before.fence.is_up = False
+            for name in before.fence.names:
+                module = sys.modules.pop(name, None)
+                if module is not None:
+                    before.modules[name] = module
+        world.place.put(self._common if before is None else before.place)
+        sys.modules.update(world.modules)
+        world.fence.is_up = True
+        self._now = world
+
+    def refuse(self, arm: str | None = None) -> None:
+        """Raises if a side has used the tree of another.
+
+        Args:
+            arm: whose code alone has run since the last call; only then it is known who has
+                mapped a library into the process.
+
+        Raises:
+            UsageError: naming the files and how they came to be used.
+        """
+        sides = dict.fromkeys(self._side_of.values()) if arm is None else [self._side_of[arm]]
+        alone = arm is not None or len(self._worlds) == 1
+        for side in sides:
+            world = self._worlds[side]
+            self.enter(next(name for name, of in self._side_of.items() if of == side))
+            world.fence.refuse(mapped_files() - self._libraries if alone else ())
+        if len(self._worlds) > 1:
+            self._libraries = mapped_files()
