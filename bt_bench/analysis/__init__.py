@@ -20,7 +20,15 @@ from bt_bench.analysis.deciding import (
 )
 from bt_bench.analysis.figures import MethodLine, method_lines, step_medians_of, typical_us
 from bt_bench.analysis.judging import BINDING, Entry, Settled, overall_ratios, settled
-from bt_bench.analysis.rounds import Labels, Ledger, judge_rounds
+from bt_bench.analysis.power import (
+    DEFAULT_DETECT,
+    Asked,
+    detectable,
+    is_short,
+    power_of,
+    rounds_needed,
+)
+from bt_bench.analysis.rounds import GATE_MARGIN, Labels, Ledger, judge_rounds
 from bt_bench.analysis.run.budget import CLOSES_WITHIN_PERCENT, SPIN_US, Budget, budgets
 from bt_bench.analysis.run.crosscheck import (
     TOLERANCE_PERCENT,
@@ -60,20 +68,24 @@ from bt_bench.analysis.verdicts import (
     Judgement,
     Margin,
     Overall,
+    Power,
     Verdict,
 )
 
 __all__ = [
     "BINDING",
     "CLOSES_WITHIN_PERCENT",
+    "DEFAULT_DETECT",
     "DEFAULT_FAIL_ON",
     "DEVICE_METHODS",
+    "GATE_MARGIN",
     "LOST_FROM_CONFIG",
     "METHOD_TITLES",
     "SPIN_US",
     "TOLERANCE_PERCENT",
     "TOLERANCE_US",
     "WHOLE_CASE",
+    "Asked",
     "Budget",
     "Cause",
     "Correction",
@@ -92,6 +104,7 @@ __all__ = [
     "Matchup",
     "MethodLine",
     "Overall",
+    "Power",
     "Promise",
     "Reading",
     "Rules",
@@ -105,12 +118,14 @@ __all__ = [
     "control_difference_us",
     "crash_text",
     "crosschecks",
+    "detectable",
     "device_name",
     "disagreements",
     "exit_code",
     "family_facts",
     "how_to_finish",
     "interquartile_range",
+    "is_short",
     "judge",
     "judge_promises",
     "judge_rounds",
@@ -126,7 +141,9 @@ __all__ = [
     "overall_ratios",
     "parse_given",
     "percentile",
+    "power_of",
     "relative_half_width",
+    "rounds_needed",
     "settled",
     "step_medians",
     "step_medians_of",
