@@ -107,6 +107,7 @@ def test_a_gate_that_promises_too_much_is_caught(monkeypatch: pytest.MonkeyPatch
 
 def test_a_margin_of_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "PAIRED", replace(rounds.PAIRED, certain=False))
+    monkeypatch.setattr(judging, "SPREAD_FACTOR", 6.0)
     result = check(noise=Noise.PER_COPY)
     assert not kept(result)["margin"]
 
