@@ -22,8 +22,7 @@ SAMPLES = 16  # per arm of a round and subject
 PROCESS = 0.25  # of a process as a whole, and half as much of each subject in it
 DRIFT_KEPT = 0.8  # correlation of the drift in neighbouring arms
 MODE_SHARE = 0.3  # of arms with an unlucky layout
-SPIKE_SHARE, SPIKE_SIZE = 0.03, 0.3  # of arms per subject, mean relative size
-STALL_SHARE, STALL_SIZE = 0.01, 0.2  # the same of whole arms
+SPIKE_SIZE, STALL_SIZE = 0.3, 0.2  # of what is far slower, mean, relative
 BASE_US = (3.0, 300.0)
 
 
@@ -36,18 +35,24 @@ class Sizes:
         drift: of a slow drift that all share, and of one that each subject has for itself.
         arm: of an arm as a whole, and of each subject in it.
         mode: what an unlucky layout costs.
+        spikes: share of the arms of a subject that are far slower.
+        stalls: share of whole arms that are.
     """
 
     sample: tuple[float, float]
     drift: float
     arm: float
     mode: float
+    spikes: float
+    stalls: float
 
 
-OF_PAIRED = Sizes(sample=(0.016, 0.045), drift=0.005, arm=0.003, mode=0.006)
-"""Of arms that share a process: their white noise makes ratios vary by 0.7 to 2 % by round."""
+OF_PAIRED = Sizes(
+    sample=(0.018, 0.034), drift=0.005, arm=0.003, mode=0.005, spikes=0.01, stalls=0.005
+)
+"""Of arms that share a process: their white noise makes ratios vary by 0.7 to 1.3 % by round."""
 
-OF_APART = Sizes(sample=(0.004, 0.04), drift=0.02, arm=0.01, mode=0.02)
+OF_APART = Sizes(sample=(0.004, 0.04), drift=0.02, arm=0.01, mode=0.02, spikes=0.03, stalls=0.01)
 """Of arms in processes of their own, beside `PROCESS`."""
 
 
@@ -149,8 +154,8 @@ class SyntheticPopulation:
             logs += (generator.random(shape) < MODE_SHARE) * sizes.mode
         if self.noise is Noise.SPIKY:
             for size, share, mean in (
-                (shape, SPIKE_SHARE, SPIKE_SIZE),
-                (whole, STALL_SHARE, STALL_SIZE),
+                (shape, sizes.spikes, SPIKE_SIZE),
+                (whole, sizes.stalls, STALL_SIZE),
             ):
                 spikes = np.log1p(generator.exponential(mean, size))
                 logs += np.where(generator.random(size) < share, spikes, 0.0)
