@@ -65,7 +65,7 @@ INSTANCE = 0.01  # of an arm in an instance: where its buffers lie
 SPIKE_SHARE, SPIKE_SIZE = 0.03, 0.5
 
 FAR = 8
-TITLES = {noise: noise.value for noise in Noise} | {Noise.PER_PROCESS: "per instance"}
+TITLES = {noise: noise.value for noise in Noise} | {Noise.PER_COPY: "per instance"}
 SLOWDOWNS = (0.03, 0.05, 0.07, 0.10, 0.20)
 
 FALSE = ("SLOWER", "FASTER")
@@ -108,7 +108,7 @@ def draw(noise: Noise, generator: np.random.Generator) -> FloatArray:
     logs = generator.normal(size=shape) * loud.reshape(len(METRICS), CASES, 1)
     if noise is Noise.AUTOCORRELATED:
         logs += _drift(generator, (1, *shape[1:])) + _drift(generator, shape) / 3
-    if noise is Noise.PER_PROCESS:  # what a process is to a gate, an instance is to a run
+    if noise is Noise.PER_COPY:  # what a process is to a gate, an instance is to a run
         of_instances = generator.normal(size=(*shape[:3], INSTANCES)) * INSTANCE
         logs += of_instances[..., _instances()]
     if noise is Noise.SPIKY:

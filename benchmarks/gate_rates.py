@@ -3,10 +3,10 @@
     python benchmarks/gate_rates.py --out reports/gate-rates
     python benchmarks/gate_rates.py --recording recording.json --out reports/h200/gate-rates
 
-Each run draws the rounds of a gate of 60 cases of equal code: from made-up machines with four kinds
-of noise (`benchmarks/synthetic.py` has their sizes), or from a recording. They go through the whole
-gate as they are, and with one case slowed by a multiple of its margin. Writes
-`gate-rates.json` and `gate-rates.md`; ends with 1 if a rate misses what the gate promises.
+Each run draws the rounds of a gate of 60 figures of equal code: from made-up machines with four
+kinds of noise (`benchmarks/synthetic.py` has their sizes), or from a recording. They go through the
+whole gate as they are, and with one figure slowed. Writes `gate-rates.json` and `gate-rates.md`;
+ends with 1 if a rate misses what the gate promises.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import mannwhitneyu
-from synthetic import Noise, SyntheticPopulation
+from synthetic import Noise, SyntheticPopulation, value_of
 
 from bt_bench.analysis.deciding import Rules, exit_code
+from bt_bench.analysis.power import DEFAULT_DETECT
+from bt_bench.analysis.rounds import GATE_MARGIN
 from bt_bench.analysis.verdicts import Verdict
 from bt_bench.errors import ExitCode
 from bt_bench.report.document import Cell, Document, Section, Table
@@ -34,13 +36,17 @@ from bt_bench.report.markdown import render_document
 from bt_bench.results.recording import read_recording
 from bt_bench.results.rounds import Subject
 from bt_bench.results.series import FloatArray
-from bt_bench.runs.gate.loop import DEFAULT_LOOKS, GatePlan
+from bt_bench.runs.gate.loop import DEFAULT_LOOKS
 from bt_bench.runs.selfcheck.rates import (
-    LEAST_FOUND,
+    LEAST_ASKED,
+    LEAST_SAID,
     MOST_RED,
+    SAID,
+    Kind,
     Rate,
     Slowdown,
     is_found,
+    plan_for,
     rate_of,
     spelled,
     try_gate,
@@ -49,7 +55,11 @@ from bt_bench.runs.selfcheck.resampled import RecordedPopulation
 
 CHUNK = 50
 BASE, HEAD = 0, 1
-OWN = {factor: Slowdown(factor, of_margin=True) for factor in LEAST_FOUND}
+RULES_OF_GATE = Rules(margin=GATE_MARGIN)
+ASKED = {share: Slowdown(share, Kind.ASKED) for share in LEAST_ASKED}
+NAMES = {slowdown: f"found {share:g}" for share, slowdown in ASKED.items()} | {SAID: "found said"}
+LEAST = {f"found {share:g}": least for share, least in LEAST_ASKED.items()}
+LEAST |= {"found said": LEAST_SAID}
 RECORDED = "recorded"
 
 
@@ -61,6 +71,7 @@ class Sampled:
         self._recorded = None if self._machine else RecordedPopulation(read_recording(source))
         population = self._machine or self._recorded
         self.subjects: tuple[Subject, ...] = population.subjects
+        self.apart = population.apart
         self.samples: FloatArray = np.empty(0)
 
     def draw(self, generator: np.random.Generator, rounds: int) -> FloatArray:
@@ -69,15 +80,19 @@ class Sampled:
             self.samples = self._machine.draw_samples(generator, rounds)
         else:
             self.samples = self._recorded.draw(generator, rounds)[..., None]
-        return np.median(self.samples, axis=-1)
+        return value_of(self.samples)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What is kept of one run: booleans by name, the margins, and the rounds taken."""
+    """What is kept of one run: booleans by name, and of the gate of equal code shares and rounds.
+
+    `detectable` are the slowdowns that its figures need, as shares.
+    """
 
     hits: dict[str, bool]
     margins: list[float]
+    detectable: list[float]
     rounds: int
     undecided: float
 
@@ -99,47 +114,49 @@ def run_chunk(source: str, seed: list[int], count: int) -> list[Trial]:
     """Some runs, one after the other."""
     generator = np.random.default_rng(seed)
     population = Sampled(source)
-    plan = GatePlan(population.subjects)
-    earlier: list[float | None] = []
+    plan = plan_for(population)
+    rules = RULES_OF_GATE
     trials = []
     for _ in range(count):
-        trial = try_gate(population, plan, Rules(), generator, tuple(OWN.values()))
-        judgements = trial.unchanged.judged.judgements
-        margins = [each.evidence.margin.share if each.evidence else None for each in judgements]
+        trial = try_gate(population, plan, rules, generator, (*ASKED.values(), SAID))
         judged = trial.unchanged.judged
+        evidence = [each.evidence for each in judged.judgements if each.evidence]
         hits = {
             "red": exit_code(judged) is not ExitCode.OK,
             "slower": judged.count(Verdict.SLOWER) > 0,
+            "short": judged.power is not None and judged.power.falls_short,
         }
-        hits |= {f"own {factor}": trial.found[slowdown] for factor, slowdown in OWN.items()}
-        subject = plan.subjects[trial.place]
-        if earlier and (margin := earlier[trial.place]) is not None:
-            for factor in LEAST_FOUND:
-                hits[f"earlier {factor}"] = is_found(
-                    trial.values, plan, Rules(), {subject: factor * margin}
-                )
-        everywhere = dict.fromkeys(plan.subjects, Rules().margin)
-        hits["at margin"] = is_found(trial.values, plan, Rules(), everywhere)
-        hits |= _by_rules(population.samples, trial.place, trial.margin)
-        earlier = margins
-        undecided = judged.count(Verdict.INCONCLUSIVE) / len(judgements)
-        known = [margin for margin in margins if margin is not None]
-        trials.append(Trial(hits, known, trial.unchanged.rounds, undecided))
+        hits |= {name: trial.found[slowdown] for slowdown, name in NAMES.items()}
+        everywhere = dict.fromkeys(plan.subjects, rules.margin)
+        hits["at margin"] = is_found(trial.values, plan, rules, everywhere)
+        place = plan.subjects.index(trial.subject)
+        shares = {name: slowdown.share(trial.judgement) for slowdown, name in NAMES.items()}
+        hits |= _by_rules(population.samples, trial.unchanged.rounds, place, shares)
+        trials.append(
+            Trial(
+                hits,
+                [each.margin.share for each in evidence],
+                [each.detectable for each in evidence if each.detectable is not None],
+                trial.unchanged.rounds,
+                judged.count(Verdict.INCONCLUSIVE) / len(judged.judgements),
+            )
+        )
     return trials
 
 
-def _by_rules(samples: FloatArray, place: int, margin: float | None) -> dict[str, bool]:
-    """What the rules of other tools make of the same data."""
-    by_case = np.moveaxis(samples, 2, -1)  # [rounds, arms, samples, cases]
+def _by_rules(
+    samples: FloatArray, rounds: int, place: int, shares: dict[str, float | None]
+) -> dict[str, bool]:
+    """What the rules of other tools make of the same rounds."""
+    by_case = np.moveaxis(samples[:rounds], 2, -1)  # [rounds, arms, samples, cases]
     base, head = (by_case[:, arm].reshape(-1, by_case.shape[-1]) for arm in (BASE, HEAD))
     hits = {}
+    one = slice(place, place + 1)
     for name, rule in RULES.items():
         hits[f"{name}: red"] = bool(rule(base, head).any())
-        for factor in LEAST_FOUND if margin is not None else ():
-            one = slice(place, place + 1)
-            hits[f"{name}: {factor}"] = bool(
-                rule(base[:, one], head[:, one] * (1 + factor * margin))[0]
-            )
+        for title, share in shares.items():
+            if share is not None and title in LEAST:
+                hits[f"{name}: {title}"] = bool(rule(base[:, one], head[:, one] * (1 + share))[0])
     return hits
 
 
@@ -158,12 +175,13 @@ def missed(found: dict[str, Rate], runs: int) -> list[str]:
     if found["red"].share > MOST_RED:
         problems.append(f"red builds: {spelled(found['red'])}; promised at most {MOST_RED:.0%}")
     at_margin = found["at margin"]
-    if at_margin.interval.low > Rules().alpha:
-        problems.append(f"within the margin: {spelled(at_margin)}; promised {Rules().alpha:.0%}")
-    for factor, least in LEAST_FOUND.items():
-        rate = found[f"own {factor}"]
+    alpha = RULES_OF_GATE.alpha
+    if at_margin.interval.low > alpha:
+        problems.append(f"within the margin: {spelled(at_margin)}; promised {alpha:.0%}")
+    for name, least in LEAST.items():
+        rate = found[name]
         if rate.share < least or rate.trials < runs:
-            problems.append(f"{factor} x margin: {spelled(rate)}; promised at least {least:.0%}")
+            problems.append(f"{name}: {spelled(rate)}; promised at least {least:.0%}")
     return problems
 
 
@@ -220,12 +238,14 @@ def _summary(
         "seed": seed,
         "seconds": round(seconds, 1),
         "looks": DEFAULT_LOOKS,
-        "rules": vars(Rules()),
+        "rules": vars(RULES_OF_GATE),
+        "detect": DEFAULT_DETECT,
         "kinds": {
             kind: {
                 "runs": len(trials),
                 "missed": problems[kind],
-                "margin_quartiles": _quartiles(trials),
+                "margin_quartiles": _quartiles([m for trial in trials for m in trial.margins]),
+                "detectable_quartiles": _quartiles([d for t in trials for d in t.detectable]),
                 "mean_rounds": float(np.mean([trial.rounds for trial in trials])),
                 "undecided": float(np.mean([trial.undecided for trial in trials])),
                 "rates": {name: _plain(rate) for name, rate in rates(trials).items()},
@@ -240,19 +260,19 @@ def _plain(rate: Rate) -> dict[str, Any]:
     return {"times": rate.times, "trials": rate.trials, "rate": rate.share, "interval_95": ends}
 
 
-def _quartiles(trials: Sequence[Trial]) -> list[float]:
-    margins = [margin for trial in trials for margin in trial.margins]
-    return np.percentile(margins, (0, 25, 50, 75, 100)).round(5).tolist()
+def _quartiles(shares: Sequence[float]) -> list[float]:
+    return np.percentile(shares, (0, 25, 50, 75, 100)).round(5).tolist()
 
+
+TITLES = {f"found {share:g}": slowdown.label for share, slowdown in ASKED.items()}
+TITLES |= {"found said": SAID.label}
 
 GATE_ROWS = {
     "red builds of equal code": "red",
-    "of these, some case SLOWER": "slower",
-    "found: one case slowed by 2 x its margin": "own 2",
-    "found: one case slowed by 3 x its margin": "own 3",
-    "found: 2 x the margin that an earlier gate had": "earlier 2",
-    "found: 3 x the margin that an earlier gate had": "earlier 3",
-    "any SLOWER: all cases slowed by the least margin, 2 %": "at margin",
+    "of these, some figure SLOWER": "slower",
+    **{f"found: one figure slowed by {title}": name for name, title in TITLES.items()},
+    f"any SLOWER: all figures slowed by the margin, {100 * GATE_MARGIN:g} %": "at margin",
+    f"gates that said they could miss {100 * DEFAULT_DETECT:g} %": "short",
 }
 
 
@@ -261,16 +281,16 @@ def _document(by_kind: dict[str, list[Trial]], seconds: float) -> Document:
     gate = tuple(_row(title, key, found) for title, key in GATE_ROWS.items())
     about = (
         _texts("margins, quartiles with both ends", by_kind, _margins),
+        _texts("what figures say they find, likewise", by_kind, _detectable),
         _texts("rounds that a gate of equal code took", by_kind, _mean_rounds),
-        _texts("cases of equal code without a verdict", by_kind, _undecided),
+        _texts("figures of equal code without a verdict", by_kind, _undecided),
     )
     others = tuple(
         _row(f"{name}: {title}", f"{name}: {key}", found)
         for name in RULES
         for title, key in (
             ("equal code red", "red"),
-            ("2 x margin found", "2"),
-            ("3 x margin found", "3"),
+            *((f"{TITLES[key]} found", key) for key in ("found 0.05", "found 0.03")),
         )
     )
     runs = {len(trials) for trials in by_kind.values()}
@@ -279,7 +299,7 @@ def _document(by_kind: dict[str, list[Trial]], seconds: float) -> Document:
         f"after {', '.join(map(str, DEFAULT_LOOKS))} rounds; in brackets Wilson's intervals at "
         f"95 %. Took {seconds:.0f} s.",
         f"Promised: at most {MOST_RED:.0%} red, "
-        + ", ".join(f"{share:.0%} of {n} x margin found" for n, share in LEAST_FOUND.items())
+        + ", ".join(f"{least:.0%} of {TITLES[name]} found" for name, least in LEAST.items())
         + ".",
     )
     columns = ("", *by_kind)
@@ -307,7 +327,15 @@ def _texts(title: str, by_kind: dict[str, list[Trial]], spell: Any) -> tuple[Cel
 
 
 def _margins(trials: Sequence[Trial]) -> str:
-    return " / ".join(f"{100 * margin:.1f}" for margin in _quartiles(trials)) + " %"
+    return _spelled_quartiles([margin for trial in trials for margin in trial.margins])
+
+
+def _detectable(trials: Sequence[Trial]) -> str:
+    return _spelled_quartiles([share for trial in trials for share in trial.detectable])
+
+
+def _spelled_quartiles(shares: Sequence[float]) -> str:
+    return " / ".join(f"{100 * share:.1f}" for share in _quartiles(shares)) + " %"
 
 
 def _mean_rounds(trials: Sequence[Trial]) -> str:

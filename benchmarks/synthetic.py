@@ -1,7 +1,9 @@
 """Made-up machines: rounds with noise of known kinds, to see how often a gate errs.
 
-Every kind has white noise in each sample; what else it has is said in `Noise`. The sizes are large
-on purpose: of the order of a shared machine, not of a quiet one.
+The arms of a round share a process, or each has one of its own. Processes differ by `PROCESS`, far
+more than arms that share one. Every kind has white noise in each sample; what else it has is said
+in `Noise`, with the sizes in `Sizes`. They are large on purpose: of the order of a shared machine,
+not of a quiet one.
 """
 
 from __future__ import annotations
@@ -15,25 +17,62 @@ from bt_bench.results import DEVICE_TICK_US, FloatArray, Subject
 from bt_bench.runs.selfcheck.resampled import ARMS
 from bt_bench.suites.block_tables import operations as ops
 
-SAMPLES = 16  # per process-round and subject; the process-round's value is their median
+SAMPLES = 16  # per arm of a round and subject
 
-SAMPLE_NOISE = (0.004, 0.04)  # of one sample, relative: the quietest and the loudest subject
-DRIFT = 0.02  # of a slow drift that all share, and of one that each subject has for itself
-DRIFT_KEPT = 0.8  # correlation of the drift in neighbouring process-rounds
-PROCESS_NOISE = 0.01  # of a process as a whole, and of each subject in it
-MODE_SHARE, MODE_SHIFT = 0.3, 0.02  # of processes with an unlucky layout, and what it costs
-SPIKE_SHARE, SPIKE_SIZE = 0.03, 0.3  # of process-rounds per subject, mean relative size
-STALL_SHARE, STALL_SIZE = 0.01, 0.2  # the same of whole processes
+PROCESS = 0.25  # of a process as a whole, and half as much of each subject in it
+DRIFT_KEPT = 0.8  # correlation of the drift in neighbouring arms
+MODE_SHARE = 0.3  # of arms with an unlucky layout
+SPIKE_SIZE, STALL_SIZE = 0.3, 0.2  # of what is far slower, mean, relative
 BASE_US = (3.0, 300.0)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large noises are, relative to a time.
+
+    Args:
+        sample: of one sample: the quietest and the loudest subject.
+        drift: of a slow drift that all share, and of one that each subject has for itself.
+        arm: of an arm as a whole, and of each subject in it.
+        mode: what an unlucky layout costs.
+        spikes: share of the arms of a subject that are far slower.
+        stalls: share of whole arms that are.
+    """
+
+    sample: tuple[float, float]
+    drift: float
+    arm: float
+    mode: float
+    spikes: float
+    stalls: float
+
+
+OF_PAIRED = Sizes(
+    sample=(0.018, 0.034), drift=0.005, arm=0.003, mode=0.005, spikes=0.01, stalls=0.005
+)
+"""Of arms that share a process: their white noise makes ratios vary by 0.7 to 1.3 % by round."""
+
+OF_APART = Sizes(sample=(0.004, 0.04), drift=0.02, arm=0.01, mode=0.02, spikes=0.03, stalls=0.01)
+"""Of arms in processes of their own, beside `PROCESS`."""
 
 
 class Noise(StrEnum):
     """What the noise of a made-up machine consists of, beside white noise."""
 
     WHITE = "white"  # nothing
-    AUTOCORRELATED = "autocorrelated"  # a drift through the process-rounds
-    PER_PROCESS = "per-process"  # each process is fast or slow for as long as it lives
-    SPIKY = "spiky"  # rare process-rounds are far slower
+    AUTOCORRELATED = "autocorrelated"  # a drift through the arms
+    PER_COPY = "per-copy"  # in each process, each copy is fast or slow
+    SPIKY = "spiky"  # rare arms are far slower
+
+
+def value_of(samples: FloatArray) -> FloatArray:
+    """What a gate makes of the samples [..., samples] of an arm.
+
+    It is the mean of the faster three quarters, as disturbances only ever add time.
+    """
+    kept = samples.shape[-1] * 3 // 4 or 1
+    value: FloatArray = np.sort(samples, axis=-1)[..., :kept].mean(axis=-1)
+    return value
 
 
 @dataclass(frozen=True)
@@ -43,10 +82,22 @@ class SyntheticPopulation:
     Args:
         noise: its kind.
         cases: how many.
+        shares: whether the arms of a round share a process.
     """
 
     noise: Noise
     cases: int = 60
+    shares: bool = True
+
+    @property
+    def apart(self) -> dict[str, str]:
+        """Variants that are measured apart, with the reason."""
+        return {} if self.shares else {"fused": "it is made up so"}
+
+    @property
+    def sizes(self) -> Sizes:
+        """Of its noises."""
+        return OF_PAIRED if self.shares else OF_APART
 
     @property
     def subjects(self) -> tuple[Subject, ...]:
@@ -59,51 +110,63 @@ class SyntheticPopulation:
 
     def draw(self, generator: np.random.Generator, rounds: int) -> FloatArray:
         """Values [rounds, arms, subjects] of one gate, in microseconds."""
-        drawn: FloatArray = np.median(self.draw_samples(generator, rounds), axis=-1)
-        return drawn
+        return value_of(self.draw_samples(generator, rounds))
 
     def draw_samples(self, generator: np.random.Generator, rounds: int) -> FloatArray:
-        """The same before medians are taken: [rounds, arms, subjects, samples]."""
+        """The same before they are one value an arm: [rounds, arms, subjects, samples]."""
         shape = (rounds, len(ARMS), self.cases)
         # Loud and quiet, long and short in all combinations, the same in every gate.
         places = np.linspace(0, 1, self.cases)
         loud = np.random.default_rng(0).permutation(places)
         base = BASE_US[0] * (BASE_US[1] / BASE_US[0]) ** places
-        scale = SAMPLE_NOISE[0] * (SAMPLE_NOISE[1] / SAMPLE_NOISE[0]) ** loud
+        quietest, loudest = self.sizes.sample
+        scale = quietest * (loudest / quietest) ** loud
         logs = generator.normal(size=(*shape, SAMPLES)) * scale[:, None]
-        logs += self._of_processes(generator, shape)[..., None]
+        logs += self._of_arms(generator, shape)[..., None]
+        if self.shares:
+            logs += self._of_processes(generator, shape)[..., None]
         values = base[:, None] * np.exp(logs)
         device = np.arange(self.cases) % 2 == 1
-        values[:, :, device] = np.round(values[:, :, device] / DEVICE_TICK_US) * DEVICE_TICK_US
+        # Launches are not in step with the clock: where in a tick one begins is random.
+        start = generator.random(values[:, :, device].shape)
+        ticks = np.floor(values[:, :, device] / DEVICE_TICK_US + start)
+        values[:, :, device] = ticks * DEVICE_TICK_US
         return values
 
     def _of_processes(
         self, generator: np.random.Generator, shape: tuple[int, int, int]
     ) -> FloatArray:
-        """What all samples of a process-round have in common, on the log scale: [*shape]."""
+        """What the arms of a round have in common, on the log scale: [rounds, 1, subjects]."""
+        rounds, _, cases = shape
+        whole: FloatArray = generator.normal(size=(rounds, 1, 1)) * PROCESS
+        return whole + generator.normal(size=(rounds, 1, cases)) * PROCESS / 2
+
+    def _of_arms(self, generator: np.random.Generator, shape: tuple[int, int, int]) -> FloatArray:
+        """What all samples of an arm of a round have in common, on the log scale: [*shape]."""
+        sizes = self.sizes
         if self.noise is Noise.AUTOCORRELATED:
-            return _drift(generator, shape)
-        whole = (*shape[:2], 1)  # one value for all subjects of a process
+            return _drift(generator, shape, sizes.drift)
+        whole = (*shape[:2], 1)  # one value for all subjects of an arm
         logs: FloatArray = np.zeros(shape)
-        if self.noise is Noise.PER_PROCESS:
-            logs += generator.normal(size=whole) * PROCESS_NOISE
-            logs += generator.normal(size=shape) * PROCESS_NOISE
-            logs += (generator.random(shape) < MODE_SHARE) * MODE_SHIFT
+        if self.noise is Noise.PER_COPY:
+            logs += generator.normal(size=whole) * sizes.arm
+            logs += generator.normal(size=shape) * sizes.arm
+            logs += (generator.random(shape) < MODE_SHARE) * sizes.mode
         if self.noise is Noise.SPIKY:
             for size, share, mean in (
-                (shape, SPIKE_SHARE, SPIKE_SIZE),
-                (whole, STALL_SHARE, STALL_SIZE),
+                (shape, sizes.spikes, SPIKE_SIZE),
+                (whole, sizes.stalls, STALL_SIZE),
             ):
                 spikes = np.log1p(generator.exponential(mean, size))
                 logs += np.where(generator.random(size) < share, spikes, 0.0)
         return logs
 
 
-def _drift(generator: np.random.Generator, shape: tuple[int, int, int]) -> FloatArray:
-    """An autoregressive drift through the process-rounds in the order that they ran in."""
+def _drift(generator: np.random.Generator, shape: tuple[int, int, int], size: float) -> FloatArray:
+    """An autoregressive drift through the arms of all rounds in the order that they ran in."""
     rounds, arms, cases = shape
     # One column more: the drift that all subjects share.
-    steps = generator.normal(size=(rounds * arms, cases + 1)) * DRIFT
+    steps = generator.normal(size=(rounds * arms, cases + 1)) * size
     level = np.empty_like(steps)
     level[0] = steps[0]
     for index in range(1, len(steps)):

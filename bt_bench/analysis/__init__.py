@@ -21,7 +21,15 @@ from bt_bench.analysis.deciding import (
 from bt_bench.analysis.figures import MethodLine, method_lines, step_medians_of, typical_us
 from bt_bench.analysis.influence import certain_influence
 from bt_bench.analysis.judging import BINDING, Entry, Settled, overall_ratios, settled
-from bt_bench.analysis.rounds import Labels, Ledger, judge_rounds
+from bt_bench.analysis.power import (
+    DEFAULT_DETECT,
+    Asked,
+    detectable,
+    is_short,
+    power_of,
+    rounds_needed,
+)
+from bt_bench.analysis.rounds import GATE_MARGIN, Labels, Ledger, judge_rounds
 from bt_bench.analysis.run.budget import CLOSES_WITHIN_PERCENT, SPIN_US, Budget, budgets
 from bt_bench.analysis.run.crosscheck import (
     TOLERANCE_PERCENT,
@@ -62,20 +70,24 @@ from bt_bench.analysis.verdicts import (
     Judgement,
     Margin,
     Overall,
+    Power,
     Verdict,
 )
 
 __all__ = [
     "BINDING",
     "CLOSES_WITHIN_PERCENT",
+    "DEFAULT_DETECT",
     "DEFAULT_FAIL_ON",
     "DEVICE_METHODS",
+    "GATE_MARGIN",
     "LOST_FROM_CONFIG",
     "METHOD_TITLES",
     "SPIN_US",
     "TOLERANCE_PERCENT",
     "TOLERANCE_US",
     "WHOLE_CASE",
+    "Asked",
     "Budget",
     "Cause",
     "Correction",
@@ -94,6 +106,7 @@ __all__ = [
     "Matchup",
     "MethodLine",
     "Overall",
+    "Power",
     "Promise",
     "Reading",
     "Rules",
@@ -108,6 +121,7 @@ __all__ = [
     "control_difference_us",
     "crash_text",
     "crosschecks",
+    "detectable",
     "device_name",
     "disagreements",
     "exit_code",
@@ -115,6 +129,7 @@ __all__ = [
     "faster_mean",
     "how_to_finish",
     "interquartile_range",
+    "is_short",
     "judge",
     "judge_promises",
     "judge_rounds",
@@ -130,7 +145,9 @@ __all__ = [
     "overall_ratios",
     "parse_given",
     "percentile",
+    "power_of",
     "relative_half_width",
+    "rounds_needed",
     "settled",
     "step_medians",
     "step_medians_of",

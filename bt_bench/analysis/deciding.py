@@ -203,11 +203,22 @@ _EXITS = (
 )
 
 
-def exit_code(judged: Judged, fail_on: Collection[FailOn] = DEFAULT_FAIL_ON) -> ExitCode:
-    """The exit code that a comparison ends with."""
+def exit_code(
+    judged: Judged, fail_on: Collection[FailOn] = DEFAULT_FAIL_ON, require_power: bool = False
+) -> ExitCode:
+    """The exit code that a comparison ends with.
+
+    Args:
+        judged: the comparison.
+        fail_on: verdicts that fail it.
+        require_power: also fail a gate that could not have found what it was to find, where
+            nothing worse was found.
+    """
     for name, verdict, code in _EXITS:
         if name in fail_on and judged.count(verdict):
             return code
+    if require_power and judged.power is not None and judged.power.falls_short:
+        return ExitCode.INCONCLUSIVE
     return ExitCode.OK
 
 

@@ -111,7 +111,11 @@ def judge_entries(
 
 
 def margin_of(
-    metric: Metric, base_value: float | None, configured: float, spread: float | None
+    metric: Metric,
+    base_value: float | None,
+    configured: float,
+    spread: float | None,
+    floor: float | None = None,
 ) -> Margin:
     """The margin of a metric.
 
@@ -121,13 +125,16 @@ def margin_of(
         configured: the threshold that was asked for, as a share.
         spread: by how much unchanged code differed, as a share of the base; `None` without a
             control.
+        floor: an absolute difference that counts as none, in the unit of the metric; `None` for
+            that of the metric.
     """
+    floor = metric.floor if floor is None else floor
     # A median of zero has no estimate, unless there is an offset.
     scale = (base_value or 0.0) + metric.offset
     return Margin(
         configured=configured,
         spread=None if spread is None else SPREAD_FACTOR * spread,
-        floor=metric.floor / scale if scale > 0 else math.inf,
+        floor=floor / scale if scale > 0 else math.inf,
     )
 
 

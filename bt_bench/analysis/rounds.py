@@ -1,8 +1,10 @@
 """Judges the rounds of a gate at one look; `docs/gate-statistics.md` explains the design.
 
-For each round and subject the log ratio of two arms is taken; the estimate for a subject is the
-trimmed mean of these over the rounds. The control, which is the base measured once more, shows by
-how much unchanged code differs, and so how wide the margin has to be.
+A round is one process in which base, head and control take turns. From each round comes one log
+ratio of head to base; the estimate for a subject is the trimmed mean of these over the rounds. The
+control, which is the base measured once more, shows by how much unchanged code differs. Where a
+variant had to be measured apart, each arm in a process of its own, processes differ as well, and
+margins are wider: `PAIRED` and `APART` are the two ways to judge.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from bt_bench.analysis.judging import (
     tick_error,
     without_variance,
 )
+from bt_bench.analysis.power import detectable
 from bt_bench.analysis.statistics.estimates import LARGEST_LOG, Estimate, trimmed_estimate
 from bt_bench.analysis.statistics.samples import median
 from bt_bench.analysis.statistics.student import t_quantile
@@ -40,18 +43,101 @@ from bt_bench.results import (
     metric_named,
 )
 
-TRIMMED_SHARE = 0.15
-"""Share of rounds trimmed at either end, so that a far slower process-round moves nothing."""
-
-TRIMMING_DEGREES = 2
-"""Degrees of freedom taken off for trimming, beyond the values that it leaves out.
-
-The t distribution only approximates that of a trimmed mean. Its far tails, which decide when there
-are tests of many cases, are too light; the number was found by simulation.
-"""
-
 SPREAD_CONFIDENCE = 0.99
 MIN_SHARE_OF_ROUNDS = 0.5
+
+GATE_MARGIN = 0.015
+"""What a gate ignores unless it is told otherwise, as a share."""
+
+PAIRED_FLOOR_US = 0.05
+"""Differences of times that count as none where the arms share a process, in microseconds.
+
+Values are means of many samples, which fall on all parts of a tick of the clock, so the tick does
+not bound what can be seen: equal copies in one process differ by less than this in the mean of a
+few rounds. `docs/gate-statistics.md` has the figures.
+"""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to come from the values of the rounds to an estimate and its margin.
+
+    Args:
+        trimmed: share of rounds left out at either end, so that a far slower one moves nothing.
+        fewer_degrees: degrees of freedom taken off for trimming, beyond the values left out. The t
+            distribution only approximates that of a trimmed mean. Its far tails, which decide when
+            there are tests of many cases, are too light; found by simulation.
+        against_both: whether the head is compared with base and control alike. The control is the
+            base once more, so their mean has less noise than one of them.
+        certain: whether the control widens the margin only by what noise cannot explain.
+        floor_us: differences that count as none, in microseconds; at most the metric's own.
+        on_ticks: whether values lie on ticks of the clock, so that rounds repeat rounding errors.
+    """
+
+    trimmed: float
+    fewer_degrees: int
+    against_both: bool
+    certain: bool
+    floor_us: float
+    on_ticks: bool
+
+    def change(self, logs: Mapping[GateArm, FloatArray]) -> FloatArray:
+        """Per round the log ratio of head to base, NaN where a value is missing.
+
+        With the control it is the least-squares estimate from the three values of a round: its
+        variance is 1.5 times that of one value, against 2 times for head minus base alone. It is
+        uncorrelated with control minus base, which the margin is made of.
+
+        Args:
+            logs: logarithms of the values [rounds] of each arm.
+        """
+        base, head = logs[GateArm.BASE], logs[GateArm.HEAD]
+        if self.against_both:
+            return head - (base + logs[GateArm.CONTROL]) / 2
+        return head - base
+
+    def estimate(self, values: FloatArray) -> Estimate | None:
+        """The trimmed mean of log ratios [rounds]; `None` for too few."""
+        estimate = trimmed_estimate(_present(values), self.trimmed)
+        if estimate is None or estimate.degrees == estimate.observations - 1:
+            return estimate
+        degrees = estimate.degrees - self.fewer_degrees
+        return replace(estimate, degrees=degrees) if degrees > 0 else None
+
+    def spread(self, control: Estimate) -> float:
+        """By how much unchanged code differs, as a share.
+
+        Where processes are replicates of all arms, noise is in the error of the test already, and
+        only what noise does not explain shows that one copy is measured unlike another: the shift
+        of the control less half of its interval.
+
+        Otherwise it is the shift or, if larger, half the length of the interval, which is how far
+        noise alone can move it. (Their sum would vary more from gate to gate and so find less.)
+        """
+        shift, reach = abs(control.location), reach_of_noise(control)
+        size = max(0.0, shift - reach) if self.certain else max(shift, reach)
+        return math.expm1(min(LARGEST_LOG, size))
+
+
+PAIRED = Way(
+    trimmed=0.1,
+    fewer_degrees=2,
+    against_both=True,
+    certain=True,
+    floor_us=PAIRED_FLOOR_US,
+    on_ticks=False,
+)
+"""All arms in one process, in turns."""
+
+APART = Way(
+    trimmed=0.15,
+    fewer_degrees=2,
+    against_both=False,
+    certain=False,
+    floor_us=math.inf,
+    on_ticks=True,
+)
+"""Each arm in a process of its own, which is fast or slow for as long as it lives."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +164,7 @@ def judge_rounds(
     thresholds: Mapping[Subject, float],
     alpha: float,
     labels: Labels = Labels(),
+    apart: Mapping[str, str] | None = None,
 ) -> list[Judgement]:
     """Judges all subjects as one family, in their order.
 
@@ -87,6 +174,11 @@ def judge_rounds(
         thresholds: margins of subjects that do not use that of the rules, as shares.
         alpha: of the family, at this look.
         labels: of base and head.
+        apart: variants whose arms ran in a process each, with the reason; those of all others
+            shared one.
+
+    Returns:
+        Judgements whose evidence says what slowdown would have been found.
     """
     values = ledger.values()
     with_values = {
@@ -96,8 +188,10 @@ def judge_rounds(
     entries = []
     for index, subject in enumerate(ledger.subjects):
         entry = labels.entry(subject)
+        why_apart = (apart or {}).get(subject.variant)
         sides = _Sides(
             entry.metric,
+            PAIRED if why_apart is None else APART,
             base=values[GateArm.BASE][index],
             head=values[GateArm.HEAD][index],
             control=values[GateArm.CONTROL][index],
@@ -107,9 +201,18 @@ def judge_rounds(
         )
         entry.base_value, entry.other_value = _median(sides.base), _median(sides.head)
         entry.after = f"after {_rounds(ledger.rounds)}"
+        if why_apart is not None:
+            entry.after += f"; measured apart, so the margin is wider: {why_apart}"
         sides.fill(entry, thresholds.get(subject, rules.margin))
         entries.append(entry)
-    return judge_entries(entries, rules.correction, alpha)
+    return [_with_detectable(each) for each in judge_entries(entries, rules.correction, alpha)]
+
+
+def _with_detectable(judgement: Judgement) -> Judgement:
+    evidence = judgement.evidence
+    if evidence is None:
+        return judgement
+    return replace(judgement, evidence=replace(evidence, detectable=detectable(evidence)))
 
 
 @dataclass(frozen=True)
@@ -120,6 +223,7 @@ class _Sides:
     """
 
     metric: Metric
+    way: Way
     base: FloatArray
     head: FloatArray
     control: FloatArray
@@ -131,7 +235,7 @@ class _Sides:
         if outcome:
             entry.outcome = outcome
             return
-        change, spread = self._estimate(self.head), self._estimate(self.control)
+        change, spread = self._estimates()
         if change is None or spread is None:
             detail = f"{_rounds(len(self.base))} are too few for an interval"
             entry.outcome = Settled(Verdict.INCONCLUSIVE, Cause.TOO_FEW, detail)
@@ -140,10 +244,13 @@ class _Sides:
             if constant := without_variance(estimate.error, name):
                 entry.outcome = constant
                 return
-        margin = margin_of(entry.metric, entry.base_value, threshold, control_spread(spread))
+        floor = min(entry.metric.floor, self.way.floor_us)
+        margin = margin_of(
+            entry.metric, entry.base_value, threshold, self.way.spread(spread), floor
+        )
         entry.outcome, entry.margin = change, margin
         # Noise alone widens the margin, and then nothing is found; only what is certain is refused.
-        if abs(spread.location) > _reach_of_noise(spread):
+        if abs(spread.location) > reach_of_noise(spread):
             apart = format_share(abs(math.expm1(spread.location)))
             entry.outcome = control_moved(margin, apart) or change
 
@@ -174,31 +281,33 @@ class _Sides:
                 return impossible(name)
         return None
 
-    def _estimate(self, other: FloatArray) -> Estimate | None:
-        """The log ratio of an arm to the base; its error is at least that of the clock's tick."""
-        base, other = self.base + self.metric.offset, other + self.metric.offset
-        estimate = trimmed_estimate(_present(np.log(other / base)), TRIMMED_SHARE)
-        if estimate is None:
-            return None
-        if estimate.degrees < estimate.observations - 1:
-            estimate = replace(estimate, degrees=estimate.degrees - TRIMMING_DEGREES)
-        if not self.metric.tick:
-            return estimate
-        medians = (np.array(median(_present(values))) for values in (base, other))
-        floor = float(tick_error(self.metric.tick, *medians))
-        return replace(estimate, error=max(estimate.error, floor))
+    def _estimates(self) -> tuple[Estimate | None, Estimate | None]:
+        """Of the head's change and of the control's, both on the log scale."""
+        offset = self.metric.offset
+        arms = {
+            GateArm.BASE: self.base + offset,
+            GateArm.HEAD: self.head + offset,
+            GateArm.CONTROL: self.control + offset,
+        }
+        logs = {arm: np.log(values) for arm, values in arms.items()}
+        change = self.way.estimate(self.way.change(logs))
+        spread = self.way.estimate(logs[GateArm.CONTROL] - logs[GateArm.BASE])
+        # What can be zero often is, in every sample, and then no mean falls between two ticks.
+        if change is None or spread is None or not (self.way.on_ticks or offset):
+            return change, spread
+        floors = (self._tick_error(arms, arm) for arm in (GateArm.HEAD, GateArm.CONTROL))
+        change, spread = (
+            replace(estimate, error=max(estimate.error, floor))
+            for estimate, floor in zip((change, spread), floors, strict=True)
+        )
+        return change, spread
+
+    def _tick_error(self, arms: Mapping[GateArm, FloatArray], other: GateArm) -> float:
+        medians = (np.array(median(_present(arms[arm]))) for arm in (GateArm.BASE, other))
+        return float(tick_error(self.metric.tick, *medians))
 
 
-def control_spread(estimate: Estimate) -> float:
-    """By how much unchanged code differs, as a share.
-
-    That is the shift of the control or, if larger, half the length of its interval, which is how
-    far noise alone can move it. (Their sum would vary more from gate to gate and so find less.)
-    """
-    return math.expm1(min(LARGEST_LOG, max(abs(estimate.location), _reach_of_noise(estimate))))
-
-
-def _reach_of_noise(estimate: Estimate) -> float:
+def reach_of_noise(estimate: Estimate) -> float:
     """Half the length of the interval: how far noise moves the estimate if nothing differs."""
     return t_quantile((1 + SPREAD_CONFIDENCE) / 2, estimate.degrees) * estimate.error
 
@@ -238,6 +347,18 @@ class Ledger:
     def rounds(self) -> int:
         """How many there are."""
         return len(self._rows[GateArm.BASE])
+
+    def changes(self, subjects: Sequence[Subject]) -> FloatArray:
+        """The changes of paired subjects by round, [subjects, rounds]; NaN where missing.
+
+        Times of zero have none.
+        """
+        rows = [self.subjects.index(subject) for subject in subjects]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = {arm: np.log(values[rows]) for arm, values in self.values().items()}
+            changes = PAIRED.change(logs)
+        changes[~np.isfinite(changes)] = math.nan
+        return changes
 
     def values(self) -> dict[GateArm, FloatArray]:
         """Per arm an array [subjects, rounds]; NaN where missing."""

@@ -100,6 +100,8 @@ class Evidence:
             one-sided test on its side; for `SAME`, at alpha.
         log_high: upper end, likewise.
         confidence: of the interval.
+        detectable: the smallest slowdown that the gate would have found with 99 % at this look, as
+            a share; `None` outside of gates.
     """
 
     observations: int
@@ -116,6 +118,7 @@ class Evidence:
     log_low: float
     log_high: float
     confidence: float
+    detectable: float | None = None
 
 
 @dataclass(frozen=True)
@@ -200,6 +203,43 @@ class Overall:
 
 
 @dataclass(frozen=True)
+class Power:
+    """What slowdown a gate could have found, and whether that is what was asked for.
+
+    Shares are of the base's value; infinite for a figure on which nothing could be concluded.
+
+    Args:
+        detect: the slowdown that is to be found in any figure, as a share.
+        floor_us: in short figures it is to be found only from this many microseconds on.
+        figures: how many figures were tested or still could be.
+        short: how many of them are not decided, and need a larger slowdown than asked for.
+        worst: the figure that needs most, relative to what is asked for.
+        worst_share: what it needs.
+        median_share: what half of the figures need at most.
+        noise: where the noise comes from, a clause, if a figure falls short; else empty.
+        common: share of the noise that all figures of a process have in common; `None` where it
+            cannot be told.
+        sentence: all that as text, without a line break.
+    """
+
+    detect: float
+    floor_us: float
+    figures: int
+    short: int
+    worst: str
+    worst_share: float
+    median_share: float
+    noise: str
+    common: float | None
+    sentence: str
+
+    @property
+    def falls_short(self) -> bool:
+        """Whether a slowdown as large as asked for could have been missed."""
+        return self.short > 0
+
+
+@dataclass(frozen=True)
 class Judged:
     """A whole comparison.
 
@@ -211,6 +251,7 @@ class Judged:
         overall: per metric and side.
         facts: how it was done, a sentence each.
         warnings: reasons not to trust it, a clause each.
+        power: what slowdown a gate could have found; `None` where nothing was timed in rounds.
     """
 
     title: str
@@ -220,6 +261,7 @@ class Judged:
     overall: tuple[Overall, ...]
     facts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    power: Power | None = None
 
     def count(self, verdict: Verdict) -> int:
         """How many judgements have a verdict."""

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 def selfcheck(
     ctx: typer.Context,
-    recording: Annotated[
-        str | None,
+    recordings: Annotated[
+        list[str] | None,
         typer.Option(
             "--recording",
             metavar="FILE",
-            help="Draw from the rounds in this recording of `gate`, or - for stdin.",
+            help="Draw from the rounds in this recording of `gate`, or - for stdin. May be "
+            "repeated; each is counted apart.",
             show_default="one that comes with bt-bench",
         ),
     ] = None,
@@ -33,6 +34,16 @@ def selfcheck(
             "--gates", min=1, max=100_000, help="Simulate this many gates for each slowdown."
         ),
     ] = 200,
+    detect: Annotated[
+        float,
+        typer.Option(
+            "--detect",
+            min=0.01,
+            max=100,
+            metavar="PERCENT",
+            help="As in gate: find slowdowns of this size, in percent, above 1.5 and up to 100.",
+        ),
+    ] = 5.0,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed.")] = 0,
     device: Annotated[
         DeviceChoice | None,
@@ -61,10 +72,10 @@ def selfcheck(
     """Show that the gate can fail, and that it does not cry wolf.
 
     Draws rounds of equal code from a recording and puts them through the whole gate: as they are,
-    and with one case slowed by 1 to 10 % or by a multiple of its margin. Prints how often a build
-    would be red and how often the slowdown is found. Needs no GPU. Exit code 5 means that a
-    promise of the gate is not kept. With `--device cuda` it records the rounds first, which takes
-    minutes.
+    and with one figure slowed: by 1 to 10 %, and by what the gate itself says it finds. Prints how
+    often a build would be red and how often the slowdown is found. Needs no GPU. Exit code 5 means
+    that a promise of the gate is not kept, on any of the recordings. With `--device cuda` it
+    records the rounds first, which takes minutes.
 
     Examples:
     - `bt-bench selfcheck`
@@ -72,38 +83,53 @@ def selfcheck(
     - `bt-bench selfcheck --recording recording.json`
     - `bt-bench selfcheck --device cuda --config origin --rounds 100 --save recording.json`
     """
-    from bt_bench.analysis import Rules
+    from bt_bench.analysis import GATE_MARGIN, Rules
     from bt_bench.cli.progress import progress_on_stderr
     from bt_bench.report import print_document
     from bt_bench.results import read_recording
     from bt_bench.runs import (
-        DEFAULT_LOOKS,
         RecordedPopulation,
         facts_of,
         selfcheck_document,
         selfcheck_json,
     )
+    from bt_bench.runs.selfcheck.rates import plan_for
     from bt_bench.runs.selfcheck.rates import selfcheck as check
 
+    rules = Rules(margin=GATE_MARGIN)
+    _refuse_within_margin(detect, rules.margin)
     if device is None:
         _refuse_idle(ctx)
-        recorded = read_recording(recording or _shipped())
+        recorded = [read_recording(path) for path in recordings or [str(_shipped())]]
     else:
-        _refuse_both(recording)
-        recorded = _record(config, device, rounds, save)
-    rules = Rules()
-    population = RecordedPopulation(recorded)
+        _refuse_both(recordings)
+        recorded = [_record(config, device, rounds, save)]
+    populations = [RecordedPopulation(each) for each in recorded]
+    plans = [plan_for(each, detect=detect / 100) for each in populations]
     with progress_on_stderr("selfcheck") as progress:
-        result = check(population, rules, gates, seed, DEFAULT_LOOKS, progress)
+        found = [
+            check(population, rules, gates, seed, plan, progress)
+            for population, plan in zip(populations, plans, strict=True)
+        ]
     if as_json:
-        print_json(selfcheck_json(result, recorded, gates, seed))
+        print_json(selfcheck_json(list(zip(recorded, found, strict=True)), plans[0], gates, seed))
     else:
-        facts = facts_of(recorded, rules, DEFAULT_LOOKS, gates)
-        print_document(selfcheck_document(result, facts))
-    missed = [promise for promise in result.promises() if not promise.kept]
+        for one, plan, result in zip(recorded, plans, found, strict=True):
+            print_document(selfcheck_document(result, facts_of(one, rules, plan, gates)))
+    missed = [promise for result in found for promise in result.promises() if not promise.kept]
     for promise in missed:
         print(f"not as promised: {promise.promise}; {promise.found}", file=sys.stderr)
     return ExitCode.CHECK_FAILED if missed else ExitCode.OK
+
+
+def _refuse_within_margin(detect: float, margin: float) -> None:
+    from bt_bench.errors import UsageError
+
+    if detect <= 100 * margin:
+        raise UsageError(
+            f"--detect is {detect:g}, but slowdowns up to the margin of {100 * margin:g} % count "
+            "as none; expected more than that"
+        )
 
 
 def _shipped() -> Path:
@@ -132,10 +158,10 @@ def _refuse_idle(ctx: typer.Context) -> None:
             )
 
 
-def _refuse_both(recording: str | None) -> None:
+def _refuse_both(recordings: list[str] | None) -> None:
     from bt_bench.errors import UsageError
 
-    if recording is not None:
+    if recordings:
         raise UsageError(
             "--recording and --device exclude each other; expected rounds that are recorded, or "
             "a device to record them on"

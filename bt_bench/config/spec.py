@@ -47,6 +47,9 @@ class GateSpec(Noun):
     margin_percent: Share | None = Field(
         default=None, description="a change up to this counts as none"
     )
+    detect_percent: Share | None = Field(
+        default=None, description="a slowdown of this size is to be found"
+    )
     alpha: Annotated[float, Field(gt=0, le=0.5)] | None = Field(
         default=None, description="probability of any false verdict in a gate"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bt_bench.runs.check import Outcome, check_spec
-from bt_bench.runs.gate.live import GateRequest, prepare, run_live_gate
+from bt_bench.runs.gate.live import GateRequest, plan_of, prepare, run_live_gate
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, MAX_LOOK
 from bt_bench.runs.gate.lost import Lost, config_of, lost_between, other_files, without_variant
 from bt_bench.runs.gate.processes import record
@@ -54,6 +54,7 @@ __all__ = [
     "lost_between",
     "other_files",
     "place_below",
+    "plan_of",
     "prepare",
     "record",
     "recording_paths",

@@ -137,7 +137,12 @@ class Executor:
             case MeasureRound():
                 ready = self._ready_round(task.units, arms)
                 values = ready.measure(on_round)
-                return RoundOutcome(values, self._changes_since_import(), ready.other_threads)
+                return RoundOutcome(
+                    values,
+                    self._changes_since_import(),
+                    ready.other_threads,
+                    self._bench.around.telemetry.processes(),
+                )
             case ReadChanges():
                 return {} if self._watch is None else self._watch.changes()
         raise TypeError(f"{type(task).__name__} is not a task of this executor")

@@ -93,6 +93,10 @@ class GpuSensors:
         """Power drawn by the card."""
         return self._read(lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu) / 1e3)
 
+    def processes(self) -> int | None:
+        """How many processes compute on it, as far as this system's isolation lets them be seen."""
+        return self._read(lambda nvml, gpu: len(nvml.nvmlDeviceGetComputeRunningProcesses(gpu)))
+
     def throttle_reasons(self) -> list[str] | None:
         """Names of what holds the clocks down at present, `THROTTLE_REASONS`."""
         return self._read(

@@ -179,12 +179,14 @@ class RoundOutcome:
     Args:
         values: those that could be taken.
         changes: what of the process's global state has changed since before any arm was imported.
-        other_threads: of the CPU time while rounds were timed.
+        other_threads: their share of the CPU time while rounds were timed.
+        gpu_processes: how many processes have a context on the GPU; `None` if that is not known.
     """
 
     values: tuple[RoundValue, ...]
     changes: tuple[str, ...] = ()
     other_threads: float = 0.0
+    gpu_processes: int | None = None
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -18,7 +19,7 @@ from bt_bench.analysis.deciding import (
     without_new_paths,
 )
 from bt_bench.analysis.statistics.estimates import Estimate
-from bt_bench.analysis.verdicts import Cause, Judged, Judgement, Margin, Verdict
+from bt_bench.analysis.verdicts import Cause, Judged, Judgement, Margin, Power, Verdict
 from bt_bench.errors import ExitCode, UsageError
 from bt_bench.names import FailOn
 from bt_bench.results import Direction
@@ -273,3 +274,19 @@ def test_where_more_is_better_less_is_slower() -> None:
         assert evidence is not None
         bound = math.log1p(margin.share)
         assert evidence.log_low > bound or evidence.log_high < -bound
+
+
+def test_a_gate_without_power_fails_where_that_is_asked_for_and_nothing_is_worse() -> None:
+    short = Power(0.05, 0.15, 1, 1, "gpu_us", math.inf, math.inf, "noise", None, "It could not.")
+    for found, code in (
+        (Verdict.SAME, ExitCode.INCONCLUSIVE),
+        (Verdict.SLOWER, ExitCode.REGRESSION),
+        (Verdict.MISSING, ExitCode.NOT_COMPARABLE),
+        (Verdict.INVALID, ExitCode.CHECK_FAILED),
+    ):
+        weak = replace(judged(found), power=short)
+        assert exit_code(weak, require_power=True) is code
+        strong = replace(weak, power=replace(short, short=0))
+        assert exit_code(strong, require_power=True) is exit_code(weak)
+    assert exit_code(replace(judged(Verdict.SAME), power=short)) is ExitCode.OK
+    assert exit_code(judged(Verdict.SAME), require_power=True) is ExitCode.OK

@@ -6,17 +6,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 from support.gate_rounds import ARMS, BASE, CONTROL, HEAD, make_rounds, subject, without
 
 from bt_bench.analysis.deciding import Rules
 from bt_bench.analysis.rounds import (
+    APART,
+    PAIRED,
+    PAIRED_FLOOR_US,
     SPREAD_CONFIDENCE,
-    TRIMMED_SHARE,
-    TRIMMING_DEGREES,
     Ledger,
-    control_spread,
+    Way,
     judge_rounds,
 )
 from bt_bench.analysis.statistics.estimates import Estimate
@@ -34,10 +36,12 @@ def look(
     subjects: Sequence[Subject] = (HOST,),
     thresholds: Mapping[Subject, float] | None = None,
     rules: Rules | None = None,
+    way: Way = PAIRED,
 ) -> list[Judgement]:
     ledger = Ledger(subjects)
     ledger.add(rounds)
-    return judge_rounds(ledger, rules or Rules(), thresholds or {}, 0.01)
+    apart = {} if way is PAIRED else {"fused": "it sets a global flag"}
+    return judge_rounds(ledger, rules or Rules(), thresholds or {}, 0.01, apart=apart)
 
 
 def steady(count: int, base: float, head: float, control: float, one: Subject) -> list[GateRound]:
@@ -58,13 +62,52 @@ def test_verdicts(head: float, verdict: Verdict) -> None:
     assert finding.is_final == (verdict is not Verdict.SAME)
 
 
-def test_estimate_is_of_the_log_ratios_of_rounds() -> None:
-    rounds = make_rounds(20, {HOST: (100.0, 103.0, 100.0)}, noise=0.03)
+def test_paired_estimates_are_against_base_and_control() -> None:
+    rounds = make_rounds(20, {HOST: (100.0, 103.0, 101.0)}, noise=0.03)
     (finding,) = look(rounds)
+    logs = [
+        math.log(taken.values[HEAD][HOST])
+        - (math.log(taken.values[BASE][HOST]) + math.log(taken.values[CONTROL][HOST])) / 2
+        for taken in rounds
+    ]
+    assert finding.evidence is not None
+    assert finding.evidence.estimate == pytest.approx(scipy_stats.trim_mean(logs, 0.1))
+    assert finding.evidence.degrees == 20 - 2 * 2 - 1 - PAIRED.fewer_degrees
+    assert "apart" not in finding.detail
+
+
+def test_estimates_of_what_was_measured_apart_are_against_the_base() -> None:
+    rounds = make_rounds(20, {HOST: (100.0, 103.0, 101.0)}, noise=0.03)
+    (finding,) = look(rounds, way=APART)
     logs = [math.log(taken.values[HEAD][HOST] / taken.values[BASE][HOST]) for taken in rounds]
     assert finding.evidence is not None
-    assert finding.evidence.estimate == pytest.approx(scipy_stats.trim_mean(logs, TRIMMED_SHARE))
-    assert finding.evidence.degrees == 20 - 2 * 3 - 1 - TRIMMING_DEGREES
+    assert finding.evidence.estimate == pytest.approx(scipy_stats.trim_mean(logs, 0.15))
+    assert finding.evidence.degrees == 20 - 2 * 3 - 1 - APART.fewer_degrees
+    assert finding.detail.endswith(
+        "after 20 rounds; measured apart, so the margin is wider: it sets a global flag"
+    )
+
+
+def test_a_pair_has_the_least_variance_and_is_orthogonal_to_its_control() -> None:
+    draws = np.random.default_rng(0).normal(size=(3, 100_000))
+    logs = dict(zip(ARMS, draws, strict=True))
+    change, control = PAIRED.change(logs), logs[CONTROL] - logs[BASE]
+    assert change.var() == pytest.approx(1.5, rel=0.02)
+    assert APART.change(logs).var() == pytest.approx(2, rel=0.02)
+    assert np.corrcoef(change, control)[0, 1] == pytest.approx(0, abs=0.02)
+
+
+@pytest.mark.parametrize("rounds", [12, 24])
+def test_both_ends_of_the_rounds_are_left_out(rounds: int) -> None:
+    values = np.random.default_rng(0).normal(size=rounds)
+    for way in (PAIRED, APART):
+        before = way.estimate(values)
+        values[values.argmax()] = 50
+        values[values.argmin()] = -50
+        after = way.estimate(values)
+        assert before is not None
+        assert after is not None
+        assert after == before
 
 
 def test_drift_that_both_arms_share_cancels() -> None:
@@ -96,8 +139,18 @@ def test_a_few_slow_processes_change_nothing() -> None:
     assert finding.evidence.margin.share == 0.02
 
 
-def test_noise_widens_the_margin() -> None:
-    (finding,) = look(make_rounds(20, {HOST: (100.0, 100.0, 100.0)}, noise=0.03))
+def test_noise_of_processes_that_are_replicates_is_in_the_error_alone() -> None:
+    (finding,) = look(make_rounds(20, {HOST: (100.0, 100.0, 100.0)}, noise=0.03, seed=1))
+    assert finding.evidence is not None
+    assert finding.evidence.margin.share == 0.02
+    assert finding.is_open
+    assert finding.evidence.detectable is not None
+    assert finding.evidence.detectable > 0.05
+
+
+def test_noise_widens_the_margin_of_what_was_measured_apart() -> None:
+    rounds = make_rounds(20, {HOST: (100.0, 100.0, 100.0)}, noise=0.03)
+    (finding,) = look(rounds, way=APART)
     assert finding.evidence is not None
     assert finding.evidence.margin.binds == "spread"
     assert finding.evidence.margin.share > 0.03
@@ -105,20 +158,38 @@ def test_noise_widens_the_margin() -> None:
 
 
 def test_a_moved_control_widens_the_margin() -> None:
-    (finding,) = look(make_rounds(20, {HOST: (100.0, 105.0, 103.0)}))
-    assert finding.evidence is not None
-    assert finding.evidence.margin.share == pytest.approx(3 * 0.03, rel=0.2)
-    assert finding.verdict is not Verdict.SLOWER
+    rounds = make_rounds(20, {HOST: (100.0, 105.0, 103.0)})
+    for way in (PAIRED, APART):
+        (finding,) = look(rounds, way=way)
+        assert finding.evidence is not None
+        assert finding.evidence.margin.share == pytest.approx(3 * 0.03, rel=0.3)
+        assert finding.evidence.margin.binds == "spread"
+        assert finding.verdict is not Verdict.SLOWER
 
 
-def test_spread_is_the_shift_or_what_noise_could_do() -> None:
+def test_spread_of_a_pair_is_the_shift_that_noise_does_not_explain() -> None:
     reach = scipy_stats.t.ppf((1 + SPREAD_CONFIDENCE) / 2, 15) * 0.001
-    assert control_spread(Estimate(0.0001, 0.001, 15, 16)) == pytest.approx(math.expm1(reach))
-    assert control_spread(Estimate(-0.05, 0.001, 15, 16)) == pytest.approx(math.expm1(0.05))
+    assert PAIRED.spread(Estimate(0.9 * reach, 0.001, 15, 16)) == 0
+    certain = math.expm1(0.05 - reach)
+    assert PAIRED.spread(Estimate(-0.05, 0.001, 15, 16)) == pytest.approx(certain)
+
+
+def test_spread_of_what_was_measured_apart_is_the_shift_or_what_noise_could_do() -> None:
+    reach = scipy_stats.t.ppf((1 + SPREAD_CONFIDENCE) / 2, 15) * 0.001
+    assert APART.spread(Estimate(0.0001, 0.001, 15, 16)) == pytest.approx(math.expm1(reach))
+    assert APART.spread(Estimate(-0.05, 0.001, 15, 16)) == pytest.approx(math.expm1(0.05))
 
 
 def test_short_times_have_a_floor() -> None:
-    (finding,) = look(make_rounds(20, {HOST: (2.0, 2.1, 2.0)}))
+    (finding,) = look(make_rounds(20, {HOST: (1.0, 1.02, 1.0)}))
+    assert finding.evidence is not None
+    assert finding.evidence.margin.binds == "floor"
+    assert finding.evidence.margin.floor == pytest.approx(PAIRED_FLOOR_US, rel=0.01)
+    assert finding.verdict is Verdict.SAME
+
+
+def test_short_times_measured_apart_have_the_floor_of_their_metric() -> None:
+    (finding,) = look(make_rounds(20, {HOST: (2.0, 2.1, 2.0)}), way=APART)
     assert finding.evidence is not None
     assert finding.evidence.margin.binds == "floor"
     assert finding.evidence.margin.floor == pytest.approx(
@@ -188,18 +259,25 @@ def test_a_host_clock_that_stands_still_is_not_believed() -> None:
 
 
 def test_a_device_clock_may_repeat_itself() -> None:
-    (same,) = look(steady(20, 20.0, 20.0, 20.0, DEVICE), (DEVICE,))
+    """Where values are on its ticks: those of a process each, and those that can be zero."""
+    (same,) = look(steady(20, 20.0, 20.0, 20.0, DEVICE), (DEVICE,), way=APART)
     assert same.verdict is Verdict.SAME
     assert same.evidence is not None
     tick = DEVICE_TICK_US / math.sqrt(12) * math.sqrt(2) / 20
     assert same.evidence.error == pytest.approx(tick)
-    (slower,) = look(steady(20, 20.0, 21.0, 20.0, DEVICE), (DEVICE,))
+    (slower,) = look(steady(20, 20.0, 21.0, 20.0, DEVICE), (DEVICE,), way=APART)
     assert slower.verdict is Verdict.SLOWER
+    gap = subject(metric="gap_us")
+    (none,) = look(steady(20, 0.0, 0.0, 0.0, gap), (gap,))
+    assert none.verdict is not Verdict.INVALID
+    (constant,) = look(steady(20, 20.0, 20.0, 20.0, DEVICE), (DEVICE,))
+    assert constant.cause is Cause.NO_VARIANCE
 
 
 def test_a_tick_is_no_regression() -> None:
     """A device time of two ticks more or less: far below the floor, and no rounds make it more."""
-    (finding,) = look(steady(32, 3.0, 3.0 + 2 * DEVICE_TICK_US, 3.0, DEVICE), (DEVICE,))
+    rounds = steady(32, 3.0, 3.0 + 2 * DEVICE_TICK_US, 3.0, DEVICE)
+    (finding,) = look(rounds, (DEVICE,), way=APART)
     assert finding.verdict is Verdict.SAME
 
 
@@ -212,19 +290,21 @@ def test_a_control_that_is_far_off_invalidates() -> None:
 
 def test_noise_alone_does_not_invalidate() -> None:
     """But nothing is called the same within a margin that only noise made so wide."""
-    (equal,) = look(make_rounds(20, {HOST: (100.0, 100.0, 100.0)}, noise=0.15))
+    (equal,) = look(make_rounds(20, {HOST: (100.0, 100.0, 100.0)}, noise=0.15), way=APART)
     assert (equal.verdict, equal.cause) == (Verdict.INCONCLUSIVE, Cause.WIDE_INTERVAL)
     assert "too noisy: it would need the margin of" in equal.detail
     assert equal.is_open
-    (twice,) = look(make_rounds(20, {HOST: (100.0, 300.0, 100.0)}, noise=0.15))
-    assert twice.verdict is Verdict.SLOWER  # a regression that noise cannot hide is not hidden
+    for way in (PAIRED, APART):
+        (twice,) = look(make_rounds(20, {HOST: (100.0, 300.0, 100.0)}, noise=0.15), way=way)
+        assert twice.verdict is Verdict.SLOWER  # a regression that noise cannot hide is not hidden
 
 
 def test_details_are_clauses() -> None:
     slower, same, doubtful = (
-        look(make_rounds(20, {HOST: (100.0, head, 100.0)}))[0].detail for head in (105.0, 100, 102)
+        look(make_rounds(20, {HOST: (100.0, head, 100.0)}, seed=1))[0].detail
+        for head in (105.0, 100, 102)
     )
-    assert slower.startswith("slower by 5.")
+    assert slower.startswith("slower by 4.9")
     assert slower.endswith("beyond the margin of 2 % (as configured) after 20 rounds")
     assert same == "within the margin of 2 % after 20 rounds"
     assert "may be within or beyond the margin of 2 %" in doubtful

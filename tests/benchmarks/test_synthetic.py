@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from synthetic import DRIFT, Noise, SyntheticPopulation
+from synthetic import OF_APART, PROCESS, Noise, SyntheticPopulation, value_of
 
 from bt_bench.results.metrics import DEVICE_TICK_US
 
@@ -13,7 +13,7 @@ CASES = 6
 
 def logs(noise: Noise, rounds: int = 3000) -> np.ndarray:
     """Log values [rounds, arms, subjects] around their medians."""
-    population = SyntheticPopulation(noise, CASES)
+    population = SyntheticPopulation(noise, CASES, shares=False)
     values = np.log(population.draw(np.random.default_rng(0), rounds))
     return values - np.median(values, axis=(0, 1))
 
@@ -43,7 +43,7 @@ def test_drift_goes_through_rounds_and_cancels_within() -> None:
     ratios = values[:, 1] - values[:, 0]
     assert ratios.std() < values.std()
     assert abs(np.corrcoef(ratios[:-1], ratios[1:])[0, 1]) < 0.1
-    assert values.std() == pytest.approx(DRIFT, rel=0.3)
+    assert values.std() == pytest.approx(OF_APART.drift, rel=0.3)
 
 
 def test_white_noise_has_no_memory() -> None:
@@ -52,7 +52,7 @@ def test_white_noise_has_no_memory() -> None:
 
 
 def test_processes_differ_more_than_their_samples_say() -> None:
-    population = SyntheticPopulation(Noise.PER_PROCESS, CASES)
+    population = SyntheticPopulation(Noise.PER_COPY, CASES, shares=False)
     samples = np.log(population.draw_samples(np.random.default_rng(0), 500))
     between = np.median(samples, axis=-1).std(axis=0).mean()
     within = samples.std(axis=-1).mean() / np.sqrt(samples.shape[-1])
@@ -64,3 +64,21 @@ def test_spikes_are_rare_and_slow() -> None:
     assert 0.01 < far.mean() < 0.06
     assert not (logs(Noise.SPIKY) < -0.1).any()
     assert not (logs(Noise.WHITE) > 0.1).any()
+
+
+@pytest.mark.parametrize("noise", Noise)
+def test_processes_differ_and_that_cancels_where_arms_share_one(noise: Noise) -> None:
+    population = SyntheticPopulation(noise, CASES)
+    values = np.log(population.draw(np.random.default_rng(0), 1000))
+    assert values.std(axis=0) == pytest.approx(PROCESS * 1.25**0.5, rel=0.1)
+    ratios = values[:, 1] - (values[:, 0] + values[:, 2]) / 2
+    sizes = np.median(np.abs(ratios), axis=0) * 1.4826
+    assert (sizes > 0.003).all()
+    assert (sizes < 0.02).all()
+    assert population.apart == {}
+    assert list(SyntheticPopulation(noise, shares=False).apart) == ["fused"]
+
+
+def test_a_value_is_of_the_faster_samples() -> None:
+    assert value_of(np.array([4.0, 1.0, 100.0, 1.0])) == 2
+    assert value_of(np.array([[3.0]])) == 3

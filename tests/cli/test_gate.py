@@ -189,7 +189,36 @@ def test_dry_run_lists_and_starts_nothing(repo, monkeypatch):
     assert outcome.code == 0
     assert "working tree against HEAD (" in outcome.out
     assert "stage: stage_us" in outcome.out
+    assert "cpu: 4 to 4 processes, or 8 if the machine is noisy" in outcome.out
+    assert "to be found: a slowdown of 5 % or 0.15 us, whichever is more" in outcome.out
     assert not Path("reports").exists()
+
+
+def test_what_is_to_be_found(repo, monkeypatch):
+    monkeypatch.setenv("BT_BENCH_DETECT", "3")
+    outcome = gate("--dry-run", "--max-rounds", "4")
+    assert "a slowdown of 3 % or 0.1 us" in outcome.out
+    assert "if the machine is noisy" not in outcome.out
+    monkeypatch.delenv("BT_BENCH_DETECT")
+    assert "a slowdown of 8 % or 0.24 us" in gate("--dry-run", "--threshold", "4").out
+    refused = gate("--dry-run", "--threshold", "4", "--detect", "4")
+    assert refused.code == 2
+    assert "--detect is 4, but slowdowns up to the margin of 4 % count as none" in refused.err
+    write(Path.cwd(), {"mine.yaml": f"gate: {{detect_percent: 7}}\n{CONFIG}"})
+    assert "a slowdown of 7 % or 0.21 us" in gate("--dry-run", config="mine.yaml").out
+
+
+def test_a_gate_that_could_not_have_found_it(repo):
+    """A head at the margin is neither found nor the same; the first line says what is missed."""
+    write(repo, {"mine/script.json": script(101.5)})
+    detect = ("--detect", "1.51", "--max-rounds", "4")
+    outcome = gate(*detect)
+    assert outcome.code == 0
+    title, first, *_ = outcome.out.splitlines()
+    assert title.startswith("Gate my")
+    assert first.startswith("This gate could not have found a slowdown of 1.51 % or 0.1 us")
+    assert gate(*detect, "--require-power").code == 3
+    assert gate("--require-power", "--time-equal", "--detect", "50").code == 0
 
 
 def test_a_build_that_fails(repo):

@@ -45,9 +45,10 @@ def test_rates_and_promises(recording: Path) -> None:
     outcome = run("selfcheck", "--recording", str(recording), "--gates", "20")
     assert outcome.code == 0, outcome.err
     assert "drawn from 40 rounds of 4 metrics of cases, recorded on NVIDIA H200" in outcome.out
-    for text in ("red builds", "+10 %", "2 x margin", "kept: equal code: at most 1% of"):
+    for text in ("red builds", "+10 %", "what the gate said it finds", "kept: equal code: at most"):
         assert text in outcome.out
     assert "NOT KEPT" not in outcome.out
+    assert "margin 1.5 % or more" in " ".join(outcome.out.split())
     assert "20 of 20 gates" in outcome.err
 
 
@@ -56,15 +57,44 @@ def test_json(recording: Path) -> None:
     outcome = run(*args)
     assert outcome.code == 0, outcome.err
     document = outcome.json()
-    assert (document["schema_version"], document["gates"], document["seed"]) == (1, 5, 3)
-    assert document["equal_code"]["red"]["trials"] == 5
-    low, high = document["equal_code"]["red"]["interval_95"]
+    assert (document["schema_version"], document["gates"], document["seed"]) == (2, 5, 3)
+    assert (document["looks"], document["most_rounds"], document["detect"]) == ([12, 24], 48, 0.05)
+    (found,) = document["recordings"]
+    assert found["equal_code"]["red"]["trials"] == 5
+    low, high = found["equal_code"]["red"]["interval_95"]
     assert low == 0 < high < 1
-    assert [entry["slowdown"] for entry in document["slowed"]] == [
-        *("+1 %", "+2 %", "+3 %", "+5 %", "+10 %", "2 x margin", "3 x margin"),
+    assert [entry["slowdown"] for entry in found["slowed"]] == [
+        *("+1 %", "+2 %", "3 % or 0.1 us", "5 % or 0.15 us", "+10 %"),
+        "what the gate said it finds",
     ]
-    assert [promise["name"] for promise in document["promises"]] == ["red", "found_2", "found_3"]
+    assert [promise["name"] for promise in found["promises"]] == [
+        *("red", "found_5", "found_3", "found_said", "margin"),
+    ]
     assert run(*args).json() == document
+
+
+def test_recordings_are_counted_apart(recording: Path, tmp_path: Path) -> None:
+    """One of pairs and one whose arms had a process each, as those of schema 1."""
+    data = json.loads(recording.read_text())
+    data["schema_version"] = 1
+    del data["apart"]
+    older = tmp_path / "older.json"
+    older.write_text(json.dumps(data))
+    both = ("--recording", str(recording), "--recording", str(older))
+    outcome = run("selfcheck", *both, "--gates", "5", "--json")
+    assert outcome.code == 0, outcome.err
+    pairs, apart = outcome.json()["recordings"]
+    assert pairs["recording"]["apart"] == {}
+    assert list(apart["recording"]["apart"]) == ["fused"]
+    names = [promise["name"] for promise in apart["promises"]]
+    assert names == ["red", "found_2_margins", "found_3_margins"]
+    assert {entry["apart"] for entry in apart["slowed"]} == {True}
+
+
+def test_what_is_to_be_found_is_beyond_the_margin(recording: Path) -> None:
+    outcome = run("selfcheck", "--recording", str(recording), "--detect", "1.5")
+    assert outcome.code == 2
+    assert "--detect is 1.5, but slowdowns up to the margin of 1.5 % count as none" in outcome.err
 
 
 def test_a_missed_promise_is_exit_5(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +102,7 @@ def test_a_missed_promise_is_exit_5(recording: Path, monkeypatch: pytest.MonkeyP
     outcome = run("selfcheck", "--recording", str(recording), "--gates", "5")
     assert outcome.code == 5
     assert "not as promised: equal code: at most 1% of builds are red; 100.00 %" in outcome.err
-    assert "NOT KEPT: slower by 2 x margin" in outcome.out
+    assert "NOT KEPT: slower by 5 % or 0.15 us" in outcome.out
 
 
 def test_a_recording_of_other_code_is_refused(recording: Path) -> None:

@@ -270,9 +270,9 @@ def test_trap_a_noisy_regression_is_hidden(
     assert compare(write, base, other, "--fail-on", "slower,inconclusive").code == 3
 
 
-@pytest.mark.parametrize(("head", "noise"), [(103.0, 0.02), (103.0, 0.05), (110.0, 0.1)])
+@pytest.mark.parametrize(("head", "noise"), [(103.0, 0.02), (103.0, 0.05), (105.0, 0.1)])
 def test_trap_a_noisy_regression_is_hidden_by_the_gate(head: float, noise: float) -> None:
-    """Noise widens the margin, but what is within it only for that is not the same."""
+    """What noise hides is not the same."""
     one = subject()
     found = gate(gate_rounds(32, {one: (100.0, head, 100.0)}, noise=noise), one)
     (judgement,) = found.judgements

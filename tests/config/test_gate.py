@@ -48,7 +48,7 @@ def test_all_of_it_and_it_survives_the_dump(load):
 @pytest.mark.parametrize(
     ("gate", "expected"),
     [
-        ("5", "my.yaml:1:7: gate is 5; expected a mapping of metrics, margin_percent, alpha"),
+        ("5", "my.yaml:1:7: gate is 5; expected a mapping of metrics, margin_percent, detect"),
         (
             "{margin: 2}",
             "my.yaml:1:8: unknown key 'margin' in gate; did you mean 'margin_percent'?",

@@ -60,6 +60,7 @@ def t_critical(level: float, degrees: int) -> float:
     return math.exp((low + high) / 2)
 
 
+@lru_cache(maxsize=4096)
 def t_tail(value: float, degrees: int) -> float:
     """P(T > value) for Student's t distribution.
 

@@ -84,14 +84,16 @@ def _read(path: str) -> VariantResult:
 
     try:
         return read_result(path)
-    except OtherSchemaError as error:
+    except UsageError as error:
         with suppress(UsageError):
             read_recording(path)
             raise NotComparableError(
                 f"{path} is a recording of process-rounds; --against takes the result of a "
                 "variant, as sweep writes it"
             ) from None
-        raise NotComparableError(str(error)) from None
+        if isinstance(error, OtherSchemaError):
+            raise NotComparableError(str(error)) from None
+        raise
 
 
 def _sweep(options: Options, device: DeviceKind, folder: Path) -> None:

@@ -40,7 +40,14 @@ if TYPE_CHECKING:
 
 
 # Flags without effect in each mode, by parameter.
-_OF_ROUNDS = {"looks": "--rounds", "workers": "--workers", "time_equal": "--time-equal"}
+_OF_ROUNDS = {
+    "looks": "--rounds",
+    "limit": "--max-rounds",
+    "detect": "--detect",
+    "require_power": "--require-power",
+    "workers": "--workers",
+    "time_equal": "--time-equal",
+}
 _IDLE = {
     "--static": _OF_ROUNDS
     | {"out": "--out", "device": "--device", "threshold": "--threshold", "alpha": "--alpha"}
@@ -119,10 +126,32 @@ def gate(
             min=0.01,
             max=100,
             metavar="PERCENT",
-            help="Ignore changes up to this size, in percent.",
-            show_default="2",
+            help="Ignore changes up to this size, in percent, from 0.01 to 100.",
+            show_default="1.5; with --against 5",
         ),
     ] = None,
+    detect: Annotated[
+        float | None,
+        typer.Option(
+            "--detect",
+            envvar="BT_BENCH_DETECT",
+            min=0.01,
+            max=100,
+            metavar="PERCENT",
+            help="Find slowdowns of this size, in percent, above --threshold and up to 100; of "
+            "short times, from 0.15 us on (0.1 us below 3.3). The report says if noise prevents "
+            "it.",
+            show_default="5",
+        ),
+    ] = None,
+    require_power: Annotated[
+        bool,
+        typer.Option(
+            "--require-power",
+            help="Exit with 3 if noise could have hidden a slowdown of --detect and nothing worse "
+            "was found.",
+        ),
+    ] = False,
     alpha: Annotated[
         float | None,
         typer.Option(
@@ -143,8 +172,21 @@ def gate(
             "--rounds",
             envvar="BT_BENCH_ROUNDS",
             metavar="N,…",
-            help="Test for a verdict after each of these round counts; the last is the maximum.",
-            show_default="12,20,32",
+            help="Test for a verdict after each of these round counts, rising, from 3 to 1000.",
+            show_default="12,24",
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--max-rounds",
+            envvar="BT_BENCH_MAX_ROUNDS",
+            min=3,
+            max=2000,
+            metavar="N",
+            help="Go on up to this many rounds, 3 to 2000, if noise may hide a slowdown of "
+            "--detect. As many as the last of --rounds: never.",
+            show_default="twice the last of --rounds",
         ),
     ] = None,
     workers: Annotated[
@@ -174,8 +216,8 @@ def gate(
 ) -> ExitCode:
     """Compare the working tree's kernels with another revision's, and fail on a regression.
 
-    Both revisions are measured in fresh processes, round by round, beside the base once more as a
-    control; rounds are added until every verdict holds. The other revision is checked out into a
+    Both revisions are measured in one process, in turns, beside the base once more as a control.
+    Fresh processes are added until every verdict holds. The other revision is checked out into a
     temporary folder: your repository is left alone.
 
     Examples:
@@ -184,7 +226,7 @@ def gate(
     - `bt-bench gate --config quick --static --base main`
     - `bt-bench gate --config origin --against reports/h200/origin/fused.json`
     """
-    from bt_bench.analysis import DEFAULT_FAIL_ON, Rules
+    from bt_bench.analysis import DEFAULT_FAIL_ON, GATE_MARGIN, Rules
     from bt_bench.names import FailOn
     from bt_bench.runs import prepare
 
@@ -215,7 +257,7 @@ def gate(
         folders=kernel_folders(kernels),
         command=build,
         rules=Rules(
-            margin=default.margin if percent is None else percent / 100,
+            margin=GATE_MARGIN if percent is None else percent / 100,
             advisory_margin=default.advisory_margin if percent is None else percent / 100,
             alpha=alpha or spec.gate.alpha or default.alpha,
         ),
@@ -233,6 +275,7 @@ def gate(
             if given
         ),
         allow_partial=allow_partial,
+        require_power=require_power,
     )
     if base is not None and against is not None:
         raise UsageError("--base and --against both say what to compare with; give only one")
@@ -256,7 +299,9 @@ def gate(
     if base is None:
         raise UsageError("nothing to compare with; give --base REF, or --against FILE")
     with both_trees(options) as (old, new):
-        request = rounds_request(options, patterns, kind, old, new, looks, workers, time_equal)
+        request = rounds_request(
+            options, patterns, kind, old, new, looks, detect, limit, workers, time_equal
+        )
         if dry_run:
             return show_plan(request)
         prepare(request)  # errors of the user show before a folder is made

@@ -48,6 +48,7 @@ class Options:
         load: reads another config with the same flags.
         chosen: which of variants, cases and operations are selected by flags.
         allow_partial: accept a stored result whose run did not finish.
+        require_power: fail a gate that could not have found what it was to find.
     """
 
     spec: SweepSpec
@@ -62,6 +63,7 @@ class Options:
     load: Callable[[str], SweepSpec]
     chosen: frozenset[str] = frozenset()
     allow_partial: bool = False
+    require_power: bool = False
 
 
 @contextmanager
@@ -160,7 +162,7 @@ def finish(judged: Judged, options: Options, folder: Path | None) -> ExitCode:
     write_outputs(judged, [*kept, *options.outputs])
     if folder is not None:
         print(f"bt-bench: rounds and verdicts are in {folder}/", file=sys.stderr)
-    code = exit_code(judged, options.fail_on)
+    code = exit_code(judged, options.fail_on, options.require_power)
     if compared_nothing(judged.judgements) and code in (ExitCode.OK, ExitCode.INCONCLUSIVE):
         print("bt-bench: error: nothing could be compared; see the reasons above", file=sys.stderr)
         return ExitCode.NOT_COMPARABLE

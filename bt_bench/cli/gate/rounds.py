@@ -24,6 +24,8 @@ def rounds_request(
     old: Tree,
     new: Tree,
     looks: str | None,
+    detect: float | None,
+    limit: int | None,
     workers: int | None,
     time_equal: bool,
 ) -> GateRequest:
@@ -41,6 +43,8 @@ def rounds_request(
         patterns=patterns,
         rules=options.rules,
         looks=given if looks is None else _parse_looks(looks),
+        detect=_detect(options, detect),
+        limit=limit,
         workers=workers,
         time_equal=time_equal,
         built=options.command is not None,
@@ -49,24 +53,49 @@ def rounds_request(
     )
 
 
+def _detect(options: Options, percent: float | None) -> float:
+    """The slowdown to find, as a share; it has to be beyond the margin, within which all counts."""
+    from bt_bench.analysis import DEFAULT_DETECT
+
+    margin, named = options.rules.margin, "--detect"
+    asked = percent
+    if asked is None:
+        named, asked = "gate.detect_percent", options.spec.gate.detect_percent
+    if asked is None:
+        return max(DEFAULT_DETECT, 2 * margin)
+    if asked <= 100 * margin:
+        raise UsageError(
+            f"{named} is {asked:g}, but slowdowns up to the margin of {100 * margin:g} % count as "
+            "none; expected more than that, or a smaller --threshold"
+        )
+    return asked / 100
+
+
 def _parse_looks(text: str) -> tuple[int, ...]:
     from bt_bench.runs import MAX_LOOK
 
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and len(part) <= 4 and int(part) <= MAX_LOOK for part in parts):
         raise UsageError(
-            f"--rounds {text}: expected rising whole numbers up to {MAX_LOOK}, such as 12,20,32"
+            f"--rounds {text}: expected rising whole numbers up to {MAX_LOOK}, such as 12,24"
         )
     return tuple(map(int, parts))
 
 
 def show_plan(request: GateRequest) -> ExitCode:
-    from bt_bench.runs import prepare
+    from bt_bench.analysis import Asked
+    from bt_bench.runs import plan_of, prepare
 
     prepared = prepare(request)
     rounds = prepared.rounds
-    processes = f"{3 * request.looks[0]} to {3 * request.looks[-1]} processes"
-    print(f"{request.head.label} against {request.base.label} on {request.device}: {processes}")
+    first, last = request.looks[0], request.looks[-1]
+    limit = plan_of(request, rounds.subjects).most_rounds
+    more = f", or {limit} if the machine is noisy" if limit > last else ""
+    print(
+        f"{request.head.label} against {request.base.label} on {request.device}: {first} to {last} "
+        f"processes{more}"
+    )
+    print(f"  to be found: a slowdown of {Asked(request.detect).text}")
     print(f"  variants: {', '.join(rounds.variants)}")
     for name, lacking in prepared.missing.items():
         print(f"  missing: {name}, which {lacking} does not have")

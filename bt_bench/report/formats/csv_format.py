@@ -12,6 +12,7 @@ from collections.abc import Callable
 from io import StringIO
 
 from bt_bench.analysis import Evidence, Judged, Judgement
+from bt_bench.report.formats.judged_document import missed_lines
 from bt_bench.report.formats.texts import clean
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
@@ -58,17 +59,21 @@ EVIDENCE_COLUMNS: dict[str, Callable[[Evidence], Value]] = {
     "log_low": lambda evidence: evidence.log_low,
     "log_high": lambda evidence: evidence.log_high,
     "confidence": lambda evidence: evidence.confidence,
+    "detectable": lambda evidence: evidence.detectable,
 }
 """Columns that are empty where a verdict needed no statistics."""
 
 
 WARNINGS_COLUMN = "warnings"
-"""The last column, the same in all rows: warnings about the comparison."""
+"""The last column, the same in all rows: warnings about the comparison.
+
+First comes that a gate could not have found what it was to find.
+"""
 
 
 def render_csv(judged: Judged) -> str:
     """The text of a `.csv` file."""
-    warnings = _cell("; ".join(judged.warnings))
+    warnings = _cell("; ".join([*missed_lines(judged), *judged.warnings]))
     stream = StringIO(newline="")
     writer = csv.writer(stream, lineterminator="\r\n")
     writer.writerow([*COLUMNS, *EVIDENCE_COLUMNS, WARNINGS_COLUMN])

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from bt_bench.analysis import BINDING, Cause, Estimate, Evidence, Judged, Judgement, Margin
 from bt_bench.errors import UsageError, names_hint
 from bt_bench.report.document import Bullets, Document, Section
+from bt_bench.report.formats.judged_document import missed_lines
 from bt_bench.report.formats.texts import (
     change_text,
     side_text,
@@ -32,7 +33,7 @@ def explanation_document(judged: Judged, key: str) -> Document:
         keys = list(dict.fromkeys(each.key for each in judged.judgements))
         hint = names_hint(key, keys) if keys else "nothing was compared"
         raise UsageError(f"--explain {key}: no such case in this comparison; {hint}")
-    warnings = tuple(f"Warning: {each}." for each in judged.warnings)
+    warnings = (*missed_lines(judged), *(f"Warning: {each}." for each in judged.warnings))
     lead = (Bullets(warnings),) if warnings else ()
     sections = (Section(title, (Bullets(tuple(texts)),)) for title, *texts in map(explain, found))
     return Document(judged.title, lead, tuple(sections))
@@ -97,6 +98,11 @@ def _evidence_texts(judgement: Judgement, evidence: Evidence) -> Iterator[str]:
         f"alpha: {evidence.alpha:.6g} at this look, for a family of {evidence.tests} "
         f"{'test' if evidence.tests == 1 else 'tests'}"
     )
+    if evidence.detectable is not None:
+        yield (
+            f"found with 99 %: a slowdown of {format_share(evidence.detectable)}, at alpha / "
+            f"{evidence.tests}, where the smallest p is tested"
+        )
 
 
 def _interval_texts(judgement: Judgement, evidence: Evidence) -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bt_bench.analysis import Judged, Judgement, Verdict
 from bt_bench.report.document import inert
 from bt_bench.report.formats.arrange import worst_first
+from bt_bench.report.formats.judged_document import missed_lines
 from bt_bench.report.formats.md_format import render_md
 from bt_bench.report.formats.texts import clean, counts_text, headline, verdict_text
 
@@ -30,13 +31,15 @@ _SMALLEST_ROW_BYTES = 40
 def render_github(judged: Judged) -> str:
     """Lines for stdout: at most ten annotations, the worst first, and the counts.
 
-    Where the verdicts are advisory, annotations are warnings. Warnings about the comparison
-    itself are the last annotation, and never dropped.
+    Where the verdicts are advisory, annotations are warnings. That a gate could not have found what
+    it was to find is the first annotation. Warnings about the comparison itself are the last one.
+    Neither is ever dropped.
     """
+    missed = [command("warning", "bt-bench", clean(line)) for line in missed_lines(judged)]
     noted = [each for each in worst_first(judged).judgements if each.verdict in _LEVELS]
-    places = MAX_ANNOTATIONS - bool(judged.warnings)
+    places = MAX_ANNOTATIONS - bool(judged.warnings) - len(missed)
     shown = noted if len(noted) <= places else noted[: places - 1]
-    lines = [_annotation(each) for each in shown]
+    lines = [*missed, *map(_annotation, shown)]
     if len(shown) < len(noted):
         more = noted[len(shown) :]
         level = "error" if any(_level(each) == "error" for each in more) else "warning"

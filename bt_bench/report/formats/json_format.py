@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from bt_bench.analysis import Evidence, Judged, Judgement
+from bt_bench.analysis import Evidence, Judged, Judgement, Power
 from bt_bench.report.formats.texts import WORST_FIRST
 
 JUDGED_SCHEMA_VERSION = 1
@@ -19,6 +19,7 @@ def render_json(judged: Judged) -> str:
     head = {
         "schema_version": JUDGED_SCHEMA_VERSION,
         "kind": "judged",
+        "power": None if judged.power is None else _power(judged.power),
         "title": judged.title,
         "base": judged.base,
         "others": judged.others,
@@ -60,6 +61,11 @@ def _judgement(judgement: Judgement) -> dict[str, Any]:
         "exploratory": judgement.exploratory,
         "evidence": None if judgement.evidence is None else _evidence(judgement.evidence),
     }
+
+
+def _power(power: Power) -> dict[str, Any]:
+    fields = vars(power) | {"falls_short": power.falls_short}
+    return {key: _known(value) for key, value in fields.items()}
 
 
 def _evidence(evidence: Evidence) -> dict[str, Any]:

@@ -63,18 +63,29 @@ def worst_of(judged: Judged) -> tuple[Judgement, ...]:
 
 
 def summary_lines(judged: Judged) -> list[str]:
-    """Sentences that every report begins with: the counts, the facts, the warnings."""
+    """Sentences that every report begins with: the counts, the facts, the warnings.
+
+    Before them stands that a gate could not have found what it was to find.
+    """
     return [
+        *missed_lines(judged),
         f"Verdicts: {counts_text(judged)}.",
         *judged.facts,
         *(f"Warning: {warning}." for warning in judged.warnings),
     ]
 
 
+def missed_lines(judged: Judged) -> list[str]:
+    """That the gate could have missed a slowdown, if so: the first line of every report."""
+    power = judged.power
+    return [power.sentence] if power is not None and power.falls_short else []
+
+
 def lead_of(judged: Judged) -> tuple[Block, ...]:
     """What every report begins with: the summary, and the worst regressions."""
-    counts, *others = summary_lines(judged)
-    lead: list[Block] = [counts]
+    missed = missed_lines(judged)
+    counts, *others = summary_lines(judged)[len(missed) :]
+    lead: list[Block] = [*missed, counts]
     if others:
         lead.append(Bullets(tuple(others)))
     worst = worst_of(judged)

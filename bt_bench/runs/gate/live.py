@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bt_bench.analysis import (
+    DEFAULT_DETECT,
     LOST_FROM_CONFIG,
     Cause,
     Judged,
@@ -51,6 +52,9 @@ class GateRequest:
         patterns: metrics, or patterns of them.
         rules: margin, alpha, correction.
         looks: after how many rounds verdicts are looked for.
+        detect: the slowdown that is to be found in any figure, as a share.
+        limit: the most rounds, if noise calls for more than the last look has; `None` for twice as
+            many.
         workers: number of processes at once; `None`: by cores and memory.
         time_equal: time everything, even if the trees are equal.
         built: whether a command has built something in both trees.
@@ -68,6 +72,8 @@ class GateRequest:
     patterns: tuple[str, ...] = ()
     rules: Rules = field(default_factory=Rules)
     looks: tuple[int, ...] = DEFAULT_LOOKS
+    detect: float = DEFAULT_DETECT
+    limit: int | None = None
     workers: int | None = None
     time_equal: bool = False
     built: bool = False
@@ -119,7 +125,7 @@ def prepare(request: GateRequest) -> Prepared:
     }
     metrics = choose_metrics(request.patterns, spec.operations, request.device)
     rounds = RoundsRequest(spec, sides, metrics, request.device, request.serve, request.workers)
-    _plan(request, rounds.subjects)  # refuses invalid looks
+    plan_of(request, rounds.subjects)  # refuses invalid looks
     return Prepared(rounds, missing, (*notes, *_revisions(request)))
 
 
@@ -174,10 +180,14 @@ def _timed(
         header = header_of(rounds, hello.environment, list(request.command), apart)
         recorder = Recorder(request.recording, header)
         source = ProcessRounds(rounds, subjects, hello, progress, recorder.add, apart)
-        plan = _plan(request, subjects)
         try:
             outcome = run_gate(
-                source, plan, request.rules, thresholds, lambda look: progress.say(look.text)
+                source,
+                plan_of(request, subjects, apart),
+                request.rules,
+                thresholds,
+                lambda look: progress.say(look.text),
+                source.disturbances,
             )
         except MustPartError as error:
             apart = apart | error.reasons
@@ -194,9 +204,20 @@ def _sameness(request: GateRequest) -> Sameness:
     return compare_trees(request.base, request.head, built=request.built, ours=ours)
 
 
-def _plan(request: GateRequest, subjects: Sequence[Subject]) -> GatePlan:
+def plan_of(
+    request: GateRequest, subjects: Sequence[Subject], apart: Mapping[str, str] | None = None
+) -> GatePlan:
+    """What the gate judges, and when it looks; refuses invalid looks."""
     labels = request.base.label, request.head.label
-    return GatePlan(tuple(subjects), *labels, request.looks, _title(request))
+    return GatePlan(
+        tuple(subjects),
+        *labels,
+        looks=request.looks,
+        title=_title(request),
+        apart=dict(apart or {}),
+        detect=request.detect,
+        limit=request.limit,
+    )
 
 
 def _spec_for(request: GateRequest) -> tuple[SweepSpec, tuple[str, ...]]:

@@ -2,32 +2,53 @@
 
 It knows neither processes nor devices. Rounds come from a `RoundSource`, and all of them are kept.
 The probability of a false alarm is divided among the looks, so looking several times does not
-raise it.
+raise it. Where noise would hide a slowdown that is to be found, there is one more look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
+import numpy as np
+
 from bt_bench.analysis import (
+    DEFAULT_DETECT,
+    Asked,
     Judged,
     Judgement,
     Labels,
     Ledger,
+    Power,
     Rules,
     Verdict,
+    detectable,
+    is_short,
     judge_rounds,
     overall_ratios,
+    power_of,
+    rounds_needed,
 )
 from bt_bench.errors import UsageError
-from bt_bench.results import GateRound, RoundSource, Subject
+from bt_bench.results import FloatArray, GateRound, RoundSource, Subject, format_share
 
-DEFAULT_LOOKS = (12, 20, 32)
+DEFAULT_LOOKS = (12, 24)
 MIN_ROUNDS, MAX_LOOK = 3, 1000
 SPENDING_POWER = 2.0
 """Most of alpha is kept for the last look: margins are narrow only then."""
+
+EXTRA_ALPHA = 0.2
+"""The share of alpha that is kept for one more look where noise calls for it."""
+
+LIMIT_FACTOR = 2
+"""By default that look has at most this many times the rounds of the last planned one."""
+
+SURPLUS = 1.1
+"""More rounds than seem needed, as the noise that this was reckoned from is an estimate too."""
+
+ROUNDS_STEP = 4
 
 
 @dataclass(frozen=True)
@@ -38,11 +59,16 @@ class GatePlan:
         subjects: what is judged, as one family.
         base_label: label of the base.
         head_label: label of the head, which is judged.
-        looks: round counts after which verdicts are tried; the last is the maximum.
+        looks: round counts after which verdicts are tried.
         title: what the gate compares, one line.
+        apart: variants whose arms are measured in a process each, with the reason.
+        detect: the slowdown that is to be found in any figure, as a share.
+        limit: the most rounds, if noise calls for more than the last look has; `None` for twice
+            as many. There is no such look if it equals the last one.
 
     Raises:
-        UsageError: if looks do not ascend or begin below three rounds, or there is no subject.
+        UsageError: if looks do not ascend or begin below three rounds, if the limit is below the
+            last one, if the slowdown to find is not a share above zero, or there is no subject.
     """
 
     subjects: tuple[Subject, ...]
@@ -50,38 +76,68 @@ class GatePlan:
     head_label: str = "head"
     looks: tuple[int, ...] = DEFAULT_LOOKS
     title: str = "Gate"
+    apart: Mapping[str, str] = field(default_factory=dict)
+    detect: float = DEFAULT_DETECT
+    limit: int | None = None
 
     def __post_init__(self) -> None:
         ascending = all(before < after for before, after in pairwise(self.looks))
         if not self.looks or self.looks[0] < MIN_ROUNDS or not ascending:
             raise UsageError(
                 f"looks after {', '.join(map(str, self.looks)) or 'no'} rounds; expected "
-                f"ascending numbers from {MIN_ROUNDS} on, such as 12, 20, 32"
+                f"ascending numbers from {MIN_ROUNDS} on, such as 12, 24"
+            )
+        if self.limit is not None and self.limit < self.looks[-1]:
+            raise UsageError(
+                f"at most {self.limit} rounds, but the last look is after {self.looks[-1]}; "
+                "expected as many or more"
+            )
+        if not 0 < self.detect < math.inf:
+            raise UsageError(
+                f"the slowdown to find is {self.detect:g}; expected more than 0, such as 0.05 for "
+                "5 %"
             )
         if not self.subjects:
             raise UsageError("nothing to judge: the gate has no metric of any case")
         if self.base_label == self.head_label:
             raise UsageError(f"base and head are both called {self.base_label!r}; rename one")
 
-    def alphas(self, alpha: float) -> tuple[float, ...]:
-        """The part of `alpha` that each look may spend; they add up to it.
+    @property
+    def most_rounds(self) -> int:
+        """The most rounds that the gate ever takes."""
+        return LIMIT_FACTOR * self.looks[-1] if self.limit is None else self.limit
 
-        What is spent grows with the rounds to the power of `SPENDING_POWER`. Source: Lan and
-        DeMets, "Discrete Sequential Boundaries for Clinical Trials", Biometrika 70 (1983), 659-663,
-        with the spending function of Kim and DeMets, Biometrika 74 (1987), 149-154. By
-        Bonferroni's inequality their sum bounds the error, however the looks depend on each other.
+    def alphas(self, alpha: float) -> tuple[float, ...]:
+        """The part of `alpha` that each look may spend, and last that of the one more look.
+
+        All parts add up to alpha. By Bonferroni's inequality the sum bounds the error, however the
+        looks depend on each other, and whatever decides whether there is one more. The planned ones
+        share what is not kept for that: what is spent grows with the rounds to the power of
+        `SPENDING_POWER`. Source: Lan and DeMets, "Discrete Sequential Boundaries for Clinical
+        Trials", Biometrika 70 (1983), 659-663, with the spending function of Kim and DeMets,
+        Biometrika 74 (1987), 149-154.
         """
-        spent = [alpha * (look / self.looks[-1]) ** SPENDING_POWER for look in (0, *self.looks)]
-        return tuple(after - before for before, after in pairwise(spent))
+        kept = EXTRA_ALPHA if self.most_rounds > self.looks[-1] else 0.0
+        planned = alpha * (1 - kept)
+        spent = [planned * (look / self.looks[-1]) ** SPENDING_POWER for look in (0, *self.looks)]
+        return (*(after - before for before, after in pairwise(spent)), alpha * kept)
 
 
 @dataclass(frozen=True)
 class Look:
-    """What is known after a look, for progress reports."""
+    """What is known after a look, for progress reports.
+
+    Args:
+        rounds: how many there are.
+        last: whether there is none after it.
+        judgements: on all subjects.
+        forecast: what slowdown the gate will find at its last look, a clause, or empty.
+    """
 
     rounds: int
     last: bool
     judgements: tuple[Judgement, ...]
+    forecast: str = ""
 
     def count(self, verdict: Verdict) -> int:
         """How many subjects have a verdict."""
@@ -94,10 +150,11 @@ class Look:
 
     @property
     def text(self) -> str:
-        """As it is told: `after 12 rounds: 1 SLOWER, 59 SAME; 3 open`."""
+        """As it is told: `after 12 rounds: 1 SLOWER, 56 SAME, 3 INCONCLUSIVE; 3 open`."""
         counts = [f"{self.count(verdict)} {verdict}" for verdict in Verdict if self.count(verdict)]
         rest = f"; {self.open} open" if self.open and not self.last else ""
-        return f"after {self.rounds} rounds: {', '.join(counts)}{rest}"
+        forecast = f"; {self.forecast}" if self.forecast else ""
+        return f"after {self.rounds} rounds: {', '.join(counts)}{rest}{forecast}"
 
 
 @dataclass(frozen=True)
@@ -108,11 +165,13 @@ class GateOutcome:
         judged: for formats and exit codes; a judgement per subject, in the order of the plan.
         rounds: how many rounds were taken.
         looks: how many times they were looked at.
+        apart: variants that were measured apart, with the reason.
     """
 
     judged: Judged
     rounds: int
     looks: int
+    apart: Mapping[str, str] = field(default_factory=dict)
 
 
 def run_gate(
@@ -121,11 +180,13 @@ def run_gate(
     rules: Rules,
     thresholds: Mapping[Subject, float] | None = None,
     on_look: Callable[[Look], None] | None = None,
+    disturbances: Callable[[], Sequence[str]] = tuple,
 ) -> GateOutcome:
     """Takes rounds until every verdict holds, or the last look is over.
 
     A `SLOWER` or `FASTER` of any look is final; all others are judged anew at each look. A source
-    that hands out fewer rounds than asked for has no more: that look is the last.
+    that hands out fewer rounds than asked for has no more: that look is the last. After the last
+    planned look there is one more if noise may hide a slowdown that is to be found.
 
     Args:
         source: of rounds.
@@ -133,14 +194,21 @@ def run_gate(
         rules: margin, alpha and correction.
         thresholds: margins of subjects that do not use that of the rules, as shares.
         on_look: is told what is known after each look.
+        disturbances: is asked at the end what else disturbed the machine, a clause each, such as
+            `another process was on the GPU in 3 of 24 rounds`.
     """
     ledger = Ledger(plan.subjects)
     labels = Labels(plan.base_label, plan.head_label)
+    asked = Asked(plan.detect, rules.margin)
     final: dict[Subject, Judgement] = {}
-    alphas = plan.alphas(rules.alpha)
-    for number, (rounds, alpha) in enumerate(zip(plan.looks, alphas, strict=True), start=1):
+    *alphas, extra_alpha = plan.alphas(rules.alpha)
+    looks = list(zip(plan.looks, alphas, strict=True))
+    number, ended = 0, False
+    while not ended:
+        rounds, alpha = looks[number]
+        number += 1
         ledger.add(source.take(rounds - ledger.rounds))
-        at_look = judge_rounds(ledger, rules, thresholds or {}, alpha, labels)
+        at_look = judge_rounds(ledger, rules, thresholds or {}, alpha, labels, plan.apart)
         judgements = tuple(
             final.get(subject, judgement)
             for subject, judgement in zip(plan.subjects, at_look, strict=True)
@@ -150,17 +218,82 @@ def run_gate(
             for subject, judgement in zip(plan.subjects, judgements, strict=True)
             if judgement.is_final
         }
-        ended = ledger.rounds < rounds or number == len(plan.looks)
-        look = Look(ledger.rounds, ended, judgements)
+        exhausted = ledger.rounds < rounds
+        if number == len(plan.looks) and not exhausted:
+            more = more_rounds(plan, judgements, asked, extra_alpha)
+            looks += [(more, extra_alpha)] if more else []
+        is_open = any(judgement.is_open for judgement in judgements)
+        ended = exhausted or number == len(looks) or not is_open
+        forecast = "" if ended else _forecast(plan, judgements, asked, looks[number:])
+        look = Look(ledger.rounds, ended, judgements, forecast)
         if on_look:
             on_look(look)
-        if ended or not look.open:
-            break
+    power = power_of(judgements, asked, _changes(ledger, plan), plan.apart, disturbances())
     return GateOutcome(
-        judged=_judged(plan, rules, look.judgements, ledger.rounds),
+        judged=_judged(plan, rules, look.judgements, ledger.rounds, power),
         rounds=ledger.rounds,
         looks=number,
+        apart=plan.apart,
     )
+
+
+def more_rounds(
+    plan: GatePlan, judgements: Sequence[Judgement], asked: Asked, alpha: float
+) -> int | None:
+    """How many rounds one more look needs to find what was asked for; `None` for no such look.
+
+    Figures that were measured apart do not call for it, since no affordable number of rounds makes
+    up for how much processes differ; nor do figures that more rounds do not help.
+
+    Args:
+        plan: of the gate, all of whose looks are over.
+        judgements: of the last one.
+        asked: which slowdown is to be found.
+        alpha: what is kept for that look; 0 for no such look.
+    """
+    if not alpha:
+        return None
+    needs = []
+    for subject, judgement in zip(plan.subjects, judgements, strict=True):
+        evidence = judgement.evidence
+        if evidence and subject.variant not in plan.apart and is_short(judgement, asked):
+            times = rounds_needed(evidence, asked.of(judgement), alpha)
+            needs.append(times * SURPLUS * plan.looks[-1])
+    finite = [each for each in needs if math.isfinite(each)]
+    if not finite:
+        return None
+    steps = math.ceil(min(max(finite), MAX_LOOK) / ROUNDS_STEP)
+    wanted = max(steps * ROUNDS_STEP, plan.looks[-1] + ROUNDS_STEP)
+    return min(wanted, plan.most_rounds)
+
+
+def _forecast(
+    plan: GatePlan,
+    judgements: Sequence[Judgement],
+    asked: Asked,
+    ahead: Sequence[tuple[int, float]],
+) -> str:
+    """What slowdown the looks ahead will find."""
+    rounds, alpha = ahead[-1]
+    found = []
+    for subject, judgement in zip(plan.subjects, judgements, strict=True):
+        if (evidence := judgement.evidence) and not judgement.is_final:
+            times = rounds / evidence.observations
+            share = detectable(evidence, times, alpha, wider=subject.variant in plan.apart)
+            found.append((share / asked.of(judgement), share))
+    if not found:
+        return ""
+    middle = float(np.median([share for _, share in found]))
+    _, most = max(found)
+    return (
+        f"by round {rounds} it should find a slowdown of {format_share(middle)} in half of the "
+        f"figures, and of {format_share(most)} in the noisiest"
+    )
+
+
+def _changes(ledger: Ledger, plan: GatePlan) -> FloatArray | None:
+    paired = [subject for subject in plan.subjects if subject.variant not in plan.apart]
+    return ledger.changes(paired) if paired else None
 
 
 def replay(rounds: Sequence[GateRound]) -> RoundSource:
@@ -178,7 +311,13 @@ class _Replay:
         return taken
 
 
-def _judged(plan: GatePlan, rules: Rules, judgements: tuple[Judgement, ...], rounds: int) -> Judged:
+def _judged(
+    plan: GatePlan,
+    rules: Rules,
+    judgements: tuple[Judgement, ...],
+    rounds: int,
+    power: Power | None,
+) -> Judged:
     others = dict.fromkeys(judgement.other for judgement in judgements)
     return Judged(
         title=plan.title,
@@ -187,10 +326,27 @@ def _judged(plan: GatePlan, rules: Rules, judgements: tuple[Judgement, ...], rou
         judgements=judgements,
         overall=tuple(overall_ratios(judgements)),
         facts=(
-            f"{rounds} rounds of base, head and control, each in a fresh process, in random order.",
+            *([power.sentence] if power and not power.falls_short else []),
+            *_how_measured(plan, rounds),
             f"{plan.head_label} is tested against {plan.base_label}, round by round. All metrics "
             "that it was asked for are one family: any false alarm in the whole gate has a "
             f"probability of {rules.alpha:g} at most.",
             "Ratios are trimmed means over rounds; intervals are those that the verdicts rest on.",
         ),
+        power=power,
     )
+
+
+def _how_measured(plan: GatePlan, rounds: int) -> Iterator[str]:
+    variants = dict.fromkeys(subject.variant for subject in plan.subjects)
+    if any(variant not in plan.apart for variant in variants):
+        yield (
+            f"{rounds} rounds, each a fresh process in which base, head and control take turns; "
+            "the head is compared with the mean of both others."
+        )
+    for variant in variants:
+        if variant in plan.apart:
+            yield (
+                f"{rounds} rounds of {variant} were measured apart, base, head and control in a "
+                f"process each, so its margins are wider: {plan.apart[variant]}."
+            )

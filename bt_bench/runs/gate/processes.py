@@ -144,6 +144,7 @@ class ProcessRounds:
         self._apart = frozenset(apart or ())
         self._rng = random.Random(request.seed)
         self._influences: dict[Subject, list[float]] = {}
+        self._visited = self._timed = 0  # processes, with strangers on the GPU and in all
         self.workers = _num_workers(request, hello, shared=bool(set(self._names) - self._apart))
         self.failures: dict[Culprit, str] = {}
         self.warnings: list[str] = []
@@ -161,6 +162,15 @@ class ProcessRounds:
             self._on_batch(batch)
             taken += batch
         return taken
+
+    def disturbances(self) -> list[str]:
+        """What else was seen on the machine, a clause each."""
+        if not self._visited:
+            return []
+        return [
+            f"processes that are not the gate's were on the GPU in {self._visited} of "
+            f"{self._timed} processes of it"
+        ]
 
     def announce(self, rounds: int) -> None:
         """Tells whoever watches how many rounds are to come."""
@@ -185,7 +195,10 @@ class ProcessRounds:
             ready = [self._set_up(worker, crew) for _, crew, worker in workers]
             self._progress.phase("timing")
             for (index, crew, worker), names in zip(workers, ready, strict=True):
-                for arm, found in self._measure(worker, crew, names).items():
+                outcome = self._measure(worker, crew, names)
+                self._timed += 1
+                self._visited += (outcome.gpu_processes or 0) > len(workers)
+                for arm, found in self._values(crew, outcome).items():
                     values[index].setdefault(arm, {}).update(found)
                 self._progress.advance()
             for _, _, worker in workers:
@@ -262,12 +275,15 @@ class ProcessRounds:
         self._blame(crew, finished.failed)
         return [name for name in names if name not in finished.failed]
 
-    def _measure(self, worker: Supervisor, crew: _Crew, names: Sequence[str]) -> Values:
+    def _measure(self, worker: Supervisor, crew: _Crew, names: Sequence[str]) -> RoundOutcome:
         finished = self._noticing(worker, crew).run(MeasureRound(self._units(crew)), names)
         self._blame(crew, finished.failed)
         self._refuse_changes(crew, finished.value)
+        return finished.value
+
+    def _values(self, crew: _Crew, outcome: RoundOutcome) -> Values:
         values: Values = {}
-        for found in finished.value.values:
+        for found in outcome.values:
             variant, arm = crew.place(found.variant)
             subject = Subject(found.operation, found.case, variant, metric_of(found.series).name)
             if subject in self._subjects:

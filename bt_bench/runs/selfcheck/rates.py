@@ -1,4 +1,4 @@
-"""Whether the gate keeps its promises: gates of equal code, and of code slowed by a known share.
+"""Whether the gate keeps its promises: gates of equal code, and of code slowed by a known amount.
 
 Rounds come from a population: a recording that is drawn from again and again, or a made-up machine.
 They go through the same `run_gate` as those of a live gate.
@@ -6,13 +6,17 @@ They go through the same `run_gate` as those of a live gate.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 import numpy as np
 
 from bt_bench.analysis import (
+    DEFAULT_DETECT,
+    Asked,
     Interval,
+    Judgement,
     Promise,
     Rules,
     Verdict,
@@ -22,40 +26,83 @@ from bt_bench.analysis import (
 )
 from bt_bench.errors import ExitCode, UsageError
 from bt_bench.results import FloatArray, Subject
-from bt_bench.runs.gate.loop import GateOutcome, GatePlan, run_gate
+from bt_bench.runs.gate.loop import DEFAULT_LOOKS, GateOutcome, GatePlan, run_gate
 from bt_bench.runs.progress import Progress
 from bt_bench.runs.selfcheck.resampled import ArraySource, Population
 
-EFFECTS = (0.01, 0.02, 0.03, 0.05, 0.10)
 FACTORS = (2, 3)
 
 MOST_RED = 0.01
-LEAST_FOUND = {2: 0.95, 3: 0.99}  # by multiple of the margin that a case is slowed
+LEAST_FOUND = {2: 0.95, 3: 0.99}  # of figures measured apart, by multiple of their margin
+LEAST_ASKED = {0.05: 0.99, 0.03: 0.95}  # of the others, by share
+LEAST_SAID = 0.98  # of the slowdown that the gate itself said it finds with 99 %
+MOST_MARGIN, LONG_US = 0.025, 5.0  # the median margin of figures that last longer
+
+PROMISED = ("host_us", "gpu_us", "stage_us")
+"""The metrics that a gate times unless it is told otherwise; the promises are about them."""
 
 _ROUNDING = 1e-9  # tolerance for comparing multiples of a margin
 
 
+class Kind(StrEnum):
+    """What the size of a slowdown is made of."""
+
+    SHARE = "share"  # of the figure
+    ASKED = "asked"  # the same, but of short figures as many microseconds as a gate is asked for
+    OF_MARGIN = "of_margin"  # a multiple of the margin that the gate of equal code had
+    SAID = "said"  # what the gate of equal code said it finds with 99 %
+
+
 @dataclass(frozen=True)
 class Slowdown:
-    """By how much one case is slowed: a share of its time, or a multiple of its margin."""
+    """By how much one figure is slowed."""
 
     amount: float
-    of_margin: bool = False
+    kind: Kind = Kind.SHARE
 
     @property
     def label(self) -> str:
-        """As in tables: `+3 %`, `2 x margin`."""
-        return f"{self.amount:g} x margin" if self.of_margin else f"+{100 * self.amount:g} %"
+        """As in tables: `+3 %`, `3 % or 0.1 us`, `2 x margin`."""
+        if self.kind is Kind.OF_MARGIN:
+            return f"{self.amount:g} x margin"
+        if self.kind is Kind.SAID:
+            return "what the gate said it finds"
+        if self.kind is Kind.ASKED:
+            return f"{100 * self.amount:g} % or {Asked(self.amount).floor_us:.3g} us"
+        return f"+{100 * self.amount:g} %"
 
-    def share(self, margin: float) -> float:
-        """The slowdown as a share of the case's time."""
-        return self.amount * margin if self.of_margin else self.amount
+    def share(self, judgement: Judgement) -> float | None:
+        """As a share of the figure's time, from its judgement in a gate of equal code.
+
+        `None` without the margin that it is a multiple of.
+        """
+        evidence = judgement.evidence
+        if self.kind is Kind.SHARE:
+            return self.amount
+        if evidence is None:
+            return None
+        if self.kind is Kind.ASKED:
+            return Asked(self.amount, evidence.margin.configured).of(judgement)
+        if self.kind is Kind.SAID:
+            return evidence.detectable
+        return self.amount * evidence.margin.share
 
 
-SLOWDOWNS = (
-    *(Slowdown(effect) for effect in EFFECTS),
-    *(Slowdown(factor, of_margin=True) for factor in FACTORS),
+SAID = Slowdown(1, Kind.SAID)
+
+PAIRED_SLOWDOWNS = (
+    *(Slowdown(share) for share in (0.01, 0.02)),
+    *(Slowdown(share, Kind.ASKED) for share in sorted(LEAST_ASKED)),
+    Slowdown(0.1),
+    SAID,
 )
+"""Of figures whose arms share a process."""
+
+APART_SLOWDOWNS = (
+    *(Slowdown(share) for share in (0.01, 0.02, 0.03, 0.05, 0.10)),
+    *(Slowdown(factor, Kind.OF_MARGIN) for factor in FACTORS),
+)
+"""Of figures that were measured apart."""
 
 
 @dataclass(frozen=True)
@@ -83,21 +130,29 @@ def rate_of(hits: Sequence[bool]) -> Rate:
 
 @dataclass(frozen=True)
 class Trial:
-    """One draw of rounds, judged as it is and with one case slowed.
+    """One draw of rounds, judged as it is and with one figure slowed.
 
     Args:
         values: the rounds, [rounds, arms, subjects].
         unchanged: the gate of equal code.
-        place: index of the slowed subject.
-        margin: its margin in the gate of equal code; `None` if it had none.
-        found: per slowdown, whether the subject was judged slower.
+        subject: the slowed figure.
+        judgement: on it, in the gate of equal code.
+        apart: whether it was measured apart.
+        found: per slowdown, whether it was judged slower.
     """
 
     values: FloatArray
     unchanged: GateOutcome
-    place: int
-    margin: float | None
+    subject: Subject
+    judgement: Judgement
+    apart: bool
     found: dict[Slowdown, bool]
+
+    @property
+    def margin(self) -> float | None:
+        """The margin of the figure in the gate of equal code; `None` if it had none."""
+        evidence = self.judgement.evidence
+        return evidence.margin.share if evidence else None
 
 
 @dataclass(frozen=True)
@@ -106,14 +161,20 @@ class Detection:
 
     Args:
         slowdown: by how much.
-        found: rate over all gates.
+        apart: whether the figures were measured apart.
+        found: rate over all gates; where promises are about some metrics, of these.
+        able: of these, the gates of equal code that had said they would find it with 99 %.
         beyond: per factor in `FACTORS`, the rate over gates where the slowdown was at least that
-            many times the margin of the case.
+            many times the margin of the figure.
+        metrics: rates by metric, over all gates.
     """
 
     slowdown: Slowdown
+    apart: bool
     found: Rate
+    able: Rate
     beyond: dict[int, Rate]
+    metrics: dict[str, Rate] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -122,11 +183,14 @@ class Selfcheck:
 
     Args:
         red: gates of equal code that would have failed a build, for whatever reason.
-        slower: those of them that found some case slower.
-        detections: per slowdown.
-        margins: of all cases in all gates, as shares: quartiles with both ends.
+        slower: those of them that found some figure slower.
+        detections: per slowdown, and whether measured apart.
+        margins: of all figures in all gates, as shares: quartiles with both ends.
         mean_rounds: mean number of rounds that a gate of equal code took.
-        undecided: share of the cases of equal code without a verdict.
+        undecided: share of the figures of equal code without a verdict.
+        long_margin: median margin of the figures that share a process and last longer than
+            `LONG_US`; `None` without any.
+        short: gates of equal code that said that they could have missed what they were to find.
     """
 
     red: Rate
@@ -135,34 +199,69 @@ class Selfcheck:
     margins: tuple[float, ...]
     mean_rounds: float
     undecided: float
+    long_margin: float | None = None
+    short: Rate = Rate(0, 0)
 
     def worst(self, factor: int) -> Rate:
         """How often a slowdown by `factor` times the margin was found: the worse of two rates.
 
-        One is over slowdowns by exactly that multiple, the other over all that reached it.
+        It is about figures that were measured apart. One is over slowdowns by exactly that
+        multiple, the other over all that reached it.
         """
-        just = Slowdown(factor, of_margin=True)
-        exact = [each.found for each in self.detections if each.slowdown == just]
-        beyond = [each.beyond[factor] for each in self.detections]
+        just = Slowdown(factor, Kind.OF_MARGIN)
+        apart = [each for each in self.detections if each.apart]
+        exact = [each.found for each in apart if each.slowdown == just]
+        beyond = [each.beyond[factor] for each in apart]
         pooled = Rate(sum(rate.times for rate in beyond), sum(rate.trials for rate in beyond))
         rates = [rate for rate in (*exact, pooled) if rate.trials]
         return min(rates, key=lambda rate: rate.times / rate.trials, default=pooled)
 
     def promises(self) -> tuple[Promise, ...]:
         """What the gate promises, and whether it was kept; untried promises are not kept."""
-        red = self.red
-        kept = red.share is not None and red.share <= MOST_RED
-        promises = [
-            Promise(
-                "red", f"equal code: at most {MOST_RED:.0%} of builds are red", spelled(red), kept
-            )
+        kept = self.red.share is not None and self.red.share <= MOST_RED
+        what = f"equal code: at most {MOST_RED:.0%} of builds are red"
+        promises = [Promise("red", what, spelled(self.red), kept)]
+        ways = {each.apart for each in self.detections} or {False}
+        if False in ways:
+            promises += self._of_paired()
+        if True in ways:
+            promises += self._of_apart()
+        return tuple(promises)
+
+    def _of_paired(self) -> Iterator[Promise]:
+        found = {each.slowdown: each for each in self.detections if not each.apart}
+        wanted = [
+            *((f"found_{100 * share:g}", Slowdown(share, Kind.ASKED)) for share in LEAST_ASKED),
+            ("found_said", SAID),
         ]
+        for name, slowdown in wanted:
+            least = LEAST_ASKED.get(slowdown.amount, LEAST_SAID)
+            what = f"slower by {slowdown.label}: at least {least:.0%} are found"
+            detection = found.get(slowdown)
+            rate = detection.found if detection else Rate(0, 0)
+            text = spelled(rate)
+            if detection and slowdown.kind is Kind.ASKED:
+                text += f"; of gates that said they would: {spelled(detection.able)}"
+            kept = rate.share is not None and rate.share >= least
+            yield Promise(name, what, text, kept)
+        margin = self.long_margin
+        yield Promise(
+            "margin",
+            f"figures above {LONG_US:g} us: a median margin of at most {_percent(MOST_MARGIN)}",
+            "not tried" if margin is None else _percent(margin),
+            margin is not None and margin <= MOST_MARGIN,
+        )
+
+    def _of_apart(self) -> Iterator[Promise]:
         for factor, least in LEAST_FOUND.items():
             found = self.worst(factor)
             kept = found.share is not None and found.share >= least
-            what = f"slower by {factor} x margin: at least {least:.0%} are found"
-            promises.append(Promise(f"found_{factor}", what, spelled(found), kept))
-        return tuple(promises)
+            what = f"measured apart, slower by {factor} x margin: at least {least:.0%} are found"
+            yield Promise(f"found_{factor}_margins", what, spelled(found), kept)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %"
 
 
 def spelled(rate: Rate) -> str:
@@ -173,22 +272,29 @@ def spelled(rate: Rate) -> str:
     return f"{100 * rate.share:.2f} % ({low:.2f} to {high:.2f} %) of {rate.trials}"
 
 
+def plan_for(
+    population: Population, looks: tuple[int, ...] = DEFAULT_LOOKS, detect: float = DEFAULT_DETECT
+) -> GatePlan:
+    """The gate of a population."""
+    return GatePlan(population.subjects, looks=looks, apart=population.apart, detect=detect)
+
+
 def selfcheck(
     population: Population,
     rules: Rules,
     gates: int,
     seed: int,
-    looks: tuple[int, ...],
+    plan: GatePlan,
     progress: Progress,
 ) -> Selfcheck:
-    """Runs gates of equal code, and the same with one case slowed.
+    """Runs gates of equal code, and the same with one figure slowed.
 
     Args:
         population: where rounds come from.
         rules: of the gate.
         gates: how many of each.
         seed: for all random draws.
-        looks: of the gate.
+        plan: of the gate, see `plan_for`.
         progress: is told how many gates are done.
 
     Raises:
@@ -199,7 +305,6 @@ def selfcheck(
             f"the number of gates is {gates}; expected 1 or more, and 1000 for rates to one percent"
         )
     generator = np.random.default_rng(seed)
-    plan = GatePlan(population.subjects, looks=looks)
     trials = []
     progress.start(gates, unit="gates")
     for done in range(1, gates + 1):
@@ -215,22 +320,30 @@ def try_gate(
     plan: GatePlan,
     rules: Rules,
     generator: np.random.Generator,
-    slowdowns: Sequence[Slowdown] = SLOWDOWNS,
+    slowdowns: Sequence[Slowdown] | None = None,
 ) -> Trial:
-    """One draw of rounds through the gate, unchanged and with one case slowed at a time."""
-    values = population.draw(generator, plan.looks[-1])
+    """One draw of rounds through the gate, unchanged and with one figure slowed at a time.
+
+    Args:
+        population: where rounds come from.
+        plan: of the gate.
+        rules: of the gate.
+        generator: draws the rounds and the figure.
+        slowdowns: default: those that go with how the figure was measured.
+    """
+    values = population.draw(generator, plan.most_rounds)
     unchanged = run_gate(ArraySource(plan.subjects, values), plan, rules)
     place = int(generator.integers(len(plan.subjects)))
-    evidence = unchanged.judged.judgements[place].evidence
-    margin = evidence.margin.share if evidence else None
+    subject, judgement = plan.subjects[place], unchanged.judged.judgements[place]
+    apart = subject.variant in plan.apart
+    if slowdowns is None:
+        slowdowns = APART_SLOWDOWNS if apart else PAIRED_SLOWDOWNS
     found = {}
     for slowdown in slowdowns:
-        if margin is not None or not slowdown.of_margin:
-            slowed = {plan.subjects[place]: slowdown.share(margin or 0.0)}
-            found[slowdown] = is_found(values, plan, rules, slowed)
-        else:
-            found[slowdown] = False  # without a margin nothing can be found
-    return Trial(values, unchanged, place, margin, found)
+        share = slowdown.share(judgement)
+        # Without a margin nothing can be found.
+        found[slowdown] = share is not None and is_found(values, plan, rules, {subject: share})
+    return Trial(values, unchanged, subject, judgement, apart, found)
 
 
 def is_found(
@@ -250,39 +363,76 @@ def summarise(trials: Sequence[Trial]) -> Selfcheck:
     unchanged = [trial.unchanged for trial in trials]
     judgements = [each for outcome in unchanged for each in outcome.judged.judgements]
     margins = [each.evidence.margin.share for each in judgements if each.evidence]
+    powers = [outcome.judged.power for outcome in unchanged]
+    tried = dict.fromkeys((slowdown, trial.apart) for trial in trials for slowdown in trial.found)
     return Selfcheck(
         red=rate_of([exit_code(outcome.judged) is not ExitCode.OK for outcome in unchanged]),
         slower=rate_of([outcome.judged.count(Verdict.SLOWER) > 0 for outcome in unchanged]),
-        detections=tuple(_detection(slowdown, trials) for slowdown in trials[0].found),
+        detections=tuple(
+            _detection(slowdown, apart, [each for each in trials if each.apart == apart])
+            for slowdown, apart in tried
+        ),
         margins=tuple(percentile(margins, at) for at in (0, 25, 50, 75, 100)) if margins else (),
         mean_rounds=sum(outcome.rounds for outcome in unchanged) / len(trials),
         undecided=sum(each.verdict is Verdict.INCONCLUSIVE for each in judgements)
         / len(judgements),
+        long_margin=_long_margin(trials),
+        short=rate_of([power is not None and power.falls_short for power in powers]),
     )
 
 
-def _detection(slowdown: Slowdown, trials: Sequence[Trial]) -> Detection:
+def _long_margin(trials: Sequence[Trial]) -> float | None:
+    margins = [
+        each.evidence.margin.share
+        for trial in trials
+        for each in trial.unchanged.judged.judgements
+        if each.evidence
+        and (each.base_value or 0.0) > LONG_US
+        and each.evidence.detectable is not None
+        and each.other.partition("@")[0] not in trial.unchanged.apart
+    ]
+    return percentile(margins, 50) if margins else None
+
+
+def _detection(slowdown: Slowdown, apart: bool, trials: Sequence[Trial]) -> Detection:
+    trials = [trial for trial in trials if slowdown in trial.found]
+    metrics = dict.fromkeys(sorted(trial.subject.metric for trial in trials))
+    promised = set(metrics) & set(PROMISED) or set(metrics)
+    counted = [trial for trial in trials if apart or trial.subject.metric in promised]
     return Detection(
         slowdown,
-        rate_of([trial.found[slowdown] for trial in trials]),
+        apart,
+        rate_of([trial.found[slowdown] for trial in counted]),
+        rate_of([trial.found[slowdown] for trial in counted if _said(slowdown, trial)]),
         {
             factor: rate_of(
-                [
-                    trial.found[slowdown]
-                    for trial in trials
-                    if _is_beyond(slowdown, trial.margin, factor)
-                ]
+                [trial.found[slowdown] for trial in counted if _is_beyond(slowdown, trial, factor)]
             )
             for factor in FACTORS
+        },
+        {
+            metric: rate_of(
+                [trial.found[slowdown] for trial in trials if trial.subject.metric == metric]
+            )
+            for metric in metrics
         },
     )
 
 
-def _is_beyond(slowdown: Slowdown, margin: float | None, factor: int) -> bool:
+def _said(slowdown: Slowdown, trial: Trial) -> bool:
+    """Whether the gate of equal code said that it would find such a slowdown."""
+    share, evidence = slowdown.share(trial.judgement), trial.judgement.evidence
+    if share is None or evidence is None or evidence.detectable is None:
+        return False
+    return evidence.detectable <= share * (1 + _ROUNDING)
+
+
+def _is_beyond(slowdown: Slowdown, trial: Trial, factor: int) -> bool:
     """Whether a slowdown reaches `factor` times the margin, so that the gate should find it.
 
     If the margin is not known, only slowdowns given as a multiple of it can.
     """
-    if margin is None:
-        return slowdown.of_margin and slowdown.amount >= factor
-    return slowdown.share(margin) >= factor * margin * (1 - _ROUNDING)
+    share, margin = slowdown.share(trial.judgement), trial.margin
+    if margin is None or share is None:
+        return slowdown.kind is Kind.OF_MARGIN and slowdown.amount >= factor
+    return share >= factor * margin * (1 - _ROUNDING)

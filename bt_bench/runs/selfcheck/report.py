@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from bt_bench.analysis import Rules, device_name
+from bt_bench.analysis import Asked, Rules, device_name
 from bt_bench.report import ABSENT, Bullets, Cell, Document, Section, Table
-from bt_bench.results import Recording
-from bt_bench.runs.selfcheck.rates import FACTORS, Rate, Selfcheck
+from bt_bench.results import Recording, format_share
+from bt_bench.runs.gate.loop import GatePlan
+from bt_bench.runs.selfcheck.rates import FACTORS, Detection, Rate, Selfcheck
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 
-def facts_of(
-    recorded: Recording, rules: Rules, looks: tuple[int, ...], gates: int
-) -> tuple[str, ...]:
+def facts_of(recorded: Recording, rules: Rules, plan: GatePlan, gates: int) -> tuple[str, ...]:
     """How the selfcheck was done, a sentence each."""
     name = device_name(recorded.environment) or "an unknown device"
+    asked = Asked(plan.detect, rules.margin)
     return (
         f"{gates} gates per row, drawn from {len(recorded.rounds)} rounds of "
         f"{len(recorded.subjects)} metrics of cases, recorded on {name}.",
-        f"Looks after {', '.join(map(str, looks))} rounds; margin {rules.margin:.0%} or more, "
+        f"Looks after {', '.join(map(str, plan.looks))} rounds, and up to {plan.most_rounds} where "
+        f"noise may hide a slowdown of {asked.text}; margin {format_share(rules.margin)} or more, "
         f"alpha {rules.alpha:g}. In brackets: intervals at 95 %.",
+        *(
+            f"{variant} was measured apart: {reason}."
+            for variant, reason in recorded.measured_apart().items()
+        ),
     )
 
 
@@ -30,22 +36,14 @@ def selfcheck_document(result: Selfcheck, facts: tuple[str, ...]) -> Document:
     """The rates in tables."""
     equal = (
         (Cell("red builds"), Cell(_brief(result.red))),
-        (Cell("some case SLOWER"), Cell(_brief(result.slower))),
-        (Cell("cases without a verdict"), Cell(f"{result.undecided:.2%}".replace("%", " %"))),
+        (Cell("some figure SLOWER"), Cell(_brief(result.slower))),
+        (Cell("gates that could miss what they are to find"), Cell(_brief(result.short))),
+        (Cell("figures without a verdict"), Cell(f"{result.undecided:.2%}".replace("%", " %"))),
         (Cell("mean number of rounds"), Cell(f"{result.mean_rounds:.1f}")),
         (
             Cell("margins: minimum, quartiles, maximum"),
             Cell(" / ".join(f"{100 * margin:.1f}" for margin in result.margins) + " %"),
         ),
-    )
-    columns = ("One case slower by", "found", *(f"where >= {f} x margin" for f in FACTORS))
-    rows = tuple(
-        (
-            Cell(detection.slowdown.label),
-            Cell(_brief(detection.found)),
-            *(Cell(_brief(detection.beyond[factor])) for factor in FACTORS),
-        )
-        for detection in result.detections
     )
     promises = Bullets(
         tuple(
@@ -53,15 +51,57 @@ def selfcheck_document(result: Selfcheck, facts: tuple[str, ...]) -> Document:
             for promise in result.promises()
         )
     )
+    paired = [each for each in result.detections if not each.apart]
+    apart = [each for each in result.detections if each.apart]
+    tables = [_paired_table(paired), _metrics_table(paired)] if paired else []
+    tables += [_apart_table(apart)] if apart else []
     return Document(
         "Selfcheck of the gate",
         facts,
         (
             Section("Equal code", (Table(("", "share of gates"), equal, 1),)),
-            Section("Slowed code", (Table(columns, rows, 1),)),
+            Section("Slowed code", tuple(tables)),
             Section("Promises", (promises,)),
         ),
     )
+
+
+def _paired_table(detections: Sequence[Detection]) -> Table:
+    columns = ("One figure slower by", "found", "where the gate said so")
+    rows = tuple(
+        (Cell(each.slowdown.label), Cell(_brief(each.found)), Cell(_brief(each.able)))
+        for each in detections
+    )
+    return Table(columns, rows, 1)
+
+
+def _metrics_table(detections: Sequence[Detection]) -> Table:
+    metrics = list(dict.fromkeys(metric for each in detections for metric in each.metrics))
+    columns = ("Found, by metric", *metrics)
+    rows = tuple(
+        (
+            Cell(each.slowdown.label),
+            *(Cell(_brief(each.metrics.get(metric, Rate(0, 0)))) for metric in metrics),
+        )
+        for each in detections
+    )
+    return Table(columns, rows, 1)
+
+
+def _apart_table(detections: Sequence[Detection]) -> Table:
+    columns = (
+        *("One figure that was measured apart slower by", "found"),
+        *(f"where >= {factor} x margin" for factor in FACTORS),
+    )
+    rows = tuple(
+        (
+            Cell(each.slowdown.label),
+            Cell(_brief(each.found)),
+            *(Cell(_brief(each.beyond[factor])) for factor in FACTORS),
+        )
+        for each in detections
+    )
+    return Table(columns, rows, 1)
 
 
 def _brief(rate: Rate) -> str:
@@ -71,32 +111,57 @@ def _brief(rate: Rate) -> str:
     return f"{100 * rate.share:.1f} % ({low:.1f} to {high:.1f}) of {rate.trials}"
 
 
-def selfcheck_json(result: Selfcheck, recorded: Recording, gates: int, seed: int) -> dict[str, Any]:
-    """The rates as one JSON document."""
+def selfcheck_json(
+    checked: Sequence[tuple[Recording, Selfcheck]], plan: GatePlan, gates: int, seed: int
+) -> dict[str, Any]:
+    """The rates of each recording as one JSON document.
+
+    Args:
+        checked: recordings with what was found.
+        plan: the gate, whose looks are the same for all.
+        gates: how many of each.
+        seed: of the random draws.
+    """
     return {
         "schema_version": SCHEMA_VERSION,
         "gates": gates,
         "seed": seed,
+        "looks": list(plan.looks),
+        "most_rounds": plan.most_rounds,
+        "detect": plan.detect,
+        "kept": all(promise.kept for _, result in checked for promise in result.promises()),
+        "recordings": [_of_recording(recorded, result) for recorded, result in checked],
+    }
+
+
+def _of_recording(recorded: Recording, result: Selfcheck) -> dict[str, Any]:
+    return {
         "recording": {
             "created": recorded.created,
             "rounds": len(recorded.rounds),
             "subjects": len(recorded.subjects),
+            "apart": recorded.measured_apart(),
             "environment": recorded.environment.model_dump(mode="json"),
         },
         "equal_code": {
             "red": _rate(result.red),
             "slower": _rate(result.slower),
+            "falls_short": _rate(result.short),
             "undecided": result.undecided,
             "mean_rounds": result.mean_rounds,
             "margin_quartiles": list(result.margins),
+            "median_margin_of_long": result.long_margin,
         },
         "slowed": [
             {
                 "slowdown": detection.slowdown.label,
+                "kind": detection.slowdown.kind.value,
                 "amount": detection.slowdown.amount,
-                "of_margin": detection.slowdown.of_margin,
+                "apart": detection.apart,
                 "found": _rate(detection.found),
+                "said": _rate(detection.able),
                 **{f"beyond_{n}": _rate(rate) for n, rate in detection.beyond.items()},
+                "metrics": {name: _rate(rate) for name, rate in detection.metrics.items()},
             }
             for detection in result.detections
         ],

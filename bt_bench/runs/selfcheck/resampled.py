@@ -23,7 +23,12 @@ class Population(Protocol):
 
     @property
     def subjects(self) -> tuple[Subject, ...]:
-        """What every process-round measures."""
+        """What every round measures."""
+        ...
+
+    @property
+    def apart(self) -> Mapping[str, str]:
+        """Variants whose arms ran in a process each, with the reason."""
         ...
 
     def draw(self, generator: np.random.Generator, rounds: int) -> FloatArray:
@@ -72,10 +77,11 @@ class RecordedPopulation:
 
     Blocks of neighbouring rounds are drawn, with replacement, so that what one round has in common
     with the next is kept; the blocks wrap around, so that all rounds are equally likely. Within a
-    round the arms are exchanged at random, all values of a process together: they were the same
-    code. Sources: Künsch, "The Jackknife and the Bootstrap for General Stationary Observations",
-    Annals of Statistics 17 (1989), 1217-1241; Politis and Romano, "A Circular Block-Resampling
-    Procedure for Stationary Data" (1992), for the wrapping; Hall, Horowitz and Jing, "On Blocking
+    round the arms are exchanged at random, all values of an arm together: they were the same code,
+    whether copies in one process or processes of their own. Sources: Künsch, "The Jackknife and the
+    Bootstrap for General Stationary Observations", Annals of Statistics 17 (1989), 1217-1241;
+    Politis and Romano, "A Circular Block-Resampling Procedure for Stationary Data" (1992), for the
+    wrapping; Hall, Horowitz and Jing, "On Blocking
     Rules for the Bootstrap with Dependent Data", Biometrika 82 (1995), 561-574, for the length of
     the blocks, the cube root of the number of rounds.
 
@@ -89,6 +95,7 @@ class RecordedPopulation:
     def __init__(self, recording: Recording) -> None:
         _check_equal_code(recording)
         self.subjects = tuple(recording.table())
+        self.apart = recording.measured_apart()
         self._values = np.array(
             [
                 [

@@ -49,6 +49,10 @@ class Telemetry(Protocol):
         """What they say now."""
         ...
 
+    def processes(self) -> int | None:
+        """How many processes have a context on the device; `None` if that is not known."""
+        ...
+
 
 class NoTelemetry:
     """No sensors: nothing is known."""
@@ -57,6 +61,10 @@ class NoTelemetry:
         """A reading without values."""
         return Reading()
 
+    def processes(self) -> int | None:
+        """Always `None`."""
+        return None
+
 
 class NvmlTelemetry:
     """NVML's sensors of the current CUDA device, which stay open as long as the process lives."""
@@ -64,6 +72,10 @@ class NvmlTelemetry:
     def __init__(self) -> None:
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         self._sensors = GpuSensors(open_nvml(), properties.uuid)
+
+    def processes(self) -> int | None:
+        """How many processes have a context on the GPU."""
+        return self._sensors.processes()
 
     def read(self) -> Reading:
         """What they say now; takes some tens of microseconds."""

@@ -195,6 +195,17 @@ def test_a_head_that_slows_whoever_runs_next_is_to_be_measured_apart(tmp_path):
     assert len(source_of(request).take(8)) == 8
 
 
+def test_strangers_on_the_gpu_are_told(tmp_path):
+    source = source_of(request_of(tmp_path, base={"second": {"us": 1.0, "visitors": 3}}, workers=2))
+    source.take(2)
+    assert source.disturbances() == [
+        "processes that are not the gate's were on the GPU in 2 of 2 processes of it"
+    ]
+    quiet = source_of(request_of(tmp_path / "no", base={"second": {"us": 1.0, "visitors": 2}}))
+    quiet.take(2)
+    assert quiet.disturbances() == []
+
+
 def test_what_a_revision_changes_when_it_is_imported_is_known_before_any_timing(tmp_path):
     request = request_of(tmp_path, head={"second": {"us": 1.0, "imports": "threads (spinner)"}})
     with checkers(request, Quiet()) as workers:

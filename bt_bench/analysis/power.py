@@ -1,0 +1,275 @@
+"""What slowdown a gate could have found, and what stands in its way.
+
+A gate that is too noisy to find a regression is as green as one of equal code. So each test says
+which slowdown it finds with 99 %, and the gate says whether that is what was asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bt_bench.analysis.statistics.estimates import LARGEST_LOG
+from bt_bench.analysis.statistics.student import t_critical, t_quantile
+from bt_bench.analysis.verdicts import Evidence, Judgement, Power, Verdict
+from bt_bench.results import FloatArray, format_share, metric_named
+
+POWER = 0.99
+"""The probability with which a slowdown is to be found."""
+
+DEFAULT_DETECT = 0.05
+"""The slowdown that a gate is to find in any figure, as a share."""
+
+US_PER_SHARE = 3.0
+LEAST_US = 0.1
+
+COMMON_NOISE = 0.3
+"""From this share on, noise counts as one that all figures of a process have in common."""
+
+LONE_SHARE = 0.1
+"""If at most this share of the figures falls short, the noise is theirs and not the machine's."""
+
+LEAST_ROUNDS = 6
+"""Fewer rounds do not tell what their noise has in common."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which slowdown is to be found in a figure.
+
+    Args:
+        detect: in figures of some length, as a share.
+        margin: what the gate ignores in them, as a share.
+    """
+
+    detect: float = DEFAULT_DETECT
+    margin: float = 0.0
+
+    @property
+    def floor_us(self) -> float:
+        """In short figures a slowdown is to be found from this many microseconds on.
+
+        That is the share of 3 us, and at least 0.1 us: 0.15 us for 5 %, and 0.1 us for 3 %.
+        """
+        return max(LEAST_US, US_PER_SHARE * self.detect)
+
+    @property
+    def text(self) -> str:
+        """`5 % or 0.15 us, whichever is more`."""
+        return f"{format_share(self.detect)} or {self.floor_us:.3g} us, whichever is more"
+
+    def of(self, judgement: Judgement) -> float:
+        """For one figure, as a share; a margin of its own above the gate's comes on top."""
+        evidence = judgement.evidence
+        own = evidence.margin.configured - self.margin if evidence else 0.0
+        scale = (judgement.base_value or 0.0) + metric_named(judgement.metric).offset
+        floor = self.floor_us / scale if scale > 0 else math.inf
+        return max(self.detect + max(0.0, own), floor)
+
+
+def detectable(
+    evidence: Evidence, rounds: float = 1.0, alpha: float | None = None, wider: bool = False
+) -> float:
+    """The smallest slowdown that a test finds with 99 %, as a share.
+
+    Its logarithm is beyond the margin's by what the test at its strictest level takes, that of the
+    smallest of all probabilities by Holm's method, and by what chance takes away in one of a
+    hundred: margin + (t(1 - alpha / tests) + t(0.99)) x error. Both quantiles are of the estimate's
+    t distribution, since the error is an estimate too: P(found) is then exactly 99 % for normal
+    noise. Source: the usual one for a one-sided t test, as in Lehr, "Sixteen S-squared over
+    D-squared", Statistics in Medicine 11 (1992), 1099-1102, with the t in place of the normal.
+
+    Args:
+        evidence: of the test.
+        rounds: for a forecast, how many times as many rounds there would be.
+        alpha: for a forecast, that of its look; default: that of the evidence.
+        wider: whether the margin is made of noise, so that more rounds make it narrower.
+    """
+    level = (evidence.alpha if alpha is None else alpha) / evidence.tests
+    degrees = max(1, round(evidence.degrees * rounds))
+    reach = t_critical(level, degrees) + t_quantile(POWER, degrees)
+    margin, shrunk = evidence.margin, 1 / math.sqrt(rounds)
+    spread = (margin.spread or 0.0) * (shrunk if wider else 1.0)
+    log = math.log1p(max(margin.wanted, spread)) + reach * evidence.error * shrunk
+    return math.expm1(min(LARGEST_LOG, log))
+
+
+def rounds_needed(evidence: Evidence, asked: float, alpha: float) -> float:
+    """How many times as many rounds it takes to find a slowdown of `asked`, as a share.
+
+    Infinite where more rounds would not help, because the margin itself is as wide.
+
+    Args:
+        evidence: of the test so far.
+        asked: the slowdown.
+        alpha: of the look after these rounds.
+    """
+    room = math.log1p(asked) - math.log1p(evidence.margin.share)
+    if room <= 0:
+        return math.inf
+    level = alpha / evidence.tests
+    reach = t_critical(level, evidence.degrees) + t_quantile(POWER, evidence.degrees)
+    return (reach * evidence.error / room) ** 2
+
+
+def is_short(judgement: Judgement, asked: Asked) -> bool:
+    """Whether a slowdown as large as asked for might have been missed in a figure.
+
+    Not where it is found to be slower or faster, or shown to be the same.
+    """
+    if judgement.evidence is None:
+        return judgement.is_open
+    decided = judgement.is_final or judgement.verdict is Verdict.SAME
+    return not decided and _found(judgement) > asked.of(judgement)
+
+
+def power_of(
+    judgements: Sequence[Judgement],
+    asked: Asked,
+    changes: FloatArray | None = None,
+    apart: Mapping[str, str] | None = None,
+    disturbances: Sequence[str] = (),
+) -> Power | None:
+    """What the gate could have found; `None` where nothing was tested.
+
+    Args:
+        judgements: of the gate.
+        asked: which slowdown it was to find.
+        changes: of paired figures by round, [figures, rounds], to see what their noise has in
+            common; NaN where missing.
+        apart: variants that were measured apart, with the reason.
+        disturbances: what else was seen to disturb the machine, a clause each.
+    """
+    figures = [each for each in judgements if each.evidence is not None or each.is_open]
+    if not figures:
+        return None
+    short = [each for each in figures if is_short(each, asked)]
+    worst = max(short or figures, key=lambda each: _found(each) / asked.of(each))
+    common = None if changes is None else common_noise(changes)
+    noise = _noise(figures, short, common, apart or {}) if short else ""
+    middle = float(np.median([_found(each) for each in figures]))
+    return Power(
+        detect=asked.detect,
+        floor_us=asked.floor_us,
+        figures=len(figures),
+        short=len(short),
+        worst=_name(worst),
+        worst_share=_found(worst),
+        median_share=middle,
+        noise=noise,
+        common=common,
+        sentence=_missed(short, figures, worst, asked, noise, disturbances)
+        if short
+        else _sufficed(figures, worst, middle, asked),
+    )
+
+
+def common_noise(changes: FloatArray) -> float | None:
+    """The share of the noise that all figures of a process have in common; `None` if unknown.
+
+    Changes are centred and scaled by figure. If a share c of each one's variance is common to all,
+    the mean of n figures has the variance c + (1 - c) / n over rounds; solved for c. It is the
+    intraclass correlation of one-way random effects (Shrout and Fleiss, "Intraclass Correlations",
+    Psychological Bulletin 86 (1979), 420-428). Median and median absolute deviation stand for mean
+    and standard deviation, so that single rounds say little.
+
+    Args:
+        changes: log ratios [figures, rounds]; NaN where missing.
+    """
+    whole = changes[:, ~np.isnan(changes).any(axis=0)]
+    centred = whole - np.median(whole, axis=1, keepdims=True) if whole.size else whole
+    sizes = np.median(np.abs(centred), axis=1) if whole.size else np.zeros(0)
+    centred = centred[sizes > 0] / sizes[sizes > 0, None]
+    count, rounds = centred.shape
+    if count < 2 or rounds < LEAST_ROUNDS:
+        return None
+    of_mean = np.median(np.abs(centred.mean(axis=0) - np.median(centred.mean(axis=0)))) ** 2
+    return float(min(1.0, max(0.0, (count * of_mean - 1) / (count - 1))))
+
+
+def _found(judgement: Judgement) -> float:
+    evidence = judgement.evidence
+    if evidence is None:
+        return math.inf
+    return detectable(evidence) if evidence.detectable is None else evidence.detectable
+
+
+def _name(judgement: Judgement) -> str:
+    variant = judgement.other.partition("@")[0]
+    return f"{judgement.metric} of {variant} in {judgement.key}"
+
+
+def _sufficed(figures: Collection[Judgement], worst: Judgement, middle: float, asked: Asked) -> str:
+    same = sum(_found(each) > asked.of(each) and not each.is_final for each in figures)
+    but = f" ({same} without that certainty are shown to be the same)" if same else ""
+    return (
+        f"A slowdown of {asked.text}, of any figure would have been found with 99 %{but}. Most is "
+        f"needed by {_name(worst)}, {_amount(worst)}; half of the figures need "
+        f"{format_share(middle)} at most."
+    )
+
+
+def _missed(
+    short: Sequence[Judgement],
+    figures: Sequence[Judgement],
+    worst: Judgement,
+    asked: Asked,
+    noise: str,
+    disturbances: Sequence[str],
+) -> str:
+    of = "its only figure" if len(figures) == 1 else f"{len(short)} of {len(figures)} figures"
+    also = f" Beside that, {'; '.join(disturbances)}." if disturbances else ""
+    if math.isinf(_found(worst)):
+        needs = "on which nothing can be said yet"
+    else:
+        needs = f"of which it would have found {_amount(worst)}"
+    return (
+        f"This gate could not have found a slowdown of {asked.text}, with 99 % in {of}; the worst "
+        f"is {_name(worst)}, {needs}. The reason is {noise}.{also}"
+    )
+
+
+def _is_biased(judgement: Judgement) -> bool:
+    """Whether most of what a figure needs is a margin that a moved control has widened."""
+    evidence = judgement.evidence
+    if evidence is None or evidence.margin.binds != "spread":
+        return False
+    return math.log1p(evidence.margin.share) >= math.log1p(_found(judgement)) / 2
+
+
+def _amount(judgement: Judgement) -> str:
+    found = _found(judgement)
+    if judgement.base_value is None:
+        return format_share(found)
+    return f"{format_share(found)} ({found * judgement.base_value:.3g} {judgement.unit})"
+
+
+def _noise(
+    figures: Sequence[Judgement],
+    short: Sequence[Judgement],
+    common: float | None,
+    apart: Mapping[str, str],
+) -> str:
+    """What makes the machine too noisy, a clause."""
+    if all(each.evidence is None for each in short):
+        return "that there are too few rounds for an interval, or the control moved"
+    variants = {each.other.partition("@")[0] for each in short} & set(apart)
+    alone = [each for each in short if each.other.partition("@")[0] not in apart]
+    if variants and not alone:
+        names = ", ".join(sorted(variants))
+        return (
+            f"that base and head of {names} were measured in processes of their own, which differ"
+        )
+    if all(_is_biased(each) for each in alone):
+        return "that copies of unchanged code certainly differ, which widens the margin"
+    if common is not None and common >= COMMON_NOISE:
+        return (
+            f"noise that all figures of a process have in common ({common:.0%} of it): something "
+            "slows a copy as a whole, such as other work on the machine or a changing clock"
+        ).replace("%", " %")
+    if len(alone) <= max(1, LONE_SHARE * len(figures)) and len(figures) > 1:
+        return "noise of that figure alone" if len(alone) == 1 else "noise of these figures alone"
+    return "noise in all figures, which have none of it in common"
