@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bt_bench.cli.options import JsonOption, print_json
+from bt_bench.cli.options import JsonOption, VariantsOption, print_json
 from bt_bench.errors import ExitCode
 from bt_bench.names import DeviceChoice
 
@@ -52,11 +52,15 @@ def selfcheck(
         ),
     ] = None,
     config: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--config", metavar="CONFIG", help="Record the cases of this config, with --device."
+            "--config",
+            metavar="CONFIG",
+            help="Record the cases of this config, with --device.",
+            show_default="origin on a GPU, quick without one",
         ),
-    ] = "quick",
+    ] = None,
+    variants: VariantsOption = None,
     rounds: Annotated[
         int,
         typer.Option(
@@ -103,7 +107,7 @@ def selfcheck(
         recorded = [read_recording(path) for path in recordings or [str(_shipped())]]
     else:
         _refuse_both(recordings)
-        recorded = [_record(config, device, rounds, save)]
+        recorded = [_record(config, variants, device, rounds, save)]
     populations = [RecordedPopulation(each) for each in recorded]
     plans = [plan_for(each, detect=detect / 100) for each in populations]
     with progress_on_stderr("selfcheck") as progress:
@@ -150,7 +154,7 @@ def _refuse_idle(ctx: typer.Context) -> None:
     """Refuses flags for recording if nothing is recorded."""
     from bt_bench.errors import UsageError
 
-    for name in ("config", "rounds", "save"):
+    for name in ("config", "variants", "rounds", "save"):
         source = ctx.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
             raise UsageError(
@@ -168,7 +172,13 @@ def _refuse_both(recordings: list[str] | None) -> None:
         )
 
 
-def _record(config: str, device: DeviceChoice, rounds: int, save: Path | None) -> Recording:
+def _record(
+    config: str | None,
+    variants: str | None,
+    device: DeviceChoice,
+    rounds: int,
+    save: Path | None,
+) -> Recording:
     """Records rounds whose three arms are the same; `auto` takes a GPU if there is one."""
     from tempfile import TemporaryDirectory
 
@@ -190,9 +200,11 @@ def _record(config: str, device: DeviceChoice, rounds: int, save: Path | None) -
             f"--save {save} is not a regular file; expected one, since the recording is rewritten "
             "after every batch of rounds"
         )
-    spec = without_opponents(load_spec(config), by_name=False)
-    side = Side("installed", tuple(choose_variants(spec, kernel_folders(None))))
     kind = resolve_device(device)
+    # The cases of `quick` are tiny, and a GPU takes next to no time for them.
+    config = config or ("origin" if kind == "cuda" else "quick")
+    spec = without_opponents(load_spec(config, variants=variants), by_name=variants is not None)
+    side = Side("installed", tuple(choose_variants(spec, kernel_folders(None))))
     request = RoundsRequest(
         spec=spec,
         sides=dict.fromkeys(GateArm, side),
