@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -35,18 +35,23 @@ class _Place:
         """As it is."""
         return cls(list(sys.path), dict(os.environ), str(Path.cwd()), sys.pycache_prefix)
 
-    def put(self, before: _Place) -> None:
-        """Makes the process as it was when this was read; only what differs is touched."""
-        if self.path != before.path:
-            sys.path[:] = self.path
-        if self.environment != before.environment:
-            for name in before.environment.keys() - self.environment.keys():
+    def put(self, names: Collection[str]) -> None:
+        """Makes the process as it was when this was read.
+
+        All of it, also what is as it should be already. If the arms of one side came after less
+        work than those of another, they would be faster: on an H200's host by 5 %.
+
+        Args:
+            names: of the environment, those that differ between places.
+        """
+        sys.path[:] = self.path
+        for name in names:
+            value = self.environment.get(name)
+            if value is None:
                 os.environ.pop(name, None)
-            for name, value in self.environment.items():
-                if before.environment.get(name) != value:
-                    os.environ[name] = value
-        if self.folder != before.folder:
-            os.chdir(self.folder)
+            else:
+                os.environ[name] = value
+        os.chdir(self.folder)
         sys.pycache_prefix = self.bytecode
 
 
@@ -71,6 +76,8 @@ class Worlds:
         self._worlds: dict[str, _World] = {}
         self._now: _World | None = None
         self._libraries: set[str] = set()
+        # Names in the environment that sides have values of their own for.
+        self.environment: frozenset[str] = frozenset()
 
     def put_up(self) -> None:
         """Makes the worlds; the harness itself must be imported before.
@@ -88,30 +95,27 @@ class Worlds:
                 self._now = world
             else:
                 fence.is_up = False
-                common.put(world.place)
-        self._common = common
-        self._libraries = mapped_files()
-
-    @property
-    def environment(self) -> set[str]:
-        """Names in the environment that sides have values of their own for."""
-        places = [self._common, *(world.place for world in self._worlds.values())]
+                common.put(common.environment.keys() | world.place.environment.keys())
+        places = [common, *(world.place for world in self._worlds.values())]
         names = {name for place in places for name in place.environment}
-        return {n for n in names if len({place.environment.get(n) for place in places}) > 1}
+        self.environment = frozenset(
+            name for name in names if len({place.environment.get(name) for place in places}) > 1
+        )
+        self._libraries = mapped_files()
 
     def enter(self, arm: str) -> None:
         """Puts the world of an arm in place; called before any of its code runs."""
         world = self._worlds.get(self._side_of.get(arm, ""))
-        before = self._now
-        if world is None or world is before:
+        if world is None or len(self._worlds) == 1:
             return
-        if before is not None:
+        if self._now is not None:
+            before = self._now
             before.fence.is_up = False
             for name in before.fence.names:
                 module = sys.modules.pop(name, None)
                 if module is not None:
                     before.modules[name] = module
-        world.place.put(self._common if before is None else before.place)
+        world.place.put(self.environment)
         sys.modules.update(world.modules)
         world.fence.is_up = True
         self._now = world

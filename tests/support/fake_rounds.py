@@ -3,10 +3,10 @@
 The script is `script.json` in the folder of the variants' files: per variant `us`, the value of all
 its series, `paths`, the launch paths that it has (`jit` if left out), `imports` and `changes`, what
 it changes for the whole process when it is imported or measured, `influence`, what the head does to
-whoever runs next, `visitors`, how many processes are on the GPU, and `fault`, what happens to it when (`lonely` where it is imported beside
-another side, `raises`, `kills`, `kills_once` in `check`, `prepare` or `measure`; `crashes_once`
-says so and kills nothing), or what it is wrong on or lacks a feature for (`check one`,
-`lacks one`). What workers do is appended to `log`.
+whoever runs next, `visitors`, how many processes are on the GPU, and `fault`, what happens to it
+when (`lonely` where it is imported beside another side, `raises`, `kills`, `kills_once` in `check`,
+`prepare` or `measure`; `crashes_once` says so and kills nothing), or what it is wrong on or lacks a
+feature for (`check one`, `lacks one`). What workers do is appended to `log`.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class ProcessRound:
         """
         with _heap_aside(), no_collection():
             started_ns = self._bench.around.clock.now_ns()
-            brief = self._plan.model_copy(update={"rounds": 2})
+            brief = self._plan.model_copy(update={"rounds": 2, "warmup_rounds": 0})
             while self._bench.around.clock.now_ns() - started_ns < WARM_SECONDS * 1e9:
                 self._time(brief, self._records(), on_round)
             records = self._records()
