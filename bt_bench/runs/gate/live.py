@@ -118,10 +118,14 @@ def prepare(request: GateRequest) -> Prepared:
             f"{', '.join(spec.variants)}; nothing can be compared"
         )
     of_base, of_head = isolations(request.base, request.head)
+    # What is built of the control is its own too. If it shared binaries with the base, both would
+    # run the same pages of memory, twice as often as the head runs its own, and be faster for it:
+    # on an H200's host by 1 to 2 %.
+    of_control = replace(of_base, caches=of_base.caches.with_name("caches-control"))
     sides = {
         GateArm.BASE: _side(request.base, names, on_base, of_base),
         GateArm.HEAD: _side(request.head, names, on_head, of_head),
-        GateArm.CONTROL: _side(request.base, names, on_base, of_base),
+        GateArm.CONTROL: _side(request.base, names, on_base, of_control),
     }
     metrics = choose_metrics(request.patterns, spec.operations, request.device)
     rounds = RoundsRequest(spec, sides, metrics, request.device, request.serve, request.workers)
