@@ -33,6 +33,9 @@ from bt_bench.worker.tasks import RoundUnit, RoundValue
 FEWEST_ROUNDS = 3
 # With fewer arms there would be too few samples without the first ones after a rewind.
 FEWEST_ARMS_TO_CHOOSE = 3
+# Bounds the rounds of gates of many cases, and of those that the interpreter runs.
+SECONDS_OF_ROUNDS = 6.0
+FEWEST_PASSES = 2
 # A process that has waited runs slower at first, by a third for some 50 ms on an H200's host.
 WARM_SECONDS = 0.2
 
@@ -94,7 +97,11 @@ class ProcessRound:
                 self._time(brief, self._records(), on_round)
             records = self._records()
             threads = Stopwatch()
+            clock = self._bench.around.clock
+            end_ns = clock.now_ns() + SECONDS_OF_ROUNDS * 1e9
             for turn, rounds in enumerate(self._passes()):
+                if turn >= FEWEST_PASSES and clock.now_ns() > end_ns:
+                    break  # more processes with fewer rounds each show the same, and more
                 changes = {"rounds": rounds, "seed": self._plan.seed + turn, "warmup_rounds": 0}
                 self._time(self._plan.model_copy(update=changes), records, on_round, first=turn)
             self.other_threads = threads.share_of_others()

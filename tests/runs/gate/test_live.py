@@ -233,7 +233,9 @@ def test_each_side_has_its_own_tree(tmp_path):
     both = {"one": {"us": 100.0}}
     sides = prepare(request_of(tmp_path, both, both)).rounds.sides
     found = {arm.value: side.isolation for arm, side in sides.items()}
-    assert found["control"] == found["base"]
+    caches = {isolation.caches for isolation in found.values()}
+    assert len(caches) == 3  # what is built is no two arms'
+    assert replace(found["control"], caches=found["base"].caches) == found["base"]
     for name, tree, other in (("base", "a", "b"), ("head", "b", "a")):
         assert found[name].own == tmp_path / tree
         assert [top for _, top in found[name].others] == [tmp_path / other]
