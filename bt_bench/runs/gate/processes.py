@@ -346,7 +346,8 @@ class ProcessRounds:
 def _num_workers(request: RoundsRequest, hello: Hello, *, shared: bool) -> int:
     """How many processes there may be at once, limited by cores and by memory."""
     spec = request.spec
-    plan = round_plan(spec.plan, [], 0)
+    series = [metric.series for of in request.metrics.values() for metric in of]
+    plan = round_plan(spec.plan, [one for one in series if one is not None], 0)
     needed = sum(case.parameters.num_bytes() for case in spec.cases)
     needed *= COPIES * plan.instances * len(request.variants)
     if shared:

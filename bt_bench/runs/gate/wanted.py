@@ -28,6 +28,7 @@ MAX_ROUNDS = 126
 # Where its buffers lie in the GPU's memory moves the device time of a step by 2 to 3 %, for as long
 # as they live.
 MAX_INSTANCES = 12
+MAX_INSTANCES_FOR_STAGING = 2  # which runs on the host alone
 MAX_WARMUPS = 2
 MAX_PROFILED = 24
 MAX_SECONDS_OF_UNIT = 2.0
@@ -97,12 +98,14 @@ def round_plan(plan: Plan, wanted: Iterable[Series], seed: int) -> Plan:
         seed: of the process-round.
     """
     series = list(wanted)
+    on_host = all(one.quantity is Quantity.STAGE_US for one in series)
+    instances = MAX_INSTANCES_FOR_STAGING if on_host else MAX_INSTANCES
     changes = {
         "rounds": min(plan.rounds, MAX_ROUNDS),
         "precision_percent": 0.0,
         "case_seconds": min(plan.case_seconds, MAX_SECONDS_OF_UNIT),
         "warmup_rounds": min(plan.warmup_rounds, MAX_WARMUPS),
-        "instances": min(plan.instances, MAX_INSTANCES),
+        "instances": min(plan.instances, instances),
         "profile_rounds": min(plan.profile_rounds, MAX_PROFILED),
         "graph_rounds": min(plan.graph_rounds, MAX_PROFILED),
         "launch_paths": _with(LaunchPath.JIT, [one.launch_path for one in series]),
