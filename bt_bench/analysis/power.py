@@ -147,10 +147,13 @@ def power_of(
     if not figures:
         return None
     short = [each for each in figures if is_short(each, asked)]
-    worst = max(short or figures, key=lambda each: _found(each) / asked.of(each))
+    # What is decided is found, whatever else would have been.
+    undecided = [each for each in figures if not each.is_final]
+    weighed = undecided or figures
+    worst = max(short or weighed, key=lambda each: _found(each) / asked.of(each))
     common = None if changes is None else common_noise(changes)
     noise = _noise(figures, short, common, apart or {}) if short else ""
-    middle = float(np.median([_found(each) for each in figures]))
+    middle = float(np.median([_found(each) for each in weighed]))
     return Power(
         detect=asked.detect,
         floor_us=asked.floor_us,
@@ -203,6 +206,8 @@ def _name(judgement: Judgement) -> str:
 
 
 def _sufficed(figures: Collection[Judgement], worst: Judgement, middle: float, asked: Asked) -> str:
+    if all(each.is_final for each in figures):
+        return "All figures are decided, so it does not matter what else would have been found."
     same = sum(_found(each) > asked.of(each) and not each.is_final for each in figures)
     but = f" ({same} without that certainty are shown to be the same)" if same else ""
     return (

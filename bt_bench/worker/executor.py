@@ -139,12 +139,12 @@ class Executor:
                 values = ready.measure(on_round)
                 return RoundOutcome(
                     values,
-                    self._changes_since_import(),
+                    self._changes(ready.newly_hidden()),
                     ready.other_threads,
                     self._bench.around.telemetry.processes(),
                 )
             case ReadChanges():
-                return {} if self._watch is None else self._watch.changes()
+                return self._changes()
         raise TypeError(f"{type(task).__name__} is not a task of this executor")
 
     def _check_conformance(self, task: CheckConformance, arms: Sequence[str]) -> CheckOutcomes:
@@ -200,8 +200,14 @@ class Executor:
             self._round = (key, ready)
         return self._round[1]
 
-    def _changes_since_import(self) -> tuple[str, ...]:
-        return () if self._watch is None else self._watch.changes().get("", ())
+    def _changes(self, hidden: Sequence[str] = ()) -> dict[str, tuple[str, ...]]:
+        """What has changed for all; `hidden` are methods that objects got of their own."""
+        if self._watch is None:
+            return {}
+        changes = self._watch.changes()
+        if hidden:
+            changes[""] = (*changes.get("", ()), f"objects of variants ({', '.join(hidden)})")
+        return changes
 
     def _copied(self, arm: str) -> type[Any]:
         """A second class of an arm; its file may be run again for that."""

@@ -282,6 +282,11 @@ class Fence:
             if owner is not None:
                 self._found[f"library {file} is loaded, a file of {owner}"] = None
 
+    def owns(self, module: ModuleType) -> bool:
+        """Whether a module is a file of the own tree."""
+        file = getattr(module, "__file__", None)
+        return isinstance(file, str) and self._isolation.is_own(_real(file))
+
     def keep(self, name: str, spec: ModuleSpec) -> None:
         """Remembers a module of the own tree, which no other side may find by its name."""
         places = [spec.origin] if spec.has_location else spec.submodule_search_locations or ()

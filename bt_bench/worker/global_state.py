@@ -63,6 +63,7 @@ class GlobalState:
                 "Python": _read(_PYTHON),
                 "threads": {str(t.ident): t.name for t in threading.enumerate()},
                 "torch": _read(_TORCH) if "torch" in sys.modules else {},
+                "operators of torch": _operators() if "torch" in sys.modules else {},
                 "the GPU's limits": _read(_DEVICE) if _has_context() else {},
                 "Triton's knobs": dict(_knobs()),
                 "patched modules": dict(_patchable()),
@@ -156,6 +157,34 @@ def _torch(path: str, *arguments: object) -> Callable[[], object]:
         return found(*arguments) if callable(found) else found
 
     return read
+
+
+# torch registers these itself when its compiler or `torch.distributed` is loaded; none is aten's.
+_NAMESPACES_LOADED_LATE = frozenset(
+    {
+        *("quantized_decomposed", "prims", "streams", "symm_mem", "fsdp", "flex_lib", "inductor"),
+        *("_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "c10d", "_dtensor"),
+        *("onnx", "onnx_symbolic", "_inductor_test"),
+    }
+)
+
+
+def _operators() -> dict[str, object]:
+    """What Python code has registered with torch's dispatcher, by name and dispatch key.
+
+    Operators are the process's: of two revisions that register one name, both run the last.
+    """
+    library = sys.modules.get("torch.library")
+    custom = sys.modules.get("torch._library.custom_ops")
+    names: set[str] = set()
+    for registered in ("_defs", "_impls"):
+        names.update(getattr(library, registered, ()))
+    names.update(f"{name} (custom)" for name in getattr(custom, "OPDEFS", {}))
+    return {
+        name: True
+        for name in names
+        if name.replace("::", "/").partition("/")[0] not in _NAMESPACES_LOADED_LATE
+    }
 
 
 def _stream() -> object:
@@ -312,6 +341,19 @@ def _is_filled(cell: Any) -> bool:
         return False
 
 
+def _functions_beside(arm: str, owner: type) -> Iterator[tuple[str, object]]:
+    """Functions and classes of the module of a class, which its methods find by name."""
+    scopes = [
+        member.__globals__ for member in vars(owner).values() if isinstance(member, FunctionType)
+    ]
+    for scope in scopes[:1]:
+        for name, value in list(scope.items()):
+            if isinstance(value, FunctionType):
+                yield f"{arm}: {scope.get('__name__')}.{name}", _code_of(value)
+            elif isinstance(value, type):
+                yield f"{arm}: {scope.get('__name__')}.{name}", id(value)
+
+
 class StateWatch:
     """Compares the global state of a process with what it was before any arm was imported.
 
@@ -344,7 +386,10 @@ class StateWatch:
             place: code
             for arm, variant in getattr(self, "_classes", {}).items()
             for owner in variant.__mro__[:-1]
-            for place, code in _members(f"{arm}: {owner.__name__}", owner)
+            for place, code in (
+                *_members(f"{arm}: {owner.__name__}", owner),
+                *_functions_beside(arm, owner),
+            )
         }
         return GlobalState({**state.areas, "code of variants": code})
 

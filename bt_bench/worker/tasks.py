@@ -6,8 +6,8 @@ These are passed between processes, and import neither torch nor Triton.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from bt_bench.config import CaseSpec
@@ -178,13 +178,14 @@ class RoundOutcome:
 
     Args:
         values: those that could be taken.
-        changes: what of the process's global state has changed since before any arm was imported.
+        changes: what of the process's global state has changed: per arm while it was imported, and
+            under `""` since.
         other_threads: their share of the CPU time while rounds were timed.
         gpu_processes: how many processes have a context on the GPU; `None` if that is not known.
     """
 
     values: tuple[RoundValue, ...]
-    changes: tuple[str, ...] = ()
+    changes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     other_threads: float = 0.0
     gpu_processes: int | None = None
 

@@ -76,6 +76,8 @@ class Worlds:
         self._worlds: dict[str, _World] = {}
         self._now: _World | None = None
         self._libraries: set[str] = set()
+        self._common_modules: set[str] = set()
+        self._loaded = 0  # how many modules there were when the last world was put in place
         # Names in the environment that sides have values of their own for.
         self.environment: frozenset[str] = frozenset()
 
@@ -102,6 +104,8 @@ class Worlds:
             name for name in names if len({place.environment.get(name) for place in places}) > 1
         )
         self._libraries = mapped_files()
+        self._common_modules = set(sys.modules)
+        self._loaded = len(sys.modules)
 
     def enter(self, arm: str) -> None:
         """Puts the world of an arm in place; called before any of its code runs."""
@@ -111,6 +115,9 @@ class Worlds:
         if self._now is not None:
             before = self._now
             before.fence.is_up = False
+            before.place.path, before.place.folder = list(sys.path), str(Path.cwd())
+            if len(sys.modules) != self._loaded:
+                self._divide(before)
             for name in before.fence.names:
                 module = sys.modules.pop(name, None)
                 if module is not None:
@@ -119,6 +126,19 @@ class Worlds:
         sys.modules.update(world.modules)
         world.fence.is_up = True
         self._now = world
+        self._loaded = len(sys.modules)
+
+    def _divide(self, world: _World) -> None:
+        """Gives a side what it has put into `sys.modules`, but for what is installed for all."""
+        for name in set(sys.modules) - self._common_modules - world.fence.names:
+            module, package = sys.modules[name], name.partition(".")[0]
+            by_hand = getattr(module, "__file__", None) is None and (
+                getattr(module, "__spec__", None) is None
+            )
+            if world.fence.owns(module) or (by_hand and package not in self._common_modules):
+                world.fence.names.add(name)
+            else:
+                self._common_modules.add(name)
 
     def refuse(self, arm: str | None = None) -> None:
         """Raises if a side has used the tree of another.

@@ -145,9 +145,10 @@ class _Worker:
             if series.launch_path in self.script[arm].get("paths", ["jit"])
         )
         self.log("ends")
-        changes = tuple(
+        changed = tuple(
             self.script[arm]["changes"] for arm in arms if "changes" in self.script[arm]
         )
+        changes = {"": changed} if changed else {}
         visitors = max((self.script[arm].get("visitors", 0) for arm in arms), default=0)
         return Success(RoundOutcome(values, changes, 0.0, visitors))
 

@@ -81,7 +81,9 @@ def look(tmp_path):
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        found = json.loads(done.stdout)
+        assert "refused" not in found or "stolen" in body, found
+        return found
 
     return run
 
@@ -137,6 +139,49 @@ def test_a_module_of_the_other_tree_is_refused(look):
         return module.NAME"""
     refused = look(body=body)["refused"]
     assert "does not run on its own files: module stolen is" in refused
+
+
+def test_a_head_that_patches_the_base_when_it_is_imported_is_told(look):
+    head = """import gc
+for each in gc.get_objects():
+    if isinstance(each, type) and str(each.__module__).startswith("bt_bench_variants_"):
+        if each.__name__ == "Variant" and "head" in __file__:
+            each.snapshot = print"""
+    changes = look(head=head, order="base,control,head")["changes"]
+    (told,) = changes["one@head"]
+    assert "one@base: Variant.snapshot" in told
+    assert "one@control: Variant.snapshot" in told
+
+
+def test_an_operator_of_torch_that_a_revision_registers_is_told(look):
+    head = """import os, torch
+NAME = os.environ["TRITON_CACHE_DIR"].split("/")[-2].replace("-", "_")
+LIBRARY = torch.library.Library(NAME, "FRAGMENT")
+LIBRARY.define("work(int x) -> int")
+LIBRARY.impl("work", lambda x: x + 1, "CompositeExplicitAutograd")"""
+    changes = look(head=head)["changes"]
+    assert all(
+        "operators of torch" in ", ".join(changes[f"one@{side}"]) for side in ("base", "head")
+    )
+
+
+def test_a_module_that_a_revision_makes_by_hand_is_its_own(look):
+    body = """
+        import sys, types
+        if "by_hand" not in sys.modules:
+            sys.modules["by_hand"] = module = types.ModuleType("by_hand")
+            module.owner = __file__.split("/")[-3]
+            module.calls = []
+        sys.modules["by_hand"].calls.append(1)
+        return [sys.modules["by_hand"].owner, len(sys.modules["by_hand"].calls)]"""
+    said = look(body=body)["said"]
+    assert said == {side: [[tree[0], n] for n in (1, 2, 3)] for side, tree in THRICE.items()}
+
+
+def test_a_path_that_a_revision_adds_stays_in_its_world(look):
+    head = "import os, sys; sys.path.insert(0, os.path.dirname(__file__))"
+    body = "import near; return near.NAME"
+    assert look(head=head, body=body, **{"mine/near.py": "NAME = {name!r}"})["said"] == THRICE
 
 
 def test_what_a_revision_changes_for_all_is_told_of_it(look):

@@ -180,10 +180,13 @@ def _timed(
     rounds = prepared.rounds
     margins = rounds.spec.margins
     thresholds = {s: margins[s.case] for s in subjects if s.case in margins}
+    source: ProcessRounds | None = None
     while True:
         header = header_of(rounds, hello.environment, list(request.command), apart)
         recorder = Recorder(request.recording, header)
-        source = ProcessRounds(rounds, subjects, hello, progress, recorder.add, apart)
+        source = ProcessRounds(
+            rounds, subjects, hello, progress, recorder.add, apart, before=source
+        )
         try:
             outcome = run_gate(
                 source,

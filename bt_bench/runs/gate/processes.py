@@ -46,13 +46,16 @@ from bt_bench.runs.progress import Progress
 from bt_bench.worker import (
     Ahead,
     ArmSetup,
+    Finished,
     Hello,
     MeasureRound,
     PrepareRound,
+    ResultT,
     RoundOutcome,
     RoundUnit,
     Runner,
     Supervisor,
+    Task,
     WorkerSetup,
     available_bytes,
 )
@@ -122,6 +125,7 @@ class ProcessRounds:
         progress: is told how far it is.
         on_batch: is given the rounds of each batch of workers as soon as they are measured.
         apart: variants that get a process for each arm, and why.
+        before: the source whose rounds are taken anew; what failed in them is not tried again.
 
     Raises:
         UsageError: where not even one worker fits into memory.
@@ -135,6 +139,7 @@ class ProcessRounds:
         progress: Progress,
         on_batch: Callable[[list[GateRound]], None] = lambda _: None,
         apart: Mapping[str, str] | None = None,
+        before: ProcessRounds | None = None,
     ) -> None:
         self._on_batch = on_batch
         self._request = replace(request, device=hello.device)
@@ -146,8 +151,9 @@ class ProcessRounds:
         self._influences: dict[Subject, list[float]] = {}
         self._visited = self._timed = 0  # processes, with strangers on the GPU and in all
         self.workers = _num_workers(request, hello, shared=bool(set(self._names) - self._apart))
-        self.failures: dict[Culprit, str] = {}
-        self.warnings: list[str] = []
+        self.failures: dict[Culprit, str] = {} if before is None else before.failures
+        self.warnings: list[str] = [] if before is None else before.warnings
+        self._names = [name for name in self._names if (name, None, None) not in self.failures]
 
     def take(self, count: int) -> list[GateRound]:
         """The next rounds; fewer where no variant is left to measure.
@@ -264,19 +270,19 @@ class ProcessRounds:
         try:
             greet(worker, *(self._request.sides[arm] for arm in crew.arms))
         except UsageError as error:
-            culprits = [name for name in crew.names if f"{name}.py" in str(error)]
+            culprits = [name for name in crew.names if f"/{name}.py" in str(error)]
             if not (crew.is_shared and culprits):
                 raise
             # The checks have imported it, so it is the other revision that it does not bear.
             why = f"it cannot be imported beside the other revision: {error}"
             raise MustPartError(dict.fromkeys(culprits, why)) from None
         names = crew.arm_names
-        finished = self._noticing(worker, crew).run(PrepareRound(self._units(crew)), names)
+        finished = self._run(worker, crew, PrepareRound(self._units(crew)), names)
         self._blame(crew, finished.failed)
         return [name for name in names if name not in finished.failed]
 
     def _measure(self, worker: Supervisor, crew: _Crew, names: Sequence[str]) -> RoundOutcome:
-        finished = self._noticing(worker, crew).run(MeasureRound(self._units(crew)), names)
+        finished = self._run(worker, crew, MeasureRound(self._units(crew)), names)
         self._blame(crew, finished.failed)
         self._refuse_changes(crew, finished.value)
         return finished.value
@@ -291,6 +297,18 @@ class ProcessRounds:
                 if found.influence is not None and arm is not GateArm.HEAD:
                     self._influences.setdefault(subject, []).append(found.influence)
         return values
+
+    def _run(
+        self, worker: Supervisor, crew: _Crew, task: Task[ResultT], names: Sequence[str]
+    ) -> Finished[ResultT]:
+        """Has a worker do a task; what is refused in a shared process may be well in one alone."""
+        try:
+            return self._noticing(worker, crew).run(task, names)
+        except UsageError as error:
+            if not crew.is_shared:
+                raise
+            why = f"it was refused beside the other revision: {error}"
+            raise MustPartError(dict.fromkeys(crew.names, why)) from None
 
     def _noticing(self, worker: Supervisor, crew: _Crew) -> Runner:
         def whose(arm_name: str) -> str:
@@ -319,14 +337,21 @@ class ProcessRounds:
         """Refuses a shared process in which somebody has changed what all share."""
         if not crew.is_shared:
             return
-        why = None
-        if outcome.changes:
-            why = f"while it was measured, this changed: {', '.join(outcome.changes)}"
+        parted = {}
+        for arm_name, changes in outcome.changes.items():
+            if arm_name:
+                variant, arm = crew.place(arm_name)
+                label = self._request.sides[arm].label
+                parted[variant] = f"{label} changes {', '.join(changes)} when it is imported"
+        if since := outcome.changes.get(""):
+            why = f"while it was measured, this changed: {', '.join(since)}"
+            parted = dict.fromkeys(crew.names, why) | parted
         elif outcome.other_threads > MOST_OF_OTHER_THREADS:
             share = f"{100 * outcome.other_threads:.0f} %"
             why = f"while it was measured, other threads took {share} of the CPU time"
-        if why is not None:
-            raise MustPartError(dict.fromkeys(crew.names, why))
+            parted = dict.fromkeys(crew.names, why) | parted
+        if parted:
+            raise MustPartError(parted)
 
     def _refuse_influence(self) -> None:
         """Refuses pairs where the base is slower, or faster, after the head than after itself."""

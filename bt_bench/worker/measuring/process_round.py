@@ -78,6 +78,7 @@ class ProcessRound:
         self._plan = plan
         self._bench = bench
         self._units = _set_up(units, classes, workload_of, plan, bench)
+        self._hidden = self._hidden_methods()
         self.other_threads = 0.0
         once = plan.model_copy(update={"rounds": 1, "profile_rounds": 1, "graph_rounds": 1})
         records = self._records()
@@ -108,6 +109,23 @@ class ProcessRound:
             self._profile(self._plan, records)
         pairs = zip(self._units, records, strict=True)
         return tuple(value for unit, of_unit in pairs for value in _values(unit.unit, of_unit))
+
+    def newly_hidden(self) -> list[str]:
+        """Methods that objects of variants have got of their own since these were set up.
+
+        An object's own attribute hides the method of its class, and any code may set it.
+        """
+        return sorted(self._hidden_methods() - self._hidden)
+
+    def _hidden_methods(self) -> set[str]:
+        return {
+            f"{arm.name}: {name}"
+            for unit in self._units
+            for arms in unit.window.instances
+            for arm in arms
+            for name in getattr(arm.variant, "__dict__", {})
+            if callable(getattr(type(arm.variant), name, None))
+        }
 
     def _passes(self) -> Iterator[int]:
         """Rounds of each pass. Units take turns after a cycle of balanced orders.
