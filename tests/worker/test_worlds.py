@@ -145,7 +145,7 @@ def test_a_head_that_patches_the_base_when_it_is_imported_is_told(look):
     head = """import gc
 for each in gc.get_objects():
     if isinstance(each, type) and str(each.__module__).startswith("bt_bench_variants_"):
-        if each.__name__ == "Variant" and "head" in __file__:
+        if each.__name__ == "Variant" and "/head/" in __file__:
             each.snapshot = print"""
     changes = look(head=head, order="base,control,head")["changes"]
     (told,) = changes["one@head"]
