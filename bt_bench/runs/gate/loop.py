@@ -262,7 +262,7 @@ def more_rounds(
     finite = [each for each in needs if math.isfinite(each)]
     if not finite:
         return None
-    steps = math.ceil(min(max(finite), MAX_LOOK) / ROUNDS_STEP)
+    steps = math.ceil(min(max(finite), plan.most_rounds) / ROUNDS_STEP)
     wanted = max(steps * ROUNDS_STEP, plan.looks[-1] + ROUNDS_STEP)
     return min(wanted, plan.most_rounds)
 
