@@ -19,7 +19,8 @@ def faster_mean(values: Samples) -> float:
     an H200's host, means of all samples, or of their middle half, vary by a fifth more, and medians
     by more than half. What slows at least a quarter of the calls is still seen. A mean of many
     values also resolves less than the tick of the clock that took them, since calls do not begin
-    in step with it.
+    in step with it: about a quarter of a tick, because the quarter that is left out may be all
+    those values that are a tick longer.
 
     Args:
         values: at least one.

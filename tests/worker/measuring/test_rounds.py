@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -18,6 +19,6 @@ def test_each_arm_is_at_each_place_and_after_each_other_equally_often(count):
     places = Counter((place, arm) for order in rounds for place, arm in enumerate(order))
     assert len(places) == count**2
     assert len(set(places.values())) == 1
-    after = Counter(pair for order in rounds for pair in zip(order, order[1:], strict=False))
+    after = Counter(pair for order in rounds for pair in pairwise(order))
     assert len(after) == count * (count - 1)
     assert len(set(after.values())) <= 1
