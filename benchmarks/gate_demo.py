@@ -248,7 +248,7 @@ class Gates:
             [
                 *(sys.executable, "-m", "bt_bench", "gate", "--config", "demo.yaml"),
                 *("--base", "HEAD", "--device", "cuda", "--detect", "3", *options),
-                *("--out", f"out-{name}", "--format", f"json={verdicts}"),
+                *("--out", f"{self._out / name}", "--format", f"json={verdicts}"),
                 *("--format", f"md={self._out / name}.md"),
             ],
             cwd=self._repository.path,

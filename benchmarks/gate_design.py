@@ -25,7 +25,7 @@ from bt_bench.results.series import FloatArray
 
 TESTS = 60
 ALPHA = 0.008  # of the planned looks
-LOOKS = (12, 24)
+LOOKS = (12, 32)
 POWER = 0.99
 GATES = 20_000
 BASE, HEAD, CONTROL = range(3)

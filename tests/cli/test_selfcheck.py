@@ -58,7 +58,7 @@ def test_json(recording: Path) -> None:
     assert outcome.code == 0, outcome.err
     document = outcome.json()
     assert (document["schema_version"], document["gates"], document["seed"]) == (2, 5, 3)
-    assert (document["looks"], document["most_rounds"], document["detect"]) == ([12, 24], 48, 0.05)
+    assert (document["looks"], document["most_rounds"], document["detect"]) == ([12, 32], 64, 0.05)
     (found,) = document["recordings"]
     assert found["equal_code"]["red"]["trials"] == 5
     low, high = found["equal_code"]["red"]["interval_95"]

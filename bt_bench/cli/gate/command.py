@@ -173,7 +173,7 @@ def gate(
             envvar="BT_BENCH_ROUNDS",
             metavar="N,…",
             help="Test for a verdict after each of these round counts, rising, from 3 to 1000.",
-            show_default="12,24",
+            show_default="12,32",
         ),
     ] = None,
     limit: Annotated[

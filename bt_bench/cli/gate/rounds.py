@@ -77,7 +77,7 @@ def _parse_looks(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and len(part) <= 4 and int(part) <= MAX_LOOK for part in parts):
         raise UsageError(
-            f"--rounds {text}: expected rising whole numbers up to {MAX_LOOK}, such as 12,24"
+            f"--rounds {text}: expected rising whole numbers up to {MAX_LOOK}, such as 12,32"
         )
     return tuple(map(int, parts))
 

@@ -34,7 +34,7 @@ from bt_bench.analysis import (
 from bt_bench.errors import UsageError
 from bt_bench.results import FloatArray, GateRound, RoundSource, Subject, format_share
 
-DEFAULT_LOOKS = (12, 24)
+DEFAULT_LOOKS = (12, 32)
 MIN_ROUNDS, MAX_LOOK = 3, 1000
 SPENDING_POWER = 2.0
 """Most of alpha is kept for the last look: margins are narrow only then."""
@@ -85,7 +85,7 @@ class GatePlan:
         if not self.looks or self.looks[0] < MIN_ROUNDS or not ascending:
             raise UsageError(
                 f"looks after {', '.join(map(str, self.looks)) or 'no'} rounds; expected "
-                f"ascending numbers from {MIN_ROUNDS} on, such as 12, 24"
+                f"ascending numbers from {MIN_ROUNDS} on, such as 12, 32"
             )
         if self.limit is not None and self.limit < self.looks[-1]:
             raise UsageError(
