@@ -212,7 +212,7 @@ class Repository:
         path = self.path / "kernels/bt_kernels/device_code/kernels.py"
         text = path.read_text(encoding="utf-8")
         head, name, rest = text.partition("def gather_slots_kernel(")
-        start = "    group = tl.program_id(0).to(tl.int64)\n"
+        start = "    program = tl.program_id(1).to(tl.int64)\n"
         if not name or start not in rest:
             raise SystemExit(f"{path}: gather_slots_kernel has another beginning; adapt the demo")
         slowed = head + name + rest.replace(start, SPIN.format(ns=ns) + start, 1)
