@@ -29,7 +29,7 @@ MAX_ROUNDS = 126
 # as they live.
 MAX_INSTANCES = 12
 MAX_INSTANCES_FOR_STAGING = 2  # which runs on the host alone
-MAX_WARMUPS = 2
+MAX_WARMUPS = 1  # before the last process is ready; each process warms up again when its turn comes
 MAX_PROFILED = 24
 MAX_SECONDS_OF_UNIT = 2.0
 
