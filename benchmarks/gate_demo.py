@@ -4,9 +4,9 @@
 
 In a git repository of their own, with the kernels of this checkout: equal code (timed all the
 same); a variant whose kernel is slower by 3 % of `gpu_us` in one case, and at least by 0.1 us; and
-one whose host code is slower by 3 % of `host_us`. Base times are those of the first gate. All gates
-are reported, whatever they say. Writes what each concluded and a summary to `--out`. Ends with 1 if
-one is wrong.
+one whose host code is slower by 3 % of `host_us`. Base times are those of the equal gate before.
+All gates are reported, whatever they say. Writes what each concluded and a summary to `--out`. Ends
+with 1 if one is wrong.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ OVERLAP_NS = 40.0
 class Gate:
     """How one gate ended."""
 
+    kind: str
     name: str
     injected: str
     code: int
@@ -104,30 +105,44 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--times", type=int, default=3, help="how often each kind is run")
+    parser.add_argument(
+        "--kinds", nargs="+", choices=("kernel", "host"), default=("kernel", "host")
+    )
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    kinds: dict[str, list[Gate]] = {"equal": [], "kernel": [], "host": []}
+    gates: list[Gate] = []
     with tempfile.TemporaryDirectory() as scratch:
         repository = Repository(Path(scratch) / "repository")
-        gates = Gates(repository, args.out.resolve())
+        runner = Gates(repository, args.out.resolve())
         for time_ in range(1, args.times + 1):
-            kinds["equal"].append(gates.run(f"equal-{time_}", "nothing", "--time-equal"))
-            first = kinds["equal"][0]
-            gpu_ns = max(LEAST_NS, injected_ns(first.find("gpu_us")))
-            repository.slow_kernel(round(gpu_ns + OVERLAP_NS))
-            injected = f"{gpu_ns:.0f} ns (and {OVERLAP_NS:.0f} that overlap) in every program"
-            kinds["kernel"].append(gates.run(f"kernel-{time_}", injected))
-            repository.restore()
-            host_ns = injected_ns(first.find("host_us"))
-            repository.slow_host(round(host_ns - OF_WAIT_ITSELF_NS))
-            injected = f"{host_ns:.0f} ns before the launch"
-            kinds["host"].append(gates.run(f"host-{time_}", injected))
-            repository.restore()
-    problems = [each for kind, of in kinds.items() for gate in of for each in wrong(kind, gate)]
-    page = summary([gate for of in zip(*kinds.values(), strict=True) for gate in of], problems)
+            equal = runner.run("equal", time_, "nothing", "--time-equal")
+            gates.append(equal)
+            for kind in args.kinds:
+                injected = SLOWED[kind](repository, equal)
+                gates.append(runner.run(kind, time_, injected))
+                repository.restore()
+    problems = [problem for gate in gates for problem in wrong(gate)]
+    page = summary(gates, problems)
     (args.out / "demo.md").write_text(render_document(page), encoding="utf-8")
     print_document(page)
     return 1 if problems else 0
+
+
+def slow_kernel(repository: Repository, equal: Gate) -> str:
+    """Slows the kernel; returns what was injected."""
+    ns = max(LEAST_NS, injected_ns(equal.find("gpu_us")))
+    repository.slow_kernel(round(ns + OVERLAP_NS))
+    return f"{ns:.0f} ns (and {OVERLAP_NS:.0f} that overlap) in every program"
+
+
+def slow_host(repository: Repository, equal: Gate) -> str:
+    """Slows the host's code; returns what was injected."""
+    ns = injected_ns(equal.find("host_us"))
+    repository.slow_host(round(ns - OF_WAIT_ITSELF_NS))
+    return f"{ns:.0f} ns before the launch"
+
+
+SLOWED = {"kernel": slow_kernel, "host": slow_host}
 
 
 def injected_ns(judgement: dict[str, Any]) -> float:
@@ -135,9 +150,9 @@ def injected_ns(judgement: dict[str, Any]) -> float:
     return float(SHARE * judgement["base_value"] * 1e3)
 
 
-def wrong(kind: str, gate: Gate) -> list[str]:
+def wrong(gate: Gate) -> list[str]:
     """What did not come out as it must."""
-    metric = {"kernel": "gpu_us", "host": "host_us"}.get(kind)
+    metric = {"kernel": "gpu_us", "host": "host_us"}.get(gate.kind)
     if metric is None:
         problems = [f"{gate.name}: {what} came out slower" for what in gate.slower()]
     else:
@@ -145,7 +160,7 @@ def wrong(kind: str, gate: Gate) -> list[str]:
         problems = [f"{gate.name}: {what} came out slower" for what in gate.slower(variant=OTHER)]
         if judgement["verdict"] != "SLOWER":
             problems.append(f"{gate.name}: {metric} is {judgement['verdict']}; expected SLOWER")
-        if kind == "host":
+        if gate.kind == "host":
             problems += [f"{gate.name}: {what} came out slower" for what in gate.slower("gpu_us")]
     if gate.code != (expected := 0 if metric is None else 1):
         problems.append(f"{gate.name}: ended with {gate.code}; expected {expected}")
@@ -215,8 +230,9 @@ class Gates:
         self._repository = repository
         self._out = out
 
-    def run(self, name: str, injected: str, *options: str) -> Gate:
+    def run(self, kind: str, time_: int, injected: str, *options: str) -> Gate:
         """One gate; what it concluded is kept."""
+        name = f"{kind}-{time_}"
         started = time.monotonic()
         verdicts = self._out / f"{name}.json"
         done = subprocess.run(
@@ -233,7 +249,7 @@ class Gates:
         if done.returncode not in (0, 1, 3, 4, 5):
             raise SystemExit(f"{name}: the gate ended with {done.returncode}")
         judgements = json.loads(verdicts.read_text(encoding="utf-8"))["judgements"]
-        return Gate(name, injected, done.returncode, time.monotonic() - started, judgements)
+        return Gate(kind, name, injected, done.returncode, time.monotonic() - started, judgements)
 
 
 def summary(gates: list[Gate], problems: list[str]) -> Document:

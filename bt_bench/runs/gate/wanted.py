@@ -24,13 +24,15 @@ from bt_bench.results import (
 
 # On an H200 the noise of a ratio lies within a process: its error falls with the rounds as it
 # does with the processes, and these take seconds to set up.
-MAX_ROUNDS = 126
+MAX_ROUNDS = 198
+MAX_ROUNDS_FOR_STAGING = 126  # which the interpreter may have to run
 # Where its buffers lie in the GPU's memory moves the device time of a step by 2 to 3 %, for as long
 # as they live.
-MAX_INSTANCES = 12
+MAX_INSTANCES = 8
 MAX_INSTANCES_FOR_STAGING = 2  # which runs on the host alone
 MAX_WARMUPS = 1  # before the last process is ready; each process warms up again when its turn comes
-MAX_PROFILED = 24
+MAX_PROFILED = 16  # a pair of passes for each instance
+MAX_REPLAYED = 24
 MAX_SECONDS_OF_UNIT = 2.0
 
 _PROFILED = [each for each in Quantity if each.traits.method is Method.PROFILER]
@@ -100,14 +102,15 @@ def round_plan(plan: Plan, wanted: Iterable[Series], seed: int) -> Plan:
     series = list(wanted)
     on_host = all(one.quantity is Quantity.STAGE_US for one in series)
     instances = MAX_INSTANCES_FOR_STAGING if on_host else MAX_INSTANCES
+    rounds = MAX_ROUNDS_FOR_STAGING if on_host else MAX_ROUNDS
     changes = {
-        "rounds": min(plan.rounds, MAX_ROUNDS),
+        "rounds": min(plan.rounds, rounds),
         "precision_percent": 0.0,
         "case_seconds": min(plan.case_seconds, MAX_SECONDS_OF_UNIT),
         "warmup_rounds": min(plan.warmup_rounds, MAX_WARMUPS),
         "instances": min(plan.instances, instances),
         "profile_rounds": min(plan.profile_rounds, MAX_PROFILED),
-        "graph_rounds": min(plan.graph_rounds, MAX_PROFILED),
+        "graph_rounds": min(plan.graph_rounds, MAX_REPLAYED),
         "launch_paths": _with(LaunchPath.JIT, [one.launch_path for one in series]),
         "loads": _with(Load.IDLE, [one.load for one in series]),
         "l2": [l2 for l2 in Cache if l2 is Cache.HOT or any(one.l2 is l2 for one in series)],

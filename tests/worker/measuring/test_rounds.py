@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
-from bt_bench.worker.measuring.rounds import balanced_orders, rounds_of_cycle
+from bt_bench.worker.measuring.rounds import Turns, Window, balanced_orders, rounds_of_cycle
 
 
 @pytest.mark.parametrize("count", range(1, 13))
@@ -22,3 +24,13 @@ def test_each_arm_is_at_each_place_and_after_each_other_equally_often(count):
     after = Counter(pair for order in rounds for pair in pairwise(order))
     assert len(after) == count * (count - 1)
     assert len(set(after.values())) <= 1
+
+
+def test_each_pair_of_rounds_takes_the_next_instance():
+    arms = [SimpleNamespace(name=name) for name in "abc"]
+    window = Window("case", [arms] * 3, [], operation=None)
+    turns = Turns(window, random.Random(0), 1)
+    taken = [turn for _ in range(4) for turn in turns.next_pair()]
+    assert [turn.instance for turn in taken] == [1, 1, 2, 2, 0, 0, 1, 1]
+    names = [[arm.name for arm in turn.arms] for turn in taken]
+    assert all(names[place + 1] == names[place][::-1] for place in range(0, 8, 2))
