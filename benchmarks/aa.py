@@ -157,7 +157,8 @@ class _Runs:
         # Loaded anew for every run, so that no run shares the luck of another.
         classes = {entry.name: load_apart(entry) for entry in self._entries}
         control = load_apart(self._entries[0])
-        executor = Executor(classes, self._bench, plan, lambda _name: control)
+        copies = {name: [variant] for name, variant in classes.items()}
+        executor = Executor(copies, self._bench, plan, lambda _name: control)
         return run_sweep(request, LocalRunner(executor), Quiet())
 
 

@@ -59,7 +59,8 @@ class Executor:
     """Does tasks with the variants of a run.
 
     Args:
-        classes: the variants by name.
+        copies: the variants by name, each with classes that are copies of one another. Process-
+            rounds take all of them; everything else takes the first.
         bench: the device.
         plan: how to check and measure.
         copy_of: returns a second class of a variant for the control; by default the same class.
@@ -69,16 +70,17 @@ class Executor:
 
     def __init__(
         self,
-        classes: Mapping[str, type[Any]],
+        copies: Mapping[str, Sequence[type[Any]]],
         bench: Bench,
         plan: Plan,
         copy_of: Callable[[str], type[Any]] | None = None,
         suite: Suite | None = None,
         watch: StateWatch | None = None,
     ) -> None:
-        self._classes = classes
+        self._copies = copies
+        self._classes = {name: of_arm[0] for name, of_arm in copies.items()}
         self._suite = suite or default_suite()
-        self._copy_of = copy_of or classes.__getitem__
+        self._copy_of = copy_of or self._classes.__getitem__
         self._bench = bench
         self._plan = plan
         self._watch = watch
@@ -195,8 +197,8 @@ class Executor:
         key = (units, tuple(arms))
         if self._round is None or self._round[0] != key:
             self._round = None  # so that two are never in memory at once
-            classes = {name: self._classes[name] for name in arms}
-            ready = ProcessRound(units, classes, self._workload, self._plan, self._bench)
+            copies = {name: self._copies[name] for name in arms}
+            ready = ProcessRound(units, copies, self._workload, self._plan, self._bench)
             self._round = (key, ready)
         return self._round[1]
 

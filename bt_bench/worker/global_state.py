@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
@@ -36,6 +36,7 @@ WATCHED_MODULES = (
 )
 WATCHED_PACKAGES = ("bt_bench",)
 _SHOWN = 4
+_CODE = "code of variants"  # the area
 # Where modules and cached binaries are: of each side's world, and without weight for times.
 _OF_ITS_WORLD = frozenset({"PYTHONPATH", "PWD", *CACHES})
 # torch's compiler wraps these when it is loaded, by whoever comes first.
@@ -354,6 +355,23 @@ def _functions_beside(arm: str, owner: type) -> Iterator[tuple[str, object]]:
                 yield f"{arm}: {scope.get('__name__')}.{name}", id(value)
 
 
+def _code_of_arm(arm: str, copies: Sequence[type]) -> dict[str, object]:
+    """Of each class of an arm: its members, and the functions beside it."""
+    return {
+        place: code
+        for number, variant in enumerate(copies)
+        for owner in variant.__mro__[:-1]
+        for place, code in (
+            *_members(f"{_numbered(arm, number)}: {owner.__name__}", owner),
+            *_functions_beside(_numbered(arm, number), owner),
+        )
+    }
+
+
+def _numbered(arm: str, number: int) -> str:
+    return f"{arm} (copy {number + 1})" if number else arm
+
+
 class StateWatch:
     """Compares the global state of a process with what it was before any arm was imported.
 
@@ -363,17 +381,18 @@ class StateWatch:
 
     def __init__(self, ignored: Collection[str] = ()) -> None:
         self._ignored = frozenset(ignored)
+        self._classes: dict[str, Sequence[type]] = {}
         self._last = self._now()
-        self._classes: dict[str, type] = {}
         self._by_arm: dict[str, tuple[str, ...]] = {}
 
-    def imported(self, arm: str, variant: type) -> None:
-        """Notes what importing an arm has changed."""
+    def imported(self, arm: str, copies: Sequence[type]) -> None:
+        """Notes what importing an arm has changed, and looks at its classes from now on."""
         now = self._now()
         if changes := now.changes_since(self._last):
             self._by_arm[arm] = tuple(changes)
-        self._classes[arm] = variant
-        self._last = self._now()
+        self._classes[arm] = copies
+        code = {**now.areas[_CODE], **_code_of_arm(arm, copies)}
+        self._last = GlobalState({**now.areas, _CODE: code})
 
     def changes(self) -> dict[str, tuple[str, ...]]:
         """Per arm what importing it has changed; under `""` what has changed since."""
@@ -382,16 +401,10 @@ class StateWatch:
 
     def _now(self) -> GlobalState:
         state = GlobalState.now(self._ignored)
-        code = {
-            place: code
-            for arm, variant in getattr(self, "_classes", {}).items()
-            for owner in variant.__mro__[:-1]
-            for place, code in (
-                *_members(f"{arm}: {owner.__name__}", owner),
-                *_functions_beside(arm, owner),
-            )
-        }
-        return GlobalState({**state.areas, "code of variants": code})
+        code: dict[str, object] = {}
+        for arm, copies in self._classes.items():
+            code |= _code_of_arm(arm, copies)
+        return GlobalState({**state.areas, _CODE: code})
 
 
 class Stopwatch:

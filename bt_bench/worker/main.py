@@ -148,18 +148,18 @@ def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Worlds | None]:
         watch = StateWatch(worlds.environment if worlds is not None else ())
     if worlds is not None:
         notes.on_enter = worlds.enter
-    classes = {}
+    copies = {}
     for arm in setup.arms:
         with notes.running(arm.name):
-            classes[arm.name] = load_apart(arm.entry)
+            copies[arm.name] = [load_apart(arm.entry) for _ in range(setup.copies)]
         if watch is not None:
-            watch.imported(arm.name, classes[arm.name])
+            watch.imported(arm.name, copies[arm.name])
         if worlds is not None:
             worlds.refuse(arm.name)
     hello = Hello(kind, read_environment(kind), available_bytes(kind))
     entries = {arm.name: arm.entry for arm in setup.arms}
     copy_of = cache(lambda name: load_apart(entries[name]))
-    executor = Executor(classes, bench, setup.plan, copy_of, suite, watch)
+    executor = Executor(copies, bench, setup.plan, copy_of, suite, watch)
     return hello, executor, worlds
 
 

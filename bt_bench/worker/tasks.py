@@ -263,6 +263,7 @@ class WorkerSetup:
         suite: of the variants; its modules are loaded before theirs.
         ahead: a task to begin at once; its outcome is reported when the same task is requested.
         watched: whether changes of the process's global state are looked for.
+        copies: how many times the code of each arm is imported, for process-rounds.
     """
 
     device: DeviceChoice
@@ -271,6 +272,7 @@ class WorkerSetup:
     suite: SuiteRef = DEFAULT_REF
     ahead: Ahead | None = None
     watched: bool = False
+    copies: int = 1
 
 
 def arms_of(

@@ -151,7 +151,13 @@ def results(tmp_path_factory):
         workloads = conformance_workloads(PLAN.seed)
         only = {"corners": workloads["corners"]}  # the others take half a minute
         patch.setattr("bt_bench.suites.block_tables.suite.conformance_workloads", lambda seed: only)
-        return run_sweep(request, LocalRunner(Executor(variants, bench, PLAN)), heard)
+        return run_sweep(
+            request,
+            LocalRunner(
+                Executor({name: [variant] for name, variant in variants.items()}, bench, PLAN)
+            ),
+            heard,
+        )
 
 
 def test_exact_table_out(results):

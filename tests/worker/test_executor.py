@@ -57,8 +57,12 @@ def variants():
     return classes(["baseline", "fused"])
 
 
+def copies(variants):
+    return {name: [variant] for name, variant in variants.items()}
+
+
 def executor_of(variants, **plan):
-    return Executor(variants, Bench(), Plan(**plan))
+    return Executor(copies(variants), Bench(), Plan(**plan))
 
 
 def ignore(progress):
@@ -176,7 +180,7 @@ def test_a_file_that_imports_only_once_fails_its_arm(variants, monkeypatch):
     def refuse(name):
         raise UsageError(f"{name}.py: the variant file does not import")
 
-    executor = Executor(variants, Bench(), Plan(), refuse)
+    executor = Executor(copies(variants), Bench(), Plan(), refuse)
     failure = executor.attempt(MEASURE, ["fused"], ignore)
     assert (failure.reason.code, failure.place) == ("raised", 0)
 
@@ -221,7 +225,7 @@ def test_whose_code_runs_is_noted_in_case_it_ends_the_process(variants, task):
             return super().apply_staged_writes()
 
     plan = Plan(rounds=2, warmup_rounds=1, instances=1, control=False)
-    executor = Executor(variants | {"noting": Noting}, CpuBench(), plan)
+    executor = Executor(copies(variants | {"noting": Noting}), CpuBench(), plan)
     assert isinstance(executor.attempt(task, ["baseline", "noting"], ignore), Success)
     assert set(noted) == {1}
     assert activity.current().place is None
@@ -278,7 +282,7 @@ def test_no_arm_left_to_blame(variants, monkeypatch):
             raise MemoryError
 
     with pytest.raises(WorkerError, match="calibrating: MemoryError"):
-        LocalRunner(Executor(variants, Broken(), Plan())).run(Calibrate(), ())
+        LocalRunner(Executor(copies(variants), Broken(), Plan())).run(Calibrate(), ())
 
 
 def test_progress_is_reported_at_times_and_at_the_end(variants, monkeypatch):

@@ -189,7 +189,7 @@ WAYS = {
 def test_a_change_is_noticed_and_named(name):
     way, told = WAYS[name]
     watch = StateWatch()
-    watch.imported("base", Base)
+    watch.imported("base", [Base])
     assert watch.changes() == {}
     with way():
         (changes,) = watch.changes().values()
@@ -197,11 +197,21 @@ def test_a_change_is_noticed_and_named(name):
     assert watch.changes() == {}
 
 
+def test_a_change_in_any_copy_of_a_variant_is_noticed():
+    class Copy(Base):
+        def step(self): ...
+
+    watch = StateWatch()
+    watch.imported("base", [Base, Copy])
+    Copy.step = lambda self: None
+    assert "base (copy 2): Copy.step" in str(watch.changes())
+
+
 def test_what_importing_an_arm_changes_is_told_of_that_arm():
     watch = StateWatch()
-    watch.imported("one", Base)
+    watch.imported("one", [Base])
     with WAYS["torch's threads"][0]():
-        watch.imported("two", Base)
+        watch.imported("two", [Base])
     assert watch.changes()["two"] == ("torch (num_threads)",)
 
 

@@ -63,7 +63,8 @@ def measure_case(
     original = next(iter(arms))
     if control is not None:
         arms[CONTROL] = control
-    instances = build_instances(arms, workload, plan, bench.device)
+    copies = {name: (variant,) for name, variant in arms.items()}
+    instances = build_instances(copies, workload, plan, bench.device)
     window = Window(case, instances, inputs_on(bench.device, workload), operation)
     records = Records(window.names, bench.around)
     probes = bench.probes(operation, plan)
@@ -94,16 +95,25 @@ def measure_case(
 
 
 def build_instances(
-    arms: Mapping[str, type[Any]], workload: Workload, plan: Plan, device: torch.device
+    copies: Mapping[str, Sequence[type[Any]]], workload: Workload, plan: Plan, device: torch.device
 ) -> list[list[Arm]]:
-    """Copies of all arms, built in random order, since memory allocated first differs."""
+    """Instances of all arms, built in random order, since memory allocated first differs.
+
+    Args:
+        copies: per arm classes that are copies of one another; instances take them in turn.
+        workload: what they hold.
+        plan: how many of them.
+        device: where they live.
+    """
     rng = random.Random(plan.seed)
     instances = []
     # Each instance takes pairs of rounds; instances that would get none are not built.
-    for _ in range(min(plan.instances, max(1, plan.rounds // 2))):
-        order = rng.sample(list(arms), len(arms))
-        built = {name: Arm(name, arms[name], workload, device) for name in order}
-        instances.append([built[name] for name in arms])
+    for number in range(min(plan.instances, max(1, plan.rounds // 2))):
+        built = {}
+        for name in rng.sample(list(copies), len(copies)):
+            variant = copies[name][number % len(copies[name])]
+            built[name] = Arm(name, variant, workload, device)
+        instances.append([built[name] for name in copies])
     return instances
 
 

@@ -54,7 +54,8 @@ class ProcessRound:
 
     Args:
         units: what is timed.
-        classes: the arms by name; a unit takes those of its arms that are here.
+        copies: the arms by name, each with classes that are copies of one another; a unit takes
+            those of its arms that are here.
         workload_of: builds the workload of a case.
         plan: how briefly to measure.
         bench: the device.
@@ -70,14 +71,15 @@ class ProcessRound:
     def __init__(
         self,
         units: Sequence[RoundUnit],
-        classes: Mapping[str, type[Any]],
+        copies: Mapping[str, Sequence[type[Any]]],
         workload_of: Callable[[CaseSpec], Workload],
         plan: Plan,
         bench: Bench,
     ) -> None:
         self._plan = plan
+        self._copies = max(map(len, copies.values()), default=1)
         self._bench = bench
-        self._units = _set_up(units, classes, workload_of, plan, bench)
+        self._units = _set_up(units, copies, workload_of, plan, bench)
         self._hidden = self._hidden_methods()
         self.other_threads = 0.0
         once = plan.model_copy(update={"rounds": 1, "profile_rounds": 1, "graph_rounds": 1})
@@ -94,8 +96,10 @@ class ProcessRound:
         with _heap_aside(), no_collection():
             started_ns = self._bench.around.clock.now_ns()
             brief = self._plan.model_copy(update={"rounds": 2, "warmup_rounds": 0})
+            warmed = 0
             while self._bench.around.clock.now_ns() - started_ns < WARM_SECONDS * 1e9:
-                self._time(brief, self._records(), on_round)
+                self._time(brief, self._records(), on_round, warmed)
+                warmed += 1
             records = self._records()
             threads = Stopwatch()
             clock = self._bench.around.clock
@@ -104,7 +108,7 @@ class ProcessRound:
                 if turn >= FEWEST_PASSES and clock.now_ns() > end_ns:
                     break  # more processes with fewer rounds each show the same, and more
                 changes = {"rounds": rounds, "seed": self._plan.seed + turn, "warmup_rounds": 0}
-                self._time(self._plan.model_copy(update=changes), records, on_round, first=turn)
+                self._time(self._plan.model_copy(update=changes), records, on_round, turn)
             self.other_threads = threads.share_of_others()
             self._profile(self._plan, records)
         pairs = zip(self._units, records, strict=True)
@@ -146,16 +150,27 @@ class ProcessRound:
         plan: Plan,
         records: Sequence[Records],
         on_round: Callable[[RoundProgress], None] = lambda _: None,
-        first: int = 0,
+        turn: int | None = None,
     ) -> None:
-        """Rounds of all units, one unit after the other."""
+        """Rounds of all units, one unit after the other, with one copy of the code in each turn.
+
+        Code that has just run is quicker, and engines run theirs all the time.
+        """
         pairs = list(zip(self._units, records, strict=True))
         rng = random.Random(plan.seed)
         clock = self._bench.around.clock
         for unit, of_unit in rng.sample(pairs, len(pairs)):
             # Orders of its own, so that luck in one unit is not luck in all of them.
             own = plan.model_copy(update={"seed": rng.randrange(2**31)})
-            Rounds(unit.window, unit.probes, own, clock, of_unit, first).run(on_round)
+            taken = None if turn is None else self._instances_of(turn, unit.window)
+            Rounds(unit.window, unit.probes, own, clock, of_unit, taken).run(on_round)
+
+    def _instances_of(self, turn: int, window: Window) -> list[int]:
+        """The instances of a turn's copy of the code, another one of them first each time."""
+        number, later = turn % self._copies, turn // self._copies
+        own = list(range(number, len(window.instances), self._copies)) or [0]
+        first = later % len(own)
+        return own[first:] + own[:first]
 
     def _profile(self, plan: Plan, records: Sequence[Records]) -> None:
         """Takes what needs passes of its own: captured graphs and device times."""
@@ -184,7 +199,7 @@ def _heap_aside() -> Iterator[None]:
 
 def _set_up(
     units: Sequence[RoundUnit],
-    classes: Mapping[str, type[Any]],
+    copies: Mapping[str, Sequence[type[Any]]],
     workload_of: Callable[[CaseSpec], Workload],
     plan: Plan,
     bench: Bench,
@@ -193,14 +208,14 @@ def _set_up(
     ready = []
     built: dict[tuple[str, tuple[str, ...]], Window] = {}
     for unit in units:
-        names = tuple(name for name in unit.variants if name in classes)
+        names = tuple(name for name in unit.variants if name in copies)
         if not names:
             continue
         key = (unit.case.name, names)
         if key not in built:
             workload = workload_of(unit.case)
-            arms = {name: classes[name] for name in names}
-            instances = build_instances(arms, workload, plan, bench.device)
+            of_arms = {name: copies[name] for name in names}
+            instances = build_instances(of_arms, workload, plan, bench.device)
             inputs = inputs_on(bench.device, workload)
             built[key] = Window(unit.case.name, instances, inputs, unit.operation)
         shared = built[key]

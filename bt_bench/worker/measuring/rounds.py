@@ -65,18 +65,21 @@ class Turns:
     Args:
         window: arms and instances.
         rng: for the parts.
-        first: the instance of the first pair.
+        taken: which instances take turns; `None`: all.
     """
 
-    def __init__(self, window: Window, rng: random.Random, first: int = 0) -> None:
+    def __init__(
+        self, window: Window, rng: random.Random, taken: Sequence[int] | None = None
+    ) -> None:
         self._window = window
         self._rng = rng
-        self._pairs = first
+        self._taken = range(len(window.instances)) if taken is None else taken
+        self._pairs = 0
         self._orders: list[list[int]] = []
 
     def next_pair(self) -> tuple[Turn, Turn]:
         """The next two rounds."""
-        instance = self._pairs % len(self._window.instances)
+        instance = self._taken[self._pairs % len(self._taken)]
         self._pairs += 1
         arms = list(self._window.instances[instance])
         if not self._orders:

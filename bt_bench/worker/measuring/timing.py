@@ -48,7 +48,7 @@ class Rounds:
         plan: rounds, precision, time and seed.
         clock: the host's clock.
         records: takes samples, log and notes.
-        first: the instance of the first pair.
+        taken: which instances take turns; `None`: all.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Rounds:
         plan: Plan,
         clock: Clock,
         records: Records,
-        first: int = 0,
+        taken: Sequence[int] | None = None,
     ) -> None:
         self._window = window
         self._primary = [probe for probe in probes if probe.deciding]
@@ -69,8 +69,8 @@ class Rounds:
         self._nvtx_ranges = {n: Range(n, window.operation, window.case) for n in window.names}
         rng = random.Random(plan.seed)
         # Two sequences, so that the rarer pairs also go through all instances.
-        self._turns = Turns(window, rng, first)
-        self._full_turns = Turns(window, rng, first)
+        self._turns = Turns(window, rng, taken)
+        self._full_turns = Turns(window, rng, taken)
         self._criterion: Criterion = RelativeWidth(plan, check_every=2 * len(window.instances))
         self._full_pairs = 0
         self._spent_s = {True: 0.0, False: 0.0}

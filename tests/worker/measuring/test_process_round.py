@@ -13,7 +13,7 @@ from bt_bench.results.plan import Plan
 from bt_bench.results.series import series_of
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.workloads import UniformParameters
-from bt_bench.variants.catalogue import find_variants, load
+from bt_bench.variants.catalogue import find_variants, load, load_apart
 from bt_bench.worker.executor import Executor, LocalRunner
 from bt_bench.worker.measuring import process_round
 from bt_bench.worker.measuring.bench import CpuBench
@@ -34,7 +34,9 @@ def unit(name, variants=("baseline", "fused"), series=(STAGE_US,)):
 def runner(monkeypatch):
     monkeypatch.setattr(process_round, "WARM_SECONDS", 0.0)
     classes = {name: load(find_variants()[name]) for name in ("baseline", "fused")}
-    return LocalRunner(Executor(classes, CpuBench(), PLAN))
+    return LocalRunner(
+        Executor({name: [variant] for name, variant in classes.items()}, CpuBench(), PLAN)
+    )
 
 
 def test_every_variant_of_every_unit_has_a_value(runner):
@@ -88,3 +90,26 @@ def test_units_take_turns(runner, monkeypatch):
     assert [rounds for _, rounds in passes] == [2] * 10
     turns = [sorted(case for case, _ in passes[i : i + 2]) for i in range(0, 10, 2)]
     assert turns == [["one", "two"]] * 5
+
+
+def test_each_turn_has_one_copy_of_the_code_and_all_copies_have_as_many(monkeypatch):
+    monkeypatch.setattr(process_round, "WARM_SECONDS", 0.0)
+    entries = {name: find_variants()[name] for name in ("baseline", "fused")}
+    copies = {name: [load_apart(entry) for _ in range(2)] for name, entry in entries.items()}
+    plan = PLAN.model_copy(update={"instances": 4, "rounds": 16})
+    ran = []
+    keep = Rounds._keep
+
+    def noted(self, index, turn, taken):
+        ran.append((turn.instance, [type(arm.variant) for arm in turn.arms]))
+        keep(self, index, turn, taken)
+
+    runner = LocalRunner(Executor(copies, CpuBench(), plan))
+    units = (unit("one"),)
+    runner.run(PrepareRound(units), list(copies))
+    monkeypatch.setattr(Rounds, "_keep", noted)
+    runner.run(MeasureRound(units), list(copies))
+    number = {one: place for of_arm in copies.values() for place, one in enumerate(of_arm)}
+    numbers = [{number[one] for one in classes} for _, classes in ran]
+    assert numbers == [{turn % 2} for turn in range(8) for _ in range(2)]
+    assert [instance for instance, _ in ran[::2]] == [0, 1, 2, 3, 0, 1, 2, 3]

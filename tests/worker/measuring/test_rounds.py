@@ -26,11 +26,14 @@ def test_each_arm_is_at_each_place_and_after_each_other_equally_often(count):
     assert len(set(after.values())) <= 1
 
 
-def test_each_pair_of_rounds_takes_the_next_instance():
+@pytest.mark.parametrize(
+    ("taken", "instances"), [(None, [0, 0, 1, 1, 2, 2, 0, 0]), ([2, 1], [2, 2, 1, 1, 2, 2, 1, 1])]
+)
+def test_each_pair_of_rounds_takes_the_next_instance(taken, instances):
     arms = [SimpleNamespace(name=name) for name in "abc"]
     window = Window("case", [arms] * 3, [], operation=None)
-    turns = Turns(window, random.Random(0), 1)
-    taken = [turn for _ in range(4) for turn in turns.next_pair()]
-    assert [turn.instance for turn in taken] == [1, 1, 2, 2, 0, 0, 1, 1]
-    names = [[arm.name for arm in turn.arms] for turn in taken]
+    turns = Turns(window, random.Random(0), taken)
+    rounds = [turn for _ in range(4) for turn in turns.next_pair()]
+    assert [turn.instance for turn in rounds] == instances
+    names = [[arm.name for arm in turn.arms] for turn in rounds]
     assert all(names[place + 1] == names[place][::-1] for place in range(0, 8, 2))
