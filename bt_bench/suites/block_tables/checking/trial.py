@@ -218,7 +218,7 @@ class TableTrial(Trial):
             expected = copies_on(self._device, _expected_of_dummies(self._reference, *sizes))
             yield "dummy outputs", partial(_check_dummies, expected, *sizes)
         yield "refusal", partial(_check_refusal, self._workload)
-        yield "restore", partial(_check_restore, self._start)
+        yield "restore", partial(_check_restore, self._start, self._workload, self._device)
 
     def compared(self, subject: Subject) -> Sequence[str]:
         """See the base class."""
@@ -297,8 +297,13 @@ def _check_refused(what: str, method: Callable[..., object], *arguments: object)
     raise MismatchError(f"{what}; expected a ValueError")
 
 
-def _check_restore(start: Buffers, subject: Subject, _guard: Guard) -> None:
-    """Checks that `restore` gives the state before the first step, in place, nothing staged."""
+def _check_restore(
+    start: Buffers, workload: Workload, device: torch.device, subject: Subject, _guard: Guard
+) -> None:
+    """Checks that `restore` gives the state before the first step, in place, nothing staged.
+
+    Also in other tables of the same variant, since further instances are set up that way.
+    """
     tables = subject.tables
     tables.append_block_ids(0, [[] for _ in tables.block_tables], True)
     append_many = append_many_of(tables)
@@ -307,11 +312,12 @@ def _check_restore(start: Buffers, subject: Subject, _guard: Guard) -> None:
     tables.restore(subject.start)
     tables.apply_staged_writes()
     outputs = ("slot_mappings", "input_block_tables")
-    compare_buffers(
-        {name: buffer for name, buffer in start.items() if not name.startswith(outputs)},
-        subject.tables,
-    )
-    compare_addresses(subject.addresses, subject.tables)
+    of_rows = {name: buffer for name, buffer in start.items() if not name.startswith(outputs)}
+    compare_buffers(of_rows, tables)
+    compare_addresses(subject.addresses, tables)
+    other = type(tables)(workload.layout, device)
+    other.restore(subject.start)
+    compare_buffers(of_rows, other)
 
 
 def _set_up(tables: Any, workload: Workload, garbage: list[int]) -> None:

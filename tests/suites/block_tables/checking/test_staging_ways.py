@@ -187,6 +187,21 @@ def test_writes_of_one_call_that_a_restore_keeps_are_found(device):
     assert ", restore, " in why(Mine, device)
 
 
+def test_a_restore_that_works_only_where_the_snapshot_was_taken_is_found(device):
+    class Mine(Fused):
+        taken = ()
+
+        def snapshot(self):
+            self.taken = (*self.taken, super().snapshot())
+            return self.taken[-1]
+
+        def restore(self, state):
+            if any(state is each for each in self.taken):
+                super().restore(state)
+
+    assert ", restore, " in why(Mine, device)
+
+
 def test_a_callers_lists_that_are_kept_are_found(device):
     class Mine(Fused):
         """Reads the lists of a call only when the writes are applied."""
