@@ -24,7 +24,7 @@ from bt_bench.results import (
 
 # On an H200 the noise of a ratio lies within a process: its error falls with the rounds as it
 # does with the processes, and these take seconds to set up.
-MAX_ROUNDS = 198
+MAX_ROUNDS = 150
 MAX_ROUNDS_FOR_STAGING = 126  # which the interpreter may have to run
 # Where its buffers lie in the GPU's memory moves the device time of a step by 2 to 3 %, for as long
 # as they live.

@@ -52,7 +52,7 @@ def test_a_round_is_brief_and_has_the_conditions_that_are_wanted():
     assert plan.launch_paths == [LaunchPath.JIT, LaunchPath.COMPILED]
     assert plan.loads == [Load.IDLE, Load.BUSY]
     assert plan.l2 == [Cache.HOT, Cache.COLD]
-    assert (plan.rounds, plan.instances, plan.seed, plan.control) == (198, 1, 7, False)
+    assert (plan.rounds, plan.instances, plan.seed, plan.control) == (150, 1, 7, False)
     assert Plan.model_validate(plan.model_dump()) == plan
     assert round_plan(Plan(rounds=5), [], 0).loads == [Load.IDLE]
     assert round_plan(Plan(rounds=5), [], 0).rounds == 5
