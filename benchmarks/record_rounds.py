@@ -17,7 +17,7 @@ from pathlib import Path
 from bt_bench.cli.progress import progress_on_stderr
 from bt_bench.config.load import load_config
 from bt_bench.results.rounds import GateArm
-from bt_bench.runs.gate.processes import record
+from bt_bench.runs.gate.recording import record
 from bt_bench.runs.gate.sides import RoundsRequest, Side
 from bt_bench.runs.gate.wanted import choose_metrics
 from bt_bench.suites.block_tables import operations as ops

@@ -60,7 +60,6 @@ from bt_bench.analysis.statistics.samples import (
     percentile,
     relative_half_width,
     step_medians,
-    typical,
 )
 from bt_bench.analysis.verdicts import (
     LOST_FROM_CONFIG,
@@ -151,7 +150,6 @@ __all__ = [
     "settled",
     "step_medians",
     "step_medians_of",
-    "typical",
     "typical_us",
     "unique_labels",
     "wilson_interval",

@@ -6,7 +6,7 @@ from bt_bench.runs.check import Outcome, check_spec
 from bt_bench.runs.gate.live import GateRequest, plan_of, prepare, run_live_gate
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, MAX_LOOK
 from bt_bench.runs.gate.lost import Lost, config_of, lost_between, other_files, without_variant
-from bt_bench.runs.gate.processes import record
+from bt_bench.runs.gate.recording import record
 from bt_bench.runs.gate.sameness import compare_trees
 from bt_bench.runs.gate.sides import RoundsRequest, Side
 from bt_bench.runs.gate.trees import (

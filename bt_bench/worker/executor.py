@@ -24,11 +24,11 @@ from bt_bench.worker.call_stack import with_room
 from bt_bench.worker.checking.check import check
 from bt_bench.worker.culprits import run_without_culprits
 from bt_bench.worker.failures import ArmFailedError, device_fault, is_out_of_memory, reason_of
-from bt_bench.worker.global_state import StateWatch
 from bt_bench.worker.measuring.bench import Bench
 from bt_bench.worker.measuring.case import CONTROL, measure_case
 from bt_bench.worker.measuring.process_round import ProcessRound
 from bt_bench.worker.outcome import RoundProgress
+from bt_bench.worker.state_watch import StateWatch
 from bt_bench.worker.tasks import (
     Attempt,
     Calibrate,

@@ -125,7 +125,7 @@ def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Worlds | None]:
     from bt_bench.variants import load_apart, load_reference
     from bt_bench.worker.environment import available_bytes, read_environment
     from bt_bench.worker.executor import Executor
-    from bt_bench.worker.global_state import StateWatch
+    from bt_bench.worker.state_watch import StateWatch
 
     suite = load_suite(setup.suite)
     driver_of(suite)  # all of the suite is loaded before anything of a variant

@@ -130,15 +130,6 @@ def step_medians(samples: Sequence[Sequence[float]]) -> FloatArray:
     return np.array([median(column) for column in columns if column], dtype=np.float64)
 
 
-def typical(samples: Sequence[Sequence[float]]) -> float | None:
-    """Median over the steps of a window of each step's median over rounds; `None` without samples.
-
-    For a window of one step this is the median over rounds.
-    """
-    medians = step_medians(samples)
-    return median(medians) if len(medians) else None
-
-
 def _as_array(samples: Samples) -> FloatArray:
     array = np.asarray(samples, dtype=np.float64)
     if array.ndim != 1 or array.size == 0:

@@ -26,7 +26,8 @@ from bt_bench.protocol import Operation, load_suite
 from bt_bench.results import GateArm, Recorder, Subject
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, GatePlan, run_gate
 from bt_bench.runs.gate.lost import Lost
-from bt_bench.runs.gate.processes import MustPartError, ProcessRounds, header_of
+from bt_bench.runs.gate.processes import MustPartError, ProcessRounds
+from bt_bench.runs.gate.recording import header_of
 from bt_bench.runs.gate.sameness import Sameness, compare_trees
 from bt_bench.runs.gate.sides import Culprit, RoundsRequest, Side, checkers
 from bt_bench.runs.gate.trees import Tree, isolations

@@ -8,35 +8,24 @@ a process for each of its arms instead: it is measured apart.
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from pathlib import Path
 
-from bt_bench import __version__
 from bt_bench.analysis import certain_influence
 from bt_bench.errors import BtBenchError, UsageError
-from bt_bench.protocol import info_of, load_suite
 from bt_bench.results import (
-    Environment,
     GateArm,
     GateRound,
     Reason,
     ReasonCode,
-    Recorder,
-    Recording,
-    Revision,
     Subject,
-    Tool,
-    format_bytes,
     metric_of,
 )
+from bt_bench.runs.gate.capacity import num_workers
 from bt_bench.runs.gate.sides import (
     Culprit,
     RoundsRequest,
-    checkers,
     greet,
     noticing,
     started,
@@ -57,13 +46,8 @@ from bt_bench.worker import (
     Supervisor,
     Task,
     WorkerSetup,
-    available_bytes,
 )
 
-MAX_WORKERS = 24
-HOST_BYTES_OF_WORKER = 3 * 2**30  # torch, CUDA's libraries and a context's host side
-DEVICE_BYTES_OF_WORKER = 2**30  # a context, and the smallest blocks of torch's allocator
-COPIES = 2  # the tensors of a variant, and a copy from before the first step
 # Copies of the same code differ in speed, each for as long as its process lives: by 0.4 % (the
 # standard deviation) in what Python alone does, and by 0.4 to 1 % in `host_us` on an H200's host.
 CODE_COPIES = 4
@@ -153,7 +137,7 @@ class ProcessRounds:
         self._rng = random.Random(request.seed)
         self._influences: dict[Subject, list[float]] = {}
         self._visited = self._timed = 0  # processes, with strangers on the GPU and in all
-        self.workers = _num_workers(request, hello, shared=bool(set(self._names) - self._apart))
+        self.workers = num_workers(request, hello, shared=bool(set(self._names) - self._apart))
         self.failures: dict[Culprit, str] = {} if before is None else before.failures
         self.warnings: list[str] = [] if before is None else before.warnings
         self._names = [name for name in self._names if (name, None, None) not in self.failures]
@@ -375,112 +359,3 @@ class ProcessRounds:
                 )
         if parted:
             raise MustPartError(parted)
-
-
-def _num_workers(request: RoundsRequest, hello: Hello, *, shared: bool) -> int:
-    """How many processes there may be at once, limited by cores and by memory."""
-    spec = request.spec
-    series = [metric.series for of in request.metrics.values() for metric in of]
-    plan = round_plan(spec.plan, [one for one in series if one is not None], 0)
-    needed = sum(case.parameters.num_bytes() for case in spec.cases)
-    needed *= COPIES * plan.instances * len(request.variants)
-    if shared:
-        needed *= len(request.sides)
-    on_gpu = hello.device == "cuda"
-    rooms = [(available_bytes("cpu"), HOST_BYTES_OF_WORKER if on_gpu else 2**29 + needed)]
-    if on_gpu:
-        rooms.append((hello.available_bytes, DEVICE_BYTES_OF_WORKER + needed))
-    fitting = min((room // each for room, each in rooms if room is not None), default=2)
-    if fitting < 1:
-        raise UsageError(
-            f"a process-round would need {format_bytes(needed)} of memory for "
-            f"{len(spec.cases)} cases with {len(request.variants)} variants, and that much is not "
-            "available; leave cases out with -k, or variants with --variants"
-        )
-    cores = hello.environment.cpu_affinity or hello.environment.cpu_count or 1
-    # A user who names a number may know of memory that the system does not show.
-    return request.workers or min(MAX_WORKERS, max(2, 3 * cores // 2), fitting)
-
-
-def header_of(
-    request: RoundsRequest,
-    environment: Environment,
-    command: list[str],
-    apart: Mapping[str, str] | None = None,
-) -> Recording:
-    """A recording of these process-rounds, still without rounds."""
-    return Recording(
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        tool=Tool(version=__version__, command=command),
-        environment=environment,
-        config=request.spec.name,
-        suite=info_of(load_suite(request.spec.suite)),
-        arms={
-            arm: Revision(label=side.label, commit=side.commit, dirty=side.dirty)
-            for arm, side in request.sides.items()
-        },
-        apart=dict(apart or {}),
-        subjects=[],
-        rounds=[],
-    )
-
-
-def record(
-    request: RoundsRequest,
-    rounds: int,
-    path: Path,
-    command: list[str],
-    progress: Progress,
-    is_time_up: Callable[[float], bool] = lambda _: False,
-) -> Recording:
-    """Checks the variants and records process-rounds of them.
-
-    Args:
-        request: what to measure.
-        rounds: how many.
-        path: of the recording, which is complete after every batch.
-        command: the command line, for the record.
-        progress: hears how far it is.
-        is_time_up: given the seconds of the longest batch so far; whether to stop.
-
-    Raises:
-        UsageError: for a variant that fails, with the reason.
-    """
-    with checkers(request, progress) as workers:
-        hello = workers.hello
-        for failure in workers.failures(request.variants, progress).values():
-            raise UsageError(failure)
-        apart = workers.changing(progress)
-    while True:
-        try:
-            return _recorded(request, rounds, path, command, progress, is_time_up, hello, apart)
-        except MustPartError as error:
-            apart |= error.reasons
-            for name, why in error.reasons.items():
-                progress.say(f"{name} is measured apart from here on: {why}")
-
-
-def _recorded(
-    request: RoundsRequest,
-    rounds: int,
-    path: Path,
-    command: list[str],
-    progress: Progress,
-    is_time_up: Callable[[float], bool],
-    hello: Hello,
-    apart: Mapping[str, str],
-) -> Recording:
-    source = ProcessRounds(request, request.subjects, hello, progress, apart=apart)
-    recorder = Recorder(path, header_of(request, hello.environment, command, apart))
-    source.announce(rounds)
-    done, longest = 0, 0.0
-    while done < rounds and not is_time_up(longest):
-        began = time.monotonic()
-        taken = source.take_batch(rounds - done)
-        recorder.add(taken)
-        done += len(taken)
-        for failure in source.failures.values():
-            raise UsageError(failure)
-        longest = max(longest, time.monotonic() - began)
-    progress.say(f"{done} rounds timed")
-    return recorder.recording

@@ -20,7 +20,6 @@ from bt_bench.analysis.statistics.samples import (
     percentile,
     relative_half_width,
     step_medians,
-    typical,
 )
 from bt_bench.analysis.statistics.student import t_quantile
 
@@ -124,17 +123,15 @@ def test_no_samples_have_no_statistics(function: object) -> None:
 def test_medians_of_steps(samples: list[list[float]]) -> None:
     expected = [median_of_the_standard_library(step) for step in zip(*samples, strict=True)]
     assert step_medians(samples) == pytest.approx(expected)
-    assert typical(samples) == pytest.approx(median_of_the_standard_library(expected))
 
 
 def test_short_rounds() -> None:
     assert step_medians([[1.0, 5.0], [3.0], []]).tolist() == [2.0, 5.0]
-    assert typical([[1.0, 5.0], [3.0]]) == 3.5
 
 
-def test_nothing_measured_is_none() -> None:
-    assert typical([]) is None
-    assert typical([[]]) is None
+def test_nothing_measured_has_no_medians() -> None:
+    assert step_medians([]).tolist() == []
+    assert step_medians([[]]).tolist() == []
 
 
 # Student's t

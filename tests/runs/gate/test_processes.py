@@ -2,61 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 from collections import Counter
 
 import pytest
-from support import fake_rounds
-from support.factories import make_environment
 from support.forked import forked_workers
-from support.tiny_gates import NAMES, Quiet, spec_of
+from support.scripted_rounds import ARMS, HELLO, request_of, source_of
+from support.tiny_gates import NAMES, Quiet
 
 from bt_bench.errors import UsageError
-from bt_bench.results.recording import read_recording
 from bt_bench.results.rounds import GateArm
-from bt_bench.runs.gate.processes import MustPartError, ProcessRounds, record
-from bt_bench.runs.gate.sides import RoundsRequest, Side, checkers
-from bt_bench.runs.gate.wanted import choose_metrics
+from bt_bench.runs.gate.processes import MustPartError, ProcessRounds
+from bt_bench.runs.gate.sides import checkers
 from bt_bench.suites.block_tables import operations as ops
-from bt_bench.variants.catalogue import VariantEntry
-from bt_bench.worker.tasks import Hello
-
-ARMS = list(GateArm)
-HELLO = Hello("cpu", make_environment("cpu", cpu_affinity=2), None)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def forked():
     with forked_workers():
         yield
-
-
-def side(folder, label, script):
-    """A revision whose workers follow a script."""
-    folder.mkdir(parents=True)
-    (folder / "script.json").write_text(json.dumps(script))
-    entries = tuple(VariantEntry(n, "", folder / f"{n}.py", False, "bt_kernels") for n in script)
-    return Side(label, entries, named=lambda text: f"{label}: {text}")
-
-
-def request_of(tmp_path, base=None, head=None, workers=6):
-    base = {name: {"us": 10.0} for name in NAMES} | (base or {})
-    head = {name: {"us": 11.0} for name in NAMES} | (head or {})
-    old, new = side(tmp_path / "base", "old", base), side(tmp_path / "head", "new", head)
-    spec = spec_of()
-    return RoundsRequest(
-        spec=spec,
-        sides={GateArm.BASE: old, GateArm.HEAD: new, GateArm.CONTROL: old},
-        metrics=choose_metrics((), spec.operations, "cpu"),
-        device="cpu",
-        serve=fake_rounds.serve,
-        workers=workers,
-    )
-
-
-def source_of(request, **options):
-    return ProcessRounds(request, request.subjects, HELLO, Quiet(), **options)
 
 
 def log_of(tmp_path):
@@ -253,50 +217,3 @@ def test_a_check_that_crashes_once_is_told(tmp_path):
         assert workers.failures(NAMES, Quiet()) == {}
     (warning,) = workers.warnings
     assert warning.startswith("new: second, conformance:corners: while checked: the worker was")
-
-
-def test_workers_are_as_many_as_cores_and_memory_allow(tmp_path, monkeypatch):
-    def workers(cores, free_gib, asked=None):
-        request = request_of(tmp_path / f"{cores}-{free_gib}-{asked}", workers=asked)
-        monkeypatch.setattr(
-            "bt_bench.runs.gate.processes.available_bytes", lambda _: int(free_gib * 2**30)
-        )
-        hello = Hello("cpu", make_environment("cpu", cpu_affinity=cores), None)
-        return ProcessRounds(request, request.subjects, hello, Quiet()).workers
-
-    for name in ("1-100-None", "16-100-None", "16-2-None", "16-2-7", "16-0.1-None"):
-        (tmp_path / name).mkdir()
-    assert workers(1, 100) == 2
-    assert workers(16, 100) == 24
-    assert 2 <= workers(16, 2) <= 4
-    assert workers(16, 2, asked=7) == 7
-    with pytest.raises(UsageError, match="leave cases out with -k"):
-        workers(16, 0.1)
-
-
-def test_a_recording_has_all_rounds_that_there_was_time_for(tmp_path):
-    path = tmp_path / "recording.json"
-    request = request_of(tmp_path, workers=1)
-    progress = Quiet()
-    recording = record(request, 3, path, ["test"], progress)
-    assert len(recording.rounds) == 3
-    assert (progress.totals, progress.done) == (["3 processes"], 3)
-    assert progress.said == ["3 rounds timed"]
-    assert read_recording(path) == recording
-    assert recording.arms[GateArm.HEAD].label == "new"
-    asked = []
-
-    def is_time_up(longest):
-        asked.append(longest)
-        return len(asked) > 1
-
-    assert len(record(request, 3, path, ["test"], Quiet(), is_time_up).rounds) == 1
-    assert asked[0] == 0.0 < asked[1]
-
-
-def test_nothing_is_recorded_of_variants_that_fail(tmp_path):
-    request = request_of(tmp_path, head={"second": {"us": 1.0, "fault": "raises measure"}})
-    progress = Quiet()
-    with pytest.raises(UsageError, match="new: while measured: no luck"):
-        record(request, 3, tmp_path / "recording.json", ["test"], progress)
-    assert progress.said[0].startswith("second is measured apart from here on: it failed beside")

@@ -1,0 +1,39 @@
+"""How many processes of a gate there may be at once."""
+
+from __future__ import annotations
+
+from bt_bench.errors import UsageError
+from bt_bench.results import format_bytes
+from bt_bench.runs.gate.sides import RoundsRequest
+from bt_bench.runs.gate.wanted import round_plan
+from bt_bench.worker import Hello, available_bytes
+
+MAX_WORKERS = 24
+HOST_BYTES_OF_WORKER = 3 * 2**30  # torch, CUDA's libraries and a context's host side
+DEVICE_BYTES_OF_WORKER = 2**30  # a context, and the smallest blocks of torch's allocator
+COPIES = 2  # the tensors of a variant, and a copy from before the first step
+
+
+def num_workers(request: RoundsRequest, hello: Hello, *, shared: bool) -> int:
+    """How many processes there may be at once, limited by cores and by memory."""
+    spec = request.spec
+    series = [metric.series for of in request.metrics.values() for metric in of]
+    plan = round_plan(spec.plan, [one for one in series if one is not None], 0)
+    needed = sum(case.parameters.num_bytes() for case in spec.cases)
+    needed *= COPIES * plan.instances * len(request.variants)
+    if shared:
+        needed *= len(request.sides)
+    on_gpu = hello.device == "cuda"
+    rooms = [(available_bytes("cpu"), HOST_BYTES_OF_WORKER if on_gpu else 2**29 + needed)]
+    if on_gpu:
+        rooms.append((hello.available_bytes, DEVICE_BYTES_OF_WORKER + needed))
+    fitting = min((room // each for room, each in rooms if room is not None), default=2)
+    if fitting < 1:
+        raise UsageError(
+            f"a process-round would need {format_bytes(needed)} of memory for "
+            f"{len(spec.cases)} cases with {len(request.variants)} variants, and that much is not "
+            "available; leave cases out with -k, or variants with --variants"
+        )
+    cores = hello.environment.cpu_affinity or hello.environment.cpu_count or 1
+    # A user who names a number may know of memory that the system does not show.
+    return request.workers or min(MAX_WORKERS, max(2, 3 * cores // 2), fitting)

@@ -1,0 +1,101 @@
+"""Recordings of process-rounds, for `selfcheck`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bt_bench import __version__
+from bt_bench.errors import UsageError
+from bt_bench.protocol import info_of, load_suite
+from bt_bench.results import Environment, Recorder, Recording, Revision, Tool
+from bt_bench.runs.gate.processes import MustPartError, ProcessRounds
+from bt_bench.runs.gate.sides import RoundsRequest, checkers
+from bt_bench.runs.progress import Progress
+from bt_bench.worker import Hello
+
+
+def header_of(
+    request: RoundsRequest,
+    environment: Environment,
+    command: list[str],
+    apart: Mapping[str, str] | None = None,
+) -> Recording:
+    """A recording of these process-rounds, still without rounds."""
+    return Recording(
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        tool=Tool(version=__version__, command=command),
+        environment=environment,
+        config=request.spec.name,
+        suite=info_of(load_suite(request.spec.suite)),
+        arms={
+            arm: Revision(label=side.label, commit=side.commit, dirty=side.dirty)
+            for arm, side in request.sides.items()
+        },
+        apart=dict(apart or {}),
+        subjects=[],
+        rounds=[],
+    )
+
+
+def record(
+    request: RoundsRequest,
+    rounds: int,
+    path: Path,
+    command: list[str],
+    progress: Progress,
+    is_time_up: Callable[[float], bool] = lambda _: False,
+) -> Recording:
+    """Checks the variants and records process-rounds of them.
+
+    Args:
+        request: what to measure.
+        rounds: how many.
+        path: of the recording, which is complete after every batch.
+        command: the command line, for the record.
+        progress: hears how far it is.
+        is_time_up: given the seconds of the longest batch so far; whether to stop.
+
+    Raises:
+        UsageError: for a variant that fails, with the reason.
+    """
+    with checkers(request, progress) as workers:
+        hello = workers.hello
+        for failure in workers.failures(request.variants, progress).values():
+            raise UsageError(failure)
+        apart = workers.changing(progress)
+    while True:
+        try:
+            return _recorded(request, rounds, path, command, progress, is_time_up, hello, apart)
+        except MustPartError as error:
+            apart |= error.reasons
+            for name, why in error.reasons.items():
+                progress.say(f"{name} is measured apart from here on: {why}")
+
+
+def _recorded(
+    request: RoundsRequest,
+    rounds: int,
+    path: Path,
+    command: list[str],
+    progress: Progress,
+    is_time_up: Callable[[float], bool],
+    hello: Hello,
+    apart: Mapping[str, str],
+) -> Recording:
+    source = ProcessRounds(request, request.subjects, hello, progress, apart=apart)
+    recorder = Recorder(path, header_of(request, hello.environment, command, apart))
+    source.announce(rounds)
+    done, longest = 0, 0.0
+    while done < rounds and not is_time_up(longest):
+        began = time.monotonic()
+        taken = source.take_batch(rounds - done)
+        recorder.add(taken)
+        done += len(taken)
+        for failure in source.failures.values():
+            raise UsageError(failure)
+        longest = max(longest, time.monotonic() - began)
+    progress.say(f"{done} rounds timed")
+    return recorder.recording

@@ -1,0 +1,232 @@
+"""Whatever one revision could change for the other in the same process is noticed and named."""
+
+from __future__ import annotations
+
+import builtins
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+import torch
+import triton
+
+from bt_bench.worker.measuring import regions
+from bt_bench.worker.measuring.ports import SystemClock
+from bt_bench.worker.state_watch import StateWatch, Stopwatch
+
+
+class Base:
+    """What a head would like to slow."""
+
+    def stage(self, more=1):
+        return more
+
+    @property
+    def rows(self):
+        return 1
+
+
+def slow(*_arguments, **_options):
+    time.sleep(0.001)
+
+
+def quick(*_arguments):
+    """For what is called at every turn while the state is read."""
+
+
+def put(owner, name, value):
+    """Sets an attribute for the length of a `with`."""
+
+    @contextmanager
+    def way():
+        there = name in vars(owner)
+        before = getattr(owner, name, None)
+        setattr(owner, name, value)
+        try:
+            yield
+        finally:
+            if there:
+                setattr(owner, name, before)
+            else:
+                delattr(owner, name)
+
+    return way
+
+
+def call(change, undo):
+    """Calls something, and something else at the end of the `with`."""
+
+    @contextmanager
+    def way():
+        before = change()
+        try:
+            yield
+        finally:
+            undo(before)
+
+    return way
+
+
+@contextmanager
+def a_thread():
+    ended = threading.Event()
+    thread = threading.Thread(target=ended.wait, name="spinner", daemon=True)
+    thread.start()
+    yield
+    ended.set()
+    thread.join()
+
+
+@contextmanager
+def a_code():
+    before = Base.stage.__code__
+    Base.stage.__code__ = (lambda self, more=1: (slow(), more)[1]).__code__
+    yield
+    Base.stage.__code__ = before
+
+
+@contextmanager
+def a_default():
+    before = Base.stage.__defaults__
+    Base.stage.__defaults__ = (1000,)
+    yield
+    Base.stage.__defaults__ = before
+
+
+@contextmanager
+def an_environment():
+    os.environ["TRITON_DEBUG"] = "1"
+    yield
+    del os.environ["TRITON_DEBUG"]
+
+
+@contextmanager
+def a_timer():
+    before = signal.signal(signal.SIGVTALRM, slow)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 60, 60)
+    yield
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    signal.signal(signal.SIGVTALRM, before)
+
+
+@contextmanager
+def a_hook():
+    triton.knobs.runtime.launch_enter_hook.add(slow)
+    yield
+    triton.knobs.runtime.launch_enter_hook.remove(slow)
+
+
+def threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(before + 1)
+    return before
+
+
+WAYS = {
+    "a patched method of torch": (put(torch.Tensor, "copy_", slow), "torch"),
+    "a patched function of torch": (put(torch, "empty", slow), "torch.empty"),
+    "torch.cuda.synchronize": (put(torch.cuda, "synchronize", slow), "torch.cuda.synchronize"),
+    "torch.cuda.Event": (put(torch.cuda, "Event", Base), "torch.cuda.Event"),
+    "the launch of a kernel": (
+        put(triton.runtime.jit.JITFunction, "run", slow),
+        "triton.runtime.jit.JITFunction.run",
+    ),
+    "a clock": (put(time, "perf_counter_ns", slow), "time.perf_counter_ns"),
+    "the harness's clock": (put(SystemClock, "now_ns", staticmethod(slow)), "now_ns"),
+    "the harness's regions": (put(regions, "host_times", slow), "regions.host_times"),
+    "a builtin": (put(builtins, "len", builtins.len.__call__), "builtins.len"),
+    "a builtin hidden in a module": (put(regions, "len", slow), "regions.len"),
+    "a profiler": (call(lambda: sys.setprofile(quick), lambda _: sys.setprofile(None)), "setprof"),
+    "gc's thresholds": (
+        call(lambda: (gc.get_threshold(), gc.set_threshold(7))[0], lambda b: gc.set_threshold(*b)),
+        "gc.set_threshold",
+    ),
+    "gc's callbacks": (
+        call(lambda: gc.callbacks.append(quick), lambda _: gc.callbacks.remove(quick)),
+        "gc.callbacks",
+    ),
+    "the switch interval": (
+        call(
+            lambda: (sys.getswitchinterval(), sys.setswitchinterval(1e-6))[0],
+            sys.setswitchinterval,
+        ),
+        "sys.setswitchinterval",
+    ),
+    "a thread": (a_thread, "threads (spinner)"),
+    "a timer": (a_timer, "Python"),
+    "the environment": (an_environment, "the environment (TRITON_DEBUG)"),
+    "torch's threads": (call(threads, torch.set_num_threads), "torch (num_threads)"),
+    "grad mode": (
+        call(lambda: torch.set_grad_enabled(False), lambda _: torch.set_grad_enabled(True)),
+        "torch (grad mode)",
+    ),
+    "deterministic algorithms": (
+        call(
+            lambda: torch.use_deterministic_algorithms(True),
+            lambda _: torch.use_deterministic_algorithms(False),
+        ),
+        "torch (deterministic algorithms)",
+    ),
+    "a hook of Triton": (a_hook, "Triton's knobs (runtime.launch_enter_hook)"),
+    "a knob of Triton": (
+        put(triton.knobs.runtime, "debug", True),
+        "Triton's knobs (runtime.debug",
+    ),
+    "a method of the base": (put(Base, "stage", slow), "base: Base.stage"),
+    "the code of a method of the base": (a_code, "base: Base.stage"),
+    "a default of a method of the base": (a_default, "base: Base.stage"),
+    "a property of the base": (put(Base, "rows", property(slow)), "base: Base.rows"),
+    "a method more of the base": (put(Base, "__getattribute__", object.__getattribute__), "base"),
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_change_is_noticed_and_named(name):
+    way, told = WAYS[name]
+    watch = StateWatch()
+    watch.imported("base", [Base])
+    assert watch.changes() == {}
+    with way():
+        (changes,) = watch.changes().values()
+    assert told in ", ".join(changes)
+    assert watch.changes() == {}
+
+
+def test_a_change_in_any_copy_of_a_variant_is_noticed():
+    class Copy(Base):
+        def step(self): ...
+
+    watch = StateWatch()
+    watch.imported("base", [Base, Copy])
+    Copy.step = lambda self: None
+    assert "base (copy 2): Copy.step" in str(watch.changes())
+
+
+def test_what_importing_an_arm_changes_is_told_of_that_arm():
+    watch = StateWatch()
+    watch.imported("one", [Base])
+    with WAYS["torch's threads"][0]():
+        watch.imported("two", [Base])
+    assert watch.changes()["two"] == ("torch (num_threads)",)
+
+
+def test_what_belongs_to_a_side_may_differ():
+    watch = StateWatch({"TRITON_DEBUG"})
+    with an_environment():
+        assert watch.changes() == {}
+
+
+def test_other_threads_show_in_the_share_of_cpu_time():
+    watch = Stopwatch()
+    sum(range(2_000_000))
+    assert watch.share_of_others() < 0.2
+    watch = Stopwatch()
+    thread = threading.Thread(target=lambda: sum(range(20_000_000)))
+    thread.start()
+    thread.join()
+    assert watch.share_of_others() > 0.5
