@@ -24,6 +24,7 @@ from bt_bench.runs.selfcheck.rates import (
     MOST_MARGIN,
     MOST_RED,
 )
+from bt_bench.worker import global_state
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "gate-statistics.md").read_text(encoding="utf-8")
@@ -96,3 +97,54 @@ def test_the_recording_that_comes_with_the_package() -> None:
             if None not in taken.values.get(arm, [None])
         ]
         assert len(whole) >= 100
+
+
+# Where the page names a reading of the global state in other words than the code.
+IN_WORDS = {
+    "sys.settrace": "trace and profile functions",
+    "sys.setprofile": "trace and profile functions",
+    "threading.settrace": "trace and profile functions",
+    "threading.setprofile": "trace and profile functions",
+    "sys.monitoring": "`sys.monitoring` tools",
+    "sys.setswitchinterval": "switch interval",
+    "sys.setrecursionlimit": "recursion limit",
+    "sys.flags": "`sys.flags`",
+    "sys.displayhook": "display hook",
+    "gc.set_threshold": "thresholds, callbacks and flags of the garbage collector",
+    "gc.callbacks": "thresholds, callbacks and flags of the garbage collector",
+    "gc.set_debug": "thresholds, callbacks and flags of the garbage collector",
+    "running interval timers": "interval timers",
+    "scheduling": "scheduling policy, priority",
+    "num_threads": "numbers of threads",
+    "num_interop_threads": "numbers of threads",
+    "default dtype": "default dtype and device",
+    "default device": "default dtype and device",
+    "grad mode": "grad, inference, autocast and anomaly mode",
+    "inference mode": "grad, inference, autocast and anomaly mode",
+    "autocast": "grad, inference, autocast and anomaly mode",
+    "anomaly mode": "grad, inference, autocast and anomaly mode",
+    "fill uninitialized memory": "filling of uninitialized memory",
+    "float32 matmul precision": "precision of float32 products",
+    "TF32": "precision of float32 products",
+    "cuDNN": "cuDNN's flags",
+    "current stream and device": "current stream and device",
+    "dispatch modes": "function and dispatch modes",
+    "function modes": "function and dispatch modes",
+    "cudaLimitStackSize": "the context's limits",
+    "cudaLimitPrintfFifoSize": "the context's limits",
+    "cudaLimitMallocHeapSize": "the context's limits",
+    "cudaLimitMaxL2FetchGranularity": "the context's limits",
+    "persisting L2": "the share of L2 set aside for persisting lines",
+}
+
+
+def test_everything_that_is_compared_is_listed() -> None:
+    readings = {**global_state._PYTHON, **global_state._TORCH, **global_state._LIMITS}
+    for name in readings:
+        assert IN_WORDS.get(name, name) in WORDS, name
+    assert set(IN_WORDS) <= set(readings)
+    modules = {*global_state.WATCHED_MODULES, *global_state.WATCHED_PACKAGES}
+    (row,) = [row for row in rows(PAGE) if row[0] == "patched modules"]
+    for package in {name.partition(".")[0] for name in modules}:
+        told = {"bt_bench": "bt-bench", "triton": "Triton"}.get(package, package)
+        assert told in row[1], package

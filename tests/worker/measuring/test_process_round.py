@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import math
+from types import SimpleNamespace
 
 import pytest
 
 from bt_bench.config.spec import CaseSpec
+from bt_bench.results import RoundKind
 from bt_bench.results.metrics import metric_of
 from bt_bench.results.nouns import Quantity
 from bt_bench.results.plan import Plan
@@ -17,6 +20,7 @@ from bt_bench.variants.catalogue import find_variants, load, load_apart
 from bt_bench.worker.executor import Executor, LocalRunner
 from bt_bench.worker.measuring import process_round
 from bt_bench.worker.measuring.bench import CpuBench
+from bt_bench.worker.measuring.rounds import RoundRecorder, Turn
 from bt_bench.worker.measuring.timing import Rounds
 from bt_bench.worker.tasks import MeasureRound, PrepareRound, RoundUnit
 
@@ -113,3 +117,47 @@ def test_each_turn_has_one_copy_of_the_code_and_all_copies_have_as_many(monkeypa
     numbers = [{number[one] for one in classes} for _, classes in ran]
     assert numbers == [{turn % 2} for turn in range(8) for _ in range(2)]
     assert [instance for instance, _ in ran[::2]] == [0, 1, 2, 3, 0, 1, 2, 3]
+
+
+def test_a_method_that_an_object_gets_of_its_own_is_told(runner):
+    units = (unit("one"),)
+    runner.run(PrepareRound(units), ["baseline", "fused"])
+    ready = runner._executor._ready_round(units, ["baseline", "fused"])
+    assert ready.newly_hidden() == []
+    (arm,) = [arm for arm in ready._units[0].window.instances[0] if arm.name == "fused"]
+    arm.variant.apply_staged_writes = lambda: None
+    arm.variant.more = lambda: None  # hides nothing
+    assert ready.newly_hidden() == ["fused: apply_staged_writes"]
+
+
+ORDERS = ["abc", "cba", "bca", "acb"]
+
+
+def samples_of(names, of_steps):
+    """Samples of arm `a`, from a function of the arm before it and the step."""
+    recorder = RoundRecorder(list(names))
+    orders = [[name for name in order if name in names] for order in ORDERS * 3]
+    rows = []
+    for order in orders:
+        turn = Turn(0, [SimpleNamespace(name=name) for name in order])
+        index = recorder.add(RoundKind.TIMED, turn, 0.0)
+        rows.append([of_steps(recorder.before(index, "a", step), step) for step in range(2)])
+    taken = SimpleNamespace(rounds=list(range(len(rows))), samples=rows)
+    return process_round._Samples(taken, recorder, "a")
+
+
+def test_the_first_sample_after_a_rewind_counts_only_where_there_are_few_arms():
+    def slow_after_a_rewind(before, step):
+        return 20.0 if before is None else 10.0 + step
+
+    assert samples_of("abc", slow_after_a_rewind).value() == 10.5
+    assert samples_of("ab", slow_after_a_rewind).value() > 12.0
+    assert samples_of("a", lambda before, step: 20.0 if before is None else 10.0).value() == 15.0
+
+
+def test_what_an_arm_takes_after_an_intruder_is_compared_with_what_it_takes_after_others():
+    samples = samples_of("abc", lambda before, step: 12.0 if before == "b" else 10.0)
+    assert samples.influence({"b"}) == pytest.approx(math.log(1.2))
+    assert samples.influence({"c"}) == pytest.approx(-math.log(1.2), abs=0.1)
+    assert samples.influence(()) is None
+    assert samples_of("abc", lambda before, step: 0.0).influence({"b"}) is None
