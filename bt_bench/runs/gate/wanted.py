@@ -31,7 +31,7 @@ MAX_ROUNDS_FOR_STAGING = 126  # which the interpreter may have to run
 MAX_INSTANCES = 8
 MAX_INSTANCES_FOR_STAGING = 2  # which runs on the host alone
 MAX_WARMUPS = 1  # before the last process is ready; each process warms up again when its turn comes
-MAX_PROFILED = 16  # a pair of passes for each instance
+MAX_PROFILED = 12  # one or two passes for each instance
 MAX_REPLAYED = 24
 MAX_SECONDS_OF_UNIT = 2.0
 

@@ -74,21 +74,40 @@ class Turns:
         self._window = window
         self._rng = rng
         self._taken = range(len(window.instances)) if taken is None else taken
-        self._pairs = 0
+        self._count = 0  # of pairs, or of rounds alone
         self._orders: list[list[int]] = []
+        self._back: list[int] | None = None
 
     def next_pair(self) -> tuple[Turn, Turn]:
-        """The next two rounds."""
-        instance = self._taken[self._pairs % len(self._taken)]
-        self._pairs += 1
-        arms = list(self._window.instances[instance])
+        """The next two rounds, both on the next instance."""
+        instance = self._next_instance()
+        order = self._next_order()
+        return self._turn(instance, order), self._turn(instance, order[::-1])
+
+    def next_round(self) -> Turn:
+        """The next round alone, on the next instance: more of them in few rounds."""
+        order, self._back = self._back, None
+        if order is None:
+            order = self._next_order()
+            self._back = order[::-1]
+        return self._turn(self._next_instance(), order)
+
+    def _next_instance(self) -> int:
+        self._count += 1
+        return self._taken[(self._count - 1) % len(self._taken)]
+
+    def _next_order(self) -> list[int]:
+        """Places of the arms, of an order whose reverse comes next."""
         if not self._orders:
-            parts = self._rng.sample(range(len(arms)), len(arms))
-            square = balanced_orders(len(arms))
-            self._orders = [[parts[place] for place in order] for order in square]
+            count = len(self._window.names)
+            parts = self._rng.sample(range(count), count)
+            self._orders = [[parts[place] for place in order] for order in balanced_orders(count)]
             self._rng.shuffle(self._orders)
-        order = [arms[place] for place in self._orders.pop()]
-        return Turn(instance, order), Turn(instance, order[::-1])
+        return self._orders.pop()
+
+    def _turn(self, instance: int, order: Sequence[int]) -> Turn:
+        arms = self._window.instances[instance]
+        return Turn(instance, [arms[place] for place in order])
 
 
 def balanced_orders(count: int) -> list[list[int]]:

@@ -35,5 +35,18 @@ def test_each_pair_of_rounds_takes_the_next_instance(taken, instances):
     turns = Turns(window, random.Random(0), taken)
     rounds = [turn for _ in range(4) for turn in turns.next_pair()]
     assert [turn.instance for turn in rounds] == instances
+    assert_in_pairs(rounds)
+
+
+def test_rounds_alone_take_the_next_instance_each():
+    arms = [SimpleNamespace(name=name) for name in "abc"]
+    turns = Turns(Window("case", [arms] * 3, [], operation=None), random.Random(0))
+    rounds = [turns.next_round() for _ in range(8)]
+    assert [turn.instance for turn in rounds] == [0, 1, 2, 0, 1, 2, 0, 1]
+    assert_in_pairs(rounds)
+
+
+def assert_in_pairs(rounds):
     names = [[arm.name for arm in turn.arms] for turn in rounds]
-    assert all(names[place + 1] == names[place][::-1] for place in range(0, 8, 2))
+    assert all(names[place + 1] == names[place][::-1] for place in range(0, len(names), 2))
+    assert len({tuple(order) for order in names[:6]}) == 6

@@ -106,18 +106,15 @@ def profile_together(
     Raises:
         ArmFailedError: when a variant raises.
     """
-    # Orders of its own for each window, so that luck in one is not luck in all.
+    # Orders of its own for each window, so that luck in one is not luck in all. Device times differ
+    # by instance more than by pass.
     rng = random.Random(plan.seed)
     turns = [Turns(window, random.Random(rng.random())) for window, _ in windows]
-    pairs = [
-        [of_window.next_pair() for of_window in turns] for _ in range(-(-plan.profile_rounds // 2))
-    ]
     todo = [
-        (index, pair[half])
-        for of_windows in pairs
-        for half in (0, 1)
-        for index, pair in enumerate(of_windows)
-    ][: plan.profile_rounds * len(windows)]
+        (index, of_window.next_round())
+        for _ in range(plan.profile_rounds)
+        for index, of_window in enumerate(turns)
+    ]
     passes: list[list[Pass]] = [[] for _ in windows]
     started_ns = clock.now_ns()
     whole = True
