@@ -256,4 +256,7 @@ class BlockTableOperations(ABC):
 
     @abstractmethod
     def restore(self, state: TableState) -> None:
-        """Puts back a snapshot, in place (addresses stay), and forgets what is staged."""
+        """Puts back a snapshot, in place (addresses stay), and forgets what is staged.
+
+        The snapshot may be of other tables with the same layout.
+        """
