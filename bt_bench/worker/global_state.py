@@ -9,6 +9,7 @@ its own. `docs/gate-statistics.md` has the list.
 from __future__ import annotations
 
 import builtins
+import ctypes
 import gc
 import os
 import signal
@@ -21,11 +22,13 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from bt_bench.variants import CACHES
+from bt_bench.worker.lifetime import descendants_of
 
 # Modules whose functions and classes everything runs through. What a process has not loaded is not
 # compared; a submodule that is loaded later adds a name to its package, which is no change.
 WATCHED_MODULES = (
     *("builtins", "time", "gc", "sys", "os", "threading", "functools", "random", "signal"),
+    *("collections", "contextlib", "copy", "itertools", "math", "operator", "weakref", "array"),
     *("numpy", "torch", "torch.cuda", "torch.cuda.streams", "torch.cuda.graphs", "torch._C"),
     *("torch.cuda.memory", "torch.profiler", "torch.profiler.profiler"),
     *("torch.autograd", "torch.autograd.profiler", "torch._tensor", "torch.nn.functional"),
@@ -61,6 +64,7 @@ class GlobalState:
                 "the environment": environment,
                 "Python": _read(_PYTHON),
                 "threads": {str(t.ident): t.name for t in threading.enumerate()},
+                "child processes": _children(),
                 "torch": _read(_TORCH) if "torch" in sys.modules else {},
                 "operators of torch": _operators() if "torch" in sys.modules else {},
                 "the GPU's limits": _read(_DEVICE) if _has_context() else {},
@@ -81,11 +85,15 @@ class GlobalState:
             else:
                 names += [name for name in values if name not in known and _shadows(name)]
             if names:
-                if area == "threads":
+                if area in ("threads", "child processes"):
                     names = [str(values.get(name, known.get(name))) for name in names]
                 more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
                 found.append(f"{area} ({', '.join(names[:_SHOWN])}{more})")
         return found
+
+
+def _children() -> dict[str, object]:
+    return {str(pid): name for pid, name in descendants_of(os.getpid()).items()}
 
 
 def _same(old: object, new: object) -> bool:
@@ -121,6 +129,17 @@ def _handlers() -> tuple[object, ...]:
     return tuple(signal.getsignal(number) for number in sorted(signal.valid_signals()))
 
 
+def _half(number: float) -> float:
+    return number / 2
+
+
+_PR_GET_TIMERSLACK = 30  # of linux/prctl.h
+
+
+def _prctl(*arguments: int) -> int:
+    return int(ctypes.CDLL(None).prctl(*arguments))
+
+
 _PYTHON: dict[str, Callable[[], object]] = {
     "sys.settrace": sys.gettrace,
     "sys.setprofile": sys.getprofile,
@@ -134,6 +153,11 @@ _PYTHON: dict[str, Callable[[], object]] = {
     "gc.set_threshold": gc.get_threshold,
     "gc.callbacks": lambda: _identities(gc.callbacks),
     "gc.set_debug": gc.get_debug,
+    "gc.enable": gc.isenabled,
+    "tracemalloc": lambda: "tracemalloc" in sys.modules and sys.modules["tracemalloc"].is_tracing(),
+    "flushing of denormal numbers": lambda: _half(sys.float_info.min) == 0.0,
+    "numpy.seterr": lambda: sorted(sys.modules["numpy"].geterr().items()),
+    "timer slack": lambda: _prctl(_PR_GET_TIMERSLACK, 0, 0, 0, 0),
     "signal handlers": _handlers,
     "interval timers": lambda: tuple(
         signal.getitimer(which)[1]
@@ -238,8 +262,6 @@ _LIMITS = {
 
 
 def _limit(number: int) -> object:
-    import ctypes
-
     torch = sys.modules["torch"]
     driver = ctypes.CDLL("libcuda.so.1")
     value = ctypes.c_size_t()

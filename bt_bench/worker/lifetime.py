@@ -49,6 +49,29 @@ def _watch(parent: int, number: int) -> None:
     os.kill(os.getpid(), number)
 
 
+def descendants_of(pid: int) -> dict[int, str]:
+    """Process ids and names of all that a process has started and that still runs.
+
+    Empty where there is no `/proc`. What has outlived the process between is not found.
+    """
+    parents: dict[int, tuple[int, str]] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError):  # it has just ended
+            text = entry.read_text(encoding="utf-8", errors="replace")
+            name, _, rest = text.partition("(")[2].rpartition(")")
+            state, parent = rest.split()[:2]
+            if state != "Z":
+                parents[int(entry.parent.name)] = int(parent), name
+    found: dict[int, str] = {}
+    todo = [pid]
+    while todo:
+        above = todo.pop()
+        below = {child: name for child, (parent, name) in parents.items() if parent == above}
+        found |= below
+        todo += below
+    return found
+
+
 def run_kept(
     command: Sequence[str],
     *,

@@ -59,30 +59,47 @@ class Stopwatch:
         return max(0.0, process_s - own_s) / process_s if process_s > 0 else 0.0
 
 
-def _functions_beside(arm: str, owner: type) -> Iterator[tuple[str, object]]:
-    """Functions and classes of the module of a class, which its methods find by name."""
-    scopes = [
-        member.__globals__ for member in vars(owner).values() if isinstance(member, FunctionType)
-    ]
-    for scope in scopes[:1]:
-        for name, value in list(scope.items()):
-            if isinstance(value, FunctionType):
-                yield f"{arm}: {scope.get('__name__')}.{name}", code_of(value)
-            elif isinstance(value, type):
-                yield f"{arm}: {scope.get('__name__')}.{name}", id(value)
-
-
 def _code_of_arm(arm: str, copies: Sequence[type]) -> dict[str, object]:
-    """Of each class of an arm: its members, and the functions beside it."""
+    """Of each class of an arm: its members, and the functions and classes that they use."""
     return {
         place: code
         for number, variant in enumerate(copies)
-        for owner in variant.__mro__[:-1]
-        for place, code in (
-            *members(f"{_numbered(arm, number)}: {owner.__name__}", owner),
-            *_functions_beside(_numbered(arm, number), owner),
-        )
+        for place, code in _code_of_copy(_numbered(arm, number), variant)
     }
+
+
+def _code_of_copy(arm: str, variant: type) -> Iterator[tuple[str, object]]:
+    """Members of a class and its bases, and what lies in the modules that their code reaches.
+
+    Only modules of its own package and file; each copy has its own of these.
+    """
+    owners = list(variant.__mro__[:-1])
+    own = {owner.__module__.partition(".")[0] for owner in owners} - {"abc", "typing"}
+    for owner in owners:
+        yield from members(f"{arm}: {owner.__name__}", owner)
+    seen: set[int] = set(map(id, owners))
+    todo = [function for owner in owners for function in _functions_of(owner)]
+    while todo:
+        scope = todo.pop().__globals__
+        module = str(scope.get("__name__"))
+        if id(scope) in seen or module.partition(".")[0] not in own:
+            continue
+        seen.add(id(scope))
+        for name, value in list(scope.items()):
+            place = f"{arm}: {module}.{name}"
+            if isinstance(value, FunctionType):
+                yield place, code_of(value)
+                todo.append(value)
+            elif isinstance(value, type):
+                yield place, id(value)
+                if id(value) not in seen and value.__module__.partition(".")[0] in own:
+                    seen.add(id(value))
+                    yield from members(place, value)
+                    todo += _functions_of(value)
+
+
+def _functions_of(owner: type) -> list[FunctionType]:
+    return [member for member in vars(owner).values() if isinstance(member, FunctionType)]
 
 
 def _numbered(arm: str, number: int) -> str:

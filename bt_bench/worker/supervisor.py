@@ -7,10 +7,11 @@ side imports neither torch nor Triton and never touches a device.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -23,6 +24,7 @@ from bt_bench.errors import UsageError
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.worker.activity import Activity, shared_block
 from bt_bench.worker.culprits import run_without_culprits
+from bt_bench.worker.lifetime import descendants_of
 from bt_bench.worker.outcome import RoundProgress
 from bt_bench.worker.tasks import (
     Attempt,
@@ -302,21 +304,28 @@ class _Worker:
 
     def end(self) -> None:
         """Asks the process to end, and gives it some time."""
+        started = self._started_by_it()
         try:
             self._connection.send(None)
         except OSError:
             return
         self._process.join(SECONDS_TO_END)
+        _kill(started)
 
     def abandon(self) -> None:
         """Kills the process, and does not wait for its end."""
+        started = self._started_by_it()
         self._connection.close()
         self._process.kill()
+        _kill(started)
+
+    def _started_by_it(self) -> Collection[int]:
+        """Processes that variants have started; nobody else would end them."""
+        return descendants_of(self._process.pid) if self._process.pid else ()
 
     def kill(self) -> None:
         """Kills the process if it is still there, and reaps it."""
-        self._connection.close()
-        self._process.kill()
+        self.abandon()
         self._process.join(SECONDS_TO_DIE)
 
     def _limit_seconds(self, hang_seconds: float) -> float:
@@ -337,6 +346,12 @@ class _Worker:
             code=ReasonCode.HUNG, message=f"{doing}: {what} within {limit:g} s{setting}"
         )
         return Failure(reason, place, worker_is_spent=True)
+
+
+def _kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _checked(message: object, doing: str) -> Hello | Success[Any] | Failure:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,6 +86,8 @@ def act(what: str) -> None:
         os._exit(3)
     elif what == "hangs":
         time.sleep(60)
+    elif what == "starts":
+        subprocess.Popen(["sleep", "600"])
 
 
 def _failure(what: str | None, place: int) -> Failure | None:

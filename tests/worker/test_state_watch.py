@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import builtins
+import copy
 import gc
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 import torch
 import triton
@@ -20,11 +24,17 @@ from bt_bench.worker.measuring.ports import SystemClock
 from bt_bench.worker.state_watch import StateWatch, Stopwatch
 
 
+class Helper:
+    """What the base uses."""
+
+    def work(self): ...
+
+
 class Base:
     """What a head would like to slow."""
 
     def stage(self, more=1):
-        return more
+        return Helper and more
 
     @property
     def rows(self):
@@ -80,6 +90,13 @@ def a_thread():
     yield
     ended.set()
     thread.join()
+
+
+@contextmanager
+def a_child():
+    with subprocess.Popen(["sleep", "60"]) as child:
+        yield
+        child.kill()
 
 
 @contextmanager
@@ -177,6 +194,18 @@ WAYS = {
         put(triton.knobs.runtime, "debug", True),
         "Triton's knobs (runtime.debug",
     ),
+    "tracing of memory": (
+        call(tracemalloc.start, lambda _: tracemalloc.stop()),
+        "Python (tracemalloc)",
+    ),
+    "the collector": (call(gc.disable, lambda _: gc.enable()), "Python (gc.enable)"),
+    "errors of numpy": (
+        call(lambda: np.seterr(all="ignore"), lambda before: np.seterr(**before)),
+        "Python (numpy.seterr)",
+    ),
+    "a function of the standard library": (put(copy, "copy", slow), "modules (copy.copy)"),
+    "a child process": (a_child, "child processes (sleep)"),
+    "a class that the base uses": (put(Helper, "work", slow), "test_state_watch.Helper.work"),
     "a method of the base": (put(Base, "stage", slow), "base: Base.stage"),
     "the code of a method of the base": (a_code, "base: Base.stage"),
     "a default of a method of the base": (a_default, "base: Base.stage"),

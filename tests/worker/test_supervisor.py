@@ -21,6 +21,7 @@ from bt_bench.results.nouns import Reason, ReasonCode
 from bt_bench.results.plan import Plan
 from bt_bench.variants.catalogue import VariantEntry
 from bt_bench.worker.culprits import run_without_culprits
+from bt_bench.worker.lifetime import descendants_of
 from bt_bench.worker.supervisor import Supervisor
 from bt_bench.worker.tasks import (
     Failure,
@@ -281,6 +282,18 @@ def test_a_crash_of_nobody_that_comes_back_as_somebodys_leaves_none():
 def test_a_crash_of_a_task_without_arms_leaves_a_trace():
     finished = run_without_culprits([], crashes_in_turn(None))
     assert [setback.arm for setback in finished.setbacks] == [None]
+
+
+@pytest.mark.parametrize("ending", ["end", "abandon"])
+def test_what_a_variant_has_started_ends_with_its_worker(ending):
+    with Supervisor(SETUP, serve) as supervisor:
+        pid, _ = supervisor.run(Script({"first": "starts"}), ARMS).value
+        (child,) = descendants_of(pid)
+        assert descendants_of(pid) == {child: "sleep"}
+        if ending == "abandon":
+            supervisor.abandon()
+    wait_for(lambda: not runs(child))
+    assert descendants_of(pid) == {}
 
 
 class Parent:

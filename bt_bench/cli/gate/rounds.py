@@ -105,6 +105,12 @@ def show_plan(request: GateRequest) -> ExitCode:
     return ExitCode.OK
 
 
+def _rounds_in(recording: Path) -> int:
+    from bt_bench.results import read_recording
+
+    return len(read_recording(str(recording)).rounds) if recording.exists() else 0
+
+
 def run_rounds(request: GateRequest) -> Judged:
     from bt_bench.cli.progress import progress_on_stderr
     from bt_bench.runs import check_files, run_live_gate
@@ -121,8 +127,9 @@ def run_rounds(request: GateRequest) -> Judged:
             ) from None
         raise
     except KeyboardInterrupt:
-        if request.recording.exists():
-            print(f"bt-bench: rounds so far are in {request.recording}", file=sys.stderr)
+        if taken := _rounds_in(request.recording):
+            which = "1 round so far is" if taken == 1 else f"{taken} rounds so far are"
+            print(f"bt-bench: {which} in {request.recording}", file=sys.stderr)
         raise
     finally:
         with suppress(OSError):  # fails if it is not empty, so there is something to keep

@@ -188,11 +188,12 @@ class ProcessRounds:
             ready = [self._set_up(worker, crew) for _, crew, worker in workers]
             self._progress.phase("timing")
             for (index, crew, worker), names in zip(workers, ready, strict=True):
-                outcome = self._measure(worker, crew, names)
-                self._timed += 1
-                self._visited += (outcome.gpu_processes or 0) > len(workers)
-                for arm, found in self._values(crew, outcome).items():
-                    values[index].setdefault(arm, {}).update(found)
+                if names:
+                    outcome = self._measure(worker, crew, names)
+                    self._timed += 1
+                    self._visited += (outcome.gpu_processes or 0) > len(workers)
+                    for arm, found in self._values(crew, outcome).items():
+                        values[index].setdefault(arm, {}).update(found)
                 self._progress.advance()
             for _, _, worker in workers:
                 worker.abandon()  # all at once, since each takes a while to end
@@ -264,10 +265,17 @@ class ProcessRounds:
             greet(worker, *(self._request.sides[arm] for arm in crew.arms))
         except UsageError as error:
             culprits = [name for name in crew.names if f"/{name}.py" in str(error)]
-            if not (crew.is_shared and culprits):
+            if not culprits:
                 raise
-            # The checks have imported it, so it is the other revision that it does not bear.
-            why = f"it cannot be imported beside the other revision: {error}"
+            if not crew.is_shared:
+                for name in culprits:
+                    self.failures.setdefault((name, None, None), str(error))
+                return []
+            # The checks have imported it, once and alone.
+            why = (
+                "it cannot be imported as often as a gate does, which has several copies of both "
+                f"revisions in one process: {error}"
+            )
             raise MustPartError(dict.fromkeys(culprits, why)) from None
         names = crew.arm_names
         finished = self._run(worker, crew, PrepareRound(self._units(crew)), names)

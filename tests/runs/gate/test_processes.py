@@ -132,9 +132,22 @@ def test_a_variant_that_fails_alone_has_no_value_and_is_left_out(tmp_path, fault
     assert why in message
 
 
+def test_a_variant_whose_import_fails_alone_is_left_out(tmp_path):
+    request = request_of(tmp_path, head={"second": {"us": 11.0, "fault": "import"}}, workers=4)
+    source = source_of(request, apart={"second": "it failed"})
+    first, second = source.take(2)
+    for taken in (first, second):
+        assert {subject.variant for subject in taken.values[GateArm.HEAD]} == {"first"}
+    ((culprit, message),) = source.failures.items()
+    assert culprit == ("second", None, None)
+    assert message.startswith("new: ")
+    assert message.endswith("the variant file does not import")
+    assert multiprocessing.active_children() == []
+
+
 def test_a_variant_that_does_not_bear_another_revision_beside_it(tmp_path):
     request = request_of(tmp_path, head={"second": {"us": 11.0, "fault": "lonely"}})
-    with pytest.raises(MustPartError, match=r"cannot be imported beside the other revision: new: "):
+    with pytest.raises(MustPartError, match=r"cannot be imported as often as .*: new: "):
         source_of(request).take(1)
     source = source_of(request, apart={"second": "it is lonely"})
     assert len(source.take(1)[0].values[GateArm.HEAD]) == 2
