@@ -110,7 +110,8 @@ class ProcessRounds:
         subjects: which of its subjects.
         hello: device and memory, as an earlier worker found them.
         progress: is told how far it is.
-        on_batch: is given the rounds of each batch of workers as soon as they are measured.
+        on_batch: is given the rounds of each batch of workers as soon as they are measured; if the
+            user breaks off, those that are whole.
         apart: variants that get a process for each arm, and why.
         before: the source whose rounds are taken anew; what failed in them is not tried again.
 
@@ -151,9 +152,7 @@ class ProcessRounds:
         taken: list[GateRound] = []
         self.announce(count)
         while len(taken) < count and self._names:
-            batch = self.take_batch(count - len(taken))
-            self._on_batch(batch)
-            taken += batch
+            taken += self.take_batch(count - len(taken))
         return taken
 
     def disturbances(self) -> list[str]:
@@ -178,6 +177,20 @@ class ProcessRounds:
         num_rounds = min(most, max(1, self.workers // len(self._crews())))
         rounds = [self._crews() for _ in range(num_rounds)]
         values: list[Values] = [{} for _ in rounds]
+        left = [len(crews) for crews in rounds]
+        try:
+            self._time(rounds, values, left)
+        except KeyboardInterrupt:
+            self._on_batch(_whole(rounds, values, left))
+            raise
+        self._names = [name for name in self._names if (name, None, None) not in self.failures]
+        self._refuse_influence()
+        batch = _whole(rounds, values, left)
+        self._on_batch(batch)
+        return batch
+
+    def _time(self, rounds: list[list[_Crew]], values: list[Values], left: list[int]) -> None:
+        """Has all crews measure, one by one; counts down how many each round still lacks."""
         with ExitStack() as stack:
             self._progress.phase(f"setting up {sum(map(len, rounds))} processes")
             workers = [
@@ -194,13 +207,10 @@ class ProcessRounds:
                     self._visited += (outcome.gpu_processes or 0) > len(workers)
                     for arm, found in self._values(crew, outcome).items():
                         values[index].setdefault(arm, {}).update(found)
+                left[index] -= 1
                 self._progress.advance()
             for _, _, worker in workers:
                 worker.abandon()  # all at once, since each takes a while to end
-        self._names = [name for name in self._names if (name, None, None) not in self.failures]
-        self._refuse_influence()
-        orders = [tuple(dict.fromkeys(a for crew in crews for a in crew.arms)) for crews in rounds]
-        return [GateRound(order, of) for order, of in zip(orders, values, strict=True)]
 
     def _crews(self) -> list[_Crew]:
         """The processes of a round, in random order of time, each with its arms in random order."""
@@ -367,3 +377,14 @@ class ProcessRounds:
                 )
         if parted:
             raise MustPartError(parted)
+
+
+def _whole(
+    rounds: Sequence[Sequence[_Crew]], values: Sequence[Values], left: Sequence[int]
+) -> list[GateRound]:
+    """The rounds that all crews have measured."""
+    return [
+        GateRound(tuple(dict.fromkeys(arm for crew in crews for arm in crew.arms)), of_round)
+        for crews, of_round, lacking in zip(rounds, values, left, strict=True)
+        if not lacking
+    ]

@@ -85,15 +85,13 @@ def _recorded(
     hello: Hello,
     apart: Mapping[str, str],
 ) -> Recording:
-    source = ProcessRounds(request, request.subjects, hello, progress, apart=apart)
     recorder = Recorder(path, header_of(request, hello.environment, command, apart))
+    source = ProcessRounds(request, request.subjects, hello, progress, recorder.add, apart)
     source.announce(rounds)
     done, longest = 0, 0.0
     while done < rounds and not is_time_up(longest):
         began = time.monotonic()
-        taken = source.take_batch(rounds - done)
-        recorder.add(taken)
-        done += len(taken)
+        done += len(source.take_batch(rounds - done))
         for failure in source.failures.values():
             raise UsageError(failure)
         longest = max(longest, time.monotonic() - began)

@@ -281,7 +281,7 @@ def test_an_interrupted_gate_keeps_the_rounds_that_it_has(tmp_path):
     request = replace(request_of(tmp_path, both, both), workers=2)
     with pytest.raises(KeyboardInterrupt):
         run_live_gate(request, Impatient())
-    assert len(read_recording(request.recording).rounds) == 2
+    assert len(read_recording(request.recording).rounds) == 3
 
 
 def test_revisions_are_told_apart_in_a_real_repository(tmp_path):

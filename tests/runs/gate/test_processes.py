@@ -77,16 +77,23 @@ def test_no_process_is_left(tmp_path):
     assert multiprocessing.active_children() == []
 
 
-def test_no_process_is_left_when_the_user_breaks_off(tmp_path):
+@pytest.mark.parametrize(("apart", "whole"), [({}, 5), ({"second": "why"}, 1)])
+def test_what_is_whole_is_kept_and_no_process_is_left_when_the_user_breaks_off(
+    tmp_path, apart, whole
+):
     class Impatient(Quiet):
         def advance(self, report=None):
             super().advance(report)
-            if self.done == 2:
+            if self.done == 5:
                 raise KeyboardInterrupt
 
-    request = request_of(tmp_path)
+    request, kept = request_of(tmp_path, workers=12), []
+    source = ProcessRounds(request, request.subjects, HELLO, Impatient(), kept.append, apart)
     with pytest.raises(KeyboardInterrupt):
-        ProcessRounds(request, request.subjects, HELLO, Impatient()).take(2)
+        source.take(8)
+    (rounds,) = kept
+    assert len(rounds) == whole
+    assert all(set(taken.values) == set(GateArm) for taken in rounds)
     assert multiprocessing.active_children() == []
 
 
