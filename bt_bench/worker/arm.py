@@ -36,17 +36,27 @@ class Arm:
         variant: its class.
         workload: what it is driven through; its suite says how.
         device: where the variant's tensors live.
+        first: another instance of the same arm, with which this one may be set up quicker.
     """
 
     def __init__(
-        self, name: str, variant: type[Any], workload: Workload, device: torch.device
+        self,
+        name: str,
+        variant: type[Any],
+        workload: Workload,
+        device: torch.device,
+        first: Arm | None = None,
     ) -> None:
         self.name = name
         self._device = device
         suite = suite_of(workload)
         self._staging = suite.staging
         with self.guarded():
-            self.driver = driver_of(suite)(variant, workload, device)
+            kind = driver_of(suite)
+            if first is None:
+                self.driver = kind(variant, workload, device)
+            else:
+                self.driver = kind.like(first.driver, variant, workload, device)
             synchronize(device)
 
     @property

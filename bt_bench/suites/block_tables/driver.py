@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -21,34 +20,12 @@ from bt_bench.suites.block_tables.checking.differences import (
 from bt_bench.suites.block_tables.checking.trial import TableTrial
 from bt_bench.suites.block_tables.inputs import StepInputs, append_each, inputs_on
 from bt_bench.suites.block_tables.workloads import Workload
+from bt_kernels.interface import TableState
 
 GATHERS = ("gather_block_tables", "gather_and_compute_slot_mappings")
 """Methods that fill input rows and may be captured."""
 
 _APPLY_FIRST = (operations.GATHER, operations.SLOTS, operations.GATHER_SLOTS)
-
-
-class _Starts:
-    """Snapshots from before the first step of the workload at hand, one per variant.
-
-    Staging all that requests own takes the pinned memory for it, and 12 processes that did so for
-    each of their instances waited for the driver most of the time that they took to set up.
-    """
-
-    def __init__(self) -> None:
-        self._workload: Callable[[], Workload | None] = lambda: None
-        self._device: torch.device | None = None
-        self._starts: dict[type[Any], Any] = {}
-
-    def of(self, workload: Workload, device: torch.device) -> dict[type[Any], Any]:
-        """Those of a workload; those of the one before it are forgotten."""
-        if self._workload() is not workload or self._device != device:
-            self._workload, self._device = weakref.ref(workload), device
-            self._starts = {}
-        return self._starts
-
-
-_starts = _Starts()
 
 
 class TableDriver(Driver):
@@ -58,21 +35,37 @@ class TableDriver(Driver):
         variant: its class.
         workload: sizes and setup.
         device: where the tables live.
+        start: a snapshot from after the setup, in place of staging it again.
     """
 
     trial = TableTrial
 
-    def __init__(self, variant: type[Any], workload: Workload, device: torch.device) -> None:
+    def __init__(
+        self,
+        variant: type[Any],
+        workload: Workload,
+        device: torch.device,
+        start: TableState | None = None,
+    ) -> None:
         self.variant = self.tables = variant(workload.layout, device)
-        known = _starts.of(workload, device)
-        start = known.get(variant)
         if start is None:
             append_each(self.tables, workload.setup)
             self.tables.apply_staged_writes()
-            start = known[variant] = self.tables.snapshot()
+            start = self.tables.snapshot()
         else:
             self.tables.restore(start)
         self._start = start
+
+    @classmethod
+    def like(
+        cls, first: TableDriver, variant: type[Any], workload: Workload, device: torch.device
+    ) -> TableDriver:
+        """See the base class.
+
+        Staging all that requests own takes pinned memory, and 12 processes that did so for each of
+        their instances waited for the driver a third of the time that they took to set up.
+        """
+        return cls(variant, workload, device, first._start)
 
     @classmethod
     def inputs_on(cls, device: torch.device, workload: Workload) -> list[StepInputs]:

@@ -106,13 +106,15 @@ def build_instances(
         device: where they live.
     """
     rng = random.Random(plan.seed)
-    instances = []
+    instances: list[list[Arm]] = []
+    first: dict[str, Arm] = {}
     # Each instance takes pairs of rounds; instances that would get none are not built.
     for number in range(min(plan.instances, max(1, plan.rounds // 2))):
         built = {}
         for name in rng.sample(list(copies), len(copies)):
             variant = copies[name][number % len(copies[name])]
-            built[name] = Arm(name, variant, workload, device)
+            built[name] = Arm(name, variant, workload, device, first.get(name))
+            first.setdefault(name, built[name])
         instances.append([built[name] for name in copies])
     return instances
 

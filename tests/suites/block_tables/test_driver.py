@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from bt_bench.protocol import default_suite, driver_of
+from bt_bench.results.plan import Plan
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.inputs import inputs_on
 from bt_bench.suites.block_tables.workloads.assemble import step_of_requests
 from bt_bench.suites.block_tables.workloads.steps import Append, Workload
 from bt_bench.variants.catalogue import find_variants, load_apart
 from bt_bench.worker.arm import Arm
+from bt_bench.worker.measuring.case import build_instances
 from bt_bench.worker.measuring.methods.interpreter import count_launches
 from bt_kernels.layout import TableLayout
 
@@ -54,27 +55,28 @@ def test_nothing_is_staged_twice_where_launches_are_counted(arm, operation):
     assert arm.variant.num_blocks.tolist() == [[2, 0]]
 
 
-def test_only_the_first_instance_of_a_workload_is_staged(device, monkeypatch):
+def test_only_the_first_instance_of_a_variant_is_staged(device, monkeypatch):
     layout = TableLayout.for_length((1,), 2, max_num_reqs=2, max_num_batched_tokens=4)
     step = step_of_requests([Append(1, ([7],), overwrite=True)], [0], [[0]])
-    setups = [(Append(0, ([number],), overwrite=True),) for number in (3, 4)]
-    workloads = [Workload(layout, "int64", setup, (step,)) for setup in setups]
+    workload = Workload(layout, "int64", (Append(0, ([3],), overwrite=True),), (step,))
     variant = load_apart(find_variants()["baseline"])
     staged = []
     append = variant.append_block_ids
     monkeypatch.setattr(
         variant, "append_block_ids", lambda self, *a: (staged.append(a[1]), append(self, *a))
     )
-    drivers = [
-        driver_of(default_suite())(variant, workload, device)
-        for workload in (workloads[0], workloads[0], workloads[1])
-    ]
-    assert [[list(ids) for ids in each] for each in staged] == [[[3]], [[4]]]
-    assert [int(driver.tables.block_tables[0][0, 0]) for driver in drivers] == [3, 3, 4]
-    assert [driver.tables.num_blocks.tolist() for driver in drivers] == [[[1, 0]]] * 3
-    drivers[1].tables.append_block_ids(0, [[9]], True)
-    drivers[1].tables.apply_staged_writes()
-    assert int(drivers[0].tables.block_tables[0][0, 0]) == 3
-    for driver in drivers:
-        driver.rewind()
-    assert [int(driver.tables.block_tables[0][0, 0]) for driver in drivers] == [3, 3, 4]
+    plan = Plan(instances=3)
+    instances = [arms[0] for arms in build_instances({"a": [variant]}, workload, plan, device)]
+    assert [[list(ids) for ids in each] for each in staged] == [[[3]]]
+
+    def first_blocks():
+        return [int(arm.variant.block_tables[0][0, 0]) for arm in instances]
+
+    assert first_blocks() == [3, 3, 3]
+    assert [arm.variant.num_blocks.tolist() for arm in instances] == [[[1, 0]]] * 3
+    instances[1].variant.append_block_ids(0, [[9]], True)
+    instances[1].variant.apply_staged_writes()
+    assert first_blocks() == [3, 9, 3]
+    for arm in instances:
+        arm.rewind()
+    assert first_blocks() == [3, 3, 3]
