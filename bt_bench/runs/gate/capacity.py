@@ -11,7 +11,7 @@ from bt_bench.worker import Hello, available_bytes
 MAX_WORKERS = 24
 HOST_BYTES_OF_WORKER = 3 * 2**30  # torch, CUDA's libraries and a context's host side
 DEVICE_BYTES_OF_WORKER = 2**30  # a context, and the smallest blocks of torch's allocator
-COPIES = 2  # the tensors of a variant, and a copy from before the first step
+STATES_OF_INSTANCE = 2  # its tensors, and at most one snapshot from before the first step
 
 
 def num_workers(request: RoundsRequest, hello: Hello, *, shared: bool) -> int:
@@ -20,7 +20,7 @@ def num_workers(request: RoundsRequest, hello: Hello, *, shared: bool) -> int:
     series = [metric.series for of in request.metrics.values() for metric in of]
     plan = round_plan(spec.plan, [one for one in series if one is not None], 0)
     needed = sum(case.parameters.num_bytes() for case in spec.cases)
-    needed *= COPIES * plan.instances * len(request.variants)
+    needed *= STATES_OF_INSTANCE * plan.instances * len(request.variants)
     if shared:
         needed *= len(request.sides)
     on_gpu = hello.device == "cuda"

@@ -22,8 +22,8 @@ from bt_bench.results import (
     sums_in,
 )
 
-# On an H200 the noise of a ratio lies within a process: its error falls with the rounds as it
-# does with the processes, and these take seconds to set up.
+# On H200s half of the noise of a ratio or more is white within a process: more rounds lessen it as
+# more processes do, and these take seconds to set up. The rest is that of the copies of the code.
 MAX_ROUNDS = 150
 MAX_ROUNDS_FOR_STAGING = 126  # which the interpreter may have to run
 # Where its buffers lie in the GPU's memory moves the device time of a step by 2 to 3 %, for as long
