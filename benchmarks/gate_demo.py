@@ -4,9 +4,10 @@
 
 In a git repository of their own, with the kernels of this checkout: equal code (timed all the
 same); a variant whose kernel is slower by 3 % of `gpu_us` in one case, and at least by 0.1 us; and
-one whose host code is slower by 3 % of `host_us`. Base times are those of the equal gate before.
-All gates are reported, whatever they say. Writes what each concluded and a summary to `--out`. Ends
-with 1 if one is wrong.
+one whose host code is slower by 3 % of `host_us`, by a loop. How long the loop has to be is found
+by a gate before, with a loop that is far longer: a host's speed may change by a third within
+minutes, and the loop's changes with it. All gates are reported, whatever they say. Writes what each
+concluded and a summary to `--out`. Ends with 1 if one is wrong.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ defaults:
 cases:
   - {{name: {CASE}, groups: 1, requests: 128, tokens: 2048}}
 """
+OPTIONS = {"equal": ("--time-equal",)}
 SHARE = 0.03
 LEAST_NS = 100.0  # of `gpu_us`
 SPIN = """\
@@ -59,12 +61,12 @@ SPIN = """\
 WAIT = """\
 
 
-def _wait(ns: int) -> None:
-    end = perf_counter_ns() + ns
-    while perf_counter_ns() < end:
+def _wait(turns: int) -> None:
+    for _ in range(turns):
         pass
 """
-OF_WAIT_ITSELF_NS = 100.0  # its call, and half of a turn of its loop
+LONG_LOOP = 1000  # turns
+OF_CALL = 8  # turns that take as long as calling the loop does
 # Of the wait in a kernel this much does not show: programs that start late overlap with it. Waits
 # of 112 ns (four ticks of the device's clock, at random phase) cost an H200 64 and 78 ns.
 OVERLAP_NS = 40.0
@@ -105,22 +107,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--times", type=int, default=3, help="how often each kind is run")
-    parser.add_argument(
-        "--kinds", nargs="+", choices=("kernel", "host"), default=("kernel", "host")
-    )
+    kinds = ("equal", "kernel", "host")
+    parser.add_argument("--kinds", nargs="+", choices=kinds, default=kinds)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     gates: list[Gate] = []
     with tempfile.TemporaryDirectory() as scratch:
         repository = Repository(Path(scratch) / "repository")
         runner = Gates(repository, args.out.resolve())
+        amounts = Amounts(repository, runner)
         for time_ in range(1, args.times + 1):
-            equal = runner.run("equal", time_, "nothing", "--time-equal")
-            gates.append(equal)
             for kind in args.kinds:
-                injected = SLOWED[kind](repository, equal)
-                gates.append(runner.run(kind, time_, injected))
+                injected = amounts.inject(kind)
+                gates.append(runner.run(kind, time_, injected, *OPTIONS.get(kind, ())))
                 repository.restore()
+        gates += amounts.gates
     problems = [problem for gate in gates for problem in wrong(gate)]
     page = summary(gates, problems)
     (args.out / "demo.md").write_text(render_document(page), encoding="utf-8")
@@ -128,30 +129,49 @@ def main() -> int:
     return 1 if problems else 0
 
 
-def slow_kernel(repository: Repository, equal: Gate) -> str:
-    """Slows the kernel; returns what was injected."""
-    ns = max(LEAST_NS, injected_ns(equal.find("gpu_us")))
-    repository.slow_kernel(round(ns + OVERLAP_NS))
-    return f"{ns:.0f} ns (and {OVERLAP_NS:.0f} that overlap) in every program"
+class Amounts:
+    """Slows what a kind of gate is to find, by amounts found in gates of their own, `gates`."""
 
+    def __init__(self, repository: Repository, runner: Gates) -> None:
+        self._repository = repository
+        self._runner = runner
+        self.gates: list[Gate] = []
+        self._ns: float | None = None
+        self._turns: int | None = None
 
-def slow_host(repository: Repository, equal: Gate) -> str:
-    """Slows the host's code; returns what was injected."""
-    ns = injected_ns(equal.find("host_us"))
-    repository.slow_host(round(ns - OF_WAIT_ITSELF_NS))
-    return f"{ns:.0f} ns before the launch"
+    def inject(self, kind: str) -> str:
+        """Slows the code; returns by what."""
+        if kind == "kernel":
+            ns = self._ns = self._ns or self._kernel_ns()
+            self._repository.slow_kernel(round(ns + OVERLAP_NS))
+            return f"{ns:.0f} ns (and {OVERLAP_NS:.0f} that overlap) in every program"
+        if kind == "host":
+            turns = self._turns = self._turns or self._host_turns()
+            self._repository.slow_host(turns)
+            return f"a loop of {turns} turns before the launch"
+        return "nothing"
 
+    def _kernel_ns(self) -> float:
+        gate = self._measure("nothing, to learn the time of the kernel")
+        return max(LEAST_NS, float(1e3 * SHARE * gate.find("gpu_us")["base_value"]))
 
-SLOWED = {"kernel": slow_kernel, "host": slow_host}
+    def _host_turns(self) -> int:
+        self._repository.slow_host(LONG_LOOP)
+        gate = self._measure(f"a loop of {LONG_LOOP} turns, to learn what one takes")
+        self._repository.restore()
+        share = float(gate.find("host_us")["percent"]) / 100
+        return round((LONG_LOOP + OF_CALL) * SHARE / share - OF_CALL)
 
-
-def injected_ns(judgement: dict[str, Any]) -> float:
-    """3 % of what the base takes."""
-    return float(SHARE * judgement["base_value"] * 1e3)
+    def _measure(self, injected: str) -> Gate:
+        options = ("--time-equal", "--rounds", "12", "--max-rounds", "12")
+        self.gates.append(self._runner.run("amount", len(self.gates) + 1, injected, *options))
+        return self.gates[-1]
 
 
 def wrong(gate: Gate) -> list[str]:
     """What did not come out as it must."""
+    if gate.kind == "amount":
+        return []
     metric = {"kernel": "gpu_us", "host": "host_us"}.get(gate.kind)
     if metric is None:
         problems = [f"{gate.name}: {what} came out slower" for what in gate.slower()]
@@ -198,8 +218,8 @@ class Repository:
         extra = "from triton.language.extra.cuda import globaltimer\n"
         self._write(path, slowed.replace(first_import, first_import + extra, 1))
 
-    def slow_host(self, ns: int) -> None:
-        """The variant waits by the host's clock before it launches."""
+    def slow_host(self, turns: int) -> None:
+        """The variant runs through a loop before it launches."""
         path = self.path / "kernels/bt_kernels/fusions.py"
         text = path.read_text(encoding="utf-8")
         start = (
@@ -208,12 +228,8 @@ class Repository:
         head, name, rest = text.partition("class FusedGatherSlots(")
         if not name or start not in rest:
             raise SystemExit(f"{path}: FusedGatherSlots is another one now; adapt the demo")
-        slowed = head + name + rest.replace(start, f"        _wait({ns})\n{start}", 1) + WAIT
-        first_import = "from collections.abc import Sequence\n"
-        self._write(
-            path,
-            slowed.replace(first_import, f"{first_import}from time import perf_counter_ns\n", 1),
-        )
+        slowed = head + name + rest.replace(start, f"        _wait({turns})\n{start}", 1) + WAIT
+        self._write(path, slowed)
 
     def _write(self, path: Path, text: str) -> None:
         ast.parse(text)
