@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pytest
 from synthetic import Noise, SyntheticPopulation
 
 from bt_bench.analysis.deciding import Rules
@@ -14,6 +17,7 @@ from bt_bench.analysis.rounds import APART, GATE_MARGIN, PAIRED, PAIRED_FLOOR_US
 from bt_bench.cli.selfcheck import _shipped
 from bt_bench.results.nouns import Quantity
 from bt_bench.results.recording import read_recording
+from bt_bench.results.rounds import GateArm
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, EXTRA_ALPHA, SURPLUS, GatePlan
 from bt_bench.runs.selfcheck.rates import (
     LEAST_ASKED,
@@ -28,12 +32,19 @@ from bt_bench.worker import global_state
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "gate-statistics.md").read_text(encoding="utf-8")
 WORDS = " ".join(PAGE.split())
+README = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
 RATES = ROOT / "reports" / "gate-rates"
+PAIRS = ROOT / "reports" / "h200" / "gate-pairs"
 
 
 def rows(text: str) -> list[list[str]]:
     lines = [line for line in text.splitlines() if line.startswith("|") and "---" not in line]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def rate(counted: dict[str, Any]) -> str:
+    low, high = (100 * end for end in counted["interval_95"])
+    return f"{100 * counted['rate']:.1f} % ({low:.1f}-{high:.1f})"
 
 
 def test_rates_are_those_of_the_report() -> None:
@@ -93,10 +104,84 @@ def test_the_recording_that_comes_with_the_package() -> None:
     assert len(recording.rounds) >= DEFAULT_LOOKS[-1]
     (same,) = [
         path.name
-        for path in (ROOT / "reports/h200/gate-pairs").glob("pairs-*.json")
+        for path in PAIRS.glob("pairs-*.json")
         if path.read_bytes() == _shipped().read_bytes()
     ]
     assert f"`{same}` comes with bt-bench" in WORDS
+
+
+def test_rates_of_recordings_are_those_of_their_report() -> None:
+    rates = json.loads((PAIRS / "rates.json").read_text(encoding="utf-8"))
+    assert (rates["gates"], tuple(rates["looks"])) == (1000, DEFAULT_LOOKS)
+    assert rates["kept"]
+    table = {row[0]: row[1:] for row in rows(PAGE) if row[0].startswith("`pairs-")}
+    assert len(table) == len(rates["recordings"]) == len(list(PAIRS.glob("pairs-*.json")))
+    for number, found in enumerate(rates["recordings"], 1):
+        stored = read_recording(PAIRS / f"pairs-{number}.json")
+        assert found["recording"]["created"] == stored.created
+        slowed = {row["slowdown"]: row["found"] for row in found["slowed"]}
+        assert table[f"`pairs-{number}.json`"] == [
+            f"{len(stored.rounds)}, {len(stored.subjects)}",
+            rate(found["equal_code"]["red"]),
+            rate(slowed["5 % or 0.15 us"]),
+            rate(slowed["3 % or 0.1 us"]),
+            rate(slowed["what the gate said it finds"]),
+        ]
+    asked = [
+        row for found in rates["recordings"] for row in found["slowed"] if row["amount"] == 0.03
+    ]
+    for metric in ("gpu_us", "host_us"):
+        shares = [100 * row["metrics"][metric]["rate"] for row in asked]
+        assert f"{min(shares):.1f} to {max(shares):.1f} % of `{metric}`" in WORDS
+    shares = [100 * row["found"]["rate"] for row in asked]
+    assert f"3 % or 0.1 us in {min(shares):.1f} to {max(shares):.1f} %" in README
+
+
+def test_noise_of_the_recordings() -> None:
+    noise: dict[str, list[float]] = {"host_us": [], "gpu_us": []}
+    most = dict.fromkeys(noise, 0.0)
+    processes = []
+    for path in PAIRS.glob("pairs-*.json"):
+        recording = read_recording(path)
+        logs = {
+            arm: np.log([[one or np.nan for one in row.values[arm]] for row in recording.rounds])
+            for arm in GateArm
+        }
+        contrast = logs[GateArm.HEAD] - (logs[GateArm.BASE] + logs[GateArm.CONTROL]) / 2
+        for metric, medians in noise.items():
+            of = [row.metric == metric for row in recording.subjects]
+            spread = contrast[:, of].std(axis=0, ddof=1)
+            medians.append(100 * float(np.median(spread)))
+            most[metric] = max(most[metric], 100 * float(spread.max()))
+            if metric == "host_us":
+                processes.append(100 * logs[GateArm.BASE][:, of].mean(axis=1).std(ddof=1))
+    assert f"differed by {min(processes):.0f} to {max(processes):.0f} % in `host_us`" in WORDS
+    host, gpu = noise.values()
+    assert f"{min(host):.1f}" == f"{max(host):.1f}"
+    assert (
+        f"by {max(host):.1f} % in the median figure of `host_us` "
+        f"(at most {most['host_us']:.1f} %), "
+        f"and by {min(gpu):.1f} to {max(gpu):.1f} % in `gpu_us` (at most {most['gpu_us']:.1f} %)"
+    ) in WORDS
+
+
+@pytest.mark.parametrize("folder", ["gates", "gates/loops"])
+def test_gates_on_hardware(folder: str) -> None:
+    changes: dict[str, list[float]] = {"equal": [], "kernel": [], "host": []}
+    for path in sorted((PAIRS / folder).glob("*-[123].json")):
+        kind = path.stem.partition("-")[0]
+        if kind == "amount":
+            continue
+        metric = "gpu_us" if kind == "kernel" else "host_us"
+        judged = json.loads(path.read_text(encoding="utf-8"))
+        slower = [row for row in judged["judgements"] if row["verdict"] == "SLOWER"]
+        assert len(slower) == (kind != "equal")
+        assert all(row["metric"] == metric for row in slower)
+        changes[kind] += [row["percent"] for row in slower] or [0.0]
+    assert len(changes["host"]) == 3
+    for found in (changes["kernel"], changes["host"]):
+        if found:
+            assert f"slower by {min(found):.1f} to {max(found):.1f} %" in WORDS
 
 
 # Where the page names a reading of the global state in other words than the code.
