@@ -1,0 +1,56 @@
+"""Fault: query_start_loc is read again only if its id, address or version counter changed; writes
+through numpy or another view of the memory do not count.
+
+Seen: change query_start_loc in place through the numpy array that it was made of: slots are cut
+by the old starts.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from bt_kernels.device_tables import DeviceBlockTables
+from bt_kernels.layout import PAD_SLOT_ID
+
+
+class Variant(DeviceBlockTables):
+    """Saves a conversion where the batch stays the same."""
+
+    _last: tuple[object, ...] = ()
+    _starts: torch.Tensor
+
+    capturable = frozenset({"gather_block_tables"})
+
+    def _launch_slots(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        out: torch.Tensor | None,
+    ) -> None:
+        slots = self.slot_mappings if out is None else out
+        key = (id(query_start_loc), query_start_loc.data_ptr(), query_start_loc._version)
+        if self._last != (*key, idx_mapping.numel()):
+            self._last = (*key, idx_mapping.numel())
+            self._starts = query_start_loc[: idx_mapping.numel() + 1].long()
+        starts = self._starts
+        num_tokens = int(starts[-1])
+        rows = torch.repeat_interleave(idx_mapping.long(), starts.diff())
+        slots[:, num_tokens:] = PAD_SLOT_ID
+        for group in range(self.layout.num_groups):
+            slots[group, :num_tokens] = self._slots_of(group, rows, positions[:num_tokens])
+
+    def _slots_of(self, group: int, rows: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        layout, table = self.layout, self.block_tables[group]
+        size, ranks = layout.block_sizes[group], layout.cp_sizes[group]
+        span = size * ranks
+        inside = (rows >= 0) & (positions >= 0) & (positions < span * layout.widths[group])
+        inside &= layout.slot_mapping_enabled[group]
+        positions = torch.where(inside, positions, 0)
+        column, offset = positions // span, positions % span
+        if ranks > 1:
+            turn = offset // layout.cp_interleave
+            inside &= turn % ranks == layout.cp_rank
+            offset = turn // ranks * layout.cp_interleave + offset % layout.cp_interleave
+        block_ids = table[rows.clamp(min=0), column]
+        return torch.where(inside, block_ids.long() * size + offset, PAD_SLOT_ID)

@@ -1,0 +1,52 @@
+"""Fault: a batch with as many positions as requests is taken for a decode step with one token
+each, whatever query_start_loc says.
+
+Seen: with 2 requests, positions of 2 elements and query_start_loc [0, 2, 2] (or [0, 0, 1], with
+positions longer than T), slots are those of one token each.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from bt_kernels.fusions import FusedApply
+from bt_kernels.layout import PAD_SLOT_ID
+
+
+class Variant(FusedApply):
+    """A decode step needs no query_start_loc."""
+
+    capturable = frozenset({"gather_block_tables"})
+
+    def _launch_slots(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        out: torch.Tensor | None,
+    ) -> None:
+        slots = self.slot_mappings if out is None else out
+        num_reqs = idx_mapping.numel()
+        starts = query_start_loc[: num_reqs + 1].long()
+        if positions.numel() == num_reqs <= slots.shape[1]:
+            starts = torch.arange(num_reqs + 1, device=self.device)
+        num_tokens = int(starts[-1])
+        rows = torch.repeat_interleave(idx_mapping.long(), starts.diff())
+        slots[:, num_tokens:] = PAD_SLOT_ID
+        for group in range(self.layout.num_groups):
+            slots[group, :num_tokens] = self._slots_of(group, rows, positions[:num_tokens])
+
+    def _slots_of(self, group: int, rows: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        layout, table = self.layout, self.block_tables[group]
+        size, ranks = layout.block_sizes[group], layout.cp_sizes[group]
+        span = size * ranks
+        inside = (rows >= 0) & (positions >= 0) & (positions < span * layout.widths[group])
+        inside &= layout.slot_mapping_enabled[group]
+        positions = torch.where(inside, positions, 0)
+        column, offset = positions // span, positions % span
+        if ranks > 1:
+            turn = offset // layout.cp_interleave
+            inside &= turn % ranks == layout.cp_rank
+            offset = turn // ranks * layout.cp_interleave + offset % layout.cp_interleave
+        block_ids = table[rows.clamp(min=0), column]
+        return torch.where(inside, block_ids.long() * size + offset, PAD_SLOT_ID)

@@ -1,0 +1,54 @@
+"""Fault: slots are padded only as far as an earlier call has written tokens; a restore does not
+count.
+
+Seen: restore a snapshot of a step with many tokens into fresh tables, then slots of few: the
+slots behind keep the restored values.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from bt_kernels.device_tables import DeviceBlockTables
+from bt_kernels.layout import PAD_SLOT_ID
+
+
+class Variant(DeviceBlockTables):
+    """Slots that are padded already are not padded again."""
+
+    _high_water = 0
+
+    capturable = frozenset({"gather_block_tables"})
+
+    def _launch_slots(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        out: torch.Tensor | None,
+    ) -> None:
+        slots = self.slot_mappings if out is None else out
+        starts = query_start_loc[: idx_mapping.numel() + 1].long()
+        num_tokens = int(starts[-1])
+        rows = torch.repeat_interleave(idx_mapping.long(), starts.diff())
+        end = slots.shape[1] if out is not None else max(self._high_water, num_tokens)
+        slots[:, num_tokens:end] = PAD_SLOT_ID
+        if out is None:
+            self._high_water = num_tokens
+        for group in range(self.layout.num_groups):
+            slots[group, :num_tokens] = self._slots_of(group, rows, positions[:num_tokens])
+
+    def _slots_of(self, group: int, rows: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        layout, table = self.layout, self.block_tables[group]
+        size, ranks = layout.block_sizes[group], layout.cp_sizes[group]
+        span = size * ranks
+        inside = (rows >= 0) & (positions >= 0) & (positions < span * layout.widths[group])
+        inside &= layout.slot_mapping_enabled[group]
+        positions = torch.where(inside, positions, 0)
+        column, offset = positions // span, positions % span
+        if ranks > 1:
+            turn = offset // layout.cp_interleave
+            inside &= turn % ranks == layout.cp_rank
+            offset = turn // ranks * layout.cp_interleave + offset % layout.cp_interleave
+        block_ids = table[rows.clamp(min=0), column]
+        return torch.where(inside, block_ids.long() * size + offset, PAD_SLOT_ID)
