@@ -36,6 +36,8 @@ for _name in [name for name in os.environ if name.startswith("BT_BENCH_")]:
     if _name != "BT_BENCH_TEST_GPU":
         del os.environ[_name]
 
+# Exploring takes as long as it is given; tests of it say how long.
+os.environ["BT_BENCH_EXPLORE"] = "0"
 
 # Tables of tests are small, and threads of torch would spin on cores that other tests use. Also for
 # the processes that tests start.

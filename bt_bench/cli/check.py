@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,13 +26,16 @@ from bt_bench.cli.options import (
     print_json,
     worker_for,
 )
-from bt_bench.errors import ExitCode
+from bt_bench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bt_bench.results import Crash
-    from bt_bench.runs import Outcome
+    from bt_bench.runs import Explored, Outcome
+    from bt_bench.worker import Unreached
+
+MOST_PLACES = 5  # of those not reached, in the terminal
 
 
 def check(
@@ -49,21 +53,62 @@ def check(
     kernels: KernelsOption = None,
     vllm_source: VllmSourceOption = None,
     suite: SuiteOption = None,
+    deep: Annotated[
+        bool,
+        typer.Option("--deep", help="Explore for minutes, with scenarios that take seconds."),
+    ] = False,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--explore",
+            metavar="SECONDS",
+            min=0,
+            help="Explore each variant for about this long; 0: not at all.",
+            envvar="BT_BENCH_EXPLORE",
+            show_default="15, 180 with --deep",
+        ),
+    ] = None,
+    scenario: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N[-M]", help="Play only this scenario, or these, and skip all workloads."
+        ),
+    ] = None,
+    paths: Annotated[
+        bool,
+        typer.Option(
+            "--paths",
+            help="Also list the lines of each variant's own code that no scenario ran, kernels "
+            "under the interpreter included; that takes about twice as long.",
+        ),
+    ] = False,
+    require_paths: Annotated[
+        bool,
+        typer.Option(
+            "--require-paths",
+            help="As --paths, and end with 5 if there are any that no comment "
+            "'# unreached: REASON' excuses.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> ExitCode:
     """Compare variants with the reference, and time nothing.
 
     Every variant runs through small random workloads that reach the corners, then through the
-    workloads of the config. Whole buffers are compared, exactly. They run in a process of their
-    own, so that one that crashes fails alone. Exit code 5 means that one differs, raised, crashed
-    or hung. Workloads that need a feature that a variant lacks are skipped for it; that is not a
-    failure.
+    workloads of the config. Then it is explored: scenarios, which are made-up sequences of calls,
+    are played until one differs, and that one is made smaller. Whole buffers are compared. Variants
+    run in a process of their own, so that one that crashes fails alone. Exit code 5 means that one
+    differs, raised, crashed or hung. Workloads that need a feature that a variant lacks are skipped
+    for it; that is not a failure.
 
     Examples:
     - `bt-bench check`
     - `bt-bench check origin --variants fused`
     - `bt-bench check quick --kernels ./my_kernels --variants mine`
+    - `bt-bench check --variants fused --deep`
+    - `bt-bench check --variants fused --scenario 17`
     """
+    numbers = _numbers(scenario)
     spec = load_spec(
         config,
         suite=suite,
@@ -77,7 +122,8 @@ def check(
     )
 
     from bt_bench.analysis import crash_text
-    from bt_bench.runs import check_memory, check_spec
+    from bt_bench.protocol import load_suite
+    from bt_bench.runs import EXPLORE_SECONDS, Exploring, check_memory, check_spec
     from bt_bench.worker import Noticing
 
     outcomes: list[Outcome] = []
@@ -88,23 +134,51 @@ def check(
         warnings.append(f"{whose}{crash_text(crash)}")
         print(f"bt-bench: warning: {visible(warnings[-1])}", file=sys.stderr, flush=True)
 
+    explored: list[Explored] = []
+    if seconds is None:
+        seconds = EXPLORE_SECONDS[deep]
+    known = load_suite(spec.suite)
     with worker_for(spec, entries, device) as worker:
         kind = worker.hello.device
         check_memory(spec, len(entries), worker.hello.available_bytes)
-        for outcome in check_spec(Noticing(worker, warn), spec, [entry.name for entry in entries]):
+        noticing = Noticing(worker, warn)
+        names = [entry.name for entry in entries]
+        for outcome in check_spec(noticing, spec, names) if numbers is None else ():
             outcomes.append(outcome)
             if not as_json:
                 print(_line(outcome), flush=True)
-    counts = Counter(map(_status, outcomes))
+        failed = {outcome.variant for outcome in outcomes if outcome.failure is not None}
+        right = [name for name in names if name not in failed]
+        repeating = " ".join(
+            [
+                config,
+                *([] if suite is None else [f"--suite {suite}"]),
+                *(f"--kernels {folder}" for folder in kernels or ()),
+                *["--deep"] * deep,
+            ]
+        )
+        if right and (seconds or numbers is not None):
+            with worker_for(spec, [], "cpu") as references:
+                exploring = Exploring(
+                    *(known, noticing, references, spec.plan.seed),
+                    deep=deep,
+                    lines=paths or require_paths,
+                )
+                for one in exploring.explore(right, seconds, numbers):
+                    explored.append(one)
+                    if not as_json:
+                        print(_explored_text(one, repeating), flush=True)
+    counts = Counter(map(_status, outcomes)) + Counter(map(_explored_status, explored))
     if as_json:
-        print_json(_document(kind, outcomes, warnings))
+        print_json(_document(kind, outcomes, explored, warnings))
     else:
         for entry in entries:
             if entry.opponent is not None and entry.opponent.note:
                 print(f"{entry.name} {entry.opponent.note}")
         skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
         print(f"{counts['ok']} passed, {counts['failed']} failed{skipped}, on {kind}")
-    return ExitCode.CHECK_FAILED if counts["failed"] else ExitCode.OK
+    lacking = require_paths and any(map(_unexcused, explored))
+    return ExitCode.CHECK_FAILED if counts["failed"] or lacking else ExitCode.OK
 
 
 def _status(outcome: Outcome) -> str:
@@ -122,7 +196,74 @@ def _line(outcome: Outcome) -> str:
     return f"FAILED  {what}\n        {outcome.reason.code}: {outcome.reason.message}"
 
 
-def _document(device: str, outcomes: list[Outcome], warnings: list[str]) -> dict[str, object]:
+def _numbers(scenario: str | None) -> list[int] | None:
+    """The scenarios that `--scenario` names."""
+    if scenario is None:
+        return None
+    first, dash, last = scenario.partition("-")
+    if not first.isdecimal() or (dash and not last.isdecimal()):
+        raise UsageError(
+            f"--scenario {scenario}: expected the number of a scenario, or a range as in 0-17"
+        )
+    numbers = list(range(int(first), int(last or first) + 1))
+    if not numbers:
+        raise UsageError(f"--scenario {scenario}: expected the lower number first")
+    return numbers
+
+
+def _explored_status(one: Explored) -> str:
+    if one.skipped:
+        return "skipped"
+    return "ok" if one.found is None else "failed"
+
+
+def _explored_text(one: Explored, repeating: str) -> str:
+    """One variant's lines; `repeating` is what a command needs besides variant and scenario."""
+    if one.skipped:
+        return f"skipped {one.variant} · explored · {one.skipped}"
+    took = f"{_scenarios(one.scenarios)} in {one.seconds:.0f} s"
+    found = one.found
+    if found is None:
+        return "\n".join([f"ok      {one.variant} · explored · {took}", *_coverage_lines(one)])
+    return "\n".join(
+        [
+            f"FAILED  {one.variant} · scenario {found.number}, {found.title} · {took}",
+            f"        {found.reason.code}: {found.reason.message}",
+            *(f"          {line}" for line in found.lines),
+            f"        again: bt-bench check {repeating} --variants {one.variant} "
+            f"--scenario {found.needs}",
+        ]
+    )
+
+
+def _unexcused(one: Explored) -> list[Unreached]:
+    """Lines of its own code that were not reached, and that nothing excuses."""
+    unreached = one.coverage.unreached if one.coverage is not None else ()
+    return [each for each in unreached if not each.excuse]
+
+
+def _coverage_lines(one: Explored) -> list[str]:
+    if one.coverage is None or not one.coverage.total:
+        return []
+    lines = [
+        f"        {one.coverage.reached} of {one.coverage.total} lines of its own code were reached"
+    ]
+    missing = _unexcused(one)
+    for each in missing[:MOST_PLACES]:
+        until = f"-{each.last}" if each.last > each.first else ""
+        lines.append(f"          not reached: {each.file}:{each.first}{until}, {each.function}")
+    if len(missing) > MOST_PLACES:
+        lines.append(f"          and {len(missing) - MOST_PLACES} more places (--json has all)")
+    return lines
+
+
+def _scenarios(number: int) -> str:
+    return f"{number} scenario{'s' * (number != 1)}"
+
+
+def _document(
+    device: str, outcomes: list[Outcome], explored: list[Explored], warnings: list[str]
+) -> dict[str, object]:
     return {
         "schema_version": 1,
         "device": device,
@@ -137,5 +278,31 @@ def _document(device: str, outcomes: list[Outcome], warnings: list[str]) -> dict
                 "steps": outcome.steps,
             }
             for outcome in outcomes
+        ],
+        "explored": [
+            {
+                "variant": one.variant,
+                "status": _explored_status(one),
+                "scenarios": one.scenarios,
+                "seconds": round(one.seconds, 3),
+                "skipped": one.skipped or None,
+                "lines": None
+                if one.coverage is None
+                else {
+                    "reached": one.coverage.reached,
+                    "total": one.coverage.total,
+                    "unreached": [asdict(each) for each in one.coverage.unreached],
+                },
+                "found": None
+                if one.found is None
+                else {
+                    "scenario": one.found.number,
+                    "title": one.found.title,
+                    "reason": one.found.reason.model_dump(),
+                    "lines": list(one.found.lines),
+                    "again": one.found.needs,
+                },
+            }
+            for one in explored
         ],
     }

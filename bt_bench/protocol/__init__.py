@@ -5,6 +5,7 @@ from __future__ import annotations
 from bt_bench.names import Operation
 from bt_bench.protocol.digests import digest_of
 from bt_bench.protocol.driver import Driver, Guard, MismatchError, Through, Trial
+from bt_bench.protocol.exploring import Contents, Explorer, Floats, Player, Seen, Source
 from bt_bench.protocol.loading import (
     DEFAULT_REF,
     SuiteRef,
@@ -27,6 +28,7 @@ from bt_bench.protocol.records import (
     check_workload,
     flat_parameters,
     record_of,
+    varied_workload,
 )
 from bt_bench.protocol.suite import PROTOCOL, NoOpponents, Opponent, Opponents, Suite
 from bt_bench.protocol.workload import Traffic, Workload
@@ -34,13 +36,19 @@ from bt_bench.protocol.workload import Traffic, Workload
 __all__ = [
     "DEFAULT_REF",
     "PROTOCOL",
+    "Contents",
     "Driver",
+    "Explorer",
+    "Floats",
     "Guard",
     "MismatchError",
     "NoOpponents",
     "Operation",
     "Opponent",
     "Opponents",
+    "Player",
+    "Seen",
+    "Source",
     "Suite",
     "SuiteRef",
     "Through",
@@ -65,5 +73,6 @@ __all__ = [
     "running",
     "shipped_suites",
     "suite_of",
+    "varied_workload",
     "wrong_parameter",
 ]

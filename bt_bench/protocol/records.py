@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+import numpy as np
 
 from bt_bench.errors import UsageError
 from bt_bench.protocol.loading import place_of, ref_of, running, suite_of
@@ -11,6 +14,8 @@ from bt_bench.protocol.parameters import WorkloadParameters
 from bt_bench.protocol.suite import Suite
 from bt_bench.protocol.workload import Workload
 from bt_bench.results import ParameterValue, WorkloadRecord
+
+WorkloadT = TypeVar("WorkloadT", bound=Workload)
 
 
 def build_workload(parameters: WorkloadParameters) -> Workload:
@@ -67,6 +72,23 @@ def check_workload(suite: Suite, workload: Workload) -> None:
                 f"{where}.sizes has {count} values of {name!r}; expected one for each of "
                 f"{len(workload.steps)} steps"
             )
+
+
+def varied_workload(workload: WorkloadT, rng: np.random.Generator) -> WorkloadT:
+    """The workload with other contents.
+
+    Raises:
+        UsageError: if it has another number of steps then.
+    """
+    suite = suite_of(workload)
+    with running(suite, "varied"):
+        varied = workload.varied(rng)
+    if len(varied.steps) != len(workload.steps):
+        raise UsageError(
+            f"{place_of(suite)}: varied has {len(varied.steps)} steps; expected "
+            f"{len(workload.steps)}, as the workload"
+        )
+    return varied
 
 
 def record_of(parameters: WorkloadParameters, workload: Workload) -> WorkloadRecord:

@@ -16,6 +16,7 @@ from bt_bench.protocol.misspelt import misspelt
 
 if TYPE_CHECKING:
     from bt_bench.protocol.driver import Driver
+    from bt_bench.protocol.exploring import Explorer
     from bt_bench.protocol.parameters import WorkloadParameters
     from bt_bench.protocol.workload import Workload
     from bt_bench.report import Document
@@ -149,6 +150,10 @@ class Suite(ABC):
     def conformance(self, seed: int) -> Mapping[str, Workload]:
         """Small workloads that reach the corners, by name; every variant is checked on them."""
         return {}
+
+    def explorer(self) -> Explorer | None:
+        """Makes scenarios for `bt-bench check`; `None`: from the conformance workloads."""
+        return None
 
     def opponents(self, folders: Sequence[Path]) -> Opponents:
         """Variants that wrap code of others.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bt_bench.runs.check import Outcome, check_spec
+from bt_bench.runs.explore import EXPLORE_SECONDS, Explored, Exploring
 from bt_bench.runs.gate.live import GateRequest, plan_of, prepare, run_live_gate
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, MAX_LOOK
 from bt_bench.runs.gate.lost import Lost, config_of, lost_between, other_files, without_variant
@@ -28,8 +29,11 @@ from bt_bench.runs.sweep import SweepRequest, run_sweep
 
 __all__ = [
     "DEFAULT_LOOKS",
+    "EXPLORE_SECONDS",
     "MAX_LOOK",
     "CaseReport",
+    "Explored",
+    "Exploring",
     "GateRequest",
     "Lost",
     "Outcome",

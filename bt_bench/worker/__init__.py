@@ -9,6 +9,8 @@ from bt_bench.worker.environment import available_bytes, read_environment
 from bt_bench.worker.git import git_command, without_another_git
 from bt_bench.worker.lifetime import run_kept
 from bt_bench.worker.outcome import Measured, RoundProgress
+from bt_bench.worker.plain_exploring import PlainExplorer, explorer_of
+from bt_bench.worker.plays import Coverage, Play, Played, ReadCoverage, Survey, Surveyed, Unreached
 from bt_bench.worker.supervisor import Serve, Supervisor
 from bt_bench.worker.tasks import (
     Ahead,
@@ -45,14 +47,19 @@ __all__ = [
     "CheckOutcome",
     "CheckOutcomes",
     "Checked",
+    "Coverage",
     "Finished",
     "Hello",
     "MeasureCase",
     "MeasureRound",
     "Measured",
     "Noticing",
+    "PlainExplorer",
+    "Play",
+    "Played",
     "PrepareRound",
     "ReadChanges",
+    "ReadCoverage",
     "ResultT",
     "RoundOutcome",
     "RoundProgress",
@@ -60,12 +67,16 @@ __all__ = [
     "Runner",
     "Serve",
     "Supervisor",
+    "Survey",
+    "Surveyed",
     "Task",
+    "Unreached",
     "Watcher",
     "WorkerSetup",
     "arms_of",
     "available_bytes",
     "choose_device",
+    "explorer_of",
     "git_command",
     "read_environment",
     "run_kept",

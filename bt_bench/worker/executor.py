@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from bt_bench.config import CaseSpec
@@ -22,12 +23,15 @@ from bt_bench.results import Plan
 from bt_bench.worker import activity
 from bt_bench.worker.call_stack import with_room
 from bt_bench.worker.checking.check import check
+from bt_bench.worker.checking.playing import files_of, play, survey
+from bt_bench.worker.checking.reached import Reached
 from bt_bench.worker.culprits import run_without_culprits
 from bt_bench.worker.failures import ArmFailedError, device_fault, is_out_of_memory, reason_of
 from bt_bench.worker.measuring.bench import Bench
 from bt_bench.worker.measuring.case import CONTROL, measure_case
 from bt_bench.worker.measuring.process_round import ProcessRound
 from bt_bench.worker.outcome import RoundProgress
+from bt_bench.worker.plays import Play, ReadCoverage, Survey
 from bt_bench.worker.state_watch import StateWatch
 from bt_bench.worker.tasks import (
     Attempt,
@@ -86,6 +90,7 @@ class Executor:
         self._watch = watch
         self._built: tuple[CaseSpec, Workload] | None = None
         self._conformance: dict[str, Workload] = {}
+        self._reached: dict[str, Reached] = {}
         self._round: tuple[tuple[tuple[RoundUnit, ...], tuple[str, ...]], ProcessRound] | None = (
             None
         )
@@ -147,6 +152,18 @@ class Executor:
                 )
             case ReadChanges():
                 return self._changes()
+            case Survey():
+                return survey(self._suite, {name: self._classes[name] for name in arms})
+            case Play():
+                if not arms:
+                    return play(task, self._suite, None, None, self._bench.device)
+                variant = self._classes[arms[0]]
+                with self._reached_by(arms[0]).noted() if task.lines else nullcontext():
+                    return play(task, self._suite, arms[0], variant, self._bench.device)
+            case ReadCoverage():
+                reached = self._reached_by(arms[0])
+                # Of a package with many variants only the files that this one uses.
+                return reached.coverage(reached.lines)
         raise TypeError(f"{type(task).__name__} is not a task of this executor")
 
     def _check_conformance(self, task: CheckConformance, arms: Sequence[str]) -> CheckOutcomes:
@@ -210,6 +227,13 @@ class Executor:
         if hidden:
             changes[""] = (*changes.get("", ()), f"objects of variants ({', '.join(hidden)})")
         return changes
+
+    def _reached_by(self, arm: str) -> Reached:
+        """The lines of an arm's own code that scenarios have run."""
+        if arm not in self._reached:
+            files = files_of(self._suite, self._classes[arm])
+            self._reached[arm] = Reached(frozenset(map(str, files)))
+        return self._reached[arm]
 
     def _copied(self, arm: str) -> type[Any]:
         """A second class of an arm; its file may be run again for that."""

@@ -141,9 +141,9 @@ class BlockTableOperations(ABC):
                 place of the input table. Rows from `num_reqs_padded` on are then left alone.
             out_ptrs: `[G]` uint64 or int64 on the device, the addresses of `out`. Without it they
                 are copied from the host in each call, which cannot be captured.
-            num_computed_tokens: `[max_num_reqs]` int32 on the device, by request row: tokens
-                computed before the step. With it, the columns of a group with a sliding window
-                that lie before the window become 0: those of `[0, num_blocks)` before
+            num_computed_tokens: `[max_num_reqs]` int32 or longer, on the device, by request row:
+                tokens computed before the step. With it, the columns of a group with a sliding
+                window that lie before the window become 0: those of `[0, num_blocks)` before
                 `max(num_computed_tokens[row] - reach, 0) // block_size`.
 
         Returns:
@@ -163,7 +163,7 @@ class BlockTableOperations(ABC):
 
         Args:
             idx_mapping: as in `gather_block_tables`; all slots of a dummy request are PAD.
-            query_start_loc: `[R + 1]` int32, first token of each request; the last is T.
+            query_start_loc: `[R + 1]` int32 or longer, first token of each request; the last is T.
             positions: `[T]` or longer, int64, the position of each token in its sequence.
             num_tokens_padded: length of the returned view, `T <= num_tokens_padded`.
             out: int64 `[G, num_tokens_padded or more]`, with elements of a row side by side, that

@@ -90,6 +90,50 @@ def test_check_json(config):
     assert {check["status"] for check in document["checks"]} == {"ok"}
 
 
+def test_check_explores(config):
+    explored = ("check", config, "--variants", "fused", "--scenario", "1", "--json")
+    document = run(*explored).json()
+    assert document["checks"] == []
+    (found,) = document["explored"]
+    assert (found["variant"], found["status"], found["scenarios"]) == ("fused", "ok", 1)
+    assert found["lines"] is None
+
+
+@pytest.mark.parametrize("scenario", ["x", "-1", "3-", "5-2", "1-x"])
+def test_check_refuses_a_scenario(config, scenario):
+    outcome = run("check", config, f"--scenario={scenario}")
+    assert outcome.code == 2
+    assert f"--scenario {scenario}" in outcome.err
+
+
+def test_check_requires_paths(config, tmp_path):
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    text = """\
+\"\"\"fused, with a line for giants.\"\"\"
+
+from bt_kernels.variants.fused import Variant as Fused
+
+
+class Variant(Fused):
+    def apply_staged_writes(self):
+        if self.layout.max_num_reqs > 30_000:EXCUSE
+            self.num_dirty_rows = 0
+        super().apply_staged_writes()
+"""
+    arguments = ("check", config, "--kernels", folder, "--variants", "giants", "--scenario", "1")
+    (folder / "giants.py").write_text(text.replace("EXCUSE", ""), encoding="utf-8")
+    outcome = run(*arguments, "--paths")
+    assert outcome.code == 0
+    assert "giants.py:9, Variant.apply_staged_writes" in outcome.out
+    assert run(*arguments, "--require-paths").code == 5
+    excused = text.replace("EXCUSE", "  # unreached: no layout is as large")
+    (folder / "giants.py").write_text(excused, encoding="utf-8")
+    outcome = run(*arguments, "--require-paths")
+    assert outcome.code == 0
+    assert "not reached" not in outcome.out
+
+
 def test_list():
     outcome = run("list")
     for name in ("baseline", "fused_gather_slots", "gather_slots", "azure_conv"):

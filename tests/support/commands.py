@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from threading import RLock
 from typing import Any, ClassVar
 from unittest.mock import patch
 
@@ -67,6 +68,7 @@ class InProcess:
     """
 
     _known: ClassVar[dict[tuple[object, ...], Any]] = {}  # outcomes of shipped variants
+    _alone: ClassVar[Any] = RLock()  # two workers run at once, and here they share a stdout
 
     def __init__(self, setup: Any, serve: object) -> None:
         self._setup = setup
@@ -85,7 +87,7 @@ class InProcess:
         """There is nothing to end."""
 
     def run(self, task: Any, arms: Any, watcher: Any = None) -> Any:
-        with redirect_stdout(sys.stderr):
+        with self._alone, redirect_stdout(sys.stderr):
             if isinstance(task, CheckConformance):
                 return self._check(task, arms, watcher)
             return self._runner.run(task, arms, watcher)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bt_bench.protocol import Operation, Opponents, Suite
 from bt_bench.suites.block_tables import operations
+from bt_bench.suites.block_tables.exploring import TableExplorer
 from bt_bench.suites.block_tables.sizes import memory_note
 from bt_bench.suites.block_tables.vllm.opponents import VllmOpponents
 from bt_bench.suites.block_tables.vllm.source import find_sources, is_opponent
@@ -60,6 +61,10 @@ class BlockTableSuite(Suite):
     def conformance(self, seed: int) -> Mapping[str, Workload]:
         """See the base class."""
         return conformance_workloads(seed)
+
+    def explorer(self) -> TableExplorer:
+        """See the base class."""
+        return TableExplorer()
 
     def opponents(self, folders: Sequence[Path]) -> Opponents:
         """See the base class: vLLM's own block tables."""

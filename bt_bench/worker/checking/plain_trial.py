@@ -25,6 +25,7 @@ from bt_bench.protocol import (
     place_of,
     running,
     suite_of,
+    varied_workload,
 )
 from bt_bench.protocol.driver import plainly
 from bt_bench.worker.checking.comparing import (
@@ -92,13 +93,7 @@ class PlainTrial(Trial):
         self._suite: Suite = suite_of(workload)
         self._device = device
         self._rng = rng
-        with running(self._suite, "varied"):
-            self._workload = workload if rng is None else workload.varied(rng)
-        if len(self._workload.steps) != len(workload.steps):
-            raise UsageError(
-                f"{place_of(self._suite)}: varied has {len(self._workload.steps)} steps; expected "
-                f"{len(workload.steps)}, as the workload"
-            )
+        self._workload = workload if rng is None else varied_workload(workload, rng)
         self._driver = driver_of(self._suite)
         with running(self._suite, "driver"):
             self._references = {
@@ -121,8 +116,8 @@ class PlainTrial(Trial):
         """See the base class."""
         driver = self._driver(variant, self._workload, self._device)
         inputs = self._driver.inputs_on(self._device, self._workload)
-        start = _copies(driver.state(), self._device)
-        return Subject(driver, _addresses(driver), inputs, start)
+        start = copies(driver.state(), self._device)
+        return Subject(driver, addresses(driver), inputs, start)
 
     def resume(self, driver: Driver) -> Subject:
         """See the base class."""
@@ -134,13 +129,13 @@ class PlainTrial(Trial):
         step = self._reference_inputs[index]
         found = {}
         for path, driver in self._references.items():
-            _poison(driver.outputs(), poison)
-            before = _copies({**driver.outputs(), **driver.state()}, _CPU)
+            fill(driver.outputs(), poison)
+            before = copies({**driver.outputs(), **driver.state()}, _CPU)
             with running(self._suite, "the reference or its driver"):
-                self._run(driver, path, step, plainly)
+                run_path(self._suite, driver, path, step, plainly)
             self._notice(path, driver, before, index)
-            outputs = _copies(driver.outputs(), self._device)
-            found[path] = Expected(outputs, _copies(driver.state(), self._device), poison)
+            outputs = copies(driver.outputs(), self._device)
+            found[path] = Expected(outputs, copies(driver.state(), self._device), poison)
         return found
 
     def _refuse_without_outputs(self, driver: Driver) -> None:
@@ -170,22 +165,6 @@ class PlainTrial(Trial):
                 "something missing before the call, as in prepare()?"
             )
 
-    def _run(
-        self, driver: Driver, path: Path, step: Any, through: Through
-    ) -> list[tuple[Operation, object]]:
-        """Stages a step and makes the calls of a path; returns what these returned."""
-        calls = [self._suite.by_name[name] for name in path]
-        staging = self._suite.staging
-        if staging is not None and staging not in calls and any(c.traits.stages for c in calls):
-            driver.call(staging, step)()
-        results = []
-        for operation in calls:
-            driver.prepare(operation, step)
-            call = driver.call(operation, step)
-            results.append((operation, through(driver.variant, operation, call)))
-            driver.finish(operation)
-        return results
-
     def step(
         self,
         subject: Subject,
@@ -200,16 +179,11 @@ class PlainTrial(Trial):
         driver = subject.driver
         step = inputs if inputs is not None else subject.inputs[index]
         outputs = driver.outputs()
-        _poison(outputs, expected[path].poison)
+        fill(outputs, expected[path].poison)
         with guard(driver.variant, driver, step):
-            results = self._run(driver, path, step, through)
+            results = run_path(self._suite, driver, path, step, through)
         self._compare(driver, expected[path])
-        for operation, result in results:
-            _compare_result(operation, result, driver.results(operation, step))
-        _compare_inputs(driver.inputs_of(self._pristine[index]), driver.inputs_of(step))
-        for name, address in _addresses(driver).items() if subject.addresses else ():
-            if address != subject.addresses.get(name):
-                raise MismatchError(f"{name} has moved; expected it to keep its address")
+        compare_around(driver, results, self._pristine[index], step, subject.addresses)
 
     def _compare(self, driver: Driver, expected: Expected) -> None:
         for found, wanted in (
@@ -228,9 +202,7 @@ class PlainTrial(Trial):
         driver = subject.driver
         with guard(driver.variant, driver):
             driver.rewind()
-        for name, tensor in subject.start.items():
-            found = driver.state().get(name)
-            compare(f"{name}, as rewind() of the driver left it,", found, tensor, 0, None)
+        compare_start(driver, subject.start)
 
     def compared(self, subject: Subject) -> Sequence[str]:
         """See the base class."""
@@ -275,18 +247,73 @@ def compare(
         raise MismatchError(describe(name, mine, theirs, different, held, within))
 
 
-def _copies(tensors: Mapping[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:
+def run_path(
+    suite: Suite, driver: Driver, path: Path, step: Any, through: Through
+) -> list[tuple[Operation, object]]:
+    """Stages a step and makes the calls of a path; returns what these returned."""
+    calls = [suite.by_name[name] for name in path]
+    staging = suite.staging
+    if staging is not None and staging not in calls and any(c.traits.stages for c in calls):
+        driver.call(staging, step)()
+    results = []
+    for operation in calls:
+        driver.prepare(operation, step)
+        call = driver.call(operation, step)
+        results.append((operation, through(driver.variant, operation, call)))
+        driver.finish(operation)
+    return results
+
+
+def compare_around(
+    driver: Driver,
+    results: Sequence[tuple[Operation, object]],
+    pristine: Any,
+    step: Any,
+    addresses_before: Mapping[str, int],
+) -> None:
+    """Compares what calls returned, what they were given, and where outputs and state are.
+
+    Args:
+        driver: of the variant.
+        results: what its calls returned.
+        pristine: inputs that are equal to those of the step, and that no variant was given.
+        step: the inputs that it was given.
+        addresses_before: of outputs and state; empty: they are not compared.
+
+    Raises:
+        MismatchError: naming the first thing that is not as it must be.
+    """
+    for operation, result in results:
+        _compare_result(operation, result, driver.results(operation, step))
+    _compare_inputs(driver.inputs_of(pristine), driver.inputs_of(step))
+    for name, address in addresses(driver).items() if addresses_before else ():
+        if address != addresses_before.get(name):
+            raise MismatchError(f"{name} has moved; expected it to keep its address")
+
+
+def compare_start(driver: Driver, start: Mapping[str, torch.Tensor]) -> None:
+    """Compares the state after a `rewind` with copies from before the first step.
+
+    Raises:
+        MismatchError: naming the first element that differs.
+    """
+    for name, tensor in start.items():
+        found = driver.state().get(name)
+        compare(f"{name}, as rewind() of the driver left it,", found, tensor, 0, None)
+
+
+def copies(tensors: Mapping[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:
     return {name: tensor.to(device, copy=True) for name, tensor in tensors.items()}
 
 
-def _addresses(driver: Driver) -> dict[str, int]:
+def addresses(driver: Driver) -> dict[str, int]:
     """Addresses of outputs and state, which a captured graph would hold."""
     tensors = {**driver.outputs(), **driver.state()}
     return {name: tensor.data_ptr() for name, tensor in tensors.items()}
 
 
-def _poison(outputs: Mapping[str, torch.Tensor], value: int) -> None:
-    """Fills outputs with garbage, so that elements left unwritten show."""
+def fill(outputs: Mapping[str, torch.Tensor], value: int) -> None:
+    """Fills outputs with garbage that a number makes, so that elements left unwritten show."""
     for tensor in outputs.values():
         if tensor.dtype.is_floating_point:
             tensor.fill_(_float_poison(value, tensor.dtype))

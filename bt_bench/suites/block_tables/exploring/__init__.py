@@ -1,0 +1,7 @@
+"""Scenarios of block tables: any legal sequence of calls, on tables of any layout."""
+
+from __future__ import annotations
+
+from bt_bench.suites.block_tables.exploring.explorer import TableExplorer
+
+__all__ = ["TableExplorer"]

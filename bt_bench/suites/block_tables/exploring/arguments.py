@@ -1,0 +1,346 @@
+"""The tensors that calls of a scenario get: within longer storage, and sometimes the same again."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from bt_bench.suites.block_tables.exploring import calls, refusals
+from bt_bench.suites.block_tables.exploring.calls import Batch, Form, Write
+from bt_kernels.layout import TableLayout
+
+SPOILED = 0x5BD1E995  # no row, token or position
+_DTYPES = {
+    "query_start_loc": torch.int32,
+    "positions": torch.int64,
+    "num_computed_tokens": torch.int32,
+}
+_OTHER_DTYPES = (torch.int32, torch.int64, torch.int16, torch.float32, torch.float64, torch.bool)
+
+
+class Vectors:
+    """Makes the one-dimensional inputs.
+
+    Args:
+        device: where they go.
+        offset: elements before each in its storage, so that it may not be aligned.
+    """
+
+    def __init__(self, device: torch.device, offset: int) -> None:
+        self._device = device
+        self._offset = offset
+        self._last: dict[str, Vector] = {}
+
+    def make(
+        self, name: str, values: np.ndarray[Any, Any], dtype: torch.dtype, *, same: bool
+    ) -> Vector:
+        """A tensor with these values; with `same` the last one of the name if it has the size."""
+        last = self._last.get(name)
+        if same and last is not None and last.fits(values, dtype):
+            last.put(values)
+            return last
+        # What lies before and behind looks like a right argument: only its place tells.
+        margin = np.resize(values, self._offset) if len(values) else np.zeros(self._offset)
+        whole = np.concatenate([margin, values, margin]).astype(np.int64)
+        storage = torch.tensor(whole, dtype=dtype, device=self._device)
+        view = storage[self._offset : self._offset + len(values)]
+        self._last[name] = made = Vector(name, storage, view, values, margin)
+        return made
+
+
+@dataclass
+class Vector:
+    """An input: a view of its storage, what it holds, and what lies before and behind it."""
+
+    name: str
+    storage: torch.Tensor
+    view: torch.Tensor
+    values: np.ndarray[Any, Any]
+    margin: np.ndarray[Any, Any]
+
+    def fits(self, values: np.ndarray[Any, Any], dtype: torch.dtype) -> bool:
+        """Whether the tensor can hold these values."""
+        return len(values) == len(self.values) and self.view.dtype is dtype
+
+    def put(self, values: np.ndarray[Any, Any]) -> None:
+        """Writes values, on the CPU past torch: no counter of versions sees it."""
+        self.values = values
+        if self.view.device.type == "cpu":
+            self.view.numpy()[...] = values
+        else:
+            self.view.copy_(torch.from_numpy(np.ascontiguousarray(values)))
+
+    def changed(self) -> bool:
+        """Whether anything in its storage differs from what was put there."""
+        wanted = np.concatenate([self.margin, self.values, self.margin])
+        return not np.array_equal(self.storage.cpu().numpy(), wanted)
+
+
+class Outputs:
+    """Buffers of a caller.
+
+    Args:
+        layout: of the tables.
+        rows: of each table.
+        tokens: slots of each group.
+        device: where they go.
+        gaps: whether rows of slots have something between them.
+    """
+
+    def __init__(
+        self, layout: TableLayout, rows: int, tokens: int, device: torch.device, *, gaps: bool
+    ) -> None:
+        self.tables = tuple(
+            torch.full((rows, width), -3, dtype=torch.int32, device=device)
+            for width in layout.widths
+        )
+        shape = layout.num_groups, tokens + 5 * gaps
+        self.all_slots = torch.full(shape, -3, dtype=torch.int64, device=device)
+        self.slots = self.all_slots[:, :tokens]
+        addresses = [table.data_ptr() for table in self.tables]
+        self.pointers = torch.tensor(addresses, dtype=torch.uint64, device=device)
+
+    def fill(self, value: int) -> None:
+        """Fills all of it."""
+        for table in self.tables:
+            table.fill_(value)
+        self.all_slots.fill_(value)
+
+
+@dataclass
+class Arguments:
+    """The arguments of a call on a batch. `vectors` are those that were made for it."""
+
+    vectors: dict[str, Vector]
+    tensors: dict[str, torch.Tensor]
+    reqs: int
+    tokens: int
+    out: Sequence[torch.Tensor] | None
+    out_ptrs: torch.Tensor | None
+    slots_out: torch.Tensor | None
+
+    @classmethod
+    def of(
+        cls,
+        batch: Batch,
+        vectors: Vectors,
+        outputs: Outputs | None,
+        out_list: list[torch.Tensor],
+        *,
+        same: bool,
+    ) -> Arguments:
+        """The arguments of a batch, right ones. `out` is always the same list."""
+        if outputs is not None:
+            out_list[:] = outputs.tables
+        has_tables = outputs is not None and batch.parts is not calls.Parts.SLOTS
+        has_slots = outputs is not None and batch.parts is not calls.Parts.TABLES
+        made = {
+            "idx_mapping": vectors.make(
+                "idx_mapping",
+                batch.rows,
+                torch.int64 if batch.int64 else torch.int32,
+                same=same,
+            ),
+        }
+        behind = np.full(batch.more, 77)
+        given = {
+            "query_start_loc": np.concatenate([batch.starts, behind]),
+            "positions": batch.positions,
+        }
+        if batch.computed is not None:
+            given["num_computed_tokens"] = np.concatenate([batch.computed, behind])
+        for name, values in given.items():
+            made[name] = vectors.make(name, values, _DTYPES[name], same=same)
+        return cls(
+            made,
+            {name: vector.view for name, vector in made.items()},
+            batch.reqs,
+            batch.tokens,
+            out_list if has_tables else None,
+            outputs.pointers if outputs is not None and has_tables and batch.pointers else None,
+            outputs.slots if outputs is not None and has_slots else None,
+        )
+
+    def call(self, tables: Any, method: str) -> object:
+        """Makes the call. Options that are not used are not passed: variants may lack them."""
+        tensors = self.tensors
+        batch = tensors["idx_mapping"], tensors["query_start_loc"], tensors["positions"]
+        rows: dict[str, Any] = {}
+        if "num_computed_tokens" in tensors:
+            rows["num_computed_tokens"] = tensors["num_computed_tokens"]
+        if self.out is not None:
+            rows["out"] = self.out
+            if self.out_ptrs is not None:
+                rows["out_ptrs"] = self.out_ptrs
+        slots = {} if self.slots_out is None else {"slots_out": self.slots_out}
+        match method:
+            case calls.GATHER:
+                return tables.gather_block_tables(batch[0], self.reqs, **rows)
+            case calls.SLOTS:
+                only = {"out": self.slots_out} if slots else {}
+                return tables.compute_slot_mappings(*batch, self.tokens, **only)
+        return getattr(tables, method)(*batch, self.reqs, self.tokens, **rows, **slots)
+
+    def changed(self) -> str:
+        """Which inputs were changed; empty if none."""
+        names = [name for name, vector in self.vectors.items() if vector.changed()]
+        if self.out_ptrs is not None and self.out is not None:
+            wanted = [table.data_ptr() for table in self.out]
+            names += ["out_ptrs"] * (self.out_ptrs.tolist() != wanted)
+        return f"{', '.join(names)} changed" if names else ""
+
+    def spoil(self) -> None:
+        """Overwrites the inputs, as an engine may once the call has been made."""
+        for vector in self.vectors.values():
+            vector.view.fill_(SPOILED)
+
+    def without_more(self, count: int) -> Arguments:
+        """The same without elements behind those that are needed."""
+        if not count:
+            return self
+        shorter = {
+            name: self.tensors[name][:-count]
+            for name in ("query_start_loc", "num_computed_tokens")
+            if name in self.tensors
+        }
+        return replace(self, tensors=self.tensors | shorter)
+
+    def with_fault(self, what: str, layout: TableLayout, pick: int) -> Arguments:
+        """The same with one thing wrong, by its name in `refusals`."""
+        name, _, fault = what.partition(" ")
+        if name in refusals.VECTORS and name in self.tensors and what in refusals.ARGUMENTS:
+            return replace(
+                self,
+                tensors=self.tensors | {name: _with_fault(name, self.tensors[name], fault, pick)},
+            )
+        if name == "num_computed_tokens":  # the batch has none: a wrong one is passed
+            device = self.tensors["idx_mapping"].device
+            right = torch.zeros(layout.max_num_reqs, dtype=torch.int32, device=device)
+            return replace(
+                self, tensors=self.tensors | {name: _with_fault(name, right, fault, pick)}
+            )
+        return _FAULTS[what](self, layout, pick)
+
+    def _with(self, name: str, values: list[int]) -> Arguments:
+        like = self.tensors[name]
+        made = torch.tensor(values, dtype=like.dtype, device=like.device)
+        return replace(self, tensors=self.tensors | {name: made})
+
+
+def _with_fault(name: str, tensor: torch.Tensor, fault: str, pick: int) -> torch.Tensor:
+    match fault:
+        case refusals.WRONG_DTYPE:
+            right = {tensor.dtype} | (
+                {torch.int32, torch.int64} if name == "idx_mapping" else set()
+            )
+            wrong = [dtype for dtype in _OTHER_DTYPES if dtype not in right]
+            # The likeliest mistake is the other integer.
+            return tensor.to(wrong[0 if pick % 2 else pick // 2 % len(wrong)])
+        case refusals.STRIDED:
+            length = max(2, tensor.numel())
+            if pick % 3 == 0:  # all elements are one
+                return tensor.new_zeros(1).expand(length)
+            step = 1 + pick % 3
+            wanted = tensor.new_zeros(step * length)[::step]
+            wanted[: tensor.numel()] = tensor
+            return wanted
+        case refusals.TWO_DIMENSIONS:
+            return tensor.reshape(1, -1) if pick % 2 else tensor.reshape(-1, 1)
+        case refusals.ELSEWHERE:
+            return tensor.to("meta" if tensor.device.type == "cpu" else "cpu")
+    return tensor[:-1]
+
+
+def _reqs_below(self: Arguments, _layout: TableLayout, pick: int) -> Arguments:
+    reqs = self.tensors["idx_mapping"].numel()
+    if pick % 2:  # the rest of the batch is dummies
+        rows = self.tensors["idx_mapping"].tolist()
+        self = self._with("idx_mapping", [*rows[:1], *[-1] * (reqs - 1)])
+        return replace(self, reqs=min(1, reqs - 1))
+    return replace(self, reqs=(reqs - 1, 0, -1)[pick // 2 % 3])
+
+
+def _outs(self: Arguments, change: Any) -> Arguments:
+    assert self.out is not None
+    return replace(self, out=(*self.out[:-1], change(self.out[-1])), out_ptrs=None)
+
+
+def _batch_too_long(self: Arguments, layout: TableLayout, _pick: int) -> Arguments:
+    reqs = layout.max_num_reqs + 1
+    longer = self._with("idx_mapping", [0] * reqs)._with("query_start_loc", [0] * (reqs + 1))
+    return replace(longer, reqs=reqs)
+
+
+def _rows(self: Arguments, row: int) -> Arguments:
+    return self._with("idx_mapping", [row] * self.tensors["idx_mapping"].numel())
+
+
+def _starts(self: Arguments, first: int, last: int) -> Arguments:
+    starts = [0] * self.tensors["query_start_loc"].numel()
+    starts[0], starts[-1] = first, last
+    return self._with("query_start_loc", starts)
+
+
+def _falling(self: Arguments) -> Arguments:
+    """With three requests or more it falls in the middle, and ends where it should."""
+    starts = self.tensors["query_start_loc"]
+    last = int(starts[-1]) if starts.numel() > 3 else 0
+    return self._with("query_start_loc", [0, 1, *[0] * (starts.numel() - 3), last])
+
+
+_FAULTS: dict[str, Callable[[Any, TableLayout, int], Arguments]] = {
+    refusals.REQS_BELOW: _reqs_below,
+    refusals.REQS_ABOVE: lambda a, layout, _: replace(a, reqs=layout.max_num_reqs + 1),
+    refusals.TOKENS_ABOVE: lambda a, layout, _: replace(
+        a,
+        tokens=(layout.max_num_batched_tokens if a.slots_out is None else a.slots_out.shape[1]) + 1,
+    ),
+    refusals.TOKENS_BELOW: lambda a, *_: replace(a, tokens=-1),
+    refusals.BATCH_TOO_LONG: _batch_too_long,
+    refusals.OUT_MISSING: lambda a, *_: replace(a, out=a.out[:-1], out_ptrs=None),
+    refusals.OUT_DTYPE: lambda a, *_: _outs(a, lambda table: table.to(torch.int64)),
+    refusals.OUT_WIDTH: lambda a, *_: _outs(
+        a, lambda table: table.new_zeros((table.shape[0], table.shape[1] + 1))
+    ),
+    refusals.OUT_SHORT: lambda a, *_: replace(
+        _outs(a, lambda table: table[: max(a.reqs, 1) - 1]), reqs=max(a.reqs, 1)
+    ),
+    refusals.OUT_STRIDED: lambda a, *_: _outs(
+        a,
+        lambda table: table.new_zeros((table.shape[0] + 1, 2 * table.shape[1] + 2))[
+            : table.shape[0], : 2 * table.shape[1] : 2
+        ],
+    ),
+    refusals.PTRS_SHORT: lambda a, *_: replace(
+        a, out_ptrs=torch.zeros(len(a.out) + 1, dtype=torch.uint64, device=a.out[0].device)
+    ),
+    refusals.SLOTS_DTYPE: lambda a, *_: replace(a, slots_out=a.slots_out.to(torch.int32)),
+    refusals.SLOTS_SHORT: lambda a, *_: replace(
+        a, slots_out=a.slots_out[:, : max(a.tokens, 1) - 1].contiguous(), tokens=max(a.tokens, 1)
+    ),
+    refusals.SLOTS_GROUPS: lambda a, *_: replace(a, slots_out=a.slots_out[:-1]),
+    refusals.ROW_UNKNOWN: lambda a, layout, _: _rows(a, layout.max_num_reqs),
+    refusals.ROW_NEGATIVE: lambda a, *_: _rows(a, -2),
+    refusals.STARTS_LATE: lambda a, *_: _starts(a, 1, 1),
+    refusals.STARTS_FALL: lambda a, *_: _falling(a),
+    refusals.STARTS_LONG: lambda a, *_: _starts(a, 0, a.tensors["positions"].numel() + 1),
+}
+
+
+def lists_of(write: Write, form: Form) -> list[Any]:
+    """The ids of a write, per group, in containers that nobody else has."""
+    return [in_form(ids, form) for ids in write.block_ids]
+
+
+def in_form(ids: Sequence[int], form: Form) -> Any:
+    """Ids in the container that a caller has them in."""
+    if form is Form.ARRAY:
+        return np.array(ids, dtype=np.int64)
+    if form is Form.C_ARRAY and all(-(2**31) <= one < 2**31 for one in ids):
+        return array("i", ids)
+    return tuple(ids) if form is Form.TUPLE else list(ids)

@@ -1,0 +1,302 @@
+"""What a scenario of block tables consists of. No torch here: scenarios are made without it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from bt_kernels.layout import TableLayout
+
+Ints = npt.NDArray[np.int64]
+
+
+class Form(StrEnum):
+    """What a caller holds block ids in."""
+
+    LIST = "list"
+    TUPLE = "tuple"
+    ARRAY = "numpy array"
+    C_ARRAY = "array of int32"
+
+
+class Parts(StrEnum):
+    """Which custom outputs a call gets."""
+
+    BOTH = "out and slots_out"
+    TABLES = "out"
+    SLOTS = "slots_out"
+
+
+@dataclass(frozen=True)
+class Write:
+    """One row's new block ids, one list per group."""
+
+    row: int
+    block_ids: tuple[tuple[int, ...], ...]
+    overwrite: bool
+
+    def __str__(self) -> str:
+        lists = ", ".join(_short(ids) for ids in self.block_ids)
+        return f"{self.row}, [{lists}], overwrite={self.overwrite}"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Stages writes of a table.
+
+    Args:
+        table: which of the scenario's tables.
+        writes: in order.
+        many: by one call of `append_many`, where a variant has that.
+        form: what holds the ids of a write and a group.
+    """
+
+    table: int
+    writes: tuple[Write, ...]
+    many: bool = False
+    form: Form = Form.LIST
+
+    def __str__(self) -> str:
+        form = "" if self.form is Form.LIST else f", ids in a {self.form}"
+        if self.many:
+            return f"append_many({'; '.join(map(str, self.writes))}){form}"
+        return "; ".join(f"append_block_ids({write})" for write in self.writes) + form
+
+
+@dataclass(frozen=True)
+class Apply:
+    """`apply_staged_writes`."""
+
+    table: int
+
+    def __str__(self) -> str:
+        return "apply_staged_writes()"
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """The arguments of gather, slots and both; in tensors they may be longer than shown.
+
+    Args:
+        rows: `idx_mapping`.
+        starts: `query_start_loc`, of R + 1 elements.
+        more: elements behind those of `starts` and `computed`, which nobody may look at.
+        positions: one per token, then spare ones.
+        reqs: `num_reqs_padded`.
+        tokens: `num_tokens_padded`.
+        computed: `num_computed_tokens`; `None`: not passed.
+        out: which set of custom outputs: 0 or 1, or `OWN_SIZE` for one that is made for the call
+            and is as large as it has to be; `None`: the persistent ones.
+        parts: which of them are passed.
+        pointers: whether `out_ptrs` is passed with it.
+        int64: whether `idx_mapping` is int64.
+    """
+
+    rows: Ints
+    starts: Ints
+    positions: Ints
+    reqs: int
+    tokens: int
+    computed: Ints | None = None
+    out: int | None = None
+    parts: Parts = Parts.BOTH
+    pointers: bool = True
+    int64: bool = False
+    more: int = 0
+
+    def __str__(self) -> str:
+        parts = [
+            f"rows={_short(self.rows)}",
+            f"query_start_loc={_short(self.starts)}",
+            f"positions={_short(self.positions)}",
+            f"num_reqs_padded={self.reqs}",
+            f"num_tokens_padded={self.tokens}",
+        ]
+        if self.computed is not None:
+            parts.append(f"num_computed_tokens={_short(self.computed)}")
+        if self.out is not None:
+            parts.append(
+                f"{self.parts} of set {self.out}, {'with' if self.pointers else 'without'} out_ptrs"
+            )
+        if self.int64:
+            parts.append("int64 rows")
+        return ", ".join(parts)
+
+
+OWN_SIZE = 2
+GATHER, SLOTS, BOTH, STEP = (
+    "gather_block_tables",
+    "compute_slot_mappings",
+    "gather_and_compute_slot_mappings",
+    "prepare_step",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A call of `method` on a batch.
+
+    Args:
+        table: which table.
+        method: its name.
+        batch: the arguments.
+        same_tensors: whether it gets the tensors of the last such call, with other contents.
+        spoil: whether the inputs are overwritten after it, as an engine may.
+        poison: what outputs are filled with before it; `None`: they stay as they are.
+    """
+
+    table: int
+    method: str
+    batch: Batch
+    same_tensors: bool = False
+    spoil: bool = False
+    poison: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.method}({self.batch})"
+
+
+@dataclass(frozen=True)
+class Dummies:
+    """`get_dummy_block_tables(reqs)` and `get_dummy_slot_mappings(tokens)`."""
+
+    table: int
+    reqs: int
+    tokens: int
+    poison: int | None = None
+
+    def __str__(self) -> str:
+        return f"get_dummy_block_tables({self.reqs}), get_dummy_slot_mappings({self.tokens})"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Takes a snapshot, and keeps it under a number."""
+
+    table: int
+    key: int
+
+    def __str__(self) -> str:
+        return f"snapshot() as s{self.key}"
+
+
+@dataclass(frozen=True)
+class Restore:
+    """Puts back a snapshot of this or of other tables of the same layout."""
+
+    table: int
+    key: int
+
+    def __str__(self) -> str:
+        return f"restore(s{self.key})"
+
+
+@dataclass(frozen=True)
+class SetFlag:
+    """Sets `redirect_writes_to_null_block` or `validate`."""
+
+    table: int
+    name: str
+    value: bool
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.value}"
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A call that has to be refused with a `ValueError`, and to change nothing.
+
+    Args:
+        table: which table.
+        what: a name from `refusals.REFUSALS`.
+        batch: arguments that would be right but for `what`; `None` where there are none.
+        method: what is called.
+        group: for faults of one group.
+        row: for faults of staging.
+        overwrite: likewise.
+        pick: chooses among several ways to be wrong.
+    """
+
+    table: int
+    what: str
+    batch: Batch | None
+    method: str
+    group: int = 0
+    row: int = 0
+    overwrite: bool = True
+    pick: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.method}, which has to be refused: {self.what}"
+
+
+@dataclass(frozen=True, eq=False)
+class Capture:
+    """`capture_step`, which runs the step, and keeps its handle under a number.
+
+    Its tensors belong to it alone.
+    """
+
+    table: int
+    key: int
+    batch: Batch
+
+    def __str__(self) -> str:
+        return f"capture_step({self.batch}) as c{self.key}"
+
+
+@dataclass(frozen=True)
+class Publish:
+    """Stages and publishes for a captured step, several times, without a replay; then applies.
+
+    What was published and never replayed has to be applied before what came later.
+    """
+
+    table: int
+    key: int
+    rounds: tuple[tuple[Write, ...], ...]
+
+    def __str__(self) -> str:
+        rounds = [
+            f"{'; '.join(f'append_block_ids({write})' for write in writes)}; c{self.key}.publish()"
+            for writes in self.rounds
+        ]
+        return f"{'; '.join(rounds)}; apply_staged_writes()"
+
+
+Call = Stage | Apply | Run | Dummies | Snapshot | Restore | SetFlag | Refused | Capture | Publish
+
+CAPTURED_STEPS = "captured_steps"
+"""Stands among the features of a variant that has `capture_step`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """Tables and calls.
+
+    Args:
+        theme: what it was made for.
+        layouts: of the tables, which are made when first called.
+        calls: in order.
+        garbage: seed of what fresh memory and the tables hold beyond what is owned; `None`: what
+            the variant leaves there.
+        offset: elements before each input in its storage; the same number follow it.
+    """
+
+    theme: str
+    layouts: tuple[TableLayout, ...]
+    calls: tuple[Call, ...]
+    garbage: int | None = None
+    offset: int = 0
+
+
+def _short(values: Sequence[int] | Ints, most: int = 8) -> str:
+    shown = [str(int(value)) for value in values[:most]]
+    if len(values) > most:
+        shown.append(f"… {len(values)} in all")
+    return f"[{', '.join(shown)}]"

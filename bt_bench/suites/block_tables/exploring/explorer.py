@@ -1,0 +1,83 @@
+"""Scenarios of block tables, as the harness asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from bt_bench.protocol import Explorer, Source
+from bt_bench.suites.block_tables.exploring.calls import CAPTURED_STEPS
+from bt_bench.suites.block_tables.exploring.generate import make
+from bt_bench.suites.block_tables.exploring.shrink import smaller
+
+if TYPE_CHECKING:
+    from bt_bench.suites.block_tables.exploring.player import TablePlayer
+    from bt_kernels.layout import TableLayout
+
+
+_NOTES = {
+    "same_tensors": "in the tensors of the call before",
+    "spoil": "inputs overwritten after it",
+}
+
+
+class TableExplorer(Explorer):
+    """See the base class."""
+
+    def scenario(self, source: Source) -> Any:
+        """See the base class."""
+        return make(source)
+
+    def abilities(self, variant: type[Any]) -> frozenset[str]:
+        """See the base class."""
+        has = callable(getattr(variant, "capture_step", None))
+        return frozenset({CAPTURED_STEPS} if has else ())
+
+    def title(self, scenario: Any) -> str:
+        """See the base class."""
+        return str(scenario.theme)
+
+    def lines(self, scenario: Any) -> Sequence[str]:
+        """See the base class."""
+        used = sorted({call.table for call in scenario.calls})
+        several = len(used) > 1
+        found = []
+        for at in used:
+            name = f"tables {at} = " if several else ""
+            found.append(f"{name}{_layout(scenario.layouts[at])}")
+        for call in scenario.calls:
+            notes = [note for name, note in _NOTES.items() if getattr(call, name, False)]
+            if getattr(call, "poison", None) is not None:
+                notes.append("outputs filled with garbage before")
+            told = f"  ({', '.join(notes)})" if notes else ""
+            found.append(f"{f'tables {call.table}: ' if several else ''}{call}{told}")
+        if scenario.garbage is not None:
+            found[0] += ", garbage where nobody has written"
+        if scenario.offset:
+            found[0] += f", inputs {scenario.offset} elements into their storage"
+        return found
+
+    def smaller(self, scenario: Any) -> Iterator[Any]:
+        """See the base class."""
+        return smaller(scenario)
+
+    def player(self) -> TablePlayer:
+        """See the base class."""
+        from bt_bench.suites.block_tables.exploring.player import TablePlayer
+
+        return TablePlayer()
+
+
+def _layout(layout: TableLayout) -> str:
+    plain = type(layout)(
+        layout.block_sizes, layout.widths, layout.max_num_reqs, layout.max_num_batched_tokens
+    )
+    shown = []
+    for one in fields(layout):
+        value = getattr(layout, one.name)
+        if one.name in ("block_sizes", "widths", "max_num_reqs", "max_num_batched_tokens") or (
+            value != getattr(plain, one.name)
+        ):
+            shown.append(f"{one.name}={value}")
+    return f"TableLayout({', '.join(shown)})"

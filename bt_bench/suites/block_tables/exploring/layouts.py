@@ -1,0 +1,97 @@
+"""Layouts of scenarios: small ones with any options, and ones that are large in one direction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from bt_kernels.layout import (
+    CONTEXT_PARALLELISM,
+    DISABLED_GROUPS,
+    INT32_MAX,
+    SLIDING_WINDOW,
+    TableLayout,
+)
+
+BLOCK_SIZES = (1, 2, 3, 4, 5, 7, 8, 12, 16, 24, 32, 48, 100, 128, 257, 1024)
+CP_SIZES = (2, 3, 4, 5, 6, 7, 8, 12)
+
+
+@dataclass
+class Shape:
+    """Sizes that a layout is drawn for; `None`: small ones, drawn at random.
+
+    Args:
+        groups: G.
+        rows: `max_num_reqs`.
+        width: of one group, the others stay small.
+        tokens: `max_num_batched_tokens`.
+        block_size: of one group.
+        cp: whether tokens are shared among ranks; `None`: perhaps.
+        options: share of layouts with each of the other options.
+    """
+
+    groups: int | None = None
+    rows: int | None = None
+    width: int | None = None
+    tokens: int | None = None
+    block_size: int | None = None
+    cp: bool | None = None
+    options: float = 0.3
+
+
+def draw_layout(
+    rng: np.random.Generator, shape: Shape, features: frozenset[str], *, most_cells: int
+) -> TableLayout:
+    """A layout of a shape that needs no feature beyond those given.
+
+    Args:
+        rng: random numbers.
+        shape: what is fixed.
+        features: of the variant.
+        most_cells: elements of all its tables; rows become fewer where they would be more.
+    """
+    groups = shape.groups or int(rng.integers(1, 7))
+    cp = shape.cp if shape.cp is not None else rng.random() < 0.2
+    cp = cp and CONTEXT_PARALLELISM in features
+    widths = [int(rng.integers(1, 13)) for _ in range(groups)]
+    sizes = [int(rng.choice(BLOCK_SIZES)) for _ in range(groups)]
+    at = int(rng.integers(groups))
+    if shape.width is not None:
+        widths[at] = shape.width
+    if shape.block_size is not None:
+        sizes[at] = shape.block_size
+    rows = shape.rows or int(rng.integers(1, 10))
+    rows = max(1, min(rows, most_cells // sum(widths)))
+    tokens = shape.tokens or int(rng.integers(1, 60))
+    options: dict[str, Any] = {}
+    if cp:
+        options |= _cp_options(rng, sizes)
+    if DISABLED_GROUPS in features and rng.random() < shape.options:
+        options["slot_mapping_enabled"] = tuple(bool(rng.random() < 0.6) for _ in range(groups))
+    if SLIDING_WINDOW in features and rng.random() < shape.options:
+        options["sliding_window_reach"] = tuple(
+            int(
+                rng.choice([0, 1, size, int(rng.integers(1, min(3 * size * width + 1, INT32_MAX)))])
+            )
+            for size, width in zip(sizes, widths, strict=True)
+        )
+    return TableLayout(tuple(sizes), tuple(widths), rows, tokens, **options)
+
+
+def _cp_options(rng: np.random.Generator, sizes: list[int]) -> dict[str, Any]:
+    sharded = [bool(rng.random() < 0.8) for _ in sizes]
+    common = 0
+    for size, shared in zip(sizes, sharded, strict=True):
+        common = gcd(common, size) if shared else common
+    divisors = [n for n in range(1, (common or 1) + 1) if (common or 1) % n == 0]
+    cp_size = int(rng.choice(CP_SIZES))
+    return {
+        "cp_size": cp_size,
+        "cp_rank": int(rng.integers(cp_size)),
+        "cp_interleave": int(rng.choice(divisors)),
+        "dcp_sharded": tuple(sharded),
+    }

@@ -1,0 +1,356 @@
+"""Plays scenarios on tables: makes every call, and yields all that can be seen after it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from bt_bench.protocol import Guard, MismatchError, Player, Seen
+from bt_bench.suites.block_tables.exploring import refusals
+from bt_bench.suites.block_tables.exploring.arguments import (
+    Arguments,
+    Outputs,
+    Vectors,
+    lists_of,
+)
+from bt_bench.suites.block_tables.exploring.calls import (
+    GATHER,
+    OWN_SIZE,
+    SLOTS,
+    STEP,
+    Apply,
+    Batch,
+    Call,
+    Capture,
+    Dummies,
+    Form,
+    Parts,
+    Publish,
+    Refused,
+    Restore,
+    Run,
+    Scenario,
+    SetFlag,
+    Snapshot,
+    Stage,
+)
+from bt_bench.suites.block_tables.exploring.wrong_calls import wrong_call
+from bt_kernels.layout import TableLayout
+
+FILLED = 5
+SPOILED = -7  # no block id of a scenario
+_M_PERTURB = -6  # of mallopt, in glibc
+
+
+class TablePlayer(Player):
+    """See the base class."""
+
+    def play(
+        self, variant: type[Any], scenario: Any, device: torch.device, guard: Guard | None
+    ) -> Iterator[Seen]:
+        """See the base class: after each call all buffers of all tables, and what it returned."""
+        if guard is not None:
+            _fill_fresh_memory(scenario.garbage, device)
+        tables: dict[int, _Table] = {}
+        snapshots: dict[int, Any] = {}
+        for call in scenario.calls:
+            if call.table not in tables:
+                layout = scenario.layouts[call.table]
+                tables[call.table] = _Table(variant, layout, scenario, device, guard)
+            table = tables[call.table]
+            facts: dict[str, np.ndarray[Any, Any] | str] = {}
+            if isinstance(call, Snapshot):
+                with table.guarded():
+                    snapshots[call.key] = table.tables.snapshot()
+            elif isinstance(call, Restore):
+                with table.guarded(snapshots[call.key]):
+                    table.tables.restore(snapshots[call.key])
+            else:
+                facts |= table.make(call)
+            for one, each in tables.items():
+                prefix = f"tables {one}: " if len(scenario.layouts) > 1 else ""
+                for name, buffer in each.buffers().items():
+                    facts[prefix + name] = buffer
+            yield facts
+
+
+def _fill_fresh_memory(garbage: int | None, device: torch.device) -> None:
+    """Makes memory that nobody has written hold garbage, not the zeros of fresh pages."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(_M_PERTURB, 0 if garbage is None else garbage % 255 + 1)
+    if device.type == "cuda" and garbage is not None:
+        del_me = [
+            torch.full((size,), garbage, dtype=torch.int32, device=device)
+            for size in (2**8, 2**12, 2**16, 2**20, 2**23)
+        ]
+        del del_me  # torch hands these blocks to whoever asks next
+
+
+class _Table:
+    """One set of tables of a scenario, with what its caller keeps beside it."""
+
+    def __init__(
+        self,
+        variant: type[Any],
+        layout: TableLayout,
+        scenario: Scenario,
+        device: torch.device,
+        guard: Guard | None,
+    ) -> None:
+        self._layout = layout
+        self._device = device
+        self._guard = guard
+        self._is_reference = guard is None
+        self.tables: Any = variant(layout, device)
+        self._vectors = Vectors(device, scenario.offset)
+        self._outputs: dict[int, Outputs] = {}
+        self._out_list: list[torch.Tensor] = []
+        self._offset = scenario.offset
+        self._captured: dict[int, tuple[Any, Arguments]] = {}
+        self._captured_reqs: dict[int, int] = {}
+        if scenario.garbage is not None:
+            self._spoil_tables(scenario.garbage)
+        self._addresses = self._find_addresses()
+
+    def _spoil_tables(self, garbage: int) -> None:
+        """Garbage in all columns that nobody owns, as in an engine after some hours."""
+        state = self.tables.snapshot()
+        for index, table in enumerate(state.block_tables):
+            ramp = torch.arange(table.numel(), dtype=torch.int64)
+            filled = ((ramp * 7919 + garbage + 31 * index) % 2**31).reshape(table.shape)
+            table.copy_(filled)
+        self.tables.restore(state)
+
+    def guarded(self, *others: object) -> AbstractContextManager[None]:
+        """Around calls of the variant."""
+        return nullcontext() if self._guard is None else self._guard(self.tables, *others)
+
+    def buffers(self) -> dict[str, np.ndarray[Any, Any] | str]:
+        """All buffers as arrays, those of the caller too."""
+        tables = self.tables
+        found: dict[str, np.ndarray[Any, Any] | str] = {}
+        for group, table in enumerate(tables.block_tables):
+            found[f"block_tables[{group}]"] = _array(table)
+        for group, table in enumerate(tables.input_block_tables):
+            found[f"input_block_tables[{group}]"] = _array(table)
+        found["slot_mappings"] = _array(tables.slot_mappings)
+        found["num_blocks"] = np.array(tables.num_blocks, dtype=np.int64)
+        for key, outputs in self._outputs.items():
+            for group, table in enumerate(outputs.tables):
+                found[f"out[{group}] of set {key}"] = _array(table)
+            found[f"slots_out of set {key}"] = _array(outputs.all_slots)
+        moved = [name for name, at in self._find_addresses().items() if at != self._addresses[name]]
+        found["addresses"] = f"{', '.join(moved)} moved" if moved else "kept"
+        return found
+
+    def _find_addresses(self) -> dict[str, int]:
+        tables = self.tables
+        named = {"slot_mappings": tables.slot_mappings}
+        for group, table in enumerate(tables.block_tables):
+            named[f"block_tables[{group}]"] = table
+        for group, table in enumerate(tables.input_block_tables):
+            named[f"input_block_tables[{group}]"] = table
+        return {name: tensor.data_ptr() for name, tensor in named.items()}
+
+    def make(self, call: Call) -> dict[str, np.ndarray[Any, Any] | str]:
+        """Makes a call; returns the facts of it."""
+        match call:
+            case Stage():
+                return self._stage(call)
+            case Apply():
+                with self.guarded():
+                    self.tables.apply_staged_writes()
+            case Run():
+                return self._run(call)
+            case Dummies():
+                return self._dummies(call)
+            case SetFlag():
+                setattr(self.tables, call.name, call.value)
+            case Refused():
+                return self._refuse(call)
+            case Capture():
+                return self._capture(call)
+            case Publish():
+                self._publish(call)
+        return {}
+
+    def _stage(self, call: Stage) -> dict[str, np.ndarray[Any, Any] | str]:
+        lists = [lists_of(write, call.form) for write in call.writes]
+        with self.guarded():
+            if call.many and hasattr(self.tables, "append_many"):
+                self.tables.append_many(
+                    [write.row for write in call.writes],
+                    lists,
+                    [write.overwrite for write in call.writes],
+                )
+            else:
+                for write, ids in zip(call.writes, lists, strict=True):
+                    self.tables.append_block_ids(write.row, ids, write.overwrite)
+        kept = all(
+            [list(map(int, each)) for each in ids] == lists_of(write, Form.LIST)
+            for ids, write in zip(lists, call.writes, strict=True)
+        )
+        for ids in lists:
+            for each in ids:
+                if not isinstance(each, tuple):
+                    for at in range(len(each)):
+                        each[at] = SPOILED
+        return {"lists of block ids": "kept" if kept else "changed"}
+
+    def _run(self, call: Run) -> dict[str, np.ndarray[Any, Any] | str]:
+        outputs = self._outputs_of(call.batch)
+        if call.poison is not None:
+            self._poison(call.poison)
+            if outputs is not None:
+                outputs.fill(call.poison)
+        arguments = Arguments.of(
+            call.batch, self._vectors, outputs, self._out_list, same=call.same_tensors
+        )
+        with self.guarded(arguments):
+            result = arguments.call(self.tables, call.method)
+            if self._device.type == "cuda":
+                torch.cuda.synchronize(self._device)
+        facts: dict[str, np.ndarray[Any, Any] | str] = {
+            "arguments": arguments.changed() or "kept",
+            "result": self._told(call.method, result, outputs),
+        }
+        if call.spoil:
+            arguments.spoil()
+        return facts
+
+    def _capture(self, call: Capture) -> dict[str, np.ndarray[Any, Any] | str]:
+        self._captured_reqs[call.key] = call.batch.reqs
+        vectors = Vectors(self._device, self._offset)
+        arguments = Arguments.of(call.batch, vectors, None, [], same=False)
+        if self._is_reference:
+            arguments.call(self.tables, STEP)
+        else:
+            with self.guarded(arguments):
+                step = arguments.call(self.tables, "capture_step")
+            self._captured[call.key] = step, arguments
+        return {"arguments": arguments.changed() or "kept"}
+
+    def _publish(self, call: Publish) -> None:
+        padded = self._captured_reqs[call.key]
+        for writes in call.rounds:
+            for write in writes:
+                with self.guarded():
+                    ids = lists_of(write, Form.LIST)
+                    self.tables.append_block_ids(write.row, ids, write.overwrite)
+            if self._is_reference:
+                # What is published is applied before what comes later, replayed or not; and rows
+                # that a replay does not fill are zeroed.
+                self.tables.apply_staged_writes()
+                for table in self.tables.input_block_tables:
+                    table[padded : self.tables.num_dirty_rows] = 0
+                self.tables.num_dirty_rows = padded
+            else:
+                step, arguments = self._captured[call.key]
+                with self.guarded(arguments, step):
+                    step.publish()
+        with self.guarded():
+            self.tables.apply_staged_writes()
+
+    def _outputs_of(self, batch: Batch) -> Outputs | None:
+        key, layout = batch.out, self._layout
+        if key is None:
+            return None
+        if key == OWN_SIZE:
+            made = Outputs(layout, batch.reqs, batch.tokens, self._device, gaps=False)
+            self._outputs[key] = made
+        elif key not in self._outputs:
+            rows, tokens = layout.max_num_reqs + 2, layout.max_num_batched_tokens + 3
+            self._outputs[key] = Outputs(layout, rows, tokens, self._device, gaps=key == 1)
+        return self._outputs[key]
+
+    def _poison(self, value: int) -> None:
+        for table in self.tables.input_block_tables:
+            table.fill_(value)
+        self.tables.slot_mappings.fill_(value)
+
+    def _dummies(self, call: Dummies) -> dict[str, np.ndarray[Any, Any] | str]:
+        if not hasattr(self.tables, "get_dummy_block_tables"):
+            return {}
+        if call.poison is not None:
+            self._poison(call.poison)
+        with self.guarded():
+            views = self.tables.get_dummy_block_tables(call.reqs)
+            slots = self.tables.get_dummy_slot_mappings(call.tokens)
+        told = f"{self._views(views, None)}; {self._view(slots, None)}"
+        empty = all(not view.any() for view in views) and bool((slots == -1).all())
+        for view in views:
+            view.fill_(FILLED)  # as a run without requests may: these rows are dirty now
+        return {"result": told, "contents": "empty" if empty else "not empty"}
+
+    def _told(self, method: str, result: Any, outputs: Outputs | None) -> str:
+        """What was returned: which parts of which buffers."""
+        if method == GATHER:
+            return self._views(result, outputs)
+        if method == SLOTS:
+            return self._view(result, outputs)
+        if not isinstance(result, tuple) or len(result) != 2:
+            return f"{type(result).__name__}, not block tables and slots"
+        return f"{self._views(result[0], outputs)}; {self._view(result[1], outputs)}"
+
+    def _views(self, views: Any, outputs: Outputs | None) -> str:
+        if not isinstance(views, (tuple, list)):
+            return type(views).__name__
+        return ", ".join(self._view(view, outputs) for view in views)
+
+    def _view(self, view: Any, outputs: Outputs | None) -> str:
+        if not isinstance(view, torch.Tensor):
+            return type(view).__name__
+        size = " x ".join(map(str, view.shape))
+        if not view.numel():
+            return f"{size} of nothing"
+        named = {"slot_mappings": self.tables.slot_mappings}
+        for group, table in enumerate(self.tables.input_block_tables):
+            named[f"input_block_tables[{group}]"] = table
+        if outputs is not None:
+            named |= {f"out[{group}]": table for group, table in enumerate(outputs.tables)}
+            named["slots_out"] = outputs.slots
+        for name, buffer in named.items():
+            same = (view.data_ptr(), view.stride()) == (buffer.data_ptr(), buffer.stride())
+            if same and view.dtype == buffer.dtype:
+                return f"{size} of {name}"
+        return f"{size} of memory of its own"
+
+    def _refuse(self, call: Refused) -> dict[str, np.ndarray[Any, Any] | str]:
+        """The outcome; the reference is not asked, since it checks little."""
+        outputs = None
+        if call.batch is not None:
+            custom = call.what in refusals.OUTPUTS or call.batch.out is not None
+            outputs = self._outputs_of(replace(call.batch, out=0)) if custom else None
+        if self._is_reference or (
+            call.method == refusals.MANY and not hasattr(self.tables, "append_many")
+        ):
+            return {"outcome": "refused"}
+        arguments = None
+        if call.batch is not None:
+            batch = replace(call.batch, parts=Parts.BOTH) if outputs is not None else call.batch
+            arguments = Arguments.of(batch, self._vectors, outputs, self._out_list, same=False)
+        attempt = wrong_call(call, self.tables, self._layout, arguments)
+        try:
+            with self.guarded():
+                attempt()
+        except ValueError:
+            return {"outcome": "refused"}
+        except MismatchError:
+            raise
+        except Exception as error:
+            return {"outcome": f"{type(error).__name__} in place of ValueError: {error}"}
+        return {"outcome": f"accepted: {call.what}"}
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """Contents as int64, so that widths of integers do not matter."""
+    if tensor.dtype.is_floating_point or tensor.dtype is torch.bool:
+        raise MismatchError(f"a buffer has dtype {tensor.dtype}; expected integers")
+    found: np.ndarray[Any, Any] = tensor.detach().to("cpu", torch.int64, copy=True).numpy()
+    return found

@@ -1,0 +1,99 @@
+"""What every variant has to refuse, by name, and what is wrong with the arguments then."""
+
+from __future__ import annotations
+
+from bt_bench.suites.block_tables.exploring.calls import BOTH, GATHER, SLOTS, STEP
+
+APPEND, MANY = "append_block_ids", "append_many"
+DUMMY_TABLES, DUMMY_SLOTS = "get_dummy_block_tables", "get_dummy_slot_mappings"
+
+_GATHERS, _SLOTS = (GATHER, BOTH, STEP), (SLOTS, BOTH, STEP)
+_ALL = (GATHER, SLOTS, BOTH, STEP)
+
+ROW_BELOW, ROW_PAST = "a row below 0", "a row past the tables"
+LIST_MISSING, LIST_EXTRA = "a list too few", "a list too many"
+ID_ABOVE, ID_BELOW = "an id above int32", "an id below int32"
+TOO_WIDE = "a row wider than its table"
+
+STAGING = (ROW_BELOW, ROW_PAST, LIST_MISSING, LIST_EXTRA, ID_ABOVE, ID_BELOW, TOO_WIDE)
+
+VECTORS = ("idx_mapping", "query_start_loc", "positions", "num_computed_tokens")
+WRONG_DTYPE, STRIDED, TWO_DIMENSIONS, ELSEWHERE, TOO_SHORT = (
+    "has the wrong dtype",
+    "is not contiguous",
+    "has two dimensions",
+    "is on another device",
+    "is too short",
+)
+
+REQS_BELOW = "num_reqs_padded is below the batch"
+REQS_ABOVE = "num_reqs_padded is above max_num_reqs"
+TOKENS_ABOVE = "num_tokens_padded is past the buffer"
+TOKENS_BELOW = "num_tokens_padded is below 0"
+BATCH_TOO_LONG = "more requests than max_num_reqs"
+OUT_MISSING = "out has a tensor too few"
+OUT_DTYPE = "out has the wrong dtype"
+OUT_WIDTH = "out has another width"
+OUT_SHORT = "out has too few rows"
+OUT_STRIDED = "out is not contiguous"
+PTRS_SHORT = "out_ptrs is too short"
+SLOTS_DTYPE = "slots_out has the wrong dtype"
+SLOTS_SHORT = "num_tokens_padded is past slots_out"
+SLOTS_GROUPS = "slots_out has a group too few"
+
+# Contents, which only tables that validate look at.
+ROW_UNKNOWN = "idx_mapping has a row past the tables"
+ROW_NEGATIVE = "idx_mapping has a row below -1"
+STARTS_LATE = "query_start_loc does not start with 0"
+STARTS_FALL = "query_start_loc decreases"
+STARTS_LONG = "query_start_loc ends past positions"
+
+NUMBER_ABOVE, NUMBER_BELOW = "a number above its limit", "a number below 0"
+
+
+def _named() -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for vector, methods in zip(VECTORS, (_ALL, _SLOTS, _SLOTS, _GATHERS), strict=True):
+        for fault in (WRONG_DTYPE, STRIDED, TWO_DIMENSIONS, ELSEWHERE, TOO_SHORT):
+            if fault != TOO_SHORT or vector in ("query_start_loc", "num_computed_tokens"):
+                found[f"{vector} {fault}"] = methods
+    return found
+
+
+ARGUMENTS: dict[str, tuple[str, ...]] = {
+    **_named(),
+    REQS_BELOW: _GATHERS,
+    REQS_ABOVE: _GATHERS,
+    TOKENS_ABOVE: _SLOTS,
+    TOKENS_BELOW: _SLOTS,
+    BATCH_TOO_LONG: _ALL,
+}
+"""What is wrong with the arguments of a batch: for which methods."""
+
+OUTPUTS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys((OUT_MISSING, OUT_DTYPE, OUT_WIDTH, OUT_SHORT, OUT_STRIDED), _GATHERS),
+    PTRS_SHORT: _GATHERS,
+    **dict.fromkeys((SLOTS_DTYPE, SLOTS_SHORT, SLOTS_GROUPS), _SLOTS),
+}
+"""The same for custom outputs."""
+
+CONTENTS: dict[str, tuple[str, ...]] = {
+    ROW_UNKNOWN: _ALL,
+    ROW_NEGATIVE: _ALL,
+    STARTS_LATE: _SLOTS,
+    STARTS_FALL: _SLOTS,
+    STARTS_LONG: _SLOTS,
+}
+"""The same for contents."""
+
+NUMBERS = (DUMMY_TABLES, DUMMY_SLOTS)
+"""Methods that take a number."""
+
+
+def every() -> list[tuple[str, str]]:
+    """All that is to be refused, with each method that has to."""
+    found = [(what, method) for what in STAGING for method in (APPEND, MANY)]
+    found += [(what, method) for what in (NUMBER_ABOVE, NUMBER_BELOW) for method in NUMBERS]
+    for of in (ARGUMENTS, OUTPUTS, CONTENTS):
+        found += [(what, method) for what, methods in of.items() for method in methods]
+    return found

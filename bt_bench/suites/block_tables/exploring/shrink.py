@@ -1,0 +1,196 @@
+"""Makes scenarios smaller: fewer calls, fewer writes, smaller batches, fewer options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from bt_bench.suites.block_tables.exploring import refusals
+from bt_bench.suites.block_tables.exploring.calls import (
+    SLOTS,
+    Batch,
+    Call,
+    Capture,
+    Dummies,
+    Ints,
+    Publish,
+    Refused,
+    Restore,
+    Run,
+    Scenario,
+    SetFlag,
+    Snapshot,
+    Stage,
+    Write,
+)
+from bt_kernels.layout import TableLayout
+
+
+def smaller(scenario: Scenario) -> Iterator[Scenario]:
+    """Legal scenarios that are a little simpler, the boldest first."""
+    for candidate in _candidates(scenario):
+        if is_legal(candidate):
+            yield candidate
+
+
+def is_legal(scenario: Scenario) -> bool:
+    """Whether rows fit their tables, and snapshots and captured steps are there."""
+    owned: dict[int, Ints] = {}
+    captured: set[tuple[int, int]] = set()
+    validating: set[int] = set()
+    unsettled: set[int] = set()  # how many rows are dirty is up to the variant
+    kept: dict[int, tuple[TableLayout, Ints]] = {}
+    for call in scenario.calls:
+        at = call.table
+        layout = scenario.layouts[at]
+        counts = owned.setdefault(
+            at, np.zeros((layout.num_groups, layout.max_num_reqs), dtype=np.int64)
+        )
+        match call:
+            case Stage():
+                if not _count(counts, layout, call.writes):
+                    return False
+            case Capture():
+                captured.add((at, call.key))
+                unsettled.add(at)
+            case Publish():
+                unsettled.add(at)
+                if (at, call.key) not in captured:
+                    return False
+                if not all(_count(counts, layout, writes) for writes in call.rounds):
+                    return False
+            case Run() if at in unsettled and call.method != SLOTS:
+                if call.batch.reqs < layout.max_num_reqs or call.poison is not None:
+                    return False
+                unsettled.discard(at)
+            case Dummies() | Snapshot() if at in unsettled:
+                return False
+            case SetFlag() if call.name == "validate":
+                (validating.add if call.value else validating.discard)(at)
+            case Refused() if call.what in refusals.CONTENTS and at not in validating:
+                return False
+            case Snapshot():
+                kept[call.key] = layout, counts.copy()
+            case Restore():
+                if call.key not in kept:
+                    return False
+                counts[:] = kept[call.key][1]
+    return True
+
+
+def _count(counts: Ints, layout: TableLayout, writes: Sequence[Write]) -> bool:
+    """Counts the blocks of writes; whether all rows are as wide as their tables at most."""
+    for write in writes:
+        lengths = np.array([len(ids) for ids in write.block_ids])
+        counts[:, write.row] = lengths + (0 if write.overwrite else counts[:, write.row])
+        if (counts[:, write.row] > layout.widths).any():
+            return False
+    return True
+
+
+def _candidates(scenario: Scenario) -> Iterator[Scenario]:
+    calls = scenario.calls
+    size = len(calls)
+    while size > 1:
+        size = (size + 1) // 2
+        for start in range(0, len(calls), size):
+            rest = calls[:start] + calls[start + size :]
+            if rest:
+                yield replace(scenario, calls=rest)
+    if scenario.garbage is not None:
+        yield replace(scenario, garbage=None)
+    if scenario.offset:
+        yield replace(scenario, offset=0)
+    for place, call in enumerate(calls):
+        for simpler in _simpler(call):
+            yield replace(scenario, calls=(*calls[:place], simpler, *calls[place + 1 :]))
+
+
+def _simpler(call: Call) -> Iterator[Call]:
+    if isinstance(call, Stage):
+        yield from _fewer_writes(call)
+    if isinstance(call, Run):
+        if call.same_tensors:
+            yield replace(call, same_tensors=False)
+        if call.spoil:
+            yield replace(call, spoil=False)
+        if call.poison is not None:
+            yield replace(call, poison=None)
+    if isinstance(call, Publish) and len(call.rounds) > 1:
+        yield replace(call, rounds=call.rounds[1:])
+        yield replace(call, rounds=call.rounds[:-1])
+    if isinstance(call, (Run, Refused, Capture)) and call.batch is not None:
+        for batch in _simpler_batches(call.batch):
+            yield replace(call, batch=batch)
+
+
+def _fewer_writes(call: Stage) -> Iterator[Stage]:
+    writes = call.writes
+    size = len(writes)
+    while size > 1:
+        size = (size + 1) // 2
+        for start in range(0, len(writes), size):
+            rest = writes[:start] + writes[start + size :]
+            if rest:
+                yield replace(call, writes=rest)
+    if call.many:
+        yield replace(call, many=False)
+    for place, write in enumerate(writes):
+        halves = tuple(ids[: len(ids) // 2] for ids in write.block_ids)
+        if halves != write.block_ids:
+            fewer = replace(write, block_ids=halves)
+            yield replace(call, writes=(*writes[:place], fewer, *writes[place + 1 :]))
+
+
+def _simpler_batches(batch: Batch) -> Iterator[Batch]:
+    if batch.out is not None:
+        yield replace(batch, out=None)
+    if batch.computed is not None:
+        yield replace(batch, computed=None)
+    if batch.int64:
+        yield replace(batch, int64=False)
+    reqs, tokens = len(batch.rows), int(batch.starts[-1])
+    if batch.reqs > reqs:
+        yield replace(batch, reqs=reqs)
+    if batch.tokens > tokens or len(batch.positions) > tokens:
+        yield replace(batch, tokens=tokens, positions=batch.positions[:tokens])
+    for keep in _parts(reqs):
+        yield _of_requests(batch, keep)
+    if tokens:
+        fewer = tokens // 2
+        yield replace(
+            batch,
+            starts=np.minimum(batch.starts, fewer),
+            positions=batch.positions[:fewer],
+            tokens=fewer,
+        )
+
+
+def _parts(count: int) -> Iterator[Sequence[int]]:
+    """Numbers below a count, with parts left out."""
+    if count == 0:
+        return
+    size = count
+    while size >= 1:
+        for start in range(0, count, size):
+            yield [*range(start), *range(start + size, count)]
+        if size == 1 or count > 64:
+            return
+        size = (size + 1) // 2
+
+
+def _of_requests(batch: Batch, keep: Sequence[int]) -> Batch:
+    lengths = np.diff(batch.starts)[list(keep)]
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    parts = [batch.positions[batch.starts[at] : batch.starts[at + 1]] for at in keep]
+    positions = np.concatenate([*parts, np.zeros(0, dtype=np.int64)]).astype(np.int64)
+    return replace(
+        batch,
+        rows=batch.rows[list(keep)],
+        starts=starts,
+        positions=positions,
+        reqs=len(keep),
+        tokens=len(positions),
+    )

@@ -1,0 +1,218 @@
+"""Plays scenarios of any suite, by what `Driver` offers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import torch
+
+from bt_bench.names import Operation, Path
+from bt_bench.protocol import (
+    Contents,
+    Driver,
+    Floats,
+    Guard,
+    Player,
+    Seen,
+    Suite,
+    driver_of,
+    running,
+)
+from bt_bench.worker.checking.plain_trial import (
+    addresses,
+    compare_around,
+    compare_start,
+    copies,
+    fill,
+    run_path,
+)
+from bt_bench.worker.plain_exploring import Rewind, Scenario, Step
+
+
+class PlainPlayer(Player):
+    """See the base class.
+
+    Args:
+        suite: of the scenarios.
+    """
+
+    def __init__(self, suite: Suite) -> None:
+        self._suite = suite
+
+    def play(
+        self, variant: type[Any], scenario: Scenario, device: torch.device, guard: Guard | None
+    ) -> Iterator[Seen]:
+        """See the base class: after each action the outputs and the state of all instances."""
+        stage = _Stage(self._suite, variant, scenario, device, guard)
+        several = len(scenario.instances) > 1
+        for action in scenario.actions:
+            played = stage.instance(action.instance)
+            if isinstance(action, Rewind):
+                played.rewind(action)
+            else:
+                played.step(action)
+            # Of all instances: what one does must not show in another.
+            yield {
+                f"instance {at}: {name}" if several else name: contents
+                for at, each in stage.instances.items()
+                for name, contents in each.seen().items()
+            }
+
+
+class _Stage:
+    """The instances of a scenario, each set up when it is first asked for."""
+
+    def __init__(
+        self,
+        suite: Suite,
+        variant: type[Any],
+        scenario: Scenario,
+        device: torch.device,
+        guard: Guard | None,
+    ) -> None:
+        self._suite = suite
+        self._driver = driver_of(suite)
+        self._variant = variant
+        self._scenario = scenario
+        self._device = device
+        self._guard = guard
+        self._shared: dict[int, Sequence[Any]] = {}  # inputs by workload
+        self.instances: dict[int, _Played] = {}
+
+    def instance(self, at: int) -> _Played:
+        """An instance by its number."""
+        if at not in self.instances:
+            if self._guard is None:
+                with running(self._suite, "the reference or its driver"):
+                    self.instances[at] = self._set_up(at)
+            else:
+                self.instances[at] = self._set_up(at)
+        return self.instances[at]
+
+    def _set_up(self, at: int) -> _Played:
+        one = self._scenario.instances[at]
+        workload = self._scenario.workloads[one.workload]
+        first = next(
+            (
+                played.driver
+                for other, played in self.instances.items()
+                if self._scenario.instances[other].workload == one.workload
+            ),
+            None,
+        )
+        arguments = self._variant, workload, self._device
+        if first is not None and one.like:
+            driver = self._driver.like(first, *arguments)
+        else:
+            driver = self._driver(*arguments)
+        if one.shares and one.workload not in self._shared:
+            self._shared[one.workload] = self._driver.inputs_on(self._device, workload)
+        return _Played(
+            self._suite,
+            driver,
+            self._shared[one.workload]
+            if one.shares
+            else self._driver.inputs_on(self._device, workload),
+            # To compare with what variants are given, which they might change.
+            self._driver.inputs_on(self._device, workload),
+            one.path,
+            self._guard,
+        )
+
+
+class _Played:
+    """One instance, and how far it is."""
+
+    def __init__(
+        self,
+        suite: Suite,
+        driver: Driver,
+        inputs: Sequence[Any],
+        pristine: Sequence[Any],
+        path: Path,
+        guard: Guard | None,
+    ) -> None:
+        self._suite = suite
+        self.driver = driver
+        self._inputs = inputs
+        self._pristine = pristine
+        self._path = path
+        self._guard = guard
+        self._place = 0
+        self._addresses = addresses(driver)
+        self._start = copies(driver.state(), torch.device("cpu"))
+
+    def _guarded(self, *others: object) -> AbstractContextManager[None]:
+        if self._guard is None:
+            return running(self._suite, "the reference or its driver")
+        return self._guard(self.driver.variant, self.driver, *others)
+
+    def rewind(self, action: Rewind) -> None:
+        """Puts it back before the first step."""
+        with self._guarded():
+            self.driver.rewind()
+        self._place, self._path = 0, action.path
+        if self._guard is not None:
+            compare_start(self.driver, self._start)
+
+    def step(self, action: Step) -> None:
+        """Goes through the next step, and compares all but the contents."""
+        driver, step = self.driver, self._inputs[self._place]
+        if action.fill is not None:
+            fill(driver.outputs(), action.fill)
+        with self._guarded(step):
+            results = run_path(self._suite, driver, self._path, step, self._through(action, step))
+        if self._guard is not None:
+            pristine = self._pristine[self._place]
+            compare_around(driver, results, pristine, step, self._addresses)
+        self._place += 1
+
+    def _through(
+        self, action: Step, step: Any
+    ) -> Callable[[Any, Operation, Callable[[], object]], object]:
+        """Makes a call, and once more what may be called once more, as measurements do."""
+        undo = self.driver.undo() if action.again else None
+        alone = len(self._path) == 1
+
+        def make(_variant: Any, operation: Operation, call: Callable[[], object]) -> object:
+            result = call()
+            # Within a longer path, neither what was staged nor outputs are this operation's alone.
+            repeats = action.again if alone or not operation.traits.stages else 0
+            for at in range(repeats):
+                if alone and action.fill is not None:
+                    fill(self.driver.outputs(), action.fill - 1 - at)
+                result = self._again(operation, step, undo)
+            return result
+
+        return make
+
+    def _again(self, operation: Operation, step: Any, undo: Callable[[], object] | None) -> object:
+        staging = self._suite.staging
+        if operation.traits.stages and staging is not None and undo is not None:
+            undo()
+            if operation != staging:
+                self.driver.call(staging, step)()
+        self.driver.prepare(operation, step)
+        return self.driver.call(operation, step)()
+
+    def seen(self) -> Mapping[str, Contents]:
+        """Outputs and state, whole; nothing before the first step, which may be as it likes."""
+        if self._place == 0:
+            return {}
+        driver = self.driver
+        return {
+            name: _contents(tensor, driver.tolerances.get(name, (0.0, 0.0)))
+            for name, tensor in {**driver.outputs(), **driver.state()}.items()
+        }
+
+
+def _contents(tensor: torch.Tensor, tolerance: tuple[float, float]) -> Contents:
+    """A copy, in which widths of integers and of floats do not matter."""
+    if not tensor.dtype.is_floating_point:
+        whole: np.ndarray[Any, Any] = tensor.detach().to("cpu", torch.int64, copy=True).numpy()
+        return whole
+    wide = torch.float64 if tensor.dtype is torch.float64 else torch.float32
+    return Floats(tensor.detach().to("cpu", wide, copy=True).numpy(), *tolerance)

@@ -1,0 +1,120 @@
+"""Tasks for workers that explore: to survey variants, and to play scenarios.
+
+These are passed between processes, and import neither torch nor Triton.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bt_bench.protocol import Floats, Seen
+from bt_bench.results import Reason
+from bt_bench.worker.tasks import Task
+
+
+@dataclass(frozen=True)
+class Surveyed:
+    """What of a variant decides which scenarios it gets.
+
+    Args:
+        features: that it has.
+        sizes: numbers that its own code names.
+        skipped: why it is not explored; empty: it is.
+    """
+
+    features: frozenset[str]
+    sizes: tuple[int, ...]
+    skipped: str = ""
+
+
+@dataclass(frozen=True)
+class Survey(Task[dict[str, Surveyed]]):
+    """Find out what of the arms decides which scenarios they get."""
+
+    @property
+    def doing(self) -> str:
+        """What is being done, as the beginning of a message."""
+        return "while surveyed"
+
+
+@dataclass(frozen=True)
+class Played:
+    """What was seen of a scenario.
+
+    Args:
+        digests: after each call, by name: of contents, or the fact itself. Floats are whole, since
+            no digest tells how far they are from what is expected.
+        reason: why it ended before its last call, if it did.
+        whole: what was seen after the call that was asked for, whole.
+    """
+
+    digests: tuple[Mapping[str, str | Floats], ...]
+    reason: Reason | None = None
+    whole: Seen | None = None
+
+
+@dataclass(frozen=True)
+class Play(Task[tuple[Played, ...]]):
+    """Play scenarios on the one arm of the task, or without any on the reference.
+
+    Args:
+        scenarios: from the suite's explorer.
+        whole: place of a call after which everything is wanted whole, in each scenario.
+        lines: whether to note which lines of the arm's own code run, for `ReadCoverage`; kernels
+            under the interpreter take about twice as long with it.
+    """
+
+    scenarios: tuple[Any, ...]
+    whole: int | None = None
+    lines: bool = False
+
+    @property
+    def doing(self) -> str:
+        """What is being done, as the beginning of a message."""
+        return "while explored"
+
+
+@dataclass(frozen=True)
+class Unreached:
+    """Lines of a function that no scenario has run.
+
+    Args:
+        file: that has them.
+        first: line.
+        last: line.
+        function: name.
+        excuse: why that is no matter, as the file says by `# unreached: REASON`; may be empty.
+    """
+
+    file: str
+    first: int
+    last: int
+    function: str
+    excuse: str = ""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Which lines of a variant's own functions have run.
+
+    Args:
+        reached: how many.
+        total: of how many.
+        unreached: the others.
+    """
+
+    reached: int
+    total: int
+    unreached: tuple[Unreached, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReadCoverage(Task[Coverage]):
+    """Which lines of the one arm's own code its scenarios have run, in this worker."""
+
+    @property
+    def doing(self) -> str:
+        """What is being done, as the beginning of a message."""
+        return "while its lines were counted"
