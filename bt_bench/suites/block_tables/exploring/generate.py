@@ -209,7 +209,12 @@ class _Maker:
         """Fills the first rows, as prompts do."""
         writes = []
         for row in range(min(model.layout.max_num_reqs, 8)):
-            counts = [int(self.rng.integers(width + 1)) for width in model.layout.widths]
+            # Some rows are almost full.
+            room = 9 if self.rng.random() < 0.3 else None
+            counts = [
+                int(self.rng.integers(max(0, width - (room or width)), width + 1))
+                for width in model.layout.widths
+            ]
             lists = [tuple(map(int, self.rng.integers(2**31, size=count))) for count in counts]
             model.owned[:, row] = counts
             writes.append(Write(row, tuple(lists), overwrite=True))

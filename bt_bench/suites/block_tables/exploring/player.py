@@ -114,6 +114,7 @@ class _Table:
         self._offset = scenario.offset
         self._captured: dict[int, tuple[Any, Arguments]] = {}
         self._captured_reqs: dict[int, int] = {}
+        self._unsettled = False  # how many rows are dirty is up to the variant
         if scenario.garbage is not None:
             self._spoil_tables(scenario.garbage)
         self._addresses = self._find_addresses()
@@ -141,6 +142,8 @@ class _Table:
             found[f"input_block_tables[{group}]"] = _array(table)
         found["slot_mappings"] = _array(tables.slot_mappings)
         found["num_blocks"] = np.array(tables.num_blocks, dtype=np.int64)
+        if not self._unsettled:
+            found["num_dirty_rows"] = np.array(tables.num_dirty_rows, dtype=np.int64)
         for key, outputs in self._outputs.items():
             for group, table in enumerate(outputs.tables):
                 found[f"out[{group}] of set {key}"] = _array(table)
@@ -222,9 +225,12 @@ class _Table:
         }
         if call.spoil:
             arguments.spoil()
+        if call.method != SLOTS and arguments.out is None:
+            self._unsettled = False
         return facts
 
     def _capture(self, call: Capture) -> dict[str, np.ndarray[Any, Any] | str]:
+        self._unsettled = True
         self._captured_reqs[call.key] = call.batch.reqs
         vectors = Vectors(self._device, self._offset)
         arguments = Arguments.of(call.batch, vectors, None, [], same=False)
@@ -237,6 +243,7 @@ class _Table:
         return {"arguments": arguments.changed() or "kept"}
 
     def _publish(self, call: Publish) -> None:
+        self._unsettled = True
         padded = self._captured_reqs[call.key]
         for writes in call.rounds:
             for write in writes:

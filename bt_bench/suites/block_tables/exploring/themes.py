@@ -181,7 +181,7 @@ def _named_sizes(rng: np.random.Generator, source: Source) -> Plan:
             plan.steps, plan.batch = 6, 3
             plan.batches = (size, 1, size + 1, 0, size + 7, 2)
         case "columns":
-            shape.width = size
+            shape.width, plan.prompts = size + int(rng.choice([0, 9])), True
         case "ids":
             shape.width, plan.ids = size + 1, size
         case "tokens":
