@@ -279,9 +279,9 @@ def _described(name: str, seen: Contents | None, expected: Contents | None) -> s
     if not len(different):
         return f"{name} differed, and is right when it is played again"
     at = tuple(int(index) for index in different[0])
-    place = ", ".join(map(str, at))
+    place = f"[{', '.join(map(str, at))}]" if at else ""
     return (
-        f"{name}[{place}] is {found[at]}, expected {wanted[at]}{within}; {len(different)} of "
+        f"{name}{place} is {found[at]}, expected {wanted[at]}{within}; {len(different)} of "
         f"{found.size} elements differ"
     )
 

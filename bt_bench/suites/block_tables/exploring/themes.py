@@ -138,7 +138,7 @@ def _refusing(_rng: np.random.Generator, _source: Source) -> Plan:
 
 
 def _several_tables(_rng: np.random.Generator, _source: Source) -> Plan:
-    return Plan("several tables", (Shape(), Shape()), steps=12, state=0.25, switch=0.5)
+    return Plan("several tables", (Shape(), Shape()), steps=20, state=0.25, switch=0.5)
 
 
 def _state_changes(_rng: np.random.Generator, _source: Source) -> Plan:
@@ -181,7 +181,7 @@ def _named_sizes(rng: np.random.Generator, source: Source) -> Plan:
             plan.steps, plan.batch = 6, 3
             plan.batches = (size, 1, size + 1, 0, size + 7, 2)
         case "columns":
-            shape.width, plan.prompts = size + int(rng.choice([0, 9])), True
+            shape.width, plan.prompts = size + int(rng.choice([0, 9, size])), True
         case "ids":
             shape.width, plan.ids = size + 1, size
         case "tokens":
@@ -195,13 +195,9 @@ def _named_sizes(rng: np.random.Generator, source: Source) -> Plan:
         case "quiet steps":
             plan.quiet, plan.batch, plan.steps = size + 1, 2, 4
         case "steps":
-            plan.steps, plan.writes, plan.batch, plan.refused, plan.state = (
-                size + 2,
-                1,
-                2,
-                0.0,
-                0.02,
-            )
+            # A quarter of them applies nothing.
+            plan.steps, plan.writes, plan.batch = size + size // 2 + 2, 1, 2
+            plan.stage, plan.refused, plan.state = 1.0, 0.0, 0.02
     return plan
 
 
