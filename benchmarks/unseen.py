@@ -34,8 +34,8 @@ def main() -> None:
     print(f"{len(known) - len(survive)} of {len(known)} found; not: {', '.join(survive)}")
 
 
-def find(name: str) -> tuple[int | None, str]:
-    """The scenario, and what it shows."""
+def find(name: str) -> tuple[str | None, str]:
+    """The scenario, or all up to it if it takes these, and what it shows."""
     options = ("--kernels", str(FIRST / "wrong"), "--variants", name, "--scenario", f"0-{LAST}")
     done = subprocess.run(
         [sys.executable, "-m", "bt_bench", "check", "quick", *options, "--json"],
@@ -49,7 +49,7 @@ def find(name: str) -> tuple[int | None, str]:
     found = json.loads(done.stdout)["explored"][0]["found"]
     if found is None:
         return None, "not found"
-    return found["scenario"], f"{found['title']}: {found['reason']['message']}"
+    return found["again"], f"{found['title']}: {found['reason']['message']}"
 
 
 if __name__ == "__main__":
