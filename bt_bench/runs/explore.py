@@ -1,7 +1,8 @@
 """Explores variants: plays scenarios by number until one differs, and makes that one smaller.
 
 The variant plays in one process and the reference in another; this one compares what they saw. So
-nothing that a variant patches can make it right.
+what is expected never comes near the variant, and no comparison is within its reach. What is seen
+of the variant is still read and told by its own process.
 """
 
 from __future__ import annotations
@@ -133,7 +134,8 @@ class Exploring:
         surveyed = self._variants.run(Survey(), arms)
         for arm in arms:
             if arm in surveyed.failed:
-                yield Explored(arm, 0, 0.0, skipped=surveyed.failed[arm].message)
+                failed = Found(0, "survey", surveyed.failed[arm], (), "0")
+                yield Explored(arm, 0, 0.0, failed)
                 continue
             traits = surveyed.value[arm]
             if traits.skipped:
@@ -193,9 +195,12 @@ class Exploring:
         alone = self._first_wrong(arm, [scenario])
         if alone is None:
             reason = difference.reason or Reason(
-                code=ReasonCode.WRONG_RESULT, message=f"call {difference.place}: {difference.name}"
+                code=ReasonCode.WRONG_RESULT, message=difference.name
             )
-            message = f"{reason.message}; right when it is played again on its own"
+            message = (
+                f"call {difference.place + 1}: {reason.message}; right when it is played again on "
+                "its own"
+            )
             lines = tuple(self._explorer.lines(scenario))
             again = Reason(code=reason.code, message=message)
             return Found(number, title, again, _cut(lines), f"0-{number}")

@@ -39,6 +39,10 @@ class Crashing(Fused):
     """Takes its process with it, says the runner below."""
 
 
+class Unreadable(Fused):
+    """Takes its process with it as soon as it is looked at, says the runner below."""
+
+
 class Runner:
     """Plays in this process."""
 
@@ -49,6 +53,9 @@ class Runner:
         import torch
 
         if isinstance(task, Survey):
+            if Unreadable in self._variants.values():
+                reason = Reason(code=ReasonCode.CRASHED, message="signal 11")
+                return Finished({}, dict.fromkeys(arms, reason))
             return Finished(survey(SUITE, {arm: self._variants[arm] for arm in arms}), {})
         assert isinstance(task, Play)
         arm = arms[0] if arms else None
@@ -95,3 +102,9 @@ def test_a_crash_is_told_with_its_scenario() -> None:
     assert found is not None
     assert (found.number, found.reason.code) == (0, ReasonCode.CRASHED)
     assert "signal 11" in found.reason.message
+
+
+def test_a_crash_before_the_first_scenario_is_a_failure() -> None:
+    found = explore(Unreadable, range(3)).found
+    assert found is not None
+    assert found.reason.code is ReasonCode.CRASHED

@@ -82,7 +82,7 @@ def _play(
             raise
         if is_fatal(error, device):
             raise ArmFailedError(arm, error, task.doing) from error
-        reason = reason_of(error, f"call {len(digests)}")
+        reason = reason_of(error, task.doing)
     finally:
         activity.current().leave(before)
     return Played(tuple(digests), reason, whole)

@@ -282,8 +282,6 @@ class _Table:
         self.tables.slot_mappings.fill_(value)
 
     def _dummies(self, call: Dummies) -> dict[str, np.ndarray[Any, Any] | str]:
-        if not hasattr(self.tables, "get_dummy_block_tables"):
-            return {}
         if call.poison is not None:
             self._poison(call.poison)
         with self.guarded():
