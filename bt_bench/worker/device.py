@@ -13,8 +13,12 @@ if TYPE_CHECKING:
     from bt_bench.names import DeviceChoice, DeviceKind
 
 
-def choose_device(choice: DeviceChoice) -> DeviceKind:
+def choose_device(choice: DeviceChoice, *, interprets: bool = True) -> DeviceKind:
     """Resolves `auto`, and switches Triton's interpreter on for the CPU.
+
+    Args:
+        choice: what was asked for.
+        interprets: whether kernels are run, which a reference does without.
 
     Triton reads `TRITON_INTERPRET` when its functions are declared, so this must run before
     anything that imports triton.
@@ -33,7 +37,11 @@ def choose_device(choice: DeviceChoice) -> DeviceKind:
         return "cuda"
     if choice == "cuda":
         raise UsageError(f"no GPU to run on: {missing}; expected a CUDA device")
-    _interpret()
+    if interprets:
+        _refuse_broken_interpreter()
+    if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
+        raise UsageError("triton was imported before the device was chosen; set TRITON_INTERPRET=1")
+    os.environ["TRITON_INTERPRET"] = "1"
     return "cpu"
 
 
@@ -57,15 +65,12 @@ def _what_cuda_lacks() -> str | None:
     return None
 
 
-def _interpret() -> None:
+def _refuse_broken_interpreter() -> None:
     if _release("triton") < (3, 7) and _release("numpy") >= (2, 4):
         raise UsageError(
             f"the interpreter of Triton {metadata.version('triton')} does not work with numpy "
             f"{metadata.version('numpy')}; install 'numpy<2.4' or a newer Triton, or use a GPU"
         )
-    if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
-        raise UsageError("triton was imported before the device was chosen; set TRITON_INTERPRET=1")
-    os.environ["TRITON_INTERPRET"] = "1"
 
 
 def _release(distribution: str) -> tuple[int, ...]:

@@ -118,7 +118,8 @@ def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Worlds | None]:
     """
     from bt_bench.worker.device import choose_device
 
-    kind = choose_device(setup.device)  # before anything imports Triton
+    # Before anything imports Triton.
+    kind = choose_device(setup.device, interprets=bool(setup.arms))
     if kind == "cpu":
         speed_up_interpreter()
 

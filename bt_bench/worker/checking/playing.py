@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bt_bench.protocol import Contents, Floats, MismatchError, Seen, Suite, driver_of
+from bt_bench.protocol import Contents, Floats, MismatchError, Seen, Suite
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.variants import is_interrupt, load_reference
 from bt_bench.worker import activity
@@ -109,7 +109,7 @@ def survey(suite: Suite, arms: Mapping[str, type[Any]]) -> dict[str, Surveyed]:
         name: Surveyed(
             frozenset(getattr(variant, "features", ())) | explorer.abilities(variant),
             _sizes_of(suite, variant),
-            _skipped(suite, variant) or explorer.unexplored(variant),
+            explorer.unexplored(variant),
         )
         for name, variant in arms.items()
     }
@@ -144,11 +144,6 @@ def _function(attribute: Any) -> Any:
 def _package_of(path: Path, package: str) -> Path | None:
     """The folder of the package of kernels that a file belongs to, if it does."""
     return next((folder for folder in path.parents if folder.name == package), None)
-
-
-def _skipped(suite: Suite, variant: type[Any]) -> str:
-    different = driver_of(suite).differences_of(variant)
-    return "has results of its own (docs/vllm.md)" if different else ""
 
 
 def _sizes_of(suite: Suite, variant: type[Any]) -> tuple[int, ...]:

@@ -194,6 +194,23 @@ class Arguments:
             names += ["out_ptrs"] * (self.out_ptrs.tolist() != wanted)
         return f"{', '.join(names)} changed" if names else ""
 
+    def arrive_late(self, ahead: Callable[[], None]) -> None:
+        """Has the contents come on the device, in the current stream; they are zeros until then.
+
+        So whoever reads them in another stream, or does not wait for them, has none of them.
+
+        Args:
+            ahead: enqueues the work that they come behind.
+        """
+        storages = [vector.storage for vector in self.vectors.values()]
+        contents = [storage.clone() for storage in storages]
+        for storage in storages:
+            storage.zero_()
+        torch.cuda.synchronize(storages[0].device)
+        ahead()
+        for storage, content in zip(storages, contents, strict=True):
+            storage.copy_(content)
+
     def spoil(self) -> None:
         """Overwrites the inputs, as an engine may once the call has been made."""
         for vector in self.vectors.values():

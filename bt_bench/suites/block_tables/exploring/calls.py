@@ -250,23 +250,32 @@ class Capture:
         return f"capture_step({self.batch}) as c{self.key}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Publish:
-    """Stages and publishes for a captured step, several times, without a replay; then applies.
+    """Stages and publishes for a captured step, several times; then replays it, or applies.
 
     What was published and never replayed has to be applied before what came later.
+
+    Args:
+        table: which table.
+        key: of the captured step.
+        rounds: the writes before each publication.
+        replay: the contents of the step's tensors when it is replayed after the last of them;
+            `None`: it is not replayed.
     """
 
     table: int
     key: int
     rounds: tuple[tuple[Write, ...], ...]
+    replay: Batch | None = None
 
     def __str__(self) -> str:
         rounds = [
             f"{'; '.join(f'append_block_ids({write})' for write in writes)}; c{self.key}.publish()"
             for writes in self.rounds
         ]
-        return f"{'; '.join(rounds)}; apply_staged_writes()"
+        then = "apply_staged_writes()" if self.replay is None else f"a replay on {self.replay}"
+        return f"{'; '.join(rounds)}; {then}"
 
 
 Call = Stage | Apply | Run | Dummies | Snapshot | Restore | SetFlag | Refused | Capture | Publish
@@ -286,6 +295,7 @@ class Scenario:
         garbage: seed of what fresh memory and the tables hold beyond what is owned; `None`: what
             the variant leaves there.
         offset: elements before each input in its storage; the same number follow it.
+        without: what an opponent leaves undefined, and its scenario has to do without.
     """
 
     theme: str
@@ -293,6 +303,7 @@ class Scenario:
     calls: tuple[Call, ...]
     garbage: int | None = None
     offset: int = 0
+    without: frozenset[str] = frozenset()
 
 
 def _short(values: Sequence[int] | Ints, most: int = 8) -> str:

@@ -10,6 +10,8 @@ from bt_bench.protocol import Explorer, Source
 from bt_bench.suites.block_tables.exploring.calls import CAPTURED_STEPS
 from bt_bench.suites.block_tables.exploring.generate import make
 from bt_bench.suites.block_tables.exploring.shrink import smaller
+from bt_bench.suites.block_tables.exploring.tame import TAMED, tamed
+from bt_bench.suites.block_tables.vllm.differences import Opponent
 
 if TYPE_CHECKING:
     from bt_bench.suites.block_tables.exploring.player import TablePlayer
@@ -27,12 +29,17 @@ class TableExplorer(Explorer):
 
     def scenario(self, source: Source) -> Any:
         """See the base class."""
-        return make(source)
+        return tamed(make(source), source.features)
 
     def abilities(self, variant: type[Any]) -> frozenset[str]:
-        """See the base class."""
+        """See the base class: also by what an opponent differs, which tames its scenarios."""
         has = callable(getattr(variant, "capture_step", None))
-        return frozenset({CAPTURED_STEPS} if has else ())
+        return _differences(variant) | ({CAPTURED_STEPS} if has else set())
+
+    def unexplored(self, variant: type[Any]) -> str:
+        """See the base class."""
+        untamed = sorted(_differences(variant) - TAMED)
+        return f"has results of its own: {', '.join(untamed)} (docs/vllm.md)" if untamed else ""
 
     def title(self, scenario: Any) -> str:
         """See the base class."""
@@ -67,6 +74,11 @@ class TableExplorer(Explorer):
         from bt_bench.suites.block_tables.exploring.player import TablePlayer
 
         return TablePlayer()
+
+
+def _differences(variant: type[Any]) -> frozenset[str]:
+    """Those of an opponent; no other variant can have any."""
+    return variant.differences if issubclass(variant, Opponent) else frozenset()
 
 
 def _layout(layout: TableLayout) -> str:

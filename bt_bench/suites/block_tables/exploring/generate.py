@@ -63,7 +63,7 @@ class _Model:
     owned: Ints  # [G, rows]
     validates: bool = False
     last: Batch | None = None
-    captured: int = 0  # steps that were captured, numbered from 1
+    captured: list[Batch] = field(default_factory=list)  # of steps, which are numbered from 1
     restored: int | None = None  # the snapshot that was restored last
 
 
@@ -358,16 +358,36 @@ class _Maker:
     def _captured(self, at: int, model: _Model) -> None:
         if not model.captured or self.rng.random() < 0.4:
             batch = replace(self._batch(model, None), out=None)
-            model.captured += 1
-            self.calls.append(Capture(at, model.captured, batch))
+            model.captured.append(batch)
+            self.calls.append(Capture(at, len(model.captured), batch))
         else:
             rounds = tuple(tuple(self._writes(model)) for _ in range(int(self.rng.integers(1, 4))))
-            key = int(self.rng.integers(1, model.captured + 1))
-            self.calls.append(Publish(at, key, rounds))
+            key = int(self.rng.integers(1, len(model.captured) + 1))
+            replay = None
+            if self.rng.random() < 0.6:
+                replay = self._replayed(model, model.captured[key - 1])
+            self.calls.append(Publish(at, key, rounds, replay))
         # How many rows are dirty now is up to the variant; a gather of all rows ends that.
         batch = replace(self._batch(model, None), out=None, reqs=model.layout.max_num_reqs)
         self.calls.append(Run(at, GATHER, batch))
         model.last = None
+
+    def _replayed(self, model: _Model, captured: Batch) -> Batch:
+        """Other contents for the tensors of a captured step, which has the sizes of its capture."""
+        like = replace(captured, positions=captured.positions[: captured.tokens])
+        drawn = self._batch(model, like)
+        spare = np.zeros(len(captured.positions) - len(like.positions), dtype=np.int64)
+        computed = captured.computed
+        return replace(
+            drawn,
+            positions=np.concatenate([drawn.positions, spare]),
+            reqs=captured.reqs,
+            tokens=captured.tokens,
+            computed=None if computed is None else self.rng.permutation(computed),
+            out=None,
+            int64=captured.int64,
+            more=captured.more,
+        )
 
     def _refused(self, at: int, model: _Model) -> None:
         """A call that has to be refused; all kinds come before one comes again."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,11 +41,13 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Stage,
 )
 from bt_bench.suites.block_tables.exploring.wrong_calls import wrong_call
+from bt_bench.worker.measuring.device_kernels import launch_spin
 from bt_kernels.layout import TableLayout
 
 FILLED = 5
 SPOILED = -7  # no block id of a scenario
 _M_PERTURB = -6  # of mallopt, in glibc
+_AHEAD_NS = 100_000  # of device work ahead of each call: longer than most calls take the host
 
 
 class TablePlayer(Player):
@@ -92,6 +94,20 @@ def _fill_fresh_memory(garbage: int | None, device: torch.device) -> None:
         del del_me  # torch hands these blocks to whoever asks next
 
 
+def _keep_busy() -> None:
+    """Enqueues work that the device is busy with for a while."""
+    launch_spin(_AHEAD_NS)
+
+
+@dataclass(frozen=True)
+class _CapturedStep:
+    """A captured step, the inputs that it reads, and its graph where there are graphs."""
+
+    step: Any
+    vectors: Vectors
+    graph: Any
+
+
 class _Table:
     """One set of tables of a scenario, with what its caller keeps beside it."""
 
@@ -112,12 +128,14 @@ class _Table:
         self._outputs: dict[int, Outputs] = {}
         self._out_list: list[torch.Tensor] = []
         self._offset = scenario.offset
-        self._captured: dict[int, tuple[Any, Arguments]] = {}
+        self._captured: dict[int, _CapturedStep] = {}
         self._captured_reqs: dict[int, int] = {}
         self._unsettled = False  # how many rows are dirty is up to the variant
         if scenario.garbage is not None:
             self._spoil_tables(scenario.garbage)
-        self._addresses = self._find_addresses()
+        # Whoever reads them later has these tensors, and asks for none again.
+        self._tensors = self._find_tensors()
+        self._held: dict[str, torch.Tensor] = {}
 
     def _spoil_tables(self, garbage: int) -> None:
         """Garbage in all columns that nobody owns, as in an engine after some hours."""
@@ -128,38 +146,60 @@ class _Table:
             table.copy_(filled)
         self.tables.restore(state)
 
-    def guarded(self, *others: object) -> AbstractContextManager[None]:
-        """Around calls of the variant."""
-        return nullcontext() if self._guard is None else self._guard(self.tables, *others)
+    @contextmanager
+    def guarded(self, *others: object) -> Iterator[None]:
+        """Around calls of the variant; on a GPU these come behind other work in the stream.
+
+        What comes next in the stream has to find their results, without waiting for anything else.
+        So copies are enqueued as soon as a call has returned, and these are what is compared.
+        """
+        if self._guard is None:
+            yield
+            return
+        if self._device.type == "cuda":
+            _keep_busy()
+        with self._guard(self.tables, *others):
+            yield
+        if self._device.type == "cuda":
+            self._held = {name: tensor.clone() for name, tensor in self._every_tensor()}
+            torch.cuda.synchronize(self._device)
 
     def buffers(self) -> dict[str, np.ndarray[Any, Any] | str]:
         """All buffers as arrays, those of the caller too."""
         tables = self.tables
+        held, self._held = self._held, {}
         found: dict[str, np.ndarray[Any, Any] | str] = {}
-        for group, table in enumerate(tables.block_tables):
-            found[f"block_tables[{group}]"] = _array(table)
-        for group, table in enumerate(tables.input_block_tables):
-            found[f"input_block_tables[{group}]"] = _array(table)
-        found["slot_mappings"] = _array(tables.slot_mappings)
+        late = []
+        for name, tensor in self._every_tensor():
+            found[name] = _array(held.get(name, tensor))
+            if name in held and not torch.equal(held[name], tensor):
+                late.append(name)
         found["num_blocks"] = np.array(tables.num_blocks, dtype=np.int64)
         if not self._unsettled:
             found["num_dirty_rows"] = np.array(tables.num_dirty_rows, dtype=np.int64)
-        for key, outputs in self._outputs.items():
-            for group, table in enumerate(outputs.tables):
-                found[f"out[{group}] of set {key}"] = _array(table)
-            found[f"slots_out of set {key}"] = _array(outputs.all_slots)
-        moved = [name for name, at in self._find_addresses().items() if at != self._addresses[name]]
+        now = self._find_tensors()
+        moved = [n for n, kept in self._tensors.items() if now[n].data_ptr() != kept.data_ptr()]
         found["addresses"] = f"{', '.join(moved)} moved" if moved else "kept"
+        found["after the stream"] = f"{', '.join(late)} changed" if late else "kept"
         return found
 
-    def _find_addresses(self) -> dict[str, int]:
+    def _every_tensor(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """All that calls write, by name: of the tables, and of their caller."""
+        yield from self._tensors.items()
+        for key, outputs in self._outputs.items():
+            for group, table in enumerate(outputs.tables):
+                yield f"out[{group}] of set {key}", table
+            yield f"slots_out of set {key}", outputs.all_slots
+
+    def _find_tensors(self) -> dict[str, torch.Tensor]:
         tables = self.tables
-        named = {"slot_mappings": tables.slot_mappings}
+        named: dict[str, torch.Tensor] = {}
         for group, table in enumerate(tables.block_tables):
             named[f"block_tables[{group}]"] = table
         for group, table in enumerate(tables.input_block_tables):
             named[f"input_block_tables[{group}]"] = table
-        return {name: tensor.data_ptr() for name, tensor in named.items()}
+        named["slot_mappings"] = tables.slot_mappings
+        return named
 
     def make(self, call: Call) -> dict[str, np.ndarray[Any, Any] | str]:
         """Makes a call; returns the facts of it."""
@@ -180,7 +220,7 @@ class _Table:
             case Capture():
                 return self._capture(call)
             case Publish():
-                self._publish(call)
+                return self._publish(call)
         return {}
 
     def _stage(self, call: Stage) -> dict[str, np.ndarray[Any, Any] | str]:
@@ -216,9 +256,9 @@ class _Table:
             call.batch, self._vectors, outputs, self._out_list, same=call.same_tensors
         )
         with self.guarded(arguments):
+            if self._guard is not None and self._device.type == "cuda":
+                arguments.arrive_late(_keep_busy)
             result = arguments.call(self.tables, call.method)
-            if self._device.type == "cuda":
-                torch.cuda.synchronize(self._device)
         facts: dict[str, np.ndarray[Any, Any] | str] = {
             "arguments": arguments.changed() or "kept",
             "result": self._told(call.method, result, outputs),
@@ -239,10 +279,17 @@ class _Table:
         else:
             with self.guarded(arguments):
                 step = arguments.call(self.tables, "capture_step")
-            self._captured[call.key] = step, arguments
+                if self._device.type == "cuda":
+                    torch.cuda.synchronize(self._device)
+                    graph = torch.cuda.CUDAGraph()
+                    with torch.cuda.graph(graph):
+                        step = arguments.call(self.tables, "capture_step")
+                else:
+                    graph = None
+            self._captured[call.key] = _CapturedStep(step, vectors, graph)
         return {"arguments": arguments.changed() or "kept"}
 
-    def _publish(self, call: Publish) -> None:
+    def _publish(self, call: Publish) -> dict[str, np.ndarray[Any, Any] | str]:
         self._unsettled = True
         padded = self._captured_reqs[call.key]
         for writes in call.rounds:
@@ -258,11 +305,30 @@ class _Table:
                     table[padded : self.tables.num_dirty_rows] = 0
                 self.tables.num_dirty_rows = padded
             else:
-                step, arguments = self._captured[call.key]
-                with self.guarded(arguments, step):
-                    step.publish()
-        with self.guarded():
-            self.tables.apply_staged_writes()
+                captured = self._captured[call.key]
+                with self.guarded(captured.vectors, captured.step):
+                    captured.step.publish()
+        if call.replay is None:
+            with self.guarded():
+                self.tables.apply_staged_writes()
+            return {}
+        return self._replay(call.key, call.replay)
+
+    def _replay(self, key: int, batch: Batch) -> dict[str, np.ndarray[Any, Any] | str]:
+        """A replay of a captured step on other contents of its tensors.
+
+        Without graphs its step is made in their place, so that all that follows is the same.
+        """
+        captured = self._captured.get(key)
+        vectors = self._vectors if captured is None else captured.vectors
+        arguments = Arguments.of(batch, vectors, None, [], same=True)
+        with self.guarded(arguments):
+            if captured is not None and captured.graph is not None:
+                captured.graph.replay()
+            else:
+                self.tables.apply_staged_writes()
+                arguments.call(self.tables, STEP)
+        return {"arguments": arguments.changed() or "kept"}
 
     def _outputs_of(self, batch: Batch) -> Outputs | None:
         key, layout = batch.out, self._layout
@@ -289,6 +355,7 @@ class _Table:
             slots = self.tables.get_dummy_slot_mappings(call.tokens)
         told = f"{self._views(views, None)}; {self._view(slots, None)}"
         empty = all(not view.any() for view in views) and bool((slots == -1).all())
+        self._held = {}
         for view in views:
             view.fill_(FILLED)  # as a run without requests may: these rows are dirty now
         return {"result": told, "contents": "empty" if empty else "not empty"}

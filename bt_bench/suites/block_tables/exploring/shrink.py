@@ -25,13 +25,14 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Stage,
     Write,
 )
+from bt_bench.suites.block_tables.exploring.tame import is_tame
 from bt_kernels.layout import TableLayout
 
 
 def smaller(scenario: Scenario) -> Iterator[Scenario]:
     """Legal scenarios that are a little simpler, the boldest first."""
     for candidate in _candidates(scenario):
-        if is_legal(candidate):
+        if is_legal(candidate) and is_tame(candidate):
             yield candidate
 
 
@@ -118,9 +119,12 @@ def _simpler(call: Call) -> Iterator[Call]:
             yield replace(call, spoil=False)
         if call.poison is not None:
             yield replace(call, poison=None)
-    if isinstance(call, Publish) and len(call.rounds) > 1:
-        yield replace(call, rounds=call.rounds[1:])
-        yield replace(call, rounds=call.rounds[:-1])
+    if isinstance(call, Publish):
+        if call.replay is not None:
+            yield replace(call, replay=None)
+        if len(call.rounds) > 1:
+            yield replace(call, rounds=call.rounds[1:])
+            yield replace(call, rounds=call.rounds[:-1])
     if isinstance(call, (Run, Refused, Capture)) and call.batch is not None:
         for batch in _simpler_batches(call.batch):
             yield replace(call, batch=batch)

@@ -1,0 +1,102 @@
+"""Scenarios without what an opponent leaves undefined, or defines differently."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from bt_bench.suites.block_tables.exploring.calls import (
+    STEP,
+    Apply,
+    Batch,
+    Call,
+    Dummies,
+    Form,
+    Ints,
+    Refused,
+    Restore,
+    Run,
+    Scenario,
+    SetFlag,
+    Stage,
+    Write,
+)
+from bt_bench.suites.block_tables.vllm.differences import (
+    INT32_SLOTS,
+    OUT_PTRS,
+    POSITIONS_OUTSIDE,
+    REFUSALS,
+    WRITES_TO_A_ROW,
+)
+from bt_kernels.layout import TableLayout
+
+TAMED = frozenset({WRITES_TO_A_ROW, POSITIONS_OUTSIDE, INT32_SLOTS, REFUSALS, OUT_PTRS})
+"""The differences that scenarios can do without."""
+
+
+def tamed(scenario: Scenario, differences: Collection[str]) -> Scenario:
+    """A scenario without what some of `TAMED` leave undefined; the same one if there are none."""
+    without = TAMED.intersection(differences)
+    if not without:
+        return scenario
+    # Garbage that a table holds may be ids whose slots are beyond 2**31.
+    return replace(scenario, calls=_calls(scenario), garbage=None, without=without)
+
+
+def is_tame(scenario: Scenario) -> bool:
+    """Whether a scenario still does without what it has to, after calls were left out."""
+    return not scenario.without or len(_calls(scenario)) == len(scenario.calls)
+
+
+def _calls(scenario: Scenario) -> tuple[Call, ...]:
+    """The calls of a scenario, tamed; those of a tame one are as many."""
+    calls: list[Call] = []
+    pending: dict[int, set[int]] = {}  # rows of each table with a write that is not applied
+    for call in scenario.calls:
+        layout = scenario.layouts[call.table]
+        if call.table not in pending and not isinstance(call, Dummies):
+            # What outputs hold at first is up to the opponent.
+            calls.append(Dummies(call.table, layout.max_num_reqs, 0, poison=-2))
+        rows = pending.setdefault(call.table, set())
+        match call:
+            # Flags that only variants of this project have, and what they refuse.
+            case Refused() | SetFlag():
+                continue
+            case Stage():
+                calls += _staged_apart(call, layout, rows)
+                continue
+            case Apply() | Restore():
+                rows.clear()
+            case Run():
+                if call.method == STEP:
+                    rows.clear()
+                call = replace(call, batch=_inside(call.batch, layout))
+        calls.append(call)
+    return tuple(calls)
+
+
+def _staged_apart(call: Stage, layout: TableLayout, rows: set[int]) -> Iterator[Call]:
+    """The writes one by one, with what is staged applied before a row gets its second one."""
+    for write in call.writes:
+        if write.row in rows:
+            yield Apply(call.table)
+            rows.clear()
+        rows.add(write.row)
+        yield replace(call, writes=(_small(write, layout),), many=False, form=Form.LIST)
+
+
+def _small(write: Write, layout: TableLayout) -> Write:
+    """The write with block ids whose slots are below 2**31."""
+    lists = zip(write.block_ids, layout.block_sizes, strict=True)
+    ids = tuple(tuple(one % (2**31 // size) for one in each) for each, size in lists)
+    return replace(write, block_ids=ids)
+
+
+def _inside(batch: Batch, layout: TableLayout) -> Batch:
+    """The batch with all positions inside the rows of all groups that have slots."""
+    groups = zip(layout.widths, layout.tokens_per_block, layout.slot_mapping_enabled, strict=True)
+    lengths = [width * tokens for width, tokens, enabled in groups if enabled]
+    positions: Ints = np.mod(batch.positions, min(lengths, default=1))
+    return replace(batch, positions=positions, pointers=True)
