@@ -296,6 +296,8 @@ class Scenario:
             the variant leaves there.
         offset: elements before each input in its storage; the same number follow it.
         without: what an opponent leaves undefined, and its scenario has to do without.
+        rows_before: rows without requests before all others, in tables on a GPU. Their results
+            are those of tables without them, but what lies behind them is beyond 2**31 elements.
     """
 
     theme: str
@@ -304,6 +306,7 @@ class Scenario:
     garbage: int | None = None
     offset: int = 0
     without: frozenset[str] = frozenset()
+    rows_before: int = 0
 
 
 def _short(values: Sequence[int] | Ints, most: int = 8) -> str:

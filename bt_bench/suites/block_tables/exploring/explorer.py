@@ -61,6 +61,8 @@ class TableExplorer(Explorer):
             found.append(f"{f'tables {call.table}: ' if several else ''}{call}{told}")
         if scenario.garbage is not None:
             found[0] += ", garbage where nobody has written"
+        if scenario.rows_before:
+            found[0] += f", on a GPU with {scenario.rows_before} rows more before these"
         if scenario.offset:
             found[0] += f", inputs {scenario.offset} elements into their storage"
         return found

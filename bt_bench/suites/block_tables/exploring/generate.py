@@ -100,12 +100,14 @@ class _Maker:
             if rng.random() < self.plan.switch:
                 at = int(rng.integers(len(models)))
             self._step(at, models[at], poison)
+        before = self.plan.rows_before
         return Scenario(
             self.plan.theme,
             self.layouts,
             tuple(self.calls),
-            garbage=int(rng.integers(2**31)) if rng.random() < 0.8 else None,
+            garbage=int(rng.integers(2**31)) if rng.random() < 0.8 and not before else None,
             offset=int(rng.choice([0, 1, 3, 8])),
+            rows_before=before,
         )
 
     def _quiet_steps(self, model: _Model) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -19,8 +20,8 @@ from bt_bench.suites.block_tables.exploring.arguments import (
     Vectors,
     lists_of,
 )
+from bt_bench.suites.block_tables.exploring.buffers import Buffers
 from bt_bench.suites.block_tables.exploring.calls import (
-    GATHER,
     OWN_SIZE,
     SLOTS,
     STEP,
@@ -123,7 +124,9 @@ class _Table:
         self._device = device
         self._guard = guard
         self._is_reference = guard is None
-        self.tables: Any = variant(layout, device)
+        self._before = 0 if guard is None else _rows_before(scenario, layout, device)
+        larger = replace(layout, max_num_reqs=layout.max_num_reqs + self._before)
+        self.tables: Any = variant(larger, device)
         self._vectors = Vectors(device, scenario.offset)
         self._outputs: dict[int, Outputs] = {}
         self._out_list: list[torch.Tensor] = []
@@ -133,9 +136,7 @@ class _Table:
         self._unsettled = False  # how many rows are dirty is up to the variant
         if scenario.garbage is not None:
             self._spoil_tables(scenario.garbage)
-        # Whoever reads them later has these tensors, and asks for none again.
-        self._tensors = self._find_tensors()
-        self._held: dict[str, torch.Tensor] = {}
+        self._buffers = Buffers(self.tables, layout, self._before)
 
     def _spoil_tables(self, garbage: int) -> None:
         """Garbage in all columns that nobody owns, as in an engine after some hours."""
@@ -161,45 +162,15 @@ class _Table:
         with self._guard(self.tables, *others):
             yield
         if self._device.type == "cuda":
-            self._held = {name: tensor.clone() for name, tensor in self._every_tensor()}
+            self._buffers.hold(self._outputs)
             torch.cuda.synchronize(self._device)
 
     def buffers(self) -> dict[str, np.ndarray[Any, Any] | str]:
         """All buffers as arrays, those of the caller too."""
-        tables = self.tables
-        held, self._held = self._held, {}
-        found: dict[str, np.ndarray[Any, Any] | str] = {}
-        late = []
-        for name, tensor in self._every_tensor():
-            found[name] = _array(held.get(name, tensor))
-            if name in held and not torch.equal(held[name], tensor):
-                late.append(name)
-        found["num_blocks"] = np.array(tables.num_blocks, dtype=np.int64)
+        found = self._buffers.seen(self._outputs)
         if not self._unsettled:
-            found["num_dirty_rows"] = np.array(tables.num_dirty_rows, dtype=np.int64)
-        now = self._find_tensors()
-        moved = [n for n, kept in self._tensors.items() if now[n].data_ptr() != kept.data_ptr()]
-        found["addresses"] = f"{', '.join(moved)} moved" if moved else "kept"
-        found["after the stream"] = f"{', '.join(late)} changed" if late else "kept"
+            found["num_dirty_rows"] = np.array(self.tables.num_dirty_rows, dtype=np.int64)
         return found
-
-    def _every_tensor(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """All that calls write, by name: of the tables, and of their caller."""
-        yield from self._tensors.items()
-        for key, outputs in self._outputs.items():
-            for group, table in enumerate(outputs.tables):
-                yield f"out[{group}] of set {key}", table
-            yield f"slots_out of set {key}", outputs.all_slots
-
-    def _find_tensors(self) -> dict[str, torch.Tensor]:
-        tables = self.tables
-        named: dict[str, torch.Tensor] = {}
-        for group, table in enumerate(tables.block_tables):
-            named[f"block_tables[{group}]"] = table
-        for group, table in enumerate(tables.input_block_tables):
-            named[f"input_block_tables[{group}]"] = table
-        named["slot_mappings"] = tables.slot_mappings
-        return named
 
     def make(self, call: Call) -> dict[str, np.ndarray[Any, Any] | str]:
         """Makes a call; returns the facts of it."""
@@ -228,13 +199,13 @@ class _Table:
         with self.guarded():
             if call.many and hasattr(self.tables, "append_many"):
                 self.tables.append_many(
-                    [write.row for write in call.writes],
+                    [self._before + write.row for write in call.writes],
                     lists,
                     [write.overwrite for write in call.writes],
                 )
             else:
                 for write, ids in zip(call.writes, lists, strict=True):
-                    self.tables.append_block_ids(write.row, ids, write.overwrite)
+                    self.tables.append_block_ids(self._before + write.row, ids, write.overwrite)
         kept = all(
             [list(map(int, each)) for each in ids] == lists_of(write, Form.LIST)
             for ids, write in zip(lists, call.writes, strict=True)
@@ -252,8 +223,9 @@ class _Table:
             self._poison(call.poison)
             if outputs is not None:
                 outputs.fill(call.poison)
+        batch = _shifted(call.batch, self._before)
         arguments = Arguments.of(
-            call.batch, self._vectors, outputs, self._out_list, same=call.same_tensors
+            batch, self._vectors, outputs, self._out_list, same=call.same_tensors
         )
         with self.guarded(arguments):
             if self._guard is not None and self._device.type == "cuda":
@@ -261,7 +233,7 @@ class _Table:
             result = arguments.call(self.tables, call.method)
         facts: dict[str, np.ndarray[Any, Any] | str] = {
             "arguments": arguments.changed() or "kept",
-            "result": self._told(call.method, result, outputs),
+            "result": self._buffers.told(call.method, result, outputs),
         }
         if call.spoil:
             arguments.spoil()
@@ -343,6 +315,7 @@ class _Table:
         return self._outputs[key]
 
     def _poison(self, value: int) -> None:
+        self._buffers.filled_with = value
         for table in self.tables.input_block_tables:
             table.fill_(value)
         self.tables.slot_mappings.fill_(value)
@@ -353,45 +326,12 @@ class _Table:
         with self.guarded():
             views = self.tables.get_dummy_block_tables(call.reqs)
             slots = self.tables.get_dummy_slot_mappings(call.tokens)
-        told = f"{self._views(views, None)}; {self._view(slots, None)}"
+        told = f"{self._buffers.views(views, None)}; {self._buffers.view(slots, None)}"
         empty = all(not view.any() for view in views) and bool((slots == -1).all())
-        self._held = {}
+        self._buffers.release()
         for view in views:
             view.fill_(FILLED)  # as a run without requests may: these rows are dirty now
         return {"result": told, "contents": "empty" if empty else "not empty"}
-
-    def _told(self, method: str, result: Any, outputs: Outputs | None) -> str:
-        """What was returned: which parts of which buffers."""
-        if method == GATHER:
-            return self._views(result, outputs)
-        if method == SLOTS:
-            return self._view(result, outputs)
-        if not isinstance(result, tuple) or len(result) != 2:
-            return f"{type(result).__name__}, not block tables and slots"
-        return f"{self._views(result[0], outputs)}; {self._view(result[1], outputs)}"
-
-    def _views(self, views: Any, outputs: Outputs | None) -> str:
-        if not isinstance(views, (tuple, list)):
-            return type(views).__name__
-        return ", ".join(self._view(view, outputs) for view in views)
-
-    def _view(self, view: Any, outputs: Outputs | None) -> str:
-        if not isinstance(view, torch.Tensor):
-            return type(view).__name__
-        size = " x ".join(map(str, view.shape))
-        if not view.numel():
-            return f"{size} of nothing"
-        named = {"slot_mappings": self.tables.slot_mappings}
-        for group, table in enumerate(self.tables.input_block_tables):
-            named[f"input_block_tables[{group}]"] = table
-        if outputs is not None:
-            named |= {f"out[{group}]": table for group, table in enumerate(outputs.tables)}
-            named["slots_out"] = outputs.slots
-        for name, buffer in named.items():
-            same = (view.data_ptr(), view.stride()) == (buffer.data_ptr(), buffer.stride())
-            if same and view.dtype == buffer.dtype:
-                return f"{size} of {name}"
-        return f"{size} of memory of its own"
 
     def _refuse(self, call: Refused) -> dict[str, np.ndarray[Any, Any] | str]:
         """The outcome; the reference is not asked, since it checks little."""
@@ -420,9 +360,25 @@ class _Table:
         return {"outcome": f"accepted: {call.what}"}
 
 
-def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    """Contents as int64, so that widths of integers do not matter."""
-    if tensor.dtype.is_floating_point or tensor.dtype is torch.bool:
-        raise MismatchError(f"a buffer has dtype {tensor.dtype}; expected integers")
-    found: np.ndarray[Any, Any] = tensor.detach().to("cpu", torch.int64, copy=True).numpy()
-    return found
+def _rows_before(scenario: Scenario, layout: TableLayout, device: torch.device) -> int:
+    """Rows to put before those of a scenario: none without a GPU that has the memory for them."""
+    if not scenario.rows_before or device.type != "cuda":
+        return 0
+    rows = scenario.rows_before + layout.max_num_reqs
+    needed = 3 * 4 * rows * sum(layout.widths)  # source and input tables, and the largest copy
+    free, _ = torch.cuda.mem_get_info(device)
+    if free < needed:
+        told = f"{free >> 30} GiB of the GPU's memory are free, of {needed >> 30} GiB that it takes"
+        warnings.warn(f"far rows were not tried: {told}", stacklevel=2)
+        return 0
+    return scenario.rows_before
+
+
+def _shifted(batch: Batch, before: int) -> Batch:
+    """The batch in tables with so many rows more before all others."""
+    if not before:
+        return batch
+    computed = batch.computed
+    if computed is not None:
+        computed = np.concatenate([np.zeros(before, dtype=np.int64), computed])
+    return replace(batch, rows=batch.rows + before * (batch.rows >= 0), computed=computed)

@@ -104,6 +104,8 @@ def _candidates(scenario: Scenario) -> Iterator[Scenario]:
         yield replace(scenario, garbage=None)
     if scenario.offset:
         yield replace(scenario, offset=0)
+    if scenario.rows_before:
+        yield replace(scenario, rows_before=0)
     for place, call in enumerate(calls):
         for simpler in _simpler(call):
             yield replace(scenario, calls=(*calls[:place], simpler, *calls[place + 1 :]))

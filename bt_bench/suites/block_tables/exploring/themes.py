@@ -31,6 +31,7 @@ class Plan:
         validate: share of steps that switch `validate` on or off.
         state: share of steps with a snapshot, a restore or dummies.
         switch: share of steps that go on with another of the tables.
+        rows_before: see `Scenario`.
     """
 
     theme: str
@@ -50,6 +51,7 @@ class Plan:
     captured: float = 0.08
     state: float = 0.08
     switch: float = 0.0
+    rows_before: int = 0
 
 
 def plan_of(source: Source, rng: np.random.Generator) -> Plan:
@@ -74,6 +76,17 @@ def _wide_rows(rng: np.random.Generator, source: Source) -> Plan:
     shape = Shape(groups=int(rng.integers(1, 4)), rows=int(rng.integers(2, 5)), width=width)
     ids = None if rng.random() < 0.5 else int(rng.integers(1, width + 1))
     return Plan("wide rows", (shape,), steps=6, ids=ids, prompts=bool(rng.random() < 0.7))
+
+
+def _far_rows(rng: np.random.Generator, source: Source) -> Plan:
+    """Rows of a table so large that their offsets need more than 32 bits; on a GPU alone."""
+    if not source.deep:
+        return _wide_rows(rng, source)
+    width = int(rng.choice([20_000, 33_000, 66_000]))
+    shape = Shape(groups=1, rows=int(rng.integers(2, 7)), width=width, tokens=60, cp=False)
+    plan = Plan("far rows", (shape,), steps=8, prompts=True, refused=0.0, captured=0.0, state=0.0)
+    plan.validate, plan.rows_before = 0.0, 2**31 // width + int(rng.integers(1, 9))
+    return plan
 
 
 def _many_rows(rng: np.random.Generator, source: Source) -> Plan:
@@ -217,6 +230,7 @@ _PLANS: Final[dict[str, Callable[[np.random.Generator, Source], Plan]]] = {
     "refusals": _refusing,
     "several tables": _several_tables,
     "wide rows": _wide_rows,
+    "far rows": _far_rows,
     "state": _state_changes,
     "many tokens": _many_tokens,
     "context parallelism": _context_parallelism,
@@ -230,7 +244,7 @@ _PLANS: Final[dict[str, Callable[[np.random.Generator, Source], Plan]]] = {
 _OTHERS: Final = (
     *("mixed", "refusals", "several tables", "wide rows", "state", "many tokens"),
     *("context parallelism", "many rows", "large positions", "many groups", "mixed", "long run"),
-    *("refusals", "many writes", "one row"),
+    *("refusals", "many writes", "one row", "far rows"),
 )
 # Every other scenario is of the sizes that the code names; these are quick.
 THEMES: Final = tuple(name for other in _OTHERS for name in (other, "named sizes"))

@@ -1,0 +1,138 @@
+"""What can be seen of tables after a call: all their buffers, and where results lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from bt_bench.protocol import MismatchError
+from bt_bench.suites.block_tables.exploring.arguments import Outputs
+from bt_bench.suites.block_tables.exploring.calls import GATHER, SLOTS
+from bt_kernels.layout import TableLayout
+
+
+class Buffers:
+    """The buffers of tables, and those that their caller passes.
+
+    The tensors are asked for once: what is written only when somebody asks again comes too late.
+
+    Args:
+        tables: of a variant or of the reference.
+        layout: of the scenario.
+        before: rows that the tables have before those of the scenario.
+
+    Attributes:
+        filled_with: what outputs hold where no step has written.
+    """
+
+    def __init__(self, tables: Any, layout: TableLayout, before: int) -> None:
+        self._tables = tables
+        self._rows = layout.max_num_reqs
+        self._before = before
+        self._tensors = self._find()
+        self._held: dict[str, torch.Tensor] = {}
+        self.filled_with = 0
+
+    def hold(self, outputs: Mapping[int, Outputs]) -> None:
+        """Enqueues copies: what comes next in the stream sees no more than these hold."""
+        self._held = {name: tensor.clone() for name, tensor in self._every(outputs)}
+
+    def release(self) -> None:
+        """Forgets the copies, for what the caller itself has written since."""
+        self._held = {}
+
+    def seen(self, outputs: Mapping[int, Outputs]) -> dict[str, np.ndarray[Any, Any] | str]:
+        """All contents, as the copies have them where there are any; and what has changed since."""
+        found: dict[str, np.ndarray[Any, Any] | str] = {}
+        late = []
+        for name, tensor in self._every(outputs):
+            held = self._held.get(name)
+            found[name] = _array(tensor if held is None else held)
+            if held is not None and not torch.equal(held, tensor):
+                late.append(name)
+        self.release()
+        num_blocks = np.array(self._tables.num_blocks, dtype=np.int64)
+        found["num_blocks"] = num_blocks[:, self._before :]
+        found["rows without requests"] = "kept" if self._others_are_kept() else "changed"
+        now = self._find()
+        moved = [n for n, kept in self._tensors.items() if now[n].data_ptr() != kept.data_ptr()]
+        found["addresses"] = f"{', '.join(moved)} moved" if moved else "kept"
+        found["after the stream"] = f"{', '.join(late)} changed" if late else "kept"
+        return found
+
+    def _every(self, outputs: Mapping[int, Outputs]) -> Iterator[tuple[str, torch.Tensor]]:
+        """All that calls write, by name: of the tables, and of their caller."""
+        yield from self._tensors.items()
+        for key, of_caller in outputs.items():
+            for group, table in enumerate(of_caller.tables):
+                yield f"out[{group}] of set {key}", table
+            yield f"slots_out of set {key}", of_caller.all_slots
+
+    def _find(self) -> dict[str, torch.Tensor]:
+        tables = self._tables
+        named: dict[str, torch.Tensor] = {}
+        for group, table in enumerate(tables.block_tables):
+            named[f"block_tables[{group}]"] = table[self._before :]
+        for group, table in enumerate(tables.input_block_tables):
+            named[f"input_block_tables[{group}]"] = table[: self._rows]
+        named["slot_mappings"] = tables.slot_mappings
+        return named
+
+    def _others_are_kept(self) -> bool:
+        """Whether the rows beyond those of the scenario are as they were."""
+        if not self._before:
+            return True
+        tables = self._tables
+        kept = [table[: self._before].aminmax() for table in tables.block_tables]
+        filled = [table[self._rows :].aminmax() for table in tables.input_block_tables]
+        return (
+            all(int(least) == int(most) == 0 for least, most in kept)
+            and all(int(least) == int(most) == self.filled_with for least, most in filled)
+            and not tables.num_blocks[:, : self._before].any()
+        )
+
+    def told(self, method: str, result: Any, outputs: Outputs | None) -> str:
+        """What was returned: which parts of which buffers."""
+        if method == GATHER:
+            return self.views(result, outputs)
+        if method == SLOTS:
+            return self.view(result, outputs)
+        if not isinstance(result, tuple) or len(result) != 2:
+            return f"{type(result).__name__}, not block tables and slots"
+        return f"{self.views(result[0], outputs)}; {self.view(result[1], outputs)}"
+
+    def views(self, views: Any, outputs: Outputs | None) -> str:
+        """Which parts of which buffers several views are."""
+        if not isinstance(views, (tuple, list)):
+            return type(views).__name__
+        return ", ".join(self.view(view, outputs) for view in views)
+
+    def view(self, view: Any, outputs: Outputs | None) -> str:
+        """Which part of which buffer a view is."""
+        if not isinstance(view, torch.Tensor):
+            return type(view).__name__
+        size = " x ".join(map(str, view.shape))
+        if not view.numel():
+            return f"{size} of nothing"
+        named = {"slot_mappings": self._tables.slot_mappings}
+        for group, table in enumerate(self._tables.input_block_tables):
+            named[f"input_block_tables[{group}]"] = table
+        if outputs is not None:
+            named |= {f"out[{group}]": table for group, table in enumerate(outputs.tables)}
+            named["slots_out"] = outputs.slots
+        for name, buffer in named.items():
+            same = (view.data_ptr(), view.stride()) == (buffer.data_ptr(), buffer.stride())
+            if same and view.dtype == buffer.dtype:
+                return f"{size} of {name}"
+        return f"{size} of memory of its own"
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """Contents as int64, so that widths of integers do not matter."""
+    if tensor.dtype.is_floating_point or tensor.dtype is torch.bool:
+        raise MismatchError(f"a buffer has dtype {tensor.dtype}; expected integers")
+    found: np.ndarray[Any, Any] = tensor.detach().to("cpu", torch.int64, copy=True).numpy()
+    return found
