@@ -111,6 +111,29 @@ class Driver(ABC):
         """A call that puts back what the host knows, so that a step can be staged once more."""
         return _nothing
 
+    @classmethod
+    def with_other_contents(cls, workload: Any, rng: np.random.Generator) -> Any | None:
+        """A workload of the same sizes with other contents, which `take` accepts.
+
+        `None`: there is none, and an instance can only be checked on what it was timed with. Then
+        results that a variant remembers, rather than works out, look right.
+        """
+        return None
+
+    def take(self, workload: Any, steps: Sequence[Any]) -> Sequence[Any]:
+        """Puts the instance before the first step of a workload from `with_other_contents`.
+
+        `rewind` puts it back to its own. This is not timed.
+
+        Args:
+            workload: made from the one that the instance was set up with.
+            steps: the inputs that are timed.
+
+        Returns:
+            The inputs of the workload, in the same tensors.
+        """
+        raise NotImplementedError(f"{type(self).__name__} takes no other contents")
+
     def replayed(self, call: Callable[[], object]) -> None:  # noqa: B027  # optional
         """Tells the variant that a captured call was replayed, since it does not see that."""
 
@@ -235,6 +258,18 @@ class Trial(ABC):
 
         Raises:
             MismatchError: naming the first thing that differs.
+        """
+
+    def refill(self, path: Path, expected: Any, result: object) -> None:  # noqa: B027  # optional
+        """Fills what a call returned with what outputs held before the step.
+
+        After that only a call that does all of its work is right once more. Where a trial does not
+        offer it, calls that are repeated are checked less well.
+
+        Args:
+            path: of the operation.
+            expected: from `expect`.
+            result: what the call returned: views of outputs.
         """
 
     def further(self) -> Iterator[tuple[str, Callable[[Any, Guard], None]]]:

@@ -36,6 +36,7 @@ class ReasonCode(StrEnum):
     WRONG_RESULT = "wrong_result"
     OUT_OF_BOUNDS = "out_of_bounds"
     RACE = "race"
+    TAMPERED = "tampered"
     RAISED = "raised"
     OUT_OF_MEMORY = "out_of_memory"
     CRASHED = "crashed"

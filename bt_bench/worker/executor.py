@@ -19,7 +19,7 @@ from bt_bench.protocol import (
     record_of,
     running,
 )
-from bt_bench.results import Plan
+from bt_bench.results import Plan, Reason, ReasonCode
 from bt_bench.worker import activity
 from bt_bench.worker.call_stack import with_room
 from bt_bench.worker.checking.check import check
@@ -32,7 +32,7 @@ from bt_bench.worker.measuring.case import CONTROL, measure_case
 from bt_bench.worker.measuring.process_round import ProcessRound
 from bt_bench.worker.outcome import RoundProgress
 from bt_bench.worker.plays import Play, ReadCoverage, Survey
-from bt_bench.worker.state_watch import StateWatch
+from bt_bench.worker.state_watch import StateWatch, TamperedError, ToolWatch
 from bt_bench.worker.tasks import (
     Attempt,
     Calibrate,
@@ -54,6 +54,8 @@ from bt_bench.worker.tasks import (
     Watcher,
 )
 
+# A reading takes some 40 ms; those of the conformance workloads come before.
+_WATCHED_TASKS = (CheckCase, MeasureCase, Play)
 PROGRESS_SECONDS = 0.1  # between two reports of progress
 
 OnRound = Callable[[RoundProgress], None]
@@ -70,6 +72,8 @@ class Executor:
         copy_of: returns a second class of a variant for the control; by default the same class.
         suite: of the variants; by default the default one.
         watch: notices changes of the process's global state; `None`: nobody does.
+        tools: fails tasks whose arms have changed what checks and times rest on; `None`: nobody
+            does.
     """
 
     def __init__(
@@ -80,6 +84,7 @@ class Executor:
         copy_of: Callable[[str], type[Any]] | None = None,
         suite: Suite | None = None,
         watch: StateWatch | None = None,
+        tools: ToolWatch | None = None,
     ) -> None:
         self._copies = copies
         self._classes = {name: of_arm[0] for name, of_arm in copies.items()}
@@ -88,6 +93,7 @@ class Executor:
         self._bench = bench
         self._plan = plan
         self._watch = watch
+        self._tools = tools
         self._built: tuple[CaseSpec, Workload] | None = None
         self._conformance: dict[str, Workload] = {}
         self._reached: dict[str, Reached] = {}
@@ -107,7 +113,15 @@ class Executor:
         # The unchanged copy is one of the first arm.
         activity.current().expect({CONTROL: 0} | places)
         try:
-            return Success(with_room(lambda: self._do(task, arms, _at_times(on_round))))
+            success = Success(with_room(lambda: self._do(task, arms, _at_times(on_round))))
+            if self._tools is not None and arms and isinstance(task, _WATCHED_TASKS):
+                self._tools.refuse()
+            return success
+        except TamperedError as error:
+            whose = "" if len(arms) == 1 else "; one of these variants has, so try each alone"
+            message = f"{task.doing}: {error}{whose}"
+            reason = Reason(code=ReasonCode.TAMPERED, message=message)
+            return Failure(reason, 0 if len(arms) == 1 else None, worker_is_spent=True)
         except ArmFailedError as failed:
             place = 0 if failed.arm == CONTROL else places.get(failed.arm)
             return self._failure(failed.error, failed.where, place)

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bt_bench.errors import BtBenchError
+from bt_bench.errors import BtBenchError, UsageError
 from bt_bench.protocol import driver_of, load_suite, loaded_files
 from bt_bench.variants import add_variants_path, ignore_interrupts, text_of
 from bt_bench.worker import activity
@@ -29,6 +29,7 @@ from bt_bench.worker.tasks import Attempt, Defect, Hello, Message, Refusal, Requ
 if TYPE_CHECKING:
     from bt_bench.worker.executor import Executor
     from bt_bench.worker.measuring.bench import Bench
+    from bt_bench.worker.state_watch import ToolWatch
     from bt_bench.worker.worlds import Worlds
 
 
@@ -126,7 +127,7 @@ def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Worlds | None]:
     from bt_bench.variants import load_apart, load_reference
     from bt_bench.worker.environment import available_bytes, read_environment
     from bt_bench.worker.executor import Executor
-    from bt_bench.worker.state_watch import StateWatch
+    from bt_bench.worker.state_watch import StateWatch, ToolWatch
 
     suite = load_suite(setup.suite)
     driver_of(suite)  # all of the suite is loaded before anything of a variant
@@ -145,8 +146,11 @@ def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Worlds | None]:
     notes = activity.current()
     notes.expect({arm.name: place for place, arm in enumerate(setup.arms)})
     watch = None
+    tools = None
     if setup.watched:
         watch = StateWatch(worlds.environment if worlds is not None else ())
+    elif setup.arms:
+        tools = ToolWatch()
     if worlds is not None:
         notes.on_enter = worlds.enter
     copies = {}
@@ -155,13 +159,24 @@ def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Worlds | None]:
             copies[arm.name] = [load_apart(arm.entry) for _ in range(setup.copies)]
         if watch is not None:
             watch.imported(arm.name, copies[arm.name])
+        if tools is not None:
+            _refuse_tampering(tools, arm.name)
         if worlds is not None:
             worlds.refuse(arm.name)
     hello = Hello(kind, read_environment(kind), available_bytes(kind))
     entries = {arm.name: arm.entry for arm in setup.arms}
     copy_of = cache(lambda name: load_apart(entries[name]))
-    executor = Executor(copies, bench, setup.plan, copy_of, suite, watch)
+    executor = Executor(copies, bench, setup.plan, copy_of, suite, watch, tools)
     return hello, executor, worlds
+
+
+def _refuse_tampering(tools: ToolWatch, arm: str) -> None:
+    from bt_bench.worker.state_watch import TamperedError
+
+    try:
+        tools.refuse()
+    except TamperedError as error:
+        raise UsageError(f"variant {arm}, while imported: {error}") from error
 
 
 def _bench(kind: str) -> Bench:

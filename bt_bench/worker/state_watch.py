@@ -46,6 +46,53 @@ class StateWatch:
         return GlobalState({**state.areas, _CODE: code})
 
 
+# Areas of what checks and measurements rest on. Others are a variant's own affair: it may start
+# threads, say, that wait, or register operators.
+_TOOLS = ("Python", "torch", "the GPU's limits", "Triton's knobs", "patched modules")
+_IDLE_SECONDS = (0.03, 0.3)  # threads of libraries may spin for some 0.2 s after their work
+_BUSY_SHARE = 0.1  # of that time, in other threads
+
+
+class ToolWatch:
+    """Notices variants that change what checks and clocks are made of.
+
+    To be made before any variant is imported.
+    """
+
+    def __init__(self) -> None:
+        self._last = GlobalState.now()
+
+    def refuse(self) -> None:
+        """Raises if anything has changed since it was made.
+
+        Raises:
+            TamperedError: naming what has.
+        """
+        changes = GlobalState.now().changes_since(self._last)
+        found = [change for change in changes if change.startswith(_TOOLS)]
+        if others_are_busy():
+            found.append("its threads are busy while nobody has called it")
+        if found:
+            raise TamperedError(
+                f"it has changed what checks and times rest on: {'; '.join(found)}; a variant must "
+                "leave the process as it is (docs/measurement.md#what-no-variant-gains-by)"
+            )
+
+
+def others_are_busy() -> bool:
+    """Whether other threads of the process work while this one sleeps for a moment."""
+    for seconds in _IDLE_SECONDS:
+        started_s = time.process_time()
+        time.sleep(seconds)
+        if time.process_time() - started_s <= _BUSY_SHARE * seconds:
+            return False
+    return True
+
+
+class TamperedError(Exception):
+    """A variant has changed tools that all share."""
+
+
 class Stopwatch:
     """How much of the process's CPU time other threads than this one have used."""
 

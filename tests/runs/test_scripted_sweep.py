@@ -29,6 +29,7 @@ from bt_bench.suites.block_tables.workloads import UniformParameters
 from bt_bench.suites.block_tables.workloads.conformance.plain import conformance_workloads
 from bt_bench.variants.catalogue import VariantEntry
 from bt_bench.worker.executor import Executor, LocalRunner
+from bt_bench.worker.measuring import spot_checks
 from bt_bench.worker.measuring.bench import CpuBench, CudaBench
 from bt_bench.worker.measuring.methods.device_times import IDLE, settings_of
 from bt_bench.worker.measuring.timing import Rounds
@@ -84,6 +85,14 @@ class ScriptedBench(CudaBench):
     def compiled(self, window):
         return {}
 
+    def graph_ways(self, operation, plan):
+        """None: a scripted graph takes its time, and does nothing."""
+        return []
+
+    def profiled_ways(self, operation):
+        """None, likewise."""
+        return []
+
     def replay_graphs(self, window, plan, records):
         with kernels_do_nothing():
             super().replay_graphs(window, plan, records)
@@ -119,6 +128,12 @@ def scripted(base, times, device):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spot_checks, "CHANCE", 0.0)  # in its rounds kernels do nothing
+        yield scripted_results(tmp_path_factory)
+
+
+def scripted_results(tmp_path_factory):
     bench = ScriptedBench()
     bases = classes(["baseline", "fused"]) | {"twin": classes(["baseline"])["baseline"]}
     variants = {name: scripted(bases[name], t, bench._port) for name, t in TIMES.items()}

@@ -21,7 +21,7 @@ import triton
 
 from bt_bench.worker.measuring import regions
 from bt_bench.worker.measuring.ports import SystemClock
-from bt_bench.worker.state_watch import StateWatch, Stopwatch
+from bt_bench.worker.state_watch import StateWatch, Stopwatch, TamperedError, ToolWatch
 
 
 class Helper:
@@ -259,3 +259,40 @@ def test_other_threads_show_in_the_share_of_cpu_time():
     thread.start()
     thread.join()
     assert watch.share_of_others() > 0.5
+
+
+def test_tools_that_are_as_they_were_are_not_refused():
+    watch = ToolWatch()
+    thread = threading.Thread(target=time.sleep, args=(0.3,))  # it waits, and disturbs nobody
+    thread.start()
+    watch.refuse()
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(time, "perf_counter_ns"), (torch, "equal"), (torch.cuda.Event, "elapsed_time")],
+)
+def test_a_patched_tool_is_refused(owner, name):
+    watch = ToolWatch()
+    with put(owner, name, slow)(), pytest.raises(TamperedError, match=name):
+        watch.refuse()
+    watch.refuse()
+
+
+def test_threads_that_work_while_nobody_has_called_are_refused():
+    watch = ToolWatch()
+    ends = threading.Event()
+
+    def spin():
+        while not ends.is_set():
+            sum(range(1000))
+
+    thread = threading.Thread(target=spin)
+    thread.start()
+    try:
+        with pytest.raises(TamperedError, match="busy while nobody has called"):
+            watch.refuse()
+    finally:
+        ends.set()
+        thread.join()

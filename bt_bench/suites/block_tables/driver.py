@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,8 +18,8 @@ from bt_bench.suites.block_tables.checking.differences import (
     tamed,
     undefined_on,
 )
-from bt_bench.suites.block_tables.checking.trial import TableTrial
-from bt_bench.suites.block_tables.inputs import StepInputs, append_each, inputs_on
+from bt_bench.suites.block_tables.checking.trial import TableTrial, relabel
+from bt_bench.suites.block_tables.inputs import StepInputs, append_each, copied, inputs_on
 from bt_bench.suites.block_tables.workloads import Workload
 from bt_kernels.interface import TableState
 
@@ -100,6 +101,26 @@ class TableDriver(Driver):
         num_blocks = self.tables.num_blocks
         # The quickest way to call `num_blocks[...] = before`: it runs within a timed region.
         return partial(num_blocks.__setitem__, ..., np.array(num_blocks))
+
+    @classmethod
+    def with_other_contents(cls, workload: Workload, rng: np.random.Generator) -> Workload:
+        """See the base class: with other block ids, so that all results differ."""
+        return relabel(workload, rng)
+
+    def take(self, workload: Workload, steps: Sequence[StepInputs]) -> Sequence[StepInputs]:
+        """See the base class."""
+        self.tables.restore(self._start)
+        written: set[int] = set()
+        for append in workload.setup:  # over what the rows hold
+            overwrite = append.overwrite or append.row not in written
+            written.add(append.row)
+            lists = copied(append).block_ids
+            self.tables.append_block_ids(append.row, lists, overwrite)
+        self.tables.apply_staged_writes()
+        return [
+            replace(inputs, appends=tuple(map(copied, step.appends)))
+            for inputs, step in zip(steps, workload.steps, strict=True)
+        ]
 
     def replayed(self, call: Callable[[], object]) -> None:
         """Tables do not see which rows a graph fills.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from bt_bench.names import Path
-from bt_bench.protocol import Operation, Suite, Trial, Workload, driver_of, suite_of
+from bt_bench.protocol import Operation, Suite, Trial, Workload, driver_of, running, suite_of
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.variants import load_reference
 from bt_bench.worker.arm import Arm, lacking
@@ -77,27 +77,35 @@ def check(
     }
 
 
-def verify_after_timing(
-    arms: Iterable[Arm],
+Spoil = Callable[[object], None]
+"""Overwrites what a call returned, so that only a call that does all of its work is right again."""
+
+
+def verify_timed(
+    arms: Sequence[Arm],
     steps: Sequence[Any],
     workload: Workload,
     operation: Operation,
     device: torch.device,
     *,
-    through: Through | None = None,
+    where: Callable[[Arm], str] = lambda _: "after timing",
+    through: Callable[[Arm, Spoil], Through] | None = None,
 ) -> dict[str, Reason]:
-    """Compares arms that have been timed once more, on the very inputs that were timed.
+    """Compares arms that are being timed, on other contents in the tensors that are timed.
 
-    A variant may be right the first time and then reuse what it remembers, or be corrupted by a
-    replay. If an arm is wrong now, its times are those of something else.
+    A variant may be right at first and then reuse what it remembers, be corrupted by a replay, or
+    do less while it is timed. If an arm is wrong, its times are those of something else. Contents
+    are drawn from the system's entropy, so that no variant can know them.
 
     Args:
         arms: each in any state; several may have one name.
-        steps: the inputs that were timed.
+        steps: the inputs that are timed.
         workload: what they were made of.
-        operation: what was timed.
+        operation: what is timed.
         device: where the arms are.
-        through: makes each call as it was timed; by default a plain call.
+        where: the beginning of messages about an arm.
+        through: gives what makes the calls of an arm as they are timed, and may spoil what a call
+            has returned before it makes it again; by default they are made plainly.
 
     Returns:
         The reason for each arm that fails.
@@ -105,15 +113,29 @@ def verify_after_timing(
     Raises:
         ArmFailedError: as `check`.
     """
-    trial = _trial(suite_of(workload), workload, device, None, [operation.path])
-    arms = list(arms)
-    subjects = [Subject(arm.name, operation.path, device, through) for arm in arms]
+    suite = suite_of(workload)
+    with running(suite, "driver"):
+        other = driver_of(suite).with_other_contents(workload, np.random.default_rng())
+    trial = _trial(suite, other or workload, device, None, [operation.path])
+    expected: Any = None
+
+    def spoil(result: object) -> None:
+        trial.refill(operation.path, expected, result)
+
+    subjects = [
+        Subject(arm.name, operation.path, device, through(arm, spoil) if through else None)
+        for arm in arms
+    ]
+    ready: list[tuple[Subject, str, Sequence[Any]]] = []
     for subject, arm in zip(subjects, arms, strict=True):
-        subject.resume("after timing, restore", trial, arm)
+        place = where(arm)
+        inputs = subject.resume(f"{place}, set-up", trial, arm, other, steps)
+        if inputs is not None:
+            ready.append((subject, place, inputs))
     for index in range(trial.num_steps):
         expected = trial.expect(index)
-        for subject in subjects:
-            subject.step(f"after timing, step {index}", trial, index, expected, steps[index])
+        for subject, place, inputs in ready:
+            subject.step(f"{place}, step {index}", trial, index, expected, inputs[index])
     return {subject.name: subject.reason for subject in subjects if subject.reason is not None}
 
 

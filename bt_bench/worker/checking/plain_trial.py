@@ -194,6 +194,12 @@ class PlainTrial(Trial):
                 tolerance = driver.tolerances.get(name)
                 compare(name, found.get(name), tensor, expected.poison, tolerance)
 
+    def refill(self, path: Path, expected: Mapping[Path, Expected], result: object) -> None:
+        """See the base class."""
+        results = result if isinstance(result, (tuple, list)) else (result,)
+        views = {str(n): each for n, each in enumerate(results) if isinstance(each, torch.Tensor)}
+        fill(views, expected[path].poison)
+
     def further(self) -> Iterator[tuple[str, Callable[[Subject, Guard], None]]]:
         """See the base class: `rewind` has to put back the state before the first step."""
         yield "rewind", self._check_rewind

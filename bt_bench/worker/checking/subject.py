@@ -84,14 +84,32 @@ class Subject:
 
         self.attempt(where, set_up)
 
-    def resume(self, where: str, trial: Trial, arm: Arm) -> None:
-        """Takes an arm that was timed, before its first step again."""
+    def resume(
+        self, where: str, trial: Trial, arm: Arm, other: Any | None, steps: Sequence[Any]
+    ) -> Sequence[Any] | None:
+        """Takes an arm that is timed, before its first step again.
+
+        Args:
+            where: the place, for messages.
+            trial: of what it runs now.
+            arm: in any state.
+            other: the other contents that it takes; `None`: it keeps its own.
+            steps: the inputs that are timed.
+
+        Returns:
+            The inputs of its steps; `None` if it has failed.
+        """
+        inputs = steps
 
         def rewind() -> None:
+            nonlocal inputs
             arm.rewind()
+            if other is not None:
+                inputs = arm.driver.take(other, steps)
             self._of_trial = trial.resume(arm.driver)
 
         self.attempt(where, rewind)
+        return inputs if self.reason is None else None
 
     def step(
         self, where: str, trial: Trial, index: int, expected: Any, inputs: Any | None = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import torch
@@ -17,23 +18,28 @@ from bt_bench.results import (
     Plan,
     no_collection,
 )
+from bt_bench.worker.arm import Arm
+from bt_bench.worker.checking.check import Spoil
 from bt_bench.worker.measuring.calibration.calibrate import calibrate, calibrate_host
 from bt_bench.worker.measuring.compile_ledger import CompileLedger
-from bt_bench.worker.measuring.launch_paths import use
+from bt_bench.worker.measuring.launch_paths import supports, use
 from bt_bench.worker.measuring.methods.graphs import GRAPH, measure_graphs, run_captured
 from bt_bench.worker.measuring.methods.interpreter import count_launches
 from bt_bench.worker.measuring.methods.probes import (
     BusyProbe,
     EventProbe,
     HostProbe,
+    Keeping,
     PipelinedProbe,
     Probe,
     StageProbe,
 )
 from bt_bench.worker.measuring.methods.profiler import profile_together, profile_window
 from bt_bench.worker.measuring.ports import Clock, CudaPort, DevicePort, SystemClock
+from bt_bench.worker.measuring.profiler_session import ProfilerSession, profiler_session
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import Window
+from bt_bench.worker.measuring.spot_checks import Way
 from bt_bench.worker.measuring.timing import rewind
 from bt_bench.worker.measuring.watch import NoTelemetry, NvmlTelemetry, Surroundings
 
@@ -58,8 +64,12 @@ class Bench(Protocol):
         """Adds the series of captured graphs to the records."""
         ...
 
-    def captured(self, call: Callable[[], object]) -> object:
-        """Makes a call by capturing and replaying it; returns what the captured call returned."""
+    def graph_ways(self, operation: Operation, plan: Plan) -> list[Way]:
+        """The ways in which graphs time calls: one, or none."""
+        ...
+
+    def profiled_ways(self, operation: Operation) -> list[Way]:
+        """The ways in which the profiler times calls: one, or none."""
         ...
 
     def census(self, window: Window, plan: Plan, records: Records) -> Censuses:
@@ -93,9 +103,13 @@ class CpuBench:
     def replay_graphs(self, window: Window, plan: Plan, records: Records) -> None:
         """Does nothing: there are no graphs without a GPU."""
 
-    def captured(self, call: Callable[[], object]) -> object:
-        """Makes the call: there is nothing to capture."""
-        return call()
+    def graph_ways(self, operation: Operation, plan: Plan) -> list[Way]:
+        """None: there are no graphs without a GPU."""
+        return []
+
+    def profiled_ways(self, operation: Operation) -> list[Way]:
+        """None: there is nothing to profile without a GPU."""
+        return []
 
     def census(self, window: Window, plan: Plan, records: Records) -> Censuses:
         """Launches, counted in one replay."""
@@ -140,9 +154,39 @@ class CudaBench:
             with no_collection():
                 measure_graphs(window, plan, self.around.clock, self._port, records)
 
-    def captured(self, call: Callable[[], object]) -> object:
-        """Captures and replays a call."""
-        return run_captured(self._port, call)
+    def graph_ways(self, operation: Operation, plan: Plan) -> list[Way]:
+        """By a graph, if the plan asks for it."""
+        if GRAPH not in plan.launch_paths or operation.traits.on_host:
+            return []
+
+        def replay(arm: Arm, call: Callable[[], object], spoil: Spoil) -> object:
+            use(arm, GRAPH)
+            result = run_captured(self._port, call, spoil)
+            arm.driver.replayed(call)
+            return result
+
+        return [Way("graphs", lambda arm: supports(arm, GRAPH, operation), replay)]
+
+    def profiled_ways(self, operation: Operation) -> list[Way]:
+        """By the profiler, unless nothing is launched."""
+        if operation.traits.on_host:
+            return []
+        sessions: list[ProfilerSession] = []
+
+        @contextmanager
+        def session() -> Iterator[None]:
+            with profiler_session(self._port.synchronize) as started:
+                sessions.append(started)
+                yield
+                sessions.clear()
+
+        def profile(arm: Arm, call: Callable[[], object], _spoil: Spoil) -> object:
+            use(arm, LaunchPath.JIT)
+            kept = Keeping(call)
+            sessions[0].run(kept.call)
+            return kept.result
+
+        return [Way("the profiler", lambda _: True, profile, session)]
 
     def census(self, window: Window, plan: Plan, records: Records) -> Censuses:
         """Launches and device time, by the profiler."""

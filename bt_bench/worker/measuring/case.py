@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,7 +14,6 @@ from bt_bench.results import (
     ControlSpread,
     DiscardCode,
     LaunchCensus,
-    LaunchPath,
     Measurement,
     Plan,
     Reason,
@@ -23,11 +21,9 @@ from bt_bench.results import (
     Stopping,
 )
 from bt_bench.worker.arm import Arm, inputs_on
-from bt_bench.worker.checking.check import verify_after_timing
-from bt_bench.worker.measuring.launch_paths import supports, use
-from bt_bench.worker.measuring.methods.graphs import GRAPH
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import Window
+from bt_bench.worker.measuring.spot_checks import SpotChecks, way_of
 from bt_bench.worker.measuring.timing import Rounds, Stopped, deciding_series
 from bt_bench.worker.outcome import Measured, RoundProgress
 
@@ -68,7 +64,9 @@ def measure_case(
     window = Window(case, instances, inputs_on(bench.device, workload), operation)
     records = Records(window.names, bench.around)
     probes = bench.probes(operation, plan)
-    stopped = Rounds(window, probes, plan, bench.around.clock, records).run(on_round)
+    clock = bench.around.clock
+    checks = SpotChecks(window, workload, bench.device, clock)
+    stopped = Rounds(window, probes, plan, clock, records, spot_checks=checks).run(on_round)
     bench.replay_graphs(window, plan, records)
     censuses = bench.census(window, plan, records)
     compiled = bench.compiled(window)
@@ -89,7 +87,9 @@ def measure_case(
         measured[name] = found
     if control is not None:
         _add_control(measured, original, records.books[CONTROL].measurements())
-    for name, reason in _verify(window, workload, plan, bench).items():
+    ways = [way_of(probe, operation) for probe in probes]
+    checks.all([*ways, *bench.graph_ways(operation, plan)], bench.profiled_ways(operation))
+    for name, reason in checks.failed.items():
         measured[original if name == CONTROL else name] = Measured(reason=reason)
     return measured
 
@@ -175,42 +175,3 @@ def _add_control(
             )
     for found in measured.values():
         found.control_spreads = spreads
-
-
-def _verify(window: Window, workload: Workload, plan: Plan, bench: Bench) -> dict[str, Reason]:
-    """Compares every arm with the reference once more, by every launch path that was timed."""
-    failed: dict[str, Reason] = {}
-    operation = window.operation
-    every = [arm for arms in window.instances for arm in arms]
-    for path in dict.fromkeys((LaunchPath.JIT, *plan.launch_paths)):
-        arms = [arm for arm in every if supports(arm, path, operation)]
-        for arm in arms:
-            use(arm, path)
-        found = verify_after_timing(
-            arms,
-            window.steps,
-            workload,
-            operation,
-            bench.device,
-            through=partial(_make, bench, path, {id(arm.variant): arm for arm in arms}),
-        )
-        failed = found | failed
-    for arm in every:
-        use(arm, LaunchPath.JIT)
-    return failed
-
-
-def _make(
-    bench: Bench,
-    path: LaunchPath,
-    arms: Mapping[int, Arm],
-    variant: Any,
-    operation: Operation,
-    call: Callable[[], object],
-) -> object:
-    """Makes a call as it was timed: captured and replayed where the path is a graph."""
-    if path is GRAPH and operation.method in getattr(variant, "capturable", ()):
-        returned = bench.captured(call)
-        arms[id(variant)].driver.replayed(call)
-        return returned
-    return call()

@@ -5,6 +5,8 @@ Their names begin with `bt_bench_`, so that a profile tells them from the kernel
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -79,6 +81,15 @@ def l2_bytes() -> int:
     return int(properties.L2_cache_size)
 
 
+def _reset_persisting_lines() -> Callable[[], object]:
+    """A call of the driver after which lines in the L2 that were to persist are like all others.
+
+    Takes effect when it returns, whatever is enqueued.
+    """
+    reset: Callable[[], object] = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache
+    return reset
+
+
 class CacheFlush:
     """Enqueues a write of twice what the L2 cache holds, so that nothing else is left in it.
 
@@ -92,11 +103,13 @@ class CacheFlush:
         num_elements = triton.cdiv(FLUSH_FACTOR * self.l2_bytes, _ELEMENT_BYTES)
         self._buffer = torch.empty(num_elements, dtype=torch.int32, device=device)
         self._grid = (triton.cdiv(num_elements, _BLOCK),)
+        self._reset_persisting = _reset_persisting_lines()
         self.flushed_bytes = num_elements * _ELEMENT_BYTES
         self()  # compiles here, and not in front of something that is timed
 
     def __call__(self) -> None:
-        """Enqueues the write."""
+        """Enqueues the write; before, lines that a variant has made persist lose that."""
+        self._reset_persisting()
         _flush[self._grid](self._buffer, self._buffer.numel(), _BLOCK)
 
 

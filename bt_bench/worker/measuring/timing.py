@@ -14,6 +14,7 @@ from bt_bench.worker.measuring.nvtx_ranges import Range
 from bt_bench.worker.measuring.ports import Clock
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import Turn, Turns, Window
+from bt_bench.worker.measuring.spot_checks import SpotChecks, way_of
 from bt_bench.worker.measuring.stopping import Criterion, Key, RelativeWidth
 from bt_bench.worker.outcome import RoundProgress
 
@@ -49,6 +50,7 @@ class Rounds:
         clock: the host's clock.
         records: takes samples, log and notes.
         taken: which instances take turns; `None`: all.
+        spot_checks: checks arms between rounds; `None`: nobody does.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Rounds:
         clock: Clock,
         records: Records,
         taken: Sequence[int] | None = None,
+        spot_checks: SpotChecks | None = None,
     ) -> None:
         self._window = window
         self._primary = [probe for probe in probes if probe.deciding]
@@ -73,6 +76,8 @@ class Rounds:
         self._full_turns = Turns(window, rng, taken)
         self._criterion: Criterion = RelativeWidth(plan, check_every=2 * len(window.instances))
         self._full_pairs = 0
+        self._spot_checks = spot_checks
+        self._ways = [way_of(probe, window.operation) for probe in probes]
         self._spent_s = {True: 0.0, False: 0.0}
         self._unable: set[tuple[int, str]] = set()  # place of a probe, and arm that it cannot time
         self._started_ns = 0
@@ -92,6 +97,7 @@ class Rounds:
             while True:
                 is_full = self._full_is_due()
                 pair = (self._full_turns if is_full else self._turns).next_pair()
+                self._perhaps_check(pair[0].arms)
                 for turn in pair[: self._plan.rounds - done]:
                     self._round(turn, is_full)
                     done += 1
@@ -106,6 +112,11 @@ class Rounds:
             for _ in range(self._plan.warmup_rounds):
                 for probe in (*self._primary, *self._secondary):
                     self._replay(probe, Turn(instance, list(arms)))
+
+    def _perhaps_check(self, arms: Sequence[Arm]) -> None:
+        checks = self._spot_checks
+        if checks is not None and checks.perhaps(arms, self._ways, self._seconds()):
+            self._records.watch.begin()
 
     def _full_is_due(self) -> bool:
         if not self._secondary:

@@ -209,6 +209,14 @@ class TableTrial(Trial):
         if subject.addresses:
             compare_addresses(subject.addresses, tables)
 
+    def refill(self, path: Path, expected: Expected, result: object) -> None:
+        """See the base class."""
+        if isinstance(result, torch.Tensor):
+            result.fill_(expected.poison)
+        elif isinstance(result, (tuple, list)):
+            for each in result:
+                self.refill(path, expected, each)
+
     def further(self) -> Iterator[tuple[str, Callable[[Subject, Guard], None]]]:
         """See the base class: dummy outputs, a refused append, and `restore`."""
         layout = self._workload.layout

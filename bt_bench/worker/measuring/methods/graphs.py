@@ -12,6 +12,7 @@ from typing import Any
 
 from bt_bench.results import LaunchPath, Method, Plan, Quantity, RoundKind
 from bt_bench.worker.arm import Arm
+from bt_bench.worker.checking.check import Spoil
 from bt_bench.worker.measuring.launch_paths import supports, use
 from bt_bench.worker.measuring.methods.probes import eager_series
 from bt_bench.worker.measuring.ports import Clock, DevicePort
@@ -93,8 +94,14 @@ def _sample(
     return (host_us, step_us, event_us, slope_us)
 
 
-def run_captured(device: DevicePort, call: Callable[[], object]) -> object:
-    """Makes a call by capturing and replaying it; returns what the captured call returned."""
+def run_captured(device: DevicePort, call: Callable[[], object], spoil: Spoil) -> object:
+    """Makes a call by capturing and replaying it; returns what the captured call returned.
+
+    Each replay has to do all of the work, so the last one has to put right what was spoilt.
+    """
     returned: list[object] = []
-    captured(device, lambda: returned.append(call()), 1)
+    graph = captured(device, lambda: returned.append(call()), 1)
+    spoil(returned[0])
+    between_events(device, graph.replay)
+    device.synchronize()
     return returned[0]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
 from typing import Any, Protocol
 
 from bt_bench.protocol import Operation
 from bt_bench.results import Cache, LaunchPath, Load, Method, Quantity, Series
 from bt_bench.worker.arm import Arm
+from bt_bench.worker.checking.check import Spoil
 from bt_bench.worker.measuring.launch_paths import supports, use
 from bt_bench.worker.measuring.nvtx_ranges import Range
 from bt_bench.worker.measuring.ports import Clock, DevicePort
@@ -63,6 +66,44 @@ class Probe(Protocol):
         """
         ...
 
+    def make(self, arm: Arm, call: Callable[[], object], spoil: Spoil) -> object:
+        """Makes a call in the region that times it, and returns what it returned.
+
+        For checks of what is timed: to the call nothing differs from a sample.
+
+        Args:
+            arm: whose call it is.
+            call: what is made.
+            spoil: overwrites what it returned, where it is made several times.
+        """
+        ...
+
+
+_NEVER = object()
+
+
+class Keeping:
+    """A call that keeps what it returns, for regions that drop it.
+
+    Args:
+        call: what is made.
+
+    Attributes:
+        call: to be made in its place, once. No frame of Python's own is in it: the variant finds
+            that of the region above its own, as when it is timed.
+    """
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._results: list[object] = []
+        self.call: Callable[[], object] = partial(
+            self._results.extend, islice(iter(call, _NEVER), 1)
+        )
+
+    @property
+    def result(self) -> object:
+        """What the call returned."""
+        return self._results[0]
+
 
 def eager_series(
     quantities: Sequence[Quantity],
@@ -105,6 +146,10 @@ class StageProbe:
         nvtx_range.pop()
         arm.finish_staging()
         return (stage_us,)
+
+    def make(self, arm: Arm, call: Callable[[], object], spoil: Spoil) -> object:
+        """Makes the call: what is timed here is staging, which comes before it."""
+        return call()
 
 
 class _PathProbe:
@@ -162,6 +207,15 @@ class HostProbe(_PathProbe):
         nvtx_range.pop()
         return (host_us, step_us, stage_us)[: len(self.series)]
 
+    def make(self, arm: Arm, call: Callable[[], object], spoil: Spoil) -> object:
+        """See `Probe`."""
+        synchronize = self._device.synchronize
+        use(arm, self._path)
+        kept = Keeping(call)
+        synchronize()
+        host_times(self._clock, kept.call, synchronize)
+        return kept.result
+
 
 class EventProbe(_PathProbe):
     """A pair of events around the call on an idle device: what the published results used.
@@ -186,6 +240,15 @@ class EventProbe(_PathProbe):
         nvtx_range.pop()
         self._device.synchronize()
         return (self._device.elapsed_us(),)
+
+    def make(self, arm: Arm, call: Callable[[], object], spoil: Spoil) -> object:
+        """See `Probe`."""
+        use(arm, self._path)
+        kept = Keeping(call)
+        self._device.synchronize()
+        between_events(self._device, kept.call)
+        self._device.synchronize()
+        return kept.result
 
 
 class PipelinedProbe(_PathProbe):
@@ -219,6 +282,17 @@ class PipelinedProbe(_PathProbe):
             per_call_us = host_time_in_a_row(*in_a_row)
         nvtx_range.pop()
         return (per_call_us,)
+
+    def make(self, arm: Arm, call: Callable[[], object], spoil: Spoil) -> object:
+        """See `Probe`: the last of several calls in a row has to put right what was spoilt."""
+        use(arm, self._path)
+        first, last = Keeping(call), Keeping(call)
+        self._device.synchronize()
+        host_time_in_a_row(self._clock, first.call, 1)
+        host_time_in_a_row(self._clock, call, PIPELINED_CALLS)
+        spoil(first.result)
+        host_time_in_a_row(self._clock, last.call, 1, self._device.synchronize)
+        return last.result
 
 
 class BusyProbe(_PathProbe):
@@ -263,11 +337,24 @@ class BusyProbe(_PathProbe):
             queue_us *= 2
         return None
 
+    def make(self, arm: Arm, call: Callable[[], object], spoil: Spoil) -> object:
+        """See `Probe`."""
+        use(arm, self._path)
+        kept = Keeping(call)
+        self._queue(self.queue_us(arm) or SHORTEST_QUEUE_US)
+        between_events_and_readings(self._clock, self._device, kept.call)
+        outlasted(self._device)
+        return kept.result
+
+    def _queue(self, queue_us: float) -> None:
+        flush = self._device.flush_l2 if self._l2 is Cache.COLD else NOTHING
+        queue_ahead(self._device, queue_us, flush)
+
     def _behind(
         self, queue_us: float, call: Callable[[], object], nvtx_range: Range
     ) -> tuple[float, ...] | None:
         device = self._device
-        queue_ahead(device, queue_us, device.flush_l2 if self._l2 is Cache.COLD else NOTHING)
+        self._queue(queue_us)
         nvtx_range.push()
         host_us = between_events_and_readings(self._clock, device, call)
         nvtx_range.pop()

@@ -17,7 +17,7 @@ from bt_bench.suites.block_tables.inputs import inputs_on
 from bt_bench.suites.block_tables.workloads.conformance.plain import conformance_workloads
 from bt_bench.suites.block_tables.workloads.steps import Append
 from bt_bench.worker.arm import Arm
-from bt_bench.worker.checking.check import check, verify_after_timing
+from bt_bench.worker.checking.check import check, verify_timed
 
 # Some of those that `check` begins with, and enough to find what is wrong here.
 WORKLOADS = {
@@ -231,6 +231,6 @@ def test_after_timing_the_way_that_was_timed_is_compared(device):
     steps = inputs_on(device, workload)
     before = [step.batched for step in inputs_on(device, workload)]
     arms = [Arm(name, kind, workload, device) for name, kind in (("right", Fused), ("mine", Mine))]
-    found = verify_after_timing(arms, steps, workload, ops.STEP, device)
+    found = verify_timed(arms, steps, workload, ops.STEP, device)
     assert list(found) == ["mine"]
     assert [step.batched for step in steps] == before

@@ -1,0 +1,113 @@
+"""Runs variants that fake their time, with all defences and then without the one that catches each.
+
+    python benchmarks/cheats.py [NAME...] [--out cheats.json] [--jobs N]
+
+Each is swept and checked. With all defences one of the two has to reject it; without those that
+`tests/cheats/caught.json` names for it, both have to pass. Most fake times of a GPU, and do nothing
+dishonest without one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+CHEATS = Path(__file__).resolve().parent.parent / "tests" / "cheats"
+TAKEN_OUT = CHEATS / "taken_out"
+CAUGHT = CHEATS / "caught.json"
+SECONDS = 240  # that a command may take
+
+
+def main() -> None:
+    """Runs them, and exits with 1 if one passes that should not, or the other way round."""
+    known = json.loads(CAUGHT.read_text(encoding="utf-8")) if CAUGHT.is_file() else {}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    names = options.names or sorted(path.stem for path in CHEATS.glob("*.py"))
+    with ThreadPoolExecutor(options.jobs) as pool:
+        found = dict(
+            zip(names, pool.map(lambda n: examine(n, known.get(n, [])), names), strict=True)
+        )
+    for name, of_cheat in found.items():
+        print(f"{name}: {of_cheat['told']}")
+    if options.out is not None:
+        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    sys.exit(not all(of_cheat["right"] for of_cheat in found.values()))
+
+
+def examine(name: str, defences: list[str]) -> dict[str, object]:
+    """What sweep and check say of a cheat, with all defences and without some."""
+    swept, checked = sweep(name, ""), check(name, "")
+    rejected = swept or checked
+    found: dict[str, object] = {"sweep": swept, "check": checked, "defences": defences}
+    without: dict[str, str | None] = {}
+    if defences:
+        out = ",".join(defences)
+        without = {"sweep": sweep(name, out), "check": check(name, out)}
+        found["without them"] = without
+    passes = not any(without.values())
+    found["right"] = rejected is not None and bool(defences) and passes
+    end = f"passes without {', '.join(defences)}" if passes else f"still rejected: {without}"
+    found["told"] = f"{rejected or 'NOT REJECTED'}; {end if defences else 'no defence is named'}"
+    return found
+
+
+def sweep(name: str, taken_out: str) -> str | None:
+    """Why a sweep rejects a cheat, or `None`."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "run"
+        done = run(taken_out, "sweep", str(CHEATS / "sweep.yaml"), "--variants", f"fused,{name}",
+                   "--out", str(out))  # fmt: skip
+        for path in out.glob(f"{name}.json"):
+            cases = json.loads(path.read_text(encoding="utf-8"))["cases"]
+            reasons = [case["reason"] for case in cases if case["status"] == "failed"]
+            return None if not reasons else f"{reasons[0]['code']}: {reasons[0]['message']}"
+    return told(done)
+
+
+def check(name: str, taken_out: str) -> str | None:
+    """Why a check rejects a cheat, or `None`."""
+    done = run(taken_out, "check", str(CHEATS / "sweep.yaml"), "--variants", name, "--json")
+    if not done.stdout:
+        return told(done)
+    answer = json.loads(done.stdout)
+    failed = [each["reason"] for each in answer["checks"] if each["status"] == "failed"]
+    failed += [each["found"]["reason"] for each in answer["explored"] if each["found"]]
+    return f"{failed[0]['code']}: {failed[0]['message']}" if failed else None
+
+
+def told(done: subprocess.CompletedProcess[str]) -> str | None:
+    """The error of a command that ended without a result."""
+    if done.returncode == 0:
+        return None
+    lines = [line for line in done.stderr.splitlines() if re.match(r"bt-bench: error", line)]
+    return lines[-1] if lines else f"exit code {done.returncode}: {done.stderr[-300:]}"
+
+
+def run(taken_out: str, *command: str) -> subprocess.CompletedProcess[str]:
+    """A command of bt-bench, with defences taken out of all of its processes."""
+    paths = [str(TAKEN_OUT)] * bool(taken_out) + [os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    environment |= {"TAKEN_OUT": taken_out, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "bt_bench", *command, "--kernels", str(CHEATS)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        timeout=SECONDS,
+    )
+
+
+if __name__ == "__main__":
+    main()

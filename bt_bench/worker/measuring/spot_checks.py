@@ -1,0 +1,158 @@
+"""Checks of what is timed: among the rounds at moments that no variant knows, and after them.
+
+A check before the rounds says little about what runs in them: a variant may do less once it has
+been called often, when garbage collection is off, or below a function that reads the clock. So
+calls are checked in the very regions that time them, and on other contents, so that results that
+are remembered are wrong ones.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from bt_bench.names import Operation
+from bt_bench.protocol import Workload
+from bt_bench.results import LaunchPath, Reason
+from bt_bench.worker.arm import Arm
+from bt_bench.worker.checking.check import Spoil, verify_timed
+from bt_bench.worker.measuring.launch_paths import use
+from bt_bench.worker.measuring.methods.probes import Probe
+from bt_bench.worker.measuring.ports import Clock
+from bt_bench.worker.measuring.rounds import Window
+
+CHANCE = 1 / 5  # of a check before a pair of rounds
+SHARE_OF_TIME = 0.1  # that checks take at most of a case's rounds
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way in which calls are timed.
+
+    Args:
+        name: for messages.
+        serves: whether an arm can be timed so.
+        make: makes a call of an arm so, and returns what it returned; where it makes it again, it
+            spoils that before.
+        around: holds while calls are made so.
+    """
+
+    name: str
+    serves: Callable[[Arm], bool]
+    make: Callable[[Arm, Callable[[], object], Spoil], object]
+    around: Callable[[], AbstractContextManager[object]] = nullcontext
+
+
+PLAINLY = Way("a plain call", lambda _: True, lambda _arm, call, _spoil: call())
+
+
+def way_of(probe: Probe, operation: Operation) -> Way:
+    """The way of a probe."""
+    quantities = ", ".join(dict.fromkeys(series.quantity for series in probe.series))
+    path = probe.series[0].launch_path
+    return Way(f"{quantities} on {path}", lambda arm: probe.serves(arm, operation), probe.make)
+
+
+class SpotChecks:
+    """Checks the arms of a window as they are timed.
+
+    Args:
+        window: arms, steps and operation.
+        workload: what the steps were made of.
+        device: where the arms are.
+        clock: for the time that it takes.
+
+    Attributes:
+        failed: why an arm has no times, by its name.
+        done: how many checks there were among the rounds.
+    """
+
+    def __init__(
+        self, window: Window, workload: Workload, device: torch.device, clock: Clock
+    ) -> None:
+        self._window = window
+        self._workload = workload
+        self._device = device
+        self._clock = clock
+        # Not the plan's seed, from which a variant could know the moments.
+        self._random = random.SystemRandom()
+        self._spent_s = 0.0
+        self.failed: dict[str, Reason] = {}
+        self.done = 0
+
+    def perhaps(self, arms: Sequence[Arm], ways: Sequence[Way], seconds: float) -> bool:
+        """Checks arms in one of the ways, or does not.
+
+        Args:
+            arms: of the instance whose rounds come next.
+            ways: in which they will be timed.
+            seconds: that the rounds have taken so far.
+
+        Returns:
+            Whether it has checked them.
+        """
+        late = self._spent_s > SHARE_OF_TIME * seconds
+        if late or self._random.random() >= CHANCE:
+            return False
+        started_ns = self._clock.now_ns()
+        way = self._random.choice(ways)
+        self._check([(arm, way) for arm in arms], "among the timed rounds")
+        self.done += 1
+        self._spent_s += (self._clock.now_ns() - started_ns) / 1e9
+        return True
+
+    def all(self, ways: Sequence[Way], alone: Sequence[Way]) -> None:
+        """Checks every instance, and every arm in every way.
+
+        Args:
+            ways: which the instances take in turn; an arm that cannot is called plainly.
+            alone: which only the first instance takes, since they take long to begin.
+        """
+        instances = self._window.instances
+        ways = ways or [PLAINLY]
+        for first in range(0, len(ways), len(instances)):
+            pairs = [
+                (arm, ways[(first + place) % len(ways)])
+                for place, arms in enumerate(instances)
+                for arm in arms
+            ]
+            self._check(pairs, "after timing")
+        for way in alone:
+            with way.around():
+                self._check([(arm, way) for arm in instances[0]], "after timing")
+        for arms in instances:
+            for arm in arms:
+                use(arm, LaunchPath.JIT)
+
+    def _check(self, pairs: Sequence[tuple[Arm, Way]], where: str) -> None:
+        ways = {arm: way if way.serves(arm) else PLAINLY for arm, way in pairs}
+        window = self._window
+        found = verify_timed(
+            list(ways),
+            window.steps,
+            self._workload,
+            window.operation,
+            self._device,
+            where=lambda arm: f"{where} (as for {ways[arm].name})",
+            through=lambda arm, spoil: partial(_through, arm, ways[arm], spoil, window.operation),
+        )
+        self.failed = found | self.failed
+
+
+def _through(
+    arm: Arm,
+    way: Way,
+    spoil: Spoil,
+    timed: Operation,
+    _variant: Any,
+    operation: Operation,
+    call: Callable[[], object],
+) -> object:
+    """Makes the timed call of a step in a way, and what comes before it plainly."""
+    return way.make(arm, call, spoil) if operation == timed else call()

@@ -1,0 +1,91 @@
+"""Scenarios of opponents do without what these leave undefined."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bt_bench.protocol import Source
+from bt_bench.suites.block_tables.exploring.calls import (
+    STEP,
+    Apply,
+    Dummies,
+    Refused,
+    Restore,
+    Run,
+    SetFlag,
+    Stage,
+)
+from bt_bench.suites.block_tables.exploring.explorer import TableExplorer
+from bt_bench.suites.block_tables.exploring.generate import make
+from bt_bench.suites.block_tables.exploring.shrink import smaller
+from bt_bench.suites.block_tables.exploring.tame import TAMED, is_tame, tamed
+from bt_bench.suites.block_tables.exploring.themes import THEMES
+from bt_bench.suites.block_tables.vllm.differences import ROWS_KEPT, Opponent
+from bt_kernels.layout import FEATURES
+
+
+class New(Opponent):
+    differences = TAMED
+
+
+class Old(Opponent):
+    differences = TAMED | {ROWS_KEPT}
+
+
+@pytest.mark.parametrize("number", range(len(THEMES)))
+def test_nothing_undefined_is_left(number):
+    scenario = tamed(make(Source(3, number, FEATURES)), TAMED)
+    pending = {}
+    for call in scenario.calls:
+        layout = scenario.layouts[call.table]
+        assert not isinstance(call, (Refused, SetFlag))
+        if call.table not in pending:
+            assert isinstance(call, Dummies)
+        rows = pending.setdefault(call.table, set())
+        match call:
+            case Stage():
+                for write in call.writes:
+                    assert write.row not in rows
+                    rows.add(write.row)
+                    for ids, size in zip(write.block_ids, layout.block_sizes, strict=True):
+                        assert all(0 <= one * size < 2**31 for one in ids)
+            case Apply() | Restore():
+                rows.clear()
+            case Run():
+                if call.method == STEP:
+                    rows.clear()
+                groups = zip(
+                    layout.widths,
+                    layout.tokens_per_block,
+                    layout.slot_mapping_enabled,
+                    strict=True,
+                )
+                longest = min((w * b for w, b, enabled in groups if enabled), default=1)
+                assert ((call.batch.positions >= 0) & (call.batch.positions < longest)).all()
+                assert call.batch.pointers
+
+
+def test_what_is_tame_stays_as_it_is_and_smaller_ones_are_tame_too():
+    scenario = tamed(make(Source(3, 0, FEATURES)), TAMED)
+    assert is_tame(scenario)
+    again = tamed(scenario, TAMED)
+    assert len(again.calls) == len(scenario.calls)
+    found = [candidate for _, candidate in zip(range(50), smaller(scenario), strict=False)]
+    assert found
+    assert all(map(is_tame, found))
+
+
+def test_variants_of_the_project_are_not_tamed():
+    scenario = make(Source(3, 0, FEATURES))
+    assert tamed(scenario, FEATURES) is scenario
+
+
+def test_an_opponent_says_by_its_differences_what_its_scenarios_do_without():
+    explorer = TableExplorer()
+    assert explorer.abilities(New) == TAMED
+    assert explorer.unexplored(New) == ""
+    assert ROWS_KEPT in explorer.unexplored(Old)
+    source = Source(3, 1, FEATURES | TAMED)
+    assert explorer.scenario(source).without == TAMED
+    assert np.all([not isinstance(c, Refused) for c in explorer.scenario(source).calls])
