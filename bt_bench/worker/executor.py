@@ -30,6 +30,7 @@ from bt_bench.worker.failures import ArmFailedError, device_fault, is_out_of_mem
 from bt_bench.worker.measuring.bench import Bench
 from bt_bench.worker.measuring.case import CONTROL, measure_case
 from bt_bench.worker.measuring.process_round import ProcessRound
+from bt_bench.worker.measuring.regions import NOTHING
 from bt_bench.worker.outcome import RoundProgress
 from bt_bench.worker.plays import Play, ReadCoverage, Survey
 from bt_bench.worker.state_watch import StateWatch, TamperedError, ToolWatch
@@ -221,6 +222,7 @@ class Executor:
             self._bench,
             on_round,
             control=control,
+            refuse_tampering=NOTHING if self._tools is None else self._tools.refuse,
         )
 
     def _ready_round(self, units: tuple[RoundUnit, ...], arms: Sequence[str]) -> ProcessRound:

@@ -78,12 +78,19 @@ class GlobalState:
         found = []
         for area, values in self.areas.items():
             known = before.areas[area]
+            new_modules = tuple(
+                f"{name.removesuffix(_MODULE)}." for name in values if _is_new_module(name, known)
+            )
             names = [n for n in known if n not in values or not _same(known[n], values[n])]
             # A module may be loaded late, by whoever comes first; a thread must not start.
             if area not in ("patched modules", "torch", "the GPU's limits", "Triton's knobs"):
                 names += [name for name in values if name not in known]
             else:
-                names += [name for name in values if name not in known and _shadows(name)]
+                names += [
+                    name
+                    for name in values
+                    if name not in known and _shadows(name) and not name.startswith(new_modules)
+                ]
             if names:
                 if area in ("threads", "child processes"):
                     names = [str(values.get(name, known.get(name))) for name in names]
@@ -98,6 +105,13 @@ def _children() -> dict[str, object]:
 
 def _same(old: object, new: object) -> bool:
     return old is new or (type(old) is type(new) and old == new)
+
+
+_MODULE = " (module)"
+
+
+def _is_new_module(name: str, known: Mapping[str, object]) -> bool:
+    return name.endswith(_MODULE) and name not in known
 
 
 def _shadows(name: str) -> bool:
@@ -315,6 +329,7 @@ def _patchable() -> Iterator[tuple[str, object]]:
     ]
     seen: set[int] = set()
     for module in modules:
+        yield f"{module.__name__}{_MODULE}", True
         for name, value in list(vars(module).items()):
             place = f"{module.__name__}.{name}"
             if place in _WRAPPED_LATE:
@@ -328,6 +343,8 @@ def _patchable() -> Iterator[tuple[str, object]]:
                     yield from members(place, value)
             elif callable(value) and not isinstance(value, ModuleType):
                 yield place, id(value)
+            elif name.isupper() and isinstance(value, bool | int | float | str):
+                yield place, value
 
 
 def members(place: str, owner: type) -> Iterator[tuple[str, object]]:

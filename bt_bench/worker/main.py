@@ -127,6 +127,7 @@ def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Worlds | None]:
     from bt_bench.variants import load_apart, load_reference
     from bt_bench.worker.environment import available_bytes, read_environment
     from bt_bench.worker.executor import Executor
+    from bt_bench.worker.plain_exploring import explorer_of
     from bt_bench.worker.state_watch import StateWatch, ToolWatch
 
     suite = load_suite(setup.suite)
@@ -150,6 +151,7 @@ def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Worlds | None]:
     if setup.watched:
         watch = StateWatch(worlds.environment if worlds is not None else ())
     elif setup.arms:
+        explorer_of(suite).player()  # loads what plays scenarios, so that it is watched too
         tools = ToolWatch()
     if worlds is not None:
         notes.on_enter = worlds.enter

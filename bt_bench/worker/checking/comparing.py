@@ -25,6 +25,8 @@ def compare_exactly(
     """
     compare_shape(name, found, wanted)
     assert found is not None
+    if type(found) is not torch.Tensor:
+        raise MismatchError(f"{name} is a {type(found).__name__}; expected a plain torch.Tensor")
     if found.dtype.is_floating_point or found.dtype is torch.bool:
         raise MismatchError(f"{name} has dtype {found.dtype}; expected integers")
     different = found.to(wanted.device) != wanted
@@ -55,7 +57,9 @@ def describe(
     where = tuple(int(i) for i in different.nonzero()[0])
     value, right = found[where].item(), wanted[where].item()
     note = ""
-    if _is_poison(value, poison):
+    if value == right:
+        note = " by now: something went on after the call had returned"
+    elif _is_poison(value, poison):
         note = " (never written: it holds the poison)"
     elif _is_poison(right, poison):
         note = " (written although nothing may write there)"

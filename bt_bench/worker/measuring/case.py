@@ -22,6 +22,7 @@ from bt_bench.results import (
 )
 from bt_bench.worker.arm import Arm, inputs_on
 from bt_bench.worker.measuring.records import Records
+from bt_bench.worker.measuring.regions import NOTHING
 from bt_bench.worker.measuring.rounds import Window
 from bt_bench.worker.measuring.spot_checks import SpotChecks, way_of
 from bt_bench.worker.measuring.timing import Rounds, Stopped, deciding_series
@@ -45,11 +46,12 @@ def measure_case(
     bench: Bench,
     on_round: Callable[[RoundProgress], None],
     control: type[Any] | None = None,
+    refuse_tampering: Callable[[], object] = NOTHING,
 ) -> dict[str, Measured]:
     """Measures one operation on one workload for all variants.
 
     With `control`, a copy of the first variant's class, an arm of it takes part as well. A variant
-    that is wrong after its rounds has no measurements, only the reason.
+    that is wrong when spot-checked has no measurements, only the reason.
 
     Raises:
         ArmFailedError: when a variant raises; the others have to be measured without it, so that
@@ -67,8 +69,11 @@ def measure_case(
     clock = bench.around.clock
     checks = SpotChecks(window, workload, bench.device, clock)
     stopped = Rounds(window, probes, plan, clock, records, spot_checks=checks).run(on_round)
+    refuse_tampering()  # after each part, since a variant may put back what it has changed
     bench.replay_graphs(window, plan, records)
+    refuse_tampering()
     censuses = bench.census(window, plan, records)
+    refuse_tampering()
     compiled = bench.compiled(window)
     records.discard_slow_rounds()
     measured = {}

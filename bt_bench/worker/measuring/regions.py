@@ -156,8 +156,9 @@ class GraphSlope:
 
     def __init__(self, device: DevicePort, call: Callable[[], object]) -> None:
         self._device = device
-        self._short = captured(device, call, SLOPE_CALLS)
-        self._long = captured(device, call, 2 * SLOPE_CALLS)
+        self._calls = SLOPE_CALLS
+        self._short = captured(device, call, self._calls)
+        self._long = captured(device, call, 2 * self._calls)
 
     def sample_us(self, replays: int) -> float:
         """The slope in µs between the medians of so many replays of each graph."""
@@ -165,7 +166,7 @@ class GraphSlope:
             median([self._replay_us(graph) for _ in range(replays)])
             for graph in (self._short, self._long)
         )
-        return max(0.0, (long_us - short_us) / SLOPE_CALLS)
+        return max(0.0, (long_us - short_us) / self._calls)
 
     def _replay_us(self, graph: Replayable) -> float:
         """Device time of one replay, by events behind a queue that hides the launch."""

@@ -83,6 +83,7 @@ class SpotChecks:
         # Not the plan's seed, from which a variant could know the moments.
         self._random = random.SystemRandom()
         self._spent_s = 0.0
+        self._last_call: object = None
         self.failed: dict[str, Reason] = {}
         self.done = 0
 
@@ -140,19 +141,20 @@ class SpotChecks:
             window.operation,
             self._device,
             where=lambda arm: f"{where} (as for {ways[arm].name})",
-            through=lambda arm, spoil: partial(_through, arm, ways[arm], spoil, window.operation),
+            through=lambda arm, spoil: partial(self._through, arm, ways[arm], spoil),
         )
         self.failed = found | self.failed
 
-
-def _through(
-    arm: Arm,
-    way: Way,
-    spoil: Spoil,
-    timed: Operation,
-    _variant: Any,
-    operation: Operation,
-    call: Callable[[], object],
-) -> object:
-    """Makes the timed call of a step in a way, and what comes before it plainly."""
-    return way.make(arm, call, spoil) if operation == timed else call()
+    def _through(
+        self,
+        arm: Arm,
+        way: Way,
+        spoil: Spoil,
+        _variant: Any,
+        operation: Operation,
+        call: Callable[[], object],
+    ) -> object:
+        """Makes the timed call of a step in a way, and what comes before it plainly."""
+        # Whoever times it holds it too, and what would be done once nobody does is not done yet.
+        self._last_call = call
+        return way.make(arm, call, spoil) if operation == self._window.operation else call()

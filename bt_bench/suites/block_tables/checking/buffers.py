@@ -26,13 +26,28 @@ Buffers = dict[str, torch.Tensor]
 SPOILED = -7  # no block id that a check stages
 
 
-def buffers_of(tables: Any, outputs: CustomOutputs | None = None) -> Buffers:
-    """All buffers of a variant or the reference by name, including those passed by the caller."""
+def tensors_of(tables: Any) -> Buffers:
+    """The tensors of a variant or the reference that calls write, by name."""
     named = {"slot_mappings": tables.slot_mappings}
     for group, table in enumerate(tables.block_tables):
         named[f"block_tables[{group}]"] = table
     for group, table in enumerate(tables.input_block_tables):
         named[f"input_block_tables[{group}]"] = table
+    return named
+
+
+def buffers_of(
+    tables: Any, outputs: CustomOutputs | None = None, tensors: Buffers | None = None
+) -> Buffers:
+    """All buffers of a variant or the reference by name, including those passed by the caller.
+
+    Args:
+        tables: of a variant or the reference.
+        outputs: those passed by the caller.
+        tensors: from `tensors_of` before the call that wrote them, so that nothing is worked out
+            only when somebody asks for them; `None`: the tables are asked.
+    """
+    named = dict(tensors or tensors_of(tables))
     named["num_blocks"] = torch.from_numpy(np.array(tables.num_blocks, dtype=np.int64))
     if outputs is not None:
         named["slots_out"] = outputs.slot_mappings
@@ -48,11 +63,7 @@ def copies_on(device: torch.device, buffers: Buffers) -> Buffers:
 
 def addresses_of(tables: Any) -> dict[str, int]:
     """Addresses of the outputs, which a captured CUDA graph would hold."""
-    return {
-        name: buffer.data_ptr()
-        for name, buffer in buffers_of(tables).items()
-        if name != "num_blocks"
-    }
+    return {name: buffer.data_ptr() for name, buffer in tensors_of(tables).items()}
 
 
 def poison(tables: Any, value: int, outputs: CustomOutputs | None = None) -> None:
@@ -71,13 +82,14 @@ def compare_buffers(
     tables: Any,
     poison_value: int | None = None,
     outputs: CustomOutputs | None = None,
+    tensors: Buffers | None = None,
 ) -> None:
-    """Compares every element of every buffer.
+    """Compares every element of every buffer; see `buffers_of`.
 
     Raises:
         MismatchError: naming the first buffer that differs, and its first element.
     """
-    actual = buffers_of(tables, outputs)
+    actual = buffers_of(tables, outputs, tensors)
     for name, wanted in expected.items():
         compare_exactly(name, actual.get(name), wanted, poison_value)
 

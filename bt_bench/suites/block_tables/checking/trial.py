@@ -35,6 +35,7 @@ from bt_bench.suites.block_tables.checking.buffers import (
     copies_on,
     poison,
     spoiled_appends,
+    tensors_of,
 )
 from bt_bench.suites.block_tables.checking.differences import (
     Differences,
@@ -68,12 +69,14 @@ class Subject:
         tables: of a variant.
         differences: by which it is checked.
         outputs: of the caller, where the workload has them.
+        tensors: that calls write, as they were when it was set up.
         addresses: of the outputs when it was set up; empty: they are not compared.
         start: snapshot from before the first step.
     """
 
     tables: Any
     differences: Differences
+    tensors: Buffers
     outputs: CustomOutputs | None = None
     addresses: dict[str, int] = field(default_factory=dict)
     start: Any = None
@@ -135,6 +138,7 @@ class TableTrial(Trial):
         return Subject(
             tables,
             differences_of(variant),
+            tensors_of(tables),
             outputs_on(self._device, self._workload, SPARE_OUTPUTS),
             addresses_of(tables),
             tables.snapshot(),
@@ -142,7 +146,8 @@ class TableTrial(Trial):
 
     def resume(self, driver: Any) -> Subject:
         """See the base class."""
-        return Subject(driver.tables, differences_of(driver.tables))
+        tables = driver.tables
+        return Subject(tables, differences_of(tables), tensors_of(tables))
 
     def expect(self, index: int) -> Expected:
         """See the base class."""
@@ -203,7 +208,7 @@ class TableTrial(Trial):
             given.num_reqs,
             written,
         )
-        compare_buffers(wanted, tables, expected.poison, step.outputs)
+        compare_buffers(wanted, tables, expected.poison, step.outputs, subject.tensors)
         compare_results(results, tables, as_returned(subject.differences, step))
         compare_inputs(given, step)
         if subject.addresses:

@@ -132,6 +132,8 @@ class Buffers:
 
 def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     """Contents as int64, so that widths of integers do not matter."""
+    if type(tensor) is not torch.Tensor:
+        raise MismatchError(f"a buffer is a {type(tensor).__name__}; expected a plain torch.Tensor")
     if tensor.dtype.is_floating_point or tensor.dtype is torch.bool:
         raise MismatchError(f"a buffer has dtype {tensor.dtype}; expected integers")
     found: np.ndarray[Any, Any] = tensor.detach().to("cpu", torch.int64, copy=True).numpy()

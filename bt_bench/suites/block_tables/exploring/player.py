@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -130,6 +130,8 @@ class _Table:
         self._vectors = Vectors(device, scenario.offset)
         self._outputs: dict[int, Outputs] = {}
         self._out_list: list[torch.Tensor] = []
+        self._lists: dict[tuple[int, int], list[int]] = {}
+        self._rows: list[int] = []
         self._offset = scenario.offset
         self._captured: dict[int, _CapturedStep] = {}
         self._captured_reqs: dict[int, int] = {}
@@ -196,10 +198,13 @@ class _Table:
 
     def _stage(self, call: Stage) -> dict[str, np.ndarray[Any, Any] | str]:
         lists = [lists_of(write, call.form) for write in call.writes]
+        if call.form is Form.LIST:
+            lists = self._in_known_lists(lists)
         with self.guarded():
             if call.many and hasattr(self.tables, "append_many"):
+                self._rows[:] = [self._before + write.row for write in call.writes]
                 self.tables.append_many(
-                    [self._before + write.row for write in call.writes],
+                    self._rows,
                     lists,
                     [write.overwrite for write in call.writes],
                 )
@@ -210,12 +215,23 @@ class _Table:
             [list(map(int, each)) for each in ids] == lists_of(write, Form.LIST)
             for ids, write in zip(lists, call.writes, strict=True)
         )
+        self._rows[:] = [SPOILED] * len(self._rows)
         for ids in lists:
             for each in ids:
                 if not isinstance(each, tuple):
                     for at in range(len(each)):
                         each[at] = SPOILED
         return {"lists of block ids": "kept" if kept else "changed"}
+
+    def _in_known_lists(self, lists: Sequence[Sequence[list[int]]]) -> list[list[list[int]]]:
+        """The ids in the lists that earlier calls had, as a scheduler that reuses its own."""
+        for place, of_groups in enumerate(lists):
+            for group, ids in enumerate(of_groups):
+                self._lists.setdefault((place, group), [])[:] = ids
+        return [
+            [self._lists[place, group] for group in range(len(of_groups))]
+            for place, of_groups in enumerate(lists)
+        ]
 
     def _run(self, call: Run) -> dict[str, np.ndarray[Any, Any] | str]:
         outputs = self._outputs_of(call.batch)
