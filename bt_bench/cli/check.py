@@ -123,7 +123,7 @@ def check(
 
     from bt_bench.analysis import crash_text
     from bt_bench.protocol import load_suite
-    from bt_bench.runs import EXPLORE_SECONDS, Exploring, check_memory, check_spec
+    from bt_bench.runs import EXPLORE_SECONDS, FEWEST, Exploring, check_memory, check_spec
     from bt_bench.worker import Noticing
 
     outcomes: list[Outcome] = []
@@ -135,8 +135,9 @@ def check(
         print(f"bt-bench: warning: {visible(warnings[-1])}", file=sys.stderr, flush=True)
 
     explored: list[Explored] = []
+    fewest = 0
     if seconds is None:
-        seconds = EXPLORE_SECONDS[deep]
+        seconds, fewest = EXPLORE_SECONDS[deep], FEWEST
     known = load_suite(spec.suite)
     with worker_for(spec, entries, device) as worker:
         kind = worker.hello.device
@@ -164,7 +165,7 @@ def check(
                     deep=deep,
                     lines=paths or require_paths,
                 )
-                for one in exploring.explore(right, seconds, numbers):
+                for one in exploring.explore(right, seconds, numbers, fewest):
                     explored.append(one)
                     if not as_json:
                         print(_explored_text(one, repeating), flush=True)

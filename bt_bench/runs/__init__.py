@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bt_bench.runs.check import Outcome, check_spec
-from bt_bench.runs.explore import EXPLORE_SECONDS, Explored, Exploring
+from bt_bench.runs.explore import EXPLORE_SECONDS, FEWEST, Explored, Exploring
 from bt_bench.runs.gate.live import GateRequest, plan_of, prepare, run_live_gate
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, MAX_LOOK
 from bt_bench.runs.gate.lost import Lost, config_of, lost_between, other_files, without_variant
@@ -30,6 +30,7 @@ from bt_bench.runs.sweep import SweepRequest, run_sweep
 __all__ = [
     "DEFAULT_LOOKS",
     "EXPLORE_SECONDS",
+    "FEWEST",
     "MAX_LOOK",
     "CaseReport",
     "Explored",

@@ -32,6 +32,9 @@ BATCH = 6  # scenarios that are played before any is compared
 EXPLORE_SECONDS = {False: 15.0, True: 180.0}
 """For each variant, by whether the scenarios are deep ones."""
 
+FEWEST = 42
+"""Scenarios that are played on a busy machine too, where that takes up to twice as long."""
+
 SHRINK_SECONDS = 20.0
 MOST_LINES = 24
 
@@ -122,7 +125,11 @@ class Exploring:
         self._lines = lines
 
     def explore(
-        self, arms: Sequence[str], seconds: float, numbers: Sequence[int] | None = None
+        self,
+        arms: Sequence[str],
+        seconds: float,
+        numbers: Sequence[int] | None = None,
+        fewest: int = 0,
     ) -> Iterator[Explored]:
         """Explores each arm.
 
@@ -130,6 +137,7 @@ class Exploring:
             arms: names of variants.
             seconds: for each, not counting how long a found scenario is made smaller.
             numbers: the scenarios to play; `None`: from 0 on, as many as there is time for.
+            fewest: scenarios that may take up to twice as long.
         """
         surveyed = self._variants.run(Survey(), arms)
         for arm in arms:
@@ -141,10 +149,15 @@ class Exploring:
             if traits.skipped:
                 yield Explored(arm, 0, 0.0, skipped=traits.skipped)
                 continue
-            yield self._explore(arm, traits, seconds, numbers)
+            yield self._explore(arm, traits, seconds, numbers, fewest)
 
     def _explore(
-        self, arm: str, traits: Surveyed, seconds: float, numbers: Sequence[int] | None
+        self,
+        arm: str,
+        traits: Surveyed,
+        seconds: float,
+        numbers: Sequence[int] | None,
+        fewest: int,
     ) -> Explored:
         started = time.monotonic()
         played = 0
@@ -157,7 +170,8 @@ class Exploring:
                 found = self._found(arm, batch[at], scenarios[at], difference)
                 return Explored(arm, played + at + 1, taken, found)
             played += len(batch)
-            if numbers is None and time.monotonic() - started > seconds:
+            limit = seconds if played >= fewest else 2 * seconds
+            if numbers is None and time.monotonic() - started > limit:
                 break
         taken = time.monotonic() - started
         if not self._lines:

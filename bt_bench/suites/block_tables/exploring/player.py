@@ -269,9 +269,12 @@ class _Table:
                 step = arguments.call(self.tables, "capture_step")
                 if self._device.type == "cuda":
                     torch.cuda.synchronize(self._device)
-                    graph = torch.cuda.CUDAGraph()
-                    with torch.cuda.graph(graph):
-                        step = arguments.call(self.tables, "capture_step")
+                    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+                    try:
+                        with torch.cuda.graph(graph):
+                            step = arguments.call(self.tables, "capture_step")
+                    finally:  # torch leaves its own one current where a capture fails
+                        torch.cuda.set_stream(stream)
                 else:
                     graph = None
             self._captured[call.key] = _CapturedStep(step, vectors, graph)

@@ -82,7 +82,7 @@ def _far_rows(rng: np.random.Generator, source: Source) -> Plan:
     """Rows of a table so large that their offsets need more than 32 bits; on a GPU alone."""
     if not source.deep:
         return _wide_rows(rng, source)
-    width = int(rng.choice([20_000, 33_000, 66_000]))
+    width = int(rng.choice([66_000, 80_000, 131_073]))  # there are at most 32,767 rows
     shape = Shape(groups=1, rows=int(rng.integers(2, 7)), width=width, tokens=60, cp=False)
     plan = Plan("far rows", (shape,), steps=8, prompts=True, refused=0.0, captured=0.0, state=0.0)
     plan.validate, plan.rows_before = 0.0, 2**31 // width + int(rng.integers(1, 9))
