@@ -9,9 +9,10 @@ import ast
 import hashlib
 import inspect
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -148,31 +149,54 @@ def _package_of(path: Path, package: str) -> Path | None:
 
 def _sizes_of(suite: Suite, variant: type[Any]) -> tuple[int, ...]:
     """Numbers in the files that a variant is written in."""
-    texts = (path.read_text(encoding="utf-8") for path in files_of(suite, variant))
-    return tuple(sorted(set[int]().union(*map(numbers_in, texts))))
+    names = _names_of(variant)
+    found: set[int] = set()
+    for path in files_of(suite, variant):
+        found |= numbers_in(path.read_text(encoding="utf-8"), names.get(str(path), {}))
+    return tuple(sorted(found))
 
 
-def numbers_in(text: str) -> set[int]:
-    """Whole numbers from 3 up in Python code, with products, powers and shifts worked out."""
-    return {
-        number
-        for node in ast.walk(ast.parse(text))
-        for number in _numbers(node)
-        if 3 <= number <= LARGEST
+def _names_of(variant: type[Any]) -> dict[str, dict[str, int]]:
+    """Numbers that have names in the modules of a class, also those imported, by file."""
+    found: dict[str, dict[str, int]] = {}
+    for kind in variant.__mro__:
+        for attribute in vars(kind).values():
+            function = inspect.unwrap(_function(attribute))
+            if not isinstance(function, FunctionType):
+                continue
+            named = function.__globals__.items()
+            values = {name: getattr(value, "value", value) for name, value in named}
+            numbers = {name: value for name, value in values.items() if type(value) is int}
+            found.setdefault(function.__code__.co_filename, {}).update(numbers)
+    return found
+
+
+def numbers_in(text: str, names: Mapping[str, int]) -> set[int]:
+    """Whole numbers from 3 up in Python code, with products, powers and shifts worked out.
+
+    Args:
+        text: the code.
+        names: of numbers that it may use.
+    """
+    nodes = list(ast.walk(ast.parse(text)))
+    # By how many bits something is shifted is no size.
+    bits = {
+        id(node.right)
+        for node in nodes
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.LShift | ast.RShift)
     }
+    values = (_value(node, names) for node in nodes if id(node) not in bits)
+    return {value for value in values if value is not None and 3 <= value <= LARGEST}
 
 
-def _numbers(node: ast.AST) -> Iterable[int]:
-    value = _value(node)
-    return () if value is None else (value,)
-
-
-def _value(node: ast.AST) -> int | None:
+def _value(node: ast.AST, names: Mapping[str, int]) -> int | None:
     if isinstance(node, ast.Constant):
         return node.value if type(node.value) is int else None
+    if isinstance(node, ast.Name):
+        return names.get(node.id)
     if not isinstance(node, ast.BinOp):
         return None
-    left, right = _value(node.left), _value(node.right)
+    left, right = _value(node.left, names), _value(node.right, names)
     if left is None or right is None:
         return None
     if isinstance(node.op, ast.LShift):

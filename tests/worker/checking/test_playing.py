@@ -62,8 +62,30 @@ def test_survey() -> None:
     assert found["fused"].sizes
 
 
+NAMED_SIZE = 77_000 + 1
+
+
+class OfNames(Fused):
+    """Its module has a number with a name."""
+
+    def staged_at(self) -> int:
+        return NAMED_SIZE
+
+
 def test_numbers_in() -> None:
     text = "a = 1 << 12\nb = 16 * 1024 + 1\nc = 2 ** 8 // 3\nd = 2**99\ne = 1 << -1\nf = 7 // 0\n"
-    assert numbers_in(text) >= {4096, 16384, 16385, 256, 85, 7}
-    assert max(numbers_in(text)) <= 2**20
-    assert numbers_in("x = True; y = 1.5; z = 'abc'") == set()
+    assert numbers_in(text, {}) >= {4096, 16384, 16385, 256, 85, 7}
+    assert max(numbers_in(text, {})) <= 2**20
+    assert numbers_in("x = True; y = 1.5; z = 'abc'", {}) == set()
+
+
+def test_numbers_have_names_and_bits_are_none() -> None:
+    assert numbers_in("x = 1 << BITS; y = SIZE", {"BITS": 15, "SIZE": 77, "OTHER": 99}) == {
+        2**15,
+        77,
+    }
+    assert numbers_in("x = y >> 40", {}) == set()
+
+
+def test_names_of_numbers_are_those_of_the_variants_module() -> None:
+    assert NAMED_SIZE in survey(SUITE, {"own": OfNames})["own"].sizes

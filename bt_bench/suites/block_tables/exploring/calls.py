@@ -262,12 +262,15 @@ class Publish:
         rounds: the writes before each publication.
         replay: the contents of the step's tensors when it is replayed after the last of them;
             `None`: it is not replayed.
+        restored: the snapshot that is put back in place of a replay, so that what was published
+            must never be applied; `None`: none is.
     """
 
     table: int
     key: int
     rounds: tuple[tuple[Write, ...], ...]
     replay: Batch | None = None
+    restored: int | None = None
 
     def __str__(self) -> str:
         rounds = [
@@ -275,6 +278,8 @@ class Publish:
             for writes in self.rounds
         ]
         then = "apply_staged_writes()" if self.replay is None else f"a replay on {self.replay}"
+        if self.restored is not None:
+            then = f"restore(s{self.restored})"
         return f"{'; '.join(rounds)}; {then}"
 
 

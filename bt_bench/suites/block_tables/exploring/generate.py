@@ -80,6 +80,7 @@ class _Maker:
     batches: list[int] = field(default_factory=list)
     of_step: int | None = None  # requests of its batches, if they are given
     deck: list[tuple[str, str]] = field(default_factory=list)
+    odd_ids: float = 0.0  # share of lists that have an id at the end of its range
 
     def scenario(self) -> Scenario:
         """All of it."""
@@ -90,6 +91,7 @@ class _Maker:
             for layout in self.layouts
         ]
         at = 0
+        self.odd_ids = 0.6 if rng.random() < 0.3 else 0.05
         poison = rng.random() < 0.7
         if self.plan.prompts:
             for place, model in enumerate(models):
@@ -211,12 +213,15 @@ class _Maker:
         """Fills the first rows, as prompts do."""
         writes = []
         for row in range(min(model.layout.max_num_reqs, 8)):
-            # Some rows are almost full.
+            # Some rows are almost full, or about to reach a column that the code names.
             room = 9 if self.rng.random() < 0.3 else None
             counts = [
                 int(self.rng.integers(max(0, width - (room or width)), width + 1))
                 for width in model.layout.widths
             ]
+            if self.plan.column is not None and self.rng.random() < 0.7:
+                reached = self.plan.column + int(self.rng.integers(-3, 2))
+                counts = [min(max(0, reached), width) for width in model.layout.widths]
             lists = [tuple(map(int, self.rng.integers(2**31, size=count))) for count in counts]
             model.owned[:, row] = counts
             writes.append(Write(row, tuple(lists), overwrite=True))
@@ -235,7 +240,7 @@ class _Maker:
             if each is not None:
                 count = min(most, each)
             elif self.plan.ids is not None:
-                count = min(most, self.plan.ids)
+                count = min(most, max(0, self.plan.ids + self._beside()))
             elif rng.random() < 0.1:
                 count = most
             elif self.plan.prompts and rng.random() < 0.6:
@@ -243,7 +248,7 @@ class _Maker:
             else:
                 count = int(rng.integers(min(most, 4) + 1))
             ids = rng.integers(2**31, size=count)
-            if count and rng.random() < 0.1:
+            if count and rng.random() < self.odd_ids:
                 ids[int(rng.integers(count))] = int(rng.choice([2**31 - 1, 0, -1, -(2**31)]))
             lists.append(tuple(int(one) for one in ids))
             before = 0 if overwrite else model.owned[group, row]
@@ -267,7 +272,7 @@ class _Maker:
         if like is not None:
             most = min(most, spare)
         if self.plan.tokens is not None and like is None:
-            tokens = min(most, self.plan.tokens)
+            tokens = min(most, max(0, self.plan.tokens + self._beside()))
         else:
             tokens = most if rng.random() < 0.1 else int(rng.integers(most + 1))
         starts = self._starts(reqs, tokens)
@@ -296,6 +301,10 @@ class _Maker:
             *(computed, out, parts, pointers, int64),
             more=int(rng.integers(4)) if rng.random() < 0.3 else 0,
         )
+
+    def _beside(self) -> int:
+        """How far beside a size that the code names something is."""
+        return int(self.rng.choice([-1, 0, 0, 1])) if self.plan.beside else 0
 
     def _reqs(self, most: int) -> int:
         """Requests of the next batch."""
@@ -341,7 +350,7 @@ class _Maker:
         """A snapshot, a restore, or dummies."""
         rng, layout = self.rng, model.layout
         which = rng.random()
-        fitting = [key for key, (of, _) in self.snapshots.items() if of == layout]
+        fitting = self._fitting(model)
         if which < 0.35 or (which < 0.7 and not fitting):
             key = len(self.snapshots)
             self.calls.append(Snapshot(at, key))
@@ -357,6 +366,10 @@ class _Maker:
             tokens = int(rng.integers(layout.max_num_batched_tokens + 1))
             self.calls.append(Dummies(at, reqs, tokens, int(rng.integers(-(2**31), -1))))
 
+    def _fitting(self, model: _Model) -> list[int]:
+        """The snapshots that a table can be restored from."""
+        return [key for key, (of, _) in self.snapshots.items() if of == model.layout]
+
     def _captured(self, at: int, model: _Model) -> None:
         if not model.captured or self.rng.random() < 0.4:
             batch = replace(self._batch(model, None), out=None)
@@ -365,10 +378,14 @@ class _Maker:
         else:
             rounds = tuple(tuple(self._writes(model)) for _ in range(int(self.rng.integers(1, 4))))
             key = int(self.rng.integers(1, len(model.captured) + 1))
-            replay = None
+            replay, restored = None, None
+            fitting = self._fitting(model)
             if self.rng.random() < 0.6:
                 replay = self._replayed(model, model.captured[key - 1])
-            self.calls.append(Publish(at, key, rounds, replay))
+            elif fitting and self.rng.random() < 0.6:
+                restored = fitting[int(self.rng.integers(len(fitting)))]
+                model.owned[:] = self.snapshots[restored][1]
+            self.calls.append(Publish(at, key, rounds, replay, restored))
         # How many rows are dirty now is up to the variant; a gather of all rows ends that.
         batch = replace(self._batch(model, None), out=None, reqs=model.layout.max_num_reqs)
         self.calls.append(Run(at, GATHER, batch))

@@ -76,6 +76,9 @@ class TablePlayer(Player):
                     table.tables.restore(snapshots[call.key])
             else:
                 facts |= table.make(call)
+            if isinstance(call, Publish) and call.restored is not None:
+                with table.guarded(snapshots[call.restored]):
+                    table.tables.restore(snapshots[call.restored])
             for one, each in tables.items():
                 prefix = f"tables {one}: " if len(scenario.layouts) > 1 else ""
                 for name, buffer in each.buffers().items():
@@ -300,8 +303,9 @@ class _Table:
                 with self.guarded(captured.vectors, captured.step):
                     captured.step.publish()
         if call.replay is None:
-            with self.guarded():
-                self.tables.apply_staged_writes()
+            if call.restored is None:
+                with self.guarded():
+                    self.tables.apply_staged_writes()
             return {}
         return self._replay(call.key, call.replay)
 

@@ -62,6 +62,10 @@ def is_legal(scenario: Scenario) -> bool:
                     return False
                 if not all(_count(counts, layout, writes) for writes in call.rounds):
                     return False
+                if call.restored is not None:
+                    if call.restored not in kept:
+                        return False
+                    counts[:] = kept[call.restored][1]
             case Run() if at in unsettled and call.method != SLOTS:
                 if call.batch.reqs < layout.max_num_reqs or call.poison is not None:
                     return False
@@ -122,8 +126,8 @@ def _simpler(call: Call) -> Iterator[Call]:
         if call.poison is not None:
             yield replace(call, poison=None)
     if isinstance(call, Publish):
-        if call.replay is not None:
-            yield replace(call, replay=None)
+        if call.replay is not None or call.restored is not None:
+            yield replace(call, replay=None, restored=None)
         if len(call.rounds) > 1:
             yield replace(call, rounds=call.rounds[1:])
             yield replace(call, rounds=call.rounds[:-1])

@@ -32,6 +32,8 @@ class Plan:
         state: share of steps with a snapshot, a restore or dummies.
         switch: share of steps that go on with another of the tables.
         rows_before: see `Scenario`.
+        beside: whether `ids` and `tokens` are now and then one less or more.
+        column: that many rows are about to reach.
     """
 
     theme: str
@@ -48,6 +50,8 @@ class Plan:
     validate: float = 0.03
     prompts: bool = False
     quiet: int = 0
+    beside: bool = False
+    column: int | None = None
     captured: float = 0.08
     state: float = 0.08
     switch: float = 0.0
@@ -183,7 +187,8 @@ def _named_sizes(rng: np.random.Generator, source: Source) -> Plan:
     turn = rounds * THEMES.count("named sizes") + THEMES[:place].count("named sizes")
     order = np.random.default_rng(source.seed).permutation(len(ways))
     size, direction = ways[int(order[turn % len(ways)])]
-    size = max(1, size + int(rng.choice([-1, 0, 1, 1])))
+    if direction not in ("ids", "tokens"):  # these vary from call to call
+        size = max(1, size + int(rng.choice([-1, 0, 1, 1])))
     shape = Shape(groups=int(rng.integers(1, 3)), rows=int(rng.integers(2, 5)), options=0.4)
     plan = Plan(f"{direction} as the code names", (shape,), steps=5)
     match direction:
@@ -195,10 +200,11 @@ def _named_sizes(rng: np.random.Generator, source: Source) -> Plan:
             plan.batches = (size, 1, size + 1, 0, size + 7, 2)
         case "columns":
             shape.width, plan.prompts = size + int(rng.choice([0, 9, size])), True
+            plan.column = size
         case "ids":
-            shape.width, plan.ids = size + 1, size
+            shape.width, plan.ids, plan.beside = size + 2, size, True
         case "tokens":
-            shape.tokens = plan.tokens = size
+            shape.tokens, plan.tokens, plan.beside = size + 1, size, True
         case "padding":
             shape.tokens, plan.tokens = size + 9, 4
         case "block size":
@@ -210,6 +216,9 @@ def _named_sizes(rng: np.random.Generator, source: Source) -> Plan:
         case "steps":
             # A quarter of them applies nothing.
             plan.steps, plan.writes, plan.batch = size + size // 2 + 2, 1, 2
+            if size < 130 and rng.random() < 0.5:
+                # Some rows are written rarely, and as many steps write several blocks to a row.
+                shape.rows, plan.batch, plan.steps = 30, 9, 5 * size // 2
             plan.stage, plan.refused, plan.state = 1.0, 0.0, 0.02
     return plan
 
