@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    names = options.names or sorted(path.stem for path in CHEATS.glob("*.py"))
+    names = options.names or sorted(known)
     with ThreadPoolExecutor(options.jobs) as pool:
         found = dict(
             zip(names, pool.map(lambda n: examine(n, known.get(n, [])), names), strict=True)

@@ -72,7 +72,7 @@ def ignore(progress):
 def failing(error, arm=None):
     """In place of `measure_case`: raises, in the name of an arm or of nobody."""
 
-    def measure_case(*_arguments, control):
+    def measure_case(*_arguments, control, refuse_tampering):
         try:
             raise error
         except BaseException as raised:
@@ -95,7 +95,7 @@ def test_each_task_has_its_result(variants, monkeypatch):
     }
     assert checked.workload.sizes["num_reqs"] == [2]
 
-    monkeypatch.setattr(bt_bench.worker.executor, "measure_case", lambda *given, control: given)
+    monkeypatch.setattr(bt_bench.worker.executor, "measure_case", lambda *given, **_: given)
     name, given, workload, operation, *_ = runner.run(MEASURE, ["fused"]).value
     assert (name, list(given), operation) == ("one", ["fused"], ops.STEP)
     assert workload.digest() == checked.workload.digest
@@ -251,7 +251,7 @@ def test_other_errors_are_not_the_arms(error, variants, monkeypatch):
 def test_who_fails_is_left_out_and_the_others_done_again(variants, monkeypatch):
     asked = []
 
-    def measure_case(_case, given, *_rest, control):
+    def measure_case(_case, given, *_rest, control, refuse_tampering):
         asked.append(list(given))
         if "baseline" in given:
             raise ArmFailedError("baseline", ValueError("odd"))
@@ -289,7 +289,7 @@ def test_progress_is_reported_at_times_and_at_the_end(variants, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(bt_bench.worker.executor.time, "monotonic", lambda: now[0])
 
-    def measure_case(*arguments, control):
+    def measure_case(*arguments, control, refuse_tampering):
         for done in range(1, 101):
             now[0] += 0.03
             arguments[-1](RoundProgress(done, 100))

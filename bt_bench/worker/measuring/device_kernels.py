@@ -81,6 +81,10 @@ def l2_bytes() -> int:
     return int(properties.L2_cache_size)
 
 
+def _nothing() -> None:
+    """Under the interpreter there is no L2."""
+
+
 def _reset_persisting_lines() -> Callable[[], object]:
     """A call of the driver after which lines in the L2 that were to persist are like all others.
 
@@ -103,7 +107,7 @@ class CacheFlush:
         num_elements = triton.cdiv(FLUSH_FACTOR * self.l2_bytes, _ELEMENT_BYTES)
         self._buffer = torch.empty(num_elements, dtype=torch.int32, device=device)
         self._grid = (triton.cdiv(num_elements, _BLOCK),)
-        self._reset_persisting = _reset_persisting_lines()
+        self._reset_persisting = _nothing if device == "cpu" else _reset_persisting_lines()
         self.flushed_bytes = num_elements * _ELEMENT_BYTES
         self()  # compiles here, and not in front of something that is timed
 

@@ -1,0 +1,51 @@
+"""Variants that fake their times: each is rejected, and passes without what catches it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from cheats import CAUGHT, CHEATS, examine
+
+ROOT = Path(__file__).resolve().parents[2]
+DEFENCES = json.loads(CAUGHT.read_text(encoding="utf-8"))
+RECORDED = ROOT / "reports" / "h200" / "cheats" / "cheats.json"
+# Those that fake something without a GPU too; the others are honest there.
+ON_THE_CPU = (
+    *("deferred_to_method_death", "deferred_to_next_call", "deferred_to_output_read"),
+    *("launches_while_staging", "patched_equal", "patched_perf_counter", "patched_regions"),
+    *("skips_below_timing_frames", "skips_while_gc_is_off", "staging_cached_by_list"),
+    *("staging_keeps_lists", "works_only_when_poisoned"),
+)
+
+
+def test_each_cheat_has_what_catches_it() -> None:
+    names = [path.stem for path in CHEATS.glob("*.py") if not path.stem.startswith("test_")]
+    assert sorted(DEFENCES) == sorted(names)
+    assert len(names) >= 20
+    assert all(DEFENCES.values())
+
+
+def test_each_was_rejected_on_a_gpu_and_passed_without_what_catches_it() -> None:
+    recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
+    assert {name: of_cheat["defences"] for name, of_cheat in recorded.items()} == DEFENCES
+    for name, of_cheat in recorded.items():
+        assert of_cheat["sweep"] or of_cheat["check"], name
+        assert of_cheat["without them"] == {"sweep": None, "check": None}, name
+
+
+def test_the_documentation_lists_each() -> None:
+    text = (ROOT / "docs" / "measurement.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \|$", text, re.MULTILINE)
+    listed = {name: caught.split(", ") for name, _, caught in rows if name in DEFENCES}
+    assert listed == DEFENCES
+    assert f"`tests/cheats` has {len(DEFENCES)} variants" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ON_THE_CPU)
+def test_rejected_and_without_its_defences_not(name: str) -> None:
+    found = examine(name, DEFENCES[name])
+    assert found["right"], found
