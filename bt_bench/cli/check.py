@@ -122,6 +122,7 @@ def check(
     )
 
     from bt_bench.analysis import crash_text
+    from bt_bench.cli.progress import exploring_on_stderr
     from bt_bench.protocol import load_suite
     from bt_bench.runs import EXPLORE_SECONDS, FEWEST, Exploring, check_memory, check_spec
     from bt_bench.worker import Noticing
@@ -159,11 +160,12 @@ def check(
             ]
         )
         if right and (seconds or numbers is not None):
-            with worker_for(spec, [], "cpu") as references:
+            with worker_for(spec, [], "cpu") as references, exploring_on_stderr() as tell:
                 exploring = Exploring(
                     *(known, noticing, references, spec.plan.seed),
                     deep=deep,
                     lines=paths or require_paths,
+                    on_batch=tell,
                 )
                 for one in exploring.explore(right, seconds, numbers, fewest):
                     explored.append(one)

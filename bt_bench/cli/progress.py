@@ -46,6 +46,32 @@ def progress_on_stderr(run: str) -> Iterator[Progress]:
         yield Bars(bars, run)
 
 
+LINE_SECONDS = 30.0
+
+
+@contextmanager
+def exploring_on_stderr() -> Iterator[Callable[[str, int, float], None]]:
+    """Takes how far a variant has been explored: its name, scenarios played, and seconds."""
+    if sys.stderr.isatty():
+        with Console(stderr=True).status("") as status:
+            yield lambda arm, played, seconds: status.update(_explored(arm, played, seconds))
+        return
+    told = 0.0
+
+    def tell(arm: str, played: int, seconds: float) -> None:
+        nonlocal told
+        told = min(told, seconds)  # of another variant
+        if seconds >= told + LINE_SECONDS:
+            told = seconds
+            print(f"bt-bench: {_explored(arm, played, seconds)}", file=sys.stderr, flush=True)
+
+    yield tell
+
+
+def _explored(arm: str, played: int, seconds: float) -> str:
+    return f"exploring {visible(arm)}: {played} scenarios in {seconds:.0f} s"
+
+
 class TimeLeft:
     """Estimates what a run still takes, from the units of work that are done.
 

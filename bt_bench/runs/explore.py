@@ -8,7 +8,7 @@ of the variant is still read and told by its own process.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 from typing import Any
@@ -104,6 +104,8 @@ class Exploring:
         seed: of the run.
         deep: whether scenarios may take seconds.
         lines: whether to note which lines of the variants' own code run.
+        on_batch: is told how far a variant has been explored: its name, how many scenarios were
+            played, and in how many seconds.
     """
 
     def __init__(
@@ -115,7 +117,9 @@ class Exploring:
         *,
         deep: bool = False,
         lines: bool = False,
+        on_batch: Callable[[str, int, float], None] = lambda *_: None,
     ) -> None:
+        self._on_batch = on_batch
         self._explorer = explorer_of(suite)
         self._suite = suite
         self._variants = variants
@@ -170,6 +174,7 @@ class Exploring:
                 found = self._found(arm, batch[at], scenarios[at], difference)
                 return Explored(arm, played + at + 1, taken, found)
             played += len(batch)
+            self._on_batch(arm, played, time.monotonic() - started)
             limit = seconds if played >= fewest else 2 * seconds
             if numbers is None and time.monotonic() - started > limit:
                 break

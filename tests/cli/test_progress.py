@@ -8,7 +8,7 @@ import re
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
-from bt_bench.cli.progress import Bars, Lines, TimeLeft
+from bt_bench.cli.progress import Bars, Lines, TimeLeft, exploring_on_stderr
 from bt_bench.results.case import StopReason
 from bt_bench.runs.progress import CaseReport
 from bt_bench.worker.outcome import RoundProgress
@@ -112,3 +112,16 @@ def test_bars_of_a_gate_show_phase_and_processes_but_no_time_left():
     assert "after 12 rounds: 1 [SAME]\n" in stream.getvalue()
     progress.start(24, unit="processes")
     assert "0/24" in shown(bars, stream)
+
+
+def test_exploring_is_told_now_and_then(capsys):
+    with exploring_on_stderr() as tell:
+        for seconds in (6.0, 31.0, 40.0, 62.0):
+            tell("fused", int(seconds), seconds)
+        tell("next", 6, 3.0)
+        tell("next", 60, 33.5)
+    assert capsys.readouterr().err.splitlines() == [
+        "bt-bench: exploring fused: 31 scenarios in 31 s",
+        "bt-bench: exploring fused: 62 scenarios in 62 s",
+        "bt-bench: exploring next: 60 scenarios in 34 s",
+    ]

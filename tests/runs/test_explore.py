@@ -79,7 +79,7 @@ def test_a_right_variant_passes() -> None:
 
 
 def test_what_is_wrong_is_made_small_and_told() -> None:
-    found = explore(Forgetful, [3]).found
+    found = explore(Forgetful, [12]).found  # its sizes are not those of this file
     assert found is not None
     assert found.reason.code is ReasonCode.WRONG_RESULT
     assert "input_block_tables[" in found.reason.message
@@ -108,3 +108,14 @@ def test_a_crash_before_the_first_scenario_is_a_failure() -> None:
     found = explore(Unreadable, range(3)).found
     assert found is not None
     assert found.reason.code is ReasonCode.CRASHED
+
+
+def test_how_far_it_is_is_told() -> None:
+    told: list[tuple[str, int]] = []
+    runner = Runner({"one": Fused})
+    exploring = Exploring(
+        *(SUITE, runner, runner, 7),
+        on_batch=lambda arm, played, _seconds: told.append((arm, played)),
+    )
+    list(exploring.explore(["one"], 0.0, range(7)))
+    assert told == [("one", 6), ("one", 7)]

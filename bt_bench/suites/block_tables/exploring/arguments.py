@@ -361,3 +361,13 @@ def in_form(ids: Sequence[int], form: Form) -> Any:
     if form is Form.C_ARRAY and all(-(2**31) <= one < 2**31 for one in ids):
         return array("i", ids)
     return tuple(ids) if form is Form.TUPLE else list(ids)
+
+
+def shifted(batch: Batch, before: int) -> Batch:
+    """The batch in tables with so many rows more before all others."""
+    if not before:
+        return batch
+    computed = batch.computed
+    if computed is not None:
+        computed = np.concatenate([np.zeros(before, dtype=np.int64), computed])
+    return replace(batch, rows=batch.rows + before * (batch.rows >= 0), computed=computed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 
 from bt_bench.protocol import MismatchError
 from bt_bench.suites.block_tables.exploring.arguments import Outputs
-from bt_bench.suites.block_tables.exploring.calls import GATHER, SLOTS
+from bt_bench.suites.block_tables.exploring.calls import GATHER, SLOTS, Scenario
 from bt_kernels.layout import TableLayout
 
 
@@ -138,3 +139,17 @@ def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
         raise MismatchError(f"a buffer has dtype {tensor.dtype}; expected integers")
     found: np.ndarray[Any, Any] = tensor.detach().to("cpu", torch.int64, copy=True).numpy()
     return found
+
+
+def rows_before(scenario: Scenario, layout: TableLayout, device: torch.device) -> int:
+    """Rows to put before those of a scenario: none without a GPU that has the memory for them."""
+    if not scenario.rows_before or device.type != "cuda":
+        return 0
+    rows = scenario.rows_before + layout.max_num_reqs
+    needed = 3 * 4 * rows * sum(layout.widths)  # source and input tables, and the largest copy
+    free, _ = torch.cuda.mem_get_info(device)
+    if free < needed:
+        told = f"{free >> 30} GiB of the GPU's memory are free, of {needed >> 30} GiB that it takes"
+        warnings.warn(f"far rows were not tried: {told}", stacklevel=2)
+        return 0
+    return scenario.rows_before

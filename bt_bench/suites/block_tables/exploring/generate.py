@@ -8,11 +8,11 @@ import numpy as np
 
 from bt_bench.protocol import Source
 from bt_bench.suites.block_tables.exploring import refusals
+from bt_bench.suites.block_tables.exploring.batches import Batches, Model
 from bt_bench.suites.block_tables.exploring.calls import (
     BOTH,
     CAPTURED_STEPS,
     GATHER,
-    OWN_SIZE,
     SLOTS,
     STEP,
     Apply,
@@ -22,7 +22,6 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Dummies,
     Form,
     Ints,
-    Parts,
     Publish,
     Refused,
     Restore,
@@ -35,12 +34,11 @@ from bt_bench.suites.block_tables.exploring.calls import (
 )
 from bt_bench.suites.block_tables.exploring.layouts import draw_layout
 from bt_bench.suites.block_tables.exploring.themes import Plan, plan_of
-from bt_kernels.layout import CUSTOM_OUTPUTS, DUMMY_REQUESTS, SLIDING_WINDOW, TableLayout
+from bt_kernels.layout import CUSTOM_OUTPUTS, SLIDING_WINDOW, TableLayout
 
 MOST_CELLS, MOST_CELLS_DEEP = 400_000, 4_000_000
 # Programs of launches that the interpreter takes about a second for, at some 0.5 ms each.
 MOST_PROGRAMS, MOST_PROGRAMS_DEEP = 1_500, 12_000
-FAR = (2**24, 2**31, 2**32, 2**40, 2**62)
 
 
 def make(source: Source) -> Scenario:
@@ -56,18 +54,6 @@ def make(source: Source) -> Scenario:
 
 
 @dataclass
-class _Model:
-    """What the caller of a table knows: legal calls follow from that."""
-
-    layout: TableLayout
-    owned: Ints  # [G, rows]
-    validates: bool = False
-    last: Batch | None = None
-    captured: list[Batch] = field(default_factory=list)  # of steps, which are numbered from 1
-    restored: int | None = None  # the snapshot that was restored last
-
-
-@dataclass
 class _Maker:
     """Draws the calls of one scenario."""
 
@@ -77,17 +63,18 @@ class _Maker:
     layouts: tuple[TableLayout, ...]
     calls: list[Call] = field(default_factory=list)
     snapshots: dict[int, tuple[TableLayout, Ints]] = field(default_factory=dict)
-    batches: list[int] = field(default_factory=list)
-    of_step: int | None = None  # requests of its batches, if they are given
+    sizes: list[int] = field(default_factory=list)  # requests of the first steps
     deck: list[tuple[str, str]] = field(default_factory=list)
+    batches: Batches = field(init=False)
     odd_ids: float = 0.0  # share of lists that have an id at the end of its range
 
     def scenario(self) -> Scenario:
         """All of it."""
         rng = self.rng
-        self.batches = list(self.plan.batches)
+        self.batches = Batches(rng, self.source, self.plan)
+        self.sizes = list(self.plan.batches)
         models = [
-            _Model(layout, np.zeros((layout.num_groups, layout.max_num_reqs), dtype=np.int64))
+            Model(layout, np.zeros((layout.num_groups, layout.max_num_reqs), dtype=np.int64))
             for layout in self.layouts
         ]
         at = 0
@@ -112,11 +99,11 @@ class _Maker:
             rows_before=before,
         )
 
-    def _quiet_steps(self, model: _Model) -> None:
+    def _quiet_steps(self, model: Model) -> None:
         """Many steps with nothing to apply; now and then a batch."""
         for index in range(self.plan.quiet):
             if index % 16 == 15:
-                self.calls.append(Run(0, STEP, self._batch(model, None)))
+                self.calls.append(Run(0, STEP, self.batches.batch(model, None)))
             else:
                 self.calls.append(Apply(0))
 
@@ -129,9 +116,9 @@ class _Maker:
         programs = 2 * layout.num_groups * (batch + 1)
         return int(np.clip(most // programs, 2, 12))
 
-    def _step(self, at: int, model: _Model, poison: bool) -> None:
+    def _step(self, at: int, model: Model, poison: bool) -> None:
         rng, calls = self.rng, self.calls
-        self.of_step = self.batches.pop(0) if self.batches else None
+        self.batches.reqs = self.sizes.pop(0) if self.sizes else None
         early = rng.random() < 0.4  # with nothing staged, mostly
         if early:
             self._refusals(at, model)
@@ -173,7 +160,7 @@ class _Maker:
             fresh = batch is None or rng.random() < 0.2
             same = fresh and model.last is not None and rng.random() < 0.3
             if fresh or batch is None:
-                batch = self._batch(model, model.last if same else None)
+                batch = self.batches.batch(model, model.last if same else None)
             calls.append(
                 Run(
                     at,
@@ -186,18 +173,18 @@ class _Maker:
             )
             model.last = batch
 
-    def _refusals(self, at: int, model: _Model) -> None:
+    def _refusals(self, at: int, model: Model) -> None:
         if self.rng.random() < self.plan.refused:
             for _ in range(self.plan.refusals):
                 self._refused(at, model)
 
-    def _stage(self, at: int, model: _Model) -> None:
+    def _stage(self, at: int, model: Model) -> None:
         rng = self.rng
         form = Form.LIST if rng.random() < 0.7 else list(Form)[int(rng.integers(len(Form)))]
         writes = tuple(self._writes(model))
         self.calls.append(Stage(at, writes, bool(rng.random() < 0.5), form))
 
-    def _writes(self, model: _Model) -> list[Write]:
+    def _writes(self, model: Model) -> list[Write]:
         rng = self.rng
         count = self.plan.writes
         if count is None:
@@ -209,7 +196,7 @@ class _Maker:
         most = 1 if self.plan.prompts and rng.random() < 0.4 else None
         return [self._write(model, int(rows[index % len(rows)]), most) for index in range(count)]
 
-    def _prompts(self, at: int, model: _Model) -> None:
+    def _prompts(self, at: int, model: Model) -> None:
         """Fills the first rows, as prompts do."""
         writes = []
         for row in range(min(model.layout.max_num_reqs, 8)):
@@ -227,7 +214,7 @@ class _Maker:
             writes.append(Write(row, tuple(lists), overwrite=True))
         self.calls.append(Stage(at, tuple(writes)))
 
-    def _write(self, model: _Model, row: int, each: int | None) -> Write:
+    def _write(self, model: Model, row: int, each: int | None) -> Write:
         """A write of a row; with `each` an append of as many blocks to each group, if there is
         room.
         """
@@ -240,7 +227,7 @@ class _Maker:
             if each is not None:
                 count = min(most, each)
             elif self.plan.ids is not None:
-                count = min(most, max(0, self.plan.ids + self._beside()))
+                count = min(most, max(0, self.plan.ids + self.batches.beside()))
             elif rng.random() < 0.1:
                 count = most
             elif self.plan.prompts and rng.random() < 0.6:
@@ -255,98 +242,7 @@ class _Maker:
             model.owned[group, row] = before + count
         return Write(row, tuple(lists), overwrite)
 
-    def _batch(self, model: _Model, like: Batch | None) -> Batch:
-        """A legal batch; with `like`, one with tensors of the same sizes and options."""
-        rng, layout, features = self.rng, model.layout, self.source.features
-        rows_in_all = layout.max_num_reqs
-        if like is not None:  # tensors are the same if they are as long
-            reqs, spare = len(like.rows), len(like.positions)
-        else:
-            reqs, spare = min(self._reqs(rows_in_all), rows_in_all), 0
-        rows = rng.permutation(rows_in_all)[:reqs].astype(np.int64)
-        if reqs > 1 and rng.random() < 0.04:
-            rows[0] = rows[-1]
-        if DUMMY_REQUESTS in features and rng.random() < 0.3:
-            rows[rng.random(reqs) < rng.choice([0.1, 0.5])] = -1
-        most = layout.max_num_batched_tokens if reqs else 0
-        if like is not None:
-            most = min(most, spare)
-        if self.plan.tokens is not None and like is None:
-            tokens = min(most, max(0, self.plan.tokens + self._beside()))
-        else:
-            tokens = most if rng.random() < 0.1 else int(rng.integers(most + 1))
-        starts = self._starts(reqs, tokens)
-        owners = np.repeat(np.arange(reqs), np.diff(starts))
-        positions = self._positions(model, rows[owners] if reqs else rows)
-        extra = (spare if like is not None else tokens + int(rng.integers(6))) - tokens
-        positions = np.concatenate([positions, rng.integers(2**40, size=extra)])
-        most_reqs = rows_in_all
-        padded = reqs if rng.random() < 0.4 else int(rng.integers(reqs, most_reqs + 1))
-        if self.plan.batch is not None and padded > 2 * reqs + 4:
-            padded = reqs + int(rng.integers(4)) if reqs + 4 <= most_reqs else reqs
-        limit = layout.max_num_batched_tokens
-        tokens_padded = tokens if rng.random() < 0.4 else int(rng.integers(tokens, limit + 1))
-        computed = None
-        wanted = any(layout.reaches) or rng.random() < 0.1
-        if SLIDING_WINDOW in features and wanted and rng.random() < 0.85:
-            reach = max(w * b for w, b in zip(layout.widths, layout.block_sizes, strict=True))
-            computed = rng.integers(min(2 * reach + 2, 2**31 - 1), size=rows_in_all)
-        out, parts, pointers = None, Parts.BOTH, True
-        if CUSTOM_OUTPUTS in features and rng.random() < 0.2:
-            out, pointers = int(rng.integers(OWN_SIZE + 1)), bool(rng.random() < 0.5)
-            parts = list(Parts)[int(rng.choice(3, p=[0.6, 0.2, 0.2]))]
-        int64 = like.int64 if like is not None else bool(rng.random() < 0.4)
-        return Batch(
-            *(rows, starts, positions, padded, tokens_padded),
-            *(computed, out, parts, pointers, int64),
-            more=int(rng.integers(4)) if rng.random() < 0.3 else 0,
-        )
-
-    def _beside(self) -> int:
-        """How far beside a size that the code names something is."""
-        return int(self.rng.choice([-1, 0, 0, 1])) if self.plan.beside else 0
-
-    def _reqs(self, most: int) -> int:
-        """Requests of the next batch."""
-        rng, plan = self.rng, self.plan
-        if self.of_step is not None:
-            return self.of_step
-        if plan.batch is None:
-            return most if rng.random() < 0.1 else int(rng.integers(most + 1))
-        return int(rng.integers(plan.batch + 1)) if rng.random() < 0.1 else plan.batch
-
-    def _starts(self, reqs: int, tokens: int) -> Ints:
-        """`query_start_loc`: even, all in one request, or at random."""
-        rng = self.rng
-        if not reqs:
-            return np.zeros(1, dtype=np.int64)
-        way = rng.random()
-        if way < 0.2:
-            cuts = np.full(reqs - 1, int(rng.choice([0, tokens])))
-        elif way < 0.4:
-            cuts = np.arange(1, reqs) * tokens // reqs
-        else:
-            cuts = np.sort(rng.integers(tokens + 1, size=reqs - 1))
-        return np.concatenate([[0], cuts, [tokens]]).astype(np.int64)
-
-    def _positions(self, model: _Model, rows: Ints) -> Ints:
-        """A position for each token: mostly inside what its row owns, and all kinds of others."""
-        rng, layout = self.rng, model.layout
-        count = len(rows)
-        group = int(rng.integers(layout.num_groups))
-        size, width = layout.tokens_per_block[group], layout.widths[group]
-        owned = np.maximum(model.owned[group, np.maximum(rows, 0)], 1)
-        positions = (rng.random(count) * owned * size).astype(np.int64)
-        edge = rng.integers(width + 1, size=count) * size + rng.integers(-1, 2, size=count)
-        outside = width * size + rng.integers(0, 2 * size + 2, size=count)
-        far = rng.choice(FAR, size=count) + rng.integers(-2, width * size + 1, size=count)
-        negative = -rng.integers(1, 3 * size + 2, size=count)
-        kind = rng.random(count)
-        for least, values in ((0.7, edge), (0.88, outside), (0.93, far), (0.98, negative)):
-            positions = np.where(kind >= least, values, positions)
-        return np.asarray(positions, dtype=np.int64)
-
-    def _state(self, at: int, model: _Model) -> None:
+    def _state(self, at: int, model: Model) -> None:
         """A snapshot, a restore, or dummies."""
         rng, layout = self.rng, model.layout
         which = rng.random()
@@ -366,13 +262,13 @@ class _Maker:
             tokens = int(rng.integers(layout.max_num_batched_tokens + 1))
             self.calls.append(Dummies(at, reqs, tokens, int(rng.integers(-(2**31), -1))))
 
-    def _fitting(self, model: _Model) -> list[int]:
+    def _fitting(self, model: Model) -> list[int]:
         """The snapshots that a table can be restored from."""
         return [key for key, (of, _) in self.snapshots.items() if of == model.layout]
 
-    def _captured(self, at: int, model: _Model) -> None:
+    def _captured(self, at: int, model: Model) -> None:
         if not model.captured or self.rng.random() < 0.4:
-            batch = replace(self._batch(model, None), out=None)
+            batch = replace(self.batches.batch(model, None), out=None)
             model.captured.append(batch)
             self.calls.append(Capture(at, len(model.captured), batch))
         else:
@@ -381,34 +277,17 @@ class _Maker:
             replay, restored = None, None
             fitting = self._fitting(model)
             if self.rng.random() < 0.6:
-                replay = self._replayed(model, model.captured[key - 1])
+                replay = self.batches.replayed(model, model.captured[key - 1])
             elif fitting and self.rng.random() < 0.6:
                 restored = fitting[int(self.rng.integers(len(fitting)))]
                 model.owned[:] = self.snapshots[restored][1]
             self.calls.append(Publish(at, key, rounds, replay, restored))
         # How many rows are dirty now is up to the variant; a gather of all rows ends that.
-        batch = replace(self._batch(model, None), out=None, reqs=model.layout.max_num_reqs)
+        batch = replace(self.batches.batch(model, None), out=None, reqs=model.layout.max_num_reqs)
         self.calls.append(Run(at, GATHER, batch))
         model.last = None
 
-    def _replayed(self, model: _Model, captured: Batch) -> Batch:
-        """Other contents for the tensors of a captured step, which has the sizes of its capture."""
-        like = replace(captured, positions=captured.positions[: captured.tokens])
-        drawn = self._batch(model, like)
-        spare = np.zeros(len(captured.positions) - len(like.positions), dtype=np.int64)
-        computed = captured.computed
-        return replace(
-            drawn,
-            positions=np.concatenate([drawn.positions, spare]),
-            reqs=captured.reqs,
-            tokens=captured.tokens,
-            computed=None if computed is None else self.rng.permutation(computed),
-            out=None,
-            int64=captured.int64,
-            more=captured.more,
-        )
-
-    def _refused(self, at: int, model: _Model) -> None:
+    def _refused(self, at: int, model: Model) -> None:
         """A call that has to be refused; all kinds come before one comes again."""
         rng, layout = self.rng, model.layout
         if not self.deck:
@@ -424,7 +303,7 @@ class _Maker:
             return
         batch: Batch | None = None
         if what in refusals.ARGUMENTS | refusals.OUTPUTS | refusals.CONTENTS:
-            batch = self._batch(model, None)
+            batch = self.batches.batch(model, None)
             if not len(batch.rows) and what in refusals.CONTENTS | {refusals.REQS_BELOW: ()}:
                 return
             if len(batch.rows) < 2 and what == refusals.STARTS_FALL:

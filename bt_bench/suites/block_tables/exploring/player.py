@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -19,8 +18,9 @@ from bt_bench.suites.block_tables.exploring.arguments import (
     Outputs,
     Vectors,
     lists_of,
+    shifted,
 )
-from bt_bench.suites.block_tables.exploring.buffers import Buffers
+from bt_bench.suites.block_tables.exploring.buffers import Buffers, rows_before
 from bt_bench.suites.block_tables.exploring.calls import (
     OWN_SIZE,
     SLOTS,
@@ -127,7 +127,7 @@ class _Table:
         self._device = device
         self._guard = guard
         self._is_reference = guard is None
-        self._before = 0 if guard is None else _rows_before(scenario, layout, device)
+        self._before = 0 if guard is None else rows_before(scenario, layout, device)
         larger = replace(layout, max_num_reqs=layout.max_num_reqs + self._before)
         self.tables: Any = variant(larger, device)
         self._vectors = Vectors(device, scenario.offset)
@@ -242,7 +242,7 @@ class _Table:
             self._poison(call.poison)
             if outputs is not None:
                 outputs.fill(call.poison)
-        batch = _shifted(call.batch, self._before)
+        batch = shifted(call.batch, self._before)
         arguments = Arguments.of(
             batch, self._vectors, outputs, self._out_list, same=call.same_tensors
         )
@@ -381,27 +381,3 @@ class _Table:
         except Exception as error:
             return {"outcome": f"{type(error).__name__} in place of ValueError: {error}"}
         return {"outcome": f"accepted: {call.what}"}
-
-
-def _rows_before(scenario: Scenario, layout: TableLayout, device: torch.device) -> int:
-    """Rows to put before those of a scenario: none without a GPU that has the memory for them."""
-    if not scenario.rows_before or device.type != "cuda":
-        return 0
-    rows = scenario.rows_before + layout.max_num_reqs
-    needed = 3 * 4 * rows * sum(layout.widths)  # source and input tables, and the largest copy
-    free, _ = torch.cuda.mem_get_info(device)
-    if free < needed:
-        told = f"{free >> 30} GiB of the GPU's memory are free, of {needed >> 30} GiB that it takes"
-        warnings.warn(f"far rows were not tried: {told}", stacklevel=2)
-        return 0
-    return scenario.rows_before
-
-
-def _shifted(batch: Batch, before: int) -> Batch:
-    """The batch in tables with so many rows more before all others."""
-    if not before:
-        return batch
-    computed = batch.computed
-    if computed is not None:
-        computed = np.concatenate([np.zeros(before, dtype=np.int64), computed])
-    return replace(batch, rows=batch.rows + before * (batch.rows >= 0), computed=computed)
