@@ -1,0 +1,125 @@
+"""Scenarios played on shipped variants, and on wrong ones that only some of that shows."""
+
+from __future__ import annotations
+
+import itertools
+from functools import cache
+
+import pytest
+import torch
+from support.variants import SHIPPED, classes
+
+from bt_bench.protocol import Source, default_suite
+from bt_bench.suites.block_tables.exploring.calls import Capture, Publish
+from bt_bench.suites.block_tables.exploring.explorer import TableExplorer
+from bt_bench.suites.block_tables.exploring.generate import make
+from bt_bench.suites.block_tables.exploring.themes import THEMES
+from bt_bench.worker import Play
+from bt_bench.worker.checking.playing import play
+from bt_kernels.layout import FEATURES
+
+SUITE = default_suite()
+CPU = torch.device("cpu")
+ABILITIES = FEATURES | {"captured_steps"}
+
+
+def scenario(number, *, deep=False):
+    return make(Source(5, number, ABILITIES, (), deep))
+
+
+def differs(variant, scenarios, device=CPU):
+    """Names of what a variant shows otherwise than the reference, and reasons."""
+    task = Play(tuple(scenarios))
+    found = play(task, SUITE, "it", variant, device)
+    wanted = play(task, SUITE, None, None, CPU)
+    names = set()
+    for one, other in zip(found, wanted, strict=True):
+        if one.reason is not None:
+            names.add(one.reason.message)
+        for seen, right in zip(one.digests, other.digests, strict=False):
+            names |= {name for name, value in right.items() if seen.get(name) != value}
+    return names
+
+
+@cache
+def with_captures(count):
+    """Scenarios that publish for captured steps, and replay, restore, or neither."""
+    made = map(scenario, itertools.count(0, 2))
+    publishing = (one for one in made if any(isinstance(call, Publish) for call in one.calls))
+    return list(itertools.islice(publishing, count))
+
+
+def test_captured_steps_are_replayed_restored_over_and_left():
+    ends = {
+        (call.replay is not None, call.restored is not None)
+        for made in with_captures(16)
+        for call in made.calls
+        if isinstance(call, Publish)
+    }
+    assert ends == {(True, False), (False, True), (False, False)}
+
+
+def test_a_replay_has_the_sizes_of_its_capture():
+    for made in with_captures(16):
+        captured = {}
+        for call in made.calls:
+            if isinstance(call, Capture):
+                captured[call.table, call.key] = call.batch
+            if isinstance(call, Publish) and call.replay is not None:
+                first, then = captured[call.table, call.key], call.replay
+                assert len(first.rows) == len(then.rows)
+                assert len(first.positions) == len(then.positions)
+                assert (first.reqs, first.tokens) == (then.reqs, then.tokens)
+                assert (first.computed is None) == (then.computed is None)
+                assert then.starts[-1] <= then.tokens
+
+
+@pytest.mark.parametrize("name", ["fused", "one_launch"])
+def test_shipped_variants_replay_and_restore(name):
+    assert differs(classes([name])[name], with_captures(2)) == set()
+
+
+class KnowsLists(classes(["fused"])["fused"]):
+    """Takes the ids of a list that it has seen for those that the list had then."""
+
+    def append_block_ids(self, row, new_block_ids, overwrite):
+        known = self.__dict__.setdefault("known", {})
+        ids = [known.setdefault((id(one), len(one)), list(one)) for one in new_block_ids]
+        super().append_block_ids(row, ids, overwrite)
+
+    def append_many(self, rows, lists, overwrites):
+        for row, ids, overwrite in zip(rows, lists, overwrites, strict=True):
+            self.append_block_ids(row, ids, overwrite)
+
+
+def test_lists_come_again_with_other_ids():
+    assert any("block_tables" in name for name in differs(KnowsLists, [scenario(0), scenario(2)]))
+
+
+def test_explorer_plays_with_this_player():
+    assert type(TableExplorer().player()).__name__ == "TablePlayer"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_variants_on_a_gpu(name):
+    scenarios = [scenario(number) for number in range(0, 2 * len(THEMES), 6)]
+    far = [scenario(2 * THEMES[::2].index("far rows"), deep=True)]
+    assert far[0].rows_before
+    found = differs(classes([name])[name], [*scenarios, *far], torch.device("cuda"))
+    assert found == set()
+
+
+class OnASideStream(classes(["fused"])["fused"]):
+    """Nobody waits for the stream that it works on."""
+
+    def gather_block_tables(self, *batch, **options):
+        stream = self.__dict__.setdefault("side", torch.cuda.Stream())
+        with torch.cuda.stream(stream):
+            return super().gather_block_tables(*batch, **options)
+
+
+@pytest.mark.gpu
+def test_work_that_the_stream_does_not_wait_for_shows():
+    found = differs(OnASideStream, [scenario(0), scenario(2)], torch.device("cuda"))
+    assert any("input_block_tables" in name or name == "after the stream" for name in found)
