@@ -76,7 +76,8 @@ def test_a_replay_has_the_sizes_of_its_capture():
 
 @pytest.mark.parametrize("name", ["fused", "one_launch"])
 def test_shipped_variants_replay_and_restore(name):
-    assert differs(classes([name])[name], with_captures(2)) == set()
+    shortest = sorted(with_captures(16), key=lambda made: len(made.calls))[:2]
+    assert differs(classes([name])[name], shortest) == set()
 
 
 class KnowsLists(classes(["fused"])["fused"]):
