@@ -74,10 +74,9 @@ def test_a_replay_has_the_sizes_of_its_capture():
                 assert then.starts[-1] <= then.tokens
 
 
-@pytest.mark.parametrize("name", ["fused", "one_launch"])
-def test_shipped_variants_replay_and_restore(name):
+def test_a_right_variant_replays_and_restores():
     shortest = sorted(with_captures(16), key=lambda made: len(made.calls))[:2]
-    assert differs(classes([name])[name], shortest) == set()
+    assert differs(classes(["fused"])["fused"], shortest) == set()
 
 
 class KnowsLists(classes(["fused"])["fused"]):
