@@ -109,6 +109,10 @@ def check(
     - `bt-bench check --variants fused --scenario 17`
     """
     numbers = _numbers(scenario)
+    if (paths or require_paths) and seconds == 0 and numbers is None:
+        raise UsageError(
+            "--paths lists what no scenario ran, and --explore 0 plays none; leave one of them out"
+        )
     spec = load_spec(
         config,
         suite=suite,
@@ -199,7 +203,7 @@ def _line(outcome: Outcome) -> str:
     return f"FAILED  {what}\n        {outcome.reason.code}: {outcome.reason.message}"
 
 
-def _numbers(scenario: str | None) -> list[int] | None:
+def _numbers(scenario: str | None) -> range | None:
     """The scenarios that `--scenario` names."""
     if scenario is None:
         return None
@@ -208,7 +212,7 @@ def _numbers(scenario: str | None) -> list[int] | None:
         raise UsageError(
             f"--scenario {scenario}: expected the number of a scenario, or a range as in 0-17"
         )
-    numbers = list(range(int(first), int(last or first) + 1))
+    numbers = range(int(first), int(last or first) + 1)
     if not numbers:
         raise UsageError(f"--scenario {scenario}: expected the lower number first")
     return numbers

@@ -260,16 +260,19 @@ class Trial(ABC):
             MismatchError: naming the first thing that differs.
         """
 
-    def refill(self, path: Path, expected: Any, result: object) -> None:  # noqa: B027  # optional
+    def refill(  # noqa: B027  # optional
+        self, subject: Any, path: Path, expected: Any, result: object
+    ) -> None:
         """Fills what a call returned with what outputs held before the step.
 
         After that only a call that does all of its work is right once more. Where a trial does not
         offer it, calls that are repeated are checked less well.
 
         Args:
+            subject: whose call it was.
             path: of the operation.
             expected: from `expect`.
-            result: what the call returned: views of outputs.
+            result: what the call returned.
         """
 
     def further(self) -> Iterator[tuple[str, Callable[[Any, Guard], None]]]:

@@ -28,6 +28,8 @@ from bt_bench.worker import (
     explorer_of,
 )
 
+# Each further try of these takes a new process.
+_OF_THE_PROCESS = (ReasonCode.CRASHED, ReasonCode.TAMPERED)
 BATCH = 6  # scenarios that are played before any is compared
 EXPLORE_SECONDS = {False: 15.0, True: 180.0}
 """For each variant, by whether the scenarios are deep ones."""
@@ -224,7 +226,7 @@ class Exploring:
             again = Reason(code=reason.code, message=message)
             return Found(number, title, again, _cut(lines), f"0-{number}")
         difference = alone[1]
-        if difference.reason is None or difference.reason.code is not ReasonCode.CRASHED:
+        if difference.reason is None or difference.reason.code not in _OF_THE_PROCESS:
             scenario, difference = self._shrunk(arm, scenario, difference)
         lines = tuple(self._explorer.lines(scenario))
         return Found(number, title, self._told(arm, scenario, difference), _cut(lines), f"{number}")
@@ -249,6 +251,8 @@ class Exploring:
         where = f"call {difference.place + 1}"
         if difference.reason is not None:
             reason = difference.reason
+            if reason.code is ReasonCode.TAMPERED:  # seen once all calls have been made
+                return reason
             return Reason(code=reason.code, message=f"{where}: {reason.message}")
         task = Play((scenario,), whole=difference.place)
         wanted = self._references.run(task, ()).value[0].whole or {}

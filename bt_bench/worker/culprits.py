@@ -70,6 +70,14 @@ def run_without_culprits(
             continue
         if not remaining:
             raise WorkerError(_without_arms(outcome))
+        if outcome.reason.code is ReasonCode.TAMPERED and place is None and len(remaining) > 1:
+            # Whoever has changed what all share does so alone, too.
+            alone = {name: attempt([name]) for name in remaining}
+            found = {name: _blamed(one) for name, one in alone.items() if isinstance(one, Failure)}
+            if found:
+                failed |= found
+                remaining = [name for name in remaining if name not in found]
+                continue
         culprits = remaining if place is None else remaining[place : place + 1]
         failed |= dict.fromkeys(culprits, _blamed(outcome))
         remaining = [name for name in remaining if name not in culprits]

@@ -42,6 +42,7 @@ _SHOWN = 4
 _OF_ITS_WORLD = frozenset({"PYTHONPATH", "PWD", *CACHES})
 # torch's compiler wraps these when it is loaded, by whoever comes first.
 _WRAPPED_LATE = frozenset({"torch.manual_seed", "torch.random.manual_seed"})
+_WITHOUT_WEIGHT = frozenset({"sys.excepthook", "sys.unraisablehook"})
 
 
 @dataclass(frozen=True)
@@ -332,7 +333,7 @@ def _patchable() -> Iterator[tuple[str, object]]:
         yield f"{module.__name__}{_MODULE}", True
         for name, value in list(vars(module).items()):
             place = f"{module.__name__}.{name}"
-            if place in _WRAPPED_LATE:
+            if place in _WRAPPED_LATE | _WITHOUT_WEIGHT:
                 continue
             if isinstance(value, FunctionType):
                 yield place, code_of(value)

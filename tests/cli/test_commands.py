@@ -99,6 +99,12 @@ def test_check_explores(config):
     assert found["lines"] is None
 
 
+def test_paths_of_no_scenario_are_refused(config):
+    outcome = run("check", config, "--require-paths", "--explore", "0")
+    assert outcome.code == 2
+    assert "--explore 0 plays none" in outcome.err
+
+
 @pytest.mark.parametrize("scenario", ["x", "-1", "3-", "5-2", "1-x"])
 def test_check_refuses_a_scenario(config, scenario):
     outcome = run("check", config, f"--scenario={scenario}")

@@ -64,6 +64,14 @@ def test_wrong_variants_are_found(of: str, name: str) -> None:
     assert outcome.returncode == 5, outcome.stdout + outcome.stderr
 
 
+def test_the_documentation_says_how_many() -> None:
+    quick, deep = (
+        sum(each[way] is not None for each in FOUND["third"].values()) for way in ("quick", "deep")
+    )
+    text = " ".join((HERE.parents[1] / "docs" / "variants.md").read_text("utf-8").split())
+    assert f"`bt-bench check` finds {quick} of the 30, and `--deep` {deep} " in text
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_variants_pass(name: str) -> None:

@@ -116,16 +116,17 @@ def verify_timed(
     suite = suite_of(workload)
     with running(suite, "driver"):
         other = driver_of(suite).with_other_contents(workload, np.random.default_rng())
-    trial = _trial(suite, other or workload, device, None, [operation.path])
+    taken = workload if other is None else other
+    trial = _trial(suite, taken, device, None, [operation.path])
     expected: Any = None
 
-    def spoil(result: object) -> None:
-        trial.refill(operation.path, expected, result)
+    def spoil(subject: Subject, result: object) -> None:
+        subject.refill(trial, expected, result)
 
-    subjects = [
-        Subject(arm.name, operation.path, device, through(arm, spoil) if through else None)
-        for arm in arms
-    ]
+    subjects = [Subject(arm.name, operation.path, device) for arm in arms]
+    for subject, arm in zip(subjects, arms, strict=True):
+        if through is not None:
+            subject.through = through(arm, partial(spoil, subject))
     ready: list[tuple[Subject, str, Sequence[Any]]] = []
     for subject, arm in zip(subjects, arms, strict=True):
         place = where(arm)

@@ -104,16 +104,23 @@ def _digest(value: Contents) -> str | Floats:
 
 
 def survey(suite: Suite, arms: Mapping[str, type[Any]]) -> dict[str, Surveyed]:
-    """What of each arm decides which scenarios it gets."""
+    """What of each arm decides which scenarios it gets.
+
+    Raises:
+        ArmFailedError: for one that cannot be looked at.
+    """
     explorer = explorer_of(suite)
-    return {
-        name: Surveyed(
-            frozenset(getattr(variant, "features", ())) | explorer.abilities(variant),
-            _sizes_of(suite, variant),
-            explorer.unexplored(variant),
-        )
-        for name, variant in arms.items()
-    }
+    found = {}
+    for name, variant in arms.items():
+        try:
+            found[name] = Surveyed(
+                frozenset(getattr(variant, "features", ())) | explorer.abilities(variant),
+                _sizes_of(suite, variant),
+                explorer.unexplored(variant),
+            )
+        except Exception as error:
+            raise ArmFailedError(name, error, "while surveyed") from error
+    return found
 
 
 def files_of(suite: Suite, variant: type[Any]) -> frozenset[Path]:

@@ -37,7 +37,7 @@ class Subject:
         self.path = path
         self.differences = list(differences)
         self._device = device
-        self._through = through or plainly
+        self.through = through or plainly
         self._of_trial: Any = None  # what the trial keeps of the variant
         self._compared: Sequence[str] = ()
         self.reason: Reason | None = None
@@ -131,11 +131,15 @@ class Subject:
 
         def run_and_compare() -> None:
             trial.step(
-                self._of_trial, self.path, index, expected, self._through, self._guard, inputs
+                self._of_trial, self.path, index, expected, self.through, self._guard, inputs
             )
             self.steps += 1
 
         self.attempt(where, run_and_compare)
+
+    def refill(self, trial: Trial, expected: Any, result: object) -> None:
+        """Fills what a call returned with what outputs held before the step."""
+        trial.refill(self._of_trial, self.path, expected, result)
 
     def run(self, action: Callable[[Any, Guard], None]) -> None:
         """Runs what a trial tries after the steps."""

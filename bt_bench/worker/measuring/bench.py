@@ -159,7 +159,9 @@ class CudaBench:
         if GRAPH not in plan.launch_paths or operation.traits.on_host:
             return []
 
-        def replay(arm: Arm, call: Callable[[], object], spoil: Spoil) -> object:
+        def replay(
+            arm: Arm, _operation: Operation, call: Callable[[], object], spoil: Spoil
+        ) -> object:
             use(arm, GRAPH)
             result = run_captured(self._port, call, spoil)
             arm.driver.replayed(call)
@@ -180,7 +182,9 @@ class CudaBench:
                 yield
                 sessions.clear()
 
-        def profile(arm: Arm, call: Callable[[], object], _spoil: Spoil) -> object:
+        def profile(
+            arm: Arm, _operation: Operation, call: Callable[[], object], _spoil: Spoil
+        ) -> object:
             use(arm, LaunchPath.JIT)
             kept = Keeping(call)
             sessions[0].run(kept.call)

@@ -23,8 +23,9 @@ from bt_bench.results import LaunchPath, Reason
 from bt_bench.worker.arm import Arm
 from bt_bench.worker.checking.check import Spoil, verify_timed
 from bt_bench.worker.measuring.launch_paths import use
-from bt_bench.worker.measuring.methods.probes import Probe
+from bt_bench.worker.measuring.methods.probes import Keeping, Probe
 from bt_bench.worker.measuring.ports import Clock
+from bt_bench.worker.measuring.regions import host_times
 from bt_bench.worker.measuring.rounds import Window
 
 CHANCE = 1 / 5  # of a check before a pair of rounds
@@ -45,11 +46,11 @@ class Way:
 
     name: str
     serves: Callable[[Arm], bool]
-    make: Callable[[Arm, Callable[[], object], Spoil], object]
+    make: Callable[[Arm, Operation, Callable[[], object], Spoil], object]
     around: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
-PLAINLY = Way("a plain call", lambda _: True, lambda _arm, call, _spoil: call())
+PLAINLY = Way("a plain call", lambda _: True, lambda _arm, _operation, call, _spoil: call())
 
 
 def way_of(probe: Probe, operation: Operation) -> Way:
@@ -87,19 +88,25 @@ class SpotChecks:
         self.failed: dict[str, Reason] = {}
         self.done = 0
 
-    def perhaps(self, arms: Sequence[Arm], ways: Sequence[Way], seconds: float) -> bool:
+    def perhaps(
+        self, arms: Sequence[Arm], ways: Sequence[Way], seconds: float, *, at_last: bool = False
+    ) -> bool:
         """Checks arms in one of the ways, or does not.
 
         Args:
             arms: of the instance whose rounds come next.
             ways: in which they will be timed.
             seconds: that the rounds have taken so far.
+            at_last: there are no more rounds, so that it has to if it never did.
 
         Returns:
             Whether it has checked them.
         """
         late = self._spent_s > SHARE_OF_TIME * seconds
-        if late or self._random.random() >= CHANCE:
+        if at_last:
+            if self.done:
+                return False
+        elif late or self._random.random() >= CHANCE:
             return False
         started_ns = self._clock.now_ns()
         way = self._random.choice(ways)
@@ -154,7 +161,13 @@ class SpotChecks:
         operation: Operation,
         call: Callable[[], object],
     ) -> object:
-        """Makes the timed call of a step in a way, and what comes before it plainly."""
+        """Makes the timed call of a step in a way, staging as it is timed, and others plainly."""
         # Whoever times it holds it too, and what would be done once nobody does is not done yet.
         self._last_call = call
-        return way.make(arm, call, spoil) if operation == self._window.operation else call()
+        if operation == self._window.operation:
+            return way.make(arm, operation, call, spoil)
+        if not operation.traits.on_host:
+            return call()
+        kept = Keeping(call)
+        host_times(self._clock, kept.call)
+        return kept.result

@@ -105,6 +105,7 @@ class Rounds:
                 self._full_pairs += is_full
                 reason = self._bound(done) or self._enough()
                 if reason is not None:
+                    self._perhaps_check(pair[0].arms, at_last=True)
                     return Stopped(reason, done, self._seconds())
 
     def _warm_up(self) -> None:
@@ -113,9 +114,11 @@ class Rounds:
                 for probe in (*self._primary, *self._secondary):
                     self._replay(probe, Turn(instance, list(arms)))
 
-    def _perhaps_check(self, arms: Sequence[Arm]) -> None:
+    def _perhaps_check(self, arms: Sequence[Arm], *, at_last: bool = False) -> None:
         checks = self._spot_checks
-        if checks is not None and checks.perhaps(arms, self._ways, self._seconds()):
+        if checks is None:
+            return
+        if checks.perhaps(arms, self._ways, self._seconds(), at_last=at_last):
             self._records.watch.begin()
 
     def _full_is_due(self) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from bt_bench.protocol import Source, default_suite
 from bt_bench.results import ReasonCode
 from bt_bench.worker.checking.playing import numbers_in, play, survey
+from bt_bench.worker.failures import ArmFailedError
 from bt_bench.worker.plays import Play
 from bt_kernels.variants.fused import Variant as Fused
 from bt_kernels.variants.reference import Variant as Reference
@@ -89,3 +91,15 @@ def test_numbers_have_names_and_bits_are_none() -> None:
 
 def test_names_of_numbers_are_those_of_the_variants_module() -> None:
     assert NAMED_SIZE in survey(SUITE, {"own": OfNames})["own"].sizes
+
+
+class Unreadable(Fused):
+    """Nobody can say what features it has."""
+
+    features = property(lambda self: ())
+
+
+def test_a_variant_that_cannot_be_surveyed_fails_alone() -> None:
+    with pytest.raises(ArmFailedError) as failed:
+        survey(SUITE, {"fused": Fused, "bad": Unreadable})
+    assert failed.value.arm == "bad"

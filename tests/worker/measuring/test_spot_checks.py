@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 
+import numpy as np
 import pytest
 import torch
 from support.scripted import ScriptedClock, ScriptedDevice
@@ -19,6 +20,7 @@ from bt_bench.suites.block_tables.workloads import UniformParameters
 from bt_bench.worker.measuring import spot_checks
 from bt_bench.worker.measuring.bench import CpuBench, cuda_probes
 from bt_bench.worker.measuring.case import build_instances, measure_case
+from bt_bench.worker.measuring.methods.probes import Keeping, StageProbe
 from bt_bench.worker.measuring.rounds import Window
 from bt_bench.worker.measuring.spot_checks import PLAINLY, SpotChecks, way_of
 
@@ -61,7 +63,7 @@ class Often(Cheating):
         return self.calls > 3
 
 
-class InARow(Cheating):
+class InARow(Fused):
     """Does the work of the first of several calls in a row."""
 
     staged = True
@@ -70,9 +72,12 @@ class InARow(Cheating):
         self.staged = True
         super().append_many(*arguments)
 
-    def is_timed(self):
+    def gather_and_compute_slot_mappings(self, *batch):
         before, self.staged = self.staged, False
-        return not before
+        if before:
+            return super().gather_and_compute_slot_mappings(*batch)
+        reqs, tokens = batch[3:]
+        return tuple(t[:reqs] for t in self.input_block_tables), self.slot_mappings[:, :tokens]
 
 
 class Remembering(Fused):
@@ -88,11 +93,11 @@ class Remembering(Fused):
         return results
 
 
-def checks_of(variants, instances=1):
+def checks_of(variants, instances=1, operation=ops.STEP):
     plan = Plan(instances=instances, rounds=2 * instances)
     copies = {name: (variant,) for name, variant in variants.items()}
     built = build_instances(copies, WORKLOAD, plan, CPU)
-    window = Window("case", built, inputs_on(CPU, WORKLOAD), ops.STEP)
+    window = Window("case", built, inputs_on(CPU, WORKLOAD), operation)
     return SpotChecks(window, WORKLOAD, CPU, ScriptedClock())
 
 
@@ -130,7 +135,7 @@ def test_a_call_that_is_repeated_has_to_do_its_work_again(ways):
     (pipelined,) = [each for each in ways if each.name.startswith("pipelined_us")]
     (first,) = [each for each in ways if each.name.startswith("event_us")][:1]
     for way, failed in ((pipelined, ["cheat"]), (first, [])):
-        checks = checks_of({"fused": Fused, "cheat": InARow})
+        checks = checks_of({"fused": Fused, "cheat": InARow}, operation=ops.GATHER_SLOTS)
         checks.all([way], [])
         assert list(checks.failed) == failed
 
@@ -152,6 +157,37 @@ def test_a_cheat_has_no_times(cheat, monkeypatch):
     assert results["cheat"].measurements == []
     assert results["fused"].reason is None
     assert results["fused"].measurements
+
+
+class StagesBelowNoClock(Fused):
+    """Stages nothing while staging is timed."""
+
+    def append_many(self, *arguments):
+        if sys._getframe(1).f_code.co_name != "host_times":
+            super().append_many(*arguments)
+
+
+@pytest.mark.parametrize("operation", [ops.STAGE, ops.STEP])
+def test_staging_is_checked_as_it_is_timed(operation):
+    checks = checks_of({"fused": Fused, "cheat": StagesBelowNoClock}, operation=operation)
+    checks.all([way_of(StageProbe(ScriptedClock()), operation)], [])
+    assert list(checks.failed) == ["cheat"]
+
+
+def test_what_a_call_returns_is_kept_whatever_it_is():
+    for result in (np.zeros(3), None, torch.zeros(2), ()):
+        kept = Keeping(lambda result=result: result)
+        kept.call()
+        assert kept.result is result
+
+
+def test_there_is_a_check_among_the_rounds_even_by_bad_luck(monkeypatch):
+    monkeypatch.setattr(spot_checks, "CHANCE", 0.0)
+    checks = checks_of({"fused": Fused})
+    arms = checks._window.instances[0]
+    assert not checks.perhaps(arms, [PLAINLY], 1.0)
+    assert checks.perhaps(arms, [PLAINLY], 1.0, at_last=True)
+    assert not checks.perhaps(arms, [PLAINLY], 1.0, at_last=True)
 
 
 def test_without_other_contents_what_is_remembered_looks_right(monkeypatch):

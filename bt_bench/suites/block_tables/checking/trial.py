@@ -195,7 +195,10 @@ class TableTrial(Trial):
         tables = subject.tables
         poison(tables, expected.poison, step.outputs)
         with guard(tables, step):
-            self._way(subject, index).stage(tables, step)
+            if self._rng is None:
+                through(tables, operations.STAGE, bind(tables, operations.STAGE, step))
+            else:
+                self._way(subject, index).stage(tables, step)
             compare_appends(given, step)
             with spoiled_appends(step):
                 results = run(tables, path, step, through)
@@ -214,13 +217,13 @@ class TableTrial(Trial):
         if subject.addresses:
             compare_addresses(subject.addresses, tables)
 
-    def refill(self, path: Path, expected: Expected, result: object) -> None:
+    def refill(self, subject: Subject, path: Path, expected: Expected, result: object) -> None:
         """See the base class."""
         if isinstance(result, torch.Tensor):
             result.fill_(expected.poison)
         elif isinstance(result, (tuple, list)):
             for each in result:
-                self.refill(path, expected, each)
+                self.refill(subject, path, expected, each)
 
     def further(self) -> Iterator[tuple[str, Callable[[Subject, Guard], None]]]:
         """See the base class: dummy outputs, a refused append, and `restore`."""

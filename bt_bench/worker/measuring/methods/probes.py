@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any, Protocol
 
 from bt_bench.protocol import Operation
@@ -66,20 +66,20 @@ class Probe(Protocol):
         """
         ...
 
-    def make(self, arm: Arm, call: Callable[[], object], spoil: Spoil) -> object:
+    def make(
+        self, arm: Arm, operation: Operation, call: Callable[[], object], spoil: Spoil
+    ) -> object:
         """Makes a call in the region that times it, and returns what it returned.
 
         For checks of what is timed: to the call nothing differs from a sample.
 
         Args:
             arm: whose call it is.
+            operation: what it performs.
             call: what is made.
             spoil: overwrites what it returned, where it is made several times.
         """
         ...
-
-
-_NEVER = object()
 
 
 class Keeping:
@@ -95,9 +95,7 @@ class Keeping:
 
     def __init__(self, call: Callable[[], object]) -> None:
         self._results: list[object] = []
-        self.call: Callable[[], object] = partial(
-            self._results.extend, islice(iter(call, _NEVER), 1)
-        )
+        self.call: Callable[[], object] = partial(self._results.extend, map(operator.call, (call,)))
 
     @property
     def result(self) -> object:
@@ -147,9 +145,15 @@ class StageProbe:
         arm.finish_staging()
         return (stage_us,)
 
-    def make(self, arm: Arm, call: Callable[[], object], spoil: Spoil) -> object:
-        """Makes the call: what is timed here is staging, which comes before it."""
-        return call()
+    def make(
+        self, arm: Arm, operation: Operation, call: Callable[[], object], spoil: Spoil
+    ) -> object:
+        """See `Probe`; where staging is timed beside another operation, that is called plainly."""
+        if not operation.traits.on_host:
+            return call()
+        kept = Keeping(call)
+        host_times(self._clock, kept.call)
+        return kept.result
 
 
 class _PathProbe:
@@ -207,7 +211,9 @@ class HostProbe(_PathProbe):
         nvtx_range.pop()
         return (host_us, step_us, stage_us)[: len(self.series)]
 
-    def make(self, arm: Arm, call: Callable[[], object], spoil: Spoil) -> object:
+    def make(
+        self, arm: Arm, operation: Operation, call: Callable[[], object], spoil: Spoil
+    ) -> object:
         """See `Probe`."""
         synchronize = self._device.synchronize
         use(arm, self._path)
@@ -241,7 +247,9 @@ class EventProbe(_PathProbe):
         self._device.synchronize()
         return (self._device.elapsed_us(),)
 
-    def make(self, arm: Arm, call: Callable[[], object], spoil: Spoil) -> object:
+    def make(
+        self, arm: Arm, operation: Operation, call: Callable[[], object], spoil: Spoil
+    ) -> object:
         """See `Probe`."""
         use(arm, self._path)
         kept = Keeping(call)
@@ -283,9 +291,19 @@ class PipelinedProbe(_PathProbe):
         nvtx_range.pop()
         return (per_call_us,)
 
-    def make(self, arm: Arm, call: Callable[[], object], spoil: Spoil) -> object:
-        """See `Probe`: the last of several calls in a row has to put right what was spoilt."""
+    def make(
+        self, arm: Arm, operation: Operation, call: Callable[[], object], spoil: Spoil
+    ) -> object:
+        """See `Probe`: the last of several calls in a row has to put right what was spoilt.
+
+        A call that consumes what was staged is made once.
+        """
         use(arm, self._path)
+        if operation.traits.consumes_staged:
+            only = Keeping(call)
+            self._device.synchronize()
+            host_time_in_a_row(self._clock, only.call, 1, self._device.synchronize)
+            return only.result
         first, last = Keeping(call), Keeping(call)
         self._device.synchronize()
         host_time_in_a_row(self._clock, first.call, 1)
@@ -337,7 +355,9 @@ class BusyProbe(_PathProbe):
             queue_us *= 2
         return None
 
-    def make(self, arm: Arm, call: Callable[[], object], spoil: Spoil) -> object:
+    def make(
+        self, arm: Arm, operation: Operation, call: Callable[[], object], spoil: Spoil
+    ) -> object:
         """See `Probe`."""
         use(arm, self._path)
         kept = Keeping(call)
