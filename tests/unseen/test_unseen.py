@@ -27,8 +27,8 @@ FOUND: dict[str, dict[str, dict[str, str | None]]] = {
     name: json.loads((HERE / name / "found.json").read_text(encoding="utf-8")) for name in SETS
 }
 RIGHT = sorted(path.stem for path in (HERE / "first" / "right").glob("*.py"))
-# Shares of each set that are found: by `check`, and by it or by `--deep`, which was run on the third
-# set alone since scenarios have changed.
+# Shares of each set that are found: by `check`, and by it or by `--deep`. The latter was run on the
+# third set alone since scenarios have changed.
 LEAST = {"first": (0.9, 0.9), "second": (24 / 30, 24 / 30), "third": (24 / 30, 28 / 30)}
 
 
