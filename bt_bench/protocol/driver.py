@@ -123,7 +123,8 @@ class Driver(ABC):
     def take(self, workload: Any, steps: Sequence[Any]) -> Sequence[Any]:
         """Puts the instance before the first step of a workload from `with_other_contents`.
 
-        `rewind` puts it back to its own. This is not timed.
+        `rewind` puts it back to its own. This is not timed. What differs has to be in the state
+        and in what is staged: all arms share the tensors of `steps`, which nobody may write to.
 
         Args:
             workload: made from the one that the instance was set up with.
@@ -131,6 +132,9 @@ class Driver(ABC):
 
         Returns:
             The inputs of the workload, in the same tensors.
+
+        Raises:
+            NotImplementedError: by default, as `with_other_contents` never asks for it then.
         """
         raise NotImplementedError(f"{type(self).__name__} takes no other contents")
 
