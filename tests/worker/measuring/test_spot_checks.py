@@ -190,6 +190,20 @@ def test_there_is_a_check_among_the_rounds_even_by_bad_luck(monkeypatch):
     assert not checks.perhaps(arms, [PLAINLY], 1.0, at_last=True)
 
 
+def test_after_the_rounds_nothing_is_collected_either(monkeypatch):
+    monkeypatch.setattr(SpotChecks, "perhaps", lambda *_arguments, **_options: False)
+    results = measure_case(
+        "case",
+        {"cheat": WithoutCollection},
+        WORKLOAD,
+        ops.STEP,
+        Plan(rounds=2, warmup_rounds=0, instances=1, control=False),
+        CpuBench(),
+        lambda progress: None,
+    )
+    assert results["cheat"].reason.message.startswith("after timing")
+
+
 def test_without_other_contents_what_is_remembered_looks_right(monkeypatch):
     """The defence taken out."""
     monkeypatch.setattr(
