@@ -42,6 +42,8 @@ _SHOWN = 4
 _OF_ITS_WORLD = frozenset({"PYTHONPATH", "PWD", *CACHES})
 # torch's compiler wraps these when it is loaded, by whoever comes first.
 _WRAPPED_LATE = frozenset({"torch.manual_seed", "torch.random.manual_seed"})
+# `torch.FloatTensor` and 26 more have 687 members each, which no tensor that anybody makes uses.
+_OLD_TENSOR_TYPES = "tensortype"
 _WITHOUT_WEIGHT = frozenset({"sys.excepthook", "sys.unraisablehook"})
 
 
@@ -341,7 +343,8 @@ def _patchable() -> Iterator[tuple[str, object]]:
                 yield place, id(value)
                 if id(value) not in seen and not place.startswith(("builtins.", "numpy.")):
                     seen.add(id(value))
-                    yield from members(place, value)
+                    if type(value).__name__ != _OLD_TENSOR_TYPES:
+                        yield from members(place, value)
             elif callable(value) and not isinstance(value, ModuleType):
                 yield place, id(value)
             elif name.isupper() and isinstance(value, bool | int | float | str):
