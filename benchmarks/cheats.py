@@ -41,7 +41,7 @@ def main() -> None:
     for name, of_cheat in found.items():
         print(f"{name}: {of_cheat['told']}")
     if options.out is not None:
-        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        options.out.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     sys.exit(not all(of_cheat["right"] for of_cheat in found.values()))
 
 
@@ -97,7 +97,9 @@ def told(done: subprocess.CompletedProcess[str]) -> str | None:
 def run(taken_out: str, *command: str) -> subprocess.CompletedProcess[str]:
     """A command of bt-bench, with defences taken out of all of its processes."""
     paths = [str(TAKEN_OUT)] * bool(taken_out) + [os.environ.get("PYTHONPATH", "")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    # The defaults of commands are meant, whatever the caller has set.
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("BT_BENCH_")}
+    environment |= {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     environment |= {"TAKEN_OUT": taken_out, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         [sys.executable, "-m", "bt_bench", *command, "--kernels", str(CHEATS)],

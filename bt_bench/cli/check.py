@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -144,7 +145,11 @@ def check(
     if seconds is None:
         seconds, fewest = EXPLORE_SECONDS[deep], FEWEST
     known = load_suite(spec.suite)
-    with worker_for(spec, entries, device) as worker:
+    references = worker_for(spec, [], "cpu")
+    with ExitStack() as at_end, worker_for(spec, entries, device) as worker:
+        at_end.callback(references.close)
+        if seconds or numbers is not None:
+            references.start()  # it takes as long to start as some checks
         kind = worker.hello.device
         check_memory(spec, len(entries), worker.hello.available_bytes)
         noticing = Noticing(worker, warn)
@@ -164,7 +169,7 @@ def check(
             ]
         )
         if right and (seconds or numbers is not None):
-            with worker_for(spec, [], "cpu") as references, exploring_on_stderr() as tell:
+            with references, exploring_on_stderr() as tell:
                 exploring = Exploring(
                     *(known, noticing, references, spec.plan.seed),
                     deep=deep,

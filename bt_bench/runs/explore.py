@@ -35,7 +35,10 @@ EXPLORE_SECONDS = {False: 15.0, True: 180.0}
 """For each variant, by whether the scenarios are deep ones."""
 
 FEWEST = 42
-"""Scenarios that are played on a busy machine too, where that takes up to twice as long."""
+"""Scenarios that are played by default where the variant or the machine is slow, too."""
+
+LONGER = 4 / 3
+"""How much longer it may take for that."""
 
 SHRINK_SECONDS = 20.0
 MOST_LINES = 24
@@ -143,7 +146,7 @@ class Exploring:
             arms: names of variants.
             seconds: for each, not counting how long a found scenario is made smaller.
             numbers: the scenarios to play; `None`: from 0 on, as many as there is time for.
-            fewest: scenarios that may take up to twice as long.
+            fewest: scenarios that may take a third longer.
         """
         surveyed = self._variants.run(Survey(), arms)
         for arm in arms:
@@ -177,7 +180,7 @@ class Exploring:
                 return Explored(arm, played + at + 1, taken, found)
             played += len(batch)
             self._on_batch(arm, played, time.monotonic() - started)
-            limit = seconds if played >= fewest else 2 * seconds
+            limit = seconds if played >= fewest else LONGER * seconds
             if numbers is None and time.monotonic() - started > limit:
                 break
         taken = time.monotonic() - started

@@ -120,6 +120,11 @@ class Supervisor:
         if self._worker is not None:
             self._worker.abandon()
 
+    def close(self) -> None:
+        """Kills the worker, entered or not, if it is still there, and waits for its end."""
+        self.abandon()
+        self._discard()
+
     def run(
         self, task: Task[ResultT], arms: Sequence[str], watcher: Watcher | None = None
     ) -> Finished[ResultT]:

@@ -214,18 +214,9 @@ def noticing(worker: Runner, whose: Callable[[str], str], warnings: list[str]) -
 def started(stack: ExitStack, setup: WorkerSetup, serve: Serve) -> Supervisor:
     """Starts a worker, which ends when the stack is left."""
     worker = Supervisor(setup, serve)
-    stack.enter_context(_gone_after(worker))
+    stack.callback(worker.close)
     worker.start()
     return worker
-
-
-@contextmanager
-def _gone_after(worker: Supervisor) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        worker.abandon()
-        worker.__exit__(None, None, None)
 
 
 def greet(worker: Supervisor, *sides: Side) -> None:

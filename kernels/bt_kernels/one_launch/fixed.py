@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from bt_kernels import launches
 from bt_kernels.device_code import (
     DESCRIPTOR_FIELDS,
     TARGET,
@@ -25,6 +26,7 @@ from bt_kernels.one_launch.shapes import (
     MAX_PROGRAMS,
     MAX_TILE_PROGRAMS,
     OPTION_FIELDS,
+    PROGRAMS_INTERPRETED,
     WORDS,
     pads_for,
 )
@@ -82,7 +84,8 @@ class FixedLaunch:
         num_tiles = -(-layout.max_num_reqs // self._shape.requests)
         num_pads = pads_for(layout.max_num_batched_tokens)
         # Enough for any batch without writes; more would only wait for each other's headers.
-        self.num_programs = min(MAX_PROGRAMS, layout.num_groups * (num_tiles + num_pads))
+        most = MAX_PROGRAMS if launches.COMPILES else PROGRAMS_INTERPRETED
+        self.num_programs = min(most, layout.num_groups * (num_tiles + num_pads))
         self.body = self.num_programs * (HEADER_FIELDS + OPTION_FIELDS) * WORDS  # marks begin there
         self._num_groups = layout.num_groups
         self._constants = (tables.sharded, *self._shape.constants)

@@ -63,6 +63,7 @@ MAX_WORDS = 512
 FEWEST_SLOTS = 16
 SLOTS_INTERPRETED = 4  # each one is slow in the interpreter
 MAX_PROGRAMS = 1056  # of a launch that never changes: eight for each multiprocessor
+PROGRAMS_INTERPRETED = 6  # each one takes long to read its header in the interpreter
 
 
 def pads_for(num_slots: int) -> int:

@@ -68,7 +68,7 @@ def _mixed(rng: np.random.Generator, _source: Source) -> Plan:
 
 
 def _long_run(rng: np.random.Generator, source: Source) -> Plan:
-    shape = Shape(groups=1, rows=int(rng.integers(2, 5)), tokens=8)
+    shape = Shape(groups=int(rng.integers(1, 3)), rows=int(rng.integers(2, 5)), tokens=8)
     steps = int(rng.choice([140, 270])) if not source.deep else int(rng.choice([300, 600, 1100]))
     return Plan("long run", (shape,), steps=steps, batch=2, writes=1, refused=0.01, state=0.02)
 
