@@ -74,6 +74,12 @@ class InProcess:
         self._setup = setup
         self._shipped = {a.name for a in setup.arms if a.entry.shipped and a.entry.kernels is None}
 
+    def start(self) -> None:
+        """There is nothing to start ahead."""
+
+    def close(self) -> None:
+        """There is nothing to kill."""
+
     def __enter__(self) -> InProcess:
         from bt_bench.worker.executor import LocalRunner
         from bt_bench.worker.main import set_up

@@ -81,6 +81,9 @@ class InProcess:
     def abandon(self):
         """There is nothing to kill."""
 
+    def close(self):
+        """There is nothing to kill."""
+
     def __exit__(self, *error):
         """There is nothing to end."""
 
