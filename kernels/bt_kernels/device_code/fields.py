@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import triton.language as tl
 
-DESCRIPTOR_FIELDS = tl.constexpr(12)
+DESCRIPTOR_FIELDS = tl.constexpr(16)  # those below, and three unused: 128 bytes
 # Columns of `descriptors`.
 SOURCE = tl.constexpr(0)  # address of the source table
 TARGET = tl.constexpr(1)  # address of the input table
@@ -18,6 +18,7 @@ REACH = tl.constexpr(8)  # of the sliding window in tokens; 0 if there is none
 CP_SIZE = tl.constexpr(9)  # ranks that share the group's tokens; 1 if it is not sharded
 CP_RANK = tl.constexpr(10)  # which of them this is
 CP_INTERLEAVE = tl.constexpr(11)  # consecutive tokens of one rank
+BLOCK_SHIFT = tl.constexpr(12)  # by how many bits a block is; -1 if that is no whole number
 
 RECORD_FIELDS = tl.constexpr(5)
 CAPTURED_HEADER = tl.constexpr(3)
@@ -45,6 +46,8 @@ _SIZES = [
     "num_rows",
     "step",
     "max_num_reqs",
+    "num_spans",
+    "num_wide",
     "num_chunks",
     "num_pads",
     "out_stride",

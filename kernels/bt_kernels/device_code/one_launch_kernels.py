@@ -55,7 +55,7 @@ from bt_kernels.device_code.fields import (
     MAX_NUM_TOKENS,
     OPTION_FIELDS,
 )
-from bt_kernels.device_code.one_launch_parts import _carried, _pad, _part, _tile, _write_carried
+from bt_kernels.device_code.one_launch_parts import _carried, _of_group, _part, _write_carried
 from bt_kernels.device_code.parts import _slots, _target
 
 
@@ -72,19 +72,28 @@ def one_launch_kernel(
     num_rows,
     step,
     max_num_reqs,
+    num_spans,
+    num_wide,
     num_chunks,
     num_pads,
+    ALIGNED: tl.constexpr,
     PAD: tl.constexpr,
     TILE: tl.constexpr,
     COLUMNS: tl.constexpr,
+    WIDE_COLUMNS: tl.constexpr,
+    OWN_COLUMNS: tl.constexpr,
+    REST: tl.constexpr,
     TOKENS: tl.constexpr,
+    SPAN: tl.constexpr,
+    SEARCHED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """A whole step; grid `(num_records + G * (ceil(num_rows / TILE) * num_chunks + num_pads),)`.
+    """A whole step.
 
-    The first programs write one record each. Then, group by group, programs gather and map the
-    requests of a tile, taking chunks of columns and tokens in turn, and others pad. Moves what
-    `apply_writes_kernel` and `gather_slots_kernel` move, and 16 bytes per row and group.
+    Grid `(num_records + G * (num_spans + ceil(num_rows / TILE) + num_wide * num_chunks +
+    num_pads),)`. The first programs write one record each. Then come the parts of each group, as
+    `_of_group` has them. Moves what `apply_writes_kernel` and `gather_slots_kernel` move, and 16
+    bytes per row and group.
     """
     _part(
         tl.program_id(0),
@@ -100,6 +109,8 @@ def one_launch_kernel(
         num_rows,
         step,
         max_num_reqs,
+        num_spans,
+        num_wide,
         num_chunks,
         num_pads,
         None,
@@ -110,10 +121,16 @@ def one_launch_kernel(
         None,
         None,
         False,
+        ALIGNED,
         PAD,
         TILE,
         COLUMNS,
+        WIDE_COLUMNS,
+        OWN_COLUMNS,
+        REST,
         TOKENS,
+        SPAN,
+        SEARCHED,
         BLOCK,
     )
 
@@ -131,6 +148,8 @@ def one_launch_options_kernel(
     num_rows,
     step,
     max_num_reqs,
+    num_spans,
+    num_wide,
     num_chunks,
     num_pads,
     num_computed_tokens,
@@ -139,10 +158,16 @@ def one_launch_options_kernel(
     out_stride,
     out_size,
     SHARDED: tl.constexpr,
+    ALIGNED: tl.constexpr,
     PAD: tl.constexpr,
     TILE: tl.constexpr,
     COLUMNS: tl.constexpr,
+    WIDE_COLUMNS: tl.constexpr,
+    OWN_COLUMNS: tl.constexpr,
+    REST: tl.constexpr,
     TOKENS: tl.constexpr,
+    SPAN: tl.constexpr,
+    SEARCHED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """As `one_launch_kernel`, with sliding window, context parallelism and custom outputs."""
@@ -160,6 +185,8 @@ def one_launch_options_kernel(
         num_rows,
         step,
         max_num_reqs,
+        num_spans,
+        num_wide,
         num_chunks,
         num_pads,
         num_computed_tokens,
@@ -170,10 +197,16 @@ def one_launch_options_kernel(
         out_stride,
         out_size,
         SHARDED,
+        ALIGNED,
         PAD,
         TILE,
         COLUMNS,
+        WIDE_COLUMNS,
+        OWN_COLUMNS,
+        REST,
         TOKENS,
+        SPAN,
+        SEARCHED,
         BLOCK,
     )
 
@@ -194,20 +227,27 @@ def _lower(word):
     return word & ADDRESS_MASK
 
 
-@triton.jit(do_not_specialize=["num_groups", "max_num_reqs"])
+@triton.jit(do_not_specialize=["num_groups", "max_num_reqs", "num_spans"])
 def one_launch_captured_kernel(
     descriptors,
     staging,
     applied,
     num_groups,
     max_num_reqs,
+    num_spans,
     PROGRAMS: tl.constexpr,
     OPTIONS: tl.constexpr,
     SHARDED: tl.constexpr,
+    ALIGNED: tl.constexpr,
     PAD: tl.constexpr,
     TILE: tl.constexpr,
     COLUMNS: tl.constexpr,
+    WIDE_COLUMNS: tl.constexpr,
+    OWN_COLUMNS: tl.constexpr,
+    REST: tl.constexpr,
     TOKENS: tl.constexpr,
+    SPAN: tl.constexpr,
+    SEARCHED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """The step that the headers describe when the launch is replayed; grid `(PROGRAMS,)`.
@@ -236,7 +276,9 @@ def one_launch_captured_kernel(
     if applied is not None:
         tl.store(applied, step, mask=program == 0)
     num_tiles = (num_rows + TILE - 1) // TILE
-    num_parts = num_records + num_groups * (num_tiles * num_chunks + num_pads)
+    num_wide = num_rows
+    in_group = num_spans + num_tiles + num_wide * num_chunks + num_pads
+    num_parts = num_records + num_groups * in_group
     records = num_groups * max_num_reqs * MARK_FIELDS
     body = staging + PROGRAMS * (HEADER_FIELDS + OPTION_FIELDS) * 2
     if OPTIONS:
@@ -258,6 +300,8 @@ def one_launch_captured_kernel(
                 num_rows,
                 step,
                 max_num_reqs,
+                num_spans,
+                num_wide,
                 num_chunks,
                 num_pads,
                 computed.to(tl.pointer_type(tl.int32)),
@@ -268,10 +312,16 @@ def one_launch_captured_kernel(
                 _field(given, 4, OPTION_FIELDS),
                 _field(given, 5, OPTION_FIELDS).to(tl.int32),
                 SHARDED,
+                ALIGNED,
                 PAD,
                 TILE,
                 COLUMNS,
+                WIDE_COLUMNS,
+                OWN_COLUMNS,
+                REST,
                 TOKENS,
+                SPAN,
+                SEARCHED,
                 BLOCK,
             )
     else:
@@ -290,6 +340,8 @@ def one_launch_captured_kernel(
                 num_rows,
                 step,
                 max_num_reqs,
+                num_spans,
+                num_wide,
                 num_chunks,
                 num_pads,
                 None,
@@ -300,10 +352,16 @@ def one_launch_captured_kernel(
                 None,
                 None,
                 SHARDED,
+                ALIGNED,
                 PAD,
                 TILE,
                 COLUMNS,
+                WIDE_COLUMNS,
+                OWN_COLUMNS,
+                REST,
                 TOKENS,
+                SPAN,
+                SEARCHED,
                 BLOCK,
             )
 
@@ -316,34 +374,41 @@ def one_launch_carrying_kernel(
     positions,
     num_reqs,
     num_rows,
+    num_spans,
+    num_wide,
     num_chunks,
     num_pads,
     writes,
     GROUPS: tl.constexpr,
     SLOTS: tl.constexpr,
     INDEXED: tl.constexpr,
+    ALIGNED: tl.constexpr,
     PAD: tl.constexpr,
     TILE: tl.constexpr,
     COLUMNS: tl.constexpr,
+    WIDE_COLUMNS: tl.constexpr,
+    OWN_COLUMNS: tl.constexpr,
+    REST: tl.constexpr,
     TOKENS: tl.constexpr,
+    SPAN: tl.constexpr,
+    SEARCHED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """A whole step whose writes are parameters; reads no host memory.
 
-    Grid `(G * (1 + ceil(num_rows / TILE) * num_chunks + num_pads),)`.
+    Grid `(G * (1 + num_spans + ceil(num_rows / TILE) + num_wide * num_chunks + num_pads),)`.
     """
     num_tiles = (num_rows + TILE - 1) // TILE
-    in_group = 1 + num_tiles * num_chunks + num_pads
+    in_group = 1 + num_spans + num_tiles + num_wide * num_chunks + num_pads
     group = (tl.program_id(0) // in_group).to(tl.int64)
     part = tl.program_id(0) % in_group
     descriptor = descriptors + group * DESCRIPTOR_FIELDS
-    slots = _slots(descriptor, None, None, group)
     words = _carried(writes, group, GROUPS, SLOTS, INDEXED)
     if part == 0:
         _write_carried(descriptors, words, group)
-    elif part <= num_tiles * num_chunks:
-        _tile(
-            descriptors,
+    else:
+        _of_group(
+            descriptor,
             None,
             idx_mapping,
             1,
@@ -352,24 +417,30 @@ def one_launch_carrying_kernel(
             None,
             True,
             _target(descriptor, None, group),
-            slots,
+            _slots(descriptor, None, None, group),
+            tl.load(descriptor + MAX_NUM_TOKENS),
             None,
             num_reqs,
             num_rows,
             None,
-            group,
-            (part - 1) // num_chunks,
-            (part - 1) % num_chunks,
+            num_spans,
+            num_wide,
             num_chunks,
+            num_pads,
+            group,
+            part - 1,
             words,
             SLOTS,
             False,
+            ALIGNED,
             PAD,
             TILE,
             COLUMNS,
+            WIDE_COLUMNS,
+            OWN_COLUMNS,
+            REST,
             TOKENS,
+            SPAN,
+            SEARCHED,
+            BLOCK,
         )
-    else:
-        end = tl.load(descriptor + MAX_NUM_TOKENS)
-        chunk = part - 1 - num_tiles * num_chunks
-        _pad(slots, end, query_start_loc, num_reqs, chunk, num_pads, PAD, BLOCK)

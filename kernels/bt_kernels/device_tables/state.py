@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from bt_kernels import launches
+from bt_kernels.device_code import BLOCK_SHIFT, DESCRIPTOR_FIELDS
 from bt_kernels.device_tables import arguments
 from bt_kernels.device_tables.captured import CapturedWrites
 from bt_kernels.interface import COMPILED, DIRECT, JIT, BlockTableOperations, TableState
@@ -18,6 +19,8 @@ from bt_kernels.staging import RECORD_FIELDS, HostRing, staged_writes
 
 # Room in a host buffer for a record and a block id per row of each group.
 RECORD_ROOM = RECORD_FIELDS + 1
+
+_UNUSED_FIELDS = DESCRIPTOR_FIELDS.value - BLOCK_SHIFT.value - 1
 
 # Enough for the padded sizes of an engine's graphs; a view takes half a KiB of host memory.
 _KEPT_VIEWS = 256
@@ -204,10 +207,17 @@ class DeviceState(BlockTableOperations):
                 layout.cp_sizes[group],
                 layout.cp_rank if layout.dcp_sharded[group] else 0,
                 layout.cp_interleave if layout.dcp_sharded[group] else 1,
+                _shift_of(layout.block_sizes[group]),
+                *[0] * _UNUSED_FIELDS,
             ]
             for group, enabled in enumerate(layout.slot_mapping_enabled)
         ]
         return torch.tensor(rows, dtype=torch.int64)
+
+
+def _shift_of(block_size: int) -> int:
+    """By how many bits a block is; -1 if its size is no power of two."""
+    return block_size.bit_length() - 1 if block_size & (block_size - 1) == 0 else -1
 
 
 def _as_int32(slots: torch.Tensor) -> torch.Tensor:

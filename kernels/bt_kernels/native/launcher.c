@@ -444,9 +444,9 @@ typedef struct {
 #define DLPACK_MAJOR 1
 #define DLPACK_CUDA 2
 #define DLPACK_INT 0
-#define NUM_SHAPES 3
+#define NUM_SHAPES 2
 
-enum { FEW, MANY, LONG };
+enum { FEW, MANY };
 
 typedef struct {
     PyObject_HEAD
@@ -461,8 +461,8 @@ typedef struct {
     unsigned long long descriptors;
     int device_type, device_index;
     long long num_groups, max_num_reqs, max_num_tokens, num_pads, widest;
-    long long requests[NUM_SHAPES]; /* of a program */
-    long long many_rows, long_tokens, long_columns, chunk, max_chunks, max_tile_programs;
+    long long requests[NUM_SHAPES], tokens[NUM_SHAPES]; /* of a program */
+    long long many_rows, span, max_spans, own_columns, wide_columns, max_chunks, max_wide_programs;
 } Step;
 
 /* A contiguous vector on the device. */
@@ -483,26 +483,41 @@ static uint64_t address_in(const Tensor *tensor) {
     return (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset;
 }
 
-/* How the step is cut into programs; see `OneLaunch._cut`. */
-static int cut(const Step *self, long long num_reqs, long long num_rows, long long num_tokens,
-               long long longest, long long *num_chunks) {
-    if (num_rows > num_reqs) longest = self->widest;
-    *num_chunks = 1;
-    if (num_tokens > self->long_tokens * (num_reqs ? num_reqs : 1) ||
-        longest > self->long_columns) {
-        long long spare = num_tokens - num_reqs > longest ? num_tokens - num_reqs : longest;
-        long long num_tiles = num_rows * self->num_groups;
-        long long most = self->max_tile_programs / (num_tiles ? num_tiles : 1);
-        *num_chunks = spare / self->chunk;
-        if (*num_chunks > self->max_chunks) *num_chunks = self->max_chunks;
-        if (*num_chunks > most) *num_chunks = most;
-        if (*num_chunks < 1) *num_chunks = 1;
-        return LONG;
-    }
-    return num_rows * self->num_groups > self->many_rows ? MANY : FEW;
+/* How a step is cut into programs, of each group; see `Cut` of one_launch/shapes.py. */
+typedef struct {
+    int shape;
+    long long num_tiles, num_spans, num_wide, num_chunks;
+} Cut;
+
+static long long at_most(long long limit, long long value) { return value < limit ? value : limit; }
+
+static long long divided_up(long long value, long long by) { return (value + by - 1) / by; }
+
+/* As `Shape.spans`. */
+static long long spans_of(const Step *self, int shape, long long num_reqs, long long num_tokens) {
+    long long more = self->tokens[shape] + 1;
+    long long longer = at_most(divided_up(num_reqs, self->requests[shape]), num_tokens / more);
+    return at_most(self->max_spans, longer + (num_tokens - longer * more) / self->span);
 }
 
-#define NUM_LEADING 8 /* arguments before the words */
+/* As `OneLaunch._cut`. */
+static Cut cut(const Step *self, long long num_reqs, long long num_rows, long long num_tokens,
+               long long longest) {
+    Cut found = {.shape = num_rows * self->num_groups > self->many_rows ? MANY : FEW};
+    long long num_padded = num_rows - num_reqs;
+    found.num_tiles = divided_up(num_rows, self->requests[found.shape]);
+    found.num_spans = spans_of(self, found.shape, num_reqs, num_tokens);
+    long long num_wide = longest > self->own_columns ? num_rows : num_padded;
+    if (num_padded > 0 && longest < self->widest) longest = self->widest;
+    if (!num_wide || longest <= self->own_columns) return found;
+    long long most = self->max_wide_programs / (num_wide * self->num_groups);
+    found.num_wide = num_wide;
+    found.num_chunks = divided_up(longest - self->own_columns, self->wide_columns);
+    found.num_chunks = at_most(self->max_chunks, at_most(most < 1 ? 1 : most, found.num_chunks));
+    return found;
+}
+
+#define NUM_LEADING 10 /* arguments before the words */
 
 /* Launches by the driver; 0 where Python code has to handle it, -1 for an error. */
 static int launch_step(Step *self, Launch *launch, void *stream, unsigned num_programs,
@@ -522,10 +537,11 @@ static int launch_step(Step *self, Launch *launch, void *stream, unsigned num_pr
 /* Stands in for the driver in tests. */
 static int launch_by_python(PyObject *launch, unsigned num_programs, const uint64_t *leading) {
     PyObject *found = PyObject_CallFunction(
-        launch, "I(KKKKLLLL)", num_programs, (unsigned long long)leading[0],
+        launch, "I(KKKKLLLLLL)", num_programs, (unsigned long long)leading[0],
         (unsigned long long)leading[1], (unsigned long long)leading[2],
         (unsigned long long)leading[3], (long long)leading[4], (long long)leading[5],
-        (long long)leading[6], (long long)leading[7]);
+        (long long)leading[6], (long long)leading[7], (long long)leading[8],
+        (long long)leading[9]);
     Py_XDECREF(found);
     return found ? 1 : -1;
 }
@@ -581,18 +597,19 @@ static PyObject *step_call(PyObject *object, PyObject *const *args, size_t nargs
     if (num_reqs > sizes[0] || sizes[0] > self->max_num_reqs || sizes[1] > self->max_num_tokens ||
         sizes[2] > self->max_num_reqs || starts.shape[0] <= num_reqs)
         Py_RETURN_NONE;
-    long long num_rows = sizes[0] > sizes[2] ? sizes[0] : sizes[2], num_chunks;
-    int shape = cut(self, num_reqs, num_rows, positions.shape[0], sizes[3], &num_chunks);
-    PyObject *launch = self->launches[shape][mapping.bits == 64];
+    long long num_rows = sizes[0] > sizes[2] ? sizes[0] : sizes[2];
+    Cut found = cut(self, num_reqs, num_rows, positions.shape[0], sizes[3]);
+    PyObject *launch = self->launches[found.shape][mapping.bits == 64];
     if (!launch) Py_RETURN_NONE;
     uint64_t leading[NUM_LEADING] = {
-        self->descriptors,      address_in(&mapping), address_in(&starts),
-        address_in(&positions), (uint64_t)num_reqs,   (uint64_t)num_rows,
-        (uint64_t)num_chunks,   (uint64_t)self->num_pads,
+        self->descriptors,         address_in(&mapping),      address_in(&starts),
+        address_in(&positions),    (uint64_t)num_reqs,        (uint64_t)num_rows,
+        (uint64_t)found.num_spans, (uint64_t)found.num_wide,  (uint64_t)found.num_chunks,
+        (uint64_t)self->num_pads,
     };
-    long long num_tiles = (num_rows + self->requests[shape] - 1) / self->requests[shape];
-    unsigned num_programs =
-        (unsigned)(self->num_groups * (1 + num_tiles * num_chunks + self->num_pads));
+    long long in_group =
+        1 + found.num_spans + found.num_tiles + found.num_wide * found.num_chunks + self->num_pads;
+    unsigned num_programs = (unsigned)(self->num_groups * in_group);
     int pushed = 0;
     if (self->device && enter(self->device, &pushed)) return NULL;
     Py_INCREF(launch);
@@ -637,24 +654,26 @@ static void step_dealloc(Step *self) {
 
 static PyObject *step_new(PyTypeObject *type, PyObject *args, PyObject *names) {
     static char *keywords[] = {
-        "tensor_type", "pack",       "words",       "slots",        "descriptors",
-        "device_type", "index",      "device",      "num_groups",   "max_num_reqs",
-        "max_num_tokens", "num_pads", "widest",     "requests",     "many_rows",
-        "long_tokens", "long_columns", "chunk",     "max_chunks",   "max_tile_programs", NULL};
+        "tensor_type",  "pack",           "words",     "slots",       "descriptors",
+        "device_type",  "index",          "device",    "num_groups",  "max_num_reqs",
+        "max_num_tokens", "num_pads",     "widest",    "requests",    "tokens",
+        "many_rows",    "span",           "max_spans", "own_columns", "wide_columns",
+        "max_chunks",   "max_wide_programs", NULL};
     PyTypeObject *tensor_type;
     PyObject *pack, *words, *slots, *device;
     Step found = {0};
     if (!PyArg_ParseTupleAndKeywords(
-            args, names, "O!OOO!KiiOLLLLL(LLL)LLLLLL", keywords, &PyType_Type, &tensor_type, &pack,
-            &words, &PyLong_Type, &slots, &found.descriptors, &found.device_type,
+            args, names, "O!OOO!KiiOLLLLL(LL)(LL)LLLLLLL", keywords, &PyType_Type, &tensor_type,
+            &pack, &words, &PyLong_Type, &slots, &found.descriptors, &found.device_type,
             &found.device_index, &device, &found.num_groups, &found.max_num_reqs,
-            &found.max_num_tokens, &found.num_pads, &found.widest, &found.requests[FEW], &found.requests[MANY],
-            &found.requests[LONG], &found.many_rows, &found.long_tokens, &found.long_columns,
-            &found.chunk, &found.max_chunks, &found.max_tile_programs))
+            &found.max_num_tokens, &found.num_pads, &found.widest, &found.requests[FEW],
+            &found.requests[MANY], &found.tokens[FEW], &found.tokens[MANY], &found.many_rows,
+            &found.span, &found.max_spans, &found.own_columns, &found.wide_columns,
+            &found.max_chunks, &found.max_wide_programs))
         return NULL;
-    if (found.chunk < 1 || found.requests[FEW] < 1 || found.requests[MANY] < 1 ||
-        found.requests[LONG] < 1) {
-        PyErr_SetString(PyExc_ValueError, "chunk or requests are below 1");
+    if (found.span < 1 || found.wide_columns < 1 || found.requests[FEW] < 1 ||
+        found.requests[MANY] < 1 || found.tokens[FEW] < 0 || found.tokens[MANY] < 0) {
+        PyErr_SetString(PyExc_ValueError, "span, wide_columns or requests are below 1");
         return NULL;
     }
     int on_cuda = found.device_type == DLPACK_CUDA;
@@ -697,7 +716,7 @@ static PyObject *step_add(Step *self, PyObject *args) {
     PyObject *launch;
     if (!PyArg_ParseTuple(args, "ipO", &shape, &wide, &launch)) return NULL;
     if (shape < 0 || shape >= NUM_SHAPES)
-        return PyErr_Format(PyExc_ValueError, "shape is %d; expected 0 to 2", shape);
+        return PyErr_Format(PyExc_ValueError, "shape is %d; expected 0 or 1", shape);
     if (Py_TYPE(launch) == &LaunchType && ((Launch *)launch)->device != self->device) {
         PyErr_SetString(PyExc_ValueError, "the launch has another Device than the step");
         return NULL;
@@ -708,7 +727,7 @@ static PyObject *step_add(Step *self, PyObject *args) {
 
 static PyMethodDef step_methods[] = {
     {"add", (PyCFunction)step_add, METH_VARARGS,
-     "add(shape, wide, launch): what launches steps of a shape (0 few, 1 many, 2 long) with a\n"
+     "add(shape, wide, launch): what launches steps of a shape (0 few, 1 many) with a\n"
      "mapping that is int64, or not."},
     {NULL, NULL, 0, NULL},
 };

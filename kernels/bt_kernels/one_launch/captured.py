@@ -65,7 +65,7 @@ class CapturedLaunch(CapturedWrites):
         view = self._buffer.wait()
         num_records = staged.num_records
         step = self._writes.pack(staged, view)
-        longest = tables._longest(0, num_rows)
+        longest = tables._widest  # how many are padding is not known
         self._fixed.write(view, tables, step, num_records, batch, num_rows, longest, options)
         self._pending = (step, num_records)
 

@@ -18,15 +18,17 @@ from bt_kernels.device_code import (
 from bt_kernels.one_launch.shapes import (
     ADDRESS_BITS,
     FIXED,
+    FIXED_SPANS,
     HEADER_FIELDS,
-    LONG_TOKENS,
     MANY,
     MANY_ROWS,
     MAX_CHUNKS,
     MAX_PROGRAMS,
-    MAX_TILE_PROGRAMS,
+    MAX_WIDE_PROGRAMS,
     OPTION_FIELDS,
+    OWN_COLUMNS,
     PROGRAMS_INTERPRETED,
+    WIDE_COLUMNS,
     WORDS,
     pads_for,
 )
@@ -86,9 +88,13 @@ class FixedLaunch:
         # Enough for any batch without writes; more would only wait for each other's headers.
         most = MAX_PROGRAMS if launches.COMPILES else PROGRAMS_INTERPRETED
         self.num_programs = min(most, layout.num_groups * (num_tiles + num_pads))
+        self._num_spans = min(
+            FIXED_SPANS, self._shape.spans(layout.max_num_reqs, layout.max_num_batched_tokens)
+        )
         self.body = self.num_programs * (HEADER_FIELDS + OPTION_FIELDS) * WORDS  # marks begin there
         self._num_groups = layout.num_groups
-        self._constants = (tables.sharded, *self._shape.constants)
+        # Tables may be replaced while graphs live, so that nothing is known of where rows begin.
+        self._constants = (tables.sharded, False, *self._shape.constants)
         self._launcher = launcher
         self._applied = applied
 
@@ -99,7 +105,7 @@ class FixedLaunch:
             (self.num_programs, 1, 1),
             (
                 *(tables.descriptors, staging, self._applied),
-                *(tables.layout.num_groups, tables.layout.max_num_reqs),
+                *(tables.layout.num_groups, tables.layout.max_num_reqs, self._num_spans),
             ),
             (self.num_programs, has_options, *self._constants),
             (),
@@ -132,7 +138,7 @@ class FixedLaunch:
         idx_mapping, query_start_loc, positions = batch
         num_reqs = idx_mapping.shape[0]
         out = tables.slot_mappings if options.out is None else options.out
-        num_chunks = self._num_chunks(num_reqs, num_rows, positions.shape[0], longest)
+        num_chunks = self._num_chunks(num_rows, longest)
         self._repeat(
             view,
             0,
@@ -146,16 +152,12 @@ class FixedLaunch:
         if options:
             self._repeat(view, self.num_programs * HEADER_FIELDS * WORDS, options.words(tables))
 
-    def _num_chunks(self, num_reqs: int, num_rows: int, num_tokens: int, longest: int) -> int:
-        """Programs that share a tile."""
-        shape = self._shape
-        spare = longest // shape.columns
-        if num_tokens > LONG_TOKENS * (num_reqs or 1):
-            spare = max(spare, (num_tokens - num_reqs) // shape.tokens)
-        # At most eight turns per chunk, as long as there are programs.
-        num_tiles = -(-num_rows // shape.requests) * self._num_groups
-        most = MAX_TILE_PROGRAMS // (num_tiles or 1)
-        return max(1, min(MAX_CHUNKS, -(-spare // 8), most))
+    def _num_chunks(self, num_rows: int, longest: int) -> int:
+        """Programs that share the columns of a long row."""
+        if longest <= OWN_COLUMNS or not num_rows:
+            return 0
+        most = max(1, MAX_WIDE_PROGRAMS // (num_rows * self._num_groups))
+        return min(MAX_CHUNKS, -(-(longest - OWN_COLUMNS) // WIDE_COLUMNS), most)
 
     def write_records_only(self, view: memoryview, step: int, num_records: int) -> None:
         """Writes headers of a step that applies what is staged, and has no batch."""

@@ -54,7 +54,7 @@ class OneLaunchGraph(OneLaunch):
         options = Options(num_computed_tokens, out_ptrs, out)
         # The launch has their addresses alone.
         self._addressed = (batch, options)
-        longest = self._longest(num_reqs, num_rows)
+        longest = max(self._staged.longest, self._widest if num_rows > num_reqs else 0)
         self._fixed.write(view, self, step, staged.num_records, batch, num_rows, longest, options)
         staging = self._ring.current
         which = (staging.data_ptr(), bool(options))

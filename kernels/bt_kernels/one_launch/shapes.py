@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from bt_kernels import device_code as one_launch_code
 from bt_kernels.layout import PAD_SLOT_ID
@@ -22,9 +23,9 @@ class Shape:
     """How the requests of a step are cut into programs.
 
     Args:
-        requests: requests that a program gathers and maps.
+        requests: requests of a tile, which a program gathers and maps.
         columns: columns of a row that it copies at a time.
-        tokens: tokens that it maps at a time.
+        tokens: tokens of its requests that it maps; the others are cut into spans.
         num_warps: warps of a program.
     """
 
@@ -35,25 +36,66 @@ class Shape:
 
     @cached_property
     def constants(self) -> tuple[int, ...]:
-        """Values of the kernels' last `tl.constexpr` parameters, in their order."""
-        return (PAD_SLOT_ID, self.requests, self.columns, self.tokens, BLOCK)
+        """Values of the kernels' `tl.constexpr` parameters from `PAD` on, in their order."""
+        return (
+            *(PAD_SLOT_ID, self.requests, self.columns, WIDE_COLUMNS, OWN_COLUMNS),
+            *(REST, self.tokens, SPAN, SEARCHED, BLOCK),
+        )
+
+    def spans(self, num_reqs: int, num_tokens: int) -> int:
+        """Programs that map spans of tokens, of one group: as many as there can be spans."""
+        num_tiles = -(-num_reqs // self.requests)
+        # Most where as many tiles as possible have a single token more than they map themselves.
+        longer = min(num_tiles, num_tokens // (self.tokens + 1))
+        return min(MAX_SPANS, longer + (num_tokens - longer * (self.tokens + 1)) // SPAN)
+
+
+class Cut(NamedTuple):
+    """How a step is cut into programs, of each group.
+
+    Args:
+        shape: of the programs.
+        num_tiles: programs for tiles of requests.
+        num_spans: for spans of tokens.
+        num_wide: rows at the end of the batch whose columns have programs.
+        num_chunks: these, for each of them.
+    """
+
+    shape: Shape
+    num_tiles: int
+    num_spans: int
+    num_wide: int
+    num_chunks: int
+
+    @property
+    def num_programs(self) -> int:
+        """All of them but those that write or pad."""
+        return self.num_tiles + self.num_spans + self.num_wide * self.num_chunks
+
+    @property
+    def numbers(self) -> tuple[int, int, int]:
+        """What of it the kernels are told."""
+        return self.num_spans, self.num_wide, self.num_chunks
 
 
 # With few requests, one request per program is fastest from launch to store. With thousands,
-# starting programs dominates (0.65 us per thousand), so requests share one. Long prompts and long
-# rows get more programs, with more columns and tokens each. Found by measurement on an H200.
-FEW = Shape(requests=1, columns=128, tokens=32, num_warps=1)
-MANY = Shape(requests=2, columns=128, tokens=8, num_warps=1)
-LONG = Shape(requests=1, columns=512, tokens=256, num_warps=4)
+# starting programs dominates (0.65 us per thousand), so requests share one. Found by measurement on
+# an H200.
+FEW = Shape(requests=1, columns=512, tokens=32, num_warps=1)
+MANY = Shape(requests=2, columns=256, tokens=32, num_warps=1)
 # For a launch that never changes, which has to suit any step of a layout with few rows.
 FIXED = Shape(requests=1, columns=256, tokens=128, num_warps=4)
-SHAPES = (FEW, MANY, LONG)
+SHAPES = (FEW, MANY)
 MANY_ROWS = 1024  # of all groups
-LONG_TOKENS = 256  # tokens per request, on average
-LONG_COLUMNS = 2048
-CHUNK = 256  # tokens or columns for which a tile of `LONG` has a program of its own
+SPAN = 128  # tokens of a program of their own
+SEARCHED = 512  # tiles whose tokens are looked at, at a time, for where a span is
+MAX_SPANS = 1024  # programs of a group; each takes several spans where there are more
+FIXED_SPANS = 64  # in a launch that never changes
+WIDE_COLUMNS = 512  # columns that programs for long rows copy at a time
+REST = 128  # columns that are copied one by one, at a time
+OWN_COLUMNS = 1024  # of a row for one program; longer rows have more
 MAX_CHUNKS = 64
-MAX_TILE_PROGRAMS = 2048  # when split into chunks; without chunks there may be more
+MAX_WIDE_PROGRAMS = 2048  # of all groups, for columns of long rows
 MAX_PADS = 16
 BLOCK = 1024  # slots that are padded, or ids that are written, at a time
 # How many writes the parameters of a launch carry: per group a power of two up to the first, and

@@ -20,28 +20,29 @@ from bt_kernels.layout import TableLayout
 from bt_kernels.one_launch.captured import CapturedLaunch
 from bt_kernels.one_launch.fixed import Options
 from bt_kernels.one_launch.shapes import (
-    CHUNK,
     DLPACK_CUDA,
     FEW,
     FEWEST_SLOTS,
-    LONG,
-    LONG_COLUMNS,
-    LONG_TOKENS,
     MANY,
     MANY_ROWS,
     MAX_CHUNKS,
-    MAX_TILE_PROGRAMS,
+    MAX_SPANS,
+    MAX_WIDE_PROGRAMS,
     MAX_WORDS,
     MOST_SLOTS,
+    OWN_COLUMNS,
     SHAPES,
     SLOTS_INTERPRETED,
+    SPAN,
+    WIDE_COLUMNS,
+    Cut,
     pads_for,
 )
 from bt_kernels.one_launch.writes import CarryingLaunch, StepWrites
 from bt_kernels.staging import RECORD_FIELDS, HostRing
 
 if TYPE_CHECKING:
-    from bt_kernels.one_launch.shapes import Shape
+    pass
 
 
 class OneLaunch(FusedApply, FusedGatherSlots):
@@ -161,12 +162,14 @@ class OneLaunch(FusedApply, FusedGatherSlots):
                 num_pads=self._num_pads,
                 widest=self._widest,
                 requests=tuple(shape.requests for shape in SHAPES),
+                tokens=tuple(shape.tokens for shape in SHAPES),
                 many_rows=MANY_ROWS,
-                long_tokens=LONG_TOKENS,
-                long_columns=LONG_COLUMNS,
-                chunk=CHUNK,
+                span=SPAN,
+                max_spans=MAX_SPANS,
+                own_columns=OWN_COLUMNS,
+                wide_columns=WIDE_COLUMNS,
                 max_chunks=MAX_CHUNKS,
-                max_tile_programs=MAX_TILE_PROGRAMS,
+                max_wide_programs=MAX_WIDE_PROGRAMS,
             )
         except ValueError:  # another version of DLPack
             return None
@@ -210,8 +213,9 @@ class OneLaunch(FusedApply, FusedGatherSlots):
             launches.gather_slots(self, *batch, num_rows, num_computed_tokens, out_ptrs, out)
             return
         step = writes.pack(staged, self._ring.advance(writes.size(staged)))
-        shape, num_chunks = self._cut(num_reqs, num_rows, positions.shape[0])
+        cut = self._cut(num_reqs, num_rows, positions.shape[0])
         num_pads = self._num_pads if out is None else pads_for(out.shape[1])
+        shape = cut.shape
         arguments = (
             self.descriptors,
             self._ring.current,
@@ -224,15 +228,19 @@ class OneLaunch(FusedApply, FusedGatherSlots):
             num_rows,
             step,
             self.layout.max_num_reqs,
-            num_chunks,
+            *cut.numbers,
             num_pads,
         )
-        num_tiles = -(-num_rows // shape.requests)
-        grid = (num_records + num_groups * (num_tiles * num_chunks + num_pads), 1, 1)
+        grid = (num_records + num_groups * (cut.num_programs + num_pads), 1, 1)
         if plain and not self.sharded:
             inputs = (idx_mapping,)
             self.launch(
-                one_launch_kernel, grid, arguments, shape.constants, inputs, shape.num_warps
+                one_launch_kernel,
+                grid,
+                arguments,
+                (self._aligned, *shape.constants),
+                inputs,
+                shape.num_warps,
             )
             self._ring.note_reader()
             return
@@ -241,7 +249,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
             one_launch_options_kernel,
             grid,
             (*arguments, num_computed_tokens, out_ptrs, out, stride, length),
-            (self.sharded, *shape.constants),
+            (self.sharded, self._aligned and out_ptrs is None, *shape.constants),
             (idx_mapping, num_computed_tokens, out_ptrs, out),
             shape.num_warps,
         )
@@ -257,37 +265,51 @@ class OneLaunch(FusedApply, FusedGatherSlots):
     ) -> bool:
         """Launches the whole step with the packed words; returns whether that was possible."""
         assert self._carrying is not None
-        shape, num_chunks = self._cut(num_reqs, num_rows, positions.shape[0])
+        cut = self._cut(num_reqs, num_rows, positions.shape[0])
         num_pads = self._num_pads
-        num_tiles = -(-num_rows // shape.requests)
-        num_programs = self.layout.num_groups * (1 + num_tiles * num_chunks + num_pads)
+        num_programs = self.layout.num_groups * (1 + cut.num_programs + num_pads)
         return self._carrying.launch(
             (num_programs, 1, 1),
             (
                 *(self.descriptors, idx_mapping, query_start_loc, positions),
-                *(num_reqs, num_rows, num_chunks, num_pads),
+                *(num_reqs, num_rows, *cut.numbers, num_pads),
             ),
-            shape,
+            cut.shape,
             idx_mapping.dtype,
+            self._aligned,
         )
 
-    def _cut(self, num_reqs: int, num_rows: int, num_tokens: int) -> tuple[Shape, int]:
-        """The shape of a step's programs, and how many share a tile."""
-        longest = self._longest(num_reqs, num_rows)
-        if num_tokens > LONG_TOKENS * (num_reqs or 1) or longest > LONG_COLUMNS:
-            spare = max(num_tokens - num_reqs, longest)
-            # With many rows only some are long, and each chunk is another program.
-            most = MAX_TILE_PROGRAMS // (num_rows * self.layout.num_groups or 1)
-            return LONG, max(1, min(MAX_CHUNKS, spare // CHUNK, most))
-        if num_rows * self.layout.num_groups > MANY_ROWS:
-            return MANY, 1
-        return FEW, 1
+    def _cut(self, num_reqs: int, num_rows: int, num_tokens: int) -> Cut:
+        """How a step is cut into programs."""
+        shape = MANY if num_rows * self.layout.num_groups > MANY_ROWS else FEW
+        num_wide, num_chunks = self._wide_rows(num_reqs, num_rows)
+        num_tiles = -(-num_rows // shape.requests)
+        return Cut(shape, num_tiles, shape.spans(num_reqs, num_tokens), num_wide, num_chunks)
 
-    def _longest(self, num_reqs: int, num_rows: int) -> int:
-        """Columns of the longest row that may have to be filled."""
-        if num_rows > num_reqs:  # some rows are zeroed whole
-            return self._widest
-        return self._staged.longest
+    def _wide_rows(self, num_reqs: int, num_rows: int) -> tuple[int, int]:
+        """How many of the last rows have programs for their columns, and how many each."""
+        num_padded = num_rows - num_reqs  # these are zeroed whole
+        longest = self._staged.longest
+        num_wide = num_rows if longest > OWN_COLUMNS else num_padded
+        if num_padded:
+            longest = max(longest, self._widest)
+        if not num_wide or longest <= OWN_COLUMNS:
+            return 0, 0
+        most = max(1, MAX_WIDE_PROGRAMS // (num_wide * self.layout.num_groups))
+        return num_wide, min(MAX_CHUNKS, -(-(longest - OWN_COLUMNS) // WIDE_COLUMNS), most)
+
+    def init_block_table_layout_tensors(self) -> None:
+        super().init_block_table_layout_tensors()
+        self.__dict__.pop("_aligned", None)
+        if self._carrying is not None:
+            self._carrying.forget()
+            self._quick = self._make_quick(self._carrying)
+
+    @cached_property
+    def _aligned(self) -> bool:
+        """Whether all rows begin at multiples of 16 bytes, so that lanes can move as many."""
+        tables = (*self.block_tables, *self.input_block_tables)
+        return not any(table.data_ptr() % 16 or table.shape[1] % 4 for table in tables)
 
     @cached_property
     def _widest(self) -> int:

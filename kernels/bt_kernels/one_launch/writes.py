@@ -88,29 +88,36 @@ class CarryingLaunch:
         arguments: tuple[Any, ...],
         shape: Shape,
         index_dtype: torch.dtype,
+        aligned: bool,
     ) -> bool:
         """Launches the step whose writes are in `words`; `False` where the driver cannot."""
         if self._place.launcher is None:
             one_launch_carrying_kernel[grid](
-                *arguments, tuple(self.words), *self._constants, *shape.constants
+                *arguments, tuple(self.words), *self._constants, aligned, *shape.constants
             )
             return True
-        launch = self._kept.get((shape, index_dtype))
+        launch = self._kept.get((shape, index_dtype, aligned))
         if launch is None:
-            launch = self._load(arguments, shape)
+            launch = self._load(arguments, shape, aligned)
             if launch is None:
                 return False
-            self._kept[shape, index_dtype] = launch
+            self._kept[shape, index_dtype, aligned] = launch
             if self.quick is not None:
                 self.quick.add(SHAPES.index(shape), index_dtype is torch.int64, launch)
         launch(self._current_stream(self._place.index), grid, arguments, self.words)
         return True
 
-    def _load(self, arguments: tuple[Any, ...], shape: Shape) -> Callable[..., None] | None:
+    def forget(self) -> None:
+        """Forgets what is loaded, since it is for tables that lie elsewhere."""
+        self._kept.clear()
+
+    def _load(
+        self, arguments: tuple[Any, ...], shape: Shape, aligned: bool
+    ) -> Callable[..., None] | None:
         # Odd, or Triton would assume multiples of 16. An empty grid launches nothing.
         words = (NO_WRITE + 1,) * len(self.words)
         try:
-            constants = (*self._constants, *shape.constants)
+            constants = (*self._constants, aligned, *shape.constants)
             launched = (0, 1, 1), (*arguments, words), constants, (), shape.num_warps
             handle = self._place.run(launches.launch_jit, one_launch_carrying_kernel, *launched)
         except Exception as error:

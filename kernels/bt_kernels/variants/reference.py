@@ -61,8 +61,10 @@ class Variant(BlockTableOperations):
 
     def apply_staged_writes(self) -> None:
         for (group, row), columns in self._staged.items():
-            for column, block_id in columns.items():
-                self.block_tables[group][row, column] = block_id
+            if columns:  # a row at a time: checks of large tables set up millions of block ids
+                table = self.block_tables[group]
+                ids = torch.tensor(list(columns.values()), dtype=table.dtype, device=table.device)
+                table[row, list(columns)] = ids
         self._staged.clear()
         self._applied_num_blocks = self.num_blocks.copy()
 

@@ -167,9 +167,9 @@ def test_the_kernel_that_carries_writes_is_loaded_on_the_device_of_the_tables(de
     launch = SimpleNamespace(side_by_side=512)
     monkeypatch.setattr(launches, "direct_launch", lambda *_: launch)
     carrying = one_launch.CarryingLaunch(LAYOUT, place, 64)
-    assert carrying._load((1, 2), one_launch.FEW) is launch
+    assert carrying._load((1, 2), one_launch.FEW, True) is launch
     with pytest.warns(UserWarning, match="launches cannot carry writes as parameters"):
-        assert carrying._load(("fails",), one_launch.FEW) is None
+        assert carrying._load(("fails",), one_launch.FEW, True) is None
     assert kernel.seen == [1, 1]
     assert devices.contexts == [("primary", 1), FOREIGN]
 

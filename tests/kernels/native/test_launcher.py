@@ -194,8 +194,9 @@ def make_step(device_type=2, **options):
     given = dict(
         tensor_type=Vector, pack=lambda *arguments: pack(*arguments), words=bytearray(16), slots=2,
         descriptors=77, device_type=device_type, index=2, device=device(), num_groups=1,
-        max_num_reqs=4, max_num_tokens=8, num_pads=1, widest=4, requests=(1, 1, 1), many_rows=9,
-        long_tokens=99, long_columns=99, chunk=1, max_chunks=1, max_tile_programs=1)
+        max_num_reqs=4, max_num_tokens=8, num_pads=1, widest=4, requests=(1, 1), tokens=(9, 9),
+        many_rows=9, span=9, max_spans=9, own_columns=99, wide_columns=9, max_chunks=1,
+        max_wide_programs=1)
     return launcher.Step(**given | options)
 
 def step_once(step, *vectors):
@@ -347,7 +348,7 @@ for numbers in {CURRENT}:
 def test_a_step_is_made_on_its_device_whatever_is_current(driver):
     code = f"""
 step = make_step()
-step.add(0, True, make(10, 10))
+step.add(0, True, make(12, 12))
 for numbers in {CURRENT}:
     among(numbers, step_once, step)
     stream = 13
@@ -364,7 +365,7 @@ for numbers in {CURRENT}:
 """
     lines = printed(driver, VECTORS + code)
     done = [
-        *("launch 3 1 1, 128 1 1, 16, 11: 77 4096 4096 4096 1 1 1 1 0 0", "step: 1", "taken"),
+        *("launch 3 1 1, 128 1 1, 16, 11: 77 4096 4096 4096 1 1 0 0 0 1 0 0", "step: 1", "taken"),
         "RuntimeError: cuLaunchKernel: CUDA error 719: it has failed",
         "ZeroDivisionError: division by zero",
         *("step: None", "taken"),
@@ -378,7 +379,7 @@ def test_a_step_has_a_device_and_launches_for_it(driver):
     code = """
 refused(lambda: make_step(device=None))
 refused(lambda: make_step(device_type=1))
-refused(lambda: make_step(device=launcher.Device(2)).add(0, True, make(10, 10)))
+refused(lambda: make_step(device=launcher.Device(2)).add(0, True, make(12, 12)))
 """
     assert printed(driver, VECTORS + code) == [
         "TypeError: device is a NoneType; expected a Device",

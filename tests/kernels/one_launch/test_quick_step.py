@@ -30,7 +30,7 @@ class Noted:
         self.by_c = []
         carrying = tables._carrying
 
-        def launch(grid, arguments, shape, dtype):
+        def launch(grid, arguments, shape, dtype, _aligned):
             addresses = [a if isinstance(a, int) else a.data_ptr() for a in arguments]
             place = one_launch.SHAPES.index(shape), dtype is torch.int64
             self.by_python.append((place, grid, *addresses, tuple(carrying.words)))
@@ -42,7 +42,7 @@ class Noted:
         tables._launcher = native.load("launcher")
         self.quick = tables._make_quick(carrying)
         tables.device = device
-        for shape in range(3):
+        for shape in range(len(one_launch.SHAPES)):
             for wide in (False, True):
                 self.quick.add(shape, wide, self.launcher((shape, wide)))
 
@@ -79,12 +79,12 @@ def test_it_launches_what_python_does(noted):
     for _ in range(300):
         # 512 of two groups are as many rows as a program each is made for, and 513 are more.
         num_reqs = rng.choice((0, 1, 2, 17, 512, 513, 700))
-        exact = 256 * num_reqs
-        num_tokens = rng.choice((0, 1, num_reqs, exact, exact + 1, 8000, 9000))
+        exact = one_launch.FEW.tokens * num_reqs
+        num_tokens = rng.choice((0, 1, num_reqs, min(exact, 9000), 8000, 8001, 9000))
         batch = batch_of(num_reqs, num_tokens, rng.choice((torch.int32, torch.int64)))
         padded = rng.choice((num_reqs, num_reqs, rng.randint(num_reqs, 700)))
         tables.num_dirty_rows = rng.choice((0, 0, 3, 512, 700))
-        tables._staged.longest = rng.choice((0, 5, 255, 2048, 2049, 3000))
+        tables._staged.longest = rng.choice((0, 5, 255, 1024, 1025, 2048, 3000))
         for row in rng.sample(range(700), rng.randrange(4)):
             tables._staged.append(row, [[7], [rng.randrange(-9, 9)]], True, False)
         sizes = {"num_reqs_padded": padded, "num_tokens_padded": 9000}
@@ -96,7 +96,7 @@ def test_it_launches_what_python_does(noted):
         assert noted.by_c == noted.by_python[-1:]
         noted.by_c.clear()
     assert {place for place, *_ in noted.by_python} == {
-        (shape, wide) for shape in range(3) for wide in (False, True)
+        (shape, wide) for shape in range(len(one_launch.SHAPES)) for wide in (False, True)
     }
 
 
@@ -186,7 +186,33 @@ def test_a_vector_of_one_element_may_have_any_stride(noted):
 
 @pytest.mark.parametrize("num_rows", [2, 40, 341, 342, 512, 700])
 def test_rows_that_are_zeroed_in_wide_tables_bring_few_programs(noted, num_rows):
-    shape, num_chunks = noted.tables._cut(num_rows - 1, num_rows, num_rows)
-    assert shape is one_launch.LONG
-    tiles = LAYOUT.num_groups * num_rows
-    assert tiles * num_chunks <= max(one_launch.MAX_TILE_PROGRAMS, tiles)
+    cut = noted.tables._cut(num_rows - 1, num_rows, num_rows)
+    assert cut.num_wide == 1
+    assert cut.num_chunks == -(-(3000 - one_launch.OWN_COLUMNS) // one_launch.WIDE_COLUMNS)
+
+
+@pytest.mark.parametrize("num_rows", [1, 2, 40, 341, 342, 700])
+def test_long_rows_bring_few_programs(noted, num_rows):
+    noted.tables._staged.longest = 3000
+    cut = noted.tables._cut(num_rows, num_rows, num_rows)
+    assert cut.num_wide == num_rows
+    assert cut.num_chunks >= 1
+    rows = LAYOUT.num_groups * num_rows
+    assert rows * cut.num_chunks <= max(one_launch.MAX_WIDE_PROGRAMS, rows)
+
+
+@pytest.mark.parametrize("shape", one_launch.SHAPES)
+def test_there_are_programs_for_all_spans_of_tokens(shape):
+    rng = random.Random(0)
+    for _ in range(300):
+        lengths = [
+            rng.choice((0, 1, shape.tokens, shape.tokens + 1, rng.randrange(900)))
+            for _ in range(rng.randrange(1, 40))
+        ]
+        spans = 0
+        for first in range(0, len(lengths), shape.requests):
+            longer = max(0, sum(lengths[first : first + shape.requests]) - shape.tokens)
+            spans += -(-longer // one_launch.SPAN)
+        assert spans <= shape.spans(len(lengths), sum(lengths))
+    assert shape.spans(3, shape.tokens) == 0  # one more token could be in one tile
+    assert shape.spans(3, shape.tokens + 1) == 1
