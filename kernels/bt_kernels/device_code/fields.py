@@ -46,6 +46,7 @@ _SIZES = [
     "num_rows",
     "step",
     "max_num_reqs",
+    "num_apart",
     "num_spans",
     "num_wide",
     "num_chunks",

@@ -15,12 +15,14 @@ copy the staged ids into the source table.
   since programs that read the same sector of host memory are served one after another.
 - the block ids of intervals of more than one column.
 
-If a step writes few block ids, at most one per row, `writes` carries them instead: they are
-parameters of the launch, one int64 word each, `SLOTS` for each group. This saves the read of host
-memory, which is the slowest part, and the buffer that must not be refilled too early. From the
-highest bit down, a word has bit 63, which is never set; bit 62 (`TYPE_BIT`), which is always set,
-so that all words have one type for Triton; 15 bits of the row (`NO_ROW` if nothing is written); 15
-bits of the column; and 32 bits of the block id.
+If a step writes few rows, `writes` carries the intervals instead: they are parameters of the
+launch, one int64 word each, `SLOTS` for each group. This saves the read of host memory, which is
+the slowest part, and the buffer that must not be refilled too early. From the highest bit down, a
+word has bit 63, which is set if the interval has several columns; bit 62 (`TYPE_BIT`), which is
+always set, so that all words have one type for Triton; 15 bits of the row (`NO_ROW` if nothing is
+written); 15 bits of the first column; and 32 bits of the block id. Of several columns these are 16
+bits of their number, and 16 of where their ids begin in `ids`: words of two ids each, the lower
+half first, which follow `writes` in a launch whose step has any.
 
 A launch in a CUDA graph has the same grid and arguments in every replay, and a program may do
 several parts. What varies is then in front of the marks, in headers of four int64, one for each
@@ -55,7 +57,13 @@ from bt_kernels.device_code.fields import (
     MAX_NUM_TOKENS,
     OPTION_FIELDS,
 )
-from bt_kernels.device_code.one_launch_parts import _carried, _of_group, _part, _write_carried
+from bt_kernels.device_code.one_launch_parts import (
+    _carried,
+    _of_group,
+    _part,
+    _write_apart,
+    _write_carried,
+)
 from bt_kernels.device_code.parts import _slots, _target
 
 
@@ -374,13 +382,16 @@ def one_launch_carrying_kernel(
     positions,
     num_reqs,
     num_rows,
+    num_apart,
     num_spans,
     num_wide,
     num_chunks,
     num_pads,
     writes,
+    ids,
     GROUPS: tl.constexpr,
     SLOTS: tl.constexpr,
+    IDS: tl.constexpr,
     INDEXED: tl.constexpr,
     ALIGNED: tl.constexpr,
     PAD: tl.constexpr,
@@ -396,16 +407,30 @@ def one_launch_carrying_kernel(
 ):
     """A whole step whose writes are parameters; reads no host memory.
 
-    Grid `(G * (1 + num_spans + ceil(num_rows / TILE) + num_wide * num_chunks + num_pads),)`.
+    Grid `(G * (1 + num_apart + num_spans + ceil(num_rows / TILE) + num_wide * num_chunks +
+    num_pads),)`.
     """
     num_tiles = (num_rows + TILE - 1) // TILE
-    in_group = 1 + num_spans + num_tiles + num_wide * num_chunks + num_pads
+    in_group = 1 + num_apart + num_spans + num_tiles + num_wide * num_chunks + num_pads
     group = (tl.program_id(0) // in_group).to(tl.int64)
     part = tl.program_id(0) % in_group
     descriptor = descriptors + group * DESCRIPTOR_FIELDS
     words = _carried(writes, group, GROUPS, SLOTS, INDEXED)
     if part == 0:
         _write_carried(descriptors, words, group)
+    elif part <= num_apart:
+        if IDS > 0:
+            _write_apart(
+                descriptors,
+                words,
+                ids,
+                group,
+                part - 1,
+                GROUPS * SLOTS * 8,
+                IDS,
+                INDEXED,
+                BLOCK,
+            )
     else:
         _of_group(
             descriptor,
@@ -428,9 +453,13 @@ def one_launch_carrying_kernel(
             num_chunks,
             num_pads,
             group,
-            part - 1,
+            part - 1 - num_apart,
             words,
+            ids,
             SLOTS,
+            GROUPS * SLOTS * 8,
+            IDS,
+            INDEXED,
             False,
             ALIGNED,
             PAD,

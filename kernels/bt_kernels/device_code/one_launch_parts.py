@@ -46,7 +46,7 @@ def _carried(writes, group, GROUPS: tl.constexpr, SLOTS: tl.constexpr, INDEXED: 
         words = tl.inline_asm_elementwise(
             """{
             .reg .b64 place;
-            mov.b64 place, one_launch_carrying_kernel_param_10;
+            mov.b64 place, one_launch_carrying_kernel_param_11;
             add.s64 place, place, $1;
             ld.param.b64 $0, [place];
             }""",
@@ -67,33 +67,106 @@ def _carried(writes, group, GROUPS: tl.constexpr, SLOTS: tl.constexpr, INDEXED: 
 
 @triton.jit
 def _unpack(words):
-    """Row, column and block id of words."""
+    """Row, first column, value, length and whether the ids are apart, of words.
+
+    The value is the block id of an interval of one, else where its ids are among those carried.
+    """
     place = (words >> 32).to(tl.int32)
-    return (place >> 15) & 0x7FFF, place & 0x7FFF, words.to(tl.int32)
+    value = words.to(tl.int32)
+    apart = words < 0
+    length = tl.where(apart, (value >> 16) & 0xFFFF, 1)
+    value = tl.where(apart, value & 0xFFFF, value)
+    return (place >> 15) & 0x7FFF, place & 0x7FFF, value, length, apart
+
+
+@triton.jit
+def _staged_ids(
+    staging,
+    ids,
+    places,
+    mask,
+    IN_PARAMETERS: tl.constexpr,
+    FIRST: tl.constexpr,
+    IDS: tl.constexpr,
+    INDEXED: tl.constexpr,
+):
+    """Ids of intervals that have several, at places in pinned memory or among those carried.
+
+    The parameters of ids begin `FIRST` bytes after those of writes, and are `IDS` words of two ids.
+    """
+    if not IN_PARAMETERS:
+        found = tl.load(staging + places, mask=mask, other=0)
+    elif INDEXED:
+        found = tl.inline_asm_elementwise(
+            """{
+            .reg .b64 place;
+            mov.b64 place, one_launch_carrying_kernel_param_11;
+            add.s64 place, place, $1;
+            ld.param.b32 $0, [place];
+            }""",
+            "=r,l",
+            [tl.where(mask, places, 0).to(tl.int64) * 4 + FIRST],
+            dtype=tl.int32,
+            is_pure=True,
+            pack=1,
+        )
+    else:
+        found = tl.zeros_like(places)
+        for index in tl.static_range(IDS):
+            found = tl.where(places == 2 * index, ids[index].to(tl.int32), found)
+            found = tl.where(places == 2 * index + 1, (ids[index] >> 32).to(tl.int32), found)
+    return found
 
 
 @triton.jit
 def _write_carried(descriptors, words, group):
-    """Writes what a launch carries for one group into its source table."""
+    """Counts what a launch carries for one group, and writes its single ids to the table."""
     descriptor = descriptors + group * DESCRIPTOR_FIELDS
     num_blocks = tl.load(descriptor + NUM_BLOCKS).to(tl.pointer_type(tl.int32))
     width = tl.load(descriptor + WIDTH)
     source = tl.load(descriptor + SOURCE).to(tl.pointer_type(tl.int32))
-    row, column, block_id = _unpack(words)
+    row, column, block_id, length, apart = _unpack(words)
     written = row != NO_ROW
-    tl.store(num_blocks + row, column + 1, mask=written)
-    tl.store(source + row.to(tl.int64) * width + column, block_id, mask=written)
+    tl.store(num_blocks + row, column + length, mask=written)
+    tl.store(source + row.to(tl.int64) * width + column, block_id, mask=written & (~apart))
+
+
+@triton.jit
+def _write_apart(
+    descriptors,
+    words,
+    ids,
+    group,
+    which,
+    FIRST: tl.constexpr,
+    IDS: tl.constexpr,
+    INDEXED: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Copies the ids of one interval that has several into the source table."""
+    descriptor = descriptors + group * DESCRIPTOR_FIELDS
+    width = tl.load(descriptor + WIDTH)
+    source = tl.load(descriptor + SOURCE).to(tl.pointer_type(tl.int32))
+    apart = (words < 0).to(tl.int32)
+    wanted = (apart > 0) & (tl.cumsum(apart, axis=0) == which + 1)
+    row, start, place, length, _ = _unpack(tl.sum(tl.where(wanted, words, 0), axis=0))
+    length = tl.where(tl.sum(wanted.to(tl.int32), axis=0) > 0, length, 0)
+    for first in range(0, length, BLOCK):
+        offset = first + tl.arange(0, BLOCK)
+        mask = offset < length
+        found = _staged_ids(None, ids, place + offset, mask, True, FIRST, IDS, INDEXED)
+        tl.store(source + row.to(tl.int64) * width + start + offset, found, mask=mask)
 
 
 @triton.jit
 def _find_carried(row, words):
-    """Start, end and block id that a launch carries for rows `[TILE]`; start and end 0 if none."""
-    of_row, _, _ = _unpack(words)
+    """Start, end and value that a launch carries for rows `[TILE]`; start and end 0 if none."""
+    of_row, _, _, _, _ = _unpack(words)
     # A row below 0 matches no word, since rows in words have 15 bits. At most one word matches.
     found = row[:, None] == of_row[None, :]
     word = tl.sum(tl.where(found, words[None, :], 0), axis=1)
-    _, column, block_id = _unpack(word)
-    return column, tl.where(word == 0, 0, column + 1), block_id
+    _, column, value, length, _ = _unpack(word)
+    return column, tl.where(word == 0, 0, column + length), value
 
 
 @triton.jit
@@ -216,7 +289,11 @@ def _copy_rest(
     first_column,
     begin,
     past_last,
+    ids,
     SLOTS: tl.constexpr,
+    FIRST: tl.constexpr,
+    IDS: tl.constexpr,
+    INDEXED: tl.constexpr,
     REST: tl.constexpr,
 ):
     """Copies columns `[begin, past_last)` of rows `[TILE]`, with what is staged for them."""
@@ -228,13 +305,14 @@ def _copy_rest(
         shown = mask & live[:, None] & (column >= first_column[:, None])
         old = tl.load(source_row[:, None] + column, mask=shown & (~fresh), other=0)
         new = place[:, None]
-        if SLOTS == 0:
-            more = tl.load(
-                staging + (place - start)[:, None] + column, mask=shown & fresh & many, other=0
+        if SLOTS == 0 or IDS > 0:
+            places = (place - start)[:, None] + column
+            more = _staged_ids(
+                staging, ids, places, shown & fresh & many, SLOTS > 0, FIRST, IDS, INDEXED
             )
             new = tl.where(many, more, new)
-        ids = tl.where(shown & fresh, new, old)
-        tl.store(target_row[:, None] + column, ids, mask=mask)
+        copied = tl.where(shown & fresh, new, old)
+        tl.store(target_row[:, None] + column, copied, mask=mask)
 
 
 @triton.jit
@@ -256,7 +334,11 @@ def _gather_tile(
     end,
     place,
     staged,
+    ids,
     SLOTS: tl.constexpr,
+    FIRST: tl.constexpr,
+    IDS: tl.constexpr,
+    INDEXED: tl.constexpr,
     SHARES: tl.constexpr,
     ALIGNED: tl.constexpr,
     TILE: tl.constexpr,
@@ -312,7 +394,11 @@ def _gather_tile(
                 first_column,
                 tl.maximum(num_fours * 4, first),
                 tl.minimum(length, past_last),
+                ids,
                 SLOTS,
+                FIRST,
+                IDS,
+                INDEXED,
                 REST,
             )
     else:
@@ -341,7 +427,11 @@ def _gather_tile(
             first_column,
             own_fours * 4,
             own,
+            ids,
             SLOTS,
+            FIRST,
+            IDS,
+            INDEXED,
             REST,
         )
 
@@ -363,7 +453,11 @@ def _map_tokens(
     start,
     end,
     place,
+    ids,
     SLOTS: tl.constexpr,
+    FIRST: tl.constexpr,
+    IDS: tl.constexpr,
+    INDEXED: tl.constexpr,
     SHARDED: tl.constexpr,
     PAD: tl.constexpr,
     TILE: tl.constexpr,
@@ -403,12 +497,17 @@ def _map_tokens(
         other=0,
     )
     new = its_place
-    if SLOTS == 0:
+    if SLOTS == 0 or IDS > 0:
         its_many = its_end - its_start > 1
-        more = tl.load(
-            staging + its_place + column - its_start,
-            mask=mask & inside & fresh & its_many,
-            other=0,
+        more = _staged_ids(
+            staging,
+            ids,
+            its_place + column - its_start,
+            mask & inside & fresh & its_many,
+            SLOTS > 0,
+            FIRST,
+            IDS,
+            INDEXED,
         )
         new = tl.where(its_many, more, new)
     block_id = tl.where(fresh, new, old)
@@ -475,7 +574,11 @@ def _of_group(
     group,
     part,
     words,
+    ids,
     SLOTS: tl.constexpr,
+    FIRST: tl.constexpr,
+    IDS: tl.constexpr,
+    INDEXED: tl.constexpr,
     SHARDED: tl.constexpr,
     ALIGNED: tl.constexpr,
     PAD: tl.constexpr,
@@ -534,7 +637,11 @@ def _of_group(
                     start,
                     end,
                     place,
+                    ids,
                     SLOTS,
+                    FIRST,
+                    IDS,
+                    INDEXED,
                     SHARDED,
                     PAD,
                     TILE,
@@ -573,7 +680,11 @@ def _of_group(
             end,
             place,
             staged,
+            ids,
             SLOTS,
+            FIRST,
+            IDS,
+            INDEXED,
             False,
             ALIGNED,
             TILE,
@@ -600,7 +711,11 @@ def _of_group(
             start,
             end,
             place,
+            ids,
             SLOTS,
+            FIRST,
+            IDS,
+            INDEXED,
             SHARDED,
             PAD,
             TILE,
@@ -640,7 +755,11 @@ def _of_group(
             end,
             place,
             staged,
+            ids,
             SLOTS,
+            FIRST,
+            IDS,
+            INDEXED,
             True,
             ALIGNED,
             1,
@@ -738,7 +857,11 @@ def _part(
             group,
             part % in_group,
             None,
+            None,
             0,
+            0,
+            0,
+            False,
             SHARDED,
             ALIGNED,
             PAD,

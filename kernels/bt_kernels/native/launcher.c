@@ -453,11 +453,13 @@ typedef struct {
     vectorcallfunc call;
     const Exchange *exchange;
     PyTypeObject *tensor_type;
-    PyObject *pack;                    /* fills `words`, and says whether it could */
-    PyObject *words_object, *slots;    /* its arguments */
-    Device *device;                    /* NULL in tests with tensors on the CPU */
-    PyObject *launches[NUM_SHAPES][2]; /* by shape, and whether the mapping is int64 */
-    Py_buffer words;
+    PyObject *pack;                 /* fills `words`, and says how many intervals have several ids */
+    PyObject *words_object, *slots; /* its arguments */
+    Device *device;                 /* NULL in tests with tensors on the CPU */
+    /* By shape, whether the mapping is int64, and whether intervals have several ids. */
+    PyObject *launches[NUM_SHAPES][2][2];
+    Py_buffer words; /* one for each slot, and then ids */
+    Py_ssize_t num_words;
     unsigned long long descriptors;
     int device_type, device_index;
     long long num_groups, max_num_reqs, max_num_tokens, num_pads, widest;
@@ -517,14 +519,16 @@ static Cut cut(const Step *self, long long num_reqs, long long num_rows, long lo
     return found;
 }
 
-#define NUM_LEADING 10 /* arguments before the words */
+#define APART 6 /* of them, the one that tells how many intervals have several ids */
+#define NUM_LEADING 11 /* arguments before the words */
 
 /* Launches by the driver; 0 where Python code has to handle it, -1 for an error. */
 static int launch_step(Step *self, Launch *launch, void *stream, unsigned num_programs,
                        const uint64_t *leading) {
     uint64_t values[MAX_PARAMETERS];
     void *parameters[MAX_PARAMETERS];
-    Py_ssize_t num_words = self->words.len / (Py_ssize_t)sizeof(uint64_t);
+    Py_ssize_t num_words =
+        leading[APART] ? self->words.len / (Py_ssize_t)sizeof(uint64_t) : self->num_words;
     if (NUM_LEADING + num_words != launch->num_arguments) return 0;
     memcpy(values, leading, NUM_LEADING * sizeof(uint64_t));
     memcpy(values + NUM_LEADING, self->words.buf, (size_t)num_words * sizeof(uint64_t));
@@ -537,11 +541,11 @@ static int launch_step(Step *self, Launch *launch, void *stream, unsigned num_pr
 /* Stands in for the driver in tests. */
 static int launch_by_python(PyObject *launch, unsigned num_programs, const uint64_t *leading) {
     PyObject *found = PyObject_CallFunction(
-        launch, "I(KKKKLLLLLL)", num_programs, (unsigned long long)leading[0],
+        launch, "I(KKKKLLLLLLL)", num_programs, (unsigned long long)leading[0],
         (unsigned long long)leading[1], (unsigned long long)leading[2],
         (unsigned long long)leading[3], (long long)leading[4], (long long)leading[5],
         (long long)leading[6], (long long)leading[7], (long long)leading[8],
-        (long long)leading[9]);
+        (long long)leading[9], (long long)leading[10]);
     Py_XDECREF(found);
     return found ? 1 : -1;
 }
@@ -558,21 +562,28 @@ static int find_stream(Step *self, void **stream) {
     return driver.is_capturing(*stream, &status) || status;
 }
 
-/* A step that was checked. 1 if it is launched, 0 where Python code has to handle it, -1 for an
-   error. */
-static int pack_and_launch(Step *self, PyObject *launch, unsigned num_programs,
-                           const uint64_t *leading) {
+/* A step that was checked, and is cut into so many programs of a group without those that write. 1
+   if it is launched, 0 where Python code has to handle it, -1 for an error. */
+static int pack_and_launch(Step *self, PyObject *launches[2], long long in_group,
+                           uint64_t *leading) {
     void *stream;
     if (find_stream(self, &stream)) return 0;
     PyObject *pack[] = {self->words_object, self->slots};
     PyObject *packed = PyObject_Vectorcall(self->pack, pack, 2, NULL);
     if (!packed) return -1;
-    int fits = packed == Py_True;
+    long long num_apart = PyLong_AsLongLong(packed);
     Py_DECREF(packed);
-    if (!fits) return 0;
-    return Py_TYPE(launch) == &LaunchType
-               ? launch_step(self, (Launch *)launch, stream, num_programs, leading)
-               : launch_by_python(launch, num_programs, leading);
+    if (num_apart < 0) return PyErr_Occurred() ? -1 : 0;
+    PyObject *launch = launches[num_apart > 0];
+    if (!launch) return 0;
+    leading[APART] = (uint64_t)num_apart;
+    unsigned num_programs = (unsigned)(self->num_groups * (1 + num_apart + in_group));
+    Py_INCREF(launch);
+    int done = Py_TYPE(launch) == &LaunchType
+                   ? launch_step(self, (Launch *)launch, stream, num_programs, leading)
+                   : launch_by_python(launch, num_programs, leading);
+    Py_DECREF(launch);
+    return done;
 }
 
 static PyObject *step_call(PyObject *object, PyObject *const *args, size_t nargsf,
@@ -599,22 +610,18 @@ static PyObject *step_call(PyObject *object, PyObject *const *args, size_t nargs
         Py_RETURN_NONE;
     long long num_rows = sizes[0] > sizes[2] ? sizes[0] : sizes[2];
     Cut found = cut(self, num_reqs, num_rows, positions.shape[0], sizes[3]);
-    PyObject *launch = self->launches[found.shape][mapping.bits == 64];
-    if (!launch) Py_RETURN_NONE;
     uint64_t leading[NUM_LEADING] = {
         self->descriptors,         address_in(&mapping),      address_in(&starts),
         address_in(&positions),    (uint64_t)num_reqs,        (uint64_t)num_rows,
-        (uint64_t)found.num_spans, (uint64_t)found.num_wide,  (uint64_t)found.num_chunks,
-        (uint64_t)self->num_pads,
+        0,                         (uint64_t)found.num_spans, (uint64_t)found.num_wide,
+        (uint64_t)found.num_chunks, (uint64_t)self->num_pads,
     };
     long long in_group =
-        1 + found.num_spans + found.num_tiles + found.num_wide * found.num_chunks + self->num_pads;
-    unsigned num_programs = (unsigned)(self->num_groups * in_group);
+        found.num_spans + found.num_tiles + found.num_wide * found.num_chunks + self->num_pads;
+    PyObject **launches = self->launches[found.shape][mapping.bits == 64];
     int pushed = 0;
     if (self->device && enter(self->device, &pushed)) return NULL;
-    Py_INCREF(launch);
-    int done = pack_and_launch(self, launch, num_programs, leading);
-    Py_DECREF(launch);
+    int done = pack_and_launch(self, launches, in_group, leading);
     if (leave(pushed)) return NULL;
     if (!done) Py_RETURN_NONE;
     return PyLong_FromLongLong(num_reqs);
@@ -627,8 +634,7 @@ static int step_clear(Step *self) {
     Py_CLEAR(self->device);
     Py_CLEAR(self->tensor_type);
     for (int i = 0; i < NUM_SHAPES; i++) {
-        Py_CLEAR(self->launches[i][0]);
-        Py_CLEAR(self->launches[i][1]);
+        for (int j = 0; j < 4; j++) Py_CLEAR(self->launches[i][j / 2][j % 2]);
     }
     return 0;
 }
@@ -639,8 +645,7 @@ static int step_traverse(Step *self, visitproc visit, void *arg) {
     Py_VISIT(self->slots);
     Py_VISIT(self->tensor_type);
     for (int i = 0; i < NUM_SHAPES; i++) {
-        Py_VISIT(self->launches[i][0]);
-        Py_VISIT(self->launches[i][1]);
+        for (int j = 0; j < 4; j++) Py_VISIT(self->launches[i][j / 2][j % 2]);
     }
     return 0;
 }
@@ -654,7 +659,7 @@ static void step_dealloc(Step *self) {
 
 static PyObject *step_new(PyTypeObject *type, PyObject *args, PyObject *names) {
     static char *keywords[] = {
-        "tensor_type",  "pack",           "words",     "slots",       "descriptors",
+        "tensor_type",  "pack",           "words",     "slots",       "num_words",   "descriptors",
         "device_type",  "index",          "device",    "num_groups",  "max_num_reqs",
         "max_num_tokens", "num_pads",     "widest",    "requests",    "tokens",
         "many_rows",    "span",           "max_spans", "own_columns", "wide_columns",
@@ -663,8 +668,8 @@ static PyObject *step_new(PyTypeObject *type, PyObject *args, PyObject *names) {
     PyObject *pack, *words, *slots, *device;
     Step found = {0};
     if (!PyArg_ParseTupleAndKeywords(
-            args, names, "O!OOO!KiiOLLLLL(LL)(LL)LLLLLLL", keywords, &PyType_Type, &tensor_type,
-            &pack, &words, &PyLong_Type, &slots, &found.descriptors, &found.device_type,
+            args, names, "O!OOO!nKiiOLLLLL(LL)(LL)LLLLLLL", keywords, &PyType_Type, &tensor_type,
+            &pack, &words, &PyLong_Type, &slots, &found.num_words, &found.descriptors, &found.device_type,
             &found.device_index, &device, &found.num_groups, &found.max_num_reqs,
             &found.max_num_tokens, &found.num_pads, &found.widest, &found.requests[FEW],
             &found.requests[MANY], &found.tokens[FEW], &found.tokens[MANY], &found.many_rows,
@@ -712,23 +717,23 @@ static PyObject *step_new(PyTypeObject *type, PyObject *args, PyObject *names) {
 }
 
 static PyObject *step_add(Step *self, PyObject *args) {
-    int shape, wide;
+    int shape, wide, has_ids;
     PyObject *launch;
-    if (!PyArg_ParseTuple(args, "ipO", &shape, &wide, &launch)) return NULL;
+    if (!PyArg_ParseTuple(args, "ippO", &shape, &wide, &has_ids, &launch)) return NULL;
     if (shape < 0 || shape >= NUM_SHAPES)
         return PyErr_Format(PyExc_ValueError, "shape is %d; expected 0 or 1", shape);
     if (Py_TYPE(launch) == &LaunchType && ((Launch *)launch)->device != self->device) {
         PyErr_SetString(PyExc_ValueError, "the launch has another Device than the step");
         return NULL;
     }
-    Py_XSETREF(self->launches[shape][wide], Py_NewRef(launch));
+    Py_XSETREF(self->launches[shape][wide][has_ids], Py_NewRef(launch));
     Py_RETURN_NONE;
 }
 
 static PyMethodDef step_methods[] = {
     {"add", (PyCFunction)step_add, METH_VARARGS,
-     "add(shape, wide, launch): what launches steps of a shape (0 few, 1 many) with a\n"
-     "mapping that is int64, or not."},
+     "add(shape, wide, has_ids, launch): what launches steps of a shape (0 few, 1 many) with a\n"
+     "mapping that is int64, or not, and with intervals of several ids, or none."},
     {NULL, NULL, 0, NULL},
 };
 

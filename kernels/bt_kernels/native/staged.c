@@ -16,6 +16,8 @@
 #define TYPE_BIT ((int64_t)1 << 62)
 #define NO_ROW 32767
 #define LAST_COLUMN 32766
+#define APART INT64_MIN /* the highest bit */
+#define MOST_IDS 65535
 
 #define NULL_BLOCK_ID 0
 #define NONE (-1)
@@ -706,13 +708,22 @@ failed:
     return NULL;
 }
 
-/* The word of an interval of one id; 0 where it does not fit one. */
-static inline int64_t word_of(const StagedWrites *self, const Record *record)
+/* The word of an interval, whose ids go to `ids` from `*place` on where there are several; 0 where
+ * it does not fit one, or its ids do not fit into `most`. */
+static inline int64_t word_of(const StagedWrites *self, const Record *record, int32_t *ids,
+                              Py_ssize_t *place, Py_ssize_t most)
 {
-    if (record->length != 1 || record->start > LAST_COLUMN)
+    if (record->length < 1 || record->start > LAST_COLUMN)
         return 0;
-    int32_t id = self->ids[self->pieces[record->head].first];
-    return TYPE_BIT | (int64_t)record->row << 47 | (int64_t)record->start << 32 | (uint32_t)id;
+    int64_t word = TYPE_BIT | (int64_t)record->row << 47 | (int64_t)record->start << 32;
+    if (record->length == 1)
+        return word | (uint32_t)self->ids[self->pieces[record->head].first];
+    if (record->length > most - *place)
+        return 0;
+    copy_ids(self, record, ids + *place);
+    word |= APART | (int64_t)record->length << 16 | (int64_t)*place;
+    *place += record->length;
+    return word;
 }
 
 static PyObject *pack_words(StagedWrites *self, PyObject *const *args, Py_ssize_t nargs)
@@ -731,7 +742,7 @@ static PyObject *pack_words(StagedWrites *self, PyObject *const *args, Py_ssize_
         return NULL;
     }
     Py_ssize_t room = view.shape[0];
-    if (slots < 0 || slots > room || self->num_groups * slots != room) {
+    if (slots < 0 || slots > room || self->num_groups * slots > room) {
         PyBuffer_Release(&view);
         return PyErr_Format(
             PyExc_ValueError,
@@ -741,24 +752,34 @@ static PyObject *pack_words(StagedWrites *self, PyObject *const *args, Py_ssize_
             slots);
     }
     int64_t *word = view.buf;
+    int32_t *ids = (int32_t *)(word + self->num_groups * slots);
+    Py_ssize_t most = 2 * (room - self->num_groups * slots), place = 0;
+    if (most > MOST_IDS)
+        most = MOST_IDS;
+    long num_apart = 0;
     int fits = 1;
     for (Py_ssize_t group = 0; fits && group < self->num_groups; group++)
         fits = self->groups[group].num_records <= slots;
     for (Py_ssize_t group = 0; fits && group < self->num_groups; group++) {
         int64_t *end = word + slots;
+        long apart = 0;
         for (int32_t at = self->groups[group].head; at != NONE; at = self->records[at].next) {
-            *word = word_of(self, &self->records[at]);
+            *word = word_of(self, &self->records[at], ids, &place, most);
             if (*word == 0) {
                 fits = 0;
                 break;
             }
-            word++;
+            apart += *word++ < 0;
         }
+        if (apart > num_apart)
+            num_apart = apart;
         while (fits && word < end)
             *word++ = TYPE_BIT | (int64_t)NO_ROW << 47;
     }
+    if (fits && place % 2)
+        ids[place] = 0; /* half a word */
     PyBuffer_Release(&view);
-    return PyBool_FromLong(fits);
+    return PyLong_FromLong(fits ? num_apart : -1);
 }
 
 /* `(group, row, start, ids)` of a packed record; its place is counted from `packed`. */

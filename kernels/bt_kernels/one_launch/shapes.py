@@ -103,7 +103,9 @@ BLOCK = 1024  # slots that are padded, or ids that are written, at a time
 MOST_SLOTS = 64
 MAX_WORDS = 512
 FEWEST_SLOTS = 16
+ID_WORDS = 512  # for the ids of intervals that have several, two in a word: 4 KiB
 SLOTS_INTERPRETED = 4  # each one is slow in the interpreter
+ID_WORDS_INTERPRETED = 4
 MAX_PROGRAMS = 1056  # of a launch that never changes: eight for each multiprocessor
 PROGRAMS_INTERPRETED = 6  # each one takes long to read its header in the interpreter
 

@@ -23,6 +23,8 @@ from bt_kernels.one_launch.shapes import (
     DLPACK_CUDA,
     FEW,
     FEWEST_SLOTS,
+    ID_WORDS,
+    ID_WORDS_INTERPRETED,
     MANY,
     MANY_ROWS,
     MAX_CHUNKS,
@@ -65,7 +67,8 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         slots = 0 if self.sharded else self._slots_to_carry()
         self._carrying = None
         if slots:
-            self._carrying = CarryingLaunch(layout, self.place, slots)
+            id_words = ID_WORDS if launches.COMPILES else ID_WORDS_INTERPRETED
+            self._carrying = CarryingLaunch(layout, self.place, slots, id_words)
             self._quick = self._make_quick(self._carrying)
 
     def prepare_step(
@@ -152,6 +155,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
                 pack=self._staged.pack_words,
                 words=carrying.words,
                 slots=carrying.slots,
+                num_words=carrying.num_words,
                 descriptors=self.descriptors.data_ptr(),
                 device_type=DLPACK_CUDA,
                 index=self.device.index,
@@ -199,14 +203,13 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         staged, writes, num_groups = self._staged, self._writes, self.layout.num_groups
         num_records = staged.num_records
         plain = num_computed_tokens is None and out_ptrs is None and out is None
-        if (
-            plain
-            and self._carrying
-            and staged.pack_words(self._carrying.words, self._carrying.slots)
-        ):
-            if self._carry(idx_mapping, query_start_loc, positions, num_reqs, num_rows):
-                return
-            self._carrying = None  # for good, such as when the kernel is instrumented
+        if plain and self._carrying:
+            num_apart = staged.pack_words(self._carrying.words, self._carrying.slots)
+            if num_apart >= 0:
+                batch = (idx_mapping, query_start_loc, positions)
+                if self._carry(batch, num_reqs, num_rows, num_apart):
+                    return
+                self._carrying = None  # for good, such as when the kernel is instrumented
         if not num_records:
             # Reads no host memory, which takes most of the time of the other launch.
             batch = (idx_mapping, query_start_loc, positions)
@@ -257,26 +260,30 @@ class OneLaunch(FusedApply, FusedGatherSlots):
 
     def _carry(
         self,
-        idx_mapping: torch.Tensor,
-        query_start_loc: torch.Tensor,
-        positions: torch.Tensor,
+        batch: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
         num_reqs: int,
         num_rows: int,
+        num_apart: int,
     ) -> bool:
-        """Launches the whole step with the packed words; returns whether that was possible."""
+        """Launches the whole step with the packed words; returns whether that was possible.
+
+        Args:
+            batch: `idx_mapping`, `query_start_loc` and `positions`.
+            num_reqs: requests of the batch.
+            num_rows: rows to gather or zero.
+            num_apart: programs of a group that write intervals of several ids.
+        """
         assert self._carrying is not None
-        cut = self._cut(num_reqs, num_rows, positions.shape[0])
+        cut = self._cut(num_reqs, num_rows, batch[2].shape[0])
         num_pads = self._num_pads
-        num_programs = self.layout.num_groups * (1 + cut.num_programs + num_pads)
+        num_programs = self.layout.num_groups * (1 + num_apart + cut.num_programs + num_pads)
         return self._carrying.launch(
             (num_programs, 1, 1),
-            (
-                *(self.descriptors, idx_mapping, query_start_loc, positions),
-                *(num_reqs, num_rows, *cut.numbers, num_pads),
-            ),
+            (self.descriptors, *batch, num_reqs, num_rows, num_apart, *cut.numbers, num_pads),
             cut.shape,
-            idx_mapping.dtype,
-            self._aligned,
+            batch[0].dtype,
+            aligned=self._aligned,
+            has_ids=num_apart > 0,
         )
 
     def _cut(self, num_reqs: int, num_rows: int, num_tokens: int) -> Cut:

@@ -59,7 +59,7 @@ class StepWrites:
 
 
 class CarryingLaunch:
-    """Launches of steps whose writes are parameters: few for each group, and one block id a row.
+    """Launches of steps whose writes are parameters: few intervals for each group, and their ids.
 
     The driver copies parameters during the call, so nothing has to be kept for the device. Triton's
     own call gets slower with the number of parameters, and recompiles for some values. So these
@@ -68,16 +68,18 @@ class CarryingLaunch:
     Args:
         layout: of the tables.
         place: where the tables live, with the compiled module unless kernels are interpreted.
-        slots: writes that a launch carries for a group.
+        slots: intervals that a launch carries for a group.
+        id_words: words of two ids that a launch carries where intervals have several.
     """
 
-    def __init__(self, layout: TableLayout, place: Place, slots: int) -> None:
+    def __init__(self, layout: TableLayout, place: Place, slots: int, id_words: int) -> None:
         self.slots = slots
-        # The interpreter cannot index parameters.
-        self._constants = (layout.num_groups, slots, launches.COMPILES)
+        self.num_words = layout.num_groups * slots
+        self._id_words = id_words
+        self._constants = (layout.num_groups, slots)
         self._place = place
         self.quick: Any = None  # is given every kernel that is loaded
-        self.words = memoryview(array("q", [NO_WRITE] * (layout.num_groups * slots)))
+        self.words = memoryview(array("q", [NO_WRITE] * (self.num_words + id_words)))
         self._kept: dict[tuple[Any, ...], Callable[..., None]] = {}
         if place.launcher is not None:
             self._current_stream = triton.runtime.driver.active.get_current_stream
@@ -88,45 +90,55 @@ class CarryingLaunch:
         arguments: tuple[Any, ...],
         shape: Shape,
         index_dtype: torch.dtype,
+        *,
         aligned: bool,
+        has_ids: bool,
     ) -> bool:
         """Launches the step whose writes are in `words`; `False` where the driver cannot."""
+        words = self.words if has_ids else self.words[: self.num_words]
         if self._place.launcher is None:
-            one_launch_carrying_kernel[grid](
-                *arguments, tuple(self.words), *self._constants, aligned, *shape.constants
-            )
+            given = tuple(words[: self.num_words]), tuple(words[self.num_words :]) or None
+            constants = self._constants_of(shape, aligned=aligned, has_ids=has_ids)
+            one_launch_carrying_kernel[grid](*arguments, *given, *constants)
             return True
-        launch = self._kept.get((shape, index_dtype, aligned))
+        launch = self._kept.get((shape, index_dtype, aligned, has_ids))
         if launch is None:
-            launch = self._load(arguments, shape, aligned)
+            launch = self._load(arguments, shape, aligned=aligned, has_ids=has_ids)
             if launch is None:
                 return False
-            self._kept[shape, index_dtype, aligned] = launch
+            self._kept[shape, index_dtype, aligned, has_ids] = launch
             if self.quick is not None:
-                self.quick.add(SHAPES.index(shape), index_dtype is torch.int64, launch)
-        launch(self._current_stream(self._place.index), grid, arguments, self.words)
+                is_wide = index_dtype is torch.int64
+                self.quick.add(SHAPES.index(shape), is_wide, has_ids, launch)
+        launch(self._current_stream(self._place.index), grid, arguments, words)
         return True
 
     def forget(self) -> None:
         """Forgets what is loaded, since it is for tables that lie elsewhere."""
         self._kept.clear()
 
+    def _constants_of(self, shape: Shape, *, aligned: bool, has_ids: bool) -> tuple[Any, ...]:
+        # The interpreter cannot index parameters.
+        ids = self._id_words if has_ids else 0
+        return *self._constants, ids, launches.COMPILES, aligned, *shape.constants
+
     def _load(
-        self, arguments: tuple[Any, ...], shape: Shape, aligned: bool
+        self, arguments: tuple[Any, ...], shape: Shape, *, aligned: bool, has_ids: bool
     ) -> Callable[..., None] | None:
         # Odd, or Triton would assume multiples of 16. An empty grid launches nothing.
-        words = (NO_WRITE + 1,) * len(self.words)
+        words = (NO_WRITE + 1,) * self.num_words
+        ids = (NO_WRITE + 1,) * self._id_words if has_ids else None
         try:
-            constants = (*self._constants, aligned, *shape.constants)
-            launched = (0, 1, 1), (*arguments, words), constants, (), shape.num_warps
+            constants = self._constants_of(shape, aligned=aligned, has_ids=has_ids)
+            launched = (0, 1, 1), (*arguments, words, ids), constants, (), shape.num_warps
             handle = self._place.run(launches.launch_jit, one_launch_carrying_kernel, *launched)
         except Exception as error:
             # The kernel relies on how Triton names a parameter now. Steps work without it.
             warnings.warn(f"launches cannot carry writes as parameters: {error}", stacklevel=2)
             return None
-        num_arguments = len(arguments) + len(words)
-        launch = launches.direct_launch(self._place, handle, num_arguments)
+        num_words = len(words) + len(ids or ())
+        launch = launches.direct_launch(self._place, handle, len(arguments) + num_words)
         # The kernel finds a word by its distance from the first.
-        if launch is None or launch.side_by_side < len(words):
+        if launch is None or launch.side_by_side < num_words:
             return None
         return launch

@@ -19,6 +19,8 @@ CAPTURED_HEADER: int = device_code.CAPTURED_HEADER.value
 MARK_FIELDS: int = one_launch_code.MARK_FIELDS.value
 STEP_RECORD_FIELDS: int = one_launch_code.STEP_RECORD_FIELDS.value
 TYPE_BIT = 1 << 62
+APART = 1 << 63  # to be subtracted, since words are signed
+MOST_IDS = 2**16 - 1  # that words can tell the number and the place of
 NO_WRITE: int = TYPE_BIT | one_launch_code.NO_ROW.value << 47
 LAST_COLUMN = 2**15 - 2  # the last one that fits a word together with the column after it
 
@@ -226,36 +228,54 @@ class StagedWrites:
             # A mark is part of its record.
             marks.reshape(num_marks, MARK_FIELDS)[rows] = table[:, 2 : 2 + MARK_FIELDS]
 
-    def pack_words(self, words: memoryview, slots: int, /) -> bool:
-        """Writes what is staged as words that a launch carries; see `one_launch_code`.
+    def pack_words(self, words: memoryview, slots: int, /) -> int:
+        """Writes what is staged as words that a launch carries; see `one_launch_kernels`.
 
         Args:
-            words: int64, `slots` for each group; unused ones write nothing.
+            words: int64, `slots` for each group, of which unused ones write nothing; and behind
+                them room for ids, two in a word.
             slots: words per group.
 
         Returns:
-            `False` if the writes do not fit, which leaves `words` undefined: a group has more
-            intervals than slots, an interval does not have exactly one block id, or its column is
-            above 32,766.
+            How many intervals have several ids, in the group that has the most of them; -1 if the
+            writes do not fit, which leaves `words` undefined: a group has more intervals than
+            slots, an interval has no id or more than 65,535, its first column is above 32,766, or
+            there is no room for all ids.
 
         Raises:
-            ValueError: when there are not so many words.
+            ValueError: when there are fewer words.
         """
-        if len(words) != slots * len(self._groups):
+        first_id = slots * len(self._groups)
+        if len(words) < first_id:
             raise ValueError(
                 f"the view has {len(words)} words; expected {len(self._groups)} groups of {slots}"
             )
         packed = array("q")
+        ids_apart = array("i")
+        most = min(2 * (len(words) - first_id), MOST_IDS)
+        num_apart = 0
         for intervals in self._groups:
             if len(intervals) > slots:
-                return False
+                return -1
+            apart = 0
             for row, (start, ids) in intervals.items():
-                if len(ids) != 1 or start > LAST_COLUMN:
-                    return False
-                packed.append(TYPE_BIT | row << 47 | start << 32 | ids[0] & 0xFFFFFFFF)
+                if start > LAST_COLUMN or not ids:
+                    return -1
+                word, value = TYPE_BIT | row << 47 | start << 32, ids[0] & 0xFFFFFFFF
+                if len(ids) > 1:
+                    if len(ids) > most - len(ids_apart):
+                        return -1
+                    word, value = word - APART, len(ids) << 16 | len(ids_apart)
+                    ids_apart += ids
+                    apart += 1
+                packed.append(word | value)
+            num_apart = max(num_apart, apart)
             packed.extend([NO_WRITE] * (slots - len(intervals)))
-        words[:] = packed
-        return True
+        words[:first_id] = packed
+        if ids_apart:
+            ids_apart.extend([0] * (len(ids_apart) % 2))
+            words[first_id : first_id + len(ids_apart) // 2] = array("q", ids_apart.tobytes())
+        return num_apart
 
     def intervals(self) -> list[tuple[int, int, int, list[int]]]:
         """Group, row, start and ids of each interval, groups one after the other."""

@@ -166,10 +166,10 @@ def test_the_kernel_that_carries_writes_is_loaded_on_the_device_of_the_tables(de
     place = Place(OTHER, devices.launcher())
     launch = SimpleNamespace(side_by_side=512)
     monkeypatch.setattr(launches, "direct_launch", lambda *_: launch)
-    carrying = one_launch.CarryingLaunch(LAYOUT, place, 64)
-    assert carrying._load((1, 2), one_launch.FEW, True) is launch
+    carrying = one_launch.CarryingLaunch(LAYOUT, place, 64, 8)
+    assert carrying._load((1, 2), one_launch.FEW, aligned=True, has_ids=False) is launch
     with pytest.warns(UserWarning, match="launches cannot carry writes as parameters"):
-        assert carrying._load(("fails",), one_launch.FEW, True) is None
+        assert carrying._load(("fails",), one_launch.FEW, aligned=True, has_ids=False) is None
     assert kernel.seen == [1, 1]
     assert devices.contexts == [("primary", 1), FOREIGN]
 

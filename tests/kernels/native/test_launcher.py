@@ -188,11 +188,12 @@ new.restype = ctypes.py_object
 new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 Vector.__dlpack_c_exchange_api__ = new(ctypes.addressof(table), b"dlpack_exchange_api", None)
 
-pack = lambda words, slots: True
+pack = lambda words, slots: 0
 
 def make_step(device_type=2, **options):
     given = dict(
-        tensor_type=Vector, pack=lambda *arguments: pack(*arguments), words=bytearray(16), slots=2,
+        tensor_type=Vector, pack=lambda *arguments: pack(*arguments), words=bytearray(16),
+        slots=2, num_words=2,
         descriptors=77, device_type=device_type, index=2, device=device(), num_groups=1,
         max_num_reqs=4, max_num_tokens=8, num_pads=1, widest=4, requests=(1, 1), tokens=(9, 9),
         many_rows=9, span=9, max_spans=9, own_columns=99, wide_columns=9, max_chunks=1,
@@ -348,7 +349,7 @@ for numbers in {CURRENT}:
 def test_a_step_is_made_on_its_device_whatever_is_current(driver):
     code = f"""
 step = make_step()
-step.add(0, True, make(12, 12))
+step.add(0, True, False, make(13, 13))
 for numbers in {CURRENT}:
     among(numbers, step_once, step)
     stream = 13
@@ -356,16 +357,16 @@ for numbers in {CURRENT}:
     stream = 11
     pack = lambda words, slots: 1 / 0
     among(numbers, step_once, step)
-    pack = lambda words, slots: False
+    pack = lambda words, slots: -1
     among(numbers, step_once, step)
-    pack = lambda words, slots: True
+    pack = lambda words, slots: 0
     for one in range(3):
         among(numbers, step_once, step, *(Vector(3, bits, 1 if one == place else 2)
                                           for place, bits in enumerate((64, 32, 64))))
 """
     lines = printed(driver, VECTORS + code)
     done = [
-        *("launch 3 1 1, 128 1 1, 16, 11: 77 4096 4096 4096 1 1 0 0 0 1 0 0", "step: 1", "taken"),
+        *("launch 3 1 1, 128 1 1, 16, 11: 77 4096 4096 4096 1 1 0 0 0 0 1 0 0", "step: 1", "taken"),
         "RuntimeError: cuLaunchKernel: CUDA error 719: it has failed",
         "ZeroDivisionError: division by zero",
         *("step: None", "taken"),
@@ -379,7 +380,7 @@ def test_a_step_has_a_device_and_launches_for_it(driver):
     code = """
 refused(lambda: make_step(device=None))
 refused(lambda: make_step(device_type=1))
-refused(lambda: make_step(device=launcher.Device(2)).add(0, True, make(12, 12)))
+refused(lambda: make_step(device=launcher.Device(2)).add(0, True, False, make(13, 13)))
 """
     assert printed(driver, VECTORS + code) == [
         "TypeError: device is a NoneType; expected a Device",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 
 import pytest
 import torch
@@ -30,9 +31,10 @@ class Noted:
         self.by_c = []
         carrying = tables._carrying
 
-        def launch(grid, arguments, shape, dtype, _aligned):
+        def launch(grid, arguments, shape, dtype, *, aligned, has_ids):
+            assert aligned is tables._aligned
             addresses = [a if isinstance(a, int) else a.data_ptr() for a in arguments]
-            place = one_launch.SHAPES.index(shape), dtype is torch.int64
+            place = one_launch.SHAPES.index(shape), dtype is torch.int64, has_ids
             self.by_python.append((place, grid, *addresses, tuple(carrying.words)))
             return True
 
@@ -43,8 +45,8 @@ class Noted:
         self.quick = tables._make_quick(carrying)
         tables.device = device
         for shape in range(len(one_launch.SHAPES)):
-            for wide in (False, True):
-                self.quick.add(shape, wide, self.launcher((shape, wide)))
+            for wide, has_ids in product((False, True), repeat=2):
+                self.quick.add(shape, wide, has_ids, self.launcher((shape, wide, has_ids)))
 
     def launcher(self, place):
         def launch(num_programs, leading):
@@ -86,7 +88,8 @@ def test_it_launches_what_python_does(noted):
         tables.num_dirty_rows = rng.choice((0, 0, 3, 512, 700))
         tables._staged.longest = rng.choice((0, 5, 255, 1024, 1025, 2048, 3000))
         for row in rng.sample(range(700), rng.randrange(4)):
-            tables._staged.append(row, [[7], [rng.randrange(-9, 9)]], True, False)
+            ids = [rng.randrange(-9, 9) for _ in range(rng.choice((1, 1, 2)))]
+            tables._staged.append(row, [[7], ids], True, False)
         sizes = {"num_reqs_padded": padded, "num_tokens_padded": 9000}
         longest = tables._staged.longest
         assert noted.call(*batch, **sizes) == num_reqs
@@ -96,7 +99,7 @@ def test_it_launches_what_python_does(noted):
         assert noted.by_c == noted.by_python[-1:]
         noted.by_c.clear()
     assert {place for place, *_ in noted.by_python} == {
-        (shape, wide) for shape in range(len(one_launch.SHAPES)) for wide in (False, True)
+        *product(range(len(one_launch.SHAPES)), (False, True), (False, True)),
     }
 
 
@@ -133,7 +136,7 @@ def test_what_is_unusual_is_left_to_python(noted, name):
 
 
 def test_writes_that_do_not_fit_are_left_to_python(noted):
-    noted.tables._staged.append(1, [[1], [2, 3]], True, False)
+    noted.tables._staged.append(1, [[1], []], True, False)
     sizes = {"num_reqs_padded": 1, "num_tokens_padded": 1}
     assert noted.call(*batch_of(1, 1), **sizes) is None
     assert noted.by_c == []
@@ -143,7 +146,7 @@ def test_an_error_of_the_launch_is_passed_on_and_the_writes_are_kept(noted):
     def fail(*_arguments):
         raise RuntimeError("the device is lost")
 
-    noted.quick.add(one_launch.SHAPES.index(one_launch.FEW), True, fail)
+    noted.quick.add(one_launch.SHAPES.index(one_launch.FEW), True, False, fail)
     tables = noted.tables
     tables._quick = noted.quick
     tables._staged.append(1, [[1], [2]], True, False)

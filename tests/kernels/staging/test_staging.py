@@ -448,7 +448,7 @@ def test_words_hold_what_is_staged_and_write_nothing_where_nothing_is(kind):
     assert staged.append(5, [[-2], []], False, False)
     assert staged.append(0, [[INT32_MAX], [7]], True, False)
     words = words_of(6)
-    assert staged.pack_words(words, 3) is True
+    assert staged.pack_words(words, 3) == 0
     assert words.tolist() == [
         TYPE_BIT | 5 << 47 | LAST_COLUMN << 32 | 0xFFFFFFFE,
         TYPE_BIT | 0x7FFFFFFF,
@@ -457,31 +457,55 @@ def test_words_hold_what_is_staged_and_write_nothing_where_nothing_is(kind):
     ]
 
 
+def test_several_ids_lie_behind_the_words(kind):
+    staged, num_blocks = make(kind, 40_000, 40_000)
+    num_blocks[0, 5] = LAST_COLUMN
+    assert staged.append(5, [[-2, 3], [4]], False, False)
+    assert staged.append(0, [[INT32_MAX, 7, -1], [8, 9]], True, False)
+    assert staged.append(1, [[], [6, 5]], False, False)
+    words = words_of(4 + 5)
+    assert staged.pack_words(words, 3) == -1  # there is room for six ids
+    words = words_of(6 + 5)
+    assert staged.pack_words(words, 3) == 2
+    apart = TYPE_BIT - 2**63
+    assert words.tolist()[:6] == [
+        apart | 5 << 47 | LAST_COLUMN << 32 | 2 << 16 | 0,
+        apart | 3 << 16 | 2,
+        NO_WRITE,
+        TYPE_BIT | 5 << 47 | 4,
+        apart | 2 << 16 | 5,
+        apart | 1 << 47 | 2 << 16 | 7,
+    ]
+    ids = words[6:].cast("B").cast("i").tolist()
+    assert ids[:9] == [-2, 3, INT32_MAX, 7, -1, 8, 9, 6, 5]
+
+
 @pytest.mark.parametrize(
     ("lists", "start"),
     [
-        ([[[1, 2], [3]]], 0),
+        ([[[1, 2, 3], [4]]], 0),
+        ([[[1, 2], [3, 4]]], 0),
         ([[[1], []]], 0),
         ([[[1], [2]]], LAST_COLUMN + 1),
         ([[[1], [2]], [[3], [4]]], 0),
     ],
-    ids=["two ids", "no id", "a column too far", "too many"],
+    ids=["three ids", "twice two ids", "no id", "a column too far", "too many"],
 )
 def test_what_does_not_fit_words_is_said_to(kind, lists, start):
     staged, num_blocks = make(kind, 40_000, 40_000)
-    assert staged.append(1, [[7], [7]], True, False)
-    assert staged.pack_words(words_of(2), 1) is True
+    assert staged.append(1, [[7], [7, 8]], True, False)
+    assert staged.pack_words(words_of(3), 1) == 1
     staged.clear()
     num_blocks[:] = start
     rows = [1, 2][: len(lists)]
     assert staged.append_many(rows, lists, [not start] * len(rows), False)
-    assert staged.pack_words(words_of(2), 1) is False
+    assert staged.pack_words(words_of(3), 1) == -1
 
 
 def test_other_words_are_refused(kind):
     staged, _ = make(kind, 9, 9)
-    with pytest.raises(ValueError, match="the view has 5 words; expected 2 groups of 2"):
-        staged.pack_words(words_of(5), 2)
+    with pytest.raises(ValueError, match="the view has 3 words; expected 2 groups of 2"):
+        staged.pack_words(words_of(3), 2)
     with pytest.raises(ValueError, match="view"):
         staged.pack_words(view_of(4)[0], 2)
 
@@ -548,9 +572,9 @@ def trace_of(kind, seed, odd):
             trace.append(outcome_of(staged.pack, view, first))
             trace.append(outcome_of(staged.pack_step, view, first, step))
             trace.append(buffer.tolist())
-            words, slots = words_of(4 * num_groups), rng.choice((3, 4, 4, 4))
+            words, slots = words_of(4 * num_groups + 3), rng.choice((3, 4, 4, 5))
             trace.append(outcome_of(staged.pack_words, words, slots))
-            trace.append(words.tolist() if trace[-1] is True else None)
+            trace.append(words.tolist() if type(trace[-1]) is int and trace[-1] >= 0 else None)
         elif rng.random() < 0.5:
             staged.clear()
         else:
