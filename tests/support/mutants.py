@@ -487,7 +487,7 @@ MUTANTS = {
         "device_code/one_launch_parts.py",
         "staged = marked & (_pick(marks, 3) == step)",
         "staged = marked & (_pick(marks, 3) > 0)",
-        variant="one_launch",
+        variant="one_launch_graph",
     ),
     "ids_of_a_step_a_place_further_in_c": Mutant(
         "marks and records of a step name the place after that of their ids",
@@ -759,7 +759,12 @@ FROZEN = ("graph_freezes_a_pointer",)
 SPECIALIZED = ("compiles_for_sizes",)
 """Found by the kernels that a sweep of sizes compiles, in `test_compiled_variants`."""
 
-RACES = {"every_program_pads": "slot_mappings[", "slots_ignore_what_is_carried": "block_tables["}
+RACES = {
+    "every_program_pads": "slot_mappings[",
+    "slots_ignore_what_is_carried": "block_tables[",
+    "fours_of_what_is_written": "block_tables[",
+    "span_runs_on": "slot_mappings[",
+}
 """Mutants whose values are right as long as programs run one after another, and where they race."""
 
 INTERPRETED = {"half_of_the_carried_is_written", "carried_of_the_last_group"}

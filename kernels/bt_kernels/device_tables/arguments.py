@@ -113,14 +113,21 @@ def check_table(
 
 
 def check_apart(out: Sequence[torch.Tensor], *others: Sequence[torch.Tensor]) -> None:
-    """Checks that each table of a caller begins elsewhere than all other tables."""
-    taken = {table.data_ptr() for tables in others for table in tables if table.numel()}
-    for group, table in enumerate(out):
-        if table.numel() and table.data_ptr() in taken:
-            raise ValueError(
-                f"out[{group}] begins where another table does; expected a buffer of its own"
-            )
-        taken.add(table.data_ptr())
+    """Checks that no contiguous table of a caller overlaps another table."""
+    ranges = [(*_bytes_of(table), group) for group, table in enumerate(out)]
+    ranges += [(*_bytes_of(table), -1) for tables in others for table in tables]
+    ranges.sort()
+    for (_, end, before), (begin, past_last, after) in pairwise(ranges):
+        # An empty table overlaps nothing. What lies inside of one before it begins before its end.
+        if begin < end and begin < past_last and max(before, after) >= 0:
+            group = after if after >= 0 else before
+            raise ValueError(f"out[{group}] overlaps another table; expected a buffer of its own")
+
+
+def _bytes_of(table: torch.Tensor) -> tuple[int, int]:
+    """Where a contiguous table begins and ends."""
+    begin = table.data_ptr()
+    return begin, begin + table.numel() * table.itemsize
 
 
 def check_computed(

@@ -139,6 +139,10 @@ class DirectLaunches:
         return lambda _stream, grid, arguments: run(handle[grid], *arguments, *constants)
 
 
+# What a plain launch has; with anything else Triton sets attributes of the launch.
+_ATTRIBUTES = (("num_ctas", 1), ("launch_cooperative_grid", False), ("launch_pdl", False))
+
+
 def direct_launch(place: Place, handle: Any, num_arguments: int) -> Callable[..., None] | None:
     """A compiled kernel as a callable that takes stream, grid and arguments.
 
@@ -148,13 +152,15 @@ def direct_launch(place: Place, handle: Any, num_arguments: int) -> Callable[...
         num_arguments: those that the kernel is called with.
 
     Returns:
-        `None` if only Triton's own launcher can do it: with instrumentation, or an argument that
-        became a constant.
+        `None` if only Triton's own launcher can do it: with instrumentation, an argument that
+        became a constant, or a launch with attributes, such as clusters.
     """
     metadata = handle.metadata
     if metadata.global_scratch_size or metadata.profile_scratch_size:
         return None
     if getattr(metadata, "instrumentation_mode", ""):  # has parameters of its own
+        return None
+    if any(getattr(metadata, name, usual) != usual for name, usual in _ATTRIBUTES):
         return None
     if sum(_num_parameters(kind) for kind in handle.src.signature.values()) != num_arguments:
         return None

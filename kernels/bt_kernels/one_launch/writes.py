@@ -132,12 +132,12 @@ class CarryingLaunch:
             constants = self._constants_of(shape, aligned=aligned, has_ids=has_ids)
             launched = (0, 1, 1), (*arguments, words, ids), constants, (), shape.num_warps
             handle = self._place.run(launches.launch_jit, one_launch_carrying_kernel, *launched)
+            num_words = len(words) + len(ids or ())
+            launch = launches.direct_launch(self._place, handle, len(arguments) + num_words)
         except Exception as error:
-            # The kernel relies on how Triton names a parameter now. Steps work without it.
+            # The kernel relies on how Triton names and packs parameters now. Steps work without it.
             warnings.warn(f"launches cannot carry writes as parameters: {error}", stacklevel=2)
             return None
-        num_words = len(words) + len(ids or ())
-        launch = launches.direct_launch(self._place, handle, len(arguments) + num_words)
         # The kernel finds a word by its distance from the first.
         if launch is None or launch.side_by_side < num_words:
             return None

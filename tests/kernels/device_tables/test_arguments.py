@@ -293,8 +293,37 @@ def test_outputs_lie_apart(taken, each, device):
     arguments = good(device)
     arguments["out"] = [arguments["out"][0], getattr(each, taken)[1]]
     del arguments["out_ptrs"]
-    message = r"out\[1\] begins where another table does"
+    message = r"out\[1\] overlaps another table"
     assert_refused(each, message, lambda: call(each, "gather_block_tables", arguments))
+
+
+def test_outputs_do_not_overlap_in_part(each, device):
+    arguments = good(device)
+    del arguments["out_ptrs"]
+    first = arguments["out"][0]
+    rows, width = first.shape
+    # Two tables of one buffer, of which the second begins in the last row of the first; and a part
+    # of the input tables.
+    whole = torch.zeros(4 * rows * width, dtype=torch.int32, device=device)
+    other = arguments["out"][1]
+    begin = first.numel() - 1
+    inside = whole[begin : begin + other.numel()].view(other.shape)
+    arguments["out"] = [whole[: first.numel()].view(first.shape), inside]
+    message = r"out\[1\] overlaps another table"
+    assert_refused(each, message, lambda: call(each, "gather_block_tables", arguments))
+    table = each.input_block_tables[0]
+    part = table[1:] if table.shape[0] > rows else table
+    arguments["out"] = [part, other]
+    message = r"out\[0\] overlaps another table"
+    assert_refused(each, message, lambda: call(each, "prepare_step", arguments))
+    beside = begin + 1
+    arguments["out"][0] = whole[: first.numel()].view(first.shape)
+    arguments["out"][1] = whole[beside : beside + other.numel()].view(other.shape)
+    call(
+        each,
+        "gather_block_tables",
+        {k: arguments[k] for k in ("idx_mapping", "num_reqs_padded", "out")},
+    )
 
 
 def test_a_launch_that_fails_loses_nothing(tables, device):

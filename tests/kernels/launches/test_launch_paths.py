@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 import torch
@@ -94,6 +95,7 @@ class FakeKernel:
 
     num_constants = 0
     scratch = 0
+    attributes: ClassVar = {}  # of the launch
     signature = None
 
     def __init__(self, log, name="kernel"):
@@ -122,6 +124,7 @@ class FakeKernel:
                 shared=48,
                 global_scratch_size=0,
                 profile_scratch_size=self.scratch,
+                **self.attributes,
             )
             return handle
 
@@ -262,8 +265,18 @@ def test_the_driver_is_told_of_a_binary_what_its_handle_says(stream_17):
 
 @pytest.mark.parametrize(
     "unusual",
-    [{"scratch": 16}, {"signature": {"x": "i64"}}, {"signature": {"x": ("i64", ("i32", "i32"))}}],
-    ids=["instrumented", "an argument became a constant", "more parameters"],
+    [
+        {"scratch": 16},
+        {"attributes": {"num_ctas": 2}},
+        {"attributes": {"launch_pdl": True}},
+        {"attributes": {"launch_cooperative_grid": True}},
+        {"signature": {"x": "i64"}},
+        {"signature": {"x": ("i64", ("i32", "i32"))}},
+    ],
+    ids=[
+        *("instrumented", "cluster", "dependent", "cooperative"),
+        *("an argument became a constant", "more parameters"),
+    ],
 )
 def test_what_the_driver_cannot_launch_is_launched_by_its_handle(unusual, stream_17):
     log = []

@@ -174,6 +174,17 @@ def test_the_kernel_that_carries_writes_is_loaded_on_the_device_of_the_tables(de
     assert devices.contexts == [("primary", 1), FOREIGN]
 
 
+def test_a_kernel_that_cannot_be_launched_directly_carries_nothing(devices, monkeypatch):
+    def fails(*_):
+        raise AttributeError("no such field")
+
+    monkeypatch.setattr(writes, "one_launch_carrying_kernel", Kernel(devices))
+    monkeypatch.setattr(launches, "direct_launch", fails)
+    carrying = one_launch.CarryingLaunch(LAYOUT, Place(OTHER, devices.launcher()), 64, 8)
+    with pytest.warns(UserWarning, match="parameters: no such field"):
+        assert carrying._load((1, 2), one_launch.FEW, aligned=True, has_ids=True) is None
+
+
 def test_inputs_on_another_device_are_refused_by_the_names_of_both():
     tables = classes(["one_launch"])["one_launch"](LAYOUT, "cpu")
     batch = {
