@@ -16,13 +16,12 @@ from bt_kernels.variants.one_launch import Variant as OneLaunchVariant
 class _Staged(StagedWrites):
     """Packs words with less room for columns."""
 
-    def pack_words(self, words: memoryview, slots: int, /) -> bool:
-        if not super().pack_words(words, slots):
-            return False
-        for place, word in enumerate(words):
-            if word != NOTHING:
-                words[place] = word & ~(0x7F00 << 32)
-        return True
+    def pack_words(self, words: memoryview, slots: int, /) -> int:
+        num_apart = super().pack_words(words, slots)
+        for place in range(slots * len(self._groups) if num_apart >= 0 else 0):
+            if words[place] != NOTHING:
+                words[place] &= ~(0x7F00 << 32)
+        return num_apart
 
 
 NOTHING = 1 << 62 | 32767 << 47

@@ -19,15 +19,15 @@ class Staged(StagedWrites):
         packed = array("q")
         for intervals in self._groups:
             if len(intervals) > slots:
-                return False
+                return -1
             for row, (start, ids) in intervals.items():
                 if len(ids) != 1 or start > 1 << COLUMN_BITS:
-                    return False
+                    return -1
                 block_id = ids[0] & 0xFFFFFFFF
                 packed.append(TYPE_BIT | row << 47 | start << 32 | block_id)
             packed.extend([NO_WRITE] * (slots - len(intervals)))
-        words[:] = packed
-        return True
+        words[: len(packed)] = packed
+        return 0
 
 
 class Variant(OneLaunch):

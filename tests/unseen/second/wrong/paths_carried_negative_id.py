@@ -17,14 +17,14 @@ class Staged(StagedWrites):
         packed = array("q")
         for intervals in self._groups:
             if len(intervals) > slots:
-                return False
+                return -1
             for row, (start, ids) in intervals.items():
                 if len(ids) != 1 or start > LAST_COLUMN:
-                    return False
+                    return -1
                 packed.append(TYPE_BIT | row << 47 | start << 32 | ids[0])
             packed.extend([NO_WRITE] * (slots - len(intervals)))
-        words[:] = packed
-        return True
+        words[: len(packed)] = packed
+        return 0
 
 
 class Variant(OneLaunch):

@@ -16,15 +16,15 @@ class Staged(StagedWrites):
         packed = []
         for intervals in self._groups:
             if len(intervals) > slots:
-                return False
+                return -1
             for row, (start, ids) in intervals.items():
                 if len(ids) != 1 or start > LAST_COLUMN:
-                    return False
+                    return -1
                 packed.append(TYPE_BIT + (row << 47) + (start << 32) + ids[0])
             packed += [NO_WRITE] * (slots - len(intervals))
         for place, word in enumerate(packed):
             words[place] = word
-        return True
+        return 0
 
 
 class Variant(OneLaunch):
