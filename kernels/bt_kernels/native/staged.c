@@ -355,11 +355,20 @@ static int make_room(StagedWrites *self, const Arguments *arguments)
     return reserve_records(self, arguments->num_writes);
 }
 
+static long long most_blocks(const StagedWrites *self)
+{
+    long long most = 0;
+    for (Py_ssize_t index = 0; index < self->num_groups * self->max_num_reqs; index++)
+        most = self->counts[index] > most ? self->counts[index] : most;
+    return most;
+}
+
 /* Counts the blocks of all writes. Returns 1, with nothing changed, if a row becomes too wide. */
 static int count_blocks(StagedWrites *self, Arguments *arguments)
 {
     Py_ssize_t index = 0;
     long long longest = self->longest;
+    int has_shrunk = 0;
     while (index < arguments->num_writes) {
         int32_t *counts = self->counts;
         for (Py_ssize_t group = 0; group < self->num_groups; group++, index++) {
@@ -370,12 +379,14 @@ static int count_blocks(StagedWrites *self, Arguments *arguments)
                 goto refused;
             write->before = *count;
             *count = (int32_t)end;
+            if (write->overwrite && write->before > end && write->before >= longest)
+                has_shrunk = 1;
             if (end > longest)
                 longest = end;
             counts += self->max_num_reqs;
         }
     }
-    self->longest = longest;
+    self->longest = has_shrunk ? most_blocks(self) : longest;
     return 0;
 refused:
     /* Backwards, since a row may occur twice. */

@@ -42,7 +42,7 @@ class StagedWrites:
             owns. Kept up to date by `append` and `append_many`.
 
     Attributes:
-        longest: the most blocks of any row since this was made or `longest` was set.
+        longest: the most blocks of any row, as of the last call, unless it was set since.
 
     Raises:
         ValueError: when `num_blocks` is not such an array.
@@ -314,6 +314,7 @@ class StagedWrites:
         if redirect:
             requests = [(row, _zeros_for(ids), overwrite) for row, ids, overwrite in requests]
         tables, longest = self._tables, self.longest
+        has_shrunk = False  # the longest row has
         writes = []
         for row, contents, overwrite in requests:
             for group, ids in enumerate(contents):
@@ -326,10 +327,12 @@ class StagedWrites:
                         changed[place] = number
                     return False
                 counts[row] = end
+                if before > end and before >= longest:
+                    has_shrunk = True
                 if end > longest:
                     longest = end
                 writes.append((counts, intervals, row, before, ids, overwrite))
-        self.longest = longest
+        self.longest = max(max(counts) for counts, _, _ in tables) if has_shrunk else longest
         for _, intervals, row, start, ids, overwrite in writes:
             if overwrite:
                 intervals[row] = (0, ids)

@@ -76,7 +76,7 @@ def test_appends_extend_an_interval_and_an_overwrite_replaces_it(kind):
     assert staged.append(4, [[6]], False, False)
     assert staged.intervals() == [(0, 4, 0, [5, 6])]
     assert num_blocks[0].tolist() == [0, 0, 0, 0, 2, 0]
-    assert (staged.num_records, staged.num_ids, staged.longest) == (1, 2, 5)
+    assert (staged.num_records, staged.num_ids, staged.longest) == (1, 2, 2)
 
 
 def test_an_empty_overwrite_is_a_write_and_an_empty_append_is_none(kind):
@@ -143,6 +143,22 @@ def test_the_longest_row_is_since_it_was_set(kind):
     assert not staged.append(0, [[0] * 7], False, False)
     assert staged.longest == 1
     assert staged.append(0, [[1, 2]], True, False)
+    assert staged.longest == 2
+
+
+def test_the_longest_row_may_become_shorter(kind):
+    staged, _ = make(kind, 9, 9)
+    assert staged.append(0, [[0] * 8, [0]], False, False)
+    assert staged.append(1, [[0] * 2, [0] * 3], False, False)
+    assert staged.longest == 8
+    assert staged.append(1, [[], []], True, False)
+    assert staged.longest == 8
+    assert staged.append(0, [[0] * 5, [0] * 6], True, False)
+    assert staged.longest == 6
+    # What is refused has shortened nothing.
+    assert not staged.append_many([0, 0], [[[], []], [[0] * 10, []]], [True, True], False)
+    assert staged.longest == 6
+    assert staged.append_many([0, 1], [[[], []], [[0] * 2, []]], [True, True], False)
     assert staged.longest == 2
 
 
