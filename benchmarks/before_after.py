@@ -1,6 +1,7 @@
 """Times the shipped variants beside their own versions of another commit, in one interleaved run.
 
     python benchmarks/before_after.py --base HEAD~1 --out reports/h200/before-after
+    python benchmarks/before_after.py --base HEAD~1 --variants one_launch --out reports/one-launch
 
 Each variant `X` runs beside `X_before`, which is `X` with the `bt_kernels` of the base, a copy of
 its own. Needs a GPU. Writes the run folder to `--out`, and beside it `before-after.md` with the
@@ -69,17 +70,23 @@ def main() -> int:
     """Runs both, compares, and writes the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--base", required=True, help="commit, or folder that holds bt_kernels")
+    parser.add_argument(
+        "--variants",
+        default=",".join(VARIANTS),
+        help=f"shipped variants, with commas between; default: {','.join(VARIANTS)}",
+    )
     parser.add_argument("--config", default="origin", help="sweep config; default: origin")
     parser.add_argument("--out", type=Path, required=True, help="run folder; must not exist")
     args = parser.parse_args()
+    variants = args.variants.split(",")
     with tempfile.TemporaryDirectory() as scratch:
-        folder = _write_before(args.base, Path(scratch))
-        names = [name for variant in VARIANTS for name in (variant, f"{variant}_before")]
+        folder = _write_before(args.base, Path(scratch), variants)
+        names = [name for variant in variants for name in (variant, f"{variant}_before")]
         _bt_bench(
             *("sweep", args.config, "--kernels", str(folder), "--variants", ",".join(names)),
             *("--out", str(args.out)),
         )
-    changes = [change for variant in VARIANTS for change in _changes(args.out, variant)]
+    changes = [change for variant in variants for change in _changes(args.out, variant)]
     summary = page(args.base, changes)
     (args.out / "before-after.md").write_text(render_document(summary), encoding="utf-8")
     print_document(summary)
@@ -110,7 +117,7 @@ def page(base: str, changes: list[Change]) -> Document:
     return Document(title, (lead,), (Section("Figures", (Table(columns, rows, 4),)),))
 
 
-def _write_before(base: str, scratch: Path) -> Path:
+def _write_before(base: str, scratch: Path, variants: list[str]) -> Path:
     """Variant files `X_before.py`, each beside a copy of the base's `bt_kernels` of its own."""
     source = Path(base) / "bt_kernels"
     if not source.is_dir():
@@ -120,7 +127,7 @@ def _write_before(base: str, scratch: Path) -> Path:
         subprocess.run(["tar", "-x", "-C", str(scratch)], input=archive.stdout, check=True)
         source = scratch / "kernels" / "bt_kernels"
     folder = scratch / "before"
-    for variant in VARIANTS:
+    for variant in variants:
         package = f"bt_kernels_before_{variant}"
         copy = folder / "_packages" / package
         shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))

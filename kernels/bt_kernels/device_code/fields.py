@@ -18,7 +18,7 @@ REACH = tl.constexpr(8)  # of the sliding window in tokens; 0 if there is none
 CP_SIZE = tl.constexpr(9)  # ranks that share the group's tokens; 1 if it is not sharded
 CP_RANK = tl.constexpr(10)  # which of them this is
 CP_INTERLEAVE = tl.constexpr(11)  # consecutive tokens of one rank
-BLOCK_SHIFT = tl.constexpr(12)  # by how many bits a block is; -1 if that is no whole number
+BLOCK_SHIFT = tl.constexpr(12)  # log2 of the block size; -1 if it is not a power of two
 
 RECORD_FIELDS = tl.constexpr(5)
 CAPTURED_HEADER = tl.constexpr(3)

@@ -5,7 +5,7 @@ differs from the separate ones only in how the work is cut into launches and pro
 
 Two arrays describe the tables and the staged writes:
 
-`descriptors`: `[G, 12]` int64 on the device, one row per group: addresses, sizes and options (see
+`descriptors`: `[G, 16]` int64 on the device, one row per group: addresses, sizes and options (see
 `fields`). It is one argument instead of a dozen, since each argument of a launch costs host time.
 
 `staging`: int32 in pinned host memory: first one record per written row (group, row, start,

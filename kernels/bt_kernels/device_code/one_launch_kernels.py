@@ -11,8 +11,9 @@ copy the staged ids into the source table.
 - marks, `[G, max_num_reqs, 4]`: start, end, value, and number of the step. A mark with another step
   is void, so marks of earlier steps need not be cleared. The value is the block id if the interval
   has one column, else where its ids begin, in elements from the start.
-- records, `[n, 8]`: group, row, start, end, value, and three unused. Each has 32 bytes to itself,
-  since programs that read the same sector of host memory are served one after another.
+- records, `[n, 8]`: group, row, start, end, value, number of the step, and two unused. Each has 32
+  bytes to itself, since programs that read the same sector of host memory are served one after
+  another.
 - the block ids of intervals of more than one column.
 
 If a step writes few rows, `writes` carries the intervals instead: they are parameters of the
@@ -84,7 +85,6 @@ def one_launch_kernel(
     num_wide,
     num_chunks,
     num_pads,
-    ALIGNED: tl.constexpr,
     PAD: tl.constexpr,
     TILE: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -129,7 +129,6 @@ def one_launch_kernel(
         None,
         None,
         False,
-        ALIGNED,
         PAD,
         TILE,
         COLUMNS,
@@ -166,7 +165,6 @@ def one_launch_options_kernel(
     out_stride,
     out_size,
     SHARDED: tl.constexpr,
-    ALIGNED: tl.constexpr,
     PAD: tl.constexpr,
     TILE: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -205,7 +203,6 @@ def one_launch_options_kernel(
         out_stride,
         out_size,
         SHARDED,
-        ALIGNED,
         PAD,
         TILE,
         COLUMNS,
@@ -246,7 +243,6 @@ def one_launch_captured_kernel(
     PROGRAMS: tl.constexpr,
     OPTIONS: tl.constexpr,
     SHARDED: tl.constexpr,
-    ALIGNED: tl.constexpr,
     PAD: tl.constexpr,
     TILE: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -320,7 +316,6 @@ def one_launch_captured_kernel(
                 _field(given, 4, OPTION_FIELDS),
                 _field(given, 5, OPTION_FIELDS).to(tl.int32),
                 SHARDED,
-                ALIGNED,
                 PAD,
                 TILE,
                 COLUMNS,
@@ -360,7 +355,6 @@ def one_launch_captured_kernel(
                 None,
                 None,
                 SHARDED,
-                ALIGNED,
                 PAD,
                 TILE,
                 COLUMNS,
@@ -393,7 +387,6 @@ def one_launch_carrying_kernel(
     SLOTS: tl.constexpr,
     IDS: tl.constexpr,
     INDEXED: tl.constexpr,
-    ALIGNED: tl.constexpr,
     PAD: tl.constexpr,
     TILE: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -461,7 +454,6 @@ def one_launch_carrying_kernel(
             IDS,
             INDEXED,
             False,
-            ALIGNED,
             PAD,
             TILE,
             COLUMNS,

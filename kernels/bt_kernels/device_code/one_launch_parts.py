@@ -265,10 +265,8 @@ def _copy_fours(
 ):
     """Copies columns `[first, first + COLUMNS)` of rows `[TILE]`, of each its first `num_fours`.
 
-    These are four columns each, so that a lane moves 16 bytes at once where rows are aligned. Rows
-    that are not `live` are zeroed.
+    These are four columns each. Rows that are not `live` are zeroed.
     """
-    first = tl.multiple_of(first, 4)
     column = (first + tl.arange(0, COLUMNS))[None, :]
     mask = column // 4 < num_fours[:, None]
     ids = tl.load(source_row[:, None] + column, mask=mask & live[:, None], other=0)
@@ -340,7 +338,6 @@ def _gather_tile(
     IDS: tl.constexpr,
     INDEXED: tl.constexpr,
     SHARES: tl.constexpr,
-    ALIGNED: tl.constexpr,
     TILE: tl.constexpr,
     COLUMNS: tl.constexpr,
     WIDE_COLUMNS: tl.constexpr,
@@ -362,10 +359,6 @@ def _gather_tile(
     length = tl.where(live, length, width)
     length = tl.where(batch_index < num_rows, length, 0)
     first_column = _first_columns(descriptor, num_computed_tokens, windowed, row, width)
-    if ALIGNED:
-        width = tl.multiple_of(width, 4)
-        source = tl.multiple_of(source, 16)
-        target = tl.multiple_of(target, 16)
     source_row = source + row.to(tl.int64) * width
     target_row = target + batch_index.to(tl.int64) * width
     num_fours = tl.where(staged, tl.minimum(start, length), length) // 4
@@ -580,7 +573,6 @@ def _of_group(
     IDS: tl.constexpr,
     INDEXED: tl.constexpr,
     SHARDED: tl.constexpr,
-    ALIGNED: tl.constexpr,
     PAD: tl.constexpr,
     TILE: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -686,7 +678,6 @@ def _of_group(
             IDS,
             INDEXED,
             False,
-            ALIGNED,
             TILE,
             COLUMNS,
             WIDE_COLUMNS,
@@ -761,7 +752,6 @@ def _of_group(
             IDS,
             INDEXED,
             True,
-            ALIGNED,
             1,
             COLUMNS,
             WIDE_COLUMNS,
@@ -812,7 +802,6 @@ def _part(
     out_stride,
     out_size,
     SHARDED: tl.constexpr,
-    ALIGNED: tl.constexpr,
     PAD: tl.constexpr,
     TILE: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -863,7 +852,6 @@ def _part(
             0,
             False,
             SHARDED,
-            ALIGNED,
             PAD,
             TILE,
             COLUMNS,

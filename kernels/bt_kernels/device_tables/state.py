@@ -216,7 +216,7 @@ class DeviceState(BlockTableOperations):
 
 
 def _shift_of(block_size: int) -> int:
-    """By how many bits a block is; -1 if its size is no power of two."""
+    """The binary logarithm of a block size; -1 if it is not a power of two."""
     return block_size.bit_length() - 1 if block_size & (block_size - 1) == 0 else -1
 
 

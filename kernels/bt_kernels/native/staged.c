@@ -80,6 +80,7 @@ typedef struct {
     Py_ssize_t size_of_ids, room_for_ids;
     Py_ssize_t num_ids; /* without them */
     long long longest;
+    int has_shrunk;  /* a row that had as many blocks: `longest` is a bound */
     Arguments spare; /* memory for the next call */
 } StagedWrites;
 
@@ -355,12 +356,17 @@ static int make_room(StagedWrites *self, const Arguments *arguments)
     return reserve_records(self, arguments->num_writes);
 }
 
-static long long most_blocks(const StagedWrites *self)
+/* The most blocks of any row, which are counted anew only where they are asked for. */
+static long long longest_of(StagedWrites *self)
 {
-    long long most = 0;
-    for (Py_ssize_t index = 0; index < self->num_groups * self->max_num_reqs; index++)
-        most = self->counts[index] > most ? self->counts[index] : most;
-    return most;
+    if (self->has_shrunk) {
+        self->longest = 0;
+        for (Py_ssize_t index = 0; index < self->num_groups * self->max_num_reqs; index++)
+            if (self->counts[index] > self->longest)
+                self->longest = self->counts[index];
+        self->has_shrunk = 0;
+    }
+    return self->longest;
 }
 
 /* Counts the blocks of all writes. Returns 1, with nothing changed, if a row becomes too wide. */
@@ -368,7 +374,7 @@ static int count_blocks(StagedWrites *self, Arguments *arguments)
 {
     Py_ssize_t index = 0;
     long long longest = self->longest;
-    int has_shrunk = 0;
+    int has_shrunk = self->has_shrunk;
     while (index < arguments->num_writes) {
         int32_t *counts = self->counts;
         for (Py_ssize_t group = 0; group < self->num_groups; group++, index++) {
@@ -381,12 +387,15 @@ static int count_blocks(StagedWrites *self, Arguments *arguments)
             *count = (int32_t)end;
             if (write->overwrite && write->before > end && write->before >= longest)
                 has_shrunk = 1;
-            if (end > longest)
+            if (end > longest) {
                 longest = end;
+                has_shrunk = 0;
+            }
             counts += self->max_num_reqs;
         }
     }
-    self->longest = has_shrunk ? most_blocks(self) : longest;
+    self->longest = longest;
+    self->has_shrunk = has_shrunk;
     return 0;
 refused:
     /* Backwards, since a row may occur twice. */
@@ -848,7 +857,7 @@ static PyObject *get_num_ids(StagedWrites *self, void *Py_UNUSED(none))
 
 static PyObject *get_longest(StagedWrites *self, void *Py_UNUSED(none))
 {
-    return PyLong_FromLongLong(self->longest);
+    return PyLong_FromLongLong(longest_of(self));
 }
 
 static int set_longest(StagedWrites *self, PyObject *value, void *Py_UNUSED(none))
@@ -865,6 +874,7 @@ static int set_longest(StagedWrites *self, PyObject *value, void *Py_UNUSED(none
     if (number == -1 && PyErr_Occurred())
         return -1;
     self->longest = number;
+    self->has_shrunk = 0;
     return 0;
 }
 

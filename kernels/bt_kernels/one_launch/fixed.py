@@ -85,7 +85,8 @@ class FixedLaunch:
         self._shape = MANY if num_rows > MANY_ROWS else FIXED
         num_tiles = -(-layout.max_num_reqs // self._shape.requests)
         num_pads = pads_for(layout.max_num_batched_tokens)
-        # Enough for any batch without writes; more would only wait for each other's headers.
+        # One for each tile and padding of any batch. They take other parts in turn, since more
+        # programs would only wait for each other's headers.
         most = MAX_PROGRAMS if launches.COMPILES else PROGRAMS_INTERPRETED
         self.num_programs = min(most, layout.num_groups * (num_tiles + num_pads))
         self._num_spans = min(
@@ -93,8 +94,7 @@ class FixedLaunch:
         )
         self.body = self.num_programs * (HEADER_FIELDS + OPTION_FIELDS) * WORDS  # marks begin there
         self._num_groups = layout.num_groups
-        # Tables may be replaced while graphs live, so that nothing is known of where rows begin.
-        self._constants = (tables.sharded, False, *self._shape.constants)
+        self._constants = (tables.sharded, *self._shape.constants)
         self._launcher = launcher
         self._applied = applied
 

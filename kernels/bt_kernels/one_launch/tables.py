@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -42,9 +41,6 @@ from bt_kernels.one_launch.shapes import (
 )
 from bt_kernels.one_launch.writes import CarryingLaunch, StepWrites
 from bt_kernels.staging import RECORD_FIELDS, HostRing
-
-if TYPE_CHECKING:
-    pass
 
 
 class OneLaunch(FusedApply, FusedGatherSlots):
@@ -209,7 +205,6 @@ class OneLaunch(FusedApply, FusedGatherSlots):
                 batch = (idx_mapping, query_start_loc, positions)
                 if self._carry(batch, num_reqs, num_rows, num_apart):
                     return
-                self._carrying = None  # for good, such as when the kernel is instrumented
         if not num_records:
             # Reads no host memory, which takes most of the time of the other launch.
             batch = (idx_mapping, query_start_loc, positions)
@@ -241,7 +236,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
                 one_launch_kernel,
                 grid,
                 arguments,
-                (self._aligned, *shape.constants),
+                shape.constants,
                 inputs,
                 shape.num_warps,
             )
@@ -252,7 +247,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
             one_launch_options_kernel,
             grid,
             (*arguments, num_computed_tokens, out_ptrs, out, stride, length),
-            (self.sharded, self._aligned and out_ptrs is None, *shape.constants),
+            (self.sharded, *shape.constants),
             (idx_mapping, num_computed_tokens, out_ptrs, out),
             shape.num_warps,
         )
@@ -282,7 +277,6 @@ class OneLaunch(FusedApply, FusedGatherSlots):
             (self.descriptors, *batch, num_reqs, num_rows, num_apart, *cut.numbers, num_pads),
             cut.shape,
             batch[0].dtype,
-            aligned=self._aligned,
             has_ids=num_apart > 0,
         )
 
@@ -304,19 +298,6 @@ class OneLaunch(FusedApply, FusedGatherSlots):
             return 0, 0
         most = max(1, MAX_WIDE_PROGRAMS // (num_wide * self.layout.num_groups))
         return num_wide, min(MAX_CHUNKS, -(-(longest - OWN_COLUMNS) // WIDE_COLUMNS), most)
-
-    def init_block_table_layout_tensors(self) -> None:
-        super().init_block_table_layout_tensors()
-        self.__dict__.pop("_aligned", None)
-        if self._carrying is not None:
-            self._carrying.forget()
-            self._quick = self._make_quick(self._carrying)
-
-    @cached_property
-    def _aligned(self) -> bool:
-        """Whether all rows begin at multiples of 16 bytes, so that lanes can move as many."""
-        tables = (*self.block_tables, *self.input_block_tables)
-        return not any(table.data_ptr() % 16 or table.shape[1] % 4 for table in tables)
 
     @cached_property
     def _widest(self) -> int:

@@ -80,7 +80,7 @@ class CarryingLaunch:
         self._place = place
         self.quick: Any = None  # is given every kernel that is loaded
         self.words = memoryview(array("q", [NO_WRITE] * (self.num_words + id_words)))
-        self._kept: dict[tuple[Any, ...], Callable[..., None]] = {}
+        self._kept: dict[tuple[Any, ...], Callable[..., None] | None] = {}
         if place.launcher is not None:
             self._current_stream = triton.runtime.driver.active.get_current_stream
 
@@ -91,45 +91,40 @@ class CarryingLaunch:
         shape: Shape,
         index_dtype: torch.dtype,
         *,
-        aligned: bool,
         has_ids: bool,
     ) -> bool:
         """Launches the step whose writes are in `words`; `False` where the driver cannot."""
         words = self.words if has_ids else self.words[: self.num_words]
         if self._place.launcher is None:
             given = tuple(words[: self.num_words]), tuple(words[self.num_words :]) or None
-            constants = self._constants_of(shape, aligned=aligned, has_ids=has_ids)
+            constants = self._constants_of(shape, has_ids=has_ids)
             one_launch_carrying_kernel[grid](*arguments, *given, *constants)
             return True
-        launch = self._kept.get((shape, index_dtype, aligned, has_ids))
-        if launch is None:
-            launch = self._load(arguments, shape, aligned=aligned, has_ids=has_ids)
-            if launch is None:
-                return False
-            self._kept[shape, index_dtype, aligned, has_ids] = launch
-            if self.quick is not None:
+        key = (shape, index_dtype, has_ids)
+        if key not in self._kept:
+            launch = self._kept[key] = self._load(arguments, shape, has_ids=has_ids)
+            if launch is not None and self.quick is not None:
                 is_wide = index_dtype is torch.int64
                 self.quick.add(SHAPES.index(shape), is_wide, has_ids, launch)
+        launch = self._kept[key]
+        if launch is None:
+            return False
         launch(self._current_stream(self._place.index), grid, arguments, words)
         return True
 
-    def forget(self) -> None:
-        """Forgets what is loaded, since it is for tables that lie elsewhere."""
-        self._kept.clear()
-
-    def _constants_of(self, shape: Shape, *, aligned: bool, has_ids: bool) -> tuple[Any, ...]:
+    def _constants_of(self, shape: Shape, *, has_ids: bool) -> tuple[Any, ...]:
         # The interpreter cannot index parameters.
         ids = self._id_words if has_ids else 0
-        return *self._constants, ids, launches.COMPILES, aligned, *shape.constants
+        return *self._constants, ids, launches.COMPILES, *shape.constants
 
     def _load(
-        self, arguments: tuple[Any, ...], shape: Shape, *, aligned: bool, has_ids: bool
+        self, arguments: tuple[Any, ...], shape: Shape, *, has_ids: bool
     ) -> Callable[..., None] | None:
         # Odd, or Triton would assume multiples of 16. An empty grid launches nothing.
         words = (NO_WRITE + 1,) * self.num_words
         ids = (NO_WRITE + 1,) * self._id_words if has_ids else None
         try:
-            constants = self._constants_of(shape, aligned=aligned, has_ids=has_ids)
+            constants = self._constants_of(shape, has_ids=has_ids)
             launched = (0, 1, 1), (*arguments, words, ids), constants, (), shape.num_warps
             handle = self._place.run(launches.launch_jit, one_launch_carrying_kernel, *launched)
             num_words = len(words) + len(ids or ())

@@ -71,7 +71,19 @@ class StagedWrites:
             (flat[group * size : (group + 1) * size], width, self._groups[group])
             for group, width in enumerate(widths)
         ]
-        self.longest = 0
+        self._longest = 0
+        self._has_shrunk = False  # a row that had as many blocks, so that this is a bound
+
+    @property
+    def longest(self) -> int:
+        """See the class; counted anew only where it is asked for."""
+        if self._has_shrunk:
+            self.longest = max(max(counts) for counts, _, _ in self._tables)
+        return self._longest
+
+    @longest.setter
+    def longest(self, number: int) -> None:
+        self._longest, self._has_shrunk = number, False
 
     @property
     def num_records(self) -> int:
@@ -313,8 +325,7 @@ class StagedWrites:
         """Stages requests, or nothing if a row would get too wide; keeps and extends their ids."""
         if redirect:
             requests = [(row, _zeros_for(ids), overwrite) for row, ids, overwrite in requests]
-        tables, longest = self._tables, self.longest
-        has_shrunk = False  # the longest row has
+        tables, longest, has_shrunk = self._tables, self._longest, self._has_shrunk
         writes = []
         for row, contents, overwrite in requests:
             for group, ids in enumerate(contents):
@@ -330,9 +341,9 @@ class StagedWrites:
                 if before > end and before >= longest:
                     has_shrunk = True
                 if end > longest:
-                    longest = end
+                    longest, has_shrunk = end, False
                 writes.append((counts, intervals, row, before, ids, overwrite))
-        self.longest = max(max(counts) for counts, _, _ in tables) if has_shrunk else longest
+        self._longest, self._has_shrunk = longest, has_shrunk
         for _, intervals, row, start, ids, overwrite in writes:
             if overwrite:
                 intervals[row] = (0, ids)

@@ -167,9 +167,9 @@ def test_the_kernel_that_carries_writes_is_loaded_on_the_device_of_the_tables(de
     launch = SimpleNamespace(side_by_side=512)
     monkeypatch.setattr(launches, "direct_launch", lambda *_: launch)
     carrying = one_launch.CarryingLaunch(LAYOUT, place, 64, 8)
-    assert carrying._load((1, 2), one_launch.FEW, aligned=True, has_ids=False) is launch
+    assert carrying._load((1, 2), one_launch.FEW, has_ids=False) is launch
     with pytest.warns(UserWarning, match="launches cannot carry writes as parameters"):
-        assert carrying._load(("fails",), one_launch.FEW, aligned=True, has_ids=False) is None
+        assert carrying._load(("fails",), one_launch.FEW, has_ids=False) is None
     assert kernel.seen == [1, 1]
     assert devices.contexts == [("primary", 1), FOREIGN]
 
@@ -182,7 +182,24 @@ def test_a_kernel_that_cannot_be_launched_directly_carries_nothing(devices, monk
     monkeypatch.setattr(launches, "direct_launch", fails)
     carrying = one_launch.CarryingLaunch(LAYOUT, Place(OTHER, devices.launcher()), 64, 8)
     with pytest.warns(UserWarning, match="parameters: no such field"):
-        assert carrying._load((1, 2), one_launch.FEW, aligned=True, has_ids=True) is None
+        assert carrying._load((1, 2), one_launch.FEW, has_ids=True) is None
+
+
+def test_a_kernel_that_cannot_be_loaded_is_tried_once_and_stops_no_other(devices, monkeypatch):
+    carrying = one_launch.CarryingLaunch(LAYOUT, Place(OTHER, devices.launcher()), 64, 8)
+    launched, loaded = [], []
+
+    def load(_arguments, _shape, *, has_ids):
+        loaded.append(has_ids)
+        return None if has_ids else lambda *given: launched.append(given)
+
+    monkeypatch.setattr(carrying, "_load", load)
+    monkeypatch.setattr(carrying, "_current_stream", lambda _index: 7)
+    for has_ids in (True, True, False, False, True):
+        made = carrying.launch((1, 1, 1), (), one_launch.FEW, torch.int64, has_ids=has_ids)
+        assert made is not has_ids
+    assert loaded == [True, False]
+    assert [len(given[-1]) for given in launched] == [carrying.num_words] * 2
 
 
 def test_inputs_on_another_device_are_refused_by_the_names_of_both():

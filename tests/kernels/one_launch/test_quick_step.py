@@ -31,8 +31,7 @@ class Noted:
         self.by_c = []
         carrying = tables._carrying
 
-        def launch(grid, arguments, shape, dtype, *, aligned, has_ids):
-            assert aligned is tables._aligned
+        def launch(grid, arguments, shape, dtype, *, has_ids):
             addresses = [a if isinstance(a, int) else a.data_ptr() for a in arguments]
             place = one_launch.SHAPES.index(shape), dtype is torch.int64, has_ids
             self.by_python.append((place, grid, *addresses, tuple(carrying.words)))
