@@ -6,9 +6,10 @@ fails. Contents of device memory are checked only if the tables `validate`.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import torch
 
@@ -112,22 +113,43 @@ def check_table(
     _check_contiguous(name, table)
 
 
+Range: TypeAlias = "tuple[int, int]"
+"""Where a contiguous table begins and ends, in bytes."""
+
+
+def ranges_of(*tables: torch.Tensor) -> list[Range]:
+    """Where contiguous tables are that are not empty, in rising order."""
+    found = [(table.data_ptr(), table.data_ptr() + table.nbytes) for table in tables]
+    return sorted((begin, end) for begin, end in found if end > begin)
+
+
 def check_apart(out: Sequence[torch.Tensor], *others: Sequence[torch.Tensor]) -> None:
     """Checks that no contiguous table of a caller overlaps another table."""
-    ranges = [(*_bytes_of(table), group) for group, table in enumerate(out)]
-    ranges += [(*_bytes_of(table), -1) for tables in others for table in tables]
-    ranges.sort()
-    for (_, end, before), (begin, past_last, after) in pairwise(ranges):
-        # An empty table overlaps nothing. What lies inside of one before it begins before its end.
-        if begin < end and begin < past_last and max(before, after) >= 0:
-            group = after if after >= 0 else before
-            raise ValueError(f"out[{group}] overlaps another table; expected a buffer of its own")
+    check_outside(out, ranges_of(*(table for tables in others for table in tables)))
 
 
-def _bytes_of(table: torch.Tensor) -> tuple[int, int]:
-    """Where a contiguous table begins and ends."""
-    begin = table.data_ptr()
-    return begin, begin + table.numel() * table.itemsize
+def check_outside(out: Sequence[torch.Tensor], taken: Sequence[Range]) -> None:
+    """As `check_apart`, with the ranges of the other tables, which do not overlap."""
+    begins = [table.data_ptr() for table in out]
+    found = []
+    for group, begin in enumerate(begins):
+        end = begin + out[group].nbytes
+        if end == begin:
+            continue
+        # The last table that begins before this one ends.
+        before = bisect_left(taken, (end,)) - 1
+        if before >= 0 and taken[before][1] > begin:
+            _refuse_overlap(group)
+        found.append((begin, end, group))
+    if len(found) > 1:
+        found.sort()
+        for (_, end, before), (begin, _, after) in pairwise(found):
+            if begin < end:
+                _refuse_overlap(max(before, after))
+
+
+def _refuse_overlap(group: int) -> NoReturn:
+    raise ValueError(f"out[{group}] overlaps another table; expected a buffer of its own")
 
 
 def check_computed(

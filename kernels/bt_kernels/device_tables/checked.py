@@ -53,7 +53,7 @@ class CheckedState(DeviceState):
                 num_computed_tokens = None
         if out is not None:
             arguments.check_out(self.layout, self.device, out, out_ptrs, num_reqs_padded)
-            arguments.check_apart(out, self.block_tables, self.input_block_tables)
+            arguments.check_outside(out, self._taken)
             if out_ptrs is None:
                 addresses = [table.data_ptr() for table in out]
                 out_ptrs = torch.tensor(addresses, device=self.device)

@@ -166,8 +166,10 @@ class DeviceState(BlockTableOperations):
     def _make_views(self) -> None:
         """Caches the views that calls return, since the same few sizes are requested all the time.
 
-        The caches must not refer to `self`, or the tables would outlive their last user.
+        The caches must not refer to `self`, or the tables would outlive their last user. Where the
+        tables are is kept, too.
         """
+        self._taken = arguments.ranges_of(*self.block_tables, *self.input_block_tables)
         tables, slots = self.input_block_tables, self.slot_mappings
         self._views_of_tables = lru_cache(_KEPT_VIEWS)(
             lambda num_rows: tuple([table[:num_rows] for table in tables])
