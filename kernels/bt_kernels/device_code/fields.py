@@ -36,21 +36,21 @@ HEADER_FIELDS = tl.constexpr(4)
 OPTION_FIELDS = tl.constexpr(8)
 ADDRESS_BITS = tl.constexpr(48)
 ADDRESS_MASK = tl.constexpr(2**48 - 1)
-NO_ROW = tl.constexpr(32767)  # above any row: see `MAX_NUM_REQS`
+BITMAP_ROWS = tl.constexpr(48)  # bits of a word for rows; see `one_launch_kernels`
 
 
 _SIZES = [
-    "records",
-    "num_records",
+    "num_computed_tokens",
+    "slots_out",
+    "slots_stride",
+    "num_slots",
+    "index_step",
     "num_reqs",
     "num_rows",
-    "step",
-    "max_num_reqs",
+    "num_words",
     "num_apart",
     "num_spans",
     "num_wide",
     "num_chunks",
     "num_pads",
-    "out_stride",
-    "out_size",
 ]

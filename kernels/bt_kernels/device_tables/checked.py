@@ -47,6 +47,19 @@ class CheckedState(DeviceState):
         Returns:
             `num_computed_tokens` if any group has a sliding window, and the addresses of `out`.
         """
+        window = self._check_options(num_reqs_padded, out, out_ptrs, num_computed_tokens)
+        if out is not None and out_ptrs is None:
+            out_ptrs = torch.tensor([table.data_ptr() for table in out], device=self.device)
+        return window, out_ptrs
+
+    def _check_options(
+        self,
+        num_reqs_padded: int,
+        out: Sequence[torch.Tensor] | None,
+        out_ptrs: torch.Tensor | None,
+        num_computed_tokens: torch.Tensor | None,
+    ) -> torch.Tensor | None:
+        """Checks the options of a gather; returns `num_computed_tokens` if there is a window."""
         if num_computed_tokens is not None:
             arguments.check_computed(self.layout, self.device, num_computed_tokens)
             if not self._has_window:
@@ -54,14 +67,11 @@ class CheckedState(DeviceState):
         if out is not None:
             arguments.check_out(self.layout, self.device, out, out_ptrs, num_reqs_padded)
             arguments.check_outside(out, self._taken)
-            if out_ptrs is None:
-                addresses = [table.data_ptr() for table in out]
-                out_ptrs = torch.tensor(addresses, device=self.device)
-            elif self.validate and not self._capturing():
+            if out_ptrs is not None and self.validate and not self._capturing():
                 arguments.check_addresses(out, out_ptrs)
         elif out_ptrs is not None:
             raise ValueError("out_ptrs is given without out; expected both, or out alone")
-        return num_computed_tokens, out_ptrs
+        return num_computed_tokens
 
     def _check_slots(
         self,

@@ -14,6 +14,7 @@ from bt_kernels.launches.kernels import (
     slots,
 )
 from bt_kernels.launches.paths import (
+    ALIGNMENT,
     COMPILES,
     NUM_WARPS,
     CompiledLaunches,
@@ -26,6 +27,7 @@ from bt_kernels.launches.paths import (
 from bt_kernels.launches.place import Place
 
 __all__ = [
+    "ALIGNMENT",
     "CAPTURED_PROGRAMS",
     "COMPILES",
     "NUM_WARPS",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NUM_WARPS = 4  # Triton's own choice
 
 # Pointers that are multiples of this many bytes count as aligned when Triton compiles.
-_ALIGNMENT = 16
+ALIGNMENT = 16
 
 COMPILES: bool = isinstance(apply_writes_kernel, triton.JITFunction)
 """Whether kernels are compiled in this process, rather than interpreted."""
@@ -214,5 +214,5 @@ def _selects(
         if tensor is None:
             key = (key, None)
         else:
-            key = (key, tensor.dtype, tensor.data_ptr() % _ALIGNMENT == 0)
+            key = (key, tensor.dtype, tensor.data_ptr() % ALIGNMENT == 0)
     return key

@@ -61,6 +61,8 @@ def _built(name: str) -> ModuleType:
     source = _FOLDER / f"{name}.c"
     file = name + EXTENSION_SUFFIXES[0]
     key = hashlib.sha256(source.read_bytes())
+    for header in sorted(_FOLDER.glob("*.h")):
+        key.update(header.read_bytes())
     key.update(repr((file, _FLAGS, sysconfig.get_platform())).encode())
     cache = get_cache_manager(key.hexdigest())
     found = cache.get_file(file)
@@ -85,7 +87,8 @@ def _compiled(source: Path) -> bytes:
         raise FileNotFoundError(f"Python.h is not in {headers}; install Python's headers")
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "out.so"
-        command = [*_compiler(), *_FLAGS, f"-I{headers}", str(source), "-o", str(target)]
+        folders = (f"-I{headers}", f"-I{_FOLDER}")
+        command = [*_compiler(), *_FLAGS, *folders, str(source), "-o", str(target)]
         subprocess.run(
             command,
             check=True,

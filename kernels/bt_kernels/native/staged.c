@@ -9,15 +9,15 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "packing.h"
+
 /* Formats of the records that kernels read; see bt_kernels.device_code. */
 #define RECORD_FIELDS 5
 #define STEP_RECORD_FIELDS 8
 #define MARK_FIELDS 4
-#define TYPE_BIT ((int64_t)1 << 62)
-#define NO_ROW 32767
-#define LAST_COLUMN 32766
-#define APART INT64_MIN /* the highest bit */
-#define MOST_IDS 65535
+#define BITMAP_ROWS 48
+#define SEVERAL ((uint64_t)1 << 63)
+#define MOST_WORDS 65535 /* that a bitmap can count, and ids that a word can tell the place of */
 
 #define NULL_BLOCK_ID 0
 #define NONE (-1)
@@ -728,78 +728,136 @@ failed:
     return NULL;
 }
 
-/* The word of an interval, whose ids go to `ids` from `*place` on where there are several; 0 where
- * it does not fit one, or its ids do not fit into `most`. */
-static inline int64_t word_of(const StagedWrites *self, const Record *record, int32_t *ids,
-                              Py_ssize_t *place, Py_ssize_t most)
+/* Takes a view of int32 or int64 elements; release it. */
+static int get_words(PyObject *object, const char *name, Py_buffer *view)
 {
-    if (record->length < 1 || record->start > LAST_COLUMN)
+    if (PyObject_GetBuffer(object, view, PyBUF_WRITABLE | PyBUF_FORMAT | PyBUF_ND) == 0) {
+        if (view->ndim == 1 && view->format != NULL &&
+            (strcmp(view->format, "i") == 0 || strcmp(view->format, "q") == 0))
+            return 0;
+        PyBuffer_Release(view);
+    } else if (!PyErr_ExceptionMatches(PyExc_BufferError) &&
+               !PyErr_ExceptionMatches(PyExc_ValueError)) {
+        return -1;
+    }
+    PyErr_Clear();
+    PyErr_Format(PyExc_ValueError,
+                 "%s is not a writable, contiguous view of int32 or int64 elements", name);
+    return -1;
+}
+
+/* Which rows have an interval, and in each word how many the rows before it have. */
+static void write_bitmap(const StagedWrites *self, uint64_t *bitmap, Py_ssize_t per_group)
+{
+    memset(bitmap, 0, (size_t)(per_group * self->num_groups) * sizeof(uint64_t));
+    uint64_t before = 0, *words = bitmap;
+    for (Py_ssize_t group = 0; group < self->num_groups; group++, words += per_group) {
+        for (int32_t at = self->groups[group].head; at != NONE; at = self->records[at].next) {
+            int32_t row = self->records[at].row;
+            words[row / BITMAP_ROWS] |= (uint64_t)1 << row % BITMAP_ROWS;
+        }
+        for (Py_ssize_t index = 0; index < per_group; index++) {
+            uint64_t bits = words[index];
+            words[index] = before << BITMAP_ROWS | bits;
+            before += (uint64_t)__builtin_popcountll(bits);
+        }
+    }
+}
+
+/* The intervals in the order of groups and rows, and apart a list of those that have another number
+ * of ids than one, and their ids. */
+static void write_payload(const StagedWrites *self, const uint64_t *bitmap, Py_ssize_t per_group,
+                          Py_ssize_t num_apart, uint64_t *payload, int32_t *listed)
+{
+    int32_t *first = listed, *ids = listed + num_apart;
+    for (Py_ssize_t group = 0; group < self->num_groups; group++, bitmap += per_group) {
+        for (int32_t at = self->groups[group].head; at != NONE; at = self->records[at].next) {
+            const Record *record = &self->records[at];
+            uint64_t bits = bitmap[record->row / BITMAP_ROWS];
+            uint64_t below = bits & (((uint64_t)1 << record->row % BITMAP_ROWS) - 1);
+            int32_t number = (int32_t)(bits >> BITMAP_ROWS) + __builtin_popcountll(below);
+            uint64_t word = (uint64_t)record->row << 48 | (uint64_t)record->start << 32;
+            if (record->length == 1) {
+                payload[number] = word | (uint32_t)self->ids[self->pieces[record->head].first];
+                continue;
+            }
+            uint64_t place = (uint64_t)(ids - first);
+            payload[number] = SEVERAL | word | (uint64_t)record->length << 16 | place;
+            *listed++ = number;
+            ids = copy_ids(self, record, ids);
+        }
+    }
+    if ((ids - first) % 2)
+        *ids = 0; /* half a word */
+}
+
+/* Words of a bitmap for the rows of a group. */
+static Py_ssize_t bitmap_words(const StagedWrites *self)
+{
+    return (self->max_num_reqs + BITMAP_ROWS - 1) / BITMAP_ROWS;
+}
+
+/* As `Packing.pack`; the bitmap is long enough. */
+static int pack_into(PyObject *object, const Room *room, Packed *packed)
+{
+    const StagedWrites *self = (StagedWrites *)object;
+    Py_ssize_t per_group = bitmap_words(self), num_apart = 0, num_ids = 0;
+    if (self->num_records > MOST_WORDS)
         return 0;
-    int64_t word = TYPE_BIT | (int64_t)record->row << 47 | (int64_t)record->start << 32;
-    if (record->length == 1)
-        return word | (uint32_t)self->ids[self->pieces[record->head].first];
-    if (record->length > most - *place)
+    for (Py_ssize_t index = 0; index < self->num_records; index++) {
+        const Record *record = &self->records[index];
+        if (record->start > MOST_WORDS)
+            return 0;
+        if (record->length != 1) {
+            num_apart++;
+            num_ids += record->length + 1;
+        }
+    }
+    if (num_ids > MOST_WORDS)
         return 0;
-    copy_ids(self, record, ids + *place);
-    word |= APART | (int64_t)record->length << 16 | (int64_t)*place;
-    *place += record->length;
-    return word;
+    Py_ssize_t num_words = self->num_records, for_ids = (num_ids + 1) / 2;
+    write_bitmap(self, room->bitmap, per_group);
+    if (room->ids == NULL && num_words + for_ids <= room->payload_room)
+        write_payload(self, room->bitmap, per_group, num_apart, room->payload,
+                      (int32_t *)(room->payload + num_words));
+    else if (room->ids != NULL && num_words <= room->payload_room && for_ids <= room->ids_room)
+        write_payload(self, room->bitmap, per_group, num_apart, room->payload, room->ids);
+    *packed = (Packed){num_words, num_apart, num_words + for_ids};
+    return 1;
 }
 
 static PyObject *pack_words(StagedWrites *self, PyObject *const *args, Py_ssize_t nargs)
 {
-    if (!takes("pack_words", nargs, 2))
+    static const char *names[] = {"bitmap", "payload", "ids_apart"};
+    Py_buffer views[3];
+    Py_ssize_t given = nargs == 3 && args[2] == Py_None ? 2 : nargs, taken = 0;
+    if (given != 3 && !takes("pack_words", given, 2))
         return NULL;
-    Py_ssize_t slots = PyLong_AsSsize_t(args[1]);
-    if (slots == -1 && PyErr_Occurred())
-        return NULL;
-    Py_buffer view;
-    if (PyObject_GetBuffer(args[0], &view, PyBUF_WRITABLE | PyBUF_FORMAT | PyBUF_ND) != 0)
-        return NULL;
-    if (view.ndim != 1 || view.format == NULL || strcmp(view.format, "q") != 0) {
-        PyBuffer_Release(&view);
-        PyErr_SetString(PyExc_ValueError, "the view is not one of int64 words");
-        return NULL;
-    }
-    Py_ssize_t room = view.shape[0];
-    if (slots < 0 || slots > room || self->num_groups * slots > room) {
-        PyBuffer_Release(&view);
-        return PyErr_Format(
-            PyExc_ValueError,
-            "the view has %zd words; expected %zd groups of %zd",
-            room,
-            self->num_groups,
-            slots);
-    }
-    int64_t *word = view.buf;
-    int32_t *ids = (int32_t *)(word + self->num_groups * slots);
-    Py_ssize_t most = 2 * (room - self->num_groups * slots), place = 0;
-    if (most > MOST_IDS)
-        most = MOST_IDS;
-    long num_apart = 0;
-    int fits = 1;
-    for (Py_ssize_t group = 0; fits && group < self->num_groups; group++)
-        fits = self->groups[group].num_records <= slots;
-    for (Py_ssize_t group = 0; fits && group < self->num_groups; group++) {
-        int64_t *end = word + slots;
-        long apart = 0;
-        for (int32_t at = self->groups[group].head; at != NONE; at = self->records[at].next) {
-            *word = word_of(self, &self->records[at], ids, &place, most);
-            if (*word == 0) {
-                fits = 0;
-                break;
-            }
-            apart += *word++ < 0;
+    while (taken < given && get_words(args[taken], names[taken], &views[taken]) == 0)
+        taken++;
+    int fits = -1;
+    Packed packed;
+    Py_ssize_t wanted = bitmap_words(self) * self->num_groups;
+    if (taken == given && views[0].len / (Py_ssize_t)sizeof(uint64_t) < wanted) {
+        PyErr_Format(PyExc_ValueError, "bitmap has %zd words; expected %zd groups of %zd",
+                     views[0].len / (Py_ssize_t)sizeof(uint64_t), self->num_groups,
+                     bitmap_words(self));
+    } else if (taken == given) {
+        Py_ssize_t words = views[1].len / (Py_ssize_t)sizeof(uint64_t);
+        Room room = {views[0].buf, views[1].buf, words, NULL, 0};
+        if (given == 3) {
+            room.ids = views[2].buf;
+            room.ids_room = views[2].len / (Py_ssize_t)sizeof(uint64_t);
         }
-        if (apart > num_apart)
-            num_apart = apart;
-        while (fits && word < end)
-            *word++ = TYPE_BIT | (int64_t)NO_ROW << 47;
+        fits = pack_into((PyObject *)self, &room, &packed);
     }
-    if (fits && place % 2)
-        ids[place] = 0; /* half a word */
-    PyBuffer_Release(&view);
-    return PyLong_FromLong(fits ? num_apart : -1);
+    while (taken > 0)
+        PyBuffer_Release(&views[--taken]);
+    if (fits < 0)
+        return NULL;
+    if (fits == 0)
+        Py_RETURN_NONE;
+    return Py_BuildValue("(LLL)", packed.num_words, packed.num_apart, packed.size);
 }
 
 /* `(group, row, start, ids)` of a packed record; its place is counted from `packed`. */
@@ -858,6 +916,16 @@ static PyObject *get_num_ids(StagedWrites *self, void *Py_UNUSED(none))
 static PyObject *get_longest(StagedWrites *self, void *Py_UNUSED(none))
 {
     return PyLong_FromLongLong(longest_of(self));
+}
+
+static long long longest_in(PyObject *self) { return longest_of((StagedWrites *)self); }
+
+static void clear_in(PyObject *self) { forget((StagedWrites *)self); }
+
+static PyObject *get_packing(StagedWrites *Py_UNUSED(self), void *Py_UNUSED(none))
+{
+    static const Packing packing = {pack_into, longest_in, clear_in};
+    return PyCapsule_New((void *)&packing, PACKING, NULL);
 }
 
 static int set_longest(StagedWrites *self, PyObject *value, void *Py_UNUSED(none))
@@ -980,6 +1048,7 @@ static PyGetSetDef attributes[] = {
     {"num_records", (getter)get_num_records, NULL, NULL, NULL},
     {"num_ids", (getter)get_num_ids, NULL, NULL, NULL},
     {"longest", (getter)get_longest, (setter)set_longest, NULL, NULL},
+    {"packing", (getter)get_packing, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

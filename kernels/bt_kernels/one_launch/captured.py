@@ -14,6 +14,7 @@ from bt_kernels.one_launch.writes import StepWrites
 from bt_kernels.staging import CapturedBuffer, StagedWrites
 
 if TYPE_CHECKING:
+    from bt_kernels.one_launch.carrying import Batch
     from bt_kernels.one_launch.fixed import Options
     from bt_kernels.one_launch.tables import OneLaunch
 
@@ -53,8 +54,7 @@ class CapturedLaunch(CapturedWrites):
         self,
         tables: OneLaunch,
         staged: StagedWrites,
-        batch: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
-        num_rows: int,
+        batch: Batch,
         options: Options,
     ) -> None:
         """Fills the buffer for the next replay, once the last one has read it.
@@ -65,8 +65,8 @@ class CapturedLaunch(CapturedWrites):
         view = self._buffer.wait()
         num_records = staged.num_records
         step = self._writes.pack(staged, view)
-        longest = tables._widest  # how many are padding is not known
-        self._fixed.write(view, tables, step, num_records, batch, num_rows, longest, options)
+        longest = tables.widest  # how many are padding is not known
+        self._fixed.write(view, tables, step, num_records, batch, longest, options)
         self._pending = (step, num_records)
 
     def settle(self, tables: OneLaunch) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,9 @@ import torch
 from bt_kernels import launches
 from bt_kernels.device_code import (
     DESCRIPTOR_FIELDS,
+    MARKED,
     TARGET,
+    Features,
     one_launch_captured_kernel,
 )
 from bt_kernels.one_launch.shapes import (
@@ -34,38 +37,55 @@ from bt_kernels.one_launch.shapes import (
 )
 
 if TYPE_CHECKING:
+    from bt_kernels.one_launch.carrying import Batch
     from bt_kernels.one_launch.tables import OneLaunch
 
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a step, as passed to kernels; see `device_code.one_launch_kernels`.
+    """The options of a step.
 
     Args:
         num_computed_tokens: `None` where there is no sliding window.
-        out_ptrs: `None` for the input tables.
-        out: `None` for `slot_mappings`.
+        tables: of the caller, one for each group; `None` for the input tables.
+        table_ptrs: their addresses on the device; `None` if the caller has none there.
+        slots: of the caller; `None` for `slot_mappings`.
     """
 
-    num_computed_tokens: torch.Tensor | None
-    out_ptrs: torch.Tensor | None
-    out: torch.Tensor | None
+    num_computed_tokens: torch.Tensor | None = None
+    tables: Sequence[torch.Tensor] | None = None
+    table_ptrs: torch.Tensor | None = None
+    slots: torch.Tensor | None = None
 
     def __bool__(self) -> bool:
-        return not (self.num_computed_tokens is None and self.out_ptrs is None and self.out is None)
+        return not (self.num_computed_tokens is None and self.tables is None and self.slots is None)
+
+    def addresses(self) -> tuple[int, int, int]:
+        """Addresses of computed tokens and of slots, 0 where there are none, and their stride."""
+        computed = self.num_computed_tokens
+        of_tokens = 0 if computed is None else computed.data_ptr()
+        if self.slots is None:
+            return of_tokens, 0, 0
+        return of_tokens, self.slots.data_ptr(), self.slots.stride(0)
+
+    def on_device(self, device: torch.device) -> Options:
+        """With the addresses of tables on the device, which may take a copy."""
+        if self.tables is None or self.table_ptrs is not None:
+            return self
+        pointers = torch.tensor([table.data_ptr() for table in self.tables], device=device)
+        return replace(self, table_ptrs=pointers)
 
     def words(self, tables: OneLaunch) -> tuple[int, ...]:
         """The int64 words that a program reads."""
-        out = tables.slot_mappings if self.out is None else self.out
-        if self.out_ptrs is None:
+        slots = tables.slot_mappings if self.slots is None else self.slots
+        if self.table_ptrs is None:
             descriptors = tables.descriptors
             address = descriptors.data_ptr() + TARGET.value * descriptors.itemsize
             apart = DESCRIPTOR_FIELDS.value
         else:
-            address, apart = self.out_ptrs.data_ptr(), 1
-        computed = self.num_computed_tokens
-        of_tokens = 0 if computed is None else computed.data_ptr()
-        return of_tokens, address, out.data_ptr(), apart, out.stride(0), out.shape[1], 0, 0
+            address, apart = self.table_ptrs.data_ptr(), 1
+        of_tokens, _, _ = self.addresses()
+        return of_tokens, address, slots.data_ptr(), apart, slots.stride(0), slots.shape[1], 0, 0
 
 
 class FixedLaunch:
@@ -94,7 +114,7 @@ class FixedLaunch:
         )
         self.body = self.num_programs * (HEADER_FIELDS + OPTION_FIELDS) * WORDS  # marks begin there
         self._num_groups = layout.num_groups
-        self._constants = (tables.sharded, *self._shape.constants)
+        self._sharded = tables.sharded
         self._launcher = launcher
         self._applied = applied
 
@@ -105,11 +125,25 @@ class FixedLaunch:
             (self.num_programs, 1, 1),
             (
                 *(tables.descriptors, staging, self._applied),
-                *(tables.layout.num_groups, tables.layout.max_num_reqs, self._num_spans),
+                *(tables.layout.num_groups, tables.layout.max_num_reqs),
+                *(tables.layout.max_num_batched_tokens, self._num_spans),
             ),
-            (self.num_programs, has_options, *self._constants),
+            (self.num_programs, self._shape.sizes, self._features(has_options)),
             (),
             self._shape.num_warps,
+        )
+
+    def _features(self, has_options: bool) -> Features:
+        return Features(
+            where=MARKED.value,
+            ids=True,
+            indexed=False,
+            groups=self._num_groups,
+            bitmap=0,
+            payload=0,
+            options=has_options,
+            sharded=self._sharded,
+            aligned=False,  # tables may be replaced after a capture
         )
 
     def write(
@@ -118,8 +152,7 @@ class FixedLaunch:
         tables: OneLaunch,
         step: int,
         num_records: int,
-        batch: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
-        num_rows: int,
+        batch: Batch,
         longest: int,
         options: Options,
     ) -> None:
@@ -130,23 +163,21 @@ class FixedLaunch:
             tables: the tables of the step.
             step: its number, or 0 where nothing is staged.
             num_records: number of staged records.
-            batch: `idx_mapping`, `query_start_loc` and `positions`.
-            num_rows: rows to gather or zero.
+            batch: of the step.
             longest: columns of the longest row.
             options: of the step.
         """
-        idx_mapping, query_start_loc, positions = batch
-        num_reqs = idx_mapping.shape[0]
-        out = tables.slot_mappings if options.out is None else options.out
-        num_chunks = self._num_chunks(num_rows, longest)
+        slots = tables.slot_mappings if options.slots is None else options.slots
+        num_chunks, num_pads = self._num_chunks(batch.num_rows, longest), pads_for(slots.shape[1])
+        is_wide = batch.idx_mapping.itemsize == 8
         self._repeat(
             view,
             0,
             (
-                num_reqs << ADDRESS_BITS | _address(idx_mapping),
-                num_rows << ADDRESS_BITS | _address(query_start_loc),
-                (num_chunks << 8 | pads_for(out.shape[1])) << ADDRESS_BITS | _address(positions),
-                step << 32 | num_records << 1 | (idx_mapping.itemsize == 8),
+                batch.num_reqs << ADDRESS_BITS | _address(batch.idx_mapping),
+                batch.num_rows << ADDRESS_BITS | _address(batch.query_start_loc),
+                (num_chunks << 8 | num_pads) << ADDRESS_BITS | _address(batch.positions),
+                step << 32 | num_records << 1 | is_wide,
             ),
         )
         if options:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from bt_kernels import device_code as one_launch_code
+from bt_kernels.device_code import Sizes
 from bt_kernels.layout import PAD_SLOT_ID
 
 MARK_FIELDS: int = one_launch_code.MARK_FIELDS.value
@@ -35,11 +36,20 @@ class Shape:
     num_warps: int
 
     @cached_property
-    def constants(self) -> tuple[int, ...]:
-        """Values of the kernels' `tl.constexpr` parameters from `PAD` on, in their order."""
-        return (
-            *(PAD_SLOT_ID, self.requests, self.columns, WIDE_COLUMNS, OWN_COLUMNS),
-            *(REST, self.tokens, SPAN, SEARCHED, BLOCK),
+    def sizes(self) -> Sizes:
+        """Constants of the kernels."""
+        return Sizes(
+            pad=PAD_SLOT_ID,
+            tile=self.requests,
+            columns=self.columns,
+            wide_columns=WIDE_COLUMNS,
+            own_columns=OWN_COLUMNS,
+            rest=REST,
+            tokens=self.tokens,
+            span=SPAN,
+            searched=SEARCHED,
+            block=BLOCK,
+            words=WORDS_WRITTEN,
         )
 
     def spans(self, num_reqs: int, num_tokens: int) -> int:
@@ -98,14 +108,13 @@ MAX_CHUNKS = 64
 MAX_WIDE_PROGRAMS = 2048  # of all groups, for columns of long rows
 MAX_PADS = 16
 BLOCK = 1024  # slots that are padded, or ids that are written, at a time
-# How many writes the parameters of a launch carry: per group a power of two up to the first, and
-# for all groups together up to the second, which takes 4 KiB.
-MOST_SLOTS = 64
-MAX_WORDS = 512
-FEWEST_SLOTS = 16
-ID_WORDS = 512  # for the ids of intervals that have several, two in a word: 4 KiB
-SLOTS_INTERPRETED = 4  # each one is slow in the interpreter
-ID_WORDS_INTERPRETED = 4
+WORDS_WRITTEN = 64  # intervals that a program writes
+# int64 words of parameters for what is staged, beside the bitmap of rows: for intervals of one id
+# each, and for any. What does not fit is in pinned memory. A launch takes some 4 ns longer for each
+# word, however many of them are used.
+PAYLOADS = (64, 1024)
+PAYLOADS_INTERPRETED = (2, 8)  # so that few writes show every way
+MAX_BITMAP = 768  # words of all groups: 36,864 rows
 MAX_PROGRAMS = 1056  # of a launch that never changes: eight for each multiprocessor
 PROGRAMS_INTERPRETED = 6  # each one takes long to read its header in the interpreter
 

@@ -5,28 +5,30 @@ from __future__ import annotations
 from bt_kernels.staging.host_ring import CapturedBuffer, HostRing
 from bt_kernels.staging.refusals import checked_row, refuse_append, refuse_append_many, refuse_ids
 from bt_kernels.staging.writes import (
+    BITMAP_ROWS,
     CAPTURED_HEADER,
-    LAST_COLUMN,
     MARK_FIELDS,
-    NO_WRITE,
+    MOST_WORDS,
     RECORD_FIELDS,
+    SEVERAL,
     STEP_RECORD_FIELDS,
-    TYPE_BIT,
     StagedWrites,
+    bitmap_words,
     staged_writes,
 )
 
 __all__ = [
+    "BITMAP_ROWS",
     "CAPTURED_HEADER",
-    "LAST_COLUMN",
     "MARK_FIELDS",
-    "NO_WRITE",
+    "MOST_WORDS",
     "RECORD_FIELDS",
+    "SEVERAL",
     "STEP_RECORD_FIELDS",
-    "TYPE_BIT",
     "CapturedBuffer",
     "HostRing",
     "StagedWrites",
+    "bitmap_words",
     "checked_row",
     "refuse_append",
     "refuse_append_many",

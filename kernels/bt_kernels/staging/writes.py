@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from operator import index
 from typing import Any, TypeAlias
 
@@ -18,11 +19,9 @@ RECORD_FIELDS: int = device_code.RECORD_FIELDS.value
 CAPTURED_HEADER: int = device_code.CAPTURED_HEADER.value
 MARK_FIELDS: int = one_launch_code.MARK_FIELDS.value
 STEP_RECORD_FIELDS: int = one_launch_code.STEP_RECORD_FIELDS.value
-TYPE_BIT = 1 << 62
-APART = 1 << 63  # to be subtracted, since words are signed
-MOST_IDS = 2**16 - 1  # that words can tell the number and the place of
-NO_WRITE: int = TYPE_BIT | one_launch_code.NO_ROW.value << 47
-LAST_COLUMN = 2**15 - 2  # the last one that fits a word together with the column after it
+BITMAP_ROWS: int = one_launch_code.BITMAP_ROWS.value
+SEVERAL = 1 << 63  # to be subtracted, since words are signed
+MOST_WORDS = 2**16 - 1  # that a bitmap can count, and ids that a word can tell the place of
 
 # Row, ids of each group, whether they replace what is there.
 _Request: TypeAlias = "tuple[int, list[array[int]], bool]"
@@ -240,54 +239,75 @@ class StagedWrites:
             # A mark is part of its record.
             marks.reshape(num_marks, MARK_FIELDS)[rows] = table[:, 2 : 2 + MARK_FIELDS]
 
-    def pack_words(self, words: memoryview, slots: int, /) -> int:
-        """Writes what is staged as words that a launch carries; see `one_launch_kernels`.
+    def pack_words(
+        self, bitmap: memoryview, payload: memoryview, ids_apart: memoryview | None = None, /
+    ) -> tuple[int, int, int] | None:
+        """Writes what is staged as words for a launch that carries it; see `one_launch_kernels`.
 
         Args:
-            words: int64, `slots` for each group, of which unused ones write nothing; and behind
-                them room for ids, two in a word.
-            slots: words per group.
+            bitmap: int64, `bitmap_words` for each group: which rows have an interval.
+            payload: int64 or int32; the intervals and their ids, if they fit.
+            ids_apart: int64 or int32; in place of the payload, for the ids of those intervals that
+                have another number than one.
 
         Returns:
-            How many intervals have several ids, in the group that has the most of them; -1 if the
-            writes do not fit, which leaves `words` undefined: a group has more intervals than
-            slots, an interval has no id or more than 65,535, its first column is above 32,766, or
-            there is no room for all ids.
+            How many intervals there are; how many of them have another number of ids than one; and
+            how many int64 words all takes. Neither payload is written if one is too short.
+            `None` if words cannot tell it: more than 65,535 intervals or ids of those that have
+            several, or a first column above that.
 
         Raises:
-            ValueError: when there are fewer words.
+            ValueError: when the bitmap is shorter, or a view is not one of such elements.
         """
-        first_id = slots * len(self._groups)
-        if len(words) < first_id:
+        bitmap, payload = _words_of(bitmap, "bitmap"), _words_of(payload, "payload")
+        per_group = bitmap_words(self._max_num_reqs)
+        if len(bitmap) < per_group * len(self._groups):
             raise ValueError(
-                f"the view has {len(words)} words; expected {len(self._groups)} groups of {slots}"
+                f"bitmap has {len(bitmap)} words; expected {len(self._groups)} groups of "
+                f"{per_group}"
             )
-        packed = array("q")
-        ids_apart = array("i")
-        most = min(2 * (len(words) - first_id), MOST_IDS)
-        num_apart = 0
-        for intervals in self._groups:
-            if len(intervals) > slots:
-                return -1
-            apart = 0
-            for row, (start, ids) in intervals.items():
-                if start > LAST_COLUMN or not ids:
-                    return -1
-                word, value = TYPE_BIT | row << 47 | start << 32, ids[0] & 0xFFFFFFFF
-                if len(ids) > 1:
-                    if len(ids) > most - len(ids_apart):
-                        return -1
-                    word, value = word - APART, len(ids) << 16 | len(ids_apart)
-                    ids_apart += ids
-                    apart += 1
-                packed.append(word | value)
-            num_apart = max(num_apart, apart)
-            packed.extend([NO_WRITE] * (slots - len(intervals)))
-        words[:first_id] = packed
-        if ids_apart:
-            ids_apart.extend([0] * (len(ids_apart) % 2))
-            words[first_id : first_id + len(ids_apart) // 2] = array("q", ids_apart.tobytes())
-        return num_apart
+        intervals = [
+            (group * per_group + row // BITMAP_ROWS, row, start, ids)
+            for group, found in enumerate(self._groups)
+            for row, (start, ids) in found.items()
+        ]
+        apart = [len(ids) for _, _, _, ids in intervals if len(ids) != 1]
+        num_ids = len(apart) + sum(apart)
+        too_far = any(start > MOST_WORDS for _, _, start, _ in intervals)
+        if too_far or len(intervals) > MOST_WORDS or num_ids > MOST_WORDS:
+            return None
+        bits = [0] * (per_group * len(self._groups))
+        for place, row, _, _ in intervals:
+            bits[place] |= 1 << row % BITMAP_ROWS
+        before = [0, *accumulate(word.bit_count() for word in bits)]
+        words = [
+            _signed(number << BITMAP_ROWS | word)
+            for number, word in zip(before, bits, strict=False)
+        ]
+        bitmap[: len(words)] = array("q", words)
+        size = len(intervals) + -(-num_ids // 2)
+        room = size if ids_apart is None else len(intervals)
+        apart_room = 0 if ids_apart is None else size - len(intervals)
+        more = payload if ids_apart is None else _words_of(ids_apart, "ids_apart")
+        if room <= len(payload) and apart_room <= len(more):
+            packed, listed, several = [0] * len(intervals), array("i"), array("i")
+            for place, row, start, ids in intervals:
+                below = bits[place] & (1 << row % BITMAP_ROWS) - 1
+                number = before[place] + below.bit_count()
+                word = row << 48 | start << 32
+                if len(ids) == 1:
+                    packed[number] = word | ids[0] & 0xFFFFFFFF
+                else:
+                    value = len(ids) << 16 | len(apart) + len(several)
+                    packed[number] = (word | value) - SEVERAL
+                    listed.append(number)
+                    several += ids
+            listed += several
+            listed.extend([0] * (len(listed) % 2))
+            payload[: len(packed)] = array("q", packed)
+            first = 0 if ids_apart is not None else len(packed)
+            more[first : first + len(listed) // 2] = array("q", listed.tobytes())
+        return len(intervals), len(apart), size
 
     def intervals(self) -> list[tuple[int, int, int, list[int]]]:
         """Group, row, start and ids of each interval, groups one after the other."""
@@ -372,6 +392,24 @@ def _zeros_for(contents: list[array[int]]) -> list[array[int]]:
 def _int32_of(values: Iterable[int]) -> array[int]:
     # `array` would copy the memory of bytes or other arrays instead of converting values.
     return array("i", _listed(values))
+
+
+def bitmap_words(max_num_reqs: int) -> int:
+    """Words of a bitmap for the rows of a group."""
+    return -(-max_num_reqs // BITMAP_ROWS)
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 64) if word >> 63 else word
+
+
+def _words_of(view: Any, name: str) -> memoryview:
+    """A view of int32 or int64 elements as one of int64; half a word at its end is left out."""
+    view = memoryview(view)
+    if view.ndim != 1 or view.format not in "iq" or not view.c_contiguous or view.readonly:
+        raise ValueError(f"{name} is not a writable, contiguous view of int32 or int64 elements")
+    flat = view.cast("B")
+    return flat[: len(flat) // 8 * 8].cast("q")
 
 
 def _checked_view(view: Any, name: str, first: int) -> tuple[memoryview, int]:

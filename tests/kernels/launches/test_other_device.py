@@ -241,7 +241,7 @@ def test_steps_of_every_shape_are_exact(name, steps, devices):
         pair.step(batch, layout.max_num_reqs, layout.max_num_batched_tokens)
         pair.assert_equal()
     if name == "one_launch":
-        assert len(pair.tables._carrying._kept) == 1
+        assert len(pair.tables._carrying._kept) == 2  # with many ids, and with few
 
 
 def test_a_snapshot_may_be_of_tables_on_another_device(devices):

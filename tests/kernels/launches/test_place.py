@@ -16,7 +16,7 @@ from support.variants import classes
 from bt_kernels import launches, one_launch
 from bt_kernels.launches import CompiledLaunches, DirectLaunches, Place, jit_launches
 from bt_kernels.layout import TableLayout
-from bt_kernels.one_launch import writes
+from bt_kernels.one_launch import carrying
 from bt_kernels.staging import CapturedBuffer, HostRing
 
 OTHER = torch.device("cuda", 1)
@@ -160,46 +160,80 @@ def test_events_are_recorded_on_the_device_of_the_tables(devices, monkeypatch):
     assert told == [(99, 18), 99]
 
 
-def test_the_kernel_that_carries_writes_is_loaded_on_the_device_of_the_tables(devices, monkeypatch):
+BINARY = carrying.Binary(one_launch.FEW, one_launch.SINGLE_IDS, options=False, aligned=True)
+
+
+@pytest.fixture
+def launch_of(devices, monkeypatch):
+    """Makes a `CarryingLaunch` on device 1, whose kernels are `kernel`."""
+
+    def make(kernel):
+        monkeypatch.setattr(carrying, "one_launch_carrying_kernel", kernel)
+        tables = SimpleNamespace(
+            layout=LAYOUT,
+            place=Place(OTHER, devices.launcher()),
+            sharded=False,
+            descriptors=torch.zeros(2, 16, dtype=torch.int64),
+        )
+        return one_launch.CarryingLaunch(tables)
+
+    return make
+
+
+def test_the_kernel_that_carries_writes_is_loaded_on_the_device_of_the_tables(
+    devices, launch_of, monkeypatch
+):
     kernel = Kernel(devices)
-    monkeypatch.setattr(writes, "one_launch_carrying_kernel", kernel)
-    place = Place(OTHER, devices.launcher())
     launch = SimpleNamespace(side_by_side=512)
     monkeypatch.setattr(launches, "direct_launch", lambda *_: launch)
-    carrying = one_launch.CarryingLaunch(LAYOUT, place, 64, 8)
-    assert carrying._load((1, 2), one_launch.FEW, has_ids=False) is launch
+    carries = launch_of(kernel)
+    assert carries._load(BINARY) is launch
+    carries._int64 = "fails"
     with pytest.warns(UserWarning, match="launches cannot carry writes as parameters"):
-        assert carrying._load(("fails",), one_launch.FEW, has_ids=False) is None
+        assert carries._load(BINARY) is None
     assert kernel.seen == [1, 1]
     assert devices.contexts == [("primary", 1), FOREIGN]
 
 
-def test_a_kernel_that_cannot_be_launched_directly_carries_nothing(devices, monkeypatch):
+def test_a_kernel_that_cannot_be_launched_directly_carries_nothing(devices, launch_of, monkeypatch):
     def fails(*_):
         raise AttributeError("no such field")
 
-    monkeypatch.setattr(writes, "one_launch_carrying_kernel", Kernel(devices))
     monkeypatch.setattr(launches, "direct_launch", fails)
-    carrying = one_launch.CarryingLaunch(LAYOUT, Place(OTHER, devices.launcher()), 64, 8)
     with pytest.warns(UserWarning, match="parameters: no such field"):
-        assert carrying._load((1, 2), one_launch.FEW, has_ids=True) is None
+        assert launch_of(Kernel(devices))._load(BINARY) is None
 
 
-def test_a_kernel_that_cannot_be_loaded_is_tried_once_and_stops_no_other(devices, monkeypatch):
-    carrying = one_launch.CarryingLaunch(LAYOUT, Place(OTHER, devices.launcher()), 64, 8)
-    launched, loaded = [], []
+def test_parameters_that_do_not_lie_side_by_side_carry_nothing(devices, launch_of, monkeypatch):
+    carries = launch_of(Kernel(devices))
+    num_words = carries.first + one_launch.PAYLOADS_INTERPRETED[0]
+    launch = SimpleNamespace(side_by_side=num_words - 1)
+    monkeypatch.setattr(launches, "direct_launch", lambda *_: launch)
+    assert carries._load(BINARY) is None
+    launch.side_by_side += 1
+    assert carries._load(BINARY) is launch
 
-    def load(_arguments, _shape, *, has_ids):
-        loaded.append(has_ids)
-        return None if has_ids else lambda *given: launched.append(given)
 
-    monkeypatch.setattr(carrying, "_load", load)
-    monkeypatch.setattr(carrying, "_current_stream", lambda _index: 7)
-    for has_ids in (True, True, False, False, True):
-        made = carrying.launch((1, 1, 1), (), one_launch.FEW, torch.int64, has_ids=has_ids)
-        assert made is not has_ids
-    assert loaded == [True, False]
-    assert [len(given[-1]) for given in launched] == [carrying.num_words] * 2
+def test_a_kernel_that_cannot_be_loaded_is_tried_once_and_stops_no_other(
+    devices, launch_of, monkeypatch
+):
+    carries = launch_of(Kernel(devices))
+    loaded, added = [], []
+
+    def load(binary):
+        loaded.append(binary)
+        return None if binary == BINARY else binary
+
+    monkeypatch.setattr(carries, "_load", load)
+    carries.attach(SimpleNamespace(add=lambda *place: added.append(place)))
+    other = BINARY._replace(kind=one_launch.ANY_IDS)
+    for binary in (BINARY, BINARY, other, other, BINARY):
+        assert carries._launch_of(binary) == (None if binary == BINARY else other)
+    assert loaded == [BINARY, other]
+    assert added == [(0, one_launch.ANY_IDS, False, True, other)]
+    # What takes the place of a step in C, when tables move, has them, too.
+    carries.attach(SimpleNamespace(add=lambda *place: added.append(place)))
+    assert added[1:] == added[:1]
 
 
 def test_inputs_on_another_device_are_refused_by_the_names_of_both():

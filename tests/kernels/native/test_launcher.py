@@ -76,13 +76,16 @@ int cuLaunchKernel(uintptr_t function, unsigned x, unsigned y, unsigned z, unsig
                    unsigned one, unsigned also, unsigned shared, void *stream, void **parameters,
                    void **extra) {
     if (outcome_on(stream)) return outcome_on(stream);
-    char line[500]; /* threads take turns by lines */
+    int num = function & 0xff, packed = extra && extra[0] == (void *)1 && extra[2] == (void *)2;
+    if (packed && *(size_t *)extra[3] != (size_t)(8 * num - (num % 2 ? 0 : 4))) return 1;
+    char line[5000]; /* threads take turns by lines */
     int end = sprintf(line, "launch %u %u %u, %u %u %u, %u, %zu:", x, y, z, threads, one, also,
                       shared, (size_t)stream);
-    for (size_t i = 0; i < (function & 0xff); i++)
-        end += sprintf(line + end, " %lld",
-                       i % 2 ? *(int32_t *)parameters[i] : *(long long *)parameters[i]);
-    printf("%s%s\n", line, extra ? ", extra" : "");
+    for (int i = 0; i < num; i++) {
+        void *place = packed ? (char *)extra[1] + 8 * i : parameters[i];
+        end += sprintf(line + end, " %lld", i % 2 ? *(int32_t *)place : *(long long *)place);
+    }
+    printf("%s%s\n", line, packed ? "" : ", not packed");
     fflush(stdout);
     return 0;
 }
@@ -188,21 +191,37 @@ new.restype = ctypes.py_object
 new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 Vector.__dlpack_c_exchange_api__ = new(ctypes.addressof(table), b"dlpack_exchange_api", None)
 
-pack = lambda words, slots: 0
+import array
+spec = importlib.util.spec_from_file_location("staged", sys.argv[2])
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+staged = module.StagedWrites([99], memoryview(bytearray(16)).cast("i", (1, 4)))
 
-def make_step(device_type=2, **options):
+class Ring:
+    "Of one buffer, in which the ids of an interval begin at 4096."
+    def advance(self, size):
+        print("advance", size)
+        return memory[:size]
+    def note_reader(self):
+        print("note_reader")
+
+memory = memoryview(bytearray(400)).cast("i")
+CONSTANTS = dict(
+    descriptors=77, first=2, single_words=1, max_num_reqs=4, max_num_tokens=8, widest=4,
+    has_window=0, sharded=0, aligned=0, requests=1, requests_of_many=1, tokens=9,
+    tokens_of_many=9, many_rows=9, span=9, max_spans=9, own_columns=99, wide_columns=9,
+    max_chunks=1, max_wide_programs=1, words_written=64, block=8, max_pads=4)
+
+def make_step(device_type=2, size=4, constants=CONSTANTS.values(), **options):
     given = dict(
-        tensor_type=Vector, pack=lambda *arguments: pack(*arguments), words=bytearray(16),
-        slots=2, num_words=2,
-        descriptors=77, device_type=device_type, index=2, device=device(), num_groups=1,
-        max_num_reqs=4, max_num_tokens=8, num_pads=1, widest=4, requests=(1, 1), tokens=(9, 9),
-        many_rows=9, span=9, max_spans=9, own_columns=99, wide_columns=9, max_chunks=1,
-        max_wide_programs=1)
+        tensor_type=Vector, staged=staged, ring=Ring(), words=array.array("q", [0] * size),
+        device_type=device_type, index=2, device=device(), widths=array.array("q", [99]),
+        taken=array.array("Q"), constants=array.array("q", constants))
     return launcher.Step(**given | options)
 
 def step_once(step, *vectors):
     vectors = vectors or (Vector(1, 64), Vector(2, 32), Vector(3, 64))
-    print("step:", step(*vectors, 1, 3, 0, 1), flush=True)
+    print("step:", step(*vectors, 1, 3, 0, None, None, None, None), flush=True)
 """
 
 
@@ -219,7 +238,8 @@ def driver(tmp_path_factory):
 
 def printed(driver, code):
     """What the driver and a script print, in their order."""
-    arguments = [sys.executable, "-c", SCRIPT + code, native.load("launcher").__file__]
+    files = [native.load(name).__file__ for name in ("launcher", "staged")]
+    arguments = [sys.executable, "-c", SCRIPT + code, *files]
     environment = os.environ | {"LD_LIBRARY_PATH": str(driver)}
     ended = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -235,6 +255,8 @@ import array
 words = array.array("q", [-5, 6])
 launch(8, (1, 1, 1), (1, 2), words)
 launch(8, (1, 1, 1), (1, 2, 3, 4), array.array("q"))
+make(6, 4)(8, (1, 1, 1), (1, 2, 3, 4))
+make(80, 80)(8, (1, 1, 1), tuple(range(80)))
 print(launcher.lacking())
 """
     assert printed(driver, code) == [
@@ -243,6 +265,9 @@ print(launcher.lacking())
         "launch 3 2 1, 128 1 1, 16, 7: 1 2 3 4 0",
         "launch 1 1 1, 128 1 1, 16, 8: 1 2 -5 6 0",
         "launch 1 1 1, 128 1 1, 16, 8: 1 2 3 4 0",
+        "launch 1 1 1, 128 1 1, 16, 8: 1 2 3 4 0 0",
+        # Only few that do not lie side by side are packed.
+        f"launch 1 1 1, 128 1 1, 16, 8: {' '.join(map(str, range(80)))}, not packed",
         "None",
     ]
 
@@ -349,43 +374,98 @@ for numbers in {CURRENT}:
 def test_a_step_is_made_on_its_device_whatever_is_current(driver):
     code = f"""
 step = make_step()
-step.add(0, True, False, make(13, 13))
+step.add(0, 0, False, False, make(21, 21))
 for numbers in {CURRENT}:
     among(numbers, step_once, step)
+    staged.append(3, [[7]], True, False)
     stream = 13
     among(numbers, step_once, step)
     stream = 11
-    pack = lambda words, slots: 1 / 0
+    print(bool(staged))
     among(numbers, step_once, step)
-    pack = lambda words, slots: -1
+    print(bool(staged))
+    staged.append(3, [[7, 8]], True, False)
     among(numbers, step_once, step)
-    pack = lambda words, slots: 0
+    print(bool(staged))
+    staged.clear()
     for one in range(3):
         among(numbers, step_once, step, *(Vector(3, bits, 1 if one == place else 2)
                                           for place, bits in enumerate((64, 32, 64))))
 """
     lines = printed(driver, VECTORS + code)
+    head = "77 4096 4096 4096 0 0 0 8 2 1 1"
+    last = f"0 {(3 << 48) + 7}"  # the third word
     done = [
-        *("launch 3 1 1, 128 1 1, 16, 11: 77 4096 4096 4096 1 1 0 0 0 0 1 0 0", "step: 1", "taken"),
+        f"launch 2 1 1, 128 1 1, 16, 11: {head} 0 0 0 0 0 1 77 0 0 {lines[0].split()[-1]}",
+        *("step: 1", "taken"),
         "RuntimeError: cuLaunchKernel: CUDA error 719: it has failed",
-        "ZeroDivisionError: division by zero",
-        *("step: None", "taken"),
+        "True",
+        # A bit for row 3 in the bitmap, no table of the caller, and the interval.
+        f"launch 3 1 1, 128 1 1, 16, 11: {head} 1 0 0 0 0 1 77 8 {last}",
+        *("step: 1", "taken", "False"),
+        # Several ids do not fit: the kernel for that is not loaded.
+        *("step: None", "taken", "True"),
         # With a vector on another device, which Python code refuses.
         *("step: None", "taken") * 3,
     ]
-    assert lines == done * 5
+    size = len(done)
+    for turn in range(5):
+        done[0] = lines[turn * size]  # its interval is what was there before
+        assert done[0].rsplit(" ", 1)[0].endswith(f"{head} 0 0 0 0 0 1 77 0 0")
+        assert lines[turn * size : (turn + 1) * size] == done
+    assert len(lines) == 5 * size
+
+
+def test_what_words_do_not_hold_goes_to_a_buffer(driver):
+    code = """
+step = make_step(size=3)
+step.add(0, 2, False, False, make(21, 21))
+step.add(0, 3, False, False, make(20, 20))
+staged.append(1, [[5, 6]], True, False)
+step_once(step)
+print(memory[:4].tolist())
+staged.append(1, [[5]], True, False)
+staged.append(2, [[9]], True, False)
+step_once(step)
+print(memory[:4].tolist(), bool(staged))
+memory = memory[:0]
+staged.append(1, [[5, 6]], True, False)
+refused(step_once, step)
+print(bool(staged))
+"""
+    lines = printed(driver, VECTORS + code)
+    # The list of the only interval, its two ids, and half a word.
+    assert lines[:1] + lines[2:5] == ["advance 4", "note_reader", "step: 1", "[0, 5, 6, 0]"]
+    assert lines[1].startswith("launch 4 1 1, 128 1 1, 16, 11: 77 4096 4096 4096 0 0 0 8 2 1 1 1 1")
+    assert lines[5] == "advance 4"
+    assert lines[8] == "step: 1"
+    assert lines[9] == f"[5, {1 << 16}, 9, {2 << 16}] False"
+    assert lines[11].startswith("RuntimeError: what is staged has changed, or a buffer is too")
+    assert lines[12] == "True"
 
 
 def test_a_step_has_a_device_and_launches_for_it(driver):
     code = """
 refused(lambda: make_step(device=None))
 refused(lambda: make_step(device_type=1))
-refused(lambda: make_step(device=launcher.Device(2)).add(0, True, False, make(13, 13)))
+refused(lambda: make_step(device=launcher.Device(2)).add(0, 0, True, False, make(21, 21)))
+refused(lambda: make_step().add(2, 0, True, False, None))
+refused(lambda: make_step().add(0, 4, True, False, None))
+refused(lambda: make_step(size=2))
+refused(lambda: make_step(size=2030))
+refused(lambda: make_step(constants=[1, 2]))
+refused(lambda: make_step(constants=(CONSTANTS | dict(span=0)).values()))
+refused(lambda: make_step(staged=None))
 """
+    places = "shape is {} and kind {}; expected 0 to 1, and to 3"
     assert printed(driver, VECTORS + code) == [
         "TypeError: device is a NoneType; expected a Device",
         "TypeError: device is a launcher.Device; expected None",
         "ValueError: the launch has another Device than the step",
+        f"ValueError: {places.format(2, 0)}",
+        f"ValueError: {places.format(0, 4)}",
+        *["ValueError: constants do not fit each other, or the words"] * 4,
+        "AttributeError: 'NoneType' object has no attribute 'packing'",
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -11,10 +12,14 @@ from support.variants import classes
 
 from bt_kernels import native, one_launch
 from bt_kernels.layout import TableLayout
-from bt_kernels.one_launch import tables as host_code
+from bt_kernels.one_launch.native_step import make_step
 
 CPU_IN_DLPACK = 1
-LAYOUT = TableLayout((4, 3), (5, 3000), max_num_reqs=700, max_num_batched_tokens=9000)
+LAYOUT = TableLayout(
+    (4, 3), (5, 3000), max_num_reqs=700, max_num_batched_tokens=9000, sliding_window_reach=(9, 0)
+)
+KINDS = range(len(one_launch.KINDS))
+PLACES = list(product(range(len(one_launch.SHAPES)), KINDS, (False, True), (False, True)))
 
 pytestmark = pytest.mark.skipif(
     native.load("launcher") is None or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"),
@@ -25,40 +30,60 @@ pytestmark = pytest.mark.skipif(
 class Noted:
     """Tables that launch nothing; `quick` and Python code both say what they would launch."""
 
-    def __init__(self, monkeypatch):
-        self.tables = tables = classes(["one_launch"])["one_launch"](LAYOUT, "cpu")
+    def __init__(self, monkeypatch, layout=LAYOUT):
+        self.tables = tables = classes(["one_launch"])["one_launch"](layout, "cpu")
         self.by_python = []
         self.by_c = []
-        carrying = tables._carrying
+        self.carrying = carrying = tables._carrying
+        self.memory = tables._ring
 
-        def launch(grid, arguments, shape, dtype, *, has_ids):
-            addresses = [a if isinstance(a, int) else a.data_ptr() for a in arguments]
-            place = one_launch.SHAPES.index(shape), dtype is torch.int64, has_ids
-            self.by_python.append((place, grid, *addresses, tuple(carrying.words)))
-            return True
+        def launch(binary, grid, arguments):
+            *arguments, staging = [a if isinstance(a, int) else a.data_ptr() for a in arguments]
+            place = one_launch.SHAPES.index(binary.shape), *binary[1:]
+            self.by_python.append((place, grid, *arguments, *self.carried(staging, binary.kind)))
 
-        monkeypatch.setattr(carrying, "launch", launch)
-        monkeypatch.setattr(host_code, "DLPACK_CUDA", CPU_IN_DLPACK)
-        device, tables.device = tables.device, torch.device("cpu", 0)
-        tables._launcher = native.load("launcher")
-        self.quick = tables._make_quick(carrying)
-        tables.device = device
-        for shape in range(len(one_launch.SHAPES)):
-            for wide, has_ids in product((False, True), repeat=2):
-                self.quick.add(shape, wide, has_ids, self.launcher((shape, wide, has_ids)))
+        monkeypatch.setattr(carrying, "_launch", launch)
+        launcher = native.load("launcher")
+        self.quick = make_step(tables, carrying, launcher, CPU_IN_DLPACK, None)
+        for place in PLACES:
+            self.quick.add(*place, self.launcher(place))
+
+    def carried(self, staging, kind):
+        """What a kernel would find: words, and pinned memory if it reads that."""
+        words = self.carrying.words[: self.carrying._num_words(kind)]
+        memory = self.memory.current
+        if kind in (one_launch.IDS_IN_MEMORY, one_launch.IN_MEMORY):
+            assert staging == memory.data_ptr()
+            return tuple(words), memory.tolist()
+        assert staging == self.tables.descriptors.data_ptr()
+        return tuple(words), None
 
     def launcher(self, place):
         def launch(num_programs, leading):
-            words = tuple(self.tables._carrying.words)
-            self.by_c.append((place, (num_programs, 1, 1), *leading, words))
+            *leading, staging = leading
+            self.by_c.append(
+                (place, (num_programs, 1, 1), *leading, *self.carried(staging, place[1]))
+            )
 
         return launch
 
-    def call(self, idx_mapping, query_start_loc, positions, num_reqs_padded, num_tokens_padded):
-        batch = idx_mapping, query_start_loc, positions
-        sizes = num_reqs_padded, num_tokens_padded
-        tables = self.tables
-        return self.quick(*batch, *sizes, tables.num_dirty_rows, tables._staged.longest)
+    def call(
+        self,
+        idx_mapping,
+        query_start_loc,
+        positions,
+        num_reqs_padded,
+        num_tokens_padded,
+        *,
+        num_computed_tokens=None,
+        out=None,
+        out_ptrs=None,
+        slots_out=None,
+    ):
+        return self.quick(
+            *(idx_mapping, query_start_loc, positions, num_reqs_padded, num_tokens_padded),
+            *(self.tables.num_dirty_rows, num_computed_tokens, out, out_ptrs, slots_out),
+        )
 
 
 @pytest.fixture
@@ -74,32 +99,89 @@ def batch_of(num_reqs, num_tokens, dtype=torch.int64):
     )
 
 
-def test_it_launches_what_python_does(noted):
+def options_of(rng, num_reqs_padded):
+    """Options of a step, each of them or none; caller's tables that are aligned, or not."""
+    options = {}
+    if rng.random() < 0.3:
+        options["num_computed_tokens"] = torch.zeros(700, dtype=torch.int32)
+    if rng.random() < 0.3:
+        first = rng.choice((0, 0, 1))
+        rows = num_reqs_padded + rng.choice((1, 2))
+        options["out"] = [
+            torch.zeros(rows * width + 4, dtype=torch.int32)[first : first + rows * width].view(
+                rows, width
+            )
+            for width in LAYOUT.widths
+        ]
+        if rng.random() < 0.5:
+            addresses = [table.data_ptr() for table in options["out"]]
+            options["out_ptrs"] = torch.tensor(addresses, dtype=torch.int64)
+    if rng.random() < 0.3:
+        options["slots_out"] = torch.zeros(2, 9100, dtype=torch.int64)[
+            :, : rng.choice((9000, 9100))
+        ]
+    return options
+
+
+def stage(rng, staged):
+    for row in rng.sample(range(700), rng.choice((0, 0, 1, 2, 3, 9))):
+        ids = [rng.randrange(-9, 9) for _ in range(rng.choice((0, 1, 1, 1, 2, 7, 30)))]
+        staged.append(row, [[7], ids], rng.random() < 0.8, False)
+
+
+@pytest.mark.parametrize("is_sharded", [False, True])
+def test_it_launches_what_python_does(monkeypatch, is_sharded):
+    layout = replace(LAYOUT, cp_size=2) if is_sharded else LAYOUT
+    noted = Noted(monkeypatch, layout)
     rng = random.Random(0)
     tables = noted.tables
-    for _ in range(300):
+    for _ in range(600):
         # 512 of two groups are as many rows as a program each is made for, and 513 are more.
         num_reqs = rng.choice((0, 1, 2, 17, 512, 513, 700))
         exact = one_launch.FEW.tokens * num_reqs
         num_tokens = rng.choice((0, 1, num_reqs, min(exact, 9000), 8000, 8001, 9000))
         batch = batch_of(num_reqs, num_tokens, rng.choice((torch.int32, torch.int64)))
         padded = rng.choice((num_reqs, num_reqs, rng.randint(num_reqs, 700)))
+        options = options_of(rng, padded)
         tables.num_dirty_rows = rng.choice((0, 0, 3, 512, 700))
-        tables._staged.longest = rng.choice((0, 5, 255, 1024, 1025, 2048, 3000))
-        for row in rng.sample(range(700), rng.randrange(4)):
-            ids = [rng.randrange(-9, 9) for _ in range(rng.choice((1, 1, 2)))]
-            tables._staged.append(row, [[7], ids], True, False)
-        sizes = {"num_reqs_padded": padded, "num_tokens_padded": 9000}
-        longest = tables._staged.longest
-        assert noted.call(*batch, **sizes) == num_reqs
-        tables._quick = None
-        tables._staged.longest = longest
-        tables.prepare_step(*batch, padded, 9000)
+        longest = rng.choice((0, 5, 255, 1024, 1025, 2048, 3000))
+        num_blocks, seed = tables.num_blocks.copy(), rng.random()
+        for call in (noted.call, tables.prepare_step):
+            tables.num_blocks[:] = num_blocks
+            stage(random.Random(seed), tables._staged)
+            tables._staged.longest = longest
+            noted.memory.current.zero_()
+            noted.memory._current = 0  # so that both fill the same buffer
+            found = call(*batch, padded, 9000, **options)
+            assert call == tables.prepare_step or found == num_reqs
+            assert not tables._staged
         assert noted.by_c == noted.by_python[-1:]
         noted.by_c.clear()
-    assert {place for place, *_ in noted.by_python} == {
-        *product(range(len(one_launch.SHAPES)), (False, True), (False, True)),
-    }
+    reached = {place for place, *_ in noted.by_python}
+    assert {place[:2] for place in reached} == {place[:2] for place in PLACES}
+    assert {place[2] for place in reached} == {True} if is_sharded else {False, True}
+
+
+def test_rows_are_aligned_only_in_tables_that_all_are(monkeypatch):
+    layout = replace(LAYOUT, widths=(4, 8))
+    noted = Noted(monkeypatch, layout)
+    aligned = [torch.zeros(5, width, dtype=torch.int32) for width in layout.widths]
+    odd = [torch.zeros(21, dtype=torch.int32)[1:].view(5, 4), aligned[1]]
+    for out, expected in ((None, True), (aligned, True), (odd, False)):
+        assert noted.call(*batch_of(4, 4), 4, 4, out=out) == 4
+        noted.tables.prepare_step(*batch_of(4, 4), 4, 4, out=out)
+        for launched in (noted.by_c, noted.by_python):
+            assert launched[-1][0][3] is expected
+
+
+def test_tables_that_are_replaced_are_looked_at_again(monkeypatch):
+    noted = Noted(monkeypatch, replace(LAYOUT, widths=(4, 8)))
+    tables = noted.tables
+    assert tables.rows_are_aligned
+    shape = tables.block_tables[0].shape
+    tables.block_tables[0] = torch.zeros(shape.numel() + 1, dtype=torch.int32)[1:].view(shape)
+    tables.init_block_table_layout_tensors()
+    assert not tables.rows_are_aligned
 
 
 UNUSUAL = {
@@ -123,6 +205,39 @@ UNUSUAL = {
 }
 
 
+def slots_of(*shape, dtype=torch.int64):
+    return torch.zeros(shape, dtype=dtype)
+
+
+def tables_of(num_rows, *, dtype=torch.int32):
+    return [torch.zeros(num_rows, width, dtype=dtype) for width in LAYOUT.widths]
+
+
+SHARED = torch.zeros(20_000, dtype=torch.int32)
+UNUSUAL |= {
+    "few computed tokens": {"num_computed_tokens": torch.zeros(699, dtype=torch.int32)},
+    "int64 computed tokens": {"num_computed_tokens": torch.zeros(700, dtype=torch.int64)},
+    "another sequence of tables": {"out": dict(enumerate(tables_of(4)))},
+    "a table too few": {"out": tables_of(4)[:1]},
+    "tables with too few rows": {"out": tables_of(3)},
+    "tables of another width": {"out": [slots_of(4, 6, dtype=torch.int32), tables_of(4)[1]]},
+    "tables of another dtype": {"out": tables_of(4, dtype=torch.int64)},
+    "tables that are no matrices": {"out": [table.view(-1) for table in tables_of(4)]},
+    "tables with gaps": {"out": [slots_of(4, 6, dtype=torch.int32)[:, :5], tables_of(4)[1]]},
+    "tables that overlap": {"out": [SHARED[:20].view(4, 5), SHARED[8:12008].view(4, 3000)]},
+    "addresses without tables": {"out_ptrs": torch.zeros(2, dtype=torch.int64)},
+    "addresses too few": {"out": tables_of(4), "out_ptrs": torch.zeros(1, dtype=torch.int64)},
+    "int32 addresses": {"out": tables_of(4), "out_ptrs": torch.zeros(2, dtype=torch.int32)},
+    "slots of another dtype": {"slots_out": slots_of(2, 9, dtype=torch.int32)},
+    "slots of too few groups": {"slots_out": slots_of(1, 9)},
+    "slots too short": {"slots_out": slots_of(2, 3)},
+    "slots that overlap": {
+        "slots_out": torch.zeros(9, dtype=torch.int64).as_strided((2, 5), (4, 1))
+    },
+    "slots in columns": {"slots_out": slots_of(9, 2).t()},
+}
+
+
 @pytest.mark.parametrize("name", UNUSUAL)
 def test_what_is_unusual_is_left_to_python(noted, name):
     names = ("idx_mapping", "query_start_loc", "positions")
@@ -134,18 +249,28 @@ def test_what_is_unusual_is_left_to_python(noted, name):
     assert len(noted.by_c) == 1
 
 
-def test_writes_that_do_not_fit_are_left_to_python(noted):
-    noted.tables._staged.append(1, [[1], []], True, False)
-    sizes = {"num_reqs_padded": 1, "num_tokens_padded": 1}
-    assert noted.call(*batch_of(1, 1), **sizes) is None
+def test_own_tables_are_unusual_ones_of_a_caller(noted):
+    out = [noted.tables.input_block_tables[0], tables_of(700)[1]]
+    assert noted.call(*batch_of(4, 4), 4, 4, out=out) is None
     assert noted.by_c == []
+
+
+def test_writes_that_words_cannot_tell_are_left_to_python(noted, monkeypatch):
+    noted.tables._staged.longest = 0
+    noted.tables._staged.append(1, [[], []], True, False)
+    assert noted.call(*batch_of(1, 1), 1, 1) == 1
+    layout = replace(LAYOUT, widths=(70_000, 3))
+    tables = Noted(monkeypatch, layout)
+    tables.tables._staged.append(1, [list(range(65_536)), []], True, False)
+    assert tables.call(*batch_of(1, 1), 1, 1) is None
+    assert tables.by_c == []
 
 
 def test_an_error_of_the_launch_is_passed_on_and_the_writes_are_kept(noted):
     def fail(*_arguments):
         raise RuntimeError("the device is lost")
 
-    noted.quick.add(one_launch.SHAPES.index(one_launch.FEW), True, False, fail)
+    noted.quick.add(0, one_launch.SINGLE_IDS, False, False, fail)
     tables = noted.tables
     tables._quick = noted.quick
     tables._staged.append(1, [[1], [2]], True, False)
@@ -186,9 +311,13 @@ def test_a_vector_of_one_element_may_have_any_stride(noted):
     assert noted.call(*batch, 1, 1) == 1
 
 
+def cut_of(noted, num_reqs, num_rows):
+    return noted.tables.cut_of(one_launch.Batch(*batch_of(num_reqs, num_rows), num_reqs, num_rows))
+
+
 @pytest.mark.parametrize("num_rows", [2, 40, 341, 342, 512, 700])
 def test_rows_that_are_zeroed_in_wide_tables_bring_few_programs(noted, num_rows):
-    cut = noted.tables._cut(num_rows - 1, num_rows, num_rows)
+    cut = cut_of(noted, num_rows - 1, num_rows)
     assert cut.num_wide == 1
     assert cut.num_chunks == -(-(3000 - one_launch.OWN_COLUMNS) // one_launch.WIDE_COLUMNS)
 
@@ -196,7 +325,7 @@ def test_rows_that_are_zeroed_in_wide_tables_bring_few_programs(noted, num_rows)
 @pytest.mark.parametrize("num_rows", [1, 2, 40, 341, 342, 700])
 def test_long_rows_bring_few_programs(noted, num_rows):
     noted.tables._staged.longest = 3000
-    cut = noted.tables._cut(num_rows, num_rows, num_rows)
+    cut = cut_of(noted, num_rows, num_rows)
     assert cut.num_wide == num_rows
     assert cut.num_chunks >= 1
     rows = LAYOUT.num_groups * num_rows

@@ -11,13 +11,12 @@ import pytest
 from bt_kernels.layout import INT32_MAX, INT32_MIN, TableLayout
 from bt_kernels.native import why_not
 from bt_kernels.staging import (
-    LAST_COLUMN,
     MARK_FIELDS,
-    NO_WRITE,
+    MOST_WORDS,
     RECORD_FIELDS,
     STEP_RECORD_FIELDS,
-    TYPE_BIT,
     StagedWrites,
+    bitmap_words,
     refuse_append,
     refuse_append_many,
     staged_writes,
@@ -458,72 +457,125 @@ def words_of(size):
     return memoryview(array("q", [-1] * size))
 
 
-def test_words_hold_what_is_staged_and_write_nothing_where_nothing_is(kind):
-    staged, num_blocks = make(kind, 40_000, 40_000)
-    num_blocks[0, 5] = LAST_COLUMN
+def packed_by(staged, payload, ids_apart=None):
+    """What `pack_words` returns, and the bitmap."""
+    bitmap = words_of(2)  # a word for each group of up to 48 rows
+    return staged.pack_words(bitmap, payload, ids_apart), bitmap.tolist()
+
+
+def int32_of(words):
+    return words.cast("B").cast("i").tolist()
+
+
+def test_words_say_which_rows_have_an_interval_and_where_it_is(kind):
+    staged, num_blocks = make(kind, 70_000, 70_000)
+    num_blocks[0, 5] = MOST_WORDS
     assert staged.append(5, [[-2], []], False, False)
     assert staged.append(0, [[INT32_MAX], [7]], True, False)
-    words = words_of(6)
-    assert staged.pack_words(words, 3) == 0
-    assert words.tolist() == [
-        TYPE_BIT | 5 << 47 | LAST_COLUMN << 32 | 0xFFFFFFFE,
-        TYPE_BIT | 0x7FFFFFFF,
-        NO_WRITE,
-        *(TYPE_BIT | 7, NO_WRITE, NO_WRITE),
-    ]
+    payload = words_of(4)
+    assert packed_by(staged, payload) == ((3, 0, 3), [0b100001, 2 << 48 | 0b1])
+    # In the order of groups and rows, whatever the order in which they were staged.
+    wanted = [INT32_MAX, 5 << 48 | MOST_WORDS << 32 | 0xFFFFFFFE, 7, -1]
+    assert payload.tolist() == wanted
 
 
-def test_several_ids_lie_behind_the_words(kind):
+def test_a_bitmap_has_a_word_for_48_rows(kind):
+    num_blocks = np.zeros((2, 97), dtype=np.int32)
+    staged = kind((9, 9), num_blocks)
+    for row in (96, 48, 47, 0):
+        assert staged.append(row, [[row], []] if row else [[], [5]], False, False)
+    bitmap, payload = words_of(7), words_of(4)
+    assert staged.pack_words(bitmap, payload) == (4, 0, 4)
+    last = 1 << 47
+    assert bitmap.tolist() == [last, 1 << 48 | 1, 2 << 48 | 1, 3 << 48 | 1, 4 << 48, 4 << 48, -1]
+    assert payload.tolist() == [47 << 48 | 47, 48 << 48 | 48, 96 << 48 | 96, 5]
+    assert bitmap_words(48) == 1
+    assert bitmap_words(49) == 2
+
+
+def test_intervals_of_another_number_of_ids_than_one_have_them_apart(kind):
     staged, num_blocks = make(kind, 40_000, 40_000)
-    num_blocks[0, 5] = LAST_COLUMN
+    num_blocks[0, 5] = 9
     assert staged.append(5, [[-2, 3], [4]], False, False)
-    assert staged.append(0, [[INT32_MAX, 7, -1], [8, 9]], True, False)
-    assert staged.append(1, [[], [6, 5]], False, False)
-    words = words_of(4 + 5)
-    assert staged.pack_words(words, 3) == -1  # there is room for six ids
-    words = words_of(6 + 5)
-    assert staged.pack_words(words, 3) == 2
-    apart = TYPE_BIT - 2**63
-    assert words.tolist()[:6] == [
-        apart | 5 << 47 | LAST_COLUMN << 32 | 2 << 16 | 0,
-        apart | 3 << 16 | 2,
-        NO_WRITE,
-        TYPE_BIT | 5 << 47 | 4,
-        apart | 2 << 16 | 5,
-        apart | 1 << 47 | 2 << 16 | 7,
+    assert staged.append(0, [[INT32_MAX, 7, -1], []], True, False)
+    several = -(2**63)
+    intervals = [
+        several | 3 << 16 | 5,
+        several | 5 << 48 | 9 << 32 | 2 << 16 | 3,
+        several | 0 << 16 | 8,
+        5 << 48 | 4,
     ]
-    ids = words[6:].cast("B").cast("i").tolist()
-    assert ids[:9] == [-2, 3, INT32_MAX, 7, -1, 8, 9, 6, 5]
+    ids = [1, 0, 2, -2, 3, INT32_MAX, 7, -1]  # those intervals first, as they were staged
+    payload = words_of(8)
+    assert packed_by(staged, payload) == ((4, 3, 8), [0b100001, 2 << 48 | 0b100001])
+    assert (payload.tolist()[:4], int32_of(payload)[8:]) == (intervals, ids)
+    payload, apart = words_of(4), words_of(4)
+    assert packed_by(staged, payload, apart)[0] == (4, 3, 8)
+    assert (payload.tolist(), int32_of(apart)) == (intervals, ids)
+    # Words may be in a view of int32, of whose last half a word nothing is used.
+    view, buffer = view_of(17)
+    assert packed_by(staged, view)[0] == (4, 3, 8)
+    assert buffer[8:16].tolist() == ids
+    assert buffer[16] == -1
 
 
-@pytest.mark.parametrize(
-    ("lists", "start"),
-    [
-        ([[[1, 2, 3], [4]]], 0),
-        ([[[1, 2], [3, 4]]], 0),
-        ([[[1], []]], 0),
-        ([[[1], [2]]], LAST_COLUMN + 1),
-        ([[[1], [2]], [[3], [4]]], 0),
-    ],
-    ids=["three ids", "twice two ids", "no id", "a column too far", "too many"],
-)
-def test_what_does_not_fit_words_is_said_to(kind, lists, start):
-    staged, num_blocks = make(kind, 40_000, 40_000)
-    assert staged.append(1, [[7], [7, 8]], True, False)
-    assert staged.pack_words(words_of(3), 1) == 1
-    staged.clear()
-    num_blocks[:] = start
-    rows = [1, 2][: len(lists)]
-    assert staged.append_many(rows, lists, [not start] * len(rows), False)
-    assert staged.pack_words(words_of(3), 1) == -1
+def test_an_odd_number_of_ids_ends_with_half_a_word(kind):
+    staged, _ = make(kind, 9)
+    assert staged.append(0, [[5, 6]], True, False)
+    payload = words_of(4)
+    assert staged.pack_words(words_of(1), payload) == (1, 1, 3)
+    assert int32_of(payload)[2:] == [0, 5, 6, 0, -1, -1]
+
+
+@pytest.mark.parametrize("rooms", [(7, None), (3, 4), (4, 3), (0, 0)])
+def test_what_does_not_fit_a_view_is_not_written_and_its_size_is_told(kind, rooms):
+    staged, _ = make(kind, 9, 9)
+    assert staged.append(5, [[2, 3], [4]], True, False)
+    assert staged.append(0, [[1, 7, 9], []], True, False)
+    views = [None if room is None else words_of(room) for room in rooms]
+    assert packed_by(staged, *views)[0] == (4, 3, 8)
+    assert all(set(view) <= {-1} for view in views if view is not None)
+
+
+@pytest.mark.parametrize("what", ["column", "ids", "intervals"])
+def test_what_words_cannot_tell_is_said_to(kind, what):
+    num_blocks = np.zeros((3, 32_000), dtype=np.int32)
+    staged = kind((70_000,) * 3, num_blocks)
+    if what == "column":
+        num_blocks[1, 2] = MOST_WORDS
+        assert staged.append(2, [[], [1], []], False, False)
+        assert staged.pack_words(words_of(2001), words_of(9)) is not None
+        staged.clear()
+        assert staged.append(2, [[], [1], []], False, False)
+    elif what == "ids":
+        assert staged.append(2, [range(MOST_WORDS - 1), [], []], False, False)
+        assert staged.pack_words(words_of(2001), words_of(9)) is not None
+        assert staged.append(2, [[1], [], []], False, False)
+    else:
+        requests = [[[1], [1], []]] * 32_000
+        assert staged.append_many(range(32_000), requests, [False] * 32_000, False)
+        assert staged.append_many(range(1535), [[[], [], [1]]] * 1535, [False] * 1535, False)
+        assert staged.pack_words(words_of(2001), words_of(9)) is not None
+        assert staged.append(1535, [[], [], [1]], False, False)
+    assert staged.pack_words(words_of(2001), words_of(9)) is None
 
 
 def test_other_words_are_refused(kind):
     staged, _ = make(kind, 9, 9)
-    with pytest.raises(ValueError, match="the view has 3 words; expected 2 groups of 2"):
-        staged.pack_words(words_of(3), 2)
-    with pytest.raises(ValueError, match="view"):
-        staged.pack_words(view_of(4)[0], 2)
+    with pytest.raises(ValueError, match="bitmap has 1 words; expected 2 groups of 1"):
+        staged.pack_words(words_of(1), words_of(2))
+    wrong = [
+        memoryview(bytes(16)).cast("q"),
+        memoryview(bytearray(16)),
+        memoryview(np.zeros(8, dtype=np.int64))[::2],
+        memoryview(np.zeros((2, 2), dtype=np.int64)),
+    ]
+    for view in wrong:
+        for place, name in enumerate(("bitmap", "payload", "ids_apart")):
+            views = [words_of(2), words_of(2), words_of(2)]
+            views[place] = view
+            with pytest.raises(ValueError, match=f"{name} is not a writable, contiguous view of"):
+                staged.pack_words(*views)
 
 
 # Python and C
@@ -588,9 +640,10 @@ def trace_of(kind, seed, odd):
             trace.append(outcome_of(staged.pack, view, first))
             trace.append(outcome_of(staged.pack_step, view, first, step))
             trace.append(buffer.tolist())
-            words, slots = words_of(4 * num_groups + 3), rng.choice((3, 4, 4, 5))
-            trace.append(outcome_of(staged.pack_words, words, slots))
-            trace.append(words.tolist() if type(trace[-1]) is int and trace[-1] >= 0 else None)
+            views = [words_of(rng.choice((num_groups, num_groups, 0))), words_of(rng.randrange(40))]
+            views += [words_of(rng.randrange(40))] * rng.randrange(2)
+            trace.append(outcome_of(staged.pack_words, *views))
+            trace.append([view.tolist() for view in views])
         elif rng.random() < 0.5:
             staged.clear()
         else:

@@ -1,0 +1,128 @@
+"""How programs of a step in one launch gather rows."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from bt_kernels.device_code.fields import BLOCK_SIZE, NUM_BLOCKS, REACH
+from bt_kernels.device_code.staged_rows import _staged_ids
+
+
+@triton.jit
+def _first_columns(group, row, FEATURES: tl.constexpr):
+    """The first column of rows `[TILE]` that the window reaches; 0 without a window."""
+    first_column = tl.zeros_like(row)
+    if FEATURES.options:
+        reach = tl.load(group.descriptor + REACH)
+        if (reach > 0) & group.windowed:
+            computed = tl.load(group.num_computed_tokens + row, mask=row >= 0, other=0)
+            first_column = tl.maximum(computed.to(tl.int64) - reach, 0)
+            first_column = first_column // tl.load(group.descriptor + BLOCK_SIZE)
+            first_column = tl.minimum(first_column, group.width).to(tl.int32)
+    return first_column
+
+
+@triton.jit
+def _copy_fours(
+    places, live, first_column, first, num_fours, WINDOWED: tl.constexpr, COLUMNS: tl.constexpr
+):
+    """Copies columns `[first, first + COLUMNS)` of rows `[TILE]`, of each its first `num_fours`.
+
+    These are four columns each. `places` are where rows begin in source and target. Rows that are
+    not `live` are zeroed.
+    """
+    source_row, target_row = places
+    column = (first + tl.arange(0, COLUMNS))[None, :]
+    mask = column // 4 < num_fours[:, None]
+    ids = tl.load(source_row[:, None] + column, mask=mask & live[:, None], other=0)
+    if WINDOWED:
+        ids = tl.where(column >= first_column[:, None], ids, 0)
+    tl.store(target_row[:, None] + column, ids, mask=mask)
+
+
+@triton.jit
+def _copy_rest(
+    staged,
+    rows,
+    places,
+    first_column,
+    begin,
+    past_last,
+    SIZES: tl.constexpr,
+    FEATURES: tl.constexpr,
+):
+    """Copies columns `[begin, past_last)` of rows `[TILE]`, with what is staged for them."""
+    source_row, target_row = places
+    live = (rows.row >= 0)[:, None]
+    many = (rows.end - rows.start > 1)[:, None]
+    for done in range(0, tl.max(past_last - begin, axis=0), SIZES.rest):
+        column = (begin + done)[:, None] + tl.arange(0, SIZES.rest)[None, :]
+        mask = column < past_last[:, None]
+        fresh = (column >= rows.start[:, None]) & (column < rows.end[:, None])
+        shown = mask & live & (column >= first_column[:, None])
+        old = tl.load(source_row[:, None] + column, mask=shown & (~fresh), other=0)
+        new = rows.place[:, None]
+        if FEATURES.ids:
+            ids = (rows.place - rows.start)[:, None] + column
+            new = tl.where(many, _staged_ids(staged, ids, shown & fresh & many, FEATURES), new)
+        copied = tl.where(shown & fresh, new, old)
+        tl.store(target_row[:, None] + column, copied, mask=mask)
+
+
+@triton.jit
+def _gather_tile(
+    group,
+    staged,
+    batch,
+    cut,
+    chunk,
+    tile,
+    rows,
+    SHARES: tl.constexpr,
+    TILE: tl.constexpr,
+    SIZES: tl.constexpr,
+    FEATURES: tl.constexpr,
+):
+    """Gathers the rows of a tile, or with `SHARES` one chunk of them.
+
+    The last `num_wide` rows leave their columns from `OWN_COLUMNS` on to `num_chunks` programs,
+    each of which takes every `num_chunks`-th piece of `WIDE_COLUMNS`. What is staged is always the
+    end of a row, so the columns before it are copied in fours, without a look at each.
+    """
+    num_blocks = tl.load(group.descriptor + NUM_BLOCKS).to(tl.pointer_type(tl.int32))
+    batch_index = tile * TILE + tl.arange(0, TILE)
+    live = rows.row >= 0
+    # A dummy request, and a row past the batch, is zeroed whole.
+    owned = tl.load(num_blocks + rows.row, mask=live & (~rows.staged), other=0)
+    length = tl.where(rows.staged, rows.end, owned)
+    length = tl.where(live, length, group.width)
+    length = tl.where(batch_index < batch.num_rows, length, 0)
+    first_column = _first_columns(group, rows.row, FEATURES)
+    source_row = group.source + rows.row.to(tl.int64) * group.width
+    target_row = group.target + batch_index.to(tl.int64) * group.width
+    if FEATURES.aligned:
+        # Four columns are then one access of 16 bytes.
+        source_row = tl.multiple_of(source_row, [16])
+        target_row = tl.multiple_of(target_row, [16])
+    places = (source_row, target_row)
+    num_fours = tl.where(rows.staged, tl.minimum(rows.start, length), length) // 4
+    if SHARES:
+        apart = cut.num_chunks * SIZES.wide_columns
+        begin = SIZES.own_columns + chunk * SIZES.wide_columns
+        for first in range(begin, tl.max(length, axis=0), apart):
+            _copy_fours(
+                places, live, first_column, first, num_fours, FEATURES.options, SIZES.wide_columns
+            )
+            begin_rest = tl.maximum(num_fours * 4, first)
+            past_last = tl.minimum(length, first + SIZES.wide_columns)
+            _copy_rest(staged, rows, places, first_column, begin_rest, past_last, SIZES, FEATURES)
+    else:
+        shared = (cut.num_chunks > 0) & (batch_index >= batch.num_rows - cut.num_wide)
+        own = tl.where(shared, tl.minimum(length, SIZES.own_columns), length)
+        own_fours = tl.minimum(num_fours, own // 4)
+        for first in range(0, tl.max(own_fours, axis=0) * 4, SIZES.columns):
+            _copy_fours(
+                places, live, first_column, first, own_fours, FEATURES.options, SIZES.columns
+            )
+        _copy_rest(staged, rows, places, first_column, own_fours * 4, own, SIZES, FEATURES)

@@ -1,0 +1,232 @@
+"""How programs of a step in one launch find and apply what is staged."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from bt_kernels.device_code.bundles import LISTED, MARKED, PARTED
+from bt_kernels.device_code.fields import (
+    BITMAP_ROWS,
+    DESCRIPTOR_FIELDS,
+    MARK_FIELDS,
+    NUM_BLOCKS,
+    SOURCE,
+    WIDTH,
+)
+
+
+@triton.jit
+def _pick(fields, index: tl.constexpr):
+    """Column `index` of `[TILE, MARK_FIELDS]`."""
+    which = tl.arange(0, MARK_FIELDS)[None, :]
+    return tl.sum(tl.where(which == index, fields, 0), axis=1)
+
+
+@triton.jit
+def _parameter(words, index, INDEXED: tl.constexpr):
+    """Words of the parameters, int64 of the shape of `index`."""
+    if INDEXED:
+        # Parameters lie side by side in their own memory, where indexing is free, but Triton cannot
+        # express that. Selecting by comparison takes three instructions per word; with hundreds of
+        # words, fetching these instructions would take most of the time.
+        found = tl.inline_asm_elementwise(
+            """{
+            .reg .b64 place;
+            mov.b64 place, one_launch_carrying_kernel_param_18;
+            add.s64 place, place, $1;
+            ld.param.b64 $0, [place];
+            }""",
+            "=l,l",
+            [index.to(tl.int64) * 8],
+            dtype=tl.int64,
+            is_pure=True,
+            pack=1,
+        )
+    else:
+        found = tl.load(words + index)
+    return found
+
+
+@triton.jit
+def _count_bits(words, INDEXED: tl.constexpr):
+    """How many bits of int64 words are set, int32."""
+    if INDEXED:
+        number = tl.inline_asm_elementwise(
+            "popc.b64 $0, $1;", "=r,l", [words], dtype=tl.int32, is_pure=True, pack=1
+        )
+    else:
+        # Sums of neighbouring 1, 2 and 4 bits; then of all bytes, which gather in the highest.
+        words = words - ((words >> 1) & 0x5555555555555555)
+        words = (words & 0x3333333333333333) + ((words >> 2) & 0x3333333333333333)
+        words = (words + (words >> 4)) & 0x0F0F0F0F0F0F0F0F
+        words = words + (words >> 8)
+        words = words + (words >> 16)
+        number = ((words + (words >> 32)) & 0x7F).to(tl.int32)
+    return number
+
+
+@triton.jit
+def _before(word):
+    """How many intervals the rows before those of a bitmap's word have."""
+    return ((word >> BITMAP_ROWS) & 0xFFFF).to(tl.int32)
+
+
+@triton.jit
+def _unpack(interval):
+    """Row, first column, value, length, and whether there are several ids, of intervals.
+
+    The value is the block id of an interval of one, else where its ids begin.
+    """
+    several = interval < 0
+    value = interval.to(tl.int32)
+    length = tl.where(several, (value >> 16) & 0xFFFF, 1)
+    value = tl.where(several, value & 0xFFFF, value)
+    row = ((interval >> 48) & 0x7FFF).to(tl.int32)
+    return row, ((interval >> 32) & 0xFFFF).to(tl.int32), value, length, several
+
+
+@triton.jit
+def _interval(staged, index, mask, FEATURES: tl.constexpr):
+    """Intervals by their index, which begin at those that are carried, or in pinned memory."""
+    if FEATURES.where != LISTED:
+        index = FEATURES.payload + tl.where(mask, index, 0)
+        found = _parameter(staged.words, index, FEATURES.indexed)
+    else:
+        found = tl.load(staged.staging + index, mask=mask, other=0)
+    return found
+
+
+@triton.jit
+def _staged_ids(staged, places, mask, FEATURES: tl.constexpr):
+    """Ids of intervals that have several, by their places."""
+    if FEATURES.where == MARKED:
+        found = tl.load(staged.staging + places, mask=mask, other=0)
+    elif FEATURES.where == PARTED:
+        first = staged.staging.to(tl.pointer_type(tl.int32))
+        found = tl.load(first + places, mask=mask, other=0)
+    elif FEATURES.where == LISTED:
+        first = (staged.staging + staged.num_words).to(tl.pointer_type(tl.int32))
+        found = tl.load(first + places, mask=mask, other=0)
+    elif FEATURES.indexed:
+        place = tl.where(mask, places, 0) + 2 * (FEATURES.payload + staged.num_words)
+        found = tl.inline_asm_elementwise(
+            """{
+            .reg .b64 place;
+            mov.b64 place, one_launch_carrying_kernel_param_18;
+            add.s64 place, place, $1;
+            ld.param.b32 $0, [place];
+            }""",
+            "=r,l",
+            [place.to(tl.int64) * 4],
+            dtype=tl.int32,
+            is_pure=True,
+            pack=1,
+        )
+    else:
+        first = staged.words + FEATURES.payload + staged.num_words
+        found = tl.load(first.to(tl.pointer_type(tl.int32)) + places, mask=mask, other=0)
+    return found
+
+
+@triton.jit
+def _find_carried(row, group, staged, FEATURES: tl.constexpr):
+    """Start, end, value and presence of the intervals of rows `[TILE]`; start and end 0 if none."""
+    known = tl.maximum(row, 0)
+    word = _parameter(
+        staged.words, group * FEATURES.bitmap + known // BITMAP_ROWS, FEATURES.indexed
+    )
+    bit = (known % BITMAP_ROWS).to(tl.int64)
+    found = (row >= 0) & (((word >> bit) & 1) > 0)
+    below = word & ((tl.full(bit.shape, 1, tl.int64) << bit) - 1)
+    index = _before(word) + _count_bits(below, FEATURES.indexed)
+    _, column, value, length, _ = _unpack(_interval(staged, index, found, FEATURES))
+    return tl.where(found, column, 0), tl.where(found, column + length, 0), value, found
+
+
+@triton.jit
+def _find_marked(row, group, staged):
+    """As `_find_carried`, by the marks of rows; those of another step do not count."""
+    marked = tl.where(staged.step > 0, row, -1) >= 0
+    marks = tl.load(
+        staged.staging
+        + (group * staged.max_num_reqs + row)[:, None] * MARK_FIELDS
+        + tl.arange(0, MARK_FIELDS)[None, :],
+        mask=marked[:, None],
+        other=0,
+    )
+    found = marked & (_pick(marks, 3) == staged.step)
+    start = tl.where(found, _pick(marks, 0), 0)
+    end = tl.where(found, _pick(marks, 1), 0)
+    return start, end, _pick(marks, 2), found
+
+
+@triton.jit
+def _group_of(staged, index, FEATURES: tl.constexpr):
+    """The groups that intervals are of, by their index, int64."""
+    group = tl.zeros_like(index).to(tl.int64)
+    for following in range(1, FEATURES.groups):
+        word = _parameter(
+            staged.words, tl.full([1], following * FEATURES.bitmap, tl.int32), FEATURES.indexed
+        )
+        first = tl.sum(_before(word), axis=0)
+        group += (index >= first).to(tl.int64)
+    return group
+
+
+@triton.jit
+def _write_words(descriptors, staged, first, SIZES: tl.constexpr, FEATURES: tl.constexpr):
+    """Counts the blocks of rows that have an interval, and writes those of a single id."""
+    index = first + tl.arange(0, SIZES.words)
+    written = index < staged.num_words
+    interval = _interval(staged, index, written, FEATURES)
+    row, column, block_id, length, several = _unpack(interval)
+    descriptor = descriptors + _group_of(staged, index, FEATURES) * DESCRIPTOR_FIELDS
+    num_blocks = tl.load(descriptor + NUM_BLOCKS, mask=written, other=0)
+    width = tl.load(descriptor + WIDTH, mask=written, other=0)
+    source = tl.load(descriptor + SOURCE, mask=written, other=0)
+    tl.store(num_blocks.to(tl.pointer_type(tl.int32)) + row, column + length, mask=written)
+    place = source.to(tl.pointer_type(tl.int32)) + row.to(tl.int64) * width + column
+    tl.store(place, block_id, mask=written & (~several))
+
+
+@triton.jit
+def _write_several(descriptors, staged, which, SIZES: tl.constexpr, FEATURES: tl.constexpr):
+    """Copies the ids of one interval that has several; a list of these is before the first id."""
+    which = which + tl.zeros([1], dtype=tl.int32)
+    always = which >= 0
+    index = _staged_ids(staged, which, always, FEATURES)
+    interval = tl.sum(_interval(staged, index, always, FEATURES), axis=0)
+    group = tl.sum(_group_of(staged, index, FEATURES), axis=0)
+    row, start, place, length, _ = _unpack(interval)
+    descriptor = descriptors + group * DESCRIPTOR_FIELDS
+    width = tl.load(descriptor + WIDTH)
+    source = tl.load(descriptor + SOURCE).to(tl.pointer_type(tl.int32))
+    target = source + row.to(tl.int64) * width + start
+    for first in range(0, length, SIZES.block):
+        offset = first + tl.arange(0, SIZES.block)
+        mask = offset < length
+        tl.store(target + offset, _staged_ids(staged, place + offset, mask, FEATURES), mask=mask)
+
+
+@triton.jit
+def _write_staged(descriptors, staging, record, BLOCK: tl.constexpr):
+    """Copies one record's ids into the source table, and notes how many blocks the row has."""
+    group = tl.load(staging + record).to(tl.int64)
+    row = tl.load(staging + record + 1).to(tl.int64)
+    start = tl.load(staging + record + 2)
+    end = tl.load(staging + record + 3)
+    value = tl.load(staging + record + 4)
+    descriptor = descriptors + group * DESCRIPTOR_FIELDS
+    num_blocks = tl.load(descriptor + NUM_BLOCKS).to(tl.pointer_type(tl.int32))
+    width = tl.load(descriptor + WIDTH)
+    source = tl.load(descriptor + SOURCE).to(tl.pointer_type(tl.int32)) + row * width
+    tl.store(num_blocks + row, end)
+    if end - start == 1:
+        tl.store(source + start, value)
+    else:
+        for first in range(start, end, BLOCK):
+            columns = first + tl.arange(0, BLOCK)
+            mask = columns < end
+            ids = tl.load(staging + value + columns - start, mask=mask)
+            tl.store(source + columns, ids, mask=mask)

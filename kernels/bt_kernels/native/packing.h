@@ -1,0 +1,24 @@
+/* What `launcher.c` calls of `staged.c`, without Python on the way. */
+
+#include <stdint.h>
+
+#define PACKING "staged.StagedWrites.packing" /* name of the capsule that has it */
+
+/* Where words go, and room for how many; see `StagedWrites.pack_words`. */
+typedef struct {
+    uint64_t *bitmap, *payload;
+    int64_t payload_room;
+    int32_t *ids;     /* NULL: the payload */
+    int64_t ids_room; /* words of two */
+} Room;
+
+/* How many intervals there are, those with another number of ids than one, and words in all. */
+typedef struct {
+    long long num_words, num_apart, size;
+} Packed;
+
+typedef struct {
+    int (*pack)(PyObject *staged, const Room *room, Packed *packed); /* 0: words cannot tell it */
+    long long (*longest)(PyObject *staged);
+    void (*clear)(PyObject *staged);
+} Packing;

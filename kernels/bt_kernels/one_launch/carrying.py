@@ -1,0 +1,249 @@
+"""Launches that carry what is staged, as parameters as far as it fits."""
+
+from __future__ import annotations
+
+import warnings
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import triton
+
+from bt_kernels import launches
+from bt_kernels.device_code import CARRIED, LISTED, PARTED, Features, one_launch_carrying_kernel
+from bt_kernels.one_launch.shapes import (
+    MAX_BITMAP,
+    PAYLOADS,
+    PAYLOADS_INTERPRETED,
+    SHAPES,
+    pads_for,
+)
+from bt_kernels.staging import bitmap_words
+
+if TYPE_CHECKING:
+    from bt_kernels.layout import TableLayout
+    from bt_kernels.one_launch.fixed import Options
+    from bt_kernels.one_launch.shapes import Shape
+    from bt_kernels.one_launch.tables import OneLaunch
+
+SINGLE_IDS, ANY_IDS, IDS_IN_MEMORY, IN_MEMORY = KINDS = range(4)
+"""What a launch carries: intervals of one id each; any with their ids; intervals; or neither.
+
+What it does not carry is in pinned memory.
+"""
+
+_WHERE = {
+    SINGLE_IDS: CARRIED.value,
+    ANY_IDS: CARRIED.value,
+    IDS_IN_MEMORY: PARTED.value,
+    IN_MEMORY: LISTED.value,
+}
+
+NUM_LEADING = 18
+"""Arguments of the kernel before the words."""
+
+_WIDE = 1 << 40  # has Triton take an address for an int64
+_ODD = (1 << 62) + 1  # and a word, without assuming that it is a multiple of 16
+
+
+class Binary(NamedTuple):
+    """What selects a binary of the kernel, for one layout."""
+
+    shape: Shape
+    kind: int
+    options: bool
+    aligned: bool
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The batch of a step, `num_reqs` requests, and the rows to gather or zero."""
+
+    idx_mapping: torch.Tensor
+    query_start_loc: torch.Tensor
+    positions: torch.Tensor
+    num_reqs: int
+    num_rows: int
+
+
+class CarryingLaunch:
+    """Launches of steps that carry their writes.
+
+    The driver copies parameters during the call, so nothing has to be kept for the device. Triton's
+    own call gets slower with the number of parameters, and recompiles for some values. So these
+    launches use the driver directly, whatever the launch path.
+
+    Args:
+        tables: of the steps, with the compiled module unless kernels are interpreted.
+    """
+
+    @staticmethod
+    def is_possible(layout: TableLayout, *, has_launcher: bool) -> bool:
+        """Whether steps of a layout can be launched so."""
+        size = layout.num_groups * bitmap_words(layout.max_num_reqs)
+        return size <= MAX_BITMAP and (has_launcher or not launches.COMPILES)
+
+    def __init__(self, tables: OneLaunch) -> None:
+        layout, self._place = tables.layout, tables.place
+        self._groups = layout.num_groups
+        self._per_group = bitmap_words(layout.max_num_reqs)
+        self._sharded = tables.sharded
+        self.payloads = PAYLOADS if launches.COMPILES else PAYLOADS_INTERPRETED
+        num_words = layout.num_groups * self._per_group
+        self.first = num_words + layout.num_groups  # of the payload
+        memory = array("q", bytes(8 * (self.first + self.payloads[-1])))
+        self.words = memoryview(memory)
+        self.bitmap = self.words[:num_words]
+        self._targets = self.words[num_words : self.first]
+        self.payload = self.words[self.first :]
+        self._quick: Any = None
+        self._kept: dict[Binary, Callable[..., None] | None] = {}
+        # Any values of the kernel's types.
+        self._int64 = tables.descriptors
+        self._int32 = tables.descriptors.view(torch.int32)
+        if self._place.launcher is None:
+            self._in_memory = torch.frombuffer(memory, dtype=torch.int64)
+        else:
+            self._current_stream = triton.runtime.driver.active.get_current_stream
+
+    def run(self, tables: OneLaunch, batch: Batch, options: Options) -> bool:
+        """Launches a whole step with what is staged; returns whether that was possible."""
+        staged, ring = tables._staged, tables._ring
+        packed = staged.pack_words(self.bitmap, self.payload)
+        if packed is None:
+            return False
+        num_words, num_apart, size = packed
+        kind = self._kind(num_words, num_apart, size)
+        has_options = self._sharded or bool(options)
+        aligned = tables.rows_are_aligned and _are_aligned(options.tables or ())
+        cut = tables.cut_of(batch)
+        binary = Binary(cut.shape, kind, has_options, aligned)
+        if self._launch_of(binary) is None:
+            return False
+        staging = None
+        if kind == IDS_IN_MEMORY:
+            view = ring.advance(2 * (size - num_words))
+            staged.pack_words(self.bitmap, self.payload, view)
+        elif kind == IN_MEMORY:
+            staged.pack_words(self.bitmap, ring.advance(2 * size))
+        if kind in (IDS_IN_MEMORY, IN_MEMORY):
+            staging = ring.current
+        slots = tables.slot_mappings if options.slots is None else options.slots
+        num_pads = pads_for(slots.shape[1])
+        computed, slots_out, stride = options.addresses()
+        for group in range(self._groups):
+            self._targets[group] = options.tables[group].data_ptr() if options.tables else 0
+        writers = -(-num_words // cut.shape.sizes.words) + num_apart
+        grid = (writers + self._groups * (cut.num_programs + num_pads), 1, 1)
+        arguments = (
+            *(self._int64, batch.idx_mapping, batch.query_start_loc, batch.positions),
+            *(computed, slots_out, stride, slots.shape[1], batch.idx_mapping.itemsize // 4),
+            *(batch.num_reqs, batch.num_rows, num_words, num_apart, *cut.numbers, num_pads),
+            self._int64 if staging is None else staging,
+        )
+        self._launch(binary, grid, arguments)
+        if staging is not None:
+            ring.note_reader()
+        return True
+
+    def _kind(self, num_words: int, num_apart: int, size: int) -> int:
+        single, most = self.payloads
+        if size <= single and not num_apart:
+            return SINGLE_IDS
+        if size <= most:
+            return ANY_IDS
+        return IDS_IN_MEMORY if num_words <= most else IN_MEMORY
+
+    def attach(self, quick: Any) -> None:
+        """Gives a `launcher.Step` all kernels that are loaded, and those that will be."""
+        self._quick = quick
+        for binary, launch in self._kept.items():
+            self._add(binary, launch)
+
+    def _add(self, binary: Binary, launch: Callable[..., None] | None) -> None:
+        if launch is not None and self._quick is not None:
+            self._quick.add(SHAPES.index(binary.shape), *binary[1:], launch)
+
+    def _launch_of(self, binary: Binary) -> Callable[..., None] | None:
+        """The launch of a binary, `None` if the driver cannot do it."""
+        if self._place.launcher is None:
+            return self._interpret
+        if binary not in self._kept:
+            launch = self._kept[binary] = self._load(binary)
+            self._add(binary, launch)
+        return self._kept[binary]
+
+    def _interpret(self, *_arguments: Any) -> None:
+        raise AssertionError("interpreted kernels have no launch of their own")
+
+    def _launch(
+        self, binary: Binary, grid: tuple[int, int, int], arguments: tuple[Any, ...]
+    ) -> None:
+        if self._place.launcher is None:
+            descriptors, mapping, *others, staging = arguments
+            size = staging.numel() // 2 * 2
+            # A single element may have any stride.
+            mapping = mapping.as_strided(mapping.shape, (1,))
+            one_launch_carrying_kernel[grid](
+                *(descriptors, mapping.view(torch.int32), *others),
+                *(staging.view(-1)[:size].view(torch.int64), self._in_memory),
+                *self._constants_of(binary),
+            )
+            return
+        launch = self._kept[binary]
+        assert launch is not None
+        words = self.words[: self._num_words(binary.kind)]
+        launch(self._current_stream(self._place.index), grid, arguments, words)
+
+    def _num_words(self, kind: int) -> int:
+        """Words that are parameters."""
+        single, most = self.payloads
+        return self.first + {SINGLE_IDS: single, IN_MEMORY: 0}.get(kind, most)
+
+    def _constants_of(self, binary: Binary) -> tuple[Any, ...]:
+        features = Features(
+            where=_WHERE[binary.kind],
+            ids=binary.kind != SINGLE_IDS,
+            indexed=launches.COMPILES,
+            groups=self._groups,
+            bitmap=self._per_group,
+            payload=self.first,
+            options=binary.options,
+            sharded=self._sharded,
+            aligned=binary.aligned,
+        )
+        return binary.shape.sizes, features
+
+    def _load(self, binary: Binary) -> Callable[..., None] | None:
+        num_words = self._num_words(binary.kind)
+        arguments = (
+            *(self._int64, self._int32, self._int32, self._int64, _WIDE, _WIDE, _WIDE),
+            *((1,) * 10),
+            *(self._int64, (_ODD,) * num_words),
+        )
+        # An empty grid launches nothing.
+        launched = (0, 1, 1), arguments, self._constants_of(binary), (), binary.shape.num_warps
+        try:
+            handle = self._place.run(launches.launch_jit, one_launch_carrying_kernel, *launched)
+            launch = launches.direct_launch(self._place, handle, NUM_LEADING + num_words)
+        except Exception as error:
+            # The kernel relies on how Triton names and packs parameters now. Steps work without it.
+            warnings.warn(f"launches cannot carry writes as parameters: {error}", stacklevel=2)
+            return None
+        # The kernel finds a word by its distance from the first.
+        if launch is None or launch.side_by_side < num_words:
+            return None
+        return launch
+
+
+def _are_aligned(tables: Sequence[torch.Tensor]) -> bool:
+    return all(table.data_ptr() % launches.ALIGNMENT == 0 for table in tables)
+
+
+def rows_are_aligned(tables: Sequence[torch.Tensor]) -> bool:
+    """Whether each row of tables of int32 begins at a multiple of 16 bytes."""
+    return _are_aligned(tables) and all(
+        table.shape[1] * table.itemsize % launches.ALIGNMENT == 0 for table in tables
+    )

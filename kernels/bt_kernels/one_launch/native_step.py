@@ -1,0 +1,89 @@
+"""Whole steps in one call of C, from the check of their arguments to the launch."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from bt_kernels.one_launch.shapes import (
+    BLOCK,
+    DLPACK_CUDA,
+    MANY_ROWS,
+    MAX_CHUNKS,
+    MAX_PADS,
+    MAX_SPANS,
+    MAX_WIDE_PROGRAMS,
+    OWN_COLUMNS,
+    SHAPES,
+    SPAN,
+    WIDE_COLUMNS,
+    WORDS_WRITTEN,
+)
+
+if TYPE_CHECKING:
+    from bt_kernels.one_launch.carrying import CarryingLaunch
+    from bt_kernels.one_launch.tables import OneLaunch
+
+
+def native_step(tables: OneLaunch, carrying: CarryingLaunch) -> Any:
+    """The `launcher.Step` of tables where they are now; `None` if not possible.
+
+    It does the same as the Python code, and leaves what is refused to that.
+    """
+    # Older versions of torch do not expose tensors to C; writes may be staged in Python.
+    if (
+        tables._launcher is None
+        or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+        or not hasattr(tables._staged, "packing")
+    ):
+        return None
+    return make_step(tables, carrying, tables._launcher, DLPACK_CUDA, tables.place.native)
+
+
+def make_step(
+    tables: OneLaunch, carrying: CarryingLaunch, launcher: Any, device_type: int, device: Any
+) -> Any:
+    """As `native_step`, for tensors of any device type, since tests have them on the CPU."""
+    layout = tables.layout
+    try:
+        return launcher.Step(
+            tensor_type=torch.Tensor,
+            staged=tables._staged,
+            ring=tables._ring,
+            words=carrying.words,
+            device_type=device_type,
+            index=tables.device.index or 0,
+            device=device,
+            widths=array("q", layout.widths),
+            taken=array("Q", [edge for range_ in tables._taken for edge in range_]),
+            constants=array(
+                "q",
+                [
+                    tables.descriptors.data_ptr(),
+                    carrying.first,
+                    carrying.payloads[0],
+                    layout.max_num_reqs,
+                    layout.max_num_batched_tokens,
+                    tables.widest,
+                    tables._has_window,
+                    tables.sharded,
+                    tables.rows_are_aligned,
+                    *[shape.requests for shape in SHAPES],
+                    *[shape.tokens for shape in SHAPES],
+                    MANY_ROWS,
+                    SPAN,
+                    MAX_SPANS,
+                    OWN_COLUMNS,
+                    WIDE_COLUMNS,
+                    MAX_CHUNKS,
+                    MAX_WIDE_PROGRAMS,
+                    WORDS_WRITTEN,
+                    BLOCK,
+                    MAX_PADS,
+                ],
+            ),
+        )
+    except ValueError:  # another version of DLPack
+        return None

@@ -1,0 +1,83 @@
+"""Steps whose batch and writes are in pinned memory, by a launch that never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+
+from bt_kernels import launches
+from bt_kernels.one_launch.fixed import FixedLaunch, Options
+from bt_kernels.one_launch.writes import StepWrites
+from bt_kernels.staging import HostRing
+
+if TYPE_CHECKING:
+    from bt_kernels.one_launch.carrying import Batch
+    from bt_kernels.one_launch.tables import OneLaunch
+
+
+class PinnedSteps:
+    """Steps that can be launched without a compiled module, and with any number of writes.
+
+    Args:
+        tables: of the steps.
+        captures: whether each step is a replay of a CUDA graph that is captured once for each
+            buffer. If kernels are interpreted, the launch in the graph is made directly instead.
+    """
+
+    def __init__(self, tables: OneLaunch, *, captures: bool) -> None:
+        self._captures = captures and tables._on_gpu
+        self._fixed = FixedLaunch(tables, tables._launcher)
+        self._writes = StepWrites(tables.layout, self._fixed.body)
+        # Steps without writes need a buffer too, but a promise of how many steps are in flight does
+        # not include them.
+        self._ring = HostRing(self._writes.room, tables.place)
+        # By address of a buffer, and whether the step has options.
+        self._replays: dict[tuple[int, bool], Callable[[], None]] = {}
+
+    def run(self, tables: OneLaunch, batch: Batch, options: Options) -> None:
+        """Launches a whole step with what is staged."""
+        staged, writes, ring = tables._staged, self._writes, self._ring
+        view = ring.advance(writes.size(staged))
+        step = writes.pack(staged, view)
+        options = options.on_device(tables.device)
+        # The launch has their addresses alone.
+        self._addressed = (batch, options)
+        longest = tables.longest_of(batch)
+        self._fixed.write(view, tables, step, staged.num_records, batch, longest, options)
+        has_options = bool(options)
+        launch = partial(self._fixed.launch, tables, ring.current, has_options)
+        if self._captures:
+            self._replay(tables, (ring.current.data_ptr(), has_options), launch)
+        else:
+            launch()
+        ring.note_reader()
+
+    def _replay(
+        self, tables: OneLaunch, which: tuple[int, bool], launch: Callable[[], None]
+    ) -> None:
+        replay = self._replays.get(which)
+        if replay is not None:
+            replay()
+            return
+        launch()
+        self._replays[which] = _captured(tables, launch)
+
+
+def _captured(tables: OneLaunch, launch: Callable[[], None]) -> Callable[[], None]:
+    """Captures a launch that was made before as a graph; returns the launch if that fails."""
+    try:
+        # Not `torch.cuda.graph`, which waits for the device and collects garbage.
+        with tables.place.current(), torch.cuda.stream(torch.cuda.Stream(tables.device)):
+            graph = torch.cuda.CUDAGraph()
+            graph.capture_begin(capture_error_mode="thread_local")
+            try:
+                launch()
+            finally:
+                graph.capture_end()
+    except RuntimeError:
+        # This step was launched directly, and the next ones can be, too.
+        return launch
+    return launches.direct_replay(tables.place, graph)
