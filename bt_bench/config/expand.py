@@ -76,8 +76,8 @@ def _check_defaults(document: Document, problems: Problems) -> None:
         if kinds and kinds.isdisjoint(having):
             problems.add(
                 entry.key_place,
-                f"{key!r} is a parameter of {' and '.join(having)} workloads, and no case is one; "
-                "remove it",
+                f"{key!r} is a parameter of {document.vocabulary.having_text(key)} workloads, and "
+                "no case is one; remove it",
             )
 
 
@@ -111,7 +111,7 @@ def _with_layers(
     for key in [key for key in entries if key not in leaves(vocabulary.kinds[kind])]:
         # Defaults and overrides apply only to kinds that have the parameter.
         if entries[key] is not optional.get(key):
-            having = " and ".join(vocabulary.kinds_with(key))
+            having = vocabulary.having_text(key)
             problems.add(
                 entries[key].key_place,
                 f"{key!r} is a parameter of {having} workloads, and this case is {kind}; remove it",

@@ -48,7 +48,7 @@ def case_name(
             problems.add(
                 case.name.place,
                 f"name {shown(text)} has the placeholder {key!r}, a parameter of "
-                f"{' and '.join(having)} workloads; remove it",
+                f"{vocabulary.having_text(key)} workloads; remove it",
             )
             return None
     name = _PLACEHOLDER.sub(lambda match: _value_text(parameters, match[1]), text)

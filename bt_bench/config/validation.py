@@ -97,6 +97,11 @@ class Vocabulary:
             if name in leaves(model) or any(leaf.startswith(f"{name}.") for leaf in leaves(model))
         ]
 
+    def having_text(self, name: str) -> str:
+        """The kinds of workload that have a parameter, in words: `uniform, batch and spread`."""
+        kinds = self.kinds_with(name)
+        return " and ".join(filter(None, (", ".join(kinds[:-1]), *kinds[-1:])))
+
     def replaced_by(self, key: str, value: Located) -> tuple[str, ...]:
         """Parameters of lower layers, such as defaults, that a parameter makes void."""
         return self.suite.replaced_by(key, value.value)

@@ -30,7 +30,7 @@ scalars = st.one_of(
     st.booleans(),
     st.integers(-2, 70),
     st.sampled_from([10**6, 10**12, 10**400, 16.0, 0.5, 1e300, float("nan"), float("inf")]),
-    st.sampled_from(["uniform", "batch", "trace", "azure_conv", "identity", "busiest", "{groups}"]),
+    st.sampled_from(["uniform", "batch", "spread", "trace", "azure_conv", "identity", "{groups}"]),
     st.sampled_from(["~no.such.user/x", "x" * 5000]),
     st.text(max_size=5),
 )

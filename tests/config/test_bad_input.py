@@ -149,8 +149,9 @@ def test_aliases_of_aliases(error_of):
          "idx_mapping_dtype, pad_requests, "
          "disabled_groups, sliding_window, cp_size, cp_rank, cp_interleave, unsharded_groups, "
          "custom_outputs, seed, requests, tokens, staged_writes, dummy_requests, "
-         "mapping, tokens_per_request, prefills, prefill_tokens, min_length, trace, rate, "
-         "base_ms, per_token_us, num_blocks, window.name, window.at, window.steps, window"),
+         "mapping, tokens_per_request, prefills, prefill_tokens, min_length, spread, longest, "
+         "writes, written_ids, trace, rate, base_ms, per_token_us, num_blocks, window.name, "
+         "window.at, window.steps, window"),
         ("defaults:\n  rate: 3\ncases: [GOOD]", "my.yaml:2:3: 'rate' is a parameter of trace "
          "workloads, and no case is one; remove it"),
     ],
@@ -253,14 +254,15 @@ def test_top_level(error_of, text, expected):
          "1:91: cp_interleave is 4; expected a divisor of the block size of every sharded group, "
          "and that of group 1 is 6"),
         ("name: a, workload: trace, trace: azure_conv, dummy_requests: 1",
-         "1:55: 'dummy_requests' is a parameter of uniform and batch workloads, and this case is "
-         "trace; remove it"),
+         "1:55: 'dummy_requests' is a parameter of uniform, batch and spread workloads, and this "
+         "case is trace; remove it"),
         ("name: a, workload: bach, requests: 1",
          "1:29: workload is 'bach'; did you mean 'batch'?"),
         ("name: a, workload: 3, requests: 1",
-         "1:29: workload is 3; expected one of uniform, batch, trace"),
+         "1:29: workload is 3; expected one of uniform, batch, spread, trace"),
         ("name: a, workload: batch, requests: 1, tokens: 2",
-         "1:49: 'tokens' is a parameter of uniform workloads, and this case is batch; remove it"),
+         "1:49: 'tokens' is a parameter of uniform and spread workloads, and this case is batch; "
+         "remove it"),
         ("name: a, requests: 1, tokens: 2, window: {steps: 3}",
          "1:52: 'window.steps' is a parameter of trace workloads, and this case is uniform; "
          "remove it"),

@@ -7,6 +7,7 @@ from bt_bench.suites.block_tables.workloads.conformance.plain import conformance
 from bt_bench.suites.block_tables.workloads.describe import Description, Distribution, StepFigures
 from bt_bench.suites.block_tables.workloads.kind import WorkloadParameters
 from bt_bench.suites.block_tables.workloads.kinds.batch import BatchParameters
+from bt_bench.suites.block_tables.workloads.kinds.spread import SpreadParameters
 from bt_bench.suites.block_tables.workloads.kinds.trace import TraceParameters, Window
 from bt_bench.suites.block_tables.workloads.kinds.uniform import UniformParameters
 from bt_bench.suites.block_tables.workloads.parameters import MAX_REQS, TableParameters
@@ -18,6 +19,7 @@ __all__ = [
     "BatchParameters",
     "Description",
     "Distribution",
+    "SpreadParameters",
     "Step",
     "StepFigures",
     "TableParameters",

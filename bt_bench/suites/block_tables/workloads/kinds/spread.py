@@ -1,0 +1,176 @@
+"""One step whose tokens are spread over the requests in a chosen way; it may be empty.
+
+Lengths rise with the batch index, as in `uniform`. As far as the tokens go, each request has one;
+those that are left over are spread evenly, go to the request in the middle of the batch, or follow
+a power law: the k-th largest share is proportional to 1 / k, and which request has it is random.
+
+All blocks are there before the step but for those that it writes, whatever its tokens begin, so
+that what is written does not depend on how tokens are spread.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from bt_bench.errors import UsageError
+from bt_bench.suites.block_tables.workloads.assemble import (
+    blocks_for,
+    choose_rows,
+    single_step_workload,
+    stage_rows,
+    tokens_per_block,
+    validate_dummy_requests,
+)
+from bt_bench.suites.block_tables.workloads.kind import WorkloadParameters
+from bt_bench.suites.block_tables.workloads.parameters import MAX_MODEL_LEN, MAX_REQS, MAX_TOKENS
+from bt_bench.suites.block_tables.workloads.steps import Int64Array, Workload
+from bt_kernels.layout import DUMMY_REQUESTS
+
+FEW_ROWS = 8
+LONG_ROWS = 2
+
+
+class SpreadParameters(WorkloadParameters):
+    """One step whose tokens are spread over the requests in a chosen way; it may be empty.
+
+    Request i has length `max((i + 1) * (longest // R), its tokens)`, the blocks for it, and its
+    last positions in the step. Requests beyond the number of tokens have none in the step.
+    """
+
+    workload: Literal["spread"]
+    requests: int = Field(ge=0, le=MAX_REQS, description="R; 0: an empty batch")
+    tokens: int = Field(ge=0, le=MAX_TOKENS, description="T; below R some requests have none")
+    spread: Literal["even", "one", "power_law"] = Field(
+        default="even", description="where the tokens go that are left over after one each"
+    )
+    longest: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_MODEL_LEN,
+        description="length of the last request; default: max_model_len",
+    )
+    writes: Literal["none", "few", "many", "long"] | Annotated[int, Field(ge=0, le=MAX_REQS)] = (
+        Field(
+            default="few",
+            description=f"rows written: few, the first {FEW_ROWS}; many, all; long, the last "
+            f"{LONG_ROWS}, all of whose blocks are new; or how many of the first rows",
+        )
+    )
+    written_ids: int = Field(
+        default=1, ge=1, le=MAX_MODEL_LEN, description="block ids in each written row and group"
+    )
+    dummy_requests: int = Field(
+        default=0, ge=0, le=MAX_REQS, description="further requests, of one token and no row each"
+    )
+    mapping: Literal["identity", "shuffled"] = "shuffled"
+
+    def check(self) -> None:
+        """See the base class."""
+        validate_spread(self)
+
+    def build(self) -> Workload:
+        """See the base class."""
+        return build_spread(self)
+
+    @property
+    def features(self) -> frozenset[str]:
+        """See the base class."""
+        return super().features | ({DUMMY_REQUESTS} if self.dummy_requests else frozenset())
+
+
+def build_spread(parameters: SpreadParameters) -> Workload:
+    """Builds the step that `SpreadParameters` describes."""
+    generator = np.random.default_rng(parameters.seed)
+    counts = token_counts(parameters)
+    requests = parameters.requests
+    rising = (np.arange(requests, dtype=np.int64) + 1) * (_longest(parameters) // max(requests, 1))
+    lengths = np.maximum(rising, counts)
+    rows = choose_rows(requests, parameters, parameters.mapping == "shuffled", generator)
+    blocks = blocks_for(lengths, tokens_per_block(parameters))
+    new = _written(parameters, blocks)
+    staged = stage_rows(rows, blocks - new, new, generator)
+    return single_step_workload(
+        parameters, parameters.dummy_requests, rows, lengths - counts, counts, staged
+    )
+
+
+def token_counts(parameters: SpreadParameters) -> Int64Array:
+    """Tokens of each request in the step, `[R]`; they add up to T if there is a request."""
+    requests = parameters.requests
+    index = np.arange(requests, dtype=np.int64)
+    counts: Int64Array = (index < parameters.tokens).astype(np.int64)
+    left = parameters.tokens - int(counts.sum())
+    if not requests or not left:
+        return counts
+    if parameters.spread == "even":
+        return counts + left // requests + (index < left % requests)
+    if parameters.spread == "one":
+        counts[requests // 2] += left
+        return counts
+    weights = 1 / (index + 1.0)
+    ends = np.rint(np.cumsum(weights) / weights.sum() * left).astype(np.int64)
+    # A generator of its own, so that the block ids are those of the other ways to spread.
+    places = np.random.default_rng(parameters.seed).permutation(requests)
+    counts[places] += np.diff(ends, prepend=0)
+    return counts
+
+
+def _written(parameters: SpreadParameters, blocks: Int64Array) -> Int64Array:
+    """`[G, R]`: blocks that each row receives in the step, of those that it has after it."""
+    requests, writes = parameters.requests, parameters.writes
+    index = np.arange(requests)
+    if writes == "long":
+        return np.where(index >= requests - LONG_ROWS, blocks, 0)
+    words = {"none": 0, "few": FEW_ROWS, "many": requests}
+    rows = words[writes] if isinstance(writes, str) else writes
+    return np.where(index < rows, np.minimum(blocks, parameters.written_ids), 0)
+
+
+def _longest(parameters: SpreadParameters) -> int:
+    return parameters.max_model_len if parameters.longest is None else parameters.longest
+
+
+def validate_spread(parameters: SpreadParameters) -> None:
+    """Refuses parameters that do not go together, without building anything.
+
+    Raises:
+        UsageError: naming parameter, value and limit.
+    """
+    requests, tokens = parameters.requests, parameters.tokens
+    for name, limit in (("requests", "max_num_reqs"), ("tokens", "max_num_batched_tokens")):
+        value, most = getattr(parameters, name), getattr(parameters, limit)
+        if value > most:
+            raise UsageError(f"'{name}' is {value}; expected at most '{limit}', {most}")
+    if tokens and not requests:
+        raise UsageError(f"'tokens' is {tokens} and 'requests' is 0; expected no tokens either")
+    if _longest(parameters) > parameters.max_model_len:
+        raise UsageError(
+            f"'longest' is {parameters.longest}; expected at most 'max_model_len', "
+            f"{parameters.max_model_len}"
+        )
+    most_tokens = int(token_counts(parameters).max(initial=0))
+    if most_tokens > parameters.max_model_len:
+        raise UsageError(
+            f"'tokens' is {tokens}, of which 'spread' {parameters.spread!r} gives {most_tokens} to "
+            f"one of {requests} requests; expected at most 'max_model_len' for each, "
+            f"{parameters.max_model_len}"
+        )
+    _validate_writes(parameters)
+    validate_dummy_requests(parameters, parameters.dummy_requests, requests, tokens)
+
+
+def _validate_writes(parameters: SpreadParameters) -> None:
+    writes = parameters.writes
+    if isinstance(writes, int) and writes > parameters.requests:
+        raise UsageError(
+            f"'writes' is {writes}; expected at most 'requests', {parameters.requests}: a row is "
+            "written once"
+        )
+    if writes in ("none", "long") and parameters.written_ids != 1:
+        raise UsageError(
+            f"'written_ids' is {parameters.written_ids} beside 'writes' {writes!r}, which sets how "
+            "many ids are written; remove one of the two"
+        )
