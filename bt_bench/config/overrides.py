@@ -118,7 +118,8 @@ def _set_parameter(document: Document, key: str, axis: Axis, problems: Problems)
     if document.cases and document.all_cases and not concerned:
         problems.add(
             axis.key_place,
-            f"{key!r} is a parameter of {vocabulary.having_text(key)} workloads, and no case is one",
+            f"{key!r} is a parameter of {vocabulary.having_text(key)} workloads, and no case is "
+            "one",
         )
         return
     several = len(axis.values) > 1
