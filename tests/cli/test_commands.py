@@ -152,6 +152,7 @@ def test_list():
         "origin",
         "production",
         "quick",
+        "shapes",
     }
     assert all(variant["summary"] for variant in document["variants"])
 

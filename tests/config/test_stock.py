@@ -23,6 +23,7 @@ from bt_bench.suites.block_tables.workloads import (
     BatchParameters,
     TraceParameters,
     WorkloadParameters,
+    layout_of,
 )
 from bt_bench.suites.block_tables.workloads.parameters import MODEL_PRESETS
 from bt_kernels.layout import CONTEXT_PARALLELISM, FEATURES, SLIDING_WINDOW
@@ -34,8 +35,12 @@ DOCUMENT = (Path(__file__).parents[2] / "docs" / "configs.md").read_text(encodin
 def test_stock_config_loads_and_survives_the_dump(name, tmp_path):
     spec = load_config(name)
     assert spec.name == name
-    assert spec.variants == ["baseline", "fused_apply", "fused_gather_slots", "fused"]
-    assert spec.operations == [ops.GATHER_SLOTS, ops.STEP]
+    if name == "shapes":
+        assert spec.variants == ["baseline", "fused", "one_launch"]
+        assert spec.operations == [ops.STEP]
+    else:
+        assert spec.variants == ["baseline", "fused_apply", "fused_gather_slots", "fused"]
+        assert spec.operations == [ops.GATHER_SLOTS, ops.STEP]
     names = [case.name for case in spec.cases]
     assert len(set(names)) == len(names)
     (tmp_path / "dump.yaml").write_text(dump_config(spec), encoding="utf-8")
@@ -99,6 +104,35 @@ def test_production_covers_the_range():
     models = {case.parameters.model for case in spec.cases} - {None}
     assert models == set(MODEL_PRESETS)
     assert {case.name for case in spec.cases} >= models
+
+
+def test_shapes_covers_the_range():
+    """Without building them, which takes seconds."""
+    cases = {case.name: case.parameters for case in load_config("shapes").cases}
+    assert 300 <= len(cases) <= 400
+    assert {len(each.block_sizes()) for each in cases.values()} == set(range(1, 9))
+    assert {0, 1, 1024} <= {each.requests for each in cases.values()} <= set(range(1025))
+    assert {0, 1, 16_384} <= {each.tokens for each in cases.values()} <= set(range(16_385))
+    assert {each.spread for each in cases.values()} == {"even", "one", "power_law"}
+    assert {each.writes for each in cases.values()} >= {"none", "few", "many", "long"}
+    sizes = {size for each in cases.values() for size in each.block_sizes()}
+    assert {16, 32, 48, 64, 128, 256, 512, 1024} == sizes
+    columns = {width for each in cases.values() for width in layout_of(each).widths}
+    assert (min(columns), max(columns)) == (1, 8192)
+    needed = [each.features for each in cases.values()]
+    assert {frozenset({feature}) for feature in FEATURES} <= set(needed)
+    assert FEATURES - {CONTEXT_PARALLELISM} in needed
+    assert FEATURES - {SLIDING_WINDOW} in needed
+    assert any(each.pad_requests for each in cases.values())
+
+
+def test_shapes_takes_little_memory():
+    """What is set up and checked of a case takes time, and there are hundreds."""
+    for case in load_config("shapes").cases:
+        parameters = case.parameters
+        assert parameters.num_bytes() <= 68 << 20, case.name
+        ids = parameters.requests * (parameters.longest or parameters.max_model_len) / 2
+        assert ids * len(parameters.block_sizes()) / min(parameters.block_sizes()) < 300_000
 
 
 def test_features_has_each_beside_the_plain_path():
