@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -69,7 +69,7 @@ class Run:
     @classmethod
     def of(cls, results: Sequence[VariantResult]) -> Run:
         """Those of a run's folder."""
-        return cls({_role(result): result for result in results})
+        return cls({role_of(result): result for result in results})
 
     def case(self, variant: str, name: str) -> CaseResult | None:
         """A case that is `ok`; `None` for any other."""
@@ -98,13 +98,7 @@ class Run:
 
     def factor(self, variant: str, name: str, what: str) -> Figure | None:
         """How many times as long vLLM 0.33.0 takes, as `bt-bench compare` answers that."""
-        found = self._judgements.get((variant, name, metric_for(what).name))
-        if found is None or found.evidence is None:
-            return None
-        if not (found.ratio and found.low and found.high):
-            return None
-        rounds = found.evidence.observations
-        return Figure(1 / found.ratio, 1 / found.high, 1 / found.low, rounds)
+        return factor_of(self._judgements.get((variant, name, metric_for(what).name)))
 
     def problems(self) -> list[str]:
         """What is not `ok`, or was not reached."""
@@ -128,17 +122,39 @@ class Run:
         base, others = sides.get(NEW), [sides[n] for n in (ONE_LAUNCH, GRAPH) if n in sides]
         if base is None or not others:
             return {}
-        compared = [case for side in (base, *others) for case in side.result.cases]
-        names = [
-            metric.name
-            for metric in map(metric_for, COLUMNS)
-            if any(case.measured(metric) is not None for case in compared)
-        ]
-        if not names:
-            return {}
-        criteria = Criteria(metrics=names, allow_partial=True)
-        judged = judge([Matchup(base, other) for other in others], criteria)
-        return {(each.other, each.case, each.metric): each for each in judged.judgements}
+        judged = judge_sides(base, others, map(metric_for, COLUMNS))
+        return {(each.other, each.case, each.metric): each for each in judged}
+
+
+def judge_sides(base: Side, others: Sequence[Side], metrics: Iterable[Metric]) -> list[Judgement]:
+    """What `bt-bench compare` says of others against a base, in those metrics that were measured.
+
+    A case of which nothing can be judged has a judgement as a whole, as `WHOLE_CASE`.
+
+    Args:
+        base: what all others are compared with.
+        others: of the same run; without any there is no judgement.
+        metrics: sums and series.
+    """
+    compared = [case for side in (base, *others) for case in side.result.cases]
+    names = [
+        metric.name
+        for metric in metrics
+        if any(case.measured(metric) is not None for case in compared)
+    ]
+    if not names or not others:
+        return []
+    criteria = Criteria(metrics=names, allow_partial=True)
+    return list(judge([Matchup(base, other) for other in others], criteria).judgements)
+
+
+def factor_of(found: Judgement | None) -> Figure | None:
+    """How many times as long the base takes, with its interval; `None` where that is not known."""
+    if found is None or found.evidence is None:
+        return None
+    if not (found.ratio and found.low and found.high):
+        return None
+    return Figure(1 / found.ratio, 1 / found.high, 1 / found.low, found.evidence.observations)
 
 
 def figure(taken: Taken | None) -> Figure | None:
@@ -174,7 +190,7 @@ def decode_heavy(case: CaseResult) -> list[int]:
     ]
 
 
-def _role(result: VariantResult) -> str:
+def role_of(result: VariantResult) -> str:
     """The variant's name; of an opponent that with its release, however many sources there were."""
     stated = re.fullmatch(r"BlockTables of vLLM (\S+) itself", result.variant.summary)
     if is_opponent(result.variant.name) and stated:

@@ -1,0 +1,229 @@
+"""What `worst.py` says of all cases together: the table of aims, and whether they are reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from headline_runs import DEVICE, HOST_STAGE, NEW, ONE_LAUNCH, TO_SYNC
+from worst_copy import PlainCopy
+from worst_figures import CaseFigures, Ratio, figures_of
+from worst_runs import Left
+
+from bt_bench.analysis import median
+from bt_bench.results import Status
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table of aims.
+
+    Args:
+        title: what is to be reached.
+        values: of each case that it is about.
+        lower_is_better: of the values.
+        worst_aim: that the worst has to reach; `None`: no case may be resolved as slower.
+        median_aim: that the median has to reach; `None`: there is none.
+        missing: cases of which it is not known.
+        slower: cases that are resolved as slower, where that is what counts.
+        optional: there need not be a case that it is about.
+    """
+
+    title: str
+    values: Mapping[str, float]
+    lower_is_better: bool = False
+    worst_aim: float | None = None
+    median_aim: float | None = None
+    missing: int = 0
+    slower: Sequence[str] | None = None
+    optional: bool = False
+
+    @property
+    def worst(self) -> tuple[str, float] | None:
+        """The worst case and its value; `None` without any."""
+        choose = max if self.lower_is_better else min
+        return choose(self.values.items(), key=lambda item: item[1], default=None)
+
+    @property
+    def best(self) -> tuple[str, float] | None:
+        """The best case and its value; `None` without any."""
+        choose = min if self.lower_is_better else max
+        return choose(self.values.items(), key=lambda item: item[1], default=None)
+
+    @property
+    def median(self) -> float | None:
+        """Over all cases."""
+        return median(list(self.values.values())) if self.values else None
+
+    def worst_met(self) -> bool | None:
+        """Whether the worst case reaches its aim; `None` without any case."""
+        if self.worst is None:
+            return None
+        if self.worst_aim is None:
+            return not self.slower
+        return self._reaches(self.worst[1], self.worst_aim)
+
+    def median_met(self) -> bool | None:
+        """Whether the median reaches its aim; `None` without a case, or an aim."""
+        if self.median is None or self.median_aim is None:
+            return None
+        return self._reaches(self.median, self.median_aim)
+
+    def _reaches(self, value: float, aim: float) -> bool:
+        return value <= aim if self.lower_is_better else value >= aim
+
+    def met(self) -> bool:
+        """Whether all that is aimed at is known and reached."""
+        if not self.values and not self.missing:
+            return self.optional
+        return bool(self.worst_met()) and (self.median_aim is None or bool(self.median_met()))
+
+
+@dataclass(frozen=True)
+class Worst:
+    """All that is said.
+
+    Args:
+        variant: that is judged.
+        opponent: that it is judged against.
+        cases: by name.
+        rows: the table of aims.
+        facts: lines about runs and machine.
+        problems: what went wrong.
+    """
+
+    variant: str
+    opponent: str
+    cases: Mapping[str, CaseFigures]
+    rows: Sequence[Row]
+    facts: Sequence[str] = ()
+    problems: Sequence[str] = ()
+
+    def succeeded(self) -> bool:
+        """Whether every aim is reached and nothing went wrong; unknown is not reached."""
+        reached = all(row.met() for row in self.rows)
+        return bool(self.cases) and reached and not self.problems
+
+
+def worst_of(
+    runs: Sequence[Left],
+    copy: PlainCopy | None,
+    variant: str = ONE_LAUNCH,
+    opponent: str = NEW,
+    problems: Sequence[str] = (),
+) -> Worst:
+    """Computes everything.
+
+    Args:
+        runs: what sweeps have left.
+        copy: how long plain copies take; `None` where it is not known.
+        variant: that is judged.
+        opponent: that it is judged against.
+        problems: what went wrong so far.
+    """
+    problems = list(problems)
+    cases: dict[str, CaseFigures] = {}
+    for left in runs:
+        if not all(result.header.complete for result in left.results.values()):
+            problems.append(f"{left.name}: the run did not come to its end")
+        problems += _problems_of(left, variant)
+        for figures in figures_of(left, copy, variant, opponent):
+            if figures.name in cases:
+                problems.append(f"{left.name}: {figures.name} is in another run, too")
+            cases.setdefault(figures.name, figures)
+    if not cases:
+        problems.append(f"no run has a case of {variant}")
+    if copy is None:
+        problems.append("how long plain copies take is not known")
+    rows = rows_of(list(cases.values()), opponent)
+    return Worst(variant, opponent, cases, rows, _facts(runs, copy), problems)
+
+
+def rows_of(cases: Sequence[CaseFigures], opponent: str) -> list[Row]:
+    """The table of aims, over all cases."""
+
+    def ratios(chosen: Callable[[CaseFigures], Ratio]) -> dict[str, float]:
+        found = {each.name: chosen(each).value for each in cases}
+        return {name: value for name, value in found.items() if value is not None}
+
+    host = ratios(lambda each: each.against[HOST_STAGE])
+    device = ratios(lambda each: each.against[DEVICE])
+    beside = ratios(lambda each: each.beside[TO_SYNC])
+    by_name = {each.name: each for each in cases}
+    bound = {name: by_name[name].is_copy_bound for name in device}
+    speeds = {name: by_name[name].copy_speed for name, at in bound.items() if at}
+    tails = {each.name: each.tail.ratio for each in cases if each.tail is not None}
+    unknown = sum(at is None for at in bound.values())
+    no_device = len(cases) - len(device) + unknown
+    return [
+        Row(
+            f"host + stage: times less than {opponent}",
+            host,
+            worst_aim=8,
+            median_aim=13,
+            missing=len(cases) - len(host),
+        ),
+        Row(
+            f"GPU: times less than {opponent}, where a plain copy of the bytes takes less than a "
+            "third of its time",
+            {name: value for name, value in device.items() if bound[name] is False},
+            worst_aim=1.8,
+            median_aim=3,
+            missing=no_device,
+        ),
+        Row(
+            "GPU elsewhere: speed by that of a plain copy",
+            {name: value for name, value in speeds.items() if value is not None},
+            worst_aim=0.85,
+            missing=unknown,
+            optional=True,
+        ),
+        Row(
+            "stage to synchronize: times less than the best other shipped variant",
+            beside,
+            median_aim=1.7,
+            missing=len(cases) - len(beside),
+            slower=[each.name for each in cases if each.slower_than[TO_SYNC]],
+        ),
+        Row(
+            f"host + stage: p99 over median within a case, over that of {opponent}",
+            tails,
+            lower_is_better=True,
+            worst_aim=1.2,
+            median_aim=1,
+            missing=len(cases) - len(tails),
+        ),
+    ]
+
+
+def _problems_of(left: Left, variant: str) -> list[str]:
+    """Cases in which the variant failed, or whose workload is not what is built today."""
+    result = left.results.get(variant)
+    if result is None:
+        return [f"{left.name}: has no results of {variant}"]
+    found = []
+    for case in result.cases:
+        if case.status is Status.FAILED:
+            found.append(f"{left.name}, {case.key}: {variant} failed: {case.reason}")
+        if case.digest != left.sizes[case.case].digest:
+            found.append(f"{left.name}, {case.key}: left out, as its workload has changed since")
+    return found
+
+
+def _facts(runs: Sequence[Left], copy: PlainCopy | None) -> list[str]:
+    facts = []
+    for left in runs:
+        header = next(iter(left.results.values())).header
+        env = header.environment
+        where = env.gpus[0].name if env.gpus else "a CPU"
+        facts.append(
+            f"{left.name}: {len(left.order)} cases, {header.run_id} on {where}, driver "
+            f"{env.driver}, torch {env.torch}, Triton {env.triton}, Python {env.python}, commit "
+            f"{(env.commit or 'unknown')[:12]}{' with changes' * bool(env.dirty)}"
+        )
+    if copy is not None:
+        facts.append(
+            "A plain copy is destination.copy_(source) of half the bytes that a step must read and "
+            f"write at least, so that it moves as many in all; its time is {copy.source}"
+        )
+    return facts

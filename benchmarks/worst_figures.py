@@ -1,0 +1,237 @@
+"""The figures of `worst.py`: the ratios of each case.
+
+A ratio says how many times as long another variant takes as the one that is judged. It is that of
+`bt-bench compare` over rounds in which both took part, with the interval that its verdict rests on.
+What was not measured, or is not believed, has no ratio but a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from headline_runs import (
+    DEVICE,
+    HOST_STAGE,
+    TO_SYNC,
+    factor_of,
+    judge_sides,
+    metric_for,
+)
+from worst_copy import PlainCopy
+from worst_runs import CaseSizes, Left
+
+from bt_bench.analysis import WHOLE_CASE, Judgement, Verdict, percentile
+from bt_bench.results import CompactCase, Status, Taken
+
+QUANTITIES = (HOST_STAGE, DEVICE, TO_SYNC)
+SHIPPED = ("baseline", "fused_apply", "fused_gather_slots", "fused")
+"""What the variant that is judged must not be slower than, besides vLLM."""
+
+FEWEST_FOR_TAIL = 100
+"""Samples below which a 99th percentile is hardly one."""
+
+COPY_BOUND_SHARE = 1 / 3
+"""From this share of the opponent's device time on, a plain copy bounds what can be gained."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as long another variant takes in one quantity.
+
+    Args:
+        other: that variant.
+        value: the ratio; `None` where it is not known.
+        low: lower end of its interval.
+        high: upper end.
+        rounds: observations that it rests on.
+        verdict: on the variant that is judged.
+        why: there is no ratio.
+    """
+
+    other: str
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    rounds: int = 0
+    verdict: str | None = None
+    why: str | None = None
+
+
+@dataclass(frozen=True)
+class Tail:
+    """99th percentile over median of host + stage, by the same rounds of both; see `tail_of`."""
+
+    ours: float
+    theirs: float
+    samples: int
+
+    @property
+    def ratio(self) -> float:
+        """How much more that of the judged variant is."""
+        return self.ours / self.theirs
+
+
+@dataclass(frozen=True)
+class CaseFigures:
+    """All that is known of a case.
+
+    Args:
+        name: config and case.
+        sizes: of its workload.
+        us: by quantity and variant, the median.
+        against: by quantity, the ratio to the opponent.
+        beside: by quantity, that to the best other shipped variant.
+        slower_than: by quantity, shipped variants than which the judged one is resolved as slower.
+        copy_us: of a plain copy of its bytes, median over steps; `None` where it is not known.
+        copy_share: that as a share of the opponent's device time, median over steps.
+        copy_speed: that as a share of the judged variant's, which is its speed by a plain copy's.
+        tail: of host + stage.
+        why_no_tail: there is none.
+    """
+
+    name: str
+    sizes: CaseSizes
+    us: Mapping[str, Mapping[str, float]]
+    against: Mapping[str, Ratio]
+    beside: Mapping[str, Ratio]
+    slower_than: Mapping[str, Sequence[str]]
+    copy_us: float | None = None
+    copy_share: float | None = None
+    copy_speed: float | None = None
+    tail: Tail | None = None
+    why_no_tail: str | None = None
+
+    @property
+    def is_copy_bound(self) -> bool | None:
+        """Whether copying the bytes alone takes a third of the opponent's device time or more."""
+        return None if self.copy_share is None else self.copy_share >= COPY_BOUND_SHARE
+
+
+def figures_of(
+    left: Left, copy: PlainCopy | None, variant: str, opponent: str
+) -> Iterator[CaseFigures]:
+    """The cases of a sweep that has the variant, in the order of its config.
+
+    A case whose workload is built otherwise today than it was then is left out: its sizes are not
+    known.
+
+    Args:
+        left: what the sweep has left.
+        copy: how long plain copies take; `None` where it is not known.
+        variant: that is judged.
+        opponent: that it is judged against.
+    """
+    sides = left.sides()
+    judged_side = sides.get(variant)
+    if judged_side is None:
+        return
+    others = [name for name in (opponent, *SHIPPED) if name in sides and name != variant]
+    found: dict[tuple[str, str, str], Judgement] = {}
+    for other in others:
+        metrics = map(metric_for, QUANTITIES)
+        for each in judge_sides(sides[other], [judged_side], metrics):
+            found[other, each.case, each.metric] = each
+    by_name = {
+        role: {case.case: case for case in side.result.cases} for role, side in sides.items()
+    }
+    for name in left.order:
+        case = by_name[variant].get(name)
+        sizes = left.sizes[name]
+        if case is None or sizes.digest != case.digest:
+            continue
+
+        def ratio(other: str, what: str, name: str = name) -> Ratio:
+            if other not in sides:
+                return Ratio(other, why=f"{other} is not in the run")
+            known = found.get((other, name, metric_for(what).name))
+            return _ratio(other, known or found.get((other, name, WHOLE_CASE.name)))
+
+        shipped = [other for other in others if other in SHIPPED]
+        theirs = by_name.get(opponent, {}).get(name)
+        beside = {what: _best([ratio(other, what) for other in shipped]) for what in QUANTITIES}
+        slower = {
+            what: [other for other in shipped if ratio(other, what).verdict == Verdict.SLOWER]
+            for what in QUANTITIES
+        }
+        tail = tail_of(_taken(case, HOST_STAGE), _taken(theirs, HOST_STAGE))
+        yield CaseFigures(
+            f"{left.config}/{name}",
+            sizes,
+            {
+                what: {
+                    role: us
+                    for role in (variant, *others)
+                    if (us := _typical(_taken(by_name[role].get(name), what))) is not None
+                }
+                for what in QUANTITIES
+            },
+            {what: ratio(opponent, what) for what in QUANTITIES},
+            beside,
+            slower,
+            *_copied(copy, sizes, _taken(case, DEVICE), _taken(theirs, DEVICE)),
+            *((tail, None) if isinstance(tail, Tail) else (None, tail)),
+        )
+
+
+def _ratio(other: str, found: Judgement | None) -> Ratio:
+    factor = factor_of(found)
+    if found is None:
+        return Ratio(other, why="it was not measured")
+    if factor is None:
+        return Ratio(other, verdict=found.verdict.value, why=f"{found.verdict}: {found.detail}")
+    ends = factor.low, factor.high
+    return Ratio(other, factor.value, *ends, factor.count, found.verdict.value)
+
+
+def _best(ratios: Sequence[Ratio]) -> Ratio:
+    """That to the variant which takes least; without any, why there is none."""
+    known = [each for each in ratios if each.value is not None]
+    if known:
+        return min(known, key=lambda each: each.value or 0.0)
+    return ratios[0] if ratios else Ratio("", why="no other shipped variant is in the run")
+
+
+def tail_of(ours: Taken | None, theirs: Taken | None) -> Tail | str:
+    """How far the 99th percentile lies above the median, of both sides; else why it is not known.
+
+    Both sides are of the rounds that both have. Each sample is taken by the median of its step, so
+    that steps of a window can be looked at together.
+    """
+    if ours is None or theirs is None:
+        return "one side has no samples"
+    rounds = sorted(set(ours.rounds) & set(theirs.rounds))
+    found = []
+    for taken in (ours, theirs):
+        samples = taken.samples[np.searchsorted(taken.rounds, rounds)]
+        if samples.size < FEWEST_FOR_TAIL:
+            return f"{samples.size} samples; expected {FEWEST_FOR_TAIL} or more"
+        found.append(percentile((samples / np.median(samples, axis=0)).ravel().tolist(), 99))
+    return Tail(found[0], found[1], ours.samples[np.searchsorted(ours.rounds, rounds)].size)
+
+
+def _taken(case: CompactCase | None, what: str) -> Taken | None:
+    if case is None or case.status is not Status.OK:
+        return None
+    return case.measured(metric_for(what))
+
+
+def _typical(taken: Taken | None) -> float | None:
+    """The median over steps of each step's median over rounds."""
+    return None if taken is None else float(np.median(np.median(taken.samples, axis=0)))
+
+
+def _copied(
+    copy: PlainCopy | None, sizes: CaseSizes, ours: Taken | None, theirs: Taken | None
+) -> tuple[float | None, float | None, float | None]:
+    """How long a plain copy takes, and its share of both sides' device times: medians of steps."""
+    if copy is None:
+        return None, None, None
+    us = np.array([copy.us(moved) for moved in sizes.moved_bytes])
+    shares = []
+    for taken in (theirs, ours):
+        times = None if taken is None else np.median(taken.samples, axis=0)
+        known = times is not None and times.shape == us.shape and (times > 0).all()
+        shares.append(float(np.median(us / times)) if known else None)
+    return float(np.median(us)), shares[0], shares[1]

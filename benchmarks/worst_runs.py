@@ -1,0 +1,339 @@
+"""The sweeps of `worst.py`: which cases each has, how it is run or continued, and what it left.
+
+A sweep is a process of its own with a folder of its own, so whatever ends it, the cases that it has
+done are there. A shard has whole stretches of cases, so that few sweeps have to be set up for it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from headline_runs import role_of
+
+from bt_bench.analysis import Side
+from bt_bench.config import dump_config, load_config
+from bt_bench.config.select import select_cases
+from bt_bench.config.spec import CaseSpec, SweepSpec
+from bt_bench.errors import ExitCode, UsageError
+from bt_bench.protocol import build_workload
+from bt_bench.results import CONFIG_NAME, CompactResult, read_compact_run, write_run_file
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.vllm.source import VLLM
+
+CONFIGS = ("shapes", "origin", "features", "production", "azure_conv", "azure_code")
+
+# As in shapes.yaml: every case gets a few hundred rounds of one way to launch, and no more.
+BRIEF = (
+    "plan.precision_percent=0",
+    "plan.rounds=1000",
+    "plan.case_seconds=0.8",
+    "plan.warmup_rounds=1",
+    "plan.instances=3",
+    "plan.profile_rounds=6",
+    "plan.launch_paths=jit",
+    "plan.loads=idle",
+    "plan.l2=hot",
+    "plan.control=false",
+)
+# A replay of a window takes as long as all of its steps.
+OF_WINDOWS = ("plan.case_seconds=5", "plan.profile_rounds=3")
+QUICK = ("plan.case_seconds=0.1", "plan.profile_rounds=3")
+QUICK_WINDOWS = ("window.steps=4",)
+
+SETTING_UP_S = 0.7  # of a case beside its rounds, about; for cutting shards of much the same length
+PER_STEP_S = 0.05  # of that for each further step of a window
+STOPS_WITHIN_S = 60.0  # that a sweep gets to write what it has
+
+SIZES_SUFFIX = ".sizes.json"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A part of all cases: `index` of `count`, from 1."""
+
+    index: int = 1
+    count: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Reads `i/n`.
+
+        Raises:
+            ValueError: for anything else, and for a part that there is not.
+        """
+        index, slash, count = text.partition("/")
+        shard = cls(int(index), int(count)) if slash else cls(0, 0)
+        if not 1 <= shard.index <= shard.count:
+            raise ValueError(f"{text!r} is no shard; expected i/n with i from 1 to n, such as 1/3")
+        return shard
+
+    def suffix(self) -> str:
+        """What names of its sweeps end in."""
+        return "" if self.count == 1 else f"-{self.index}of{self.count}"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A sweep: some cases of a config.
+
+    Args:
+        name: of its folder.
+        spec: its cases, with the plan and the variants.
+    """
+
+    name: str
+    spec: SweepSpec
+
+
+@dataclass(frozen=True)
+class CaseSizes:
+    """What a case is made of, from its workload.
+
+    Args:
+        digest: of the workload.
+        groups: KV cache groups.
+        requests: most requests of a step.
+        tokens: most tokens of a step.
+        rows_written: most rows written in a step.
+        moved_bytes: of each step, what it must read and write at least.
+    """
+
+    digest: str
+    groups: int
+    requests: int
+    tokens: int
+    rows_written: int
+    moved_bytes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a sweep has left.
+
+    Args:
+        name: of its folder.
+        config: its name.
+        results: by variant; vLLM's by its release.
+        sizes: by case.
+        order: names of its cases, as in the config.
+    """
+
+    name: str
+    config: str
+    results: Mapping[str, CompactResult]
+    sizes: Mapping[str, CaseSizes]
+    order: tuple[str, ...]
+
+    def sides(self) -> dict[str, Side]:
+        """The variants as sides of a comparison, by their names."""
+        return {name: Side(name, result) for name, result in self.results.items()}
+
+
+def pieces_of(
+    configs: Sequence[str],
+    select: str | None,
+    variant: str,
+    shard: Shard = Shard(),
+    *,
+    quick: bool = False,
+) -> list[Piece]:
+    """The sweeps of a shard.
+
+    Args:
+        configs: stock names or paths.
+        select: patterns of case names as in `-k`; a config without such cases is left out.
+        variant: that is judged; it is added to the variants of each config, and vLLM is, too.
+        shard: which part of the cases.
+        quick: few rounds and short windows, to see that everything works.
+
+    Raises:
+        UsageError: for a config that cannot be read, and if no case is selected.
+    """
+    specs = [spec for name in configs for spec in _specs(name, select, variant, quick)]
+    if not specs:
+        raise UsageError(f"-k {select!r}: no case of {', '.join(configs)} matches")
+    names = [spec.name for spec in specs]
+    if len(set(names)) < len(names):
+        raise UsageError(f"configs are named {', '.join(names)}; expected each name once")
+    whole = sum(_seconds(spec, case) for spec in specs for case in spec.cases)
+    begin = 0.0
+    pieces = []
+    for spec in specs:
+        chosen = []
+        for case in spec.cases:
+            seconds = _seconds(spec, case)
+            # A case belongs to the shard in which its middle lies.
+            place = math.floor((begin + seconds / 2) / whole * shard.count) + 1
+            begin += seconds
+            if place == shard.index:
+                chosen.append(case)
+        if chosen:
+            part = spec.model_copy(update={"cases": chosen})
+            pieces.append(Piece(f"{spec.name}{shard.suffix()}", part))
+    return pieces
+
+
+def _specs(name: str, select: str | None, variant: str, quick: bool) -> Iterator[SweepSpec]:
+    spec = load_config(name)
+    windows = any(case.parameters.workload == "trace" for case in spec.cases)
+    overrides = [*BRIEF, *(OF_WINDOWS if windows else ()), *(QUICK if quick else ())]
+    overrides += QUICK_WINDOWS if quick and windows else ()
+    spec = load_config(name, overrides=overrides, operations=[ops.STEP])
+    variants = [*spec.variants, variant, VLLM]
+    changes: dict[str, Any] = {"variants": list(dict.fromkeys(variants))}
+    if select is not None:
+        try:
+            changes["cases"] = select_cases(spec.cases, select)
+        except UsageError:
+            return
+    yield spec.model_copy(update=changes)
+
+
+def _seconds(spec: SweepSpec, case: CaseSpec) -> float:
+    """About how long a case takes."""
+    window = getattr(case.parameters, "window", None)
+    steps = 1 if window is None else window.steps
+    return spec.plan.case_seconds + SETTING_UP_S + PER_STEP_S * (steps - 1)
+
+
+def seconds_of(pieces: Sequence[Piece]) -> float:
+    """About how long sweeps take beside starting them."""
+    return sum(_seconds(piece.spec, case) for piece in pieces for case in piece.spec.cases)
+
+
+def run_pieces(
+    pieces: Sequence[Piece],
+    runs: Path,
+    options: Sequence[str],
+    *,
+    resume: bool = False,
+    limit_s: float | None = None,
+) -> list[str]:
+    """Runs sweeps one after the other; returns what went wrong.
+
+    Args:
+        pieces: what is run.
+        runs: folder of their folders.
+        options: of `bt-bench sweep`, such as `--vllm-source`.
+        resume: go on with those that were begun, and leave out those that are complete.
+        limit_s: for all of them; a sweep that is not done then is stopped, and can be resumed.
+
+    Raises:
+        UsageError: if a folder is there already, and `resume` is not given.
+    """
+    if not resume:
+        for piece in pieces:
+            if (runs / piece.name).exists():
+                raise UsageError(
+                    f"{runs / piece.name} exists, and a run is never overwritten; pass --resume to "
+                    "continue it, or choose another folder"
+                )
+    end = None if limit_s is None else time.monotonic() + limit_s
+    problems = []
+    for piece in pieces:
+        left = None if end is None else end - time.monotonic()
+        if left is not None and left <= 0:
+            problems.append(f"{piece.name}: not begun, since the time is up; go on with --resume")
+            continue
+        problems += _run(piece, runs, options, left)
+    return problems
+
+
+def _run(piece: Piece, runs: Path, options: Sequence[str], limit_s: float | None) -> list[str]:
+    folder = runs / piece.name
+    if (folder / CONFIG_NAME).is_file():
+        if _is_complete(folder):
+            return []
+        arguments = ["--resume", str(folder)]
+    else:
+        if folder.exists():  # it was stopped before there was anything
+            shutil.rmtree(folder)
+        runs.mkdir(parents=True, exist_ok=True)
+        config = runs / f"{piece.name}.yaml"
+        write_run_file(config, dump_config(piece.spec, runs))
+        arguments = [str(config), "--out", str(folder)]
+    command = [sys.executable, "-m", "bt_bench", "sweep", *arguments, *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            said, _ = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            _stop(process)
+            return [f"{piece.name}: stopped after {limit_s:.0f} s; go on with --resume"]
+    # A case that failed is in the results.
+    if process.returncode in (ExitCode.OK, ExitCode.CHECK_FAILED):
+        return []
+    sys.stderr.write(said)
+    return [f"{piece.name}: bt-bench sweep ended with {process.returncode}"]
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    """Interrupts a sweep, which then writes what it has."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.communicate(timeout=STOPS_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+
+
+def _is_complete(folder: Path) -> bool:
+    results = read_compact_run(folder)
+    return bool(results) and all(result.header.complete for result in results)
+
+
+def read_runs(runs: Path) -> list[Left]:
+    """What all sweeps below a folder have left, by their names; those without a case are left out.
+
+    Raises:
+        UsageError: for a result that is damaged.
+    """
+    found = []
+    for config in sorted(runs.glob(f"*/{CONFIG_NAME}")):
+        folder = config.parent
+        results = {role_of(result.header): result for result in read_compact_run(folder)}
+        if results:
+            spec = load_config(config)
+            order = tuple(case.name for case in spec.cases)
+            found.append(Left(folder.name, spec.name, results, sizes_of(folder, spec), order))
+    return found
+
+
+def sizes_of(folder: Path, spec: SweepSpec) -> dict[str, CaseSizes]:
+    """Sizes of the cases of a sweep, by name.
+
+    They are kept beside the folder, since building windows of traces takes minutes.
+    """
+    kept = folder.with_name(f"{folder.name}{SIZES_SUFFIX}")
+    if kept.is_file():
+        stored = json.loads(kept.read_text(encoding="utf-8"))
+        if list(stored) == [case.name for case in spec.cases]:
+            return {
+                name: CaseSizes(**(fields | {"moved_bytes": tuple(fields["moved_bytes"])}))
+                for name, fields in stored.items()
+            }
+    built = {case.name: _sizes_of(case) for case in spec.cases}
+    text = json.dumps({name: asdict(sizes) for name, sizes in built.items()}, indent=1)
+    kept.write_text(f"{text}\n", encoding="utf-8")
+    return built
+
+
+def _sizes_of(case: CaseSpec) -> CaseSizes:
+    workload = build_workload(case.parameters)
+    sizes = workload.sizes()
+    traffic = workload.traffic(ops.STEP) or []
+    return CaseSizes(
+        workload.digest(),
+        workload.layout.num_groups,
+        *(max(sizes[name]) for name in ("num_reqs", "num_tokens", "num_rows_written")),
+        tuple(each.read + each.written for each in traffic),
+    )

@@ -1,0 +1,254 @@
+"""The page of `worst.py`, from its figures. What is missing is shown as missing, never as 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from headline_runs import HOST_STAGE
+from headline_text import TITLES
+from worst_aims import Row, Worst
+from worst_figures import COPY_BOUND_SHARE, FEWEST_FOR_TAIL, QUANTITIES, CaseFigures, Ratio
+
+from bt_bench.report import ABSENT, Bullets, Cell, Document, Section, Table
+from bt_bench.results import format_number
+
+SHOWN = 20
+"""Cases of each list; all are in the JSON."""
+
+NAMED = 3
+"""Cases that a line on what could not be compared names."""
+
+Chosen = Callable[[CaseFigures], Ratio]
+
+
+def document(worst: Worst) -> Document:
+    """The whole page."""
+    opponent = title_of(worst.opponent)
+    sections = [_aims(worst.rows)]
+    for what in QUANTITIES:
+        sections.append(_ratios(worst, what, f"against {opponent}", lambda c, w=what: c.against[w]))
+        sections.append(
+            _ratios(
+                worst,
+                what,
+                "against the best other shipped variant",
+                lambda c, w=what: c.beside[w],
+            )
+        )
+    sections += [_copies(worst), _tails(worst), _not_compared(worst)]
+    if worst.problems:
+        sections.insert(0, Section("What went wrong", (Bullets(tuple(worst.problems)),)))
+    sections.append(Section("What was measured", (Bullets(tuple(f"{f}." for f in worst.facts)),)))
+    reached = "all aims are reached" if worst.succeeded() else "NOT all aims are reached"
+    lead = (
+        f"Ratios say how many times as long the other takes as {worst.variant}: they are those of "
+        "bt-bench compare over rounds of one run in which both took part, with the intervals that "
+        "its verdicts rest on. Below 1, the other is faster. Times are medians in us. "
+        f"{ABSENT}: not measured, or not credible. All cases are in worst.json, and drawn in "
+        "worst.svg.",
+    )
+    return Document(f"The worst of {len(worst.cases)} cases: {reached}", lead, tuple(sections))
+
+
+def title_of(variant: str) -> str:
+    """A variant's name as pages have it."""
+    return TITLES.get(variant, variant)
+
+
+def _aims(rows: Sequence[Row]) -> Section:
+    table = [
+        [
+            _spelled(row.title),
+            *_worst(row),
+            *_median(row),
+            ABSENT if row.best is None else _number(row.best[1]),
+            str(len(row.values)),
+            str(row.missing),
+        ]
+        for row in rows
+    ]
+    titles = ["", "worst case", "worst", "aim", "reached", "median", "aim", "reached"]
+    titles += ["best", "cases", "not known"]
+    return Section("The aims", (_table(titles, table, num_text_columns=2),))
+
+
+def _worst(row: Row) -> list[str]:
+    if row.worst is None:
+        return [ABSENT, ABSENT, _aim_of_worst(row), _met(row.worst_met(), None, None)]
+    name, value = row.worst
+    met = _met(row.worst_met(), value, row.worst_aim)
+    if row.slower:
+        met += f", {len(row.slower)} slower: {', '.join(row.slower[:NAMED])}"
+        met += f" and {len(row.slower) - NAMED} more" * (len(row.slower) > NAMED)
+    return [name, _number(value), _aim_of_worst(row), met]
+
+
+def _median(row: Row) -> list[str]:
+    aim = row.median_aim
+    if aim is None:
+        return [_number(row.median), ABSENT, ABSENT]
+    return [_number(row.median), _aim(aim, row), _met(row.median_met(), row.median, aim)]
+
+
+def _aim_of_worst(row: Row) -> str:
+    return "no case slower" if row.worst_aim is None else _aim(row.worst_aim, row)
+
+
+def _aim(aim: float, row: Row) -> str:
+    return f"{'≤' if row.lower_is_better else '≥'} {aim:g}"
+
+
+def _met(met: bool | None, value: float | None, aim: float | None) -> str:
+    """`yes`, `NO` or `not known`, and how far the value is from the aim."""
+    if met is None:
+        return "not known"
+    apart = "" if value is None or aim is None else f", {100 * abs(value / aim - 1):.0f} % "
+    if not apart:
+        return "yes" if met else "NO"
+    return f"yes{apart}to spare" if met else f"NO{apart}short"
+
+
+def _ratios(worst: Worst, what: str, title: str, chosen: Chosen) -> Section:
+    known = [(each, chosen(each)) for each in worst.cases.values()]
+    found = sorted(
+        ((each, ratio) for each, ratio in known if ratio.value is not None),
+        key=lambda pair: pair[1].value or 0.0,
+    )
+    rows = [
+        [
+            each.name,
+            title_of(ratio.other),
+            *_sizes(each),
+            _number(each.us[what].get(worst.variant)),
+            _number(each.us[what].get(ratio.other)),
+            _interval(ratio),
+            ratio.verdict or ABSENT,
+        ]
+        for each, ratio in found[:SHOWN]
+    ]
+    titles = ["case", "other", *SIZES, worst.variant, "other", "ratio", "verdict"]
+    listed = _listed(_table(titles, rows, num_text_columns=2))
+    return Section(f"{what}, {title}: the worst {len(rows)} of {len(found)}", listed)
+
+
+def _copies(worst: Worst) -> Section:
+    found = sorted(
+        (each for each in worst.cases.values() if each.copy_speed is not None),
+        key=lambda each: (not each.is_copy_bound, each.copy_speed or 0.0),
+    )
+    rows = [
+        [
+            each.name,
+            *_sizes(each),
+            f"{max(each.sizes.moved_bytes):,}",
+            _number(each.copy_us),
+            _share(each.copy_share),
+            _share(each.copy_speed),
+        ]
+        for each in found[:SHOWN]
+    ]
+    bound = sum(bool(each.is_copy_bound) for each in found)
+    titles = ["case", *SIZES, "bytes", "copy", f"of {title_of(worst.opponent)}", "speed"]
+    return Section(
+        f"GPU, against a plain copy: {bound} of {len(found)} cases are bound by it",
+        (
+            f"A case is bound by its bytes if a plain copy of them takes {COPY_BOUND_SHARE:.0%} "
+            f"or more of {title_of(worst.opponent)}'s device time; those come first. The speed is "
+            f"the copy's time as a share of {worst.variant}'s.",
+            *_listed(_table(titles, rows, num_text_columns=1)),
+        ),
+    )
+
+
+def _tails(worst: Worst) -> Section:
+    found = sorted(
+        (each for each in worst.cases.values() if each.tail is not None),
+        key=lambda each: -(each.tail.ratio if each.tail else 0.0),
+    )
+    rows = [
+        [
+            each.name,
+            *_sizes(each),
+            *(f"{value:.3f}" for value in (each.tail.ours, each.tail.theirs, each.tail.ratio)),
+            str(each.tail.samples),
+        ]
+        for each in found[:SHOWN]
+        if each.tail is not None
+    ]
+    titles = ["case", *SIZES, worst.variant, title_of(worst.opponent), "ratio", "samples"]
+    return Section(
+        f"{HOST_STAGE}, 99th percentile over median: the worst {len(rows)} of {len(found)}",
+        (
+            "By the same rounds of both. Each sample is taken by the median of its step over "
+            f"rounds; of fewer than {FEWEST_FOR_TAIL} samples nothing is said.",
+            *_listed(_table(titles, rows, num_text_columns=1)),
+        ),
+    )
+
+
+def _not_compared(worst: Worst) -> Section:
+    groups: dict[tuple[str, str], list[str]] = {}
+    for what, why, name in _reasons(worst):
+        groups.setdefault((what, why), []).append(name)
+    rows = [
+        [
+            what,
+            why,
+            f"{', '.join(names[:NAMED])}{f' and {len(names) - NAMED} more' * (len(names) > NAMED)}",
+            str(len(names)),
+        ]
+        for (what, why), names in sorted(groups.items(), key=lambda item: -len(item[1]))
+    ]
+    blocks = (_table(["what", "why", "cases", "number"], rows, num_text_columns=3),)
+    return Section("What could not be compared", blocks if rows else ("All was compared.",))
+
+
+def _reasons(worst: Worst) -> Iterator[tuple[str, str, str]]:
+    """What is not known of which case, and why."""
+    for each in worst.cases.values():
+        for what in QUANTITIES:
+            for title, ratio in (
+                (title_of(worst.opponent), each.against[what]),
+                ("best other", each.beside[what]),
+            ):
+                if ratio.why is not None:
+                    yield f"{what}, {title}", ratio.why, each.name
+        if each.why_no_tail is not None:
+            yield "99th percentile", each.why_no_tail, each.name
+
+
+SIZES = ("groups", "requests", "tokens", "rows written")
+
+
+def _sizes(each: CaseFigures) -> list[str]:
+    sizes = each.sizes
+    return [f"{n:,}" for n in (sizes.groups, sizes.requests, sizes.tokens, sizes.rows_written)]
+
+
+def _interval(ratio: Ratio) -> str:
+    if ratio.low is None or ratio.high is None:
+        return _number(ratio.value)
+    return f"{_number(ratio.value)} ({_number(ratio.low)} to {_number(ratio.high)})"
+
+
+def _spelled(title: str) -> str:
+    for name, spelled in TITLES.items():
+        title = title.replace(name, spelled)
+    return title
+
+
+def _number(value: float | None) -> str:
+    return ABSENT if value is None else format_number(value)
+
+
+def _share(value: float | None) -> str:
+    return ABSENT if value is None else f"{100 * value:.0f} %"
+
+
+def _listed(table: Table) -> tuple[str | Table, ...]:
+    return (table,) if table.rows else ("Nothing was compared.",)
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, num_text_columns: int) -> Table:
+    cells = tuple(tuple(map(Cell, row)) for row in rows)
+    return Table(tuple(titles), cells, num_text_columns)
