@@ -150,7 +150,8 @@ def figures_of(
 
         shipped = [other for other in others if other in SHIPPED]
         theirs = by_name.get(opponent, {}).get(name)
-        beside = {what: _best([ratio(other, what) for other in shipped]) for what in QUANTITIES}
+        us = {what: _medians(by_name, (variant, *others), name, what) for what in QUANTITIES}
+        beside = {what: ratio(_least(us[what], shipped), what) for what in QUANTITIES}
         slower = {
             what: [other for other in shipped if ratio(other, what).verdict == Verdict.SLOWER]
             for what in QUANTITIES
@@ -159,14 +160,7 @@ def figures_of(
         yield CaseFigures(
             f"{left.config}/{name}",
             sizes,
-            {
-                what: {
-                    role: us
-                    for role in (variant, *others)
-                    if (us := _typical(_taken(by_name[role].get(name), what))) is not None
-                }
-                for what in QUANTITIES
-            },
+            us,
             {what: ratio(opponent, what) for what in QUANTITIES},
             beside,
             slower,
@@ -185,12 +179,22 @@ def _ratio(other: str, found: Judgement | None) -> Ratio:
     return Ratio(other, factor.value, *ends, factor.count, found.verdict.value)
 
 
-def _best(ratios: Sequence[Ratio]) -> Ratio:
-    """That to the variant which takes least; without any, why there is none."""
-    known = [each for each in ratios if each.value is not None]
-    if known:
-        return min(known, key=lambda each: each.value or 0.0)
-    return ratios[0] if ratios else Ratio("", why="no other shipped variant is in the run")
+def _medians(
+    by_name: Mapping[str, Mapping[str, CompactCase]], roles: Sequence[str], case: str, what: str
+) -> dict[str, float]:
+    """Per variant that has it, the median over steps of each step's median over rounds."""
+    found = {role: _taken(by_name[role].get(case), what) for role in roles}
+    return {
+        role: float(np.median(np.median(taken.samples, axis=0)))
+        for role, taken in found.items()
+        if taken is not None
+    }
+
+
+def _least(us: Mapping[str, float], shipped: Sequence[str]) -> str:
+    """The shipped variant that takes least, whether or not its ratio is known; else any of them."""
+    known = [name for name in shipped if name in us]
+    return min(known, key=lambda name: us[name]) if known else next(iter(shipped), "no other")
 
 
 def tail_of(ours: Taken | None, theirs: Taken | None) -> Tail | str:
@@ -215,11 +219,6 @@ def _taken(case: CompactCase | None, what: str) -> Taken | None:
     if case is None or case.status is not Status.OK:
         return None
     return case.measured(metric_for(what))
-
-
-def _typical(taken: Taken | None) -> float | None:
-    """The median over steps of each step's median over rounds."""
-    return None if taken is None else float(np.median(np.median(taken.samples, axis=0)))
 
 
 def _copied(

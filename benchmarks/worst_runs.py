@@ -46,12 +46,13 @@ BRIEF = (
     "plan.control=false",
 )
 # A replay of a window takes as long as all of its steps.
-OF_WINDOWS = ("plan.case_seconds=5", "plan.profile_rounds=3")
+SOME_WINDOWS = ("plan.case_seconds=2",)
+ALL_WINDOWS = ("plan.case_seconds=3", "plan.profile_rounds=3", "window.steps=32")
 QUICK = ("plan.case_seconds=0.1", "plan.profile_rounds=3")
 QUICK_WINDOWS = ("window.steps=4",)
 
 SETTING_UP_S = 0.7  # of a case beside its rounds, about; for cutting shards of much the same length
-PER_STEP_S = 0.05  # of that for each further step of a window
+PER_STEP_S = 0.15  # of that for each further step of a window
 STOPS_WITHIN_S = 60.0  # that a sweep gets to write what it has
 
 SIZES_SUFFIX = ".sizes.json"
@@ -185,9 +186,11 @@ def pieces_of(
 
 def _specs(name: str, select: str | None, variant: str, quick: bool) -> Iterator[SweepSpec]:
     spec = load_config(name)
-    windows = any(case.parameters.workload == "trace" for case in spec.cases)
-    overrides = [*BRIEF, *(OF_WINDOWS if windows else ()), *(QUICK if quick else ())]
-    overrides += QUICK_WINDOWS if quick and windows else ()
+    windows = [case.parameters.workload == "trace" for case in spec.cases]
+    overrides = [*BRIEF]
+    overrides += ALL_WINDOWS if all(windows) else SOME_WINDOWS if any(windows) else ()
+    overrides += QUICK if quick else ()
+    overrides += QUICK_WINDOWS if quick and any(windows) else ()
     spec = load_config(name, overrides=overrides, operations=[ops.STEP])
     variants = [*spec.variants, variant, VLLM]
     changes: dict[str, Any] = {"variants": list(dict.fromkeys(variants))}
@@ -328,12 +331,13 @@ def sizes_of(folder: Path, spec: SweepSpec) -> dict[str, CaseSizes]:
 
 
 def _sizes_of(case: CaseSpec) -> CaseSizes:
-    workload = build_workload(case.parameters)
+    workload: Any = build_workload(case.parameters)
     sizes = workload.sizes()
-    traffic = workload.traffic(ops.STEP) or []
     return CaseSizes(
-        workload.digest(),
-        workload.layout.num_groups,
-        *(max(sizes[name]) for name in ("num_reqs", "num_tokens", "num_rows_written")),
-        tuple(each.read + each.written for each in traffic),
+        digest=workload.digest(),
+        groups=workload.layout.num_groups,
+        requests=max(sizes["num_reqs"]),
+        tokens=max(sizes["num_tokens"]),
+        rows_written=max(sizes["num_rows_written"]),
+        moved_bytes=tuple(each.read + each.written for each in workload.traffic(ops.STEP)),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from headline_runs import HOST_STAGE
 from headline_text import TITLES
@@ -18,23 +18,16 @@ SHOWN = 20
 NAMED = 3
 """Cases that a line on what could not be compared names."""
 
-Chosen = Callable[[CaseFigures], Ratio]
-
 
 def document(worst: Worst) -> Document:
     """The whole page."""
     opponent = title_of(worst.opponent)
     sections = [_aims(worst.rows)]
     for what in QUANTITIES:
-        sections.append(_ratios(worst, what, f"against {opponent}", lambda c, w=what: c.against[w]))
-        sections.append(
-            _ratios(
-                worst,
-                what,
-                "against the best other shipped variant",
-                lambda c, w=what: c.beside[w],
-            )
-        )
+        against = {each.name: each.against[what] for each in worst.cases.values()}
+        beside = {each.name: each.beside[what] for each in worst.cases.values()}
+        sections.append(_ratios(worst, what, f"against {opponent}", against))
+        sections.append(_ratios(worst, what, "against the best other shipped variant", beside))
     sections += [_copies(worst), _tails(worst), _not_compared(worst)]
     if worst.problems:
         sections.insert(0, Section("What went wrong", (Bullets(tuple(worst.problems)),)))
@@ -108,8 +101,8 @@ def _met(met: bool | None, value: float | None, aim: float | None) -> str:
     return f"yes{apart}to spare" if met else f"NO{apart}short"
 
 
-def _ratios(worst: Worst, what: str, title: str, chosen: Chosen) -> Section:
-    known = [(each, chosen(each)) for each in worst.cases.values()]
+def _ratios(worst: Worst, what: str, title: str, ratios: Mapping[str, Ratio]) -> Section:
+    known = [(worst.cases[name], ratio) for name, ratio in ratios.items()]
     found = sorted(
         ((each, ratio) for each, ratio in known if ratio.value is not None),
         key=lambda pair: pair[1].value or 0.0,
