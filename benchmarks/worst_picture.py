@@ -16,7 +16,14 @@ WIDTH, HEIGHT = 480, 300  # of a panel
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 44, 34
 COLUMNS = 2
 COLOURS = ("#1f5fa8", "#c05a10")
-TICKS = (1, 1.2, 1.5, 2, 3, 5, 7)  # of each power of ten, the fewer the more powers there are
+# Of each power of ten; the first that give few enough are taken.
+TICKS = (
+    (1, 1.1, 1.2, 1.3, 1.5, 1.7, 2, 2.5, 3, 4, 5, 6, 7, 8, 9),
+    (1, 1.2, 1.5, 2, 3, 5, 7),
+    (1, 2, 5),
+    (1, 3),
+    (1,),
+)
 MOST_TICKS = 9
 
 
@@ -92,7 +99,7 @@ def panels_of(worst: Worst) -> list[Panel]:
         of_quantity(DEVICE, _aims(device, opponent)),
         of_quantity(TO_SYNC, _aims(sync, "best other")),
         Panel(
-            f"{HOST_STAGE}, p99 over median: over that of {opponent} (less is better)",
+            f"{HOST_STAGE}, p99 over median: over {opponent}'s (less is better)",
             [Line(opponent, [Point(value) for value in tails])],
             _aims(tail, opponent),
         ),
@@ -133,7 +140,7 @@ def _panel(panel: Panel) -> list[str]:
     for index, (line, colour) in enumerate(zip(panel.lines, COLOURS, strict=False)):
         parts += _drawn(line, colour, low, high)
         label = f"{line.title} ({len(line.points)} cases)"
-        parts.append(_text(LEFT + 215 * index, 32, label, colour=colour))
+        parts.append(_text(LEFT + 200 * index, 32, label, colour=colour))
     bottom = HEIGHT - BOTTOM + 16
     parts.append(_text(LEFT, bottom, "worst case", colour="#444444"))
     parts.append(_text(WIDTH - RIGHT, bottom, "best case", anchor="end", colour="#444444"))
@@ -167,7 +174,7 @@ def _all_of(point: Point) -> list[float]:
 def _ticks(low: float, high: float) -> list[float]:
     """Round numbers between the ends, with fewer in each power of ten where there are many."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    for steps in (TICKS, (1, 2, 5), (1, 3), (1,)):
+    for steps in TICKS:
         found = [s * 10.0**p for p in range(first, last + 1) for s in steps]
         ticks = [round(each, 9) for each in found if low <= each <= high]
         if len(ticks) <= MOST_TICKS:
