@@ -1,12 +1,13 @@
 """Looks for the steps in which a variant is worst, beside vLLM and the other shipped variants.
 
     python benchmarks/worst.py --vllm-source DIR --out reports/h200/worst
-    python benchmarks/worst.py --vllm-source DIR --out reports/h200/worst --shard 1/3 --seconds 570
+    python benchmarks/worst.py --vllm-source DIR --out reports/h200/worst --shard 1/4 --seconds 560
     python benchmarks/worst.py --out reports/h200/worst --render
 
 DIR holds an unpacked wheel of vLLM 0.33.0 (docs/vllm.md). Sweeps the stock config `shapes`, and all
-other stock configs but `quick`, with few rounds a case: some 410 cases, and about 20 minutes on a
-GPU. A shard has a part of the cases; what all shards have left in `--runs` is read together.
+other stock configs but `quick`, with few rounds a case: some 440 cases, for which it says on stderr
+how long it expects to take. Needs a GPU. A shard has a part of the cases; what all shards have left
+in `--runs` is read together.
 Stopped at any moment, `--resume` goes on. Writes `worst.json` with the figures of all cases,
 `worst.md` with the aims and the worst cases, and `worst.svg` with a picture; `--render` writes them
 anew, from what is there. Ends with 1 if an aim is missed or not known, or anything went wrong.

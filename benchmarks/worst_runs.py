@@ -51,8 +51,11 @@ ALL_WINDOWS = ("plan.case_seconds=3", "plan.profile_rounds=3", "window.steps=32"
 QUICK = ("plan.case_seconds=0.1", "plan.profile_rounds=3")
 QUICK_WINDOWS = ("window.steps=4",)
 
-SETTING_UP_S = 0.7  # of a case beside its rounds, about; for cutting shards of much the same length
-PER_STEP_S = 0.15  # of that for each further step of a window
+# How long a case takes beside its rounds, about, to cut shards of much the same length: some 30
+# times its tables are filled with all block ids, by arms that are measured and checked.
+SETTING_UP_S = 0.8
+PER_STEP_S = 0.15
+PER_ID_S = 20e-6
 STOPS_WITHIN_S = 60.0  # that a sweep gets to write what it has
 
 SIZES_SUFFIX = ".sizes.json"
@@ -204,9 +207,14 @@ def _specs(name: str, select: str | None, variant: str, quick: bool) -> Iterator
 
 def _seconds(spec: SweepSpec, case: CaseSpec) -> float:
     """About how long a case takes."""
-    window = getattr(case.parameters, "window", None)
-    steps = 1 if window is None else window.steps
-    return spec.plan.case_seconds + SETTING_UP_S + PER_STEP_S * (steps - 1)
+    parameters: Any = case.parameters
+    seconds = spec.plan.case_seconds + SETTING_UP_S
+    if parameters.workload == "trace":
+        return seconds + PER_STEP_S * parameters.window.steps
+    requests = parameters.requests + getattr(parameters, "prefills", 0)
+    longest = getattr(parameters, "longest", None) or parameters.max_model_len
+    ids = sum(requests * longest / 2 / size for size in parameters.block_sizes())
+    return seconds + PER_ID_S * ids
 
 
 def seconds_of(pieces: Sequence[Piece]) -> float:

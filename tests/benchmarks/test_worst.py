@@ -409,7 +409,7 @@ def test_sweeps_are_brief_and_have_vllm(bench):
         assert piece.spec.operations == [ops.STEP]
         assert piece.spec.plan.instances == 3
         assert not piece.spec.plan.control
-    assert 300 < runs.seconds_of(pieces) < 1200
+    assert 600 < runs.seconds_of(pieces) < 1500
 
 
 def test_cases_can_be_chosen(bench):

@@ -132,7 +132,7 @@ def test_shapes_takes_little_memory():
         parameters = case.parameters
         assert parameters.num_bytes() <= 68 << 20, case.name
         ids = parameters.requests * (parameters.longest or parameters.max_model_len) / 2
-        assert ids * len(parameters.block_sizes()) / min(parameters.block_sizes()) < 300_000
+        assert ids * len(parameters.block_sizes()) / min(parameters.block_sizes()) < 160_000
 
 
 def test_features_has_each_beside_the_plain_path():

@@ -1,6 +1,6 @@
 """One step whose tokens are spread over the requests in a chosen way; it may be empty.
 
-Lengths rise with the batch index, as in `uniform`. As far as the tokens go, each request has one;
+Lengths rise evenly with the batch index. As far as the tokens go, each request has one;
 those that are left over are spread evenly, go to the request in the middle of the batch, or follow
 a power law: the k-th largest share is proportional to 1 / k, and which request has it is random.
 
@@ -36,7 +36,7 @@ LONG_ROWS = 2
 class SpreadParameters(WorkloadParameters):
     """One step whose tokens are spread over the requests in a chosen way; it may be empty.
 
-    Request i has length `max((i + 1) * (longest // R), its tokens)`, the blocks for it, and its
+    Request i has length `max((i + 1) * longest // R, its tokens)`, the blocks for it, and its
     last positions in the step. Requests beyond the number of tokens have none in the step.
     """
 
@@ -86,7 +86,7 @@ def build_spread(parameters: SpreadParameters) -> Workload:
     generator = np.random.default_rng(parameters.seed)
     counts = token_counts(parameters)
     requests = parameters.requests
-    rising = (np.arange(requests, dtype=np.int64) + 1) * (_longest(parameters) // max(requests, 1))
+    rising = (np.arange(requests, dtype=np.int64) + 1) * _longest(parameters) // max(requests, 1)
     lengths = np.maximum(rising, counts)
     rows = choose_rows(requests, parameters, parameters.mapping == "shuffled", generator)
     blocks = blocks_for(lengths, tokens_per_block(parameters))
