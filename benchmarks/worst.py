@@ -1,7 +1,7 @@
 """Looks for the steps in which a variant is worst, beside vLLM and the other shipped variants.
 
     python benchmarks/worst.py --vllm-source DIR --out reports/h200/worst
-    python benchmarks/worst.py --vllm-source DIR --out reports/h200/worst --shard 1/4 --seconds 560
+    python benchmarks/worst.py --vllm-source DIR --out reports/h200/worst --shard 1/4 --seconds 500
     python benchmarks/worst.py --out reports/h200/worst --render
 
 DIR holds an unpacked wheel of vLLM 0.33.0 (docs/vllm.md). Sweeps the stock config `shapes`, and all

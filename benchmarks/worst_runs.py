@@ -27,6 +27,7 @@ from bt_bench.config.spec import CaseSpec, SweepSpec
 from bt_bench.errors import ExitCode, UsageError
 from bt_bench.protocol import build_workload
 from bt_bench.results import CONFIG_NAME, CompactResult, read_compact_run, write_run_file
+from bt_bench.results.folders import RunFolder
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.vllm.source import VLLM
 
@@ -208,12 +209,13 @@ def _specs(name: str, select: str | None, variant: str, quick: bool) -> Iterator
 def _seconds(spec: SweepSpec, case: CaseSpec) -> float:
     """About how long a case takes."""
     parameters: Any = case.parameters
-    seconds = spec.plan.case_seconds + SETTING_UP_S
+    seconds: float = spec.plan.case_seconds + SETTING_UP_S
     if parameters.workload == "trace":
-        return seconds + PER_STEP_S * parameters.window.steps
+        steps: int = parameters.window.steps
+        return seconds + PER_STEP_S * steps
     requests = parameters.requests + getattr(parameters, "prefills", 0)
     longest = getattr(parameters, "longest", None) or parameters.max_model_len
-    ids = sum(requests * longest / 2 / size for size in parameters.block_sizes())
+    ids: float = sum(requests * longest / 2 / size for size in parameters.block_sizes())
     return seconds + PER_ID_S * ids
 
 
@@ -240,7 +242,7 @@ def run_pieces(
         limit_s: for all of them; a sweep that is not done then is stopped, and can be resumed.
 
     Raises:
-        UsageError: if a folder is there already, and `resume` is not given.
+        UsageError: if a folder is there already, and `resume` is not given, or it is none of a run.
     """
     if not resume:
         for piece in pieces:
@@ -268,7 +270,7 @@ def _run(piece: Piece, runs: Path, options: Sequence[str], limit_s: float | None
         arguments = ["--resume", str(folder)]
     else:
         if folder.exists():  # it was stopped before there was anything
-            shutil.rmtree(folder)
+            shutil.rmtree(RunFolder.open(folder).path)
         runs.mkdir(parents=True, exist_ok=True)
         config = runs / f"{piece.name}.yaml"
         write_run_file(config, dump_config(piece.spec, runs))

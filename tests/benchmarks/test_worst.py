@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 import xml.etree.ElementTree as ET
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -377,6 +378,43 @@ def test_a_file_of_copies_that_is_none(bench, tmp_path, text):
         bench.worst_copy.PlainCopy.read(path)
 
 
+class Session:
+    """In place of a session of the profiler, which records `recorded` of the calls."""
+
+    def __init__(self, recorded):
+        self.recorded = lambda: SimpleNamespace(by_range=lambda count: recorded[:count])
+
+    def run(self, call):
+        call()
+
+
+def test_records_of_copies_that_were_dropped(bench, monkeypatch):
+    from bt_bench.worker.measuring import profiler_session
+
+    one = [SimpleNamespace(duration_ns=1500)]
+    sessions = [Session([one, []]), Session([one, [*one, *one]])]
+    given = iter(sessions)
+    monkeypatch.setattr(profiler_session, "profiler_session", lambda _: nullcontext(next(given)))
+    made = []
+    calls = [lambda: made.append(1)] * 2
+    assert bench.worst_copy._device_times(calls, lambda: None) == [1.5, 3.0]
+    assert len(made) == 4
+    given = iter([Session([[]])] * 3)
+    with pytest.raises(UsageError, match="dropped records of copies 3 times"):
+        bench.worst_copy._device_times(calls[:1], lambda: None)
+
+
+@pytest.mark.gpu
+def test_copies_on_a_gpu(bench, tmp_path):
+    path = tmp_path / "copy.json"
+    path.write_text(json.dumps(bench.worst_copy.measure()), encoding="utf-8")
+    copy = bench.worst_copy.PlainCopy.read(path)
+    assert 0.3 < copy.us(1024) < 20
+    # Far beyond any cache, at the rate of no device yet.
+    assert 0.5e9 / copy.us(2**29) * 1e6 < 2e13
+    assert copy.us(2**29) > 2 * copy.us(2**27)
+
+
 # Sweeps
 
 
@@ -484,6 +522,19 @@ def test_a_sweep_that_was_begun(bench, sweeps, written):
     assert asked() == []
     assert bench.worst_runs.run_pieces(origin(bench), runs, [], resume=True) == []
     assert asked() == [f"sweep --resume {runs}/origin"]
+
+
+def test_a_folder_without_a_run(bench, sweeps, tmp_path):
+    asked = sweeps()
+    folder = tmp_path / "runs" / "origin"
+    folder.mkdir(parents=True)
+    assert bench.worst_runs.run_pieces(origin(bench), folder.parent, [], resume=True) == []
+    assert len(asked()) == 1  # anew, as nothing was there
+    folder.mkdir()
+    (folder / "precious.txt").write_text("mine")
+    with pytest.raises(UsageError, match="origin is not a run folder"):
+        bench.worst_runs.run_pieces(origin(bench), folder.parent, [], resume=True)
+    assert (folder / "precious.txt").is_file()
 
 
 def test_a_sweep_that_is_complete_is_not_run_again(bench, sweeps, written):

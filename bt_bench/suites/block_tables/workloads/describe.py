@@ -79,7 +79,7 @@ class Description(Noun):
     """A workload: its sizes, its steps, and its blocks.
 
     Args:
-        kind: such as uniform, batch or trace.
+        kind: such as uniform, batch, spread or trace.
         features: what a variant must be able to do beyond the plain path, sorted.
         block_sizes: tokens per block, per group.
         widths: columns of a row, per group.
