@@ -131,8 +131,16 @@ def _signature(source: Any) -> str:
         if (place,) in constants:
             shown.append(f"{name} = {_constant(constants[place,])}")
         else:
-            shown.append(f"{name}: {source.signature[name]}{divisors.get((place,), '')}")
+            kind = _kind(source.signature[name])
+            shown.append(f"{name}: {kind}{divisors.get((place,), '')}")
     return ", ".join(shown)
+
+
+def _kind(kind: object) -> str:
+    """A type as text; of a tuple of one type, which may be long, the type and how many."""
+    if isinstance(kind, tuple) and len(kind) > 1 and len(set(kind)) == 1:
+        return f"({kind[0]} x {len(kind)})"
+    return str(kind)
 
 
 def _constant(value: object) -> str:

@@ -23,7 +23,6 @@ from bt_kernels.one_launch.shapes import (
 from bt_kernels.staging import bitmap_words
 
 if TYPE_CHECKING:
-    from bt_kernels.layout import TableLayout
     from bt_kernels.one_launch.fixed import Options
     from bt_kernels.one_launch.shapes import Shape
     from bt_kernels.one_launch.tables import OneLaunch
@@ -80,10 +79,11 @@ class CarryingLaunch:
     """
 
     @staticmethod
-    def is_possible(layout: TableLayout, *, has_launcher: bool) -> bool:
-        """Whether steps of a layout can be launched so."""
+    def is_possible(tables: OneLaunch) -> bool:
+        """Whether steps of tables can be launched so."""
+        layout = tables.layout
         size = layout.num_groups * bitmap_words(layout.max_num_reqs)
-        return size <= MAX_BITMAP and (has_launcher or not launches.COMPILES)
+        return size <= MAX_BITMAP and (tables._launcher is not None or not tables._on_gpu)
 
     def __init__(self, tables: OneLaunch) -> None:
         layout, self._place = tables.layout, tables.place
@@ -181,6 +181,10 @@ class CarryingLaunch:
     def _launch(
         self, binary: Binary, grid: tuple[int, int, int], arguments: tuple[Any, ...]
     ) -> None:
+        if self._place.launcher is None and launches.COMPILES:
+            # In a process that compiles ahead, and runs nothing.
+            launches.launch_jit(one_launch_carrying_kernel, grid, *self._to_load(binary))
+            return
         if self._place.launcher is None:
             descriptors, mapping, *others, staging = arguments
             size = staging.numel() // 2 * 2
@@ -216,17 +220,21 @@ class CarryingLaunch:
         )
         return binary.shape.sizes, features
 
-    def _load(self, binary: Binary) -> Callable[..., None] | None:
-        num_words = self._num_words(binary.kind)
+    def _to_load(self, binary: Binary) -> tuple[Any, ...]:
+        """What `launch_jit` takes after kernel and grid to compile and load a binary."""
         arguments = (
             *(self._int64, self._int32, self._int32, self._int64, _WIDE, _WIDE, _WIDE),
             *((1,) * 10),
-            *(self._int64, (_ODD,) * num_words),
+            *(self._int64, (_ODD,) * self._num_words(binary.kind)),
         )
+        return arguments, self._constants_of(binary), (), binary.shape.num_warps
+
+    def _load(self, binary: Binary) -> Callable[..., None] | None:
+        num_words = self._num_words(binary.kind)
         # An empty grid launches nothing.
-        launched = (0, 1, 1), arguments, self._constants_of(binary), (), binary.shape.num_warps
+        launched = one_launch_carrying_kernel, (0, 1, 1), *self._to_load(binary)
         try:
-            handle = self._place.run(launches.launch_jit, one_launch_carrying_kernel, *launched)
+            handle = self._place.run(launches.launch_jit, *launched)
             launch = launches.direct_launch(self._place, handle, NUM_LEADING + num_words)
         except Exception as error:
             # The kernel relies on how Triton names and packs parameters now. Steps work without it.

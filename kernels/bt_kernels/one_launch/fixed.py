@@ -138,7 +138,7 @@ class FixedLaunch:
             where=MARKED.value,
             ids=True,
             indexed=False,
-            groups=self._num_groups,
+            groups=0,  # these three are of launches that carry what is staged
             bitmap=0,
             payload=0,
             options=has_options,

@@ -53,8 +53,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         validate: bool = False,
     ) -> None:
         super().__init__(layout, device, steps_in_flight=steps_in_flight, validate=validate)
-        has_launcher = self._launcher is not None
-        if self.carries and CarryingLaunch.is_possible(layout, has_launcher=has_launcher):
+        if self.carries and CarryingLaunch.is_possible(self):
             self._carrying = CarryingLaunch(self)
             self._make_quick()
         else:
