@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 import torch
 
 from bt_kernels import launches
 from bt_kernels.device_tables import DeviceBlockTables, arguments
+from bt_kernels.device_tables.warming import Inputs, NotedLaunches
 
 
 class FusedApply(DeviceBlockTables):
@@ -19,6 +21,13 @@ class FusedApply(DeviceBlockTables):
 
 class FusedGatherSlots(DeviceBlockTables):
     """Gather and slots in one launch."""
+
+    def _note_launches(self, noted: NotedLaunches, inputs: Inputs) -> None:
+        super()._note_launches(noted, inputs)
+        options = product(inputs.mappings, inputs.windows, inputs.pointers, inputs.slots)
+        for mapping, window, pointers, out in options:
+            batch = (mapping, inputs.starts, inputs.positions)
+            launches.gather_slots(noted, *batch, 1, window, pointers, out)
 
     def gather_and_compute_slot_mappings(
         self,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import product
 from operator import index
 
 import torch
@@ -13,6 +15,7 @@ from bt_kernels.device_tables import arguments
 from bt_kernels.device_tables.captured import CapturedStep, CapturedWrites
 from bt_kernels.device_tables.checked import CheckedState
 from bt_kernels.device_tables.state import RECORD_ROOM
+from bt_kernels.device_tables.warming import Inputs, NotedLaunches, run_all
 from bt_kernels.layout import FEATURES, PAD_SLOT_ID
 from bt_kernels.staging import RECORD_FIELDS, refuse_append, refuse_append_many
 
@@ -223,6 +226,43 @@ class DeviceBlockTables(CheckedState):
             *batch, num_reqs_padded, num_tokens_padded, num_computed_tokens
         )
         return CapturedStep(block_tables, slot_mappings, publish)
+
+    def warmup(self) -> float:
+        """Compiles and loads all kernels that the layout can need, on the current launch path.
+
+        An engine calls it before it serves, so that no step compiles: for any sizes, options,
+        dtypes and writes, and for captured steps. Kernels are compiled side by side as far as
+        Triton can do that, and found in its cache where they were compiled before. Nothing is
+        launched, and no table changes.
+
+        Returns:
+            How many seconds it took; next to none where kernels are interpreted.
+
+        Raises:
+            ValueError: during a capture.
+        """
+        began = time.perf_counter()
+        self.refuse_capture("warmup")
+        if launches.COMPILES:
+            noted = NotedLaunches(self.layout, self.descriptors, sharded=self.sharded)
+            self._note_launches(noted, Inputs(self.layout, self.device))
+            loads = [partial(self.launch, *launched) for launched in noted.noted]
+            run_all([*self._other_loads(), *loads])
+        return time.perf_counter() - began
+
+    def _note_launches(self, noted: NotedLaunches, inputs: Inputs) -> None:
+        """Makes a launch of each kind that the tables can need, with noted ones in their place."""
+        staging = self._ring.current
+        launches.apply_writes(noted, staging, 0, 1)
+        launches.apply_captured(noted, staging)
+        for mapping, window, pointers in product(inputs.mappings, inputs.windows, inputs.pointers):
+            launches.gather(noted, mapping, 1, window, pointers)
+        for mapping, out in product(inputs.mappings, inputs.slots):
+            launches.slots(noted, mapping, inputs.starts, inputs.positions, out)
+
+    def _other_loads(self) -> list[Callable[[], object]]:
+        """What loads kernels that are not launched by `launch`."""
+        return []
 
     def _make_captured_writes(self) -> CapturedWrites:
         return CapturedWrites(self.num_blocks.size * RECORD_ROOM, self.place)

@@ -178,6 +178,13 @@ class BlockTables:
         self.slot_mapping_enabled = self._tensor(layout.slot_mapping_enabled, torch.bool)
         self.sliding_window_reach = self._tensor(layout.reaches, torch.int32)
 
+    def warmup(self) -> float:
+        """Compiles and loads all kernels, before anything is served; returns seconds.
+
+        See `bt_kernels.device_tables.DeviceBlockTables.warmup`.
+        """
+        return self._tables.warmup()
+
     def append_block_ids(
         self, req_index: int, new_block_ids: Sequence[Sequence[int]], overwrite: bool
     ) -> None:

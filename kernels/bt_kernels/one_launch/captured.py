@@ -44,7 +44,7 @@ class CapturedLaunch(CapturedWrites):
 
     def launch_step(self, tables: OneLaunch, has_options: bool) -> None:
         """Launches whatever step is published when the launch runs."""
-        self._fixed.launch(tables, self._buffer.tensor, has_options)
+        self._fixed.launch(tables, self._buffer.tensor, has_options=has_options)
         self._buffer.note_reader()
 
     def has_room(self, staged: StagedWrites) -> bool:

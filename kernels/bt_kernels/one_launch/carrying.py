@@ -6,6 +6,7 @@ import warnings
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -14,6 +15,8 @@ import triton
 from bt_kernels import launches
 from bt_kernels.device_code import CARRIED, LISTED, PARTED, Features, one_launch_carrying_kernel
 from bt_kernels.one_launch.shapes import (
+    FEW,
+    MANY_ROWS,
     MAX_BITMAP,
     PAYLOADS,
     PAYLOADS_INTERPRETED,
@@ -87,7 +90,7 @@ class CarryingLaunch:
 
     def __init__(self, tables: OneLaunch) -> None:
         layout, self._place = tables.layout, tables.place
-        self._groups = layout.num_groups
+        self._groups, self._max_num_reqs = layout.num_groups, layout.max_num_reqs
         self._per_group = bitmap_words(layout.max_num_reqs)
         self._sharded = tables.sharded
         self.payloads = PAYLOADS if launches.COMPILES else PAYLOADS_INTERPRETED
@@ -155,6 +158,28 @@ class CarryingLaunch:
         if size <= most:
             return ANY_IDS
         return IDS_IN_MEMORY if num_words <= most else IN_MEMORY
+
+    def binaries(self, *, aligned: bool) -> list[Binary]:
+        """All that steps of the layout can need.
+
+        Args:
+            aligned: whether the rows of the tables are; those of a caller may not be.
+        """
+        num_rows = self._groups * self._max_num_reqs
+        shapes = SHAPES if num_rows > MANY_ROWS else (FEW,)
+        kinds = KINDS if num_rows > self.payloads[-1] else (SINGLE_IDS, ANY_IDS, IDS_IN_MEMORY)
+        ways = [(True, False), (True, aligned)] if aligned else [(True, False)]
+        if not self._sharded:
+            ways.append((False, aligned))
+        return [Binary(shape, kind, *way) for shape, kind, way in product(shapes, kinds, ways)]
+
+    def load(self, binary: Binary) -> None:
+        """Compiles and loads a binary, unless that was done."""
+        if self._place.launcher is None and launches.COMPILES:
+            launched = one_launch_carrying_kernel, (0, 1, 1), *self._to_load(binary)
+            self._place.run(launches.launch_jit, *launched)
+        else:
+            self._launch_of(binary)
 
     def attach(self, quick: Any) -> None:
         """Gives a `launcher.Step` all kernels that are loaded, and those that will be."""

@@ -118,7 +118,7 @@ class FixedLaunch:
         self._launcher = launcher
         self._applied = applied
 
-    def launch(self, tables: OneLaunch, staging: torch.Tensor, has_options: bool) -> None:
+    def launch(self, tables: launches.Tables, staging: torch.Tensor, *, has_options: bool) -> None:
         """Launches whatever step the headers in `staging` say when it runs."""
         tables.launch(
             one_launch_captured_kernel,

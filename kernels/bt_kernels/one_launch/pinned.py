@@ -48,7 +48,7 @@ class PinnedSteps:
         longest = tables.longest_of(batch)
         self._fixed.write(view, tables, step, staged.num_records, batch, longest, options)
         has_options = bool(options)
-        launch = partial(self._fixed.launch, tables, ring.current, has_options)
+        launch = partial(self._fixed.launch, tables, ring.current, has_options=has_options)
         if self._captures:
             self._replay(tables, (ring.current.data_ptr(), has_options), launch)
         else:

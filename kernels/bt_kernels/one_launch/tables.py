@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 
 from bt_kernels.device_tables import CapturedWrites, arguments
+from bt_kernels.device_tables.warming import Inputs, NotedLaunches
 from bt_kernels.fusions import FusedApply, FusedGatherSlots
 from bt_kernels.interface import TableState
 from bt_kernels.layout import TableLayout
 from bt_kernels.one_launch.captured import CapturedLaunch
 from bt_kernels.one_launch.carrying import Batch, CarryingLaunch, rows_are_aligned
-from bt_kernels.one_launch.fixed import Options
+from bt_kernels.one_launch.fixed import FixedLaunch, Options
 from bt_kernels.one_launch.native_step import native_step
 from bt_kernels.one_launch.pinned import PinnedSteps
 from bt_kernels.one_launch.shapes import (
@@ -127,6 +128,19 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         if self._carrying is not None:
             self._quick = native_step(self, self._carrying)
             self._carrying.attach(self._quick)
+
+    def _note_launches(self, noted: NotedLaunches, inputs: Inputs) -> None:
+        super()._note_launches(noted, inputs)
+        for applied in (None, torch.empty(1, dtype=torch.int32)):
+            fixed = FixedLaunch(self, None, applied)
+            for has_options in (False, True):
+                fixed.launch(noted, self._ring.current, has_options=has_options)
+
+    def _other_loads(self) -> list[Callable[[], object]]:
+        if self._carrying is None:
+            return []
+        binaries = self._carrying.binaries(aligned=self.rows_are_aligned)
+        return [partial(self._carrying.load, binary) for binary in binaries]
 
     def cut_of(self, batch: Batch) -> Cut:
         """How a step is cut into programs."""

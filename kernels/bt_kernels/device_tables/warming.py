@@ -1,0 +1,85 @@
+"""Compiling and loading all kernels that tables can need, before they serve."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from bt_kernels.launches import NUM_WARPS
+
+if TYPE_CHECKING:
+    from bt_kernels.layout import TableLayout
+
+# Compiling releases Python's lock only at times, so more threads than this wait for each other.
+_MOST_THREADS = 16
+
+
+class NotedLaunches:
+    """Stands in for tables where launches are to be noted, and not made.
+
+    Args:
+        layout: of the tables.
+        descriptors: theirs.
+        sharded: whether the layout has context parallelism.
+
+    Attributes:
+        noted: arguments of the launches, whose grids are empty.
+    """
+
+    def __init__(self, layout: TableLayout, descriptors: torch.Tensor, *, sharded: bool) -> None:
+        self.layout = layout
+        self.descriptors = descriptors
+        self.sharded = sharded
+        self.noted: list[tuple[Any, ...]] = []
+
+    def launch(
+        self,
+        kernel: Any,
+        _grid: tuple[int, int, int],
+        arguments: tuple[Any, ...],
+        constants: tuple[Any, ...],
+        inputs: tuple[torch.Tensor | None, ...],
+        num_warps: int = NUM_WARPS,
+    ) -> None:
+        """Notes a launch; see `bt_kernels.launches.launch_jit`."""
+        self.noted.append((kernel, (0, 1, 1), arguments, constants, inputs, num_warps))
+
+
+class Inputs:
+    """Arguments of every kind that selects a binary, too small to be used.
+
+    Args:
+        layout: of the tables.
+        device: where they are.
+
+    Attributes:
+        mappings: one of each dtype.
+        starts: `query_start_loc`.
+        positions: as in a step.
+        windows: `num_computed_tokens`, and `None`.
+        pointers: `out_ptrs` of each dtype, and `None`.
+        slots: a caller's slots, and `None`.
+    """
+
+    def __init__(self, layout: TableLayout, device: torch.device) -> None:
+        def empty(dtype: torch.dtype, *shape: int) -> torch.Tensor:
+            return torch.empty(shape or (1,), dtype=dtype, device=device)
+
+        self.mappings = [empty(torch.int32), empty(torch.int64)]
+        self.starts = empty(torch.int32)
+        self.positions = empty(torch.int64)
+        has_window = any(layout.reaches)
+        self.windows = [None, empty(torch.int32)] if has_window else [None]
+        self.pointers = [None, empty(torch.int64), empty(torch.uint64)]
+        self.slots = [None, empty(torch.int64, layout.num_groups, 1)]
+
+
+def run_all(tasks: Iterable[Callable[[], object]]) -> None:
+    """Calls all of them, side by side; raises the first error after that."""
+    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
+        for future in [pool.submit(task) for task in tasks]:
+            future.result()
