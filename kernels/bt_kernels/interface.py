@@ -77,7 +77,7 @@ class BlockTableOperations(ABC):
     has the wrong dtype, shape or device, is not contiguous, or is too large for the layout; the
     message names argument, value and limit. With `validate` this holds for contents, too: rows of
     `idx_mapping` that do not exist, and a `query_start_loc` that does not begin at 0, falls, or
-    ends past `positions` or the slots.
+    ends past `positions`, the slots or `num_tokens_padded`.
     """
 
     features: frozenset[str] = frozenset()

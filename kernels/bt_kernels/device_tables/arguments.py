@@ -207,7 +207,11 @@ def check_rows_exist(layout: TableLayout, idx_mapping: torch.Tensor) -> None:
 
 
 def check_token_ranges(
-    num_reqs: int, query_start_loc: torch.Tensor, positions: torch.Tensor, num_slots: int
+    num_reqs: int,
+    query_start_loc: torch.Tensor,
+    positions: torch.Tensor,
+    num_slots: int,
+    num_tokens_padded: int | None = None,
 ) -> None:
     """Checks the contents of `query_start_loc`; waits for the device."""
     starts = query_start_loc[: num_reqs + 1].tolist()
@@ -218,7 +222,10 @@ def check_token_ranges(
             raise ValueError(
                 f"query_start_loc[{index}] is {start}; expected {before} (the one before) or more"
             )
-    for limit, name in ((positions.numel(), "elements of positions"), (num_slots, "slots")):
+    limits = [(positions.numel(), "elements of positions"), (num_slots, "slots")]
+    if num_tokens_padded is not None:
+        limits.append((num_tokens_padded, "num_tokens_padded"))
+    for limit, name in limits:
         if starts[-1] > limit:
             raise ValueError(
                 f"query_start_loc[{num_reqs}], the number of tokens, is {starts[-1]}; expected at "

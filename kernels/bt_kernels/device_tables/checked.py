@@ -95,7 +95,9 @@ class CheckedState(DeviceState):
         if self.validate and not self._capturing():
             slots = self.slot_mappings if out is None else out
             arguments.check_rows_exist(self.layout, idx_mapping)
-            arguments.check_token_ranges(num_reqs, query_start_loc, positions, slots.shape[1])
+            arguments.check_token_ranges(
+                num_reqs, query_start_loc, positions, slots.shape[1], num_tokens_padded
+            )
         if out is None:
             return self._views_of_slots(num_tokens_padded)
         return out[:, :num_tokens_padded]

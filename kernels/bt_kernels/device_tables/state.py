@@ -15,7 +15,7 @@ from bt_kernels.device_tables.captured import CapturedWrites
 from bt_kernels.interface import COMPILED, DIRECT, JIT, BlockTableOperations, TableState
 from bt_kernels.launches import Place
 from bt_kernels.layout import PAD_SLOT_ID, TableLayout
-from bt_kernels.staging import RECORD_FIELDS, HostRing, staged_writes
+from bt_kernels.staging import RECORD_FIELDS, HostRing, StagedWrites, staged_writes
 
 # Room in a host buffer for a record and a block id per row of each group.
 RECORD_ROOM = RECORD_FIELDS + 1
@@ -81,11 +81,39 @@ class DeviceState(BlockTableOperations):
         self.num_blocks_on_device = _zeros(self.num_blocks.shape, torch.int32, self.device)
         self.num_dirty_rows = 0
         self._no_requests = _zeros((0,), torch.int64, self.device)
+        self._redirects = False
         self._staged = staged_writes(self.native)(layout.widths, self.num_blocks)
         self._ring = self._make_ring(self.num_blocks.size * RECORD_ROOM, steps_in_flight)
         self._captured_writes: CapturedWrites | None = None
         self.descriptors = self._describe_groups().to(self.device)
         self._make_views()
+
+    @property
+    def _staged(self) -> StagedWrites:
+        """What has been staged and not been applied."""
+        return self._staged_writes
+
+    @_staged.setter
+    def _staged(self, staged: StagedWrites) -> None:
+        self._staged_writes = staged
+        self._append_in_c()
+
+    def _append_in_c(self) -> None:
+        """Has `append_block_ids` be the method of what is staged if that is in C.
+
+        An engine calls it for each request, and a function in Python on the way would take as long
+        as the rest. So nothing of a call may depend on the tables.
+        """
+
+    @property  # type: ignore[override]
+    def redirect_writes_to_null_block(self) -> bool:
+        """See `BlockTableOperations`."""
+        return self._redirects
+
+    @redirect_writes_to_null_block.setter
+    def redirect_writes_to_null_block(self, redirect: bool) -> None:
+        self._redirects = redirect
+        self._append_in_c()
 
     @property
     def launch_paths(self) -> tuple[str, ...]:

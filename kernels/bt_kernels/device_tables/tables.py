@@ -43,6 +43,16 @@ class DeviceBlockTables(CheckedState):
         if not self._staged.append(req_index, new_block_ids, overwrite, redirect):
             refuse_append(self.layout, self.num_blocks, req_index, new_block_ids, overwrite)
 
+    def _append_in_c(self) -> None:
+        staged, own = self._staged, DeviceBlockTables.append_block_ids
+        in_c = getattr(staged, "append_block_ids", None)
+        if in_c is None or type(self).append_block_ids is not own:
+            self.__dict__.pop("append_block_ids", None)
+            return
+        staged.redirects = self._redirects
+        staged.refuse = partial(refuse_append, self.layout, self.num_blocks)
+        self.__dict__["append_block_ids"] = in_c
+
     def append_many(
         self,
         req_indices: Sequence[int],

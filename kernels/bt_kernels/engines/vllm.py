@@ -118,6 +118,9 @@ class BlockTables:
             self.layout, device, steps_in_flight=steps_in_flight, validate=validate
         )
         self._variant.launch_path = self._variant.launch_paths[-1]
+        if type(self).append_block_ids is BlockTables.append_block_ids:
+            # Called for each request: without the function here, and one in C where there is one.
+            self.__dict__["append_block_ids"] = self._variant.append_block_ids
         self.block_sizes = list(block_sizes)
         self.max_num_reqs = max_num_reqs
         self.max_num_batched_tokens = max_num_batched_tokens
@@ -183,7 +186,7 @@ class BlockTables:
 
         See `bt_kernels.device_tables.DeviceBlockTables.warmup`.
         """
-        return self._tables.warmup()
+        return self._variant.warmup()
 
     def append_block_ids(
         self, req_index: int, new_block_ids: Sequence[Sequence[int]], overwrite: bool

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.util
 import os
 import shlex
 import shutil
 import subprocess
+import sys
 import sysconfig
 import tempfile
 from functools import lru_cache
@@ -27,18 +29,37 @@ def load(name: str) -> ModuleType | None:
     Compiled on first use, with the C compiler that Triton uses for its launchers, and kept in
     Triton's cache. Never prints or raises.
     """
-    return None if _is_switched_off() else _outcome(name)[0]
+    return None if _why_not_here() else _outcome(name)[0]
 
 
 def why_not(name: str) -> str | None:
     """Why `load` returns `None`, in one line; `None` if it returns a module."""
-    if _is_switched_off():
+    return _why_not_here() or _outcome(name)[1]
+
+
+def _why_not_here() -> str | None:
+    """Why no helper may be loaded here, whether it compiles or not; `None` if any may be."""
+    if os.environ.get(SWITCH) == "0":
         return f"the environment has {SWITCH}=0"
-    return _outcome(name)[1]
+    # Importing one would turn the lock on, for everything in the process.
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return "this Python runs without its global lock, which the helpers need"
+    if _is_subinterpreter():
+        return "this is a subinterpreter, and the helpers' types belong to the main interpreter"
+    return None
 
 
-def _is_switched_off() -> bool:
-    return os.environ.get(SWITCH) == "0"
+@lru_cache
+def _is_subinterpreter() -> bool:
+    for name in ("_interpreters", "_xxsubinterpreters"):  # of Python 3.13, and before
+        try:
+            interpreters = importlib.import_module(name)
+        except ImportError:
+            continue
+        # Pairs of number and origin since 3.13.
+        current, main = interpreters.get_current(), interpreters.get_main()
+        return bool(current != main)
+    return False
 
 
 @lru_cache

@@ -82,6 +82,8 @@ typedef struct {
     long long longest;
     int has_shrunk;  /* a row that had as many blocks: `longest` is a bound */
     Arguments spare; /* memory for the next call */
+    PyObject *refuse; /* what says why a request is refused; NULL: nothing does */
+    char redirects;   /* ids are staged as the null block */
 } StagedWrites;
 
 /* Memory */
@@ -522,6 +524,59 @@ static PyObject *append(StagedWrites *self, PyObject *const *args, Py_ssize_t na
     return finish(self, &arguments, outcome, args[3]);
 }
 
+/* Sorts arguments that may have names into `given`. */
+static int take_request(PyObject *const *args, Py_ssize_t nargs, PyObject *names, PyObject **given)
+{
+    static const char *known[] = {"req_index", "new_block_ids", "overwrite"};
+    Py_ssize_t num_names = names == NULL ? 0 : PyTuple_GET_SIZE(names);
+    if (!takes("append_block_ids", nargs + num_names, 3))
+        return 0;
+    for (Py_ssize_t place = 0; place < nargs; place++)
+        given[place] = args[place];
+    for (Py_ssize_t index = 0; index < num_names; index++) {
+        PyObject *name = PyTuple_GET_ITEM(names, index);
+        Py_ssize_t place = 0;
+        while (place < 3 && PyUnicode_CompareWithASCIIString(name, known[place]) != 0)
+            place++;
+        if (place == 3 || given[place] != NULL) {
+            PyErr_Format(PyExc_TypeError,
+                         "append_block_ids has no argument %R, or was given two of it", name);
+            return 0;
+        }
+        given[place] = args[nargs + index];
+    }
+    return 1;
+}
+
+static PyObject *append_block_ids(StagedWrites *self, PyObject *const *args, Py_ssize_t nargs,
+                                  PyObject *names)
+{
+    PyObject *given[3] = {NULL, NULL, NULL};
+    if (names != NULL || nargs != 3) {
+        if (!take_request(args, nargs, names, given))
+            return NULL;
+        args = given;
+    }
+    Arguments arguments = take_arguments(self);
+    int outcome = read_request(self, args[0], args[1], args[2], &arguments);
+    PyObject *staged = finish(self, &arguments, outcome, self->redirects ? Py_True : Py_False);
+    if (staged != Py_False) {
+        Py_XDECREF(staged);
+        if (staged == NULL)
+            return NULL;
+        Py_RETURN_NONE;
+    }
+    Py_DECREF(staged);
+    if (self->refuse != NULL) {
+        PyObject *said = PyObject_CallFunctionObjArgs(self->refuse, args[0], args[1], args[2], NULL);
+        if (said == NULL)
+            return NULL;
+        Py_DECREF(said);
+    }
+    PyErr_SetString(PyExc_ValueError, "the request is refused");
+    return NULL;
+}
+
 static PyObject *append_many(StagedWrites *self, PyObject *const *args, Py_ssize_t nargs)
 {
     if (!takes("append_many", nargs, 4))
@@ -928,6 +983,27 @@ static PyObject *get_packing(StagedWrites *Py_UNUSED(self), void *Py_UNUSED(none
     return PyCapsule_New((void *)&packing, PACKING, NULL);
 }
 
+static PyObject *get_redirects(StagedWrites *self, void *Py_UNUSED(none))
+{
+    return PyBool_FromLong(self->redirects);
+}
+
+static int set_redirects(StagedWrites *self, PyObject *value, void *Py_UNUSED(none))
+{
+    int redirects = value == NULL ? 0 : PyObject_IsTrue(value);
+    if (redirects >= 0)
+        self->redirects = (char)redirects;
+    return redirects < 0 ? -1 : 0;
+}
+
+static int set_refuse(StagedWrites *self, PyObject *value, void *Py_UNUSED(none))
+{
+    PyObject *before = self->refuse;
+    self->refuse = Py_XNewRef(value);
+    Py_XDECREF(before);
+    return 0;
+}
+
 static int set_longest(StagedWrites *self, PyObject *value, void *Py_UNUSED(none))
 {
     if (value == NULL) {
@@ -1027,6 +1103,7 @@ static void destroy(StagedWrites *self)
     PyMem_Free(self->pieces);
     PyMem_Free(self->ids);
     free_arguments(&self->spare);
+    Py_XDECREF(self->refuse);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -1035,6 +1112,9 @@ static void destroy(StagedWrites *self)
 
 static PyMethodDef methods[] = {
     {"append", FAST(append), METH_FASTCALL, NULL},
+    {"append_block_ids", FAST(append_block_ids), METH_FASTCALL | METH_KEYWORDS,
+     "append_block_ids($self, req_index, new_block_ids, overwrite)\n--\n\n"
+     "Stages new block ids of one request row; see `BlockTableOperations.append_block_ids`."},
     {"append_many", FAST(append_many), METH_FASTCALL, NULL},
     {"pack", FAST(pack), METH_FASTCALL, NULL},
     {"pack_step", FAST(pack_step), METH_FASTCALL, NULL},
@@ -1049,6 +1129,8 @@ static PyGetSetDef attributes[] = {
     {"num_ids", (getter)get_num_ids, NULL, NULL, NULL},
     {"longest", (getter)get_longest, (setter)set_longest, NULL, NULL},
     {"packing", (getter)get_packing, NULL, NULL, NULL},
+    {"redirects", (getter)get_redirects, (setter)set_redirects, NULL, NULL},
+    {"refuse", NULL, (setter)set_refuse, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

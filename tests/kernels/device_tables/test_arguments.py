@@ -146,6 +146,10 @@ WRONG_CONTENTS = [
         {"query_start_loc": lambda t: 3 * t, "positions": lambda t: t.repeat(3)},
         r"query_start_loc\[2\], the number of tokens, is 9; expected at most 7 .slots",
     ),
+    (
+        {"num_tokens_padded": replaced(2)},
+        r"query_start_loc\[2\], the number of tokens, is 3; expected at most 2 .num_tokens_padded",
+    ),
     ({"out_ptrs": lambda t: t + 4}, r"out_ptrs\[0\] is \d+; expected \d+, the address of out\[0\]"),
 ]
 

@@ -61,6 +61,35 @@ def test_the_switch_turns_it_off(monkeypatch):
     assert staged_writes(native=True) is StagedWrites
 
 
+@needs_compiler
+def test_a_python_without_its_lock_keeps_it_off(monkeypatch):
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: True, raising=False)
+    assert native.load("staged") is not None
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False)
+    assert native.load("staged") is None
+    assert "runs without its global lock" in native.why_not("staged")
+
+
+def test_a_subinterpreter_does_without(monkeypatch, tmp_path):
+    assert not native._is_subinterpreter()
+    said = tmp_path / "said"
+    lines = [
+        "import sys",
+        f"sys.path[:] = {sys.path!r}",
+        "from bt_kernels import native",
+        'said = f\'{native.load("staged")}: {native.why_not("staged")}\'',
+        f"open({str(said)!r}, 'w').write(said)",
+    ]
+    # In a process of its own, since numpy and others may not bear what comes first.
+    script = (
+        "try:\n    import _interpreters as inner\nexcept ImportError:\n"
+        "    import _xxsubinterpreters as inner\n"
+        f"inner.run_string(inner.create(), {chr(10).join(lines)!r})\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert said.read_text().startswith("None: this is a subinterpreter")
+
+
 def test_python_is_used_where_it_is_asked_for():
     assert staged_writes(native=False) is StagedWrites
     assert (staged_writes(native=True) is StagedWrites) is (native.load("staged") is None)

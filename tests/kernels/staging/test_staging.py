@@ -578,6 +578,54 @@ def test_other_words_are_refused(kind):
                 staged.pack_words(*views)
 
 
+# Of requests, without a function in Python on the way
+
+
+def refuse(*given):
+    raise KeyError(given)
+
+
+def test_requests_are_staged_and_refused_without_python():
+    staged, num_blocks = make(in_c(), 3, 9)
+    staged.refuse = refuse
+    assert staged.append_block_ids(5, [[1], [2, 3]], True) is None
+    staged.append_block_ids(overwrite=False, new_block_ids=[[4], []], req_index=5)
+    staged.append_block_ids(5, [[], [7]], overwrite=False)
+    assert staged.intervals() == [(0, 5, 0, [1, 4]), (1, 5, 0, [2, 3, 7])]
+    wrong = [(6, [[], []], True), (5, [[1, 1], []], False), (5, [["1"], []], False)]
+    for given in wrong:
+        with pytest.raises(KeyError) as raised:
+            staged.append_block_ids(*given)
+        assert raised.value.args == (given,)
+    staged.refuse = lambda *_: None
+    with pytest.raises(ValueError, match="the request is refused"):
+        staged.append_block_ids(*wrong[0])
+    staged.redirects = 1
+    assert staged.redirects is True
+    staged.append_block_ids(0, [[8], []], True)
+    staged.redirects = False
+    assert staged.intervals()[1] == (0, 0, 0, [0])
+    assert num_blocks[:, 5].tolist() == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ((), {}),
+        ((1, [[]]), {}),
+        ((1, [[]], True, 3), {}),
+        ((1, [[]], True), {"overwrite": True}),
+        ((1, [[]]), {"replace": True}),
+        ((1, [[]]), {"req_index": 1}),
+    ],
+)
+def test_arguments_that_do_not_exist_are_refused(given, named):
+    staged, _ = make(in_c(), 3)
+    with pytest.raises(TypeError, match="append_block_ids"):
+        staged.append_block_ids(*given, **named)
+    assert not staged
+
+
 # Python and C
 
 VALUES = (0, 1, 7, INT32_MAX, INT32_MIN, -1, True, np.int32(5), np.int64(6), 2, 3, 4)
