@@ -95,6 +95,7 @@ def _edges() -> Workload:
                 [3, 5, 0],
                 [[0, 1], [2], [3]],
             ),
+            step_of_requests([], [0, 5], [[0], [1]]),  # what is left of those
         ),
     )
 
@@ -122,27 +123,30 @@ def _shrinking() -> Workload:
 def _decoding() -> Workload:
     """Steps that stage a block for a request, or nothing: most of those that an engine makes.
 
-    A variant may have a way of its own for few writes, so one step has many. Rows that the step
-    before wrote are read in each, beside those that it writes itself.
+    A variant may have ways of its own for few writes, so one step has one, and another many. Rows
+    that the step before wrote are read in each, beside those that it writes itself. They lie far
+    apart: a variant may have a bit for each row, in words that have room for some.
     """
-    layout = TableLayout((4, 3), (4, 5), max_num_reqs=6, max_num_batched_tokens=12)
-    owned = [1, 2, 0, 3, 1, 2]
-    rows = [4, 2, 0, 5, 1, 3]
-    # A block more for each of these; the last step replaces those of row 1 by one.
-    grown: tuple[list[int], ...] = ([0, 1, 2, 4], [], rows[:5], [5, 1])
+    layout = TableLayout((4, 3), (4, 5), max_num_reqs=100, max_num_batched_tokens=12)
+    owned = {0: 1, 47: 2, 48: 0, 64: 3, 95: 1, 99: 2}
+    rows = [95, 48, 0, 99, 47, 64]
+    # A block more for each of these; the fourth step replaces those of row 47 by one.
+    grown: tuple[list[int], ...] = ([0, 47, 48, 95], [], rows[:5], [99, 47], [48])
 
     def append(row: int, step: int, count: int, overwrite: bool) -> Append:
         return Append(row, tuple([10 * row + step + 100 * g] * count for g in (0, 1)), overwrite)
 
     steps = []
-    setup = tuple(append(row, 9, count, True) for row, count in enumerate(owned))
+    setup = tuple(append(row, 9, count, True) for row, count in owned.items())
     for index, chosen in enumerate(grown):
-        appends = [append(row, index, 1, index == 3 and row == 1) for row in chosen]
-        owned = [
-            1 if index == 3 and row == 1 else count + (row in chosen)
-            for row, count in enumerate(owned)
-        ]
+        appends = [append(row, index, 1, index == 3 and row == 47) for row in chosen]
+        owned = {
+            row: 1 if index == 3 and row == 47 else count + (row in chosen)
+            for row, count in owned.items()
+        }
         # The last position of what a row owns in the first group.
         positions = [[max(0, 4 * owned[row] - 1)] for row in rows]
+        if index == 4:
+            positions[0] = []  # the row of the next request is not that of its token
         steps.append(step_of_requests(appends, rows, positions, spare_tokens=2))
     return Workload(layout, "int64", setup, tuple(steps))

@@ -1,0 +1,181 @@
+"""Mutants of a step in one launch: how it is cut into programs, and what graphs replay."""
+
+from __future__ import annotations
+
+from support.mutants.mutant import Mutant
+
+_PUBLISH = """\
+        batch = Batch(idx_mapping, query_start_loc, positions, num_reqs, num_reqs_padded)
+        options = Options(num_computed_tokens if self._has_window else None)
+        # Not left to the replay, which may never happen.
+        self._zero_dirty_rows(num_reqs_padded)
+"""
+_WHICH = "which = tl.sum((token[None, :] >= past[:, None]).to(tl.int32), axis=0)"
+
+MUTANTS = {
+    "span_begins_late": Mutant(
+        "a long prompt has a token between what its tile maps and its first span",
+        "device_code/mapping.py",
+        "place = begin + SIZES.tokens + (span",
+        "place = begin + SIZES.tokens + 1 + (span",
+        "long",
+        variant="one_launch",
+    ),
+    "span_of_the_next_tile": Mutant(
+        "a span is looked for among the tiles after its own",
+        "device_code/mapping.py",
+        "tile = tl.sum(tl.where(here, tiles, 0), axis=0)",
+        "tile = tl.sum(tl.where(here, tiles + 1, 0), axis=0)",
+        "long",
+        variant="one_launch",
+    ),
+    "span_runs_on": Mutant(
+        "the last span of a request maps a token of the next one",
+        "device_code/mapping.py",
+        "past_last = tl.sum(tl.where(here, end, 0), axis=0)",
+        "past_last = tl.sum(tl.where(here, end + 1, 0), axis=0)",
+        "long",
+        variant="one_launch",
+    ),
+    "last_tile_is_skipped": Mutant(
+        "the last tile is left out where it has fewer requests than others",
+        "device_code/one_launch_parts.py",
+        "    num_tiles = (batch.num_rows + TILE - 1) // TILE\n",
+        "    num_tiles = batch.num_rows // TILE\n",
+        "shrinking",
+        variant="one_launch",
+        small=True,
+    ),
+    "second_of_a_tile_is_the_first": Mutant(
+        "all tokens of a tile are mapped by its first request",
+        "device_code/mapping.py",
+        _WHICH,
+        _WHICH + " * 0",
+        "decoding",
+        variant="one_launch",
+        small=True,
+    ),
+    "empty_request_in_a_tile": Mutant(
+        "a request without tokens is not counted, so those after it in its tile have its row",
+        "device_code/mapping.py",
+        _WHICH,
+        "starts = tl.load(ends - 1, mask=batch_index < batch.num_reqs, other=0)\n"
+        "    over = (token[None, :] >= past[:, None]) & (past > starts)[:, None]\n"
+        "    which = tl.sum(over.to(tl.int32), axis=0)",
+        "decoding",
+        variant="one_launch",
+        small=True,
+    ),
+    "fours_of_what_is_written": Mutant(
+        "columns that the same launch is only now writing are copied from the source table",
+        "device_code/gathering.py",
+        "tl.where(rows.staged, tl.minimum(rows.start, length), length) // 4",
+        "length // 4",
+        "decoding",
+        variant="one_launch",
+    ),
+    "columns_between_programs": Mutant(
+        "four columns of a long row are those of no program",
+        "device_code/gathering.py",
+        "tl.where(shared, tl.minimum(length, SIZES.own_columns), length)",
+        "tl.where(shared, tl.minimum(length, SIZES.own_columns - 4), length)",
+        "long",
+        variant="one_launch",
+    ),
+    "rest_of_a_piece": Mutant(
+        "what is left of a piece of a long row after its fours is not copied",
+        "device_code/gathering.py",
+        "past_last = tl.minimum(length, first + SIZES.wide_columns)",
+        "past_last = tl.minimum(num_fours * 4, first + SIZES.wide_columns)",
+        "long",
+        variant="one_launch",
+    ),
+    "offset_by_the_shift": Mutant(
+        "a slot lies in its block at the remainder of twice the block's size",
+        "device_code/mapping.py",
+        "offset = position & (block_size - 1)",
+        "offset = position & (2 * block_size - 1)",
+        variant="one_launch",
+    ),
+    # A launch that never changes, and marks.
+    "mark_of_an_older_step": Mutant(
+        "a row that is not written has the columns of a mark that an older step left",
+        "device_code/staged_rows.py",
+        "found = marked & (_pick(marks, 3) == staged.step)",
+        "found = marked & (_pick(marks, 3) > 0)",
+        variant="one_launch_graph",
+    ),
+    "ids_of_a_step_a_place_further_in_c": Mutant(
+        "marks and records of a step name the place after that of their ids",
+        "native/staged.c",
+        "to[4] = (int32_t)(ids - start);",
+        "to[4] = (int32_t)(ids - start) + 1;",
+        variant="one_launch_graph",
+    ),
+    "last_program_has_an_old_header": Mutant(
+        "the last program does what an older step had for it",
+        "one_launch/fixed.py",
+        "found.reshape(self.num_programs, size)[:] = words",
+        "found.reshape(self.num_programs, size)[:-1] = words",
+        variant="one_launch_graph",
+        native=False,
+    ),
+    "no_step_has_marks": Mutant(
+        "marks that were never made are taken for those of a step that stages nothing",
+        "device_code/staged_rows.py",
+        "marked = tl.where(staged.step > 0, row, -1) >= 0",
+        "marked = row >= 0",
+        "shrinking",
+        variant="one_launch_graph",
+    ),
+    "num_records_not_shifted": Mutant(
+        "bits that lie below the number of records are taken for some of it",
+        "device_code/one_launch_kernels.py",
+        "num_records = ((last >> 1) & 0x7FFFFFFF)",
+        "num_records = (last & 0x7FFFFFFF)",
+        variant="one_launch_graph",
+    ),
+    "int64_mapping_of_headers_as_int32": Mutant(
+        "the halves of an int64 mapping are taken for its entries, where headers tell of it",
+        "device_code/one_launch_kernels.py",
+        "1 + (last & 1).to(tl.int32),",
+        "1 + (last & 0).to(tl.int32),",
+        variant="one_launch_graph",
+    ),
+    "options_of_an_older_step": Mutant(
+        "options are written to a buffer once, and then those of an older step are taken",
+        "one_launch/fixed.py",
+        "        if options:\n",
+        "        if options and not view[self.num_programs * HEADER_FIELDS * WORDS + 2]:\n",
+        "window",
+        variant="one_launch_graph",
+    ),
+    # A whole step in a caller's graph.
+    "never_replayed_is_forgotten": Mutant(
+        "writes that were published and never replayed are not applied before those that follow",
+        "one_launch/captured.py",
+        "if self._applied.item() != step:",
+        "if self._applied.item() is None:",
+        "",
+        variant="one_launch",
+    ),
+    "publish_does_not_wait": Mutant(
+        "what a replay has yet to read is written over by the next publication",
+        "staging/host_ring.py",
+        "            self._read.synchronize()\n",
+        "            pass\n",
+        "",
+        variant="one_launch",
+    ),
+    "dirty_rows_left_to_a_replay": Mutant(
+        "rows that a larger batch left are zeroed by the next replay alone, which may never be",
+        "one_launch/tables.py",
+        _PUBLISH,
+        "        num_rows = max(num_reqs_padded, self.num_dirty_rows)\n"
+        "        batch = Batch(idx_mapping, query_start_loc, positions, num_reqs, num_rows)\n"
+        "        options = Options(num_computed_tokens if self._has_window else None)\n"
+        "        self.num_dirty_rows = num_reqs_padded\n",
+        "",
+        variant="one_launch",
+    ),
+}
