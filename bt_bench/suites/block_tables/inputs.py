@@ -107,7 +107,7 @@ def outputs_on(
     Args:
         device: where they go.
         workload: the buffers have room for its largest padded step.
-        spare: additional rows and slots.
+        spare: additional rows and slots; and slots between those of one group and the next.
         addressed: whether to put the addresses on the device.
     """
     if not workload.custom_outputs:
@@ -119,10 +119,11 @@ def outputs_on(
         torch.zeros((rows, width), dtype=torch.int32, device=device) for width in layout.widths
     )
     addresses = [table.data_ptr() for table in tables]
+    slots = torch.zeros((layout.num_groups, tokens + spare), dtype=torch.int64, device=device)
     return CustomOutputs(
         tables,
         torch.tensor(addresses, dtype=torch.uint64, device=device) if addressed else None,
-        torch.zeros((layout.num_groups, tokens), dtype=torch.int64, device=device),
+        slots[:, :tokens],
     )
 
 
