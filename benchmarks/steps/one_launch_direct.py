@@ -8,10 +8,8 @@ class Variant(OneLaunch):
     """`one_launch` with the compiled helper that launches, and not with the one that stages."""
 
     append_many = None
+    carries = False
 
     def __init__(self, layout, device, **options):
         super().__init__(layout, device, **options)
         self._staged = StagedWrites(layout.widths, self.num_blocks)
-
-    def _slots_to_carry(self):
-        return 0

@@ -6,5 +6,4 @@ from bt_kernels.one_launch import OneLaunch
 class Variant(OneLaunch):
     """`one_launch` whose launches never have writes as parameters."""
 
-    def _slots_to_carry(self):
-        return 0
+    carries = False

@@ -7,6 +7,4 @@ class Variant(OneLaunch):
     """`one_launch` without `append_many`, and with all writes in pinned memory."""
 
     append_many = None
-
-    def _slots_to_carry(self):
-        return 0
+    carries = False
