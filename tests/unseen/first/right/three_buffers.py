@@ -16,5 +16,5 @@ class Variant(OneLaunchVariant):
     def _make_ring(self, size: int, steps_in_flight: int | None) -> HostRing:
         ring = super()._make_ring(size, steps_in_flight)
         if steps_in_flight is None and not self._on_gpu:
-            ring = HostRing(self._writes.room, self.place, in_flight=2)
+            ring = HostRing(size, self.place, in_flight=2)
         return ring

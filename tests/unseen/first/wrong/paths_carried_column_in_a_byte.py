@@ -16,15 +16,16 @@ from bt_kernels.variants.one_launch import Variant as OneLaunchVariant
 class _Staged(StagedWrites):
     """Packs words with less room for columns."""
 
-    def pack_words(self, words: memoryview, slots: int, /) -> int:
-        num_apart = super().pack_words(words, slots)
-        for place in range(slots * len(self._groups) if num_apart >= 0 else 0):
-            if words[place] != NOTHING:
-                words[place] &= ~(0x7F00 << 32)
-        return num_apart
-
-
-NOTHING = 1 << 62 | 32767 << 47
+    def pack_words(
+        self, bitmap: memoryview, payload: memoryview, ids_apart: memoryview | None = None, /
+    ) -> tuple[int, int, int] | None:
+        packed = super().pack_words(bitmap, payload, ids_apart)
+        # What is not carried is packed as int32.
+        if packed is not None and payload.format == "q":
+            for place in range(min(packed[0], len(payload))):
+                if payload[place] >= 0:  # a single id
+                    payload[place] &= ~(0xFF00 << 32)
+        return packed
 
 
 class Variant(OneLaunchVariant):

@@ -1,33 +1,33 @@
-"""Lets a launch carry a write to column 32,768, one more than 15 bits hold.
+"""Lets a launch carry a write to column 65,536, one more than 16 bits hold.
 
-It shows when a decode step of `one_launch` appends the 32,769th block of a row: the column runs
+It shows when a decode step of `one_launch` appends the 65,537th block of a row: the column runs
 over into the bits of the row, so column 0 of another row (or of this one) is written.
 """
 
-from array import array
-
 from bt_kernels.one_launch import OneLaunch
-from bt_kernels.staging import NO_WRITE, TYPE_BIT, StagedWrites
+from bt_kernels.staging import StagedWrites
 
-COLUMN_BITS = 15
+COLUMN_BITS = 16
 
 
 class Staged(StagedWrites):
     """Packs words for more columns."""
 
-    def pack_words(self, words, slots, /):
-        packed = array("q")
-        for intervals in self._groups:
-            if len(intervals) > slots:
-                return -1
-            for row, (start, ids) in intervals.items():
-                if len(ids) != 1 or start > 1 << COLUMN_BITS:
-                    return -1
-                block_id = ids[0] & 0xFFFFFFFF
-                packed.append(TYPE_BIT | row << 47 | start << 32 | block_id)
-            packed.extend([NO_WRITE] * (slots - len(intervals)))
-        words[: len(packed)] = packed
-        return 0
+    def pack_words(self, bitmap, payload, ids_apart=None, /):
+        further = []
+        for group, intervals in enumerate(self._groups):
+            for number, (row, (start, ids)) in enumerate(sorted(intervals.items())):
+                if start == 1 << COLUMN_BITS and len(ids) == 1:
+                    further.append((group, number, row, ids))
+                    intervals[row] = (0, ids)
+        packed = super().pack_words(bitmap, payload, ids_apart)
+        words = memoryview(payload).cast("B").cast("q")
+        for group, number, row, ids in further:
+            self._groups[group][row] = (1 << COLUMN_BITS, ids)
+            place = number + sum(map(len, self._groups[:group]))
+            if packed is not None and place < len(words):
+                words[place] |= 1 << COLUMN_BITS << 32
+        return packed
 
 
 class Variant(OneLaunch):

@@ -1,30 +1,25 @@
 """Packs a block id below 0 into a launch's words with its sign.
 
-It shows when a step of `one_launch` whose writes are parameters writes a negative id: the sign
-covers row and column, so the word says that nothing is written.
+It shows when a step of `one_launch` writes a single negative id: the sign covers row and column, so
+the word is that of as many ids as can be, of the last row and column that there can be.
 """
 
-from array import array
-
 from bt_kernels.one_launch import OneLaunch
-from bt_kernels.staging import LAST_COLUMN, NO_WRITE, TYPE_BIT, StagedWrites
+from bt_kernels.staging import StagedWrites
 
 
 class Staged(StagedWrites):
     """Packs words without masking ids, which are int32 already."""
 
-    def pack_words(self, words, slots, /):
-        packed = array("q")
-        for intervals in self._groups:
-            if len(intervals) > slots:
-                return -1
-            for row, (start, ids) in intervals.items():
-                if len(ids) != 1 or start > LAST_COLUMN:
-                    return -1
-                packed.append(TYPE_BIT | row << 47 | start << 32 | ids[0])
-            packed.extend([NO_WRITE] * (slots - len(intervals)))
-        words[: len(packed)] = packed
-        return 0
+    def pack_words(self, bitmap, payload, ids_apart=None, /):
+        packed = super().pack_words(bitmap, payload, ids_apart)
+        words = memoryview(payload).cast("B").cast("q")
+        written = [ids for found in self._groups for _, (_, ids) in sorted(found.items())]
+        if packed is not None and len(written) <= len(words):
+            for place, ids in enumerate(written):
+                if len(ids) == 1:
+                    words[place] |= ids[0]
+        return packed
 
 
 class Variant(OneLaunch):

@@ -1,11 +1,10 @@
 """Counts steps from 1 to 64 and again, though the marks of old steps are never cleared.
 
-It shows when a row that was written 64 steps ago (writes in pinned memory), and otherwise since
-then, is in the batch: its mark from that step is taken for one of this step.
+It shows when a row that was written 64 written steps ago, and not since then, is in the batch: its
+mark from that step is taken for one of this step.
 """
 
-from bt_kernels.one_launch import OneLaunch, StepWrites
-from bt_kernels.staging import HostRing
+from bt_kernels.one_launch import OneLaunchGraph, StepWrites
 
 LAST_STEP = 64
 
@@ -19,9 +18,9 @@ class ShortNumbers(StepWrites):
         return super().pack(staged, view)
 
 
-class Variant(OneLaunch):
-    """As one_launch, for any number of steps."""
+class Variant(OneLaunchGraph):
+    """As one_launch_graph, for any number of steps."""
 
-    def _make_ring(self, _size, steps_in_flight):
-        self._writes = ShortNumbers(self.layout)
-        return HostRing(self._writes.room, self.place, in_flight=steps_in_flight)
+    def __init__(self, layout, device, **options):
+        super().__init__(layout, device, **options)
+        self._pinned._writes = ShortNumbers(layout, self._pinned._fixed.body)

@@ -5,26 +5,26 @@ The sign is not cut off before it is added to the word.
 
 from __future__ import annotations
 
-from bt_kernels.staging import LAST_COLUMN, NO_WRITE, TYPE_BIT, StagedWrites
+from bt_kernels.staging import StagedWrites
 from bt_kernels.variants.one_launch import Variant as OneLaunch
 
 
 class Staged(StagedWrites):
     """Packs words in its own way."""
 
-    def pack_words(self, words, slots, /):
-        packed = []
-        for intervals in self._groups:
-            if len(intervals) > slots:
-                return -1
-            for row, (start, ids) in intervals.items():
-                if len(ids) != 1 or start > LAST_COLUMN:
-                    return -1
-                packed.append(TYPE_BIT + (row << 47) + (start << 32) + ids[0])
-            packed += [NO_WRITE] * (slots - len(intervals))
-        for place, word in enumerate(packed):
-            words[place] = word
-        return 0
+    def pack_words(self, bitmap, payload, ids_apart=None, /):
+        packed = super().pack_words(bitmap, payload, ids_apart)
+        words = memoryview(payload).cast("B").cast("q")
+        written = [
+            (row, start, ids)
+            for intervals in self._groups
+            for row, (start, ids) in sorted(intervals.items())
+        ]
+        if packed is not None and len(written) <= len(words):
+            for place, (row, start, ids) in enumerate(written):
+                if len(ids) == 1:
+                    words[place] = (row << 48) + (start << 32) + ids[0]
+        return packed
 
 
 class Variant(OneLaunch):

@@ -5,8 +5,12 @@ An input that begins in between, such as a slice, is read from before its begin.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bt_kernels.one_launch import FixedLaunch
 from bt_kernels.variants.one_launch_graph import Variant as OneLaunchGraph
+
+INPUTS = ("idx_mapping", "query_start_loc", "positions")
 
 
 def kept(tensor):
@@ -19,14 +23,13 @@ class Launch(FixedLaunch):
     """Writes short addresses."""
 
     def write(self, view, tables, step, num_records, batch, *arguments):
-        batch = tuple(map(kept, batch))
+        batch = replace(batch, **{name: kept(getattr(batch, name)) for name in INPUTS})
         super().write(view, tables, step, num_records, batch, *arguments)
 
 
 class Variant(OneLaunchGraph):
     """Has its own launch."""
 
-    def _make_ring(self, size, steps_in_flight):
-        ring = super()._make_ring(size, steps_in_flight)
-        self._fixed = Launch(self, self._launcher)
-        return ring
+    def __init__(self, layout, device, **options):
+        super().__init__(layout, device, **options)
+        self._pinned._fixed = Launch(self, self._launcher)
