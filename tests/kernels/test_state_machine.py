@@ -32,7 +32,13 @@ from triton.runtime.interpreter import InterpretedFunction
 
 from bt_bench.protocol import MismatchError
 from bt_kernels.layout import CONTEXT_PARALLELISM, DISABLED_GROUPS, SLIDING_WINDOW
-from bt_kernels.one_launch import SLOTS_INTERPRETED, OneLaunch, StepWrites
+from bt_kernels.one_launch import (
+    KINDS,
+    PAYLOADS_INTERPRETED,
+    CarryingLaunch,
+    OneLaunch,
+    PinnedSteps,
+)
 
 TINY = Sizes(
     actions=12,
@@ -45,10 +51,31 @@ LARGE = Sizes(
     actions=40,
     groups=(1, 2, 3, 4, 1, 2, 3, 4, 8),
     widths=(1, 3, 20, 130, 300, 1_100),
-    max_num_reqs=(1, 4, 16, 33),
+    max_num_reqs=(1, 4, 16, 50),
     max_num_batched_tokens=(1, 16, 64, 200),
 )
-SUBJECTS = {**classes(SHIPPED), "BlockTables": EngineTables}
+
+
+class FallsBack(OneLaunch):
+    """Handles every other step as one whose writes no parameters can tell."""
+
+    carries_next = False
+
+    def _make_quick(self):
+        pass
+
+    def _launch_step(self, batch, options):
+        carrying = self._carrying
+        self.carries_next = not self.carries_next
+        if not self.carries_next:
+            self._carrying = None
+        try:
+            super()._launch_step(batch, options)
+        finally:
+            self._carrying = carrying
+
+
+SUBJECTS = {**classes(SHIPPED), "BlockTables": EngineTables, "FallsBack": FallsBack}
 
 
 def play(sizes, device, *, examples, first, subjects=SUBJECTS, shrink=True):
@@ -150,25 +177,38 @@ def test_sequences_have_everything(drawn):
     assert {sequence.native for sequence in drawn} == {True, False}
     grown = [action for action in actions if isinstance(action, Grow)]
     assert {action.together for action in grown} == {True, False}
-    assert any(len(set(action.rows)) > SLOTS_INTERPRETED for action in grown)
+    most = PAYLOADS_INTERPRETED[-1]
+    assert any(len(set(action.rows)) * sum(action.groups) > most for action in grown)
     assert statistics.mean(len(sequence.actions) for sequence in drawn) > TINY.actions / 2
 
 
 @pytest.mark.slow
-def test_few_writes_are_carried_and_many_are_not(drawn, device, monkeypatch):
-    """By whole steps of one sequence at times, with helpers in C and without; nothing is run."""
+@pytest.mark.parametrize("name", ["one_launch", "FallsBack"])
+def test_writes_are_carried_in_every_way(name, drawn, device, monkeypatch):
+    """By steps that have some, with helpers in C and without; nothing is run."""
     monkeypatch.setattr(InterpretedFunction, "run", lambda *arguments, **options: None)
     for compared in ("_compare", "compare_results", "compare_dummies"):
         monkeypatch.setattr(playing, compared, lambda *arguments: None)
     steps = []
-    carry, pack = OneLaunch._carry, StepWrites.pack
-    monkeypatch.setattr(OneLaunch, "_carry", lambda *a: steps.append("carried") or carry(*a))
-    monkeypatch.setattr(StepWrites, "pack", lambda *a: steps.append("packed") or pack(*a))
-    found = []
+    kind_of, run = CarryingLaunch._kind, PinnedSteps.run
+
+    def noted_kind(self, num_words, *sizes):
+        kind = kind_of(self, num_words, *sizes)
+        steps.extend([kind] if num_words else [])
+        return kind
+
+    def noted_run(self, tables, *arguments):
+        steps.extend(["pinned"] if tables._staged else [])
+        run(self, tables, *arguments)
+
+    monkeypatch.setattr(CarryingLaunch, "_kind", noted_kind)
+    monkeypatch.setattr(PinnedSteps, "run", noted_run)
+    found = {True: Counter(), False: Counter()}
     for sequence in drawn:
         steps.clear()
-        Player(sequence, classes(["one_launch"]), device).play()
-        found.append((sequence.native, Counter(steps)))
-    of_both = Counter(native for native, steps in found if len(steps) == 2)
-    assert min(of_both[True], of_both[False]) > 2
-    assert sum(steps["carried"] for _, steps in found) > 50
+        Player(sequence, {name: SUBJECTS[name]}, device).play()
+        found[sequence.native].update(steps)
+    kinds = {*KINDS, "pinned"} if name == "FallsBack" else {*KINDS}
+    for counted in found.values():
+        assert counted.keys() == kinds
+        assert min(counted.values()) > 3, found

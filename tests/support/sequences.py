@@ -278,9 +278,11 @@ def _grows(layout: TableLayout) -> st.SearchStrategy[Grow]:
 
 @st.composite
 def _decoding(draw: st.DrawFn, layout: TableLayout) -> list[Action]:
-    """What an engine does all the time: a few blocks, and a plain step."""
+    """What an engine does all the time: a few blocks, or many at times, and a plain step."""
     batch = replace(draw(_batches(layout)), computed=None, outputs="persistent")
-    return [draw(_grows(layout)), Call(ops.STEP, batch)]
+    rows = range(layout.max_num_reqs) if draw(st.sampled_from([False, False, True])) else ()
+    appends = [draw(_appends(layout, st.just(row))) for row in rows]
+    return [*appends, draw(_grows(layout)), Call(ops.STEP, batch)]
 
 
 def _actions(layout: TableLayout) -> st.SearchStrategy[Action]:

@@ -58,7 +58,6 @@ IN_A_SEQUENCE = (
     "restore_forgets_applied_blocks",
     "redirect_does_not_count",
     "redirect_ignored_in_c",
-    "carried_id_is_signed",
     "carried_id_is_signed_in_c",
 )
 """Found by the random sequences of `test_state_machine`."""

@@ -108,15 +108,6 @@ MUTANTS = {
         "decoding",
         variant="one_launch",
     ),
-    "carried_id_is_signed": Mutant(
-        "a carried block id below 0 covers row and column with its sign",
-        "staging/writes.py",
-        "packed[number] = word | ids[0] & 0xFFFFFFFF",
-        "packed[number] = word | ids[0]",
-        "",
-        variant="one_launch",
-        native=False,
-    ),
     "carried_id_is_signed_in_c": Mutant(
         "a carried block id loses its sign",
         "native/staged.c",
