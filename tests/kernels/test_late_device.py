@@ -16,11 +16,14 @@ from bt_bench.suites.block_tables.workloads.conformance.plain import CORNERS
 from bt_bench.suites.block_tables.workloads.conformance.random_calls import random_workload
 from bt_bench.variants.catalogue import load_reference
 from bt_kernels.layout import TableLayout
+from bt_kernels.one_launch import PAYLOADS
 
 HOLD_CYCLES = 100_000_000  # about 50 ms at 2 GHz
 STEPS_IN_FLIGHT = 8
 SPARE_ROW = CORNERS.max_num_reqs
-SPARE_IDS = [[], *([7, 8][:width] for width in CORNERS.widths[1:])]
+MANY_IDS = 2 * PAYLOADS[-1]  # more than any launch carries beside something else
+SPARE_IDS = [[], [7] * MANY_IDS, [8]]
+WITH_SPARE_ROW = replace(CORNERS, widths=(6, MANY_IDS, 1), max_num_reqs=SPARE_ROW + 1)
 
 pytestmark = pytest.mark.gpu
 natives = pytest.mark.parametrize("native", [True, False], ids=["C", "Python"])
@@ -33,11 +36,10 @@ def variant_of(name, native=True):
 def run_ahead(variant, device, num_steps, **options):
     """Runs steps while the device is held; returns what each left, and whether it was held still.
 
-    Every step writes something, if only to a row of no request, so that each needs a host buffer:
-    nothing over what one group has, which no launch carries.
+    Every step writes something, if only to a row of no request, so that each needs a host buffer.
     """
     workload = random_workload(11, CORNERS, num_steps=num_steps)
-    workload = replace(workload, layout=replace(CORNERS, max_num_reqs=SPARE_ROW + 1))
+    workload = replace(workload, layout=WITH_SPARE_ROW)
     tables = variant(workload.layout, device, **options)
     steps = inputs_on(device, workload)
     set_up(tables, workload)
