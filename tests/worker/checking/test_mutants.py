@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.mutants import (
     COMPILED,
@@ -54,6 +56,13 @@ def test_each_thing_that_has_gone_wrong_has_a_mutant_and_each_mutant_a_test():
     late = {*LATE, *LATE_AS_PROMISED, *OVERWRITTEN}
     elsewhere = {*IN_A_SEQUENCE, *UNREPLAYED, *late, *FROZEN, *SPECIALIZED}
     assert MUTANTS.keys() - set(CHECKED) == elsewhere
+
+
+def test_small_sizes_alone_are_not_rejected(tmp_path, device, monkeypatch):
+    for name in sorted({mutant.workload for mutant in MUTANTS.values() if mutant.small}):
+        mutant = replace(MUTANTS["last_tile_is_skipped"], workload=name)
+        monkeypatch.setitem(MUTANTS, f"small_{name}", replace(mutant, new=mutant.old))
+        assert not rejections(tmp_path, f"small_{name}", device)
 
 
 @pytest.mark.parametrize("name", sorted(RACES))

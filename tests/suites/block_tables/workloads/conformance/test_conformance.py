@@ -10,6 +10,8 @@ from support.legality import assert_legal
 
 from bt_bench.suites.block_tables.workloads.conformance.plain import conformance_workloads
 from bt_kernels.layout import CONTEXT_PARALLELISM, FEATURES, SLIDING_WINDOW
+from bt_kernels.one_launch import PAYLOADS_INTERPRETED
+from bt_kernels.staging import BITMAP_ROWS
 
 WORKLOADS = conformance_workloads(seed=0)
 
@@ -104,3 +106,16 @@ def test_batches_shrink_while_padding_stays():
         assert after.num_reqs < before.num_reqs
         assert after.num_tokens < after.num_tokens_padded
         assert after.num_reqs < after.num_reqs_padded <= before.num_reqs
+
+
+def test_decoding_has_rows_far_apart_and_few_and_many_writes():
+    workload = WORKLOADS["decoding"]
+    rows = {int(row) for step in workload.steps for row in step.idx_mapping}
+    assert {row // BITMAP_ROWS for row in rows} == {0, 1, 2}
+    assert {BITMAP_ROWS - 1, BITMAP_ROWS} <= rows
+    of_steps = [workload.layout.num_groups * len(step.appends) for step in workload.steps]
+    single, most = PAYLOADS_INTERPRETED
+    assert 0 in of_steps
+    assert any(0 < number <= single for number in of_steps)
+    assert any(single < number <= most for number in of_steps)
+    assert any(number > most for number in of_steps)
