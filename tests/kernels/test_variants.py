@@ -7,6 +7,7 @@ it needs about 1 ms per program.
 from __future__ import annotations
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.sequences import Sizes, layouts
@@ -22,6 +23,7 @@ from bt_bench.suites.block_tables.workloads.conformance.plain import (
     conformance_workloads,
 )
 from bt_bench.suites.block_tables.workloads.conformance.random_calls import random_workload
+from bt_kernels.layout import TableLayout
 
 BOTH = [pytest.param("cpu"), pytest.param("cuda", marks=pytest.mark.gpu)]
 ALL = list(ops.OPERATIONS)
@@ -159,3 +161,34 @@ def test_consecutive_trace_steps_on_gpu(trace, model, device):
     )
     operations = [ops.STEP, ops.GATHER_SLOTS, ops.APPLY]
     assert failures(classes(SHIPPED), workload, operations, device) == {}
+
+
+@pytest.mark.parametrize("where", BOTH)
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("name", [*SHIPPED, "reference"])
+def test_a_row_that_does_not_exist_counts_as_a_dummy_request(name, dtype, where, device):
+    layout = TableLayout(
+        (4, 4), (5, 8), max_num_reqs=6, max_num_batched_tokens=9, sliding_window_reach=(3, 0)
+    )
+    outputs = []
+    for rows in ([1, 6, 2**20, 0], [1, -1, -1, 0]):
+        tables = classes([name])[name](layout, device)
+        for row in range(6):
+            tables.append_block_ids(row, [[row + 1, row + 7], [row + 9]], True)
+        tables.apply_staged_writes()
+        tables.append_block_ids(0, [[5], [6]], False)
+        for buffer in (*tables.input_block_tables, tables.slot_mappings):
+            buffer.fill_(-99)
+        batch = (
+            torch.tensor(rows, dtype=dtype, device=device),
+            torch.tensor([0, 2, 4, 5, 7], dtype=torch.int32, device=device),
+            torch.arange(7, device=device),
+        )
+        computed = torch.full((6,), 9, dtype=torch.int32, device=device)
+        tables.prepare_step(*batch, 5, 8, num_computed_tokens=computed)
+        found = [*tables.input_block_tables, tables.slot_mappings]
+        tables.gather_block_tables(batch[0], 5)
+        tables.compute_slot_mappings(*batch, 8)
+        outputs.append([buffer.tolist() for buffer in (*found, *tables.input_block_tables)])
+    assert outputs[0] == outputs[1]
+    assert -99 not in outputs[0][2][0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import triton.language as tl
 
-DESCRIPTOR_FIELDS = tl.constexpr(16)  # those below, and three unused: 128 bytes
+DESCRIPTOR_FIELDS = tl.constexpr(16)  # those below, and two unused: 128 bytes
 # Columns of `descriptors`.
 SOURCE = tl.constexpr(0)  # address of the source table
 TARGET = tl.constexpr(1)  # address of the input table
@@ -19,6 +19,7 @@ CP_SIZE = tl.constexpr(9)  # ranks that share the group's tokens; 1 if it is not
 CP_RANK = tl.constexpr(10)  # which of them this is
 CP_INTERLEAVE = tl.constexpr(11)  # consecutive tokens of one rank
 BLOCK_SHIFT = tl.constexpr(12)  # log2 of the block size; -1 if it is not a power of two
+NUM_ROWS = tl.constexpr(13)  # rows of both tables
 
 RECORD_FIELDS = tl.constexpr(5)
 CAPTURED_HEADER = tl.constexpr(3)

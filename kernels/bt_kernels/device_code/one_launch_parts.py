@@ -8,6 +8,7 @@ import triton.language as tl
 from bt_kernels.device_code.bundles import MARKED, Group, Rows
 from bt_kernels.device_code.fields import (
     DESCRIPTOR_FIELDS,
+    NUM_ROWS,
     SLOTS,
     SOURCE,
     STEP_RECORD_FIELDS,
@@ -31,6 +32,8 @@ def _rows_of_tile(group, staged, batch, tile, TILE: tl.constexpr, FEATURES: tl.c
     batch_index = tile * TILE + tl.arange(0, TILE)
     place = batch.idx_mapping + batch_index * batch.index_step
     row = tl.load(place, mask=batch_index < batch.num_reqs, other=-1).to(tl.int32)
+    # One that does not exist counts as a dummy request.
+    row = tl.where(row < tl.load(group.descriptor + NUM_ROWS), row, -1)
     if FEATURES.where == MARKED:
         start, end, place, found = _find_marked(row, group.index, staged)
     else:

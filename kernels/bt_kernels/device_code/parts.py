@@ -14,6 +14,7 @@ from bt_kernels.device_code.fields import (
     DESCRIPTOR_FIELDS,
     MAX_NUM_TOKENS,
     NUM_BLOCKS,
+    NUM_ROWS,
     REACH,
     SLOTS,
     SOURCE,
@@ -58,7 +59,7 @@ def _gather_row(
     width = tl.load(descriptor + WIDTH)
     num_blocks = tl.load(descriptor + NUM_BLOCKS).to(tl.pointer_type(tl.int32))
     target = _target(descriptor, out_ptrs, group) + batch_index * width
-    row = tl.load(idx_mapping + batch_index).to(tl.int64)
+    row = _row(descriptor, idx_mapping, batch_index)
     if row < 0:
         _zero(target, width, BLOCK)
     else:
@@ -71,6 +72,13 @@ def _gather_row(
                 source + row * width + columns, mask=mask & (columns >= first_column), other=0
             )
             tl.store(target + columns, block_ids, mask=mask)
+
+
+@triton.jit
+def _row(descriptor, idx_mapping, batch_index):
+    """The row of a request, int64; below 0 if it has none, or one that does not exist."""
+    row = tl.load(idx_mapping + batch_index).to(tl.int64)
+    return tl.where(row < tl.load(descriptor + NUM_ROWS), row, -1)
 
 
 @triton.jit
@@ -128,7 +136,7 @@ def _slots_of_request(
     block_size = tl.load(descriptor + BLOCK_SIZE)
     capacity = tl.load(descriptor + CAPACITY)
     slots = _slots(descriptor, out, out_stride, group)
-    row = tl.load(idx_mapping + batch_index).to(tl.int64)
+    row = _row(descriptor, idx_mapping, batch_index)
     first_token = tl.load(query_start_loc + batch_index)
     end_token = tl.load(query_start_loc + batch_index + 1)
     # A dummy request has a capacity of 0, like a group whose slot mapping is not enabled.

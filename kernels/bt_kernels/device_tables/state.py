@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from bt_kernels import launches
-from bt_kernels.device_code import BLOCK_SHIFT, DESCRIPTOR_FIELDS
+from bt_kernels.device_code import DESCRIPTOR_FIELDS, NUM_ROWS
 from bt_kernels.device_tables import arguments
 from bt_kernels.device_tables.captured import CapturedWrites
 from bt_kernels.interface import COMPILED, DIRECT, JIT, BlockTableOperations, TableState
@@ -20,7 +20,7 @@ from bt_kernels.staging import RECORD_FIELDS, HostRing, StagedWrites, staged_wri
 # Room in a host buffer for a record and a block id per row of each group.
 RECORD_ROOM = RECORD_FIELDS + 1
 
-_UNUSED_FIELDS = DESCRIPTOR_FIELDS.value - BLOCK_SHIFT.value - 1
+_UNUSED_FIELDS = DESCRIPTOR_FIELDS.value - NUM_ROWS.value - 1
 
 # Enough for the padded sizes of an engine's graphs; a view takes half a KiB of host memory.
 _KEPT_VIEWS = 256
@@ -96,14 +96,10 @@ class DeviceState(BlockTableOperations):
     @_staged.setter
     def _staged(self, staged: StagedWrites) -> None:
         self._staged_writes = staged
-        self._append_in_c()
+        self._use_staged()
 
-    def _append_in_c(self) -> None:
-        """Has `append_block_ids` be the method of what is staged if that is in C.
-
-        An engine calls it for each request, and a function in Python on the way would take as long
-        as the rest. So nothing of a call may depend on the tables.
-        """
+    def _use_staged(self) -> None:
+        """Does what depends on the object in which writes are staged, since there is a new one."""
 
     @property  # type: ignore[override]
     def redirect_writes_to_null_block(self) -> bool:
@@ -113,7 +109,8 @@ class DeviceState(BlockTableOperations):
     @redirect_writes_to_null_block.setter
     def redirect_writes_to_null_block(self, redirect: bool) -> None:
         self._redirects = redirect
-        self._append_in_c()
+        if hasattr(self._staged, "redirects"):  # in C
+            self._staged.redirects = redirect
 
     @property
     def launch_paths(self) -> tuple[str, ...]:
@@ -238,6 +235,7 @@ class DeviceState(BlockTableOperations):
                 layout.cp_rank if layout.dcp_sharded[group] else 0,
                 layout.cp_interleave if layout.dcp_sharded[group] else 1,
                 _shift_of(layout.block_sizes[group]),
+                layout.max_num_reqs,
                 *[0] * _UNUSED_FIELDS,
             ]
             for group, enabled in enumerate(layout.slot_mapping_enabled)

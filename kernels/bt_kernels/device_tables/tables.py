@@ -43,7 +43,13 @@ class DeviceBlockTables(CheckedState):
         if not self._staged.append(req_index, new_block_ids, overwrite, redirect):
             refuse_append(self.layout, self.num_blocks, req_index, new_block_ids, overwrite)
 
-    def _append_in_c(self) -> None:
+    def _use_staged(self) -> None:
+        """Has `append_block_ids` be the method of what is staged if that is in C.
+
+        An engine calls it for each request, and a function in Python on the way would take as long
+        as the rest. So nothing of a call may depend on the tables.
+        """
+        super()._use_staged()
         staged, own = self._staged, DeviceBlockTables.append_block_ids
         in_c = getattr(staged, "append_block_ids", None)
         if in_c is None or type(self).append_block_ids is not own:

@@ -85,7 +85,7 @@ class CarryingLaunch:
     def is_possible(tables: OneLaunch) -> bool:
         """Whether steps of tables can be launched so."""
         layout = tables.layout
-        size = layout.num_groups * bitmap_words(layout.max_num_reqs)
+        size = layout.num_groups * (bitmap_words(layout.max_num_reqs) + 1)
         return size <= MAX_BITMAP and (tables._launcher is not None or not tables._on_gpu)
 
     def __init__(self, tables: OneLaunch) -> None:

@@ -114,7 +114,7 @@ WORDS_WRITTEN = 64  # intervals that a program writes
 # word, however many of them are used.
 PAYLOADS = (64, 1024)
 PAYLOADS_INTERPRETED = (2, 8)  # so that few writes show every way
-MAX_BITMAP = 768  # words of all groups: 36,864 rows
+MAX_BITMAP = 768  # words of all groups, a bit for each row and an address for each group
 MAX_PROGRAMS = 1056  # of a launch that never changes: eight for each multiprocessor
 PROGRAMS_INTERPRETED = 6  # each one takes long to read its header in the interpreter
 

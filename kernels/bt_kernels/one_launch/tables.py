@@ -123,8 +123,12 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         self.rows_are_aligned = rows_are_aligned([*self.block_tables, *self.input_block_tables])
         self._make_quick()
 
+    def _use_staged(self) -> None:
+        super()._use_staged()
+        self._make_quick()
+
     def _make_quick(self) -> None:
-        """Has C make whole steps with the tables where they are now, if that is possible."""
+        """Has C make whole steps with tables and staged writes as they are now, if possible."""
         if self._carrying is not None:
             self._quick = native_step(self, self._carrying)
             self._carrying.attach(self._quick)

@@ -76,7 +76,7 @@ class Variant(BlockTableOperations):
         out_ptrs: torch.Tensor | None = None,
         num_computed_tokens: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, ...]:
-        rows = idx_mapping.tolist()
+        rows = self._rows(idx_mapping)
         if not len(rows) <= num_reqs_padded <= self.layout.max_num_reqs:
             raise ValueError(f"num_reqs_padded is {num_reqs_padded}; expected {len(rows)} or more")
         targets = self.input_block_tables if out is None else out
@@ -109,7 +109,7 @@ class Variant(BlockTableOperations):
         if num_tokens_padded > slot_mappings.shape[1]:
             raise ValueError(f"num_tokens_padded is {num_tokens_padded}, past the buffer")
         starts = query_start_loc.tolist()
-        rows = idx_mapping.tolist()
+        rows = self._rows(idx_mapping)
         for group in range(self.layout.num_groups):
             slots = slot_mappings[group]
             slots[starts[len(rows)] :] = PAD_SLOT_ID
@@ -139,6 +139,10 @@ class Variant(BlockTableOperations):
         self.num_dirty_rows = state.num_dirty_rows
         self._staged.clear()
         self._applied_num_blocks = self.num_blocks.copy()
+
+    def _rows(self, idx_mapping: torch.Tensor) -> list[int]:
+        """The rows of a batch; -1 for those that do not exist."""
+        return [row if row < self.layout.max_num_reqs else -1 for row in idx_mapping.tolist()]
 
     def _first_column(self, group: int, computed: int) -> int:
         """First column that the sliding window of a group reaches; 0 without one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from support.variants import classes
 
 from bt_kernels import native, one_launch
 from bt_kernels.layout import TableLayout
+from bt_kernels.one_launch import tables as one_launch_tables
 from bt_kernels.one_launch.native_step import make_step
 
 CPU_IN_DLPACK = 1
@@ -347,3 +349,26 @@ def test_there_are_programs_for_all_spans_of_tokens(shape):
         assert spans <= shape.spans(len(lengths), sum(lengths))
     assert shape.spans(3, shape.tokens) == 0  # one more token could be in one tile
     assert shape.spans(3, shape.tokens + 1) == 1
+
+
+def test_staged_writes_that_are_replaced_are_those_of_the_step_in_c(monkeypatch):
+    tables = classes(["one_launch"])["one_launch"](LAYOUT, "cpu")
+    made = []
+    monkeypatch.setattr(one_launch_tables, "native_step", lambda tables, _: made.append(tables))
+    staged = type(tables._staged)(LAYOUT.widths, tables.num_blocks)
+    tables._staged = staged
+    assert made == [tables]
+    assert tables._staged is staged
+    tables.redirect_writes_to_null_block = True
+    assert made == [tables]
+
+
+@pytest.mark.parametrize(
+    ("num_groups", "max_num_reqs", "possible"),
+    [(8, 4096, True), (8, 4609, False), (384, 48, True), (385, 48, False), (1, 32_767, True)],
+)
+def test_bitmaps_that_parameters_do_not_hold_are_not_carried(num_groups, max_num_reqs, possible):
+    sizes = (16,) * num_groups
+    layout = TableLayout(sizes, sizes, max_num_reqs, max_num_batched_tokens=8)
+    tables = SimpleNamespace(layout=layout, _launcher=object(), _on_gpu=True)
+    assert one_launch.CarryingLaunch.is_possible(tables) is possible

@@ -155,21 +155,21 @@ MUTANTS = {
     "int64_mapping_gathered_as_int32": Mutant(
         "a gather takes the halves of an int64 mapping for its entries",
         "device_code/parts.py",
-        "row = tl.load(idx_mapping + batch_index).to(tl.int64)\n    if row < 0",
+        "row = _row(descriptor, idx_mapping, batch_index)\n    if row < 0",
         "idx_mapping = idx_mapping.to(tl.pointer_type(tl.int32), bitcast=True)\n"
         "    row = tl.load(idx_mapping + batch_index).to(tl.int64)\n    if row < 0",
     ),
     "int64_mapping_in_slots_as_int32": Mutant(
         "slots take the halves of an int64 mapping for its entries",
         "device_code/parts.py",
-        "row = tl.load(idx_mapping + batch_index).to(tl.int64)\n    first_token",
+        "row = _row(descriptor, idx_mapping, batch_index)\n    first_token",
         "idx_mapping = idx_mapping.to(tl.pointer_type(tl.int32), bitcast=True)\n"
         "    row = tl.load(idx_mapping + batch_index).to(tl.int64)\n    first_token",
     ),
     "int32_mapping_as_int64": Mutant(
         "two entries of an int32 mapping are taken for one",
         "device_code/parts.py",
-        "row = tl.load(idx_mapping + batch_index).to(tl.int64)\n    first_token",
+        "row = _row(descriptor, idx_mapping, batch_index)\n    first_token",
         "idx_mapping = idx_mapping.to(tl.pointer_type(tl.int64), bitcast=True)\n"
         "    row = tl.load(idx_mapping + batch_index).to(tl.int64)\n    first_token",
         "corners_int32",
@@ -266,7 +266,7 @@ MUTANTS = {
     "identity_mapping": Mutant(
         "the batch index taken for the request row",
         "device_code/parts.py",
-        "row = tl.load(idx_mapping + batch_index).to(tl.int64)\n    first_token",
+        "row = _row(descriptor, idx_mapping, batch_index)\n    first_token",
         "row = batch_index\n    first_token",
     ),
     "first_groups_stride": Mutant(
