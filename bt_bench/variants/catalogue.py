@@ -59,8 +59,9 @@ class VariantEntry:
             self.opponent.source.update(digest)
             return digest.hexdigest()
         folder = variants_folder(self.package, self.kernels).parent
-        for path in sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".c")):
-            digest.update(path.read_bytes())
+        for path in sorted(folder.rglob("*")):
+            if path.suffix in (".py", ".c", ".h"):
+                digest.update(path.read_bytes())
         return digest.hexdigest()
 
 

@@ -80,7 +80,7 @@ EDITS = {
     # Staging is in C where that can be compiled.
     "data": [
         Edit("staging/writes.py", "row, start, length, place)", "row, start, length, place + 1)"),
-        Edit("native/staged.c", "(first + (ids - start));", "(first + (ids - start) + 1);"),
+        Edit("native/staged_packs.h", "(first + (ids - start));", "(first + (ids - start) + 1);"),
     ],
     "few_registers": [
         Edit("launches/paths.py", LAUNCH, LAUNCH.replace("warps)", "warps, maxnreg=24)"))

@@ -83,7 +83,10 @@ def test_the_digest_is_of_the_revision(tmp_path):
     changed = entry.source_sha256()
     assert changed != before
     write(root, {"bt_kernels/staged.c": "int revision = 3;\n"})
-    assert entry.source_sha256() != changed
+    in_c = entry.source_sha256()
+    assert in_c != changed
+    write(root, {"bt_kernels/staged.h": "int of_a_header;\n"})
+    assert entry.source_sha256() != in_c
     assert (
         find_variants(kernels=KERNELS)["fused"].source_sha256()
         == find_variants()["fused"].source_sha256()

@@ -220,3 +220,14 @@ def test_the_compiler_has_nothing_to_say(path):
         check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@needs_compiler
+def test_a_header_that_changes_has_it_compiled_anew(folder):
+    (folder / "small.c").write_text('#include "said.h"\n' + SMALL)
+    (folder / "said.h").write_text("/* one */\n")
+    assert native.load("small") is not None
+    (folder / "said.h").write_text("/* another */\n")
+    native._outcome.cache_clear()
+    assert native.load("small") is not None
+    assert len(list((folder / "cache").rglob("small*.so"))) == 2

@@ -60,7 +60,7 @@ MUTANTS = {
     ),
     "bitmap_counts_nothing_in_c": Mutant(
         "the words of a bitmap do not tell how many intervals come before them",
-        "native/staged.c",
+        "native/staged_packs.h",
         "words[index] = before << BITMAP_ROWS | bits;",
         "words[index] = (before & 0) << BITMAP_ROWS | bits;",
         "decoding",
@@ -77,7 +77,7 @@ MUTANTS = {
     ),
     "later_rows_are_lost_in_c": Mutant(
         "rows that are not in the first word of a group's bitmap have no bit",
-        "native/staged.c",
+        "native/staged_packs.h",
         "words[row / BITMAP_ROWS] |= (uint64_t)1 << row % BITMAP_ROWS;",
         "words[row / BITMAP_ROWS] |= (uint64_t)(row < BITMAP_ROWS) << row % BITMAP_ROWS;",
         "decoding",
@@ -110,7 +110,7 @@ MUTANTS = {
     ),
     "carried_id_is_signed_in_c": Mutant(
         "a carried block id loses its sign",
-        "native/staged.c",
+        "native/staged_packs.h",
         "payload[number] = word | (uint32_t)self->ids[",
         "payload[number] = word | 0x7FFFFFFF & (uint32_t)self->ids[",
         "",
@@ -254,7 +254,7 @@ MUTANTS = {
     ),
     "list_is_not_counted_in_c": Mutant(
         "ids of intervals are told to begin a place before theirs",
-        "native/staged.c",
+        "native/staged_packs.h",
         "uint64_t place = (uint64_t)(ids - first);",
         "uint64_t place = (uint64_t)(ids - first) - 1;",
         variant="one_launch",

@@ -107,7 +107,7 @@ MUTANTS = {
     ),
     "ids_of_a_step_a_place_further_in_c": Mutant(
         "marks and records of a step name the place after that of their ids",
-        "native/staged.c",
+        "native/staged_packs.h",
         "to[4] = (int32_t)(ids - start);",
         "to[4] = (int32_t)(ids - start) + 1;",
         variant="one_launch_graph",

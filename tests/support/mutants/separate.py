@@ -148,7 +148,7 @@ MUTANTS = {
     ),
     "row_may_overflow_in_c": Mutant(
         "a row may become a column wider than its table, by the helper in C",
-        "native/staged.c",
+        "native/staged_changes.h",
         "if (end > self->groups[group].width)",
         "if (end > self->groups[group].width + 1)",
     ),
@@ -317,20 +317,20 @@ MUTANTS = {
     ),
     "overwrite_appends_in_c": Mutant(
         "what was staged before an overwrite is still written, by the helper in C",
-        "native/staged.c",
+        "native/staged_changes.h",
         "        if (write->overwrite) {\n            self->num_ids",
         "        if (0 && write->overwrite) {\n            self->num_ids",
         "edges",
     ),
     "ids_a_place_further_in_c": Mutant(
         "records name the place after that of their ids, by the helper in C",
-        "native/staged.c",
+        "native/staged_packs.h",
         "to[4] = (int32_t)(first + (ids - start));",
         "to[4] = (int32_t)(first + (ids - start) + 1);",
     ),
     "refused_call_counts_in_c": Mutant(
         "of a call that is refused, requests before the wrong one count, by the helper in C",
-        "native/staged.c",
+        "native/staged_changes.h",
         "    while (index-- > 0) {\n        const Write *write",
         "    while (0 && index-- > 0) {\n        const Write *write",
     ),
@@ -439,7 +439,7 @@ MUTANTS = {
     ),
     "redirect_ignored_in_c": Mutant(
         "ids are staged as they are although they are redirected, by the helper in C",
-        "native/staged.c",
+        "native/staged_changes.h",
         "if (redirect && arguments->num_ids > 0)",
         "if (0 && redirect && arguments->num_ids > 0)",
         "",

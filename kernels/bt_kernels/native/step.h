@@ -1,0 +1,286 @@
+/* Step: a whole step that carries its writes, from the check of its arguments to the launch. */
+
+/* Launches by the driver; 0 where Python code has to handle it, -1 for an error. */
+static int launch_step(Step *self, Launch *launch, int kind, void *stream, unsigned num_programs,
+                       const uint64_t *leading) {
+    uint64_t values[MAX_PARAMETERS];
+    Py_ssize_t num_words = self->words.len / (Py_ssize_t)sizeof(uint64_t);
+    if (kind == SINGLE_IDS || kind == IN_MEMORY)
+        num_words = self->is.first + (kind == SINGLE_IDS ? self->is.single_words : 0);
+    if (NUM_LEADING + num_words != launch->num_arguments) return 0;
+    memcpy(values, leading, NUM_LEADING * sizeof(uint64_t));
+    memcpy(values + NUM_LEADING, self->words.buf, (size_t)num_words * sizeof(uint64_t));
+    unsigned grid[3] = {num_programs, 1, 1};
+    return launch_now(launch, grid, stream, values) ? -1 : 1;
+}
+
+/* Stands in for the driver in tests. */
+static int launch_by_python(PyObject *launch, unsigned num_programs, const uint64_t *leading) {
+    PyObject *values = PyTuple_New(NUM_LEADING), *found = NULL;
+    for (Py_ssize_t i = 0; values && i < NUM_LEADING; i++) {
+        PyObject *value = PyLong_FromUnsignedLongLong(leading[i]);
+        if (value)
+            PyTuple_SET_ITEM(values, i, value);
+        else
+            Py_CLEAR(values);
+    }
+    if (values) found = PyObject_CallFunction(launch, "IN", num_programs, values);
+    Py_XDECREF(found);
+    return found ? 1 : -1;
+}
+
+/* 1 if the device's current stream is being captured, or nothing is known of it. */
+static int find_stream(Step *self, void **stream) {
+    int status = 1;
+    *stream = NULL;
+    if (!self->device) return 0;
+    if (self->exchange->current_stream(self->device_type, self->device_index, stream)) {
+        PyErr_Clear();
+        return 1;
+    }
+    return driver.is_capturing(*stream, &status) || status;
+}
+
+/* Packs what is staged into a buffer that the device has read, but for intervals that are carried;
+   returns where that is, 0 for an error. */
+static uint64_t pack_in_memory(Step *self, int kind, Room *room, Packed *packed) {
+    int is_apart = kind == IDS_IN_MEMORY;
+    long long size = packed->size - (is_apart ? packed->num_words : 0);
+    PyObject *view = PyObject_CallMethod(self->ring, "advance", "L", 2 * size);
+    Py_buffer buffer;
+    if (!view || PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)) {
+        Py_XDECREF(view);
+        return 0;
+    }
+    if (is_apart) {
+        room->ids = buffer.buf;
+        room->ids_room = size;
+    } else {
+        room->payload = buffer.buf;
+        room->payload_room = size;
+    }
+    int fits = buffer.len >= 8 * size && self->packing->pack(self->staged, room, packed);
+    uint64_t address = (uint64_t)(uintptr_t)buffer.buf; /* the same one for the device */
+    PyBuffer_Release(&buffer);
+    Py_DECREF(view);
+    if (fits) return address;
+    PyErr_SetString(PyExc_RuntimeError, "what is staged has changed, or a buffer is too short");
+    return 0;
+}
+
+/* 1 if a planned step is launched, 0 where Python code has to handle it, -1 for an error. */
+static int pack_and_launch(Step *self, Plan *plan) {
+    void *stream;
+    Packed packed;
+    if (find_stream(self, &stream)) return 0;
+    uint64_t *words = self->words.buf;
+    long long most = self->words.len / (long long)sizeof(uint64_t) - self->is.first;
+    Room room = {words, words + self->is.first, most, NULL, 0};
+    if (!self->packing->pack(self->staged, &room, &packed)) return 0;
+    int kind = packed.num_words > most ? IN_MEMORY : packed.size > most ? IDS_IN_MEMORY : ANY_IDS;
+    if (packed.size <= self->is.single_words && packed.num_apart == 0) kind = SINGLE_IDS;
+    PyObject *launch = self->launches[plan->shape][kind][plan->has_options][plan->is_aligned];
+    if (!launch) return 0;
+    uint64_t *leading = plan->leading;
+    int in_memory = kind == IDS_IN_MEMORY || kind == IN_MEMORY;
+    if (in_memory && !(leading[STAGING] = pack_in_memory(self, kind, &room, &packed)))
+        return -1;
+    leading[NUM_WORDS] = (uint64_t)packed.num_words;
+    leading[NUM_APART] = (uint64_t)packed.num_apart;
+    uint64_t in_group = leading[NUM_SPANS] + (uint64_t)plan->num_tiles +
+                        leading[NUM_WIDE] * leading[NUM_CHUNKS] + leading[NUM_PADS];
+    long long num_writers =
+        divided_up(packed.num_words, self->is.words_written) + packed.num_apart;
+    unsigned num_programs = (unsigned)((uint64_t)num_writers + (uint64_t)self->num_groups * in_group);
+    Py_INCREF(launch);
+    int done = Py_TYPE(launch) == &LaunchType
+                   ? launch_step(self, (Launch *)launch, kind, stream, num_programs, leading)
+                   : launch_by_python(launch, num_programs, leading);
+    Py_DECREF(launch);
+    if (done == 1) self->packing->clear(self->staged);
+    if (done == 1 && in_memory) {
+        PyObject *noted = PyObject_CallMethod(self->ring, "note_reader", NULL);
+        if (!noted) return -1;
+        Py_DECREF(noted);
+    }
+    return done;
+}
+
+static PyObject *step_call(PyObject *object, PyObject *const *args, size_t nargsf,
+                           PyObject *names) {
+    Step *self = (Step *)object;
+    if (PyVectorcall_NARGS(nargsf) != 10 || names) {
+        PyErr_SetString(PyExc_TypeError, "expected 10 arguments");
+        return NULL;
+    }
+    Plan plan = {0};
+    int done = plan_step(self, args, &plan), pushed = 0;
+    if (done == 1) {
+        if (self->device && enter(self->device, &pushed)) return NULL;
+        done = pack_and_launch(self, &plan);
+        if (leave(pushed)) return NULL;
+    }
+    if (done < 0) return NULL;
+    if (!done) Py_RETURN_NONE;
+    return PyLong_FromUnsignedLongLong(plan.leading[NUM_REQS]);
+}
+
+static PyObject **launch_of(Step *self, int number) {
+    int kinds = number / 4;
+    return &self->launches[kinds / NUM_KINDS][kinds % NUM_KINDS][number / 2 % 2][number % 2];
+}
+
+static int step_clear(Step *self) {
+    Py_CLEAR(self->staged);
+    Py_CLEAR(self->ring);
+    Py_CLEAR(self->device);
+    Py_CLEAR(self->tensor_type);
+    for (int i = 0; i < NUM_SHAPES * NUM_KINDS * 4; i++) Py_CLEAR(*launch_of(self, i));
+    return 0;
+}
+
+static int step_traverse(Step *self, visitproc visit, void *arg) {
+    Py_VISIT(self->staged);
+    Py_VISIT(self->ring);
+    Py_VISIT(self->tensor_type);
+    for (int i = 0; i < NUM_SHAPES * NUM_KINDS * 4; i++) Py_VISIT(*launch_of(self, i));
+    return 0;
+}
+
+static void step_dealloc(Step *self) {
+    PyObject_GC_UnTrack(self);
+    step_clear(self);
+    if (self->words.obj) PyBuffer_Release(&self->words);
+    if (self->widths.obj) PyBuffer_Release(&self->widths);
+    if (self->taken.obj) PyBuffer_Release(&self->taken);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+/* Finds the functions of what is staged. -1 for an error. */
+static int find_packing(Step *self, PyObject *staged) {
+    PyObject *capsule = PyObject_GetAttrString(staged, "packing");
+    if (!capsule) return -1;
+    self->packing = PyCapsule_GetPointer(capsule, PACKING); /* lives as long as its module */
+    Py_DECREF(capsule);
+    return self->packing ? 0 : -1;
+}
+
+/* Finds how torch shows its tensors. -1 for an error. */
+static int find_exchange(Step *self, PyTypeObject *tensor_type) {
+    PyObject *capsule =
+        PyObject_GetAttrString((PyObject *)tensor_type, "__dlpack_c_exchange_api__");
+    if (!capsule) return -1;
+    /* It lives as long as the process. */
+    const Exchange *found = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+    Py_DECREF(capsule);
+    if (!found) return -1;
+    if (found->major != DLPACK_MAJOR || !found->look_at || !found->current_stream) {
+        PyErr_Format(PyExc_ValueError, "DLPack %u.%u; expected %d with a quick look at tensors",
+                     found->major, found->minor, DLPACK_MAJOR);
+        return -1;
+    }
+    self->exchange = found;
+    return 0;
+}
+
+static int are_possible(const Constants *is) {
+    int possible = is->span > 0 && is->wide_columns > 0 && is->words_written > 0 && is->block > 0;
+    for (int shape = 0; shape < NUM_SHAPES; shape++)
+        possible = possible && is->requests[shape] > 0 && is->tokens[shape] >= 0;
+    return possible;
+}
+
+/* Takes the numbers that the tables and kernels have. -1 for an error. */
+static int take_constants(Step *self, PyObject *constants) {
+    Py_buffer view;
+    if (PyObject_GetBuffer(constants, &view, PyBUF_SIMPLE)) return -1;
+    int fits = view.len == (Py_ssize_t)sizeof(Constants);
+    if (fits) memcpy(&self->is, view.buf, sizeof(Constants));
+    PyBuffer_Release(&view);
+    long long num_words = self->words.len / (long long)sizeof(uint64_t);
+    self->num_groups = self->widths.len / (long long)sizeof(int64_t);
+    self->num_taken = self->taken.len / (long long)(2 * sizeof(uint64_t));
+    if (fits && are_possible(&self->is) && self->num_groups > 0 &&
+        self->is.first >= self->num_groups && self->is.single_words >= 0 &&
+        num_words >= self->is.first + self->is.single_words &&
+        NUM_LEADING + num_words < MAX_PARAMETERS)
+        return 0;
+    PyErr_SetString(PyExc_ValueError, "constants do not fit each other, or the words");
+    return -1;
+}
+
+static PyObject *step_new(PyTypeObject *type, PyObject *args, PyObject *names) {
+    static char *keywords[] = {"tensor_type", "staged", "ring",   "words", "device_type",
+                               "index",       "device", "widths", "taken", "constants", NULL};
+    PyTypeObject *tensor_type;
+    PyObject *staged, *ring, *words, *device, *widths, *taken, *constants;
+    int device_type, device_index;
+    if (!PyArg_ParseTupleAndKeywords(args, names, "O!OOOiiOOOO", keywords, &PyType_Type,
+                                     &tensor_type, &staged, &ring, &words, &device_type,
+                                     &device_index, &device, &widths, &taken, &constants))
+        return NULL;
+    int on_cuda = device_type == DLPACK_CUDA;
+    if (on_cuda ? Py_TYPE(device) != &DeviceType : device != Py_None)
+        return PyErr_Format(PyExc_TypeError, "device is a %s; expected %s",
+                            Py_TYPE(device)->tp_name, on_cuda ? "a Device" : "None");
+    Step *self = (Step *)type->tp_alloc(type, 0);
+    if (!self) return NULL;
+    self->call = step_call;
+    self->tensor_type = (PyTypeObject *)Py_NewRef(tensor_type);
+    self->staged = Py_NewRef(staged);
+    self->ring = Py_NewRef(ring);
+    self->device = on_cuda ? (Device *)Py_NewRef(device) : NULL;
+    self->device_type = device_type;
+    self->device_index = device_index;
+    if (find_packing(self, staged) || find_exchange(self, tensor_type) ||
+        PyObject_GetBuffer(words, &self->words, PyBUF_WRITABLE) ||
+        PyObject_GetBuffer(widths, &self->widths, PyBUF_SIMPLE) ||
+        PyObject_GetBuffer(taken, &self->taken, PyBUF_SIMPLE) || take_constants(self, constants)) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static PyObject *step_add(Step *self, PyObject *args) {
+    int shape, kind, has_options, is_aligned;
+    PyObject *launch;
+    if (!PyArg_ParseTuple(args, "iippO", &shape, &kind, &has_options, &is_aligned, &launch))
+        return NULL;
+    if (shape < 0 || shape >= NUM_SHAPES || kind < 0 || kind >= NUM_KINDS)
+        return PyErr_Format(PyExc_ValueError, "shape is %d and kind %d; expected 0 to 1, and to 3",
+                            shape, kind);
+    if (Py_TYPE(launch) == &LaunchType && ((Launch *)launch)->device != self->device) {
+        PyErr_SetString(PyExc_ValueError, "the launch has another Device than the step");
+        return NULL;
+    }
+    PyObject **place = &self->launches[shape][kind][has_options][is_aligned];
+    Py_XSETREF(*place, Py_NewRef(launch));
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef step_methods[] = {
+    {"add", (PyCFunction)step_add, METH_VARARGS,
+     "add(shape, kind, has_options, is_aligned, launch): what launches steps of a shape (0 few, 1\n"
+     "many) and kind (0 single ids, 1 any, 2 ids in memory, 3 all in memory)."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyTypeObject StepType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "launcher.Step",
+    .tp_doc = "A whole step that carries its writes. Called with idx_mapping, query_start_loc,\n"
+              "positions, num_reqs_padded, num_tokens_padded, num_dirty_rows,\n"
+              "num_computed_tokens, out, out_ptrs and slots_out. Returns the number of requests,\n"
+              "once it is launched; None, with nothing done, where Python code has to handle it:\n"
+              "arguments that are refused, a kernel that is not loaded, a capture.",
+    .tp_basicsize = sizeof(Step),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_new = step_new,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(Step, call),
+    .tp_methods = step_methods,
+    .tp_traverse = (traverseproc)step_traverse,
+    .tp_clear = (inquiry)step_clear,
+    .tp_dealloc = (destructor)step_dealloc,
+};

@@ -1,0 +1,232 @@
+/* What a step is to launch, by a look at its arguments. */
+
+#include "packing.h"
+
+/* Of DLPack 1, by which torch shows tensors to C; see its dlpack.h. */
+typedef struct {
+    void *data;
+    int32_t device_type, device_index, num_dimensions;
+    uint8_t kind, bits;
+    uint16_t lanes;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+} Tensor;
+
+typedef struct {
+    uint32_t major, minor;
+    void *before;
+    void *allocate, *to_managed, *from_managed;
+    int (*look_at)(void *, Tensor *);
+    int (*current_stream)(int, int32_t, void **);
+} Exchange;
+
+#define DLPACK_MAJOR 1
+#define DLPACK_CUDA 2
+#define DLPACK_INT 0
+#define DLPACK_UINT 1
+#define NUM_SHAPES 2
+#define NUM_KINDS 4
+
+enum { FEW, MANY };
+enum { SINGLE_IDS, ANY_IDS, IDS_IN_MEMORY, IN_MEMORY }; /* as in one_launch/carrying.py */
+
+/* Constants of the tables, in the order in which `one_launch/native_step.py` gives them. */
+typedef struct {
+    long long descriptors, first, single_words, max_num_reqs, max_num_tokens, widest, has_window,
+        sharded, aligned;
+    long long requests[NUM_SHAPES], tokens[NUM_SHAPES]; /* of a program */
+    long long many_rows, span, max_spans, own_columns, wide_columns, max_chunks, max_wide_programs,
+        words_written, block, max_pads;
+} Constants;
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    const Exchange *exchange;
+    PyTypeObject *tensor_type;
+    PyObject *staged;
+    const Packing *packing; /* its functions */
+    PyObject *ring;              /* of buffers, for what does not fit */
+    Device *device;              /* NULL in tests with tensors on the CPU */
+    /* By shape, kind, whether there are options, and whether rows are aligned. */
+    PyObject *launches[NUM_SHAPES][NUM_KINDS][2][2];
+    Py_buffer words, widths, taken;
+    Constants is;
+    long long num_groups, num_taken;
+    int device_type, device_index;
+} Step;
+
+/* A tensor of so many dimensions on the device, with elements of a row side by side. */
+static int look_at(Step *self, PyObject *object, int dimensions, int bits, Tensor *tensor) {
+    if (Py_TYPE(object) != self->tensor_type) return 0;
+    if (self->exchange->look_at(object, tensor)) {
+        PyErr_Clear(); /* Python code will say what is wrong, if anything is */
+        return 0;
+    }
+    int last = dimensions - 1;
+    return tensor->num_dimensions == dimensions && tensor->lanes == 1 &&
+           (tensor->kind == DLPACK_INT || (tensor->kind == DLPACK_UINT && bits == 0)) &&
+           (bits == 0 ? tensor->bits == 32 || tensor->bits == 64 : tensor->bits == bits) &&
+           tensor->device_type == self->device_type &&
+           tensor->device_index == self->device_index &&
+           (tensor->shape[last] < 2 || tensor->strides[last] == 1);
+}
+
+static uint64_t address_in(const Tensor *tensor) {
+    return (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset;
+}
+
+static long long at_most(long long limit, long long value) { return value < limit ? value : limit; }
+
+static long long divided_up(long long value, long long by) { return (value + by - 1) / by; }
+
+/* Arguments of the kernel before the words. */
+enum {
+    DESCRIPTORS, MAPPING, STARTS, POSITIONS, COMPUTED, SLOTS_OUT, SLOTS_STRIDE, NUM_SLOTS,
+    INDEX_STEP, NUM_REQS, NUM_ROWS, NUM_WORDS, NUM_APART, NUM_SPANS, NUM_WIDE, NUM_CHUNKS,
+    NUM_PADS, STAGING, NUM_LEADING,
+};
+
+/* A step whose arguments have been looked at. */
+typedef struct {
+    uint64_t leading[NUM_LEADING];
+    int has_options, is_aligned, shape;
+    long long num_tiles;
+} Plan;
+
+/* As `Shape.spans`. */
+static long long spans_of(const Step *self, int shape, long long num_reqs, long long num_tokens) {
+    long long more = self->is.tokens[shape] + 1;
+    long long num_tiles = divided_up(num_reqs, self->is.requests[shape]);
+    long long longer = at_most(num_tiles, num_tokens / more);
+    return at_most(self->is.max_spans, longer + (num_tokens - longer * more) / self->is.span);
+}
+
+/* As `OneLaunch.cut_of`. */
+static void cut(const Step *self, long long num_tokens, long long longest, Plan *plan) {
+    const Constants *is = &self->is;
+    uint64_t *leading = plan->leading;
+    long long num_reqs = (long long)leading[NUM_REQS], num_rows = (long long)leading[NUM_ROWS];
+    long long num_padded = num_rows - num_reqs;
+    plan->shape = num_rows * self->num_groups > is->many_rows ? MANY : FEW;
+    plan->num_tiles = divided_up(num_rows, is->requests[plan->shape]);
+    leading[NUM_SPANS] = (uint64_t)spans_of(self, plan->shape, num_reqs, num_tokens);
+    long long num_wide = longest > is->own_columns ? num_rows : num_padded;
+    if (num_padded > 0 && longest < is->widest) longest = is->widest;
+    if (!num_wide || longest <= is->own_columns) return;
+    long long most = is->max_wide_programs / (num_wide * self->num_groups);
+    long long num_chunks = divided_up(longest - is->own_columns, is->wide_columns);
+    num_chunks = at_most(is->max_chunks, at_most(most < 1 ? 1 : most, num_chunks));
+    leading[NUM_WIDE] = (uint64_t)num_wide;
+    leading[NUM_CHUNKS] = (uint64_t)num_chunks;
+}
+
+/* As `pads_for`. */
+static long long pads_of(const Step *self, long long num_slots) {
+    long long found = at_most(self->is.max_pads, divided_up(num_slots, self->is.block));
+    return found < 1 ? 1 : found;
+}
+
+/* Tables of the caller, whose addresses go to the words before the payload. 0 where Python code has
+   to look at them. */
+static int take_tables(Step *self, PyObject *out, PyObject *pointers, long long num_padded,
+                       Plan *plan) {
+    int64_t *targets = (int64_t *)self->words.buf + self->is.first - self->num_groups;
+    if (out == Py_None) {
+        memset(targets, 0, (size_t)self->num_groups * sizeof(int64_t));
+        return pointers == Py_None;
+    }
+    if (!(PyList_CheckExact(out) || PyTuple_CheckExact(out)) ||
+        PySequence_Fast_GET_SIZE(out) != self->num_groups)
+        return 0;
+    Tensor found;
+    if (pointers != Py_None &&
+        !(look_at(self, pointers, 1, 0, &found) && found.bits == 64 &&
+          found.shape[0] == self->num_groups))
+        return 0;
+    const int64_t *widths = self->widths.buf;
+    const uint64_t *taken = self->taken.buf;
+    uint64_t ends[self->num_groups];
+    for (Py_ssize_t group = 0; group < self->num_groups; group++) {
+        if (!look_at(self, PySequence_Fast_GET_ITEM(out, group), 2, 32, &found) ||
+            found.kind != DLPACK_INT || found.shape[1] != widths[group] ||
+            found.shape[0] < num_padded || !found.shape[0] || !found.shape[1] ||
+            (found.shape[0] > 1 && found.strides[0] != widths[group]))
+            return 0;
+        uint64_t begin = address_in(&found);
+        uint64_t end = begin + (uint64_t)(found.shape[0] * found.shape[1]) * sizeof(int32_t);
+        for (long long i = 0; i < self->num_taken; i++)
+            if (begin < taken[2 * i + 1] && taken[2 * i] < end) return 0;
+        for (Py_ssize_t i = 0; i < group; i++)
+            if (begin < ends[i] && (uint64_t)targets[i] < end) return 0;
+        targets[group] = (int64_t)begin;
+        ends[group] = end;
+        if (begin % ALIGNMENT) plan->is_aligned = 0;
+    }
+    plan->has_options = 1;
+    return 1;
+}
+
+/* Computed tokens and slots of the caller, if there are any. */
+static int take_options(Step *self, PyObject *computed, PyObject *slots, long long num_tokens,
+                        Plan *plan) {
+    uint64_t *leading = plan->leading;
+    Tensor found;
+    if (computed != Py_None) {
+        if (!look_at(self, computed, 1, 32, &found) || found.shape[0] < self->is.max_num_reqs)
+            return 0;
+        if (self->is.has_window) {
+            leading[COMPUTED] = address_in(&found);
+            plan->has_options = 1;
+        }
+    }
+    long long num_slots = self->is.max_num_tokens;
+    if (slots != Py_None) {
+        if (!look_at(self, slots, 2, 64, &found) || found.shape[0] != self->num_groups ||
+            (found.shape[0] > 1 && found.strides[0] < found.shape[1]))
+            return 0;
+        num_slots = found.shape[1];
+        leading[SLOTS_OUT] = address_in(&found);
+        leading[SLOTS_STRIDE] = (uint64_t)found.strides[0];
+        plan->has_options = 1;
+    }
+    leading[NUM_SLOTS] = (uint64_t)num_slots;
+    leading[NUM_PADS] = (uint64_t)pads_of(self, num_slots);
+    return num_tokens <= num_slots;
+}
+
+/* Looks at the arguments of a step. 1 if it can be launched, 0 where Python code has to handle it. */
+static int plan_step(Step *self, PyObject *const *args, Plan *plan) {
+    long long sizes[3]; /* num_reqs_padded, num_tokens_padded, num_dirty_rows */
+    for (int i = 0; i < 3; i++) {
+        int overflow = 0;
+        if (!PyLong_CheckExact(args[3 + i])) return 0;
+        sizes[i] = PyLong_AsLongLongAndOverflow(args[3 + i], &overflow);
+        if (overflow || sizes[i] < 0) return 0;
+    }
+    Tensor mapping, starts, positions;
+    if (!look_at(self, args[0], 1, 0, &mapping) || mapping.kind != DLPACK_INT ||
+        !look_at(self, args[1], 1, 32, &starts) || !look_at(self, args[2], 1, 64, &positions))
+        return 0;
+    long long num_reqs = mapping.shape[0];
+    if (num_reqs > sizes[0] || sizes[0] > self->is.max_num_reqs ||
+        sizes[2] > self->is.max_num_reqs || starts.shape[0] <= num_reqs)
+        return 0;
+    plan->has_options = self->is.sharded != 0;
+    plan->is_aligned = self->is.aligned != 0;
+    if (!take_tables(self, args[7], args[8], sizes[0], plan) ||
+        !take_options(self, args[6], args[9], sizes[1], plan))
+        return 0;
+    uint64_t *leading = plan->leading;
+    /* Rows of the caller's tables after the padded batch are the caller's. */
+    long long num_rows = args[7] == Py_None && sizes[2] > sizes[0] ? sizes[2] : sizes[0];
+    leading[DESCRIPTORS] = leading[STAGING] = (uint64_t)self->is.descriptors;
+    leading[MAPPING] = address_in(&mapping);
+    leading[STARTS] = address_in(&starts);
+    leading[POSITIONS] = address_in(&positions);
+    leading[INDEX_STEP] = mapping.bits / 32;
+    leading[NUM_REQS] = (uint64_t)num_reqs;
+    leading[NUM_ROWS] = (uint64_t)num_rows;
+    cut(self, positions.shape[0], self->packing->longest(self->staged), plan);
+    return 1;
+}
