@@ -109,7 +109,7 @@ def _staged_ids(staged, places, mask, FEATURES: tl.constexpr):
         first = (staged.staging + staged.num_words).to(tl.pointer_type(tl.int32))
         found = tl.load(first + places, mask=mask, other=0)
     elif FEATURES.indexed:
-        place = tl.where(mask, places, 0) + 2 * (FEATURES.payload + staged.num_words)
+        place = tl.where(mask, places + 2 * (FEATURES.payload + staged.num_words), 0)
         found = tl.inline_asm_elementwise(
             """{
             .reg .b64 place;

@@ -59,13 +59,27 @@ static uint64_t pack_in_memory(Step *self, int kind, Room *room, Packed *packed)
         room->payload = buffer.buf;
         room->payload_room = size;
     }
-    int fits = buffer.len >= 8 * size && self->packing->pack(self->staged, room, packed);
+    Packed before = *packed;
+    int fits = buffer.len >= 8 * size && self->packing->pack(self->staged, room, packed) &&
+               packed->num_words == before.num_words && packed->num_apart == before.num_apart &&
+               packed->size == before.size;
     uint64_t address = (uint64_t)(uintptr_t)buffer.buf; /* the same one for the device */
     PyBuffer_Release(&buffer);
     Py_DECREF(view);
     if (fits) return address;
-    PyErr_SetString(PyExc_RuntimeError, "what is staged has changed, or a buffer is too short");
+    /* To advance runs other code, such as the garbage collector's. */
+    PyErr_SetString(PyExc_RuntimeError, "what is staged has changed during the step");
     return 0;
+}
+
+/* Those that write, and those of all groups. */
+static unsigned programs_of(const Step *self, const Plan *plan) {
+    const uint64_t *leading = plan->leading;
+    uint64_t written = (uint64_t)self->is.words_written;
+    uint64_t num_writers = (leading[NUM_WORDS] + written - 1) / written + leading[NUM_APART];
+    uint64_t in_group = leading[NUM_SPANS] + (uint64_t)plan->num_tiles +
+                        leading[NUM_WIDE] * leading[NUM_CHUNKS] + leading[NUM_PADS];
+    return (unsigned)(num_writers + (uint64_t)self->num_groups * in_group);
 }
 
 /* 1 if a planned step is launched, 0 where Python code has to handle it, -1 for an error. */
@@ -83,19 +97,16 @@ static int pack_and_launch(Step *self, Plan *plan) {
     if (!launch) return 0;
     uint64_t *leading = plan->leading;
     int in_memory = kind == IDS_IN_MEMORY || kind == IN_MEMORY;
-    if (in_memory && !(leading[STAGING] = pack_in_memory(self, kind, &room, &packed)))
-        return -1;
-    leading[NUM_WORDS] = (uint64_t)packed.num_words;
-    leading[NUM_APART] = (uint64_t)packed.num_apart;
-    uint64_t in_group = leading[NUM_SPANS] + (uint64_t)plan->num_tiles +
-                        leading[NUM_WIDE] * leading[NUM_CHUNKS] + leading[NUM_PADS];
-    long long num_writers =
-        divided_up(packed.num_words, self->is.words_written) + packed.num_apart;
-    unsigned num_programs = (unsigned)((uint64_t)num_writers + (uint64_t)self->num_groups * in_group);
-    Py_INCREF(launch);
-    int done = Py_TYPE(launch) == &LaunchType
+    Py_INCREF(launch); /* code that runs meanwhile may put another one in its place */
+    int done = -1;
+    if (!in_memory || (leading[STAGING] = pack_in_memory(self, kind, &room, &packed))) {
+        leading[NUM_WORDS] = (uint64_t)packed.num_words;
+        leading[NUM_APART] = (uint64_t)packed.num_apart;
+        unsigned num_programs = programs_of(self, plan);
+        done = Py_TYPE(launch) == &LaunchType
                    ? launch_step(self, (Launch *)launch, kind, stream, num_programs, leading)
                    : launch_by_python(launch, num_programs, leading);
+    }
     Py_DECREF(launch);
     if (done == 1) self->packing->clear(self->staged);
     if (done == 1 && in_memory) {
@@ -175,7 +186,7 @@ static int find_exchange(Step *self, PyTypeObject *tensor_type) {
     Py_DECREF(capsule);
     if (!found) return -1;
     if (found->major != DLPACK_MAJOR || !found->look_at || !found->current_stream) {
-        PyErr_Format(PyExc_ValueError, "DLPack %u.%u; expected %d with a quick look at tensors",
+        PyErr_Format(PyExc_BufferError, "DLPack %u.%u; expected %d with a quick look at tensors",
                      found->major, found->minor, DLPACK_MAJOR);
         return -1;
     }

@@ -126,12 +126,12 @@ class CarryingLaunch:
         if self._launch_of(binary) is None:
             return False
         staging = None
-        if kind == IDS_IN_MEMORY:
-            view = ring.advance(2 * (size - num_words))
-            staged.pack_words(self.bitmap, self.payload, view)
-        elif kind == IN_MEMORY:
-            staged.pack_words(self.bitmap, ring.advance(2 * size))
         if kind in (IDS_IN_MEMORY, IN_MEMORY):
+            # To advance runs other code, such as the garbage collector's.
+            view = ring.advance(2 * (size - num_words if kind == IDS_IN_MEMORY else size))
+            views = (self.payload, view) if kind == IDS_IN_MEMORY else (view,)
+            if staged.pack_words(self.bitmap, *views) != packed:
+                raise RuntimeError("what is staged has changed during the step")
             staging = ring.current
         slots = tables.slot_mappings if options.slots is None else options.slots
         num_pads = pads_for(slots.shape[1])
@@ -267,6 +267,8 @@ class CarryingLaunch:
             return None
         # The kernel finds a word by its distance from the first.
         if launch is None or launch.side_by_side < num_words:
+            why = "only Triton's launcher can" if launch is None else "they do not lie side by side"
+            warnings.warn(f"launches cannot carry writes as parameters: {why}", stacklevel=2)
             return None
         return launch
 

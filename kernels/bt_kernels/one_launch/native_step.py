@@ -85,5 +85,5 @@ def make_step(
                 ],
             ),
         )
-    except ValueError:  # another version of DLPack
+    except BufferError:  # another version of DLPack
         return None

@@ -130,12 +130,13 @@ class OneLaunch(FusedApply, FusedGatherSlots):
     def _make_quick(self) -> None:
         """Has C make whole steps with tables and staged writes as they are now, if possible."""
         if self._carrying is not None:
-            self._quick = native_step(self, self._carrying)
+            launches_so = type(self)._launch_step is OneLaunch._launch_step
+            self._quick = native_step(self, self._carrying) if launches_so else None
             self._carrying.attach(self._quick)
 
     def _note_launches(self, noted: NotedLaunches, inputs: Inputs) -> None:
         super()._note_launches(noted, inputs)
-        for applied in (None, torch.empty(1, dtype=torch.int32)):
+        for applied in (None, torch.empty(1, dtype=torch.int32, device=self.device)):
             fixed = FixedLaunch(self, None, applied)
             for has_options in (False, True):
                 fixed.launch(noted, self._ring.current, has_options=has_options)

@@ -253,8 +253,8 @@ class StagedWrites:
         Returns:
             How many intervals there are; how many of them have another number of ids than one; and
             how many int64 words all takes. Neither payload is written if one is too short.
-            `None` if words cannot tell it: more than 65,535 intervals or ids of those that have
-            several, or a first column above that.
+            `None` if words cannot tell it: more than 65,535 intervals, or ids and intervals of
+            those with another number than one, or a first column above that.
 
         Raises:
             ValueError: when the bitmap is shorter, or a view is not one of such elements.

@@ -136,3 +136,18 @@ def test_it_changes_nothing_and_takes_no_time_where_kernels_are_interpreted():
     assert 0 <= tables.warmup() < 1
     assert len(tables._staged.intervals()) == 2
     assert not torch.cat([table.view(-1) for table in tables.block_tables]).any()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["fused", "one_launch", "one_launch_graph"])
+def test_it_works_on_every_launch_path_of_a_gpu(name):
+    tables = classes([name])[name](TableLayout(**WINDOWED), "cuda")
+    for path in tables.launch_paths:
+        tables.launch_path = path
+        assert tables.warmup() > 0
+    torch.cuda.synchronize()
+    assert not torch.cat([table.view(-1) for table in tables.block_tables]).any()
+    if name == "one_launch" and tables._carrying is not None:
+        binaries = tables._carrying.binaries(aligned=tables.rows_are_aligned)
+        assert set(tables._carrying._kept) == set(binaries)
+        assert all(launch is not None for launch in tables._carrying._kept.values())

@@ -372,3 +372,34 @@ def test_bitmaps_that_parameters_do_not_hold_are_not_carried(num_groups, max_num
     layout = TableLayout(sizes, sizes, max_num_reqs, max_num_batched_tokens=8)
     tables = SimpleNamespace(layout=layout, _launcher=object(), _on_gpu=True)
     assert one_launch.CarryingLaunch.is_possible(tables) is possible
+
+
+def test_what_is_staged_while_a_buffer_is_taken_is_not_lost(monkeypatch):
+    """By a finaliser, as the garbage collector may run one there."""
+    tables = classes(["one_launch"])["one_launch"](LAYOUT, "cpu")
+    ids = list(range(99))
+    tables.append_block_ids(3, [[], ids], True)
+    advance = tables._ring.advance
+    staged = tables._staged
+
+    def advance_and_stage(size):
+        staged.append(1, [[5], []], True, False)
+        return advance(size)
+
+    monkeypatch.setattr(tables._ring, "advance", advance_and_stage)
+    with pytest.raises(RuntimeError, match="what is staged has changed during the step"):
+        tables.prepare_step(*batch_of(1, 1), 1, 1)
+    assert len(staged.intervals()) == 4
+
+
+def test_a_step_that_a_variant_launches_itself_is_not_made_in_c(monkeypatch):
+    class Own(classes(["one_launch"])["one_launch"]):
+        def _launch_step(self, batch, options):
+            super()._launch_step(batch, options)
+
+    made = []
+    monkeypatch.setattr(one_launch_tables, "native_step", lambda *given: made.append(given))
+    Own(LAYOUT, "cpu")
+    assert made == []
+    classes(["one_launch"])["one_launch"](LAYOUT, "cpu")
+    assert made
