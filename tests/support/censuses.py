@@ -57,7 +57,7 @@ class Edit:
 
 
 APPLY = "        launches.apply_writes(self, self._ring.current, 0,"
-GATHER = "        launches.gather_slots"
+GATHER = "        launches.gather_slots(\n            self,"
 LAUNCH = "num_warps=num_warps)\n\n\nclass"
 OTHER = "mask=mask, other=0)\n        inside"
 TUNED = "@triton.jit(do_not_specialize=STEP_SIZES)\ndef apply"
