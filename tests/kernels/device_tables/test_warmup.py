@@ -108,8 +108,8 @@ WINDOWED = SHARDED | {
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("fused", SHARDED),
-        ("one_launch", SHARDED),
+        ("one_launch", SHARDED),  # which has the kernels of `fused`, too
+        pytest.param("fused", SHARDED, marks=pytest.mark.slow),
         pytest.param("baseline", WINDOWED, marks=pytest.mark.slow),
         pytest.param("fused", WINDOWED, marks=pytest.mark.slow),
         pytest.param("one_launch", WINDOWED, marks=pytest.mark.slow),
