@@ -135,6 +135,8 @@ class CarryingLaunch:
             staging = ring.current
         slots = tables.slot_mappings if options.slots is None else options.slots
         num_pads = pads_for(slots.shape[1])
+        if self._place.launcher is None:
+            self._addressed = options  # shows whose memory it is that kernels have addresses of
         computed, slots_out, stride = options.addresses()
         for group in range(self._groups):
             self._targets[group] = options.tables[group].data_ptr() if options.tables else 0
