@@ -28,7 +28,7 @@ from headline_runs import NEW, ONE_LAUNCH
 from worst_aims import Worst, worst_of
 from worst_copy import PlainCopy
 from worst_picture import picture
-from worst_runs import CONFIGS, Shard, pieces_of, read_runs, run_pieces, seconds_of
+from worst_runs import CONFIGS, Shard, expected_of, pieces_of, read_runs, run_pieces, seconds_of
 from worst_text import document
 
 from bt_bench.errors import BtBenchError
@@ -46,7 +46,12 @@ def main() -> int:
     try:
         problems = [] if args.render else measure(args, runs)
         copy = _copy(args, runs)
-        found = worst_of(read_runs(runs), copy, args.variant, args.against, problems)
+        configs = args.config or CONFIGS
+        expected = expected_of(configs, args.select, args.variant, quick=args.quick)
+        if configs != CONFIGS or args.select or args.quick:
+            problems = [*problems, "this is a selection, or in brief: it decides nothing"]
+        judged = args.variant, args.against
+        found = worst_of(read_runs(runs), copy, *judged, problems, expected)
     except BtBenchError as error:
         sys.exit(str(error))
     write(found, args.out)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from headline_runs import DEVICE, HOST_STAGE, NEW, ONE_LAUNCH, TO_SYNC
@@ -12,6 +12,8 @@ from worst_runs import Left
 
 from bt_bench.analysis import median
 from bt_bench.results import Status
+
+SHOWN = 5  # names of cases in a line about many
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Row:
         worst_aim: that the worst has to reach; `None`: no case may be resolved as slower.
         median_aim: that the median has to reach; `None`: there is none.
         missing: cases of which it is not known.
+        unknown: those of them that should be known: not what the opponent does not support.
         slower: cases that are resolved as slower, where that is what counts.
         optional: there need not be a case that it is about.
     """
@@ -35,6 +38,7 @@ class Row:
     worst_aim: float | None = None
     median_aim: float | None = None
     missing: int = 0
+    unknown: Sequence[str] = ()
     slower: Sequence[str] | None = None
     optional: bool = False
 
@@ -74,6 +78,8 @@ class Row:
 
     def met(self) -> bool:
         """Whether all that is aimed at is known and reached."""
+        if self.unknown:
+            return False
         if not self.values and not self.missing:
             return self.optional
         return bool(self.worst_met()) and (self.median_aim is None or bool(self.median_met()))
@@ -111,6 +117,7 @@ def worst_of(
     variant: str = ONE_LAUNCH,
     opponent: str = NEW,
     problems: Sequence[str] = (),
+    expected: Collection[str] = (),
 ) -> Worst:
     """Computes everything.
 
@@ -120,13 +127,20 @@ def worst_of(
         variant: that is judged.
         opponent: that it is judged against.
         problems: what went wrong so far.
+        expected: cases that there have to be, as `CONFIG/CASE`.
     """
-    problems = list(problems)
+    problems = [*problems, *_mixed(runs)]
+    unsupported = {
+        f"{left.config}/{case.case}"
+        for left in runs
+        for case in (left.results[opponent].cases if opponent in left.results else ())
+        if case.status is Status.UNSUPPORTED
+    }
     cases: dict[str, CaseFigures] = {}
     for left in runs:
         if not all(result.header.complete for result in left.results.values()):
             problems.append(f"{left.name}: the run did not come to its end")
-        problems += _problems_of(left, variant)
+        problems += _problems_of(left, variant, opponent)
         for figures in figures_of(left, copy, variant, opponent):
             if figures.name in cases:
                 problems.append(f"{left.name}: {figures.name} is in another run, too")
@@ -135,12 +149,18 @@ def worst_of(
         problems.append(f"no run has a case of {variant}")
     if copy is None:
         problems.append("how long plain copies take is not known")
-    rows = rows_of(list(cases.values()), opponent)
+    lacking = sorted(set(expected) - set(cases))
+    if lacking:
+        shown = ", ".join(lacking[:SHOWN]) + ", …" * (len(lacking) > SHOWN)
+        problems.append(f"{len(lacking)} cases have not been measured: {shown}")
+    rows = rows_of(list(cases.values()), opponent, unsupported)
     return Worst(variant, opponent, cases, rows, _facts(runs, copy), problems)
 
 
-def rows_of(cases: Sequence[CaseFigures], opponent: str) -> list[Row]:
-    """The table of aims, over all cases."""
+def rows_of(
+    cases: Sequence[CaseFigures], opponent: str, unsupported: Collection[str] = ()
+) -> list[Row]:
+    """The table of aims, over all cases; those that the opponent does not support may lack it."""
 
     def ratios(chosen: Callable[[CaseFigures], Ratio]) -> dict[str, float]:
         found = {each.name: chosen(each).value for each in cases}
@@ -153,8 +173,13 @@ def rows_of(cases: Sequence[CaseFigures], opponent: str) -> list[Row]:
     bound = {name: by_name[name].is_copy_bound for name in device}
     speeds = {name: by_name[name].copy_speed for name, at in bound.items() if at}
     tails = {each.name: each.tail.ratio for each in cases if each.tail is not None}
-    unknown = sum(at is None for at in bound.values())
-    no_device = len(cases) - len(device) + unknown
+    unknown = [name for name, at in bound.items() if at is None]
+    unknown += [name for name, speed in speeds.items() if speed is None]
+    no_device = len(cases) - len(device) + len(unknown)
+
+    def lacking(found: Collection[str]) -> list[str]:
+        return [each.name for each in cases if each.name not in {*found, *unsupported}]
+
     return [
         Row(
             f"host + stage: times less than {opponent}",
@@ -162,6 +187,7 @@ def rows_of(cases: Sequence[CaseFigures], opponent: str) -> list[Row]:
             worst_aim=8,
             median_aim=13,
             missing=len(cases) - len(host),
+            unknown=lacking(host),
         ),
         Row(
             f"GPU: times less than {opponent}, where a plain copy of the bytes takes less than a "
@@ -170,12 +196,14 @@ def rows_of(cases: Sequence[CaseFigures], opponent: str) -> list[Row]:
             worst_aim=1.8,
             median_aim=3,
             missing=no_device,
+            unknown=[*lacking(device), *unknown],
         ),
         Row(
             "GPU elsewhere: speed by that of a plain copy",
             {name: value for name, value in speeds.items() if value is not None},
             worst_aim=0.85,
-            missing=unknown,
+            missing=len(unknown),
+            unknown=unknown,
             optional=True,
         ),
         Row(
@@ -183,6 +211,7 @@ def rows_of(cases: Sequence[CaseFigures], opponent: str) -> list[Row]:
             beside,
             median_aim=1.7,
             missing=len(cases) - len(beside),
+            unknown=[each.name for each in cases if each.name not in beside],
             slower=[each.name for each in cases if each.slower_than[TO_SYNC]],
         ),
         Row(
@@ -192,19 +221,52 @@ def rows_of(cases: Sequence[CaseFigures], opponent: str) -> list[Row]:
             worst_aim=1.2,
             median_aim=1,
             missing=len(cases) - len(tails),
+            unknown=lacking(tails),
         ),
     ]
 
 
-def _problems_of(left: Left, variant: str) -> list[str]:
-    """Cases in which the variant failed, or whose workload is not what is built today."""
+def _mixed(runs: Sequence[Left]) -> list[str]:
+    """What differs between runs that are judged together."""
+    known: dict[str, set[str]] = {}
+    for left in runs:
+        for result in left.results.values():
+            env = result.header.environment
+            facts = {
+                "device": env.gpus[0].name if env.gpus else "a CPU",
+                "driver": env.driver,
+                "torch": env.torch,
+                "Triton": env.triton,
+                "commit": f"{env.commit}{' with changes' * bool(env.dirty)}",
+            }
+            for name, value in facts.items():
+                known.setdefault(name, set()).add(str(value))
+    return [
+        f"runs are not of one {name}: {', '.join(sorted(values))}"
+        for name, values in known.items()
+        if len(values) > 1
+    ]
+
+
+def _problems_of(left: Left, variant: str, opponent: str) -> list[str]:
+    """Variants that are not there, cases that failed or are not what is built today."""
     result = left.results.get(variant)
     if result is None:
         return [f"{left.name}: has no results of {variant}"]
-    found = []
+    wanted = {*left.variants, opponent} - left.results.keys()
+    found = [f"{left.name}: has no results of {name}" for name in sorted(wanted)]
+    for name, other in left.results.items():
+        found += [
+            f"{left.name}, {case.key}: {name} failed: {case.reason}"
+            for case in other.cases
+            if case.status is Status.FAILED
+        ]
+        found += [
+            f"{left.name}, {case.key}: {name} has no measurements"
+            for case in other.cases
+            if case.status is Status.OK and not case.taken
+        ]
     for case in result.cases:
-        if case.status is Status.FAILED:
-            found.append(f"{left.name}, {case.key}: {variant} failed: {case.reason}")
         if case.digest != left.sizes[case.case].digest:
             found.append(f"{left.name}, {case.key}: left out, as its workload has changed since")
     return found

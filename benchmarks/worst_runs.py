@@ -131,6 +131,7 @@ class Left:
         results: by variant; vLLM's by its release.
         sizes: by case.
         order: names of its cases, as in the config.
+        variants: that it was to have, but for vLLM's.
     """
 
     name: str
@@ -138,6 +139,7 @@ class Left:
     results: Mapping[str, CompactResult]
     sizes: Mapping[str, CaseSizes]
     order: tuple[str, ...]
+    variants: tuple[str, ...] = ()
 
     def sides(self) -> dict[str, Side]:
         """The variants as sides of a comparison, by their names."""
@@ -265,6 +267,12 @@ def run_pieces(
 def _run(piece: Piece, runs: Path, options: Sequence[str], limit_s: float | None) -> list[str]:
     folder = runs / piece.name
     if (folder / CONFIG_NAME).is_file():
+        begun = load_config(folder / CONFIG_NAME)
+        if (_names(begun), begun.plan) != (_names(piece.spec), piece.spec.plan):
+            raise UsageError(
+                f"{folder} is of other cases or another plan than is asked for now; expected the "
+                "options that it was begun with, or another folder by --runs"
+            )
         if _is_complete(folder):
             return []
         arguments = ["--resume", str(folder)]
@@ -287,6 +295,10 @@ def _run(piece: Piece, runs: Path, options: Sequence[str], limit_s: float | None
         return []
     sys.stderr.write(said)
     return [f"{piece.name}: bt-bench sweep ended with {process.returncode}"]
+
+
+def _names(spec: SweepSpec) -> list[str]:
+    return [case.name for case in spec.cases]
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
@@ -317,8 +329,22 @@ def read_runs(runs: Path) -> list[Left]:
         if results:
             spec = load_config(config)
             order = tuple(case.name for case in spec.cases)
-            found.append(Left(folder.name, spec.name, results, sizes_of(folder, spec), order))
+            variants = tuple(name for name in spec.variants if name != VLLM)
+            sizes = sizes_of(folder, spec)
+            found.append(Left(folder.name, spec.name, results, sizes, order, variants))
     return found
+
+
+def expected_of(
+    configs: Sequence[str], select: str | None, variant: str, *, quick: bool = False
+) -> set[str]:
+    """The cases that all shards together have, as `CONFIG/CASE`.
+
+    Raises:
+        UsageError: as `pieces_of`.
+    """
+    pieces = pieces_of(configs, select, variant, quick=quick)
+    return {f"{piece.spec.name}/{case.name}" for piece in pieces for case in piece.spec.cases}
 
 
 def sizes_of(folder: Path, spec: SweepSpec) -> dict[str, CaseSizes]:

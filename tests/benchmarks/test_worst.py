@@ -8,6 +8,7 @@ import shutil
 import sys
 import xml.etree.ElementTree as ET
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,6 +23,7 @@ from support.factories import (
 )
 from support.goldens import assert_golden
 
+from bt_bench.config import dump_config
 from bt_bench.config.load import load_config
 from bt_bench.errors import UsageError
 from bt_bench.protocol import build_workload, record_of
@@ -272,6 +274,77 @@ def test_a_copy_that_is_not_known(bench, written):
     assert not row(found, "GPU elsewhere").met()
 
 
+def good_enough(bench, runs, **options):
+    """The made-up runs reach all aims, so whatever is wrong beside shows."""
+    return worst(bench, runs, **options)
+
+
+def test_what_is_not_known_is_not_reached(bench, written, again, spec):
+    assert good_enough(bench, written()).succeeded()
+    for arm in ("baseline", "fused", "one_launch", "vllm"):
+        empty = case_of(arm, spec["first"], measurements=[])
+        found = good_enough(bench, again({(arm, "first"): empty}))
+        assert not found.succeeded()
+        if arm in ("one_launch", "vllm"):
+            assert any("made/first" in row.unknown and not row.met() for row in found.rows)
+
+
+def test_what_the_opponent_does_not_support_is_missing_and_not_unknown(bench, written, spec):
+    reason = make_failed_case(message="it has no such option").reason
+    lacking = case_of("vllm", spec["first"], status=Status.UNSUPPORTED, reason=reason)
+    found = good_enough(bench, written({("vllm", "first"): lacking}))
+    assert row(found, "host + stage: times").missing == 1
+    assert not row(found, "host + stage: times").unknown
+    assert found.succeeded()
+
+
+@pytest.mark.parametrize("arm", ["baseline", "fused", "vllm"])
+def test_another_arm_that_failed_is_told(bench, written, spec, arm):
+    reason = make_failed_case(message="slot 3 is 17").reason
+    failed = case_of(arm, spec["first"], status=Status.FAILED, reason=reason)
+    found = good_enough(bench, written({(arm, "first"): failed}))
+    name = "vllm_0.33.0" if arm == "vllm" else arm
+    assert any(f"{name} failed" in problem for problem in found.problems)
+    assert not found.succeeded()
+
+
+@pytest.mark.parametrize("arm", ["baseline", "fused", "vllm"])
+def test_an_arm_that_is_not_there_is_told(bench, written, arm):
+    arms = tuple(name for name in ARMS if name != arm)
+    found = good_enough(bench, written(arms=arms))
+    name = "vllm_0.33.0" if arm == "vllm" else arm
+    assert found.problems == [f"made: has no results of {name}"]
+    assert not found.succeeded()
+
+
+def test_cases_that_no_shard_has_measured_are_told(bench, written):
+    runs = written()
+    expected = {f"made/{name}" for name in CASES}
+    assert good_enough(bench, runs, expected=expected).succeeded()
+    found = good_enough(bench, runs, expected=expected | {"other/case"})
+    assert found.problems == ["1 cases have not been measured: other/case"]
+    everything = bench.worst_runs.expected_of(bench.worst_runs.CONFIGS, None, "one_launch")
+    assert {"shapes", "origin", "azure_code"} <= {name.split("/")[0] for name in everything}
+    assert len(everything) > 400
+
+
+def test_runs_of_different_code_or_machines_are_not_judged_together(bench, written):
+    written()
+    first, second = bench.worst_runs.read_runs(written(name="second"))
+    changes = {"torch": "9.9", "commit": "f" * 40}
+    others = {}
+    for arm, result in second.results.items():
+        env = result.header.environment.model_copy(update=changes)
+        header = result.header.model_copy(update={"environment": env})
+        others[arm] = replace(result, header=header)
+    mixed = replace(second, results=others)
+    found = bench.worst_aims.worst_of([first, mixed], copies(bench))
+    assert [problem.split(":")[0] for problem in found.problems[:2]] == [
+        "runs are not of one torch",
+        "runs are not of one commit",
+    ]
+
+
 def test_tails(bench, spec):
     tail_of = bench.worst_figures.tail_of
 
@@ -514,9 +587,29 @@ def test_a_new_sweep(bench, sweeps, tmp_path):
     assert spec.model_copy(update={"suite": origin(bench)[0].spec.suite}) == origin(bench)[0].spec
 
 
+def begun(bench, written, **options):
+    """A run folder of `origin`, with the config of its piece."""
+    runs = written(name="origin", **options)
+    text = dump_config(origin(bench)[0].spec, runs / "origin")
+    (runs / "origin" / "config.yaml").write_text(text, encoding="utf-8")
+    return runs
+
+
+def test_a_sweep_that_was_begun_otherwise_is_not_taken_for_this_one(bench, sweeps, written):
+    asked = sweeps()
+    runs = written(name="origin")
+    with pytest.raises(UsageError, match="origin is of other cases or another plan than"):
+        bench.worst_runs.run_pieces(origin(bench), runs, [], resume=True)
+    runs = begun(bench, lambda **_: runs)
+    brief = bench.worst_runs.pieces_of(("origin",), "small*", "one_launch", quick=True)
+    with pytest.raises(UsageError, match="origin is of other cases or another plan than"):
+        bench.worst_runs.run_pieces(brief, runs, [], resume=True)
+    assert asked() == []
+
+
 def test_a_sweep_that_was_begun(bench, sweeps, written):
     asked = sweeps()
-    runs = written(name="origin", complete=False)
+    runs = begun(bench, written, complete=False)
     with pytest.raises(UsageError, match=r"origin exists, .* pass --resume"):
         bench.worst_runs.run_pieces(origin(bench), runs, [])
     assert asked() == []
@@ -539,7 +632,7 @@ def test_a_folder_without_a_run(bench, sweeps, tmp_path):
 
 def test_a_sweep_that_is_complete_is_not_run_again(bench, sweeps, written):
     asked = sweeps()
-    assert bench.worst_runs.run_pieces(origin(bench), written(name="origin"), [], resume=True) == []
+    assert bench.worst_runs.run_pieces(origin(bench), begun(bench, written), [], resume=True) == []
     assert asked() == []
 
 
