@@ -274,16 +274,11 @@ def test_a_copy_that_is_not_known(bench, written):
     assert not row(found, "GPU elsewhere").met()
 
 
-def good_enough(bench, runs, **options):
-    """The made-up runs reach all aims, so whatever is wrong beside shows."""
-    return worst(bench, runs, **options)
-
-
 def test_what_is_not_known_is_not_reached(bench, written, again, spec):
-    assert good_enough(bench, written()).succeeded()
+    assert worst(bench, written()).succeeded()
     for arm in ("baseline", "fused", "one_launch", "vllm"):
         empty = case_of(arm, spec["first"], measurements=[])
-        found = good_enough(bench, again({(arm, "first"): empty}))
+        found = worst(bench, again({(arm, "first"): empty}))
         assert not found.succeeded()
         if arm in ("one_launch", "vllm"):
             assert any("made/first" in row.unknown and not row.met() for row in found.rows)
@@ -292,7 +287,7 @@ def test_what_is_not_known_is_not_reached(bench, written, again, spec):
 def test_what_the_opponent_does_not_support_is_missing_and_not_unknown(bench, written, spec):
     reason = make_failed_case(message="it has no such option").reason
     lacking = case_of("vllm", spec["first"], status=Status.UNSUPPORTED, reason=reason)
-    found = good_enough(bench, written({("vllm", "first"): lacking}))
+    found = worst(bench, written({("vllm", "first"): lacking}))
     assert row(found, "host + stage: times").missing == 1
     assert not row(found, "host + stage: times").unknown
     assert found.succeeded()
@@ -302,7 +297,7 @@ def test_what_the_opponent_does_not_support_is_missing_and_not_unknown(bench, wr
 def test_another_arm_that_failed_is_told(bench, written, spec, arm):
     reason = make_failed_case(message="slot 3 is 17").reason
     failed = case_of(arm, spec["first"], status=Status.FAILED, reason=reason)
-    found = good_enough(bench, written({(arm, "first"): failed}))
+    found = worst(bench, written({(arm, "first"): failed}))
     name = "vllm_0.33.0" if arm == "vllm" else arm
     assert any(f"{name} failed" in problem for problem in found.problems)
     assert not found.succeeded()
@@ -311,7 +306,7 @@ def test_another_arm_that_failed_is_told(bench, written, spec, arm):
 @pytest.mark.parametrize("arm", ["baseline", "fused", "vllm"])
 def test_an_arm_that_is_not_there_is_told(bench, written, arm):
     arms = tuple(name for name in ARMS if name != arm)
-    found = good_enough(bench, written(arms=arms))
+    found = worst(bench, written(arms=arms))
     name = "vllm_0.33.0" if arm == "vllm" else arm
     assert found.problems == [f"made: has no results of {name}"]
     assert not found.succeeded()
@@ -320,8 +315,8 @@ def test_an_arm_that_is_not_there_is_told(bench, written, arm):
 def test_cases_that_no_shard_has_measured_are_told(bench, written):
     runs = written()
     expected = {f"made/{name}" for name in CASES}
-    assert good_enough(bench, runs, expected=expected).succeeded()
-    found = good_enough(bench, runs, expected=expected | {"other/case"})
+    assert worst(bench, runs, expected=expected).succeeded()
+    found = worst(bench, runs, expected=expected | {"other/case"})
     assert found.problems == ["1 cases have not been measured: other/case"]
     everything = bench.worst_runs.expected_of(bench.worst_runs.CONFIGS, None, "one_launch")
     assert {"shapes", "origin", "azure_code"} <= {name.split("/")[0] for name in everything}
