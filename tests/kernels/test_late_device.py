@@ -95,7 +95,7 @@ def test_outputs_are_exact_when_the_device_is_late(name, native, device):
 
 
 @natives
-@pytest.mark.parametrize("name", [name for name in SHIPPED if name != "one_launch_graph"])
+@pytest.mark.parametrize("name", SHIPPED)
 def test_a_promised_bound_is_used_up_without_waiting(name, native, device):
     workload, outputs, was_held = run_ahead(
         variant_of(name, native), device, STEPS_IN_FLIGHT, steps_in_flight=STEPS_IN_FLIGHT

@@ -12,7 +12,7 @@ import triton.language as tl
 # Where a program finds what is staged for its rows; see `one_launch_kernels`.
 MARKED = tl.constexpr(0)  # marks and records in pinned memory
 CARRIED = tl.constexpr(1)  # all of it in the parameters of the launch
-PARTED = tl.constexpr(2)  # intervals in the parameters, lists of ids in pinned memory
+PARTED = tl.constexpr(2)  # all but ids in the parameters, and these in pinned memory
 LISTED = tl.constexpr(3)  # which rows in the parameters, and the rest in pinned memory
 
 
@@ -25,6 +25,7 @@ class Sizes(NamedTuple):
     wide_columns: int  # of long rows
     own_columns: int  # of a long row that its tile copies
     rest: int  # columns that are copied one by one, at a time
+    fresh: int  # the same, where their ids are in pinned memory
     tokens: int  # that a tile maps
     span: int  # tokens of a program of their own
     searched: int  # tiles that are looked at, at a time, for where a span is
@@ -72,6 +73,7 @@ class Staged(NamedTuple):
     staging: Any  # pinned memory: int32 from the marks on, or int64 from intervals or ids on
     words: Any  # parameters
     num_words: Any  # intervals
+    num_pieces: Any  # of those that have another number of ids than one
     max_num_reqs: Any
     step: Any
 
@@ -98,3 +100,15 @@ class Rows(NamedTuple):
     end: Any
     place: Any  # where its ids are, or the id if there is one
     staged: Any
+    length: Any  # blocks that the row has after the step; not of dummy requests
+
+
+class Tokens(NamedTuple):
+    """Tokens whose blocks have been looked up, `[TOKENS]`."""
+
+    token: Any
+    mask: Any  # which of them there are
+    inside: Any  # which have a slot
+    block_id: Any
+    offset: Any  # in their blocks
+    block_size: Any

@@ -38,6 +38,8 @@ OPTION_FIELDS = tl.constexpr(8)
 ADDRESS_BITS = tl.constexpr(48)
 ADDRESS_MASK = tl.constexpr(2**48 - 1)
 BITMAP_ROWS = tl.constexpr(48)  # bits of a word for rows; see `one_launch_kernels`
+PIECE_IDS = tl.constexpr(512)  # block ids of an interval that a program writes
+ALIGNED_IDS = tl.constexpr(4)  # ids in memory begin at multiples of so many
 
 
 _SIZES = [
@@ -49,7 +51,7 @@ _SIZES = [
     "num_reqs",
     "num_rows",
     "num_words",
-    "num_apart",
+    "num_pieces",
     "num_spans",
     "num_wide",
     "num_chunks",

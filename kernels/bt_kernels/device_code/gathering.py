@@ -5,7 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from bt_kernels.device_code.fields import BLOCK_SIZE, NUM_BLOCKS, REACH
+from bt_kernels.device_code.bundles import CARRIED
+from bt_kernels.device_code.fields import BLOCK_SIZE, REACH
 from bt_kernels.device_code.staged_rows import _staged_ids
 
 
@@ -56,8 +57,10 @@ def _copy_rest(
     source_row, target_row = places
     live = (rows.row >= 0)[:, None]
     many = (rows.end - rows.start > 1)[:, None]
-    for done in range(0, tl.max(past_last - begin, axis=0), SIZES.rest):
-        column = (begin + done)[:, None] + tl.arange(0, SIZES.rest)[None, :]
+    # A read of pinned memory takes as long as the rest of the program, of few ids or of many.
+    COLUMNS: tl.constexpr = SIZES.rest if FEATURES.where == CARRIED else SIZES.fresh
+    for done in range(0, tl.max(past_last - begin, axis=0), COLUMNS):
+        column = (begin + done)[:, None] + tl.arange(0, COLUMNS)[None, :]
         mask = column < past_last[:, None]
         fresh = (column >= rows.start[:, None]) & (column < rows.end[:, None])
         shown = mask & live & (column >= first_column[:, None])
@@ -90,13 +93,10 @@ def _gather_tile(
     each of which takes every `num_chunks`-th piece of `WIDE_COLUMNS`. What is staged is always the
     end of a row, so the columns before it are copied in fours, without a look at each.
     """
-    num_blocks = tl.load(group.descriptor + NUM_BLOCKS).to(tl.pointer_type(tl.int32))
     batch_index = tile * TILE + tl.arange(0, TILE)
     live = rows.row >= 0
     # A dummy request, and a row past the batch, is zeroed whole.
-    owned = tl.load(num_blocks + rows.row, mask=live & (~rows.staged), other=0)
-    length = tl.where(rows.staged, rows.end, owned)
-    length = tl.where(live, length, group.width)
+    length = tl.where(live, rows.length, group.width)
     length = tl.where(batch_index < batch.num_rows, length, 0)
     first_column = _first_columns(group, rows.row, FEATURES)
     source_row = group.source + rows.row.to(tl.int64) * group.width

@@ -5,6 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from bt_kernels.device_code.bundles import Tokens
 from bt_kernels.device_code.fields import BLOCK_SHIFT, BLOCK_SIZE, CAPACITY
 from bt_kernels.device_code.parts import _local_position
 from bt_kernels.device_code.staged_rows import _staged_ids
@@ -17,7 +18,7 @@ def _spread(values, chosen):
 
 
 @triton.jit
-def _map_tokens(
+def _look_up(
     group,
     staged,
     batch,
@@ -29,7 +30,7 @@ def _map_tokens(
     SIZES: tl.constexpr,
     FEATURES: tl.constexpr,
 ):
-    """Slots of tokens `[first, first + TOKENS)` of a tile's requests, those before `past_last`."""
+    """The `Tokens` `[first, first + TOKENS)` of a tile's requests, those before `past_last`."""
     token = first + tl.arange(0, TOKENS)
     mask = token < past_last
     position = tl.load(batch.positions + token, mask=mask, other=0)
@@ -65,9 +66,15 @@ def _map_tokens(
         many = end - start > 1
         wanted = mask & inside & fresh & many
         new = tl.where(many, _staged_ids(staged, place + column - start, wanted, FEATURES), new)
-    block_id = tl.where(fresh, new, old)
-    slot = block_id.to(tl.int64) * block_size + offset
-    tl.store(group.slots + token, tl.where(inside, slot, SIZES.pad), mask=mask)
+    return Tokens(token, mask, inside, tl.where(fresh, new, old), offset, block_size)
+
+
+@triton.jit
+def _store_slots(group, tokens, SIZES: tl.constexpr):
+    """Writes the slots of tokens."""
+    slot = tokens.block_id.to(tl.int64) * tokens.block_size + tokens.offset
+    slot = tl.where(tokens.inside, slot, SIZES.pad)
+    tl.store(group.slots + tokens.token, slot, mask=tokens.mask)
 
 
 @triton.jit

@@ -15,11 +15,14 @@ no program of this launch writes them. Other programs copy the staged ids into t
 - and from `FEATURES.payload` on what else is staged, as far as it fits: the intervals, in the order
   of groups and rows. From the highest bit down these have a bit that is set unless the interval is
   one id; 15 bits of the row; 16 of the first column; and 32 of the block id. Of another number of
-  ids, which may be 0, these are 16 bits of the number, and 16 of the place of the ids, in int32
-  elements after the intervals. Before the ids is a list of these intervals, by their index.
+  ids, which may be 0, these are 16 bits of the number, and 16 of the place of the ids. Then follow,
+  as int32 elements, a list of the pieces of `PIECE_IDS` ids that such intervals have, with 16 bits
+  of the number of the piece in its interval, and 16 of the index of the interval; and the ids.
 
-What does not fit is in pinned host memory, `staging`, in the same order: the list and the ids, or
-the intervals, too. Only the programs of rows that have an interval read it.
+What does not fit is in pinned host memory, `staging`: the ids, or the intervals and the list, too,
+in the same order. The ids of an interval then begin at a multiple of `ALIGNED_IDS` elements, by
+which their place is counted, so that 16 bits reach further. Only the programs of rows that have an
+interval, and those that write them, read it.
 
 Parameters cost no read of host memory, which would be the slowest part, and no buffer that must not
 be refilled too early.
@@ -89,7 +92,7 @@ def one_launch_carrying_kernel(
     num_reqs,
     num_rows,
     num_words,
-    num_apart,
+    num_pieces,
     num_spans,
     num_wide,
     num_chunks,
@@ -101,16 +104,15 @@ def one_launch_carrying_kernel(
 ):
     """A whole step.
 
-    Grid `(ceil(num_words / SIZES.words) + num_apart + G * (num_spans + ceil(num_rows / SIZES.tile)
-    + num_wide * num_chunks + num_pads),)`. `num_apart` counts intervals of other than one id. Of
-    the options `num_computed_tokens` and `slots_out` are addresses or 0, and the stride of
-    `slots_out` is in elements.
+    Grid `(ceil(num_words / SIZES.words) + num_pieces + G * (num_spans + ceil(num_rows /
+    SIZES.tile) + num_wide * num_chunks + num_pads),)`. Of the options `num_computed_tokens` and
+    `slots_out` are addresses or 0, and the stride of `slots_out` is in elements.
     """
     part = tl.program_id(0)
     # Words that are indexed are found by where they are: handed on, each call would take them all.
     in_memory = None if FEATURES.indexed else words
-    staged = Staged(staging, in_memory, num_words, None, None)
-    num_writers = (num_words + SIZES.words - 1) // SIZES.words + num_apart
+    staged = Staged(staging, in_memory, num_words, num_pieces, None, None)
+    num_writers = (num_words + SIZES.words - 1) // SIZES.words + num_pieces
     if part < num_writers:
         _write_part(part, descriptors, staged, SIZES, FEATURES)
     else:
@@ -185,7 +187,7 @@ def one_launch_captured_kernel(
     if applied is not None:
         tl.store(applied, step, mask=program == 0)
     body = staging + PROGRAMS * (HEADER_FIELDS + OPTION_FIELDS) * 2
-    staged = Staged(body, None, None, max_num_reqs, step)
+    staged = Staged(body, None, None, None, max_num_reqs, step)
     records = num_groups * max_num_reqs * MARK_FIELDS
     in_group = _in_group(batch, cut, SIZES)
     if FEATURES.options:

@@ -8,6 +8,7 @@ import triton.language as tl
 from bt_kernels.device_code.bundles import MARKED, Group, Rows
 from bt_kernels.device_code.fields import (
     DESCRIPTOR_FIELDS,
+    NUM_BLOCKS,
     NUM_ROWS,
     SLOTS,
     SOURCE,
@@ -16,7 +17,7 @@ from bt_kernels.device_code.fields import (
     WIDTH,
 )
 from bt_kernels.device_code.gathering import _gather_tile
-from bt_kernels.device_code.mapping import _find_span, _map_tokens, _pad
+from bt_kernels.device_code.mapping import _find_span, _look_up, _pad, _store_slots
 from bt_kernels.device_code.staged_rows import (
     _find_carried,
     _find_marked,
@@ -38,7 +39,9 @@ def _rows_of_tile(group, staged, batch, tile, TILE: tl.constexpr, FEATURES: tl.c
         start, end, place, found = _find_marked(row, group.index, staged)
     else:
         start, end, place, found = _find_carried(row, group.index, staged, FEATURES)
-    return Rows(row, start, end, place, found)
+    num_blocks = tl.load(group.descriptor + NUM_BLOCKS).to(tl.pointer_type(tl.int32))
+    owned = tl.load(num_blocks + row, mask=(row >= 0) & (~found), other=0)
+    return Rows(row, start, end, place, found, tl.where(found, end, owned))
 
 
 @triton.jit
@@ -92,19 +95,22 @@ def _of_group(group, staged, batch, cut, part, SIZES: tl.constexpr, FEATURES: tl
             span = tl.where(past_last > 0, span + cut.num_spans, -1)
             if past_last > 0:
                 rows = _rows_of_tile(group, staged, batch, tile, TILE, FEATURES)
-                _map_tokens(
+                tokens = _look_up(
                     group, staged, batch, tile, rows, first, past_last, SIZES.span, SIZES, FEATURES
                 )
+                _store_slots(group, tokens, SIZES)
     elif part < cut.num_spans + num_tiles:
         tile = part - cut.num_spans
-        rows = _rows_of_tile(group, staged, batch, tile, TILE, FEATURES)
-        _gather_tile(group, staged, batch, cut, 0, tile, rows, False, TILE, SIZES, FEATURES)
         begin = tile * TILE
         first = tl.load(batch.query_start_loc + tl.minimum(begin, batch.num_reqs))
         past_last = tl.load(batch.query_start_loc + tl.minimum(begin + TILE, batch.num_reqs))
-        _map_tokens(
+        rows = _rows_of_tile(group, staged, batch, tile, TILE, FEATURES)
+        # Nothing that is stored may lie between reads, or they would wait for each other.
+        tokens = _look_up(
             group, staged, batch, tile, rows, first, past_last, SIZES.tokens, SIZES, FEATURES
         )
+        _gather_tile(group, staged, batch, cut, 0, tile, rows, False, TILE, SIZES, FEATURES)
+        _store_slots(group, tokens, SIZES)
     elif part < cut.num_spans + num_tiles + cut.num_wide * cut.num_chunks:
         piece = part - cut.num_spans - num_tiles
         batch_index = batch.num_rows - cut.num_wide + piece // cut.num_chunks
@@ -130,7 +136,7 @@ def _write_part(part, descriptors, staged, SIZES: tl.constexpr, FEATURES: tl.con
     if part < num_writers:
         _write_words(descriptors, staged, part * SIZES.words, SIZES, FEATURES)
     elif FEATURES.ids:
-        _write_several(descriptors, staged, part - num_writers, SIZES, FEATURES)
+        _write_several(descriptors, staged, part - num_writers, FEATURES)
 
 
 @triton.jit

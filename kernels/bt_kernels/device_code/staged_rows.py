@@ -5,12 +5,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from bt_kernels.device_code.bundles import LISTED, MARKED, PARTED
+from bt_kernels.device_code.bundles import CARRIED, LISTED, MARKED
 from bt_kernels.device_code.fields import (
+    ALIGNED_IDS,
     BITMAP_ROWS,
     DESCRIPTOR_FIELDS,
     MARK_FIELDS,
     NUM_BLOCKS,
+    PIECE_IDS,
     SOURCE,
     WIDTH,
 )
@@ -49,6 +51,28 @@ def _parameter(words, index, INDEXED: tl.constexpr):
 
 
 @triton.jit
+def _half(words, index, INDEXED: tl.constexpr):
+    """As `_parameter`, of int32 elements."""
+    if INDEXED:
+        found = tl.inline_asm_elementwise(
+            """{
+            .reg .b64 place;
+            mov.b64 place, one_launch_carrying_kernel_param_18;
+            add.s64 place, place, $1;
+            ld.param.b32 $0, [place];
+            }""",
+            "=r,l",
+            [index.to(tl.int64) * 4],
+            dtype=tl.int32,
+            is_pure=True,
+            pack=1,
+        )
+    else:
+        found = tl.load(words.to(tl.pointer_type(tl.int32)) + index)
+    return found
+
+
+@triton.jit
 def _count_bits(words, INDEXED: tl.constexpr):
     """How many bits of int64 words are set, int32."""
     if INDEXED:
@@ -73,7 +97,7 @@ def _before(word):
 
 
 @triton.jit
-def _unpack(interval):
+def _unpack(interval, FEATURES: tl.constexpr):
     """Row, first column, value, length, and whether there are several ids, of intervals.
 
     The value is the block id of an interval of one, else where its ids begin.
@@ -81,7 +105,10 @@ def _unpack(interval):
     several = interval < 0
     value = interval.to(tl.int32)
     length = tl.where(several, (value >> 16) & 0xFFFF, 1)
-    value = tl.where(several, value & 0xFFFF, value)
+    place = value & 0xFFFF
+    if FEATURES.where != CARRIED:
+        place = place * ALIGNED_IDS
+    value = tl.where(several, place, value)
     row = ((interval >> 48) & 0x7FFF).to(tl.int32)
     return row, ((interval >> 32) & 0xFFFF).to(tl.int32), value, length, several
 
@@ -98,35 +125,37 @@ def _interval(staged, index, mask, FEATURES: tl.constexpr):
 
 
 @triton.jit
+def _listed(staged):
+    """Words of intervals and of the list of pieces."""
+    return staged.num_words + (staged.num_pieces + 1) // 2
+
+
+@triton.jit
 def _staged_ids(staged, places, mask, FEATURES: tl.constexpr):
     """Ids of intervals that have several, by their places."""
     if FEATURES.where == MARKED:
         found = tl.load(staged.staging + places, mask=mask, other=0)
-    elif FEATURES.where == PARTED:
-        first = staged.staging.to(tl.pointer_type(tl.int32))
-        found = tl.load(first + places, mask=mask, other=0)
-    elif FEATURES.where == LISTED:
-        first = (staged.staging + staged.num_words).to(tl.pointer_type(tl.int32))
-        found = tl.load(first + places, mask=mask, other=0)
-    elif FEATURES.indexed:
-        place = tl.where(mask, places + 2 * (FEATURES.payload + staged.num_words), 0)
-        found = tl.inline_asm_elementwise(
-            """{
-            .reg .b64 place;
-            mov.b64 place, one_launch_carrying_kernel_param_18;
-            add.s64 place, place, $1;
-            ld.param.b32 $0, [place];
-            }""",
-            "=r,l",
-            [place.to(tl.int64) * 4],
-            dtype=tl.int32,
-            is_pure=True,
-            pack=1,
-        )
+    elif FEATURES.where == CARRIED:
+        first = 2 * (FEATURES.payload + _listed(staged))
+        found = _half(staged.words, tl.where(mask, first + places, 0), FEATURES.indexed)
     else:
-        first = staged.words + FEATURES.payload + staged.num_words
+        first = staged.staging
+        if FEATURES.where == LISTED:
+            first += (_listed(staged) + 1) // 2 * 2
         found = tl.load(first.to(tl.pointer_type(tl.int32)) + places, mask=mask, other=0)
     return found
+
+
+@triton.jit
+def _piece(staged, which, FEATURES: tl.constexpr):
+    """Entry `which` of the list of pieces: interval and number of the piece in it."""
+    if FEATURES.where == LISTED:
+        listed = (staged.staging + staged.num_words).to(tl.pointer_type(tl.int32))
+        found = tl.load(listed + which)
+    else:
+        first = 2 * (FEATURES.payload + staged.num_words)
+        found = _half(staged.words, first + which, FEATURES.indexed)
+    return found & 0xFFFF, found >> 16
 
 
 @triton.jit
@@ -140,7 +169,7 @@ def _find_carried(row, group, staged, FEATURES: tl.constexpr):
     found = (row >= 0) & (((word >> bit) & 1) > 0)
     below = word & ((tl.full(bit.shape, 1, tl.int64) << bit) - 1)
     index = _before(word) + _count_bits(below, FEATURES.indexed)
-    _, column, value, length, _ = _unpack(_interval(staged, index, found, FEATURES))
+    _, column, value, length, _ = _unpack(_interval(staged, index, found, FEATURES), FEATURES)
     return tl.where(found, column, 0), tl.where(found, column + length, 0), value, found
 
 
@@ -180,7 +209,7 @@ def _write_words(descriptors, staged, first, SIZES: tl.constexpr, FEATURES: tl.c
     index = first + tl.arange(0, SIZES.words)
     written = index < staged.num_words
     interval = _interval(staged, index, written, FEATURES)
-    row, column, block_id, length, several = _unpack(interval)
+    row, column, block_id, length, several = _unpack(interval, FEATURES)
     descriptor = descriptors + _group_of(staged, index, FEATURES) * DESCRIPTOR_FIELDS
     num_blocks = tl.load(descriptor + NUM_BLOCKS, mask=written, other=0)
     width = tl.load(descriptor + WIDTH, mask=written, other=0)
@@ -191,22 +220,20 @@ def _write_words(descriptors, staged, first, SIZES: tl.constexpr, FEATURES: tl.c
 
 
 @triton.jit
-def _write_several(descriptors, staged, which, SIZES: tl.constexpr, FEATURES: tl.constexpr):
-    """Copies the ids of one interval that has several; a list of these is before the first id."""
+def _write_several(descriptors, staged, which, FEATURES: tl.constexpr):
+    """Copies the ids of one piece of an interval that has several."""
     which = which + tl.zeros([1], dtype=tl.int32)
-    always = which >= 0
-    index = _staged_ids(staged, which, always, FEATURES)
-    interval = tl.sum(_interval(staged, index, always, FEATURES), axis=0)
+    index, piece = _piece(staged, which, FEATURES)
+    interval = tl.sum(_interval(staged, index, which >= 0, FEATURES), axis=0)
     group = tl.sum(_group_of(staged, index, FEATURES), axis=0)
-    row, start, place, length, _ = _unpack(interval)
+    row, start, place, length, _ = _unpack(interval, FEATURES)
     descriptor = descriptors + group * DESCRIPTOR_FIELDS
     width = tl.load(descriptor + WIDTH)
     source = tl.load(descriptor + SOURCE).to(tl.pointer_type(tl.int32))
     target = source + row.to(tl.int64) * width + start
-    for first in range(0, length, SIZES.block):
-        offset = first + tl.arange(0, SIZES.block)
-        mask = offset < length
-        tl.store(target + offset, _staged_ids(staged, place + offset, mask, FEATURES), mask=mask)
+    offset = tl.sum(piece, axis=0) * PIECE_IDS + tl.arange(0, PIECE_IDS)
+    mask = offset < length
+    tl.store(target + offset, _staged_ids(staged, place + offset, mask, FEATURES), mask=mask)
 
 
 @triton.jit

@@ -12,9 +12,10 @@ typedef struct {
     int64_t ids_room; /* words of two */
 } Room;
 
-/* How many intervals there are, those with another number of ids than one, and words in all. */
+/* How many intervals there are, and pieces of those with another number of ids than one; and words
+ * of these two, of them and the ids, and of ids that are apart. */
 typedef struct {
-    long long num_words, num_apart, size;
+    long long num_words, num_pieces, head, size, apart;
 } Packed;
 
 typedef struct {

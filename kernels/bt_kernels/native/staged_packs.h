@@ -203,12 +203,18 @@ static void write_bitmap(const StagedWrites *self, uint64_t *bitmap, Py_ssize_t 
     }
 }
 
-/* The intervals in the order of groups and rows, and apart a list of those that have another number
- * of ids than one, and their ids. */
-static void write_payload(const StagedWrites *self, const uint64_t *bitmap, Py_ssize_t per_group,
-                          Py_ssize_t num_apart, uint64_t *payload, int32_t *listed)
+static int32_t ceiling(int32_t number, int32_t by)
 {
-    int32_t *first = listed, *ids = listed + num_apart;
+    return number / by + (number % by != 0);
+}
+
+/* The intervals in the order of groups and rows; a list of the pieces of those that have another
+ * number of ids than one; and their ids, each at a multiple of `aligned` elements. */
+static void write_payload(const StagedWrites *self, const uint64_t *bitmap, Py_ssize_t per_group,
+                          const Packed *packed, uint64_t *payload, int32_t *ids, int32_t aligned)
+{
+    int32_t *listed = (int32_t *)(payload + packed->num_words), *first = ids;
+    int32_t *end = listed + packed->num_pieces;
     for (Py_ssize_t group = 0; group < self->num_groups; group++, bitmap += per_group) {
         for (int32_t at = self->groups[group].head; at != NONE; at = self->records[at].next) {
             const Record *record = &self->records[at];
@@ -220,14 +226,19 @@ static void write_payload(const StagedWrites *self, const uint64_t *bitmap, Py_s
                 payload[number] = word | (uint32_t)self->ids[self->pieces[record->head].first];
                 continue;
             }
-            uint64_t place = (uint64_t)(ids - first);
+            uint64_t place = (uint64_t)((ids - first) / aligned);
             payload[number] = SEVERAL | word | (uint64_t)record->length << 16 | place;
-            *listed++ = number;
+            for (int32_t piece = 0; piece < ceiling(record->length, PIECE_IDS); piece++)
+                *listed++ = piece << 16 | number;
             ids = copy_ids(self, record, ids);
+            while ((ids - first) % aligned)
+                *ids++ = 0;
         }
     }
+    if (packed->num_pieces % 2)
+        *end = 0; /* half a word */
     if ((ids - first) % 2)
-        *ids = 0; /* half a word */
+        *ids = 0;
 }
 
 /* Words of a bitmap for the rows of a group. */
@@ -240,28 +251,32 @@ static Py_ssize_t bitmap_words(const StagedWrites *self)
 static int pack_into(PyObject *object, const Room *room, Packed *packed)
 {
     const StagedWrites *self = (StagedWrites *)object;
-    Py_ssize_t per_group = bitmap_words(self), num_apart = 0, num_ids = 0;
+    Py_ssize_t per_group = bitmap_words(self), num_pieces = 0, num_ids = 0, units = 0;
     if (self->num_records > MOST_WORDS)
         return 0;
     for (Py_ssize_t index = 0; index < self->num_records; index++) {
         const Record *record = &self->records[index];
-        if (record->start > MOST_WORDS)
+        if (record->start > MOST_WORDS || record->length > MOST_WORDS)
             return 0;
         if (record->length != 1) {
-            num_apart++;
-            num_ids += record->length + 1;
+            num_pieces += ceiling(record->length, PIECE_IDS);
+            num_ids += record->length;
+            units += ceiling(record->length, ALIGNED_IDS);
         }
     }
-    if (num_ids > MOST_WORDS)
+    if (units > MOST_WORDS)
         return 0;
-    Py_ssize_t num_words = self->num_records, for_ids = (num_ids + 1) / 2;
+    Py_ssize_t head = self->num_records + (num_pieces + 1) / 2, size = head + (num_ids + 1) / 2;
+    *packed = (Packed){self->num_records, num_pieces, head, size, units * ALIGNED_IDS / 2};
     write_bitmap(self, room->bitmap, per_group);
-    if (room->ids == NULL && num_words + for_ids <= room->payload_room)
-        write_payload(self, room->bitmap, per_group, num_apart, room->payload,
-                      (int32_t *)(room->payload + num_words));
-    else if (room->ids != NULL && num_words <= room->payload_room && for_ids <= room->ids_room)
-        write_payload(self, room->bitmap, per_group, num_apart, room->payload, room->ids);
-    *packed = (Packed){num_words, num_apart, num_words + for_ids};
+    if (room->ids == NULL && size <= room->payload_room) {
+        if (num_ids > MOST_WORDS)
+            return 0;
+        write_payload(self, room->bitmap, per_group, packed, room->payload,
+                      (int32_t *)(room->payload + head), 1);
+    } else if (room->ids != NULL && head <= room->payload_room && packed->apart <= room->ids_room) {
+        write_payload(self, room->bitmap, per_group, packed, room->payload, room->ids, ALIGNED_IDS);
+    }
     return 1;
 }
 
@@ -296,7 +311,8 @@ static PyObject *pack_words(StagedWrites *self, PyObject *const *args, Py_ssize_
         return NULL;
     if (fits == 0)
         Py_RETURN_NONE;
-    return Py_BuildValue("(LLL)", packed.num_words, packed.num_apart, packed.size);
+    return Py_BuildValue("(LLLLL)", packed.num_words, packed.num_pieces, packed.head, packed.size,
+                         packed.apart);
 }
 
 /* `(group, row, start, ids)` of a packed record; its place is counted from `packed`. */

@@ -13,7 +13,9 @@
 #define MARK_FIELDS 4
 #define BITMAP_ROWS 48
 #define SEVERAL ((uint64_t)1 << 63)
-#define MOST_WORDS 65535 /* that a bitmap can count, and ids that a word can tell the place of */
+#define PIECE_IDS 512
+#define ALIGNED_IDS 4
+#define MOST_WORDS 65535 /* that a bitmap can count, and a word can tell a place or number of */
 
 #define NULL_BLOCK_ID 0
 #define NONE (-1)

@@ -41,28 +41,27 @@ static int find_stream(Step *self, void **stream) {
     return driver.is_capturing(*stream, &status) || status;
 }
 
-/* Packs what is staged into a buffer that the device has read, but for intervals that are carried;
-   returns where that is, 0 for an error. */
+/* Packs what is staged into a buffer that the device has read: the ids, or all of it; returns where
+   that is, 0 for an error. */
 static uint64_t pack_in_memory(Step *self, int kind, Room *room, Packed *packed) {
-    int is_apart = kind == IDS_IN_MEMORY;
-    long long size = packed->size - (is_apart ? packed->num_words : 0);
+    /* Ids begin at a multiple of 16 bytes. */
+    long long head = kind == IDS_IN_MEMORY ? 0 : divided_up(packed->head, 2) * 2;
+    long long size = head + packed->apart;
     PyObject *view = PyObject_CallMethod(self->ring, "advance", "L", 2 * size);
     Py_buffer buffer;
     if (!view || PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)) {
         Py_XDECREF(view);
         return 0;
     }
-    if (is_apart) {
-        room->ids = buffer.buf;
-        room->ids_room = size;
-    } else {
+    if (kind == IN_MEMORY) {
         room->payload = buffer.buf;
-        room->payload_room = size;
+        room->payload_room = head;
     }
+    room->ids = (int32_t *)((uint64_t *)buffer.buf + head);
+    room->ids_room = packed->apart;
     Packed before = *packed;
     int fits = buffer.len >= 8 * size && self->packing->pack(self->staged, room, packed) &&
-               packed->num_words == before.num_words && packed->num_apart == before.num_apart &&
-               packed->size == before.size;
+               memcmp(packed, &before, sizeof(before)) == 0;
     uint64_t address = (uint64_t)(uintptr_t)buffer.buf; /* the same one for the device */
     PyBuffer_Release(&buffer);
     Py_DECREF(view);
@@ -76,7 +75,7 @@ static uint64_t pack_in_memory(Step *self, int kind, Room *room, Packed *packed)
 static unsigned programs_of(const Step *self, const Plan *plan) {
     const uint64_t *leading = plan->leading;
     uint64_t written = (uint64_t)self->is.words_written;
-    uint64_t num_writers = (leading[NUM_WORDS] + written - 1) / written + leading[NUM_APART];
+    uint64_t num_writers = (leading[NUM_WORDS] + written - 1) / written + leading[NUM_PIECES];
     uint64_t in_group = leading[NUM_SPANS] + (uint64_t)plan->num_tiles +
                         leading[NUM_WIDE] * leading[NUM_CHUNKS] + leading[NUM_PADS];
     return (unsigned)(num_writers + (uint64_t)self->num_groups * in_group);
@@ -91,8 +90,8 @@ static int pack_and_launch(Step *self, Plan *plan) {
     long long most = self->words.len / (long long)sizeof(uint64_t) - self->is.first;
     Room room = {words, words + self->is.first, most, NULL, 0};
     if (!self->packing->pack(self->staged, &room, &packed)) return 0;
-    int kind = packed.num_words > most ? IN_MEMORY : packed.size > most ? IDS_IN_MEMORY : ANY_IDS;
-    if (packed.size <= self->is.single_words && packed.num_apart == 0) kind = SINGLE_IDS;
+    int kind = packed.head > most ? IN_MEMORY : packed.size > most ? IDS_IN_MEMORY : ANY_IDS;
+    if (packed.size <= self->is.single_words && packed.num_pieces == 0) kind = SINGLE_IDS;
     PyObject *launch = self->launches[plan->shape][kind][plan->has_options][plan->is_aligned];
     if (!launch) return 0;
     uint64_t *leading = plan->leading;
@@ -101,7 +100,7 @@ static int pack_and_launch(Step *self, Plan *plan) {
     int done = -1;
     if (!in_memory || (leading[STAGING] = pack_in_memory(self, kind, &room, &packed))) {
         leading[NUM_WORDS] = (uint64_t)packed.num_words;
-        leading[NUM_APART] = (uint64_t)packed.num_apart;
+        leading[NUM_PIECES] = (uint64_t)packed.num_pieces;
         unsigned num_programs = programs_of(self, plan);
         done = Py_TYPE(launch) == &LaunchType
                    ? launch_step(self, (Launch *)launch, kind, stream, num_programs, leading)

@@ -83,7 +83,7 @@ static long long divided_up(long long value, long long by) { return (value + by 
 /* Arguments of the kernel before the words. */
 enum {
     DESCRIPTORS, MAPPING, STARTS, POSITIONS, COMPUTED, SLOTS_OUT, SLOTS_STRIDE, NUM_SLOTS,
-    INDEX_STEP, NUM_REQS, NUM_ROWS, NUM_WORDS, NUM_APART, NUM_SPANS, NUM_WIDE, NUM_CHUNKS,
+    INDEX_STEP, NUM_REQS, NUM_ROWS, NUM_WORDS, NUM_PIECES, NUM_SPANS, NUM_WIDE, NUM_CHUNKS,
     NUM_PADS, STAGING, NUM_LEADING,
 };
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bt_kernels.one_launch.tables import OneLaunch
 
 SINGLE_IDS, ANY_IDS, IDS_IN_MEMORY, IN_MEMORY = KINDS = range(4)
-"""What a launch carries: intervals of one id each; any with their ids; intervals; or neither.
+"""What a launch carries: intervals of one id each; any with their ids; all but ids; or neither.
 
 What it does not carry is in pinned memory.
 """
@@ -117,8 +117,8 @@ class CarryingLaunch:
         packed = staged.pack_words(self.bitmap, self.payload)
         if packed is None:
             return False
-        num_words, num_apart, size = packed
-        kind = self._kind(num_words, num_apart, size)
+        num_words, num_pieces, head, size, apart = packed
+        kind = self._kind(num_pieces, head, size)
         has_options = self._sharded or bool(options)
         aligned = tables.rows_are_aligned and _are_aligned(options.tables or ())
         cut = tables.cut_of(batch)
@@ -127,10 +127,11 @@ class CarryingLaunch:
             return False
         staging = None
         if kind in (IDS_IN_MEMORY, IN_MEMORY):
+            first = 0 if kind == IDS_IN_MEMORY else -(-head // 2) * 4  # a multiple of 16 bytes
             # To advance runs other code, such as the garbage collector's.
-            view = ring.advance(2 * (size - num_words if kind == IDS_IN_MEMORY else size))
-            views = (self.payload, view) if kind == IDS_IN_MEMORY else (view,)
-            if staged.pack_words(self.bitmap, *views) != packed:
+            view = ring.advance(first + 2 * apart)
+            payload = self.payload if kind == IDS_IN_MEMORY else view[:first]
+            if staged.pack_words(self.bitmap, payload, view[first:]) != packed:
                 raise RuntimeError("what is staged has changed during the step")
             staging = ring.current
         slots = tables.slot_mappings if options.slots is None else options.slots
@@ -140,12 +141,12 @@ class CarryingLaunch:
         computed, slots_out, stride = options.addresses()
         for group in range(self._groups):
             self._targets[group] = options.tables[group].data_ptr() if options.tables else 0
-        writers = -(-num_words // cut.shape.sizes.words) + num_apart
+        writers = -(-num_words // cut.shape.sizes.words) + num_pieces
         grid = (writers + self._groups * (cut.num_programs + num_pads), 1, 1)
         arguments = (
             *(self._int64, batch.idx_mapping, batch.query_start_loc, batch.positions),
             *(computed, slots_out, stride, slots.shape[1], batch.idx_mapping.itemsize // 4),
-            *(batch.num_reqs, batch.num_rows, num_words, num_apart, *cut.numbers, num_pads),
+            *(batch.num_reqs, batch.num_rows, num_words, num_pieces, *cut.numbers, num_pads),
             self._int64 if staging is None else staging,
         )
         self._launch(binary, grid, arguments)
@@ -153,13 +154,13 @@ class CarryingLaunch:
             ring.note_reader()
         return True
 
-    def _kind(self, num_words: int, num_apart: int, size: int) -> int:
+    def _kind(self, num_pieces: int, head: int, size: int) -> int:
         single, most = self.payloads
-        if size <= single and not num_apart:
+        if size <= single and not num_pieces:
             return SINGLE_IDS
         if size <= most:
             return ANY_IDS
-        return IDS_IN_MEMORY if num_words <= most else IN_MEMORY
+        return IDS_IN_MEMORY if head <= most else IN_MEMORY
 
     def binaries(self, *, aligned: bool) -> list[Binary]:
         """All that steps of the layout can need.

@@ -129,7 +129,7 @@ class FixedLaunch:
                 *(tables.layout.max_num_batched_tokens, self._num_spans),
             ),
             (self.num_programs, self._shape.sizes, self._features(has_options)),
-            (),
+            (self._applied,),
             self._shape.num_warps,
         )
 

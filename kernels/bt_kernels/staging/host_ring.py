@@ -22,19 +22,22 @@ class HostRing:
         place: the device that reads. With its compiled module an event is recorded in a fifth of
             the time that torch takes.
         in_flight: the most buffers that the device has yet to read when `advance` is called, as
-            promised by the caller. `None`: no promise, and there are two buffers.
+            promised by the caller. `None`: no promise, and `depth` buffers.
+        depth: buffers, if there is no promise.
 
     Raises:
         ValueError: when `in_flight` is below 1.
     """
 
-    def __init__(self, size: int, place: Place, *, in_flight: int | None = None) -> None:
+    def __init__(
+        self, size: int, place: Place, *, in_flight: int | None = None, depth: int = 2
+    ) -> None:
         if in_flight is not None and in_flight < 1:
             raise ValueError(f"in_flight is {in_flight}; expected 1 or more")
         self._device = place.device
         self._on_gpu = place.device.type == "cuda"
         waits = self._on_gpu and in_flight is None
-        self.depth = 2 if in_flight is None else in_flight + 1
+        self.depth = depth if in_flight is None else in_flight + 1
         self._buffers = [self._allocate(size) for _ in range(self.depth)]
         self._views = [memoryview(buffer.numpy()) for buffer in self._buffers]
         self._events = _Events(self.depth, place) if waits else None

@@ -20,8 +20,10 @@ CAPTURED_HEADER: int = device_code.CAPTURED_HEADER.value
 MARK_FIELDS: int = one_launch_code.MARK_FIELDS.value
 STEP_RECORD_FIELDS: int = one_launch_code.STEP_RECORD_FIELDS.value
 BITMAP_ROWS: int = one_launch_code.BITMAP_ROWS.value
+PIECE_IDS: int = one_launch_code.PIECE_IDS.value
+ALIGNED_IDS: int = one_launch_code.ALIGNED_IDS.value
 SEVERAL = 1 << 63  # to be subtracted, since words are signed
-MOST_WORDS = 2**16 - 1  # that a bitmap can count, and ids that a word can tell the place of
+MOST_WORDS = 2**16 - 1  # that a bitmap can count, and a word can tell a place or number of
 
 # Row, ids of each group, whether they replace what is there.
 _Request: TypeAlias = "tuple[int, list[array[int]], bool]"
@@ -241,25 +243,27 @@ class StagedWrites:
 
     def pack_words(
         self, bitmap: memoryview, payload: memoryview, ids_apart: memoryview | None = None, /
-    ) -> tuple[int, int, int] | None:
+    ) -> tuple[int, int, int, int, int] | None:
         """Writes what is staged as words for a launch that carries it; see `one_launch_kernels`.
 
         Args:
             bitmap: int64, `bitmap_words` for each group: which rows have an interval.
-            payload: int64 or int32; the intervals and their ids, if they fit.
-            ids_apart: int64 or int32; in place of the payload, for the ids of those intervals that
-                have another number than one.
+            payload: int64 or int32; intervals, the list of pieces, and ids, if they fit.
+            ids_apart: int64 or int32; in place of the payload, for the ids.
 
         Returns:
-            How many intervals there are; how many of them have another number of ids than one; and
-            how many int64 words all takes. Neither payload is written if one is too short.
-            `None` if words cannot tell it: more than 65,535 intervals, or ids and intervals of
-            those with another number than one, or a first column above that.
+            How many intervals there are, and how many pieces, of those that have another number of
+            ids than one; and how many int64 words are taken by intervals and pieces, by these and
+            the ids, and by ids that are apart. Nothing but the bitmap is written if a view is too
+            short.
+            `None` if words cannot tell it: more than 65,535 intervals, or an interval that begins
+            after that column or is longer, or four times as many ids.
 
         Raises:
             ValueError: when the bitmap is shorter, or a view is not one of such elements.
         """
         bitmap, payload = _words_of(bitmap, "bitmap"), _words_of(payload, "payload")
+        more = payload if ids_apart is None else _words_of(ids_apart, "ids_apart")
         per_group = bitmap_words(self._max_num_reqs)
         if len(bitmap) < per_group * len(self._groups):
             raise ValueError(
@@ -271,10 +275,11 @@ class StagedWrites:
             for group, found in enumerate(self._groups)
             for row, (start, ids) in found.items()
         ]
-        apart = [len(ids) for _, _, _, ids in intervals if len(ids) != 1]
-        num_ids = len(apart) + sum(apart)
-        too_far = any(start > MOST_WORDS for _, _, start, _ in intervals)
-        if too_far or len(intervals) > MOST_WORDS or num_ids > MOST_WORDS:
+        lengths = [len(ids) for _, _, _, ids in intervals if len(ids) != 1]
+        num_pieces = sum(-(-length // PIECE_IDS) for length in lengths)
+        num_ids, aligned = sum(lengths), sum(map(_aligned, lengths))
+        furthest = max((max(start, len(ids)) for _, _, start, ids in intervals), default=0)
+        if max(len(intervals), furthest, aligned // ALIGNED_IDS) > MOST_WORDS:
             return None
         bits = [0] * (per_group * len(self._groups))
         for place, row, _, _ in intervals:
@@ -285,29 +290,33 @@ class StagedWrites:
             for number, word in zip(before, bits, strict=False)
         ]
         bitmap[: len(words)] = array("q", words)
-        size = len(intervals) + -(-num_ids // 2)
-        room = size if ids_apart is None else len(intervals)
-        apart_room = 0 if ids_apart is None else size - len(intervals)
-        more = payload if ids_apart is None else _words_of(ids_apart, "ids_apart")
-        if room <= len(payload) and apart_room <= len(more):
-            packed, listed, several = [0] * len(intervals), array("i"), array("i")
-            for place, row, start, ids in intervals:
-                below = bits[place] & (1 << row % BITMAP_ROWS) - 1
-                number = before[place] + below.bit_count()
-                word = row << 48 | start << 32
-                if len(ids) == 1:
-                    packed[number] = word | ids[0] & 0xFFFFFFFF
-                else:
-                    value = len(ids) << 16 | len(apart) + len(several)
-                    packed[number] = (word | value) - SEVERAL
-                    listed.append(number)
-                    several += ids
-            listed += several
-            listed.extend([0] * (len(listed) % 2))
-            payload[: len(packed)] = array("q", packed)
-            first = 0 if ids_apart is not None else len(packed)
-            more[first : first + len(listed) // 2] = array("q", listed.tobytes())
-        return len(intervals), len(apart), size
+        head = len(intervals) + -(-num_pieces // 2)
+        size, apart = head + -(-num_ids // 2), aligned // 2
+        is_apart = ids_apart is not None
+        packed = len(intervals), num_pieces, head, size, apart
+        if (head if is_apart else size) > len(payload) or (is_apart and apart > len(more)):
+            return packed
+        if num_ids > MOST_WORDS and not is_apart:
+            return None
+        numbers, pieces, several = [0] * len(intervals), array("i"), array("i")
+        for place, row, start, ids in intervals:
+            below = bits[place] & (1 << row % BITMAP_ROWS) - 1
+            number = before[place] + below.bit_count()
+            word = row << 48 | start << 32
+            if len(ids) == 1:
+                numbers[number] = word | ids[0] & 0xFFFFFFFF
+                continue
+            its_place = len(several) // (ALIGNED_IDS if is_apart else 1)
+            numbers[number] = (word | len(ids) << 16 | its_place) - SEVERAL
+            pieces.extend(n << 16 | number for n in range(-(-len(ids) // PIECE_IDS)))
+            several += ids
+            if is_apart:
+                several.extend([0] * (_aligned(len(ids)) - len(ids)))
+        payload[: len(numbers)] = array("q", numbers)
+        payload[len(numbers) : head] = _packed(pieces)
+        first = 0 if is_apart else head
+        more[first : first + -(-len(several) // 2)] = _packed(several)
+        return packed
 
     def intervals(self) -> list[tuple[int, int, int, list[int]]]:
         """Group, row, start and ids of each interval, groups one after the other."""
@@ -397,6 +406,17 @@ def _int32_of(values: Iterable[int]) -> array[int]:
 def bitmap_words(max_num_reqs: int) -> int:
     """Words of a bitmap for the rows of a group."""
     return -(-max_num_reqs // BITMAP_ROWS)
+
+
+def _aligned(number: int) -> int:
+    """Elements in memory of so many ids."""
+    return -(-number // ALIGNED_IDS) * ALIGNED_IDS
+
+
+def _packed(values: array[int]) -> array[int]:
+    """Elements of int32 as words, of which half of the last may be unused."""
+    whole = values + array("i", [0] * (len(values) % 2))
+    return array("q", whole.tobytes())
 
 
 def _signed(word: int) -> int:

@@ -420,28 +420,29 @@ for numbers in {CURRENT}:
 
 def test_what_words_do_not_hold_goes_to_a_buffer(driver):
     code = """
-step = make_step(size=3)
-step.add(0, 2, False, False, make(21, 21))
+step = make_step(size=4)
+step.add(0, 2, False, False, make(22, 22))
 step.add(0, 3, False, False, make(20, 20))
 staged.append(1, [[5, 6]], True, False)
 step_once(step)
 print(memory[:4].tolist())
 staged.append(1, [[5]], True, False)
 staged.append(2, [[9]], True, False)
+staged.append(0, [[]], True, False)
 step_once(step)
-print(memory[:4].tolist(), bool(staged))
+print(memory[:6].tolist(), bool(staged))
 memory = memory[:0]
 staged.append(1, [[5, 6]], True, False)
 refused(step_once, step)
 print(bool(staged))
 """
     lines = printed(driver, VECTORS + code)
-    # The list of the only interval, its two ids, and half a word.
-    assert lines[:1] + lines[2:5] == ["advance 4", "note_reader", "step: 1", "[0, 5, 6, 0]"]
+    # The ids of the only interval, which takes a multiple of four.
+    assert lines[:1] + lines[2:5] == ["advance 4", "note_reader", "step: 1", "[5, 6, 0, 0]"]
     assert lines[1].startswith("launch 4 1 1, 128 1 1, 16, 11: 77 4096 4096 4096 0 0 0 8 2 1 1 1 1")
-    assert lines[5] == "advance 4"
+    assert lines[5] == "advance 8"
     assert lines[8] == "step: 1"
-    assert lines[9] == f"[5, {1 << 16}, 9, {2 << 16}] False"
+    assert lines[9] == f"[0, {-1 << 31}, 5, {1 << 16}, 9, {2 << 16}] False"
     assert lines[11].startswith("RuntimeError: what is staged has changed during the step")
     assert lines[12] == "True"
 
@@ -449,8 +450,8 @@ print(bool(staged))
 def test_what_runs_while_a_buffer_is_taken_does_no_harm(driver):
     code = """
 ring = Ring()
-step = make_step(size=3, ring=ring)
-step.add(0, 2, False, False, make(21, 21))
+step = make_step(size=4, ring=ring)
+step.add(0, 2, False, False, make(22, 22))
 ring.meanwhile = lambda: staged.append(2, [[9]], True, False)
 staged.append(1, [[5, 6]], True, False)
 refused(step_once, step)

@@ -13,6 +13,7 @@ from bt_kernels.native import why_not
 from bt_kernels.staging import (
     MARK_FIELDS,
     MOST_WORDS,
+    PIECE_IDS,
     RECORD_FIELDS,
     STEP_RECORD_FIELDS,
     StagedWrites,
@@ -453,6 +454,9 @@ def test_what_is_no_step_is_refused(kind):
         staged.pack_step(view_of(500)[0], 72, 1.0)
 
 
+SEVERAL = -(2**63)
+
+
 def words_of(size):
     return memoryview(array("q", [-1] * size))
 
@@ -473,7 +477,7 @@ def test_words_say_which_rows_have_an_interval_and_where_it_is(kind):
     assert staged.append(5, [[-2], []], False, False)
     assert staged.append(0, [[INT32_MAX], [7]], True, False)
     payload = words_of(4)
-    assert packed_by(staged, payload) == ((3, 0, 3), [0b100001, 2 << 48 | 0b1])
+    assert packed_by(staged, payload) == ((3, 0, 3, 3, 0), [0b100001, 2 << 48 | 0b1])
     # In the order of groups and rows, whatever the order in which they were staged.
     wanted = [INT32_MAX, 5 << 48 | MOST_WORDS << 32 | 0xFFFFFFFE, 7, -1]
     assert payload.tolist() == wanted
@@ -485,7 +489,7 @@ def test_a_bitmap_has_a_word_for_48_rows(kind):
     for row in (96, 48, 47, 0):
         assert staged.append(row, [[row], []] if row else [[], [5]], False, False)
     bitmap, payload = words_of(7), words_of(4)
-    assert staged.pack_words(bitmap, payload) == (4, 0, 4)
+    assert staged.pack_words(bitmap, payload) == (4, 0, 4, 4, 0)
     last = 1 << 47
     assert bitmap.tolist() == [last, 1 << 48 | 1, 2 << 48 | 1, 3 << 48 | 1, 4 << 48, 4 << 48, -1]
     assert payload.tolist() == [47 << 48 | 47, 48 << 48 | 48, 96 << 48 | 96, 5]
@@ -498,66 +502,101 @@ def test_intervals_of_another_number_of_ids_than_one_have_them_apart(kind):
     num_blocks[0, 5] = 9
     assert staged.append(5, [[-2, 3], [4]], False, False)
     assert staged.append(0, [[INT32_MAX, 7, -1], []], True, False)
-    several = -(2**63)
-    intervals = [
-        several | 3 << 16 | 5,
-        several | 5 << 48 | 9 << 32 | 2 << 16 | 3,
-        several | 0 << 16 | 8,
-        5 << 48 | 4,
-    ]
-    ids = [1, 0, 2, -2, 3, INT32_MAX, 7, -1]  # those intervals first, as they were staged
+
+    def intervals(*places):
+        return [
+            SEVERAL | 3 << 16 | places[0],
+            SEVERAL | 5 << 48 | 9 << 32 | 2 << 16 | places[1],
+            SEVERAL | places[2],
+            5 << 48 | 4,
+        ]
+
+    pieces = [1, 0]  # intervals as they were staged; none of the empty one
+    ids = [-2, 3, INT32_MAX, 7, -1]
+    wanted = (4, 2, 5, 8, 4)
     payload = words_of(8)
-    assert packed_by(staged, payload) == ((4, 3, 8), [0b100001, 2 << 48 | 0b100001])
-    assert (payload.tolist()[:4], int32_of(payload)[8:]) == (intervals, ids)
-    payload, apart = words_of(4), words_of(4)
-    assert packed_by(staged, payload, apart)[0] == (4, 3, 8)
-    assert (payload.tolist(), int32_of(apart)) == (intervals, ids)
+    assert packed_by(staged, payload) == (wanted, [0b100001, 2 << 48 | 0b100001])
+    assert payload.tolist()[:4] == intervals(2, 0, 5)
+    assert int32_of(payload)[8:] == [*pieces, *ids, 0]
+    # Apart, those of an interval begin at multiples of four.
+    payload, apart = words_of(5), words_of(4)
+    assert packed_by(staged, payload, apart)[0] == wanted
+    assert payload.tolist()[:4] == intervals(1, 0, 2)
+    assert int32_of(payload)[8:] == pieces
+    assert int32_of(apart) == [-2, 3, 0, 0, INT32_MAX, 7, -1, 0]
     # Words may be in a view of int32, of whose last half a word nothing is used.
     view, buffer = view_of(17)
-    assert packed_by(staged, view)[0] == (4, 3, 8)
-    assert buffer[8:16].tolist() == ids
+    assert packed_by(staged, view)[0] == wanted
+    assert buffer[8:16].tolist() == [*pieces, *ids, 0]
     assert buffer[16] == -1
 
 
-def test_an_odd_number_of_ids_ends_with_half_a_word(kind):
+def test_long_intervals_have_several_pieces(kind):
+    staged, _ = make(kind, 9_999)
+    lengths = {3: PIECE_IDS, 1: PIECE_IDS + 1, 2: 1, 0: 3 * PIECE_IDS}
+    for row, length in lengths.items():
+        assert staged.append(row, [range(length)], True, False)
+    payload = words_of(4_000)
+    head = 4 + 3
+    size = head + (5 * PIECE_IDS + 1) // 2 + 1
+    assert staged.pack_words(words_of(1), payload)[:4] == (4, 6, head, size)
+    pieces = [3, 1, 1 << 16 | 1, 0, 1 << 16, 2 << 16]
+    assert int32_of(payload)[8 : 8 + 6] == pieces
+
+
+def test_odd_numbers_of_ids_and_pieces_end_with_half_a_word(kind):
     staged, _ = make(kind, 9)
-    assert staged.append(0, [[5, 6]], True, False)
-    payload = words_of(4)
-    assert staged.pack_words(words_of(1), payload) == (1, 1, 3)
-    assert int32_of(payload)[2:] == [0, 5, 6, 0, -1, -1]
+    assert staged.append(0, [[5, 6, 7]], True, False)
+    payload = words_of(5)
+    assert staged.pack_words(words_of(1), payload) == (1, 1, 2, 4, 2)
+    assert int32_of(payload)[2:] == [0, 0, 5, 6, 7, 0, -1, -1]
 
 
-@pytest.mark.parametrize("rooms", [(7, None), (3, 4), (4, 3), (0, 0)])
+@pytest.mark.parametrize("rooms", [(6, None), (2, 4), (4, 3), (0, 0)])
 def test_what_does_not_fit_a_view_is_not_written_and_its_size_is_told(kind, rooms):
     staged, _ = make(kind, 9, 9)
     assert staged.append(5, [[2, 3], [4]], True, False)
     assert staged.append(0, [[1, 7, 9], []], True, False)
     views = [None if room is None else words_of(room) for room in rooms]
-    assert packed_by(staged, *views)[0] == (4, 3, 8)
+    assert packed_by(staged, *views)[0] == (4, 2, 5, 8, 4)
     assert all(set(view) <= {-1} for view in views if view is not None)
 
 
-@pytest.mark.parametrize("what", ["column", "ids", "intervals"])
+@pytest.mark.parametrize("what", ["column", "length", "ids", "ids carried", "intervals"])
 def test_what_words_cannot_tell_is_said_to(kind, what):
     num_blocks = np.zeros((3, 32_000), dtype=np.int32)
     staged = kind((70_000,) * 3, num_blocks)
+    payload = words_of(9)
     if what == "column":
         num_blocks[1, 2] = MOST_WORDS
         assert staged.append(2, [[], [1], []], False, False)
-        assert staged.pack_words(words_of(2001), words_of(9)) is not None
+        assert staged.pack_words(words_of(2001), payload) is not None
         staged.clear()
         assert staged.append(2, [[], [1], []], False, False)
-    elif what == "ids":
-        assert staged.append(2, [range(MOST_WORDS - 1), [], []], False, False)
-        assert staged.pack_words(words_of(2001), words_of(9)) is not None
+    elif what == "length":
+        assert staged.append(2, [range(MOST_WORDS), [], []], False, False)
+        assert staged.pack_words(words_of(2001), payload) is not None
         assert staged.append(2, [[1], [], []], False, False)
+    elif what == "ids":
+        # Of each interval, whole multiples of four: 4 * 65,535 in all.
+        for row in range(4):
+            assert staged.append(row, [range(MOST_WORDS - 3), [], []], False, False)
+        assert staged.append(4, [range(12), [], []], False, False)
+        assert staged.pack_words(words_of(2001), payload) is not None
+        assert staged.append(5, [[1, 2], [], []], False, False)
+    elif what == "ids carried":
+        payload = words_of(MOST_WORDS)
+        assert staged.append(2, [range(MOST_WORDS), [], []], False, False)
+        assert staged.pack_words(words_of(2001), payload) is not None
+        assert staged.append(3, [[1, 2], [], []], False, False)
+        assert staged.pack_words(words_of(2001), payload, words_of(0)) is not None
     else:
         requests = [[[1], [1], []]] * 32_000
         assert staged.append_many(range(32_000), requests, [False] * 32_000, False)
         assert staged.append_many(range(1535), [[[], [], [1]]] * 1535, [False] * 1535, False)
-        assert staged.pack_words(words_of(2001), words_of(9)) is not None
+        assert staged.pack_words(words_of(2001), payload) is not None
         assert staged.append(1535, [[], [], [1]], False, False)
-    assert staged.pack_words(words_of(2001), words_of(9)) is None
+    assert staged.pack_words(words_of(2001), payload) is None
 
 
 def test_other_words_are_refused(kind):

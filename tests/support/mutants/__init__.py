@@ -83,6 +83,7 @@ SPECIALIZED = ("compiles_for_sizes",)
 RACES = {
     "every_program_pads": "slot_mappings[",
     "slots_ignore_what_is_carried": "block_tables[",
+    "overwrite_with_nothing_is_not_found": "num_blocks",
     "fours_of_what_is_written": "block_tables[",
     "span_runs_on": "slot_mappings[",
 }
@@ -94,11 +95,13 @@ INTERPRETED = {
     "ids_a_place_further_in_parameters",
     "ids_after_intervals_elsewhere",
     "ids_in_place_of_intervals",
+    "pieces_in_place_of_ids",
+    "ids_of_the_first_in_memory",
     "intervals_after_a_payload",
 }
 """Mutants that a GPU does not have: only C packs parameters, more of them, which are indexed."""
 
-COMPILED = {"interval_of_the_next_row_indexed", "ids_a_place_further_indexed"}
+COMPILED = {"interval_of_the_next_row_indexed", "halves_a_place_further_indexed"}
 """Mutants that only a GPU has."""
 
 # A kernel that reads or writes past its table may end the CUDA context of the whole process, so
@@ -112,7 +115,7 @@ OUT_OF_BOUNDS = {
     "ids_a_place_further_in_c",
     "ids_of_a_step_a_place_further_in_c",
     "interval_of_the_next_row",
-    "first_of_several_is_not_written",
+    "first_piece_is_not_written",
     "last_program_has_an_old_header",
     "num_records_not_shifted",
     "options_of_an_older_step",

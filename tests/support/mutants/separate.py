@@ -117,8 +117,8 @@ MUTANTS = {
     "ring_a_buffer_short": Mutant(
         "as many host buffers as may be in flight, so that none is free",
         "staging/host_ring.py",
-        "self.depth = 2 if in_flight is None else in_flight + 1",
-        "self.depth = 2 if in_flight is None else in_flight",
+        "self.depth = depth if in_flight is None else in_flight + 1",
+        "self.depth = depth if in_flight is None else in_flight",
         "",
     ),
     "graph_freezes_a_pointer": Mutant(

@@ -58,6 +58,11 @@ def test_each_thing_that_has_gone_wrong_has_a_mutant_and_each_mutant_a_test():
     assert MUTANTS.keys() - set(CHECKED) == elsewhere
 
 
+@pytest.mark.parametrize("name", sorted(COMPILED))
+def test_a_mutant_that_only_a_gpu_has_can_be_written(name, tmp_path):
+    assert (write_mutant(tmp_path, name) / f"{name}.py").is_file()
+
+
 def test_small_sizes_alone_are_not_rejected(tmp_path, device, monkeypatch):
     for name in sorted({mutant.workload for mutant in MUTANTS.values() if mutant.small}):
         mutant = replace(MUTANTS["last_tile_is_skipped"], workload=name)
