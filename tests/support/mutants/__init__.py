@@ -112,6 +112,7 @@ OUT_OF_BOUNDS = {
     "ring_group_looked_up",
     "row_may_overflow",
     "row_may_overflow_in_c",
+    "ids_a_place_before_in_c",
     "ids_a_place_further_in_c",
     "ids_of_a_step_a_place_further_in_c",
     "interval_of_the_next_row",
