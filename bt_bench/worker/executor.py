@@ -134,8 +134,8 @@ class Executor:
     def _is_watched(self, task: Task[Any]) -> bool:
         """Whether to look at the tools after a task.
 
-        Of the conformance workloads only after the first: a reading takes some 40 ms, and what has
-        changed is seen after the cases.
+        Of the conformance workloads only after the first: a look takes some 40 ms, most of which it
+        sleeps, and what has changed is seen after the cases.
         """
         if isinstance(task, CheckConformance):
             first, self._conformed = not self._conformed, True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from types import FunctionType
 
 from bt_bench.worker.global_state import GlobalState, code_of, members
@@ -21,7 +22,7 @@ class StateWatch:
     def __init__(self, ignored: Collection[str] = ()) -> None:
         self._ignored = frozenset(ignored)
         self._classes: dict[str, Sequence[type]] = {}
-        self._last = self._now()
+        self._last = self._with_code(GlobalState.now(self._ignored))
         self._by_arm: dict[str, tuple[str, ...]] = {}
 
     def imported(self, arm: str, copies: Sequence[type]) -> None:
@@ -31,7 +32,7 @@ class StateWatch:
             self._by_arm[arm] = tuple(changes)
         self._classes[arm] = copies
         code = {**now.areas[_CODE], **_code_of_arm(arm, copies)}
-        self._last = GlobalState({**now.areas, _CODE: code})
+        self._last = replace(now, areas={**now.areas, _CODE: code})
 
     def changes(self) -> dict[str, tuple[str, ...]]:
         """Per arm what importing it has changed; under `""` what has changed since."""
@@ -39,16 +40,18 @@ class StateWatch:
         return self._by_arm | ({"": since} if since else {})
 
     def _now(self) -> GlobalState:
-        state = GlobalState.now(self._ignored)
+        return self._with_code(GlobalState.now(self._ignored, known=self._last))
+
+    def _with_code(self, state: GlobalState) -> GlobalState:
         code: dict[str, object] = {}
         for arm, copies in self._classes.items():
             code |= _code_of_arm(arm, copies)
-        return GlobalState({**state.areas, _CODE: code})
+        return replace(state, areas={**state.areas, _CODE: code})
 
 
-# Areas of what checks and measurements rest on. Others are a variant's own affair: it may start
-# threads, say, that wait, or register operators.
-_TOOLS = ("Python", "torch", "the GPU's limits", "Triton's knobs", "patched modules")
+# Areas of what checks and measurements rest on, besides the modules. Others are a variant's own
+# affair: it may start threads, say, that wait, or register operators.
+_TOOLS = ("Python", "torch", "the GPU's limits", "Triton's knobs")
 _IDLE_SECONDS = (0.03, 0.3)  # threads of libraries may spin for some 0.2 s after their work
 _BUSY_SHARE = 0.1  # of that time, in other threads
 
@@ -60,7 +63,7 @@ class ToolWatch:
     """
 
     def __init__(self) -> None:
-        self._last = GlobalState.now()
+        self._first = self._last = GlobalState.now(areas=_TOOLS)
 
     def refuse(self) -> None:
         """Raises if anything has changed since it was made.
@@ -68,8 +71,8 @@ class ToolWatch:
         Raises:
             TamperedError: naming what has.
         """
-        changes = GlobalState.now().changes_since(self._last)
-        found = [change for change in changes if change.startswith(_TOOLS)]
+        self._last = GlobalState.now(areas=_TOOLS, known=self._last)
+        found = self._last.changes_since(self._first)
         if others_are_busy():
             found.append("its threads are busy while nobody has called it")
         if found:

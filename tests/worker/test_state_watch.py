@@ -13,12 +13,14 @@ import threading
 import time
 import tracemalloc
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 import triton
 
+from bt_bench.worker.global_state import GlobalState
 from bt_bench.worker.measuring import regions
 from bt_bench.worker.measuring.ports import SystemClock
 from bt_bench.worker.state_watch import StateWatch, Stopwatch, TamperedError, ToolWatch
@@ -278,6 +280,90 @@ def test_a_patched_tool_is_refused(owner, name):
     with put(owner, name, slow)(), pytest.raises(TamperedError, match=name):
         watch.refuse()
     watch.refuse()
+
+
+@contextmanager
+def a_tools_default():
+    before = regions.host_times.__defaults__
+    regions.host_times.__defaults__ = (*(before or ()), None)
+    yield
+    regions.host_times.__defaults__ = before
+
+
+@contextmanager
+def a_tools_code():
+    before = regions.host_times.__code__
+    regions.host_times.__code__ = before.replace()  # equal, but another
+    yield
+    regions.host_times.__code__ = before
+
+
+@contextmanager
+def a_captured_function():
+    cells = torch.Tensor.__rsub__.__closure__
+    before = [cell.cell_contents for cell in cells]
+    for cell in cells:
+        cell.cell_contents = slow
+    yield
+    for cell, content in zip(cells, before, strict=True):
+        cell.cell_contents = content
+
+
+@contextmanager
+def a_property_in_place():
+    place = vars(torch.Tensor)["__cuda_array_interface__"]
+    before = place.fget
+    place.__init__(slow)
+    yield
+    place.__init__(before)
+
+
+@contextmanager
+def an_exchanged_module():
+    before = sys.modules["copy"]
+    sys.modules["copy"] = SimpleNamespace(__name__="copy")
+    yield
+    sys.modules["copy"] = before
+
+
+@pytest.mark.parametrize(
+    ("way", "told"),
+    [
+        (a_tools_default, "regions.host_times"),
+        (a_tools_code, "regions.host_times"),
+        (a_captured_function, "Tensor.__rsub__"),
+        (a_property_in_place, "Tensor.__cuda_array_interface__"),
+        (an_exchanged_module, "copy.copy"),
+        (put(torch.cuda.Event, "__getattribute__", object.__getattribute__), "Event"),
+        (WAYS["a builtin hidden in a module"][0], "regions.len"),
+        (WAYS["the harness's clock"][0], "now_ns"),
+        (WAYS["a knob of Triton"][0], "runtime.debug"),
+    ],
+)
+def test_a_tool_changed_in_place_is_refused_however_often_it_was_looked_at(way, told):
+    watch = ToolWatch()
+    watch.refuse()
+    torch.a_late_module = sys  # no change, but the module is read again
+    try:
+        watch.refuse()
+        for _ in range(2):
+            with way():
+                for _ in range(2):
+                    with pytest.raises(TamperedError, match=told):
+                        watch.refuse()
+            watch.refuse()
+    finally:
+        del torch.a_late_module
+
+
+def test_modules_that_are_as_they_were_are_not_read_again():
+    first = GlobalState.now(areas=())
+    torch.a_late_module = sys
+    try:
+        second = GlobalState.now(areas=(), known=first)
+    finally:
+        del torch.a_late_module
+    assert {n for n in second.modules if second.modules[n] is not first.modules[n]} == {"torch"}
 
 
 def test_threads_that_work_while_nobody_has_called_are_refused():
