@@ -37,7 +37,7 @@ CONFIGS = ("shapes", "origin", "features", "production", "azure_conv", "azure_co
 BRIEF = (
     "plan.precision_percent=0",
     "plan.rounds=1000",
-    "plan.case_seconds=0.8",
+    "plan.case_seconds=0.5",
     "plan.warmup_rounds=1",
     "plan.instances=3",
     "plan.profile_rounds=6",
@@ -47,14 +47,14 @@ BRIEF = (
     "plan.control=false",
 )
 # A replay of a window takes as long as all of its steps.
-SOME_WINDOWS = ("plan.case_seconds=2",)
-ALL_WINDOWS = ("plan.case_seconds=3", "plan.profile_rounds=3", "window.steps=32")
+SOME_WINDOWS = ("plan.case_seconds=1",)
+ALL_WINDOWS = ("plan.case_seconds=2", "plan.profile_rounds=3", "window.steps=16")
 QUICK = ("plan.case_seconds=0.1", "plan.profile_rounds=3")
 QUICK_WINDOWS = ("window.steps=4",)
 
 # How long a case takes beside its rounds, about, to cut shards of much the same length: some 30
 # times its tables are filled with all block ids, by arms that are measured and checked.
-SETTING_UP_S = 0.8
+SETTING_UP_S = 0.5
 PER_STEP_S = 0.15
 PER_ID_S = 20e-6
 STOPS_WITHIN_S = 60.0  # that a sweep gets to write what it has
