@@ -27,8 +27,8 @@ class Sizes(NamedTuple):
     rest: int  # columns that are copied one by one, at a time
     fresh: int  # the same, where their ids are in pinned memory
     tokens: int  # that a tile maps
-    span: int  # tokens of a program of their own
-    searched: int  # tiles that are looked at, at a time, for where a span is
+    span: int  # consecutive tokens of the batch, for a program of their own
+    searched: int  # requests that are looked at, at a time
     block: int  # slots that are padded, or ids that are written, at a time
     words: int  # intervals that a program writes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from bt_kernels.device_code.bundles import CARRIED
+from bt_kernels.device_code.bundles import CARRIED, LISTED, PARTED
 from bt_kernels.device_code.fields import BLOCK_SIZE, REACH
 from bt_kernels.device_code.staged_rows import _staged_ids
 
@@ -68,7 +68,10 @@ def _copy_rest(
         new = rows.place[:, None]
         if FEATURES.ids:
             ids = (rows.place - rows.start)[:, None] + column
-            new = tl.where(many, _staged_ids(staged, ids, shown & fresh & many, FEATURES), new)
+            several = mask & live & fresh & many
+            new = tl.where(many, _staged_ids(staged, ids, several, FEATURES), new)
+            if (FEATURES.where == PARTED) | (FEATURES.where == LISTED):
+                tl.store(source_row[:, None] + column, new, mask=several)
         copied = tl.where(shown & fresh, new, old)
         tl.store(target_row[:, None] + column, copied, mask=mask)
 

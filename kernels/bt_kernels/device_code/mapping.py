@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from bt_kernels.device_code.bundles import Tokens
+from bt_kernels.device_code.bundles import Rows, Tokens
 from bt_kernels.device_code.fields import BLOCK_SHIFT, BLOCK_SIZE, CAPACITY
 from bt_kernels.device_code.parts import _local_position
 from bt_kernels.device_code.staged_rows import _staged_ids
@@ -18,24 +18,8 @@ def _spread(values, chosen):
 
 
 @triton.jit
-def _look_up(
-    group,
-    staged,
-    batch,
-    tile,
-    rows,
-    first,
-    past_last,
-    TOKENS: tl.constexpr,
-    SIZES: tl.constexpr,
-    FEATURES: tl.constexpr,
-):
-    """The `Tokens` `[first, first + TOKENS)` of a tile's requests, those before `past_last`."""
-    token = first + tl.arange(0, TOKENS)
-    mask = token < past_last
-    position = tl.load(batch.positions + token, mask=mask, other=0)
-    block_size = tl.load(group.descriptor + BLOCK_SIZE)
-    capacity = tl.load(group.descriptor + CAPACITY)
+def _spread_rows(batch, tile, rows, token, SIZES: tl.constexpr):
+    """The `Rows` of a tile's tokens."""
     batch_index = tile * SIZES.tile + tl.arange(0, SIZES.tile)
     ends = batch.query_start_loc + batch_index + 1
     past = tl.load(ends, mask=batch_index < batch.num_reqs, other=2147483647)
@@ -45,6 +29,17 @@ def _look_up(
     start = _spread(rows.start, chosen)
     end = _spread(rows.end, chosen)
     place = _spread(rows.place, chosen)
+    staged = _spread(rows.staged.to(tl.int32), chosen) > 0
+    return Rows(row, start, end, place, staged, _spread(rows.length, chosen))
+
+
+@triton.jit
+def _look_up(group, staged, batch, token, mask, rows, FEATURES: tl.constexpr):
+    """The blocks of tokens, as `Tokens`, of which `rows` are the rows."""
+    position = tl.load(batch.positions + token, mask=mask, other=0)
+    block_size = tl.load(group.descriptor + BLOCK_SIZE)
+    capacity = tl.load(group.descriptor + CAPACITY)
+    row, start, end, place = rows.row, rows.start, rows.end, rows.place
     inside = (position >= 0) & (position < capacity) & (row >= 0)
     # Division truncates on a device and floors in the interpreter: keep it off negatives.
     position = tl.where(inside, position, 0)
@@ -78,31 +73,35 @@ def _store_slots(group, tokens, SIZES: tl.constexpr):
 
 
 @triton.jit
-def _find_span(batch, span, SIZES: tl.constexpr):
-    """Where a span of tokens is: its tile, its first token, and the end of the tile's tokens.
+def _may_be_left(batch, first, SIZES: tl.constexpr):
+    """Whether tiles may leave tokens of the span from `first` on: one has more than it maps."""
+    longest = 0
+    for base in range(0, batch.num_reqs, SIZES.searched):
+        request = base + tl.arange(0, SIZES.searched)
+        begin = tl.load(batch.query_start_loc + tl.minimum(request, batch.num_reqs))
+        end = tl.load(batch.query_start_loc + tl.minimum(request + 1, batch.num_reqs))
+        within = (begin < first + SIZES.span) & (end > first)
+        longest = tl.maximum(longest, tl.max(tl.where(within, end - begin, 0), axis=0))
+    return longest * SIZES.tile > SIZES.tokens
 
-    The tokens of a tile after those that it maps itself are cut into spans, which are numbered
-    through all tiles. The end is 0 if there are fewer spans.
+
+@triton.jit
+def _requests_of(batch, token):
+    """The requests of tokens, by bisection; of those after the last, how many requests there are.
+
+    All ends of requests have just been read, so that reading them again takes little.
     """
-    num_tiles = (batch.num_reqs + SIZES.tile - 1) // SIZES.tile
-    before = 0
-    tile, first, past_last = 0, 0, 0
-    base = 0
-    while (base < num_tiles) & (past_last == 0):
-        begins = (base + tl.arange(0, SIZES.searched)) * SIZES.tile
-        begin = tl.load(batch.query_start_loc + tl.minimum(begins, batch.num_reqs))
-        end = tl.load(batch.query_start_loc + tl.minimum(begins + SIZES.tile, batch.num_reqs))
-        spans = (tl.maximum(end - begin - SIZES.tokens, 0) + SIZES.span - 1) // SIZES.span
-        until = before + tl.cumsum(spans, axis=0)
-        here = (span < until) & (span >= until - spans)  # one at most
-        place = begin + SIZES.tokens + (span - until + spans) * SIZES.span
-        tiles = base + tl.arange(0, SIZES.searched)
-        tile = tl.sum(tl.where(here, tiles, 0), axis=0)
-        first = tl.sum(tl.where(here, place, 0), axis=0)
-        past_last = tl.sum(tl.where(here, end, 0), axis=0)
-        before += tl.sum(spans, axis=0)
-        base += SIZES.searched
-    return tile, first, past_last
+    step = 1
+    while step * 2 <= batch.num_reqs:
+        step = step * 2
+    found = tl.zeros_like(token)
+    while step > 0:
+        further = found + step
+        ends = batch.query_start_loc + further
+        end = tl.load(ends, mask=further <= batch.num_reqs, other=2147483647)
+        found = tl.where(end <= token, further, found)
+        step = step // 2
+    return found
 
 
 @triton.jit

@@ -3,7 +3,9 @@
 No program waits for another, and none touches what another writes. What a step stages for a row is
 one interval of columns, at the end of the row. A program that gathers or maps the row takes the
 columns of the interval from the staged ids. It takes all other columns from the source table, where
-no program of this launch writes them. Other programs copy the staged ids into the source table.
+no program of this launch writes them. Other programs copy the staged ids into the source table,
+unless these are in pinned memory and have been read for a row that is gathered: to read them twice
+would take twice as long.
 
 `one_launch_carrying_kernel` has in its parameters, as int64 `words`, which rows have an interval:
 
@@ -113,10 +115,10 @@ def one_launch_carrying_kernel(
     in_memory = None if FEATURES.indexed else words
     staged = Staged(staging, in_memory, num_words, num_pieces, None, None)
     num_writers = (num_words + SIZES.words - 1) // SIZES.words + num_pieces
+    batch = Batch(idx_mapping, index_step, query_start_loc, positions, num_reqs, num_rows)
     if part < num_writers:
-        _write_part(part, descriptors, staged, SIZES, FEATURES)
+        _write_part(part, descriptors, staged, batch, SIZES, FEATURES)
     else:
-        batch = Batch(idx_mapping, index_step, query_start_loc, positions, num_reqs, num_rows)
         cut = Cut(num_spans, num_wide, num_chunks, num_pads)
         in_group = _in_group(batch, cut, SIZES)
         index = ((part - num_writers) // in_group).to(tl.int64)

@@ -17,7 +17,14 @@ from bt_kernels.device_code.fields import (
     WIDTH,
 )
 from bt_kernels.device_code.gathering import _gather_tile
-from bt_kernels.device_code.mapping import _find_span, _look_up, _pad, _store_slots
+from bt_kernels.device_code.mapping import (
+    _look_up,
+    _may_be_left,
+    _pad,
+    _requests_of,
+    _spread_rows,
+    _store_slots,
+)
 from bt_kernels.device_code.staged_rows import (
     _find_carried,
     _find_marked,
@@ -28,9 +35,8 @@ from bt_kernels.device_code.staged_rows import (
 
 
 @triton.jit
-def _rows_of_tile(group, staged, batch, tile, TILE: tl.constexpr, FEATURES: tl.constexpr):
-    """The `Rows` of a tile's requests."""
-    batch_index = tile * TILE + tl.arange(0, TILE)
+def _rows_at(group, staged, batch, batch_index, FEATURES: tl.constexpr):
+    """The `Rows` of requests, by their places in the batch."""
     place = batch.idx_mapping + batch_index * batch.index_step
     row = tl.load(place, mask=batch_index < batch.num_reqs, other=-1).to(tl.int32)
     # One that does not exist counts as a dummy request.
@@ -80,41 +86,48 @@ def _given(field, address):
 
 
 @triton.jit
+def _map_spans(group, staged, batch, span, num_spans, SIZES: tl.constexpr, FEATURES: tl.constexpr):
+    """Maps what tiles leave of every `num_spans`-th span of the batch's tokens."""
+    num_tokens = tl.load(batch.query_start_loc + batch.num_reqs)
+    for first in range(span * SIZES.span, num_tokens, num_spans * SIZES.span):
+        if _may_be_left(batch, first, SIZES):
+            token = first + tl.arange(0, SIZES.span)
+            request = _requests_of(batch, token)
+            rows = _rows_at(group, staged, batch, request, FEATURES)
+            its_tile = tl.load(batch.query_start_loc + request // SIZES.tile * SIZES.tile)
+            mask = (token < num_tokens) & (token - its_tile >= SIZES.tokens)
+            tokens = _look_up(group, staged, batch, token, mask, rows, FEATURES)
+            _store_slots(group, tokens, SIZES)
+
+
+@triton.jit
 def _of_group(group, staged, batch, cut, part, SIZES: tl.constexpr, FEATURES: tl.constexpr):
     """One of the parts of a group: spans of tokens, tiles, pieces of wide rows, padding.
 
-    A tile gathers its rows and maps the first of its tokens. So all parts take about as long,
-    however columns and tokens are spread over requests.
+    A tile gathers its rows and maps the first of its tokens; those after them are left to the spans
+    of the batch's tokens that they are in. So all parts take about as long, however columns and
+    tokens are spread over requests.
     """
     TILE: tl.constexpr = SIZES.tile
     num_tiles = (batch.num_rows + TILE - 1) // TILE
     if part < cut.num_spans:
-        span = part
-        while span >= 0:
-            tile, first, past_last = _find_span(batch, span, SIZES)
-            span = tl.where(past_last > 0, span + cut.num_spans, -1)
-            if past_last > 0:
-                rows = _rows_of_tile(group, staged, batch, tile, TILE, FEATURES)
-                tokens = _look_up(
-                    group, staged, batch, tile, rows, first, past_last, SIZES.span, SIZES, FEATURES
-                )
-                _store_slots(group, tokens, SIZES)
+        _map_spans(group, staged, batch, part, cut.num_spans, SIZES, FEATURES)
     elif part < cut.num_spans + num_tiles:
         tile = part - cut.num_spans
         begin = tile * TILE
         first = tl.load(batch.query_start_loc + tl.minimum(begin, batch.num_reqs))
         past_last = tl.load(batch.query_start_loc + tl.minimum(begin + TILE, batch.num_reqs))
-        rows = _rows_of_tile(group, staged, batch, tile, TILE, FEATURES)
+        rows = _rows_at(group, staged, batch, begin + tl.arange(0, TILE), FEATURES)
+        token = first + tl.arange(0, SIZES.tokens)
+        its_rows = _spread_rows(batch, tile, rows, token, SIZES)
         # Nothing that is stored may lie between reads, or they would wait for each other.
-        tokens = _look_up(
-            group, staged, batch, tile, rows, first, past_last, SIZES.tokens, SIZES, FEATURES
-        )
+        tokens = _look_up(group, staged, batch, token, token < past_last, its_rows, FEATURES)
         _gather_tile(group, staged, batch, cut, 0, tile, rows, False, TILE, SIZES, FEATURES)
         _store_slots(group, tokens, SIZES)
     elif part < cut.num_spans + num_tiles + cut.num_wide * cut.num_chunks:
         piece = part - cut.num_spans - num_tiles
         batch_index = batch.num_rows - cut.num_wide + piece // cut.num_chunks
-        rows = _rows_of_tile(group, staged, batch, batch_index, 1, FEATURES)
+        rows = _rows_at(group, staged, batch, batch_index + tl.arange(0, 1), FEATURES)
         chunk = piece % cut.num_chunks
         _gather_tile(group, staged, batch, cut, chunk, batch_index, rows, True, 1, SIZES, FEATURES)
     else:
@@ -130,13 +143,13 @@ def _in_group(batch, cut, SIZES: tl.constexpr):
 
 
 @triton.jit
-def _write_part(part, descriptors, staged, SIZES: tl.constexpr, FEATURES: tl.constexpr):
+def _write_part(part, descriptors, staged, batch, SIZES: tl.constexpr, FEATURES: tl.constexpr):
     """One of the parts that write what is staged, of which the words come first."""
     num_writers = (staged.num_words + SIZES.words - 1) // SIZES.words
     if part < num_writers:
         _write_words(descriptors, staged, part * SIZES.words, SIZES, FEATURES)
     elif FEATURES.ids:
-        _write_several(descriptors, staged, part - num_writers, FEATURES)
+        _write_several(descriptors, staged, batch, part - num_writers, SIZES, FEATURES)
 
 
 @triton.jit

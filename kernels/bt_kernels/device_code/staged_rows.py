@@ -220,8 +220,20 @@ def _write_words(descriptors, staged, first, SIZES: tl.constexpr, FEATURES: tl.c
 
 
 @triton.jit
-def _write_several(descriptors, staged, which, FEATURES: tl.constexpr):
-    """Copies the ids of one piece of an interval that has several."""
+def _is_left(batch, row, SIZES: tl.constexpr):
+    """Whether a row is of no request in the batch, `[1]`."""
+    found = tl.zeros([1], dtype=tl.int32)
+    for base in range(0, batch.num_reqs, SIZES.searched):
+        index = base + tl.arange(0, SIZES.searched)
+        place = batch.idx_mapping + index * batch.index_step
+        its_row = tl.load(place, mask=index < batch.num_reqs, other=-1)
+        found = tl.maximum(found, tl.max((its_row == row).to(tl.int32), axis=0))
+    return found == 0
+
+
+@triton.jit
+def _write_several(descriptors, staged, batch, which, SIZES: tl.constexpr, FEATURES: tl.constexpr):
+    """Copies the ids of one piece of an interval that has several, unless a gather does."""
     which = which + tl.zeros([1], dtype=tl.int32)
     index, piece = _piece(staged, which, FEATURES)
     interval = tl.sum(_interval(staged, index, which >= 0, FEATURES), axis=0)
@@ -233,6 +245,8 @@ def _write_several(descriptors, staged, which, FEATURES: tl.constexpr):
     target = source + row.to(tl.int64) * width + start
     offset = tl.sum(piece, axis=0) * PIECE_IDS + tl.arange(0, PIECE_IDS)
     mask = offset < length
+    if FEATURES.where != CARRIED:
+        mask &= _is_left(batch, row, SIZES)
     tl.store(target + offset, _staged_ids(staged, place + offset, mask, FEATURES), mask=mask)
 
 

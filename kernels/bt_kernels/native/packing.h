@@ -13,9 +13,9 @@ typedef struct {
 } Room;
 
 /* How many intervals there are, and pieces of those with another number of ids than one; and words
- * of these two, of them and the ids, and of ids that are apart. */
+ * of these two, of them and the ids, of ids that are apart; and ids of the longest. */
 typedef struct {
-    long long num_words, num_pieces, head, size, apart;
+    long long num_words, num_pieces, head, size, apart, longest;
 } Packed;
 
 typedef struct {

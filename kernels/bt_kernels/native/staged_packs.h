@@ -252,12 +252,15 @@ static int pack_into(PyObject *object, const Room *room, Packed *packed)
 {
     const StagedWrites *self = (StagedWrites *)object;
     Py_ssize_t per_group = bitmap_words(self), num_pieces = 0, num_ids = 0, units = 0;
+    long long longest = 0;
     if (self->num_records > MOST_WORDS)
         return 0;
     for (Py_ssize_t index = 0; index < self->num_records; index++) {
         const Record *record = &self->records[index];
         if (record->start > MOST_WORDS || record->length > MOST_WORDS)
             return 0;
+        if (record->length > longest)
+            longest = record->length;
         if (record->length != 1) {
             num_pieces += ceiling(record->length, PIECE_IDS);
             num_ids += record->length;
@@ -267,7 +270,8 @@ static int pack_into(PyObject *object, const Room *room, Packed *packed)
     if (units > MOST_WORDS)
         return 0;
     Py_ssize_t head = self->num_records + (num_pieces + 1) / 2, size = head + (num_ids + 1) / 2;
-    *packed = (Packed){self->num_records, num_pieces, head, size, units * ALIGNED_IDS / 2};
+    *packed = (Packed){self->num_records, num_pieces, head, size, units * ALIGNED_IDS / 2,
+                       longest};
     write_bitmap(self, room->bitmap, per_group);
     if (room->ids == NULL && size <= room->payload_room) {
         if (num_ids > MOST_WORDS)
@@ -311,8 +315,8 @@ static PyObject *pack_words(StagedWrites *self, PyObject *const *args, Py_ssize_
         return NULL;
     if (fits == 0)
         Py_RETURN_NONE;
-    return Py_BuildValue("(LLLLL)", packed.num_words, packed.num_pieces, packed.head, packed.size,
-                         packed.apart);
+    return Py_BuildValue("(LLLLLL)", packed.num_words, packed.num_pieces, packed.head,
+                         packed.size, packed.apart, packed.longest);
 }
 
 /* `(group, row, start, ids)` of a packed record; its place is counted from `packed`. */

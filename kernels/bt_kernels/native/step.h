@@ -90,7 +90,8 @@ static int pack_and_launch(Step *self, Plan *plan) {
     long long most = self->words.len / (long long)sizeof(uint64_t) - self->is.first;
     Room room = {words, words + self->is.first, most, NULL, 0};
     if (!self->packing->pack(self->staged, &room, &packed)) return 0;
-    int kind = packed.head > most ? IN_MEMORY : packed.size > most ? IDS_IN_MEMORY : ANY_IDS;
+    int is_carried = packed.size <= most && packed.longest <= self->is.most_carried;
+    int kind = packed.head > most ? IN_MEMORY : is_carried ? ANY_IDS : IDS_IN_MEMORY;
     if (packed.size <= self->is.single_words && packed.num_pieces == 0) kind = SINGLE_IDS;
     PyObject *launch = self->launches[plan->shape][kind][plan->has_options][plan->is_aligned];
     if (!launch) return 0;

@@ -36,7 +36,7 @@ typedef struct {
         sharded, aligned;
     long long requests[NUM_SHAPES], tokens[NUM_SHAPES]; /* of a program */
     long long many_rows, span, max_spans, own_columns, wide_columns, max_chunks, max_wide_programs,
-        words_written, block, max_pads;
+        words_written, block, max_pads, most_carried;
 } Constants;
 
 typedef struct {
@@ -95,11 +95,9 @@ typedef struct {
 } Plan;
 
 /* As `Shape.spans`. */
-static long long spans_of(const Step *self, int shape, long long num_reqs, long long num_tokens) {
-    long long more = self->is.tokens[shape] + 1;
-    long long num_tiles = divided_up(num_reqs, self->is.requests[shape]);
-    long long longer = at_most(num_tiles, num_tokens / more);
-    return at_most(self->is.max_spans, longer + (num_tokens - longer * more) / self->is.span);
+static long long spans_of(const Step *self, int shape, long long num_tokens) {
+    if (num_tokens <= self->is.tokens[shape]) return 0;
+    return at_most(self->is.max_spans, divided_up(num_tokens, self->is.span));
 }
 
 /* As `OneLaunch.cut_of`. */
@@ -110,7 +108,7 @@ static void cut(const Step *self, long long num_tokens, long long longest, Plan 
     long long num_padded = num_rows - num_reqs;
     plan->shape = num_rows * self->num_groups > is->many_rows ? MANY : FEW;
     plan->num_tiles = divided_up(num_rows, is->requests[plan->shape]);
-    leading[NUM_SPANS] = (uint64_t)spans_of(self, plan->shape, num_reqs, num_tokens);
+    leading[NUM_SPANS] = (uint64_t)spans_of(self, plan->shape, num_tokens);
     long long num_wide = longest > is->own_columns ? num_rows : num_padded;
     if (num_padded > 0 && longest < is->widest) longest = is->widest;
     if (!num_wide || longest <= is->own_columns) return;

@@ -18,6 +18,7 @@ from bt_kernels.one_launch.shapes import (
     FEW,
     MANY_ROWS,
     MAX_BITMAP,
+    MOST_CARRIED,
     PAYLOADS,
     PAYLOADS_INTERPRETED,
     SHAPES,
@@ -117,8 +118,8 @@ class CarryingLaunch:
         packed = staged.pack_words(self.bitmap, self.payload)
         if packed is None:
             return False
-        num_words, num_pieces, head, size, apart = packed
-        kind = self._kind(num_pieces, head, size)
+        num_words, num_pieces, head, size, apart, longest = packed
+        kind = self._kind(num_pieces, head, size, longest)
         has_options = self._sharded or bool(options)
         aligned = tables.rows_are_aligned and _are_aligned(options.tables or ())
         cut = tables.cut_of(batch)
@@ -154,11 +155,11 @@ class CarryingLaunch:
             ring.note_reader()
         return True
 
-    def _kind(self, num_pieces: int, head: int, size: int) -> int:
+    def _kind(self, num_pieces: int, head: int, size: int, longest: int) -> int:
         single, most = self.payloads
         if size <= single and not num_pieces:
             return SINGLE_IDS
-        if size <= most:
+        if size <= most and longest <= MOST_CARRIED:
             return ANY_IDS
         return IDS_IN_MEMORY if head <= most else IN_MEMORY
 

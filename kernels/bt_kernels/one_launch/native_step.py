@@ -15,6 +15,7 @@ from bt_kernels.one_launch.shapes import (
     MAX_PADS,
     MAX_SPANS,
     MAX_WIDE_PROGRAMS,
+    MOST_CARRIED,
     OWN_COLUMNS,
     SHAPES,
     SPAN,
@@ -82,6 +83,7 @@ def make_step(
                     WORDS_WRITTEN,
                     BLOCK,
                     MAX_PADS,
+                    MOST_CARRIED,
                 ],
             ),
         )

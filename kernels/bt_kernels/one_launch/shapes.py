@@ -26,7 +26,7 @@ class Shape:
     Args:
         requests: requests of a tile, which a program gathers and maps.
         columns: columns of a row that it copies at a time.
-        tokens: tokens of its requests that it maps; the others are cut into spans.
+        tokens: tokens of its requests that it maps; the others are left to spans.
         num_warps: warps of a program.
     """
 
@@ -53,12 +53,9 @@ class Shape:
             words=WORDS_WRITTEN,
         )
 
-    def spans(self, num_reqs: int, num_tokens: int) -> int:
-        """Programs that map spans of tokens, of one group: as many as there can be spans."""
-        num_tiles = -(-num_reqs // self.requests)
-        # Most where as many tiles as possible have a single token more than they map themselves.
-        longer = min(num_tiles, num_tokens // (self.tokens + 1))
-        return min(MAX_SPANS, longer + (num_tokens - longer * (self.tokens + 1)) // SPAN)
+    def spans(self, num_tokens: int) -> int:
+        """Programs that map spans of tokens, of one group."""
+        return min(MAX_SPANS, -(-num_tokens // SPAN)) if num_tokens > self.tokens else 0
 
 
 class Cut(NamedTuple):
@@ -98,8 +95,8 @@ MANY = Shape(requests=2, columns=256, tokens=32, num_warps=1)
 FIXED = Shape(requests=1, columns=256, tokens=128, num_warps=4)
 SHAPES = (FEW, MANY)
 MANY_ROWS = 1024  # of all groups
-SPAN = 128  # tokens of a program of their own
-SEARCHED = 512  # tiles whose tokens are looked at, at a time, for where a span is
+SPAN = 128  # consecutive tokens of the batch, for a program of their own
+SEARCHED = 256  # requests that are looked at, at a time
 MAX_SPANS = 1024  # programs of a group; each takes several spans where there are more
 FIXED_SPANS = 64  # in a launch that never changes
 WIDE_COLUMNS = 512  # columns that programs for long rows copy at a time
@@ -115,6 +112,7 @@ WORDS_WRITTEN = 64  # intervals that a program writes
 # each, and for any. What does not fit is in pinned memory. A launch takes some 4 ns longer for each
 # word, however many of them are used.
 PAYLOADS = (64, 1024)
+MOST_CARRIED = 256  # ids of an interval; memory is the quicker, the more of them are read at once
 PAYLOADS_INTERPRETED = (2, 8)  # so that few writes show every way
 MAX_BITMAP = 768  # words of all groups, a bit for each row and an address for each group
 MAX_PROGRAMS = 1056  # of a launch that never changes: eight for each multiprocessor

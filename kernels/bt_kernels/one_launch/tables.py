@@ -152,7 +152,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         shape = MANY if batch.num_rows * self.layout.num_groups > MANY_ROWS else FEW
         num_wide, num_chunks = self._wide_rows(batch)
         num_tiles = -(-batch.num_rows // shape.requests)
-        num_spans = shape.spans(batch.num_reqs, batch.positions.shape[0])
+        num_spans = shape.spans(batch.positions.shape[0])
         return Cut(shape, num_tiles, num_spans, num_wide, num_chunks)
 
     def longest_of(self, batch: Batch) -> int:

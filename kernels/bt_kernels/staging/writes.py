@@ -243,7 +243,7 @@ class StagedWrites:
 
     def pack_words(
         self, bitmap: memoryview, payload: memoryview, ids_apart: memoryview | None = None, /
-    ) -> tuple[int, int, int, int, int] | None:
+    ) -> tuple[int, int, int, int, int, int] | None:
         """Writes what is staged as words for a launch that carries it; see `one_launch_kernels`.
 
         Args:
@@ -254,8 +254,8 @@ class StagedWrites:
         Returns:
             How many intervals there are, and how many pieces, of those that have another number of
             ids than one; and how many int64 words are taken by intervals and pieces, by these and
-            the ids, and by ids that are apart. Nothing but the bitmap is written if a view is too
-            short.
+            the ids, and by ids that are apart; and ids of the longest interval. Nothing but the
+            bitmap is written if a view is too short.
             `None` if words cannot tell it: more than 65,535 intervals, or an interval that begins
             after that column or is longer, or four times as many ids.
 
@@ -278,8 +278,9 @@ class StagedWrites:
         lengths = [len(ids) for _, _, _, ids in intervals if len(ids) != 1]
         num_pieces = sum(-(-length // PIECE_IDS) for length in lengths)
         num_ids, aligned = sum(lengths), sum(map(_aligned, lengths))
-        furthest = max((max(start, len(ids)) for _, _, start, ids in intervals), default=0)
-        if max(len(intervals), furthest, aligned // ALIGNED_IDS) > MOST_WORDS:
+        longest = max((len(ids) for _, _, _, ids in intervals), default=0)
+        furthest = max((start for _, _, start, _ in intervals), default=0)
+        if max(len(intervals), longest, furthest, aligned // ALIGNED_IDS) > MOST_WORDS:
             return None
         bits = [0] * (per_group * len(self._groups))
         for place, row, _, _ in intervals:
@@ -293,7 +294,7 @@ class StagedWrites:
         head = len(intervals) + -(-num_pieces // 2)
         size, apart = head + -(-num_ids // 2), aligned // 2
         is_apart = ids_apart is not None
-        packed = len(intervals), num_pieces, head, size, apart
+        packed = len(intervals), num_pieces, head, size, apart, longest
         if (head if is_apart else size) > len(payload) or (is_apart and apart > len(more)):
             return packed
         if num_ids > MOST_WORDS and not is_apart:

@@ -212,7 +212,8 @@ CONSTANTS = dict(
     descriptors=77, first=2, single_words=1, max_num_reqs=4, max_num_tokens=8, widest=4,
     has_window=0, sharded=0, aligned=0, requests=1, requests_of_many=1, tokens=9,
     tokens_of_many=9, many_rows=9, span=9, max_spans=9, own_columns=99, wide_columns=9,
-    max_chunks=1, max_wide_programs=1, words_written=64, block=8, max_pads=4)
+    max_chunks=1, max_wide_programs=1, words_written=64, block=8, max_pads=4,
+    most_carried=99)
 
 def make_step(device_type=2, size=4, constants=CONSTANTS.values(), **options):
     given = dict(

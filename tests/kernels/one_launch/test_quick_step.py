@@ -335,20 +335,12 @@ def test_long_rows_bring_few_programs(noted, num_rows):
 
 
 @pytest.mark.parametrize("shape", one_launch.SHAPES)
-def test_there_are_programs_for_all_spans_of_tokens(shape):
-    rng = random.Random(0)
-    for _ in range(300):
-        lengths = [
-            rng.choice((0, 1, shape.tokens, shape.tokens + 1, rng.randrange(900)))
-            for _ in range(rng.randrange(1, 40))
-        ]
-        spans = 0
-        for first in range(0, len(lengths), shape.requests):
-            longer = max(0, sum(lengths[first : first + shape.requests]) - shape.tokens)
-            spans += -(-longer // one_launch.SPAN)
-        assert spans <= shape.spans(len(lengths), sum(lengths))
-    assert shape.spans(3, shape.tokens) == 0  # one more token could be in one tile
-    assert shape.spans(3, shape.tokens + 1) == 1
+def test_there_is_a_program_for_each_span_of_tokens(shape):
+    for num_tokens in (shape.tokens + 1, one_launch.SPAN, one_launch.SPAN + 1, 9_999):
+        assert (shape.spans(num_tokens) - 1) * one_launch.SPAN < num_tokens
+        assert num_tokens <= shape.spans(num_tokens) * one_launch.SPAN
+    assert shape.spans(shape.tokens) == 0  # its tile maps them, whoever has them
+    assert shape.spans(10**6) == one_launch.MAX_SPANS
 
 
 def test_staged_writes_that_are_replaced_are_those_of_the_step_in_c(monkeypatch):

@@ -477,7 +477,7 @@ def test_words_say_which_rows_have_an_interval_and_where_it_is(kind):
     assert staged.append(5, [[-2], []], False, False)
     assert staged.append(0, [[INT32_MAX], [7]], True, False)
     payload = words_of(4)
-    assert packed_by(staged, payload) == ((3, 0, 3, 3, 0), [0b100001, 2 << 48 | 0b1])
+    assert packed_by(staged, payload) == ((3, 0, 3, 3, 0, 1), [0b100001, 2 << 48 | 0b1])
     # In the order of groups and rows, whatever the order in which they were staged.
     wanted = [INT32_MAX, 5 << 48 | MOST_WORDS << 32 | 0xFFFFFFFE, 7, -1]
     assert payload.tolist() == wanted
@@ -489,7 +489,7 @@ def test_a_bitmap_has_a_word_for_48_rows(kind):
     for row in (96, 48, 47, 0):
         assert staged.append(row, [[row], []] if row else [[], [5]], False, False)
     bitmap, payload = words_of(7), words_of(4)
-    assert staged.pack_words(bitmap, payload) == (4, 0, 4, 4, 0)
+    assert staged.pack_words(bitmap, payload) == (4, 0, 4, 4, 0, 1)
     last = 1 << 47
     assert bitmap.tolist() == [last, 1 << 48 | 1, 2 << 48 | 1, 3 << 48 | 1, 4 << 48, 4 << 48, -1]
     assert payload.tolist() == [47 << 48 | 47, 48 << 48 | 48, 96 << 48 | 96, 5]
@@ -513,7 +513,7 @@ def test_intervals_of_another_number_of_ids_than_one_have_them_apart(kind):
 
     pieces = [1, 0]  # intervals as they were staged; none of the empty one
     ids = [-2, 3, INT32_MAX, 7, -1]
-    wanted = (4, 2, 5, 8, 4)
+    wanted = (4, 2, 5, 8, 4, 3)
     payload = words_of(8)
     assert packed_by(staged, payload) == (wanted, [0b100001, 2 << 48 | 0b100001])
     assert payload.tolist()[:4] == intervals(2, 0, 5)
@@ -548,7 +548,7 @@ def test_odd_numbers_of_ids_and_pieces_end_with_half_a_word(kind):
     staged, _ = make(kind, 9)
     assert staged.append(0, [[5, 6, 7]], True, False)
     payload = words_of(5)
-    assert staged.pack_words(words_of(1), payload) == (1, 1, 2, 4, 2)
+    assert staged.pack_words(words_of(1), payload) == (1, 1, 2, 4, 2, 3)
     assert int32_of(payload)[2:] == [0, 0, 5, 6, 7, 0, -1, -1]
 
 
@@ -558,7 +558,7 @@ def test_what_does_not_fit_a_view_is_not_written_and_its_size_is_told(kind, room
     assert staged.append(5, [[2, 3], [4]], True, False)
     assert staged.append(0, [[1, 7, 9], []], True, False)
     views = [None if room is None else words_of(room) for room in rooms]
-    assert packed_by(staged, *views)[0] == (4, 2, 5, 8, 4)
+    assert packed_by(staged, *views)[0] == (4, 2, 5, 8, 4, 3)
     assert all(set(view) <= {-1} for view in views if view is not None)
 
 

@@ -85,7 +85,8 @@ RACES = {
     "slots_ignore_what_is_carried": "block_tables[",
     "overwrite_with_nothing_is_not_found": "num_blocks",
     "fours_of_what_is_written": "block_tables[",
-    "span_runs_on": "slot_mappings[",
+    "span_maps_what_its_tile_does": "slot_mappings[",
+    "written_twice": "block_tables[",
 }
 """Mutants whose values are right as long as programs run one after another, and where they race."""
 

@@ -104,6 +104,16 @@ def _window() -> Workload:
             step_of_requests(
                 [last, new], [2, 1], [[28, 0], [0, 1]], num_computed_tokens=[0, 0, 28, 0]
             ),
+            # Most of what is written lies before the window, and a row is of no request.
+            step_of_requests(
+                [
+                    Append(row, tuple([[10 + row] * width for width in WINDOW.widths]), True)
+                    for row in (3, 0)
+                ],
+                [3, 1],
+                [[29], [2]],
+                num_computed_tokens=[0, 2, 0, 29],
+            ),
         ),
     )
 

@@ -33,6 +33,7 @@ def conformance_workloads(seed: int) -> dict[str, Workload]:
         "corners_int32": random_workload(seed + 1, CORNERS, num_steps=2, dtype="int32"),
         "long": random_workload(seed + 2, LONG, num_steps=2, dtype="int64", full=True),
         "long_request": _long_request(),
+        "unequal": _unequal(),
         "edges": _edges(),
         "shrinking": _shrinking(),
         "decoding": _decoding(),
@@ -41,7 +42,7 @@ def conformance_workloads(seed: int) -> dict[str, Workload]:
 
 
 def _long_request() -> Workload:
-    """One request that fills its row and takes all tokens, with a write of hundreds of blocks."""
+    """One request that fills its row and takes all tokens, with writes of hundreds of blocks."""
     blocks = list(range(1, 2_501))
     return Workload(
         LONG,
@@ -54,8 +55,28 @@ def _long_request() -> Workload:
             step_of_requests(
                 [Append(0, (blocks[:700],), overwrite=True)], [0, 1], [range(3), range(40)]
             ),
+            # Of no request in the batch, so far.
+            step_of_requests([Append(0, (blocks[1_000:2_300],), overwrite=True)], [1], [range(5)]),
+            step_of_requests([], [0], [range(5_190, 5_196)]),
         ),
     )
+
+
+def _unequal() -> Workload:
+    """Chunks of all sizes, some empty, of which some end and others begin among the same tokens."""
+    layout = TableLayout((4,), (40,), max_num_reqs=9, max_num_batched_tokens=400)
+    rows = [4, 7, 1, 0, 8, 3, 6, 2, 5]
+    steps = []
+    for lengths in (
+        [40, 0, 50, 33, 20, 20, 1, 25, 100],
+        [20, 20, 20, 20],  # none of them is long, and two of them are
+        [1, 1, 0, 0, 150, 0, 1],
+        [0, 0, 0, 0, 0, 0, 0, 0, 129],
+    ):
+        positions = [range(row, row + length) for row, length in zip(rows, lengths, strict=False)]
+        steps.append(step_of_requests([], rows[: len(lengths)], positions, spare_tokens=3))
+    setup = [Append(row, ([40 * row + n for n in range(40)],), True) for row in rows]
+    return Workload(layout, "int64", tuple(setup), tuple(steps))
 
 
 def _edges() -> Workload:
