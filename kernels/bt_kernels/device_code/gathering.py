@@ -104,18 +104,22 @@ def _gather_tile(
     first_column = _first_columns(group, rows.row, FEATURES)
     source_row = group.source + rows.row.to(tl.int64) * group.width
     target_row = group.target + batch_index.to(tl.int64) * group.width
-    if FEATURES.aligned:
-        # Four columns are then one access of 16 bytes.
-        source_row = tl.multiple_of(source_row, [16])
-        target_row = tl.multiple_of(target_row, [16])
     places = (source_row, target_row)
+    wide = places
+    if FEATURES.aligned:
+        # Four columns are then one access of 16 bytes. This is said of other values than those for
+        # columns one by one, of which each thread would have four in a row: every access would be
+        # of each fourth column, and pinned memory would be read four times.
+        wide_source = group.source + rows.row.to(tl.int64) * group.width
+        wide_target = group.target + batch_index.to(tl.int64) * group.width
+        wide = (tl.multiple_of(wide_source, [16]), tl.multiple_of(wide_target, [16]))
     num_fours = tl.where(rows.staged, tl.minimum(rows.start, length), length) // 4
     if SHARES:
         apart = cut.num_chunks * SIZES.wide_columns
         begin = SIZES.own_columns + chunk * SIZES.wide_columns
         for first in range(begin, tl.max(length, axis=0), apart):
             _copy_fours(
-                places, live, first_column, first, num_fours, FEATURES.options, SIZES.wide_columns
+                wide, live, first_column, first, num_fours, FEATURES.options, SIZES.wide_columns
             )
             begin_rest = tl.maximum(num_fours * 4, first)
             past_last = tl.minimum(length, first + SIZES.wide_columns)
@@ -125,7 +129,5 @@ def _gather_tile(
         own = tl.where(shared, tl.minimum(length, SIZES.own_columns), length)
         own_fours = tl.minimum(num_fours, own // 4)
         for first in range(0, tl.max(own_fours, axis=0) * 4, SIZES.columns):
-            _copy_fours(
-                places, live, first_column, first, own_fours, FEATURES.options, SIZES.columns
-            )
+            _copy_fours(wide, live, first_column, first, own_fours, FEATURES.options, SIZES.columns)
         _copy_rest(staged, rows, places, first_column, own_fours * 4, own, SIZES, FEATURES)

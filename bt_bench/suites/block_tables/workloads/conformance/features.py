@@ -88,6 +88,10 @@ def _window() -> Workload:
     """Windows that begin before, at and behind the edge of a column, and behind the last one."""
     new = _rows(WINDOW, [None, 2])[1]
     last = Append(2, ([77], [78], []), overwrite=False)
+    long = [
+        Append(row, tuple([10 + row] * width for width in WINDOW.widths), overwrite=True)
+        for row in (3, 0)
+    ]
     return Workload(
         WINDOW,
         "int64",
@@ -105,15 +109,7 @@ def _window() -> Workload:
                 [last, new], [2, 1], [[28, 0], [0, 1]], num_computed_tokens=[0, 0, 28, 0]
             ),
             # Most of what is written lies before the window, and a row is of no request.
-            step_of_requests(
-                [
-                    Append(row, tuple([[10 + row] * width for width in WINDOW.widths]), True)
-                    for row in (3, 0)
-                ],
-                [3, 1],
-                [[29], [2]],
-                num_computed_tokens=[0, 2, 0, 29],
-            ),
+            step_of_requests(long, [3, 1], [[29], [2]], num_computed_tokens=[0, 2, 0, 29]),
         ),
     )
 
