@@ -1,13 +1,17 @@
-"""How programs of a step in one launch gather rows."""
+"""How programs of a step in one launch gather rows.
+
+What is added to an address last is `nth`, of a constant range: so instructions have it as their
+offset, and it takes none of its own, nor registers.
+"""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from bt_kernels.device_code.bundles import CARRIED, LISTED, PARTED
+from bt_kernels.device_code.bundles import CARRIED, MARKED
 from bt_kernels.device_code.fields import BLOCK_SIZE, REACH
-from bt_kernels.device_code.staged_rows import _staged_ids
+from bt_kernels.device_code.staged_rows import _first_id, _staged_ids
 
 
 @triton.jit
@@ -34,12 +38,12 @@ def _copy_fours(
     not `live` are zeroed.
     """
     source_row, target_row = places
-    column = (first + tl.arange(0, COLUMNS))[None, :]
-    mask = column // 4 < num_fours[:, None]
-    ids = tl.load(source_row[:, None] + column, mask=mask & live[:, None], other=0)
+    nth = tl.arange(0, COLUMNS)[None, :]
+    mask = nth // 4 < (num_fours - first // 4)[:, None]
+    ids = tl.load((source_row + first)[:, None] + nth, mask=mask & live[:, None], other=0)
     if WINDOWED:
-        ids = tl.where(column >= first_column[:, None], ids, 0)
-    tl.store(target_row[:, None] + column, ids, mask=mask)
+        ids = tl.where(nth >= (first_column - first)[:, None], ids, 0)
+    tl.store((target_row + first)[:, None] + nth, ids, mask=mask)
 
 
 @triton.jit
@@ -53,27 +57,69 @@ def _copy_rest(
     SIZES: tl.constexpr,
     FEATURES: tl.constexpr,
 ):
-    """Copies columns `[begin, past_last)` of rows `[TILE]`, with what is staged for them."""
+    """Copies columns `[begin, past_last)` of rows `[TILE]`, with what is staged for them.
+
+    Several ids of a row that are in pinned memory are left to `_copy_several`.
+    """
     source_row, target_row = places
     live = (rows.row >= 0)[:, None]
-    many = (rows.end - rows.start > 1)[:, None]
-    # A read of pinned memory takes as long as the rest of the program, of few ids or of many.
-    COLUMNS: tl.constexpr = SIZES.rest if FEATURES.where == CARRIED else SIZES.fresh
-    for done in range(0, tl.max(past_last - begin, axis=0), COLUMNS):
-        column = (begin + done)[:, None] + tl.arange(0, COLUMNS)[None, :]
-        mask = column < past_last[:, None]
-        fresh = (column >= rows.start[:, None]) & (column < rows.end[:, None])
-        shown = mask & live & (column >= first_column[:, None])
-        old = tl.load(source_row[:, None] + column, mask=shown & (~fresh), other=0)
+    several = rows.end - rows.start > 1
+    if FEATURES.where != CARRIED:
+        past_last = tl.where(several, tl.minimum(past_last, rows.start), past_last)
+    for done in range(0, tl.max(past_last - begin, axis=0), SIZES.rest):
+        first = begin + done
+        nth = tl.arange(0, SIZES.rest)[None, :]
+        mask = nth < (past_last - first)[:, None]
+        fresh = (nth >= (rows.start - first)[:, None]) & (nth < (rows.end - first)[:, None])
+        shown = mask & live & (nth >= (first_column - first)[:, None])
+        source = (source_row + first)[:, None] + nth
+        old = tl.load(source, mask=shown & (~fresh), other=0)
         new = rows.place[:, None]
-        if FEATURES.ids:
-            ids = (rows.place - rows.start)[:, None] + column
-            several = mask & live & fresh & many
-            new = tl.where(many, _staged_ids(staged, ids, several, FEATURES), new)
-            if (FEATURES.where == PARTED) | (FEATURES.where == LISTED):
-                tl.store(source_row[:, None] + column, new, mask=several)
+        if FEATURES.ids and FEATURES.where == CARRIED:
+            ids = (rows.place - rows.start + first)[:, None] + nth
+            many = several[:, None]
+            new = tl.where(many, _staged_ids(staged, ids, shown & fresh & many, FEATURES), new)
         copied = tl.where(shown & fresh, new, old)
-        tl.store(target_row[:, None] + column, copied, mask=mask)
+        tl.store((target_row + first)[:, None] + nth, copied, mask=mask)
+
+
+@triton.jit
+def _copy_several(
+    staged,
+    rows,
+    places,
+    first_column,
+    begin,
+    past_last,
+    SIZES: tl.constexpr,
+    FEATURES: tl.constexpr,
+):
+    """Copies several ids of rows `[TILE]` from pinned memory, those of `[begin, past_last)`.
+
+    A read takes as long as the rest of the program. So all are made at once, which the compiler
+    does only where what is read is stored as it is.
+    """
+    if FEATURES.where != CARRIED:
+        source_row, target_row = places
+        begin = tl.maximum(begin, rows.start)
+        past_last = tl.where(rows.row >= 0, tl.minimum(past_last, rows.end), begin)
+        past_last = tl.where(rows.end - rows.start > 1, past_last, begin)
+        for done in range(0, tl.max(past_last - begin, axis=0), SIZES.fresh):
+            first = begin + done
+            nth = tl.arange(0, SIZES.fresh)[None, :]
+            mask = nth < (past_last - first)[:, None]
+            place = rows.place - rows.start + first
+            ids = tl.load(_first_id(staged, place, FEATURES)[:, None] + nth, mask=mask)
+            source = (source_row + first)[:, None] + nth
+            target = (target_row + first)[:, None] + nth
+            if FEATURES.where != MARKED:
+                tl.store(source, ids, mask=mask)
+            if FEATURES.options:
+                shown = nth >= (first_column - first)[:, None]
+                tl.store(target, ids, mask=mask & shown)
+                tl.store(target, tl.zeros_like(ids), mask=mask & (~shown))
+            else:
+                tl.store(target, ids, mask=mask)
 
 
 @triton.jit
@@ -124,6 +170,7 @@ def _gather_tile(
             begin_rest = tl.maximum(num_fours * 4, first)
             past_last = tl.minimum(length, first + SIZES.wide_columns)
             _copy_rest(staged, rows, places, first_column, begin_rest, past_last, SIZES, FEATURES)
+            _copy_several(staged, rows, places, first_column, first, past_last, SIZES, FEATURES)
     else:
         shared = (cut.num_chunks > 0) & (batch_index >= batch.num_rows - cut.num_wide)
         own = tl.where(shared, tl.minimum(length, SIZES.own_columns), length)
@@ -131,3 +178,4 @@ def _gather_tile(
         for first in range(0, tl.max(own_fours, axis=0) * 4, SIZES.columns):
             _copy_fours(wide, live, first_column, first, own_fours, FEATURES.options, SIZES.columns)
         _copy_rest(staged, rows, places, first_column, own_fours * 4, own, SIZES, FEATURES)
+        _copy_several(staged, rows, places, first_column, 0, own, SIZES, FEATURES)

@@ -73,32 +73,40 @@ def _store_slots(group, tokens, SIZES: tl.constexpr):
 
 
 @triton.jit
-def _may_be_left(batch, first, SIZES: tl.constexpr):
-    """Whether tiles may leave tokens of the span from `first` on: one has more than it maps."""
+def _requests_in(batch, first, SIZES: tl.constexpr):
+    """How many requests end before the span of tokens from `first` on, how many begin before its
+    end, and the most tokens of a request that has some in it.
+    """
+    counts = 0
     longest = 0
     for base in range(0, batch.num_reqs, SIZES.searched):
         request = base + tl.arange(0, SIZES.searched)
         begin = tl.load(batch.query_start_loc + tl.minimum(request, batch.num_reqs))
         end = tl.load(batch.query_start_loc + tl.minimum(request + 1, batch.num_reqs))
-        within = (begin < first + SIZES.span) & (end > first)
-        longest = tl.maximum(longest, tl.max(tl.where(within, end - begin, 0), axis=0))
-    return longest * SIZES.tile > SIZES.tokens
+        ended = end <= first
+        begun = (request < batch.num_reqs) & (begin < first + SIZES.span)
+        # Both counts in one sum.
+        counts += tl.sum(ended.to(tl.int32) + (begun.to(tl.int32) << 16), axis=0)
+        longest = tl.maximum(longest, tl.max(tl.where(begun & (~ended), end - begin, 0), axis=0))
+    return counts & 0xFFFF, counts >> 16, longest
 
 
 @triton.jit
-def _requests_of(batch, token):
-    """The requests of tokens, by bisection; of those after the last, how many requests there are.
+def _request_of(batch, token, ended, begun):
+    """The request of each token, one of `[ended, begun)`, by bisection.
 
-    All ends of requests have just been read, so that reading them again takes little.
+    The ends of requests have just been read, so that reading them again takes little.
     """
+    others = begun - ended - 1
     step = 1
-    while step * 2 <= batch.num_reqs:
+    while step <= others:
         step = step * 2
-    found = tl.zeros_like(token)
+    step = step // 2
+    found = tl.zeros_like(token) + ended
     while step > 0:
         further = found + step
         ends = batch.query_start_loc + further
-        end = tl.load(ends, mask=further <= batch.num_reqs, other=2147483647)
+        end = tl.load(ends, mask=further <= ended + others, other=2147483647)
         found = tl.where(end <= token, further, found)
         step = step // 2
     return found

@@ -19,9 +19,9 @@ from bt_kernels.device_code.fields import (
 from bt_kernels.device_code.gathering import _gather_tile
 from bt_kernels.device_code.mapping import (
     _look_up,
-    _may_be_left,
     _pad,
-    _requests_of,
+    _request_of,
+    _requests_in,
     _spread_rows,
     _store_slots,
 )
@@ -90,9 +90,10 @@ def _map_spans(group, staged, batch, span, num_spans, SIZES: tl.constexpr, FEATU
     """Maps what tiles leave of every `num_spans`-th span of the batch's tokens."""
     num_tokens = tl.load(batch.query_start_loc + batch.num_reqs)
     for first in range(span * SIZES.span, num_tokens, num_spans * SIZES.span):
-        if _may_be_left(batch, first, SIZES):
+        ended, begun, longest = _requests_in(batch, first, SIZES)
+        if longest * SIZES.tile > SIZES.tokens:  # else tiles map all of it
             token = first + tl.arange(0, SIZES.span)
-            request = _requests_of(batch, token)
+            request = _request_of(batch, token, ended, begun)
             rows = _rows_at(group, staged, batch, request, FEATURES)
             its_tile = tl.load(batch.query_start_loc + request // SIZES.tile * SIZES.tile)
             mask = (token < num_tokens) & (token - its_tile >= SIZES.tokens)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from bt_kernels.device_code.bundles import CARRIED, LISTED, MARKED
+from bt_kernels.device_code.bundles import CARRIED, LISTED
 from bt_kernels.device_code.fields import (
     ALIGNED_IDS,
     BITMAP_ROWS,
@@ -131,18 +131,22 @@ def _listed(staged):
 
 
 @triton.jit
+def _first_id(staged, place, FEATURES: tl.constexpr):
+    """Where ids are that are in pinned memory, by their places."""
+    first = staged.staging
+    if FEATURES.where == LISTED:
+        first += (_listed(staged) + 1) // 2 * 2
+    return first.to(tl.pointer_type(tl.int32)) + place
+
+
+@triton.jit
 def _staged_ids(staged, places, mask, FEATURES: tl.constexpr):
     """Ids of intervals that have several, by their places."""
-    if FEATURES.where == MARKED:
-        found = tl.load(staged.staging + places, mask=mask, other=0)
-    elif FEATURES.where == CARRIED:
+    if FEATURES.where == CARRIED:
         first = 2 * (FEATURES.payload + _listed(staged))
         found = _half(staged.words, tl.where(mask, first + places, 0), FEATURES.indexed)
     else:
-        first = staged.staging
-        if FEATURES.where == LISTED:
-            first += (_listed(staged) + 1) // 2 * 2
-        found = tl.load(first.to(tl.pointer_type(tl.int32)) + places, mask=mask, other=0)
+        found = tl.load(_first_id(staged, places, FEATURES), mask=mask, other=0)
     return found
 
 
