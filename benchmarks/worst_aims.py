@@ -154,7 +154,8 @@ def worst_of(
         shown = ", ".join(lacking[:SHOWN]) + ", …" * (len(lacking) > SHOWN)
         problems.append(f"{len(lacking)} cases have not been measured: {shown}")
     rows = rows_of(list(cases.values()), opponent, unsupported)
-    return Worst(variant, opponent, cases, rows, _facts(runs, copy), problems)
+    facts = [*_facts(runs, copy), *_tails_in_us(list(cases.values()), variant, opponent)]
+    return Worst(variant, opponent, cases, rows, facts, problems)
 
 
 def rows_of(
@@ -270,6 +271,27 @@ def _problems_of(left: Left, variant: str, opponent: str) -> list[str]:
         if case.digest != left.sizes[case.case].digest:
             found.append(f"{left.name}, {case.key}: left out, as its workload has changed since")
     return found
+
+
+def _tails_in_us(cases: Sequence[CaseFigures], variant: str, opponent: str) -> list[str]:
+    """How far 99th percentiles lie above medians in time, beside the ratios of the aims.
+
+    A disturbance of the host takes as long whatever it disturbs, so that it is a greater share of a
+    shorter time.
+    """
+    found: dict[str, list[float]] = {variant: [], opponent: []}
+    for each in cases:
+        us = each.us[HOST_STAGE]
+        if each.tail is not None and found.keys() <= us.keys():
+            found[variant].append(us[variant] * (each.tail.ours - 1))
+            found[opponent].append(us[opponent] * (each.tail.theirs - 1))
+    if not found[variant]:
+        return []
+    ours, theirs = median(found[variant]), median(found[opponent])
+    return [
+        f"99th percentiles of host + stage lie {ours:.3g} us above the median with {variant}, and "
+        f"{theirs:.3g} us with {opponent} (medians over {len(found[variant])} cases)"
+    ]
 
 
 def _facts(runs: Sequence[Left], copy: PlainCopy | None) -> list[str]:

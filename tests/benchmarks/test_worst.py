@@ -358,6 +358,22 @@ def test_tails(bench, spec):
     assert tail_of(None, taken(2.0)) == "one side has no samples"
 
 
+def test_tails_are_told_in_us_too(bench):
+    def case(us, theirs_us, tail=(2.0, 1.5)):
+        tail = tail and bench.worst_figures.Tail(*tail, samples=100)
+        times = {"a": us, "b": theirs_us}
+        return SimpleNamespace(us={"host + stage": times}, tail=tail)
+
+    tails = bench.worst_aims._tails_in_us
+    (line,) = tails([case(10.0, 100.0), case(30.0, 100.0), case(99.0, 1.0, None)], "a", "b")
+    # 10 and 30 us, and 50 and 50; the last has no tail.
+    assert line == (
+        "99th percentiles of host + stage lie 20 us above the median with a, and 50 us with b "
+        "(medians over 2 cases)"
+    )
+    assert tails([case(99.0, 1.0, None)], "a", "b") == []
+
+
 def test_what_could_not_be_compared(bench, written, spec):
     reason = make_failed_case(message="slot 3 is 17").reason
     failed = case_of("one_launch", spec["first"], status=Status.FAILED, reason=reason)
