@@ -25,13 +25,15 @@ PARALLEL := -n $(WORKERS) --maxprocesses 4 --dist worksteal
 
 STATIC := $(PY) -m bt_bench gate --config benchmarks/static.yaml --static
 
-.PHONY: help sweep test test-slow test-gpu check format format-check lint types contracts bench \
+.PHONY: help sweep test test-slow test-gpu check release-check readme readme-check format format-check lint types contracts bench \
 	gate-static census sanitize clean
 
 help:
 	@echo "make sweep      set up, run configs/quick.yaml, print the comparison"
 	@echo "make test       set up, run all tests that need no GPU"
 	@echo "make check      format, lint, types, import contracts, tests, static gate"
+	@echo "make release-check  the same, and that the README's figures are of the code as it is"
+	@echo "make readme     write the README's figures from the result folders that they are of"
 	@echo "make gate-static  compare what the kernels compile to with reports/static/census.json"
 	@echo "make census     write that file anew, for a change that is meant"
 	@echo "make test-gpu   tests on a CUDA device (PY=python3 for an interpreter of your own)"
@@ -52,7 +54,16 @@ test-slow: $(DEV_READY)
 test-gpu: $(DEV_READY)
 	BT_BENCH_TEST_GPU=1 $(PY) -m pytest -m gpu -n $(GPU_WORKERS) --dist worksteal
 
-check: format-check lint types contracts test gate-static
+check: format-check lint types contracts test gate-static readme-check
+
+release-check: check
+	$(PY) benchmarks/readme.py --fresh
+
+readme: $(DEV_READY)
+	$(PY) benchmarks/readme.py
+
+readme-check: $(DEV_READY)
+	$(PY) benchmarks/readme.py --check
 
 format: $(DEV_READY)
 	$(PY) -m ruff format $(SOURCES)

@@ -18,59 +18,6 @@ RUNS = sorted(path.parent for path in (ROOT / "reports" / "h200").rglob("compari
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def rows_of(text):
-    """Cells of all table rows of a Markdown text."""
-    return [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in text.splitlines()
-        if line.startswith("|")
-    ]
-
-
-def step_rows():
-    report = (ROOT / "reports/h200/origin/comparison.md").read_text(encoding="utf-8")
-    return rows_of(report.split("## Whole step")[1])
-
-
-def test_table_is_that_of_the_committed_run():
-    step = step_rows()
-    quoted = [row for row in rows_of(README) if row[0].endswith("grp") and len(row) == 6]
-    assert len(quoted) == 5
-    for name, *figures in quoted:
-        assert [f"{name} · fused", *figures] in step
-
-
-def test_regimes_are_those_of_the_committed_run():
-    step = step_rows()
-    (head,) = [row for row in step if row[:3] == ["Config", "Variant", "Step"]]
-    regimes = {
-        (row[0], row[1]): dict(zip(head, (cell.rstrip("¹²³⁴⁵") for cell in row), strict=True))
-        for row in step[step.index(head) :]
-        if len(row) == len(head)
-    }
-    quoted = [row for row in rows_of(README) if row[0].endswith("grp") and len(row) == 4]
-    assert len(quoted) == 5
-    for name, *figures in quoted:
-        of_arms = [regimes[name, variant] for variant in ("baseline", "fused")]
-        columns = ("Step", "Busy hot", "Host jit")
-        assert figures == [" → ".join(arm[column] for arm in of_arms) for column in columns]
-
-
-def test_figures_beside_vllm_are_those_of_the_committed_report():
-    report = (ROOT / "reports/h200/headline/headline.md").read_text(encoding="utf-8")
-    # vLLM's, the aim, ours, and the graph's, without their intervals; the factor with it.
-    found = {
-        row[0]: [*(cell.split(" (")[0] for cell in (row[1], row[2], row[4])), row[6]]
-        for row in rows_of(report)
-        if len(row) == 10
-    }
-    section = README.split("## A step in one launch")[1].split("\n## ")[0]
-    quoted = [row for row in rows_of(section) if row[0] and set(row[0]) != {"-"}]
-    assert len(quoted) == 9
-    for name, *figures in quoted:
-        assert figures == found[name]
-
-
 def test_what_is_said_of_equal_code_is_what_was_measured():
     found = json.loads((ROOT / "reports/h200/aa/aa.json").read_text(encoding="utf-8"))
     false = [entry["verdict"] in ("SLOWER", "FASTER") for entry in found["comparisons"]]
