@@ -44,20 +44,26 @@ class DeviceBlockTables(CheckedState):
             refuse_append(self.layout, self.num_blocks, req_index, new_block_ids, overwrite)
 
     def _use_staged(self) -> None:
-        """Has `append_block_ids` be the method of what is staged if that is in C.
+        """Has `append_block_ids` and `append_many` be methods of what is staged if that is in C.
 
-        An engine calls it for each request, and a function in Python on the way would take as long
-        as the rest. So nothing of a call may depend on the tables.
+        An engine calls them for each request or step, and a function in Python on the way would
+        take as long as the rest, or a third of it. So nothing of a call may depend on the tables.
         """
         super()._use_staged()
-        staged, own = self._staged, DeviceBlockTables.append_block_ids
-        in_c = getattr(staged, "append_block_ids", None)
-        if in_c is None or type(self).append_block_ids is not own:
-            self.__dict__.pop("append_block_ids", None)
-            return
-        staged.redirects = self._redirects
-        staged.refuse = partial(refuse_append, self.layout, self.num_blocks)
-        self.__dict__["append_block_ids"] = in_c
+        staged = self._staged
+        for name, in_c in (
+            ("append_block_ids", "append_block_ids"),
+            ("append_many", "append_requests"),
+        ):
+            own = getattr(type(self), name) is getattr(DeviceBlockTables, name)
+            if own and hasattr(staged, in_c):
+                self.__dict__[name] = getattr(staged, in_c)
+            else:
+                self.__dict__.pop(name, None)
+        if hasattr(staged, "append_block_ids"):
+            staged.redirects = self._redirects
+            staged.refuse = partial(refuse_append, self.layout, self.num_blocks)
+            staged.refuse_many = partial(refuse_append_many, self.layout, self.num_blocks)
 
     def append_many(
         self,

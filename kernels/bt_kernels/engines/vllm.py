@@ -118,9 +118,10 @@ class BlockTables:
             self.layout, device, steps_in_flight=steps_in_flight, validate=validate
         )
         self._variant.launch_path = self._variant.launch_paths[-1]
-        if type(self).append_block_ids is BlockTables.append_block_ids:
-            # Called for each request: without the function here, and one in C where there is one.
-            self.__dict__["append_block_ids"] = self._variant.append_block_ids
+        for name in ("append_block_ids", "append_many"):
+            if getattr(type(self), name) is getattr(BlockTables, name):
+                # A function on the way would take as long as a short call, or longer.
+                self.__dict__[name] = getattr(self._variant, name)
         self.block_sizes = list(block_sizes)
         self.max_num_reqs = max_num_reqs
         self.max_num_batched_tokens = max_num_batched_tokens

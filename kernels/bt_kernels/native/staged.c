@@ -48,23 +48,29 @@ static PyObject *append(StagedWrites *self, PyObject *const *args, Py_ssize_t na
     return finish(self, &arguments, outcome, args[3]);
 }
 
+/* A method without Python on the way, its arguments, and what says why they are refused. */
+typedef struct {
+    const char *name, *arguments[3];
+    PyObject *refuse;
+} Call;
+
 /* Sorts arguments that may have names into `given`. */
-static int take_request(PyObject *const *args, Py_ssize_t nargs, PyObject *names, PyObject **given)
+static int take_request(const Call *call, PyObject *const *args, Py_ssize_t nargs, PyObject *names,
+                        PyObject **given)
 {
-    static const char *known[] = {"req_index", "new_block_ids", "overwrite"};
     Py_ssize_t num_names = names == NULL ? 0 : PyTuple_GET_SIZE(names);
-    if (!takes("append_block_ids", nargs + num_names, 3))
+    if (!takes(call->name, nargs + num_names, 3))
         return 0;
     for (Py_ssize_t place = 0; place < nargs; place++)
         given[place] = args[place];
     for (Py_ssize_t index = 0; index < num_names; index++) {
         PyObject *name = PyTuple_GET_ITEM(names, index);
         Py_ssize_t place = 0;
-        while (place < 3 && PyUnicode_CompareWithASCIIString(name, known[place]) != 0)
+        while (place < 3 && PyUnicode_CompareWithASCIIString(name, call->arguments[place]) != 0)
             place++;
         if (place == 3 || given[place] != NULL) {
-            PyErr_Format(PyExc_TypeError,
-                         "append_block_ids has no argument %R, or was given two of it", name);
+            PyErr_Format(PyExc_TypeError, "%s has no argument %R, or was given two of it",
+                         call->name, name);
             return 0;
         }
         given[place] = args[nargs + index];
@@ -72,18 +78,9 @@ static int take_request(PyObject *const *args, Py_ssize_t nargs, PyObject *names
     return 1;
 }
 
-static PyObject *append_block_ids(StagedWrites *self, PyObject *const *args, Py_ssize_t nargs,
-                                  PyObject *names)
+/* None for what is staged; what is refused is handed to the Python code that says why. */
+static PyObject *none_or_refusal(const Call *call, PyObject *const *args, PyObject *staged)
 {
-    PyObject *given[3] = {NULL, NULL, NULL};
-    if (names != NULL || nargs != 3) {
-        if (!take_request(args, nargs, names, given))
-            return NULL;
-        args = given;
-    }
-    Arguments arguments = take_arguments(self);
-    int outcome = read_request(self, args[0], args[1], args[2], &arguments);
-    PyObject *staged = finish(self, &arguments, outcome, self->redirects ? Py_True : Py_False);
     if (staged != Py_False) {
         Py_XDECREF(staged);
         if (staged == NULL)
@@ -91,8 +88,8 @@ static PyObject *append_block_ids(StagedWrites *self, PyObject *const *args, Py_
         Py_RETURN_NONE;
     }
     Py_DECREF(staged);
-    if (self->refuse != NULL) {
-        PyObject *said = PyObject_CallFunctionObjArgs(self->refuse, args[0], args[1], args[2], NULL);
+    if (call->refuse != NULL) {
+        PyObject *said = PyObject_CallFunctionObjArgs(call->refuse, args[0], args[1], args[2], NULL);
         if (said == NULL)
             return NULL;
         Py_DECREF(said);
@@ -101,10 +98,24 @@ static PyObject *append_block_ids(StagedWrites *self, PyObject *const *args, Py_
     return NULL;
 }
 
-static PyObject *append_many(StagedWrites *self, PyObject *const *args, Py_ssize_t nargs)
+static PyObject *append_block_ids(StagedWrites *self, PyObject *const *args, Py_ssize_t nargs,
+                                  PyObject *names)
 {
-    if (!takes("append_many", nargs, 4))
-        return NULL;
+    Call call = {"append_block_ids", {"req_index", "new_block_ids", "overwrite"}, self->refuse};
+    PyObject *given[3] = {NULL, NULL, NULL};
+    if (names != NULL || nargs != 3) {
+        if (!take_request(&call, args, nargs, names, given))
+            return NULL;
+        args = given;
+    }
+    Arguments arguments = take_arguments(self);
+    int outcome = read_request(self, args[0], args[1], args[2], &arguments);
+    PyObject *staged = finish(self, &arguments, outcome, self->redirects ? Py_True : Py_False);
+    return none_or_refusal(&call, args, staged);
+}
+
+static PyObject *stage_many(StagedWrites *self, PyObject *const *args, PyObject *redirect)
+{
     Arguments arguments = take_arguments(self);
     int outcome = -1;
     PyObject *rows = listed(args[0]);
@@ -115,7 +126,26 @@ static PyObject *append_many(StagedWrites *self, PyObject *const *args, Py_ssize
     Py_XDECREF(rows);
     Py_XDECREF(block_ids);
     Py_XDECREF(overwrite);
-    return finish(self, &arguments, outcome, args[3]);
+    return finish(self, &arguments, outcome, redirect);
+}
+
+static PyObject *append_many(StagedWrites *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    return takes("append_many", nargs, 4) ? stage_many(self, args, args[3]) : NULL;
+}
+
+static PyObject *append_requests(StagedWrites *self, PyObject *const *args, Py_ssize_t nargs,
+                                 PyObject *names)
+{
+    Call call = {"append_many", {"req_indices", "new_block_ids", "overwrite"}, self->refuse_many};
+    PyObject *given[3] = {NULL, NULL, NULL};
+    if (names != NULL || nargs != 3) {
+        if (!take_request(&call, args, nargs, names, given))
+            return NULL;
+        args = given;
+    }
+    PyObject *staged = stage_many(self, args, self->redirects ? Py_True : Py_False);
+    return none_or_refusal(&call, args, staged);
 }
 
 static void forget(StagedWrites *self)
@@ -182,10 +212,10 @@ static int set_redirects(StagedWrites *self, PyObject *value, void *Py_UNUSED(no
     return redirects < 0 ? -1 : 0;
 }
 
-static int set_refuse(StagedWrites *self, PyObject *value, void *Py_UNUSED(none))
+static int set_refuse(StagedWrites *self, PyObject *value, void *many)
 {
-    PyObject *before = self->refuse;
-    self->refuse = Py_XNewRef(value);
+    PyObject **place = many == NULL ? &self->refuse : &self->refuse_many, *before = *place;
+    *place = Py_XNewRef(value);
     Py_XDECREF(before);
     return 0;
 }
@@ -290,6 +320,7 @@ static void destroy(StagedWrites *self)
     PyMem_Free(self->ids);
     free_arguments(&self->spare);
     Py_XDECREF(self->refuse);
+    Py_XDECREF(self->refuse_many);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -302,6 +333,9 @@ static PyMethodDef methods[] = {
      "append_block_ids($self, req_index, new_block_ids, overwrite)\n--\n\n"
      "Stages new block ids of one request row; see `BlockTableOperations.append_block_ids`."},
     {"append_many", FAST(append_many), METH_FASTCALL, NULL},
+    {"append_requests", FAST(append_requests), METH_FASTCALL | METH_KEYWORDS,
+     "append_requests($self, req_indices, new_block_ids, overwrite)\n--\n\n"
+     "Stages new block ids of many request rows; see `DeviceBlockTables.append_many`."},
     {"pack", FAST(pack), METH_FASTCALL, NULL},
     {"pack_step", FAST(pack_step), METH_FASTCALL, NULL},
     {"pack_words", FAST(pack_words), METH_FASTCALL, NULL},
@@ -317,6 +351,7 @@ static PyGetSetDef attributes[] = {
     {"packing", (getter)get_packing, NULL, NULL, NULL},
     {"redirects", (getter)get_redirects, (setter)set_redirects, NULL, NULL},
     {"refuse", NULL, (setter)set_refuse, NULL, NULL},
+    {"refuse_many", NULL, (setter)set_refuse, NULL, "many"},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

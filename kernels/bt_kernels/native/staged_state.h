@@ -80,7 +80,8 @@ typedef struct {
     long long longest;
     int has_shrunk;  /* a row that had as many blocks: `longest` is a bound */
     Arguments spare; /* memory for the next call */
-    PyObject *refuse; /* what says why a request is refused; NULL: nothing does */
+    /* What says why a request is refused, or several; NULL: nothing does. */
+    PyObject *refuse, *refuse_many;
     char redirects;   /* ids are staged as the null block */
 } StagedWrites;
 

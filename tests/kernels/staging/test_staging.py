@@ -647,6 +647,35 @@ def test_requests_are_staged_and_refused_without_python():
     assert num_blocks[:, 5].tolist() == [2, 3]
 
 
+def test_many_requests_are_staged_and_refused_without_python():
+    staged, num_blocks = make(in_c(), 3, 9)
+    staged.refuse_many = refuse
+    assert staged.append_requests([5, 0], [[[1], [2]], [[3], []]], [True, False]) is None
+    staged.append_requests(overwrite=(False,), new_block_ids=([[4], []],), req_indices=(5,))
+    staged.append_requests([], [], overwrite=[])
+    assert staged.intervals() == [(0, 5, 0, [1, 4]), (0, 0, 0, [3]), (1, 5, 0, [2])]
+    wrong = [
+        ([6], [[[], []]], [True]),
+        ([1], [], [True]),
+        ([0, 0], [[[1] * 2, []]] * 2, [False] * 2),
+    ]
+    for given in wrong:
+        with pytest.raises(KeyError) as raised:
+            staged.append_requests(*given)
+        assert raised.value.args == (given,)
+    staged.refuse_many = lambda *_: None
+    with pytest.raises(ValueError, match="the request is refused"):
+        staged.append_requests(*wrong[0])
+    staged.redirects = 1
+    staged.append_requests([0], [[[8], []]], [True])
+    assert staged.intervals()[1] == (0, 0, 0, [0])
+    assert num_blocks[:, 5].tolist() == [2, 1]
+    with pytest.raises(TypeError, match="append_many has no argument 'replace', or was given two"):
+        staged.append_requests([0], [[[8], []]], replace=[True])
+    with pytest.raises(TypeError, match="append_many"):
+        staged.append_requests([0])
+
+
 @pytest.mark.parametrize(
     ("given", "named"),
     [
