@@ -73,6 +73,9 @@ def serve(connection: Connection, block: Any, setup: WorkerSetup) -> None:
             answers.send(Refusal(str(error)))
         except BaseException as error:  # nothing that ends this process may look like a crash
             answers.send(_defect(error))
+        finally:
+            # Or nanobind takes what is left at the end for leaks.
+            gc.unfreeze()
 
 
 class _Answers:

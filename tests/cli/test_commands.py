@@ -81,7 +81,7 @@ def test_check(config):
     outcome = run(*checked, checks=None)
     assert outcome.code == 0
     assert "ok      fused · conformance:corners · step" in outcome.out
-    assert outcome.out.rstrip().endswith("24 passed, 0 failed, on cpu")
+    assert outcome.out.rstrip().endswith("25 passed, 0 failed, on cpu")
 
 
 def test_check_json(config):

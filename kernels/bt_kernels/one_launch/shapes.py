@@ -45,7 +45,7 @@ class Shape:
             wide_columns=WIDE_COLUMNS,
             own_columns=OWN_COLUMNS,
             rest=REST,
-            fresh=FRESH // self.requests,
+            fresh=2 * self.columns,  # read at once, of which registers allow so many
             tokens=self.tokens,
             span=SPAN,
             searched=SEARCHED,
@@ -101,7 +101,6 @@ MAX_SPANS = 1024  # programs of a group; each takes several spans where there ar
 FIXED_SPANS = 64  # in a launch that never changes
 WIDE_COLUMNS = 512  # columns that programs for long rows copy at a time
 REST = 128  # columns that are copied one by one, at a time
-FRESH = 1024  # the same of a tile, where their ids are in pinned memory
 OWN_COLUMNS = 1024  # of a row for one program; longer rows have more
 MAX_CHUNKS = 64
 MAX_WIDE_PROGRAMS = 2048  # of all groups, for columns of long rows
