@@ -20,6 +20,7 @@ from bt_bench.cli.outputs import (
     Output,
     parse_fail_on,
     parse_outputs,
+    say_if_waiting,
     write_outputs,
 )
 from bt_bench.errors import ExitCode, UsageError, names_hint
@@ -207,6 +208,8 @@ def compare(
     )
     arrange = _arrangement(sort, only_changed)
     given = [parse_given(text) for text in results]
+    for each in given:
+        say_if_waiting(Path(each.path), "writer")
     saving = None if save is None else _Saving(_reports_folder(reports), save, given[0])
     if saving and len(given) == 1 and baseline is None:
         saving.save()
@@ -331,10 +334,9 @@ class _Saving:
         from bt_bench.results import baseline_path
 
         baseline_path(reports, name)
-        if source.path == "-" or source.is_folder:
-            what = "stdin" if source.path == "-" else f"{source.path}, a run folder"
+        if (other := _no_file(source)) is not None:
             raise UsageError(
-                f"--save-baseline {name}: cannot store {what}; expected a result file as the "
+                f"--save-baseline {name}: cannot store {other}; expected a result file as the "
                 "first argument, such as reports/run/fused.json"
             )
         self.name, self._reports, self._path = name, reports, source.path
@@ -358,6 +360,16 @@ class _Saving:
         from bt_bench.results import read_text
 
         return read_text(self._path, self._path)
+
+
+def _no_file(source: Given) -> str | None:
+    """What an argument is that cannot be read twice, for messages; `None` if it may be a file."""
+    if source.path == "-":
+        return "stdin"
+    if source.is_folder:
+        return f"{source.path}, a run folder"
+    path = Path(source.path)
+    return f"{path}, which is not a regular file" if path.exists() and not path.is_file() else None
 
 
 def _digest(text: str) -> bytes:

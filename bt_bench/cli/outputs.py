@@ -162,7 +162,7 @@ def write_outputs(judged: Judged, outputs: Sequence[Output]) -> None:
 
 def _write(judged: Judged, output: Output) -> None:
     from bt_bench.report import FORMATS, print_document, step_summary, verdict_document
-    from bt_bench.results import descriptor_of, write_text
+    from bt_bench.results import write_text
 
     if output.path is None and output.name == "table":  # stdout may be a terminal
         print_document(verdict_document(judged))
@@ -172,23 +172,27 @@ def _write(judged: Judged, output: Output) -> None:
         sys.stdout.write(text)
     else:
         _make_folder(output.path)
-        if _is_fifo(output.path) and descriptor_of(output.path) is None:
-            print(
-                f"bt-bench: {output.path} is a FIFO; waiting for its reader",
-                file=sys.stderr,
-                flush=True,
-            )
+        say_if_waiting(output.path, "reader")
         write_text(output.path, text)
     summary = os.environ.get(STEP_SUMMARY)
     if output.name == "github" and summary:
         _append(Path(summary), step_summary(judged))
 
 
-def _is_fifo(path: Path) -> bool:
-    """Whether a path is a FIFO; if it cannot be examined, writing reports the error."""
+def say_if_waiting(path: Path, whom: str) -> None:
+    """Says on stderr that opening a FIFO waits for its other end, unless it is open already.
+
+    Args:
+        path: of a file; if it cannot be examined, opening it reports the error.
+        whom: the other end, `reader` or `writer`.
+    """
+    from bt_bench.results import descriptor_of
+
     with suppress(OSError):
-        return path.is_fifo()
-    return False
+        if path.is_fifo() and descriptor_of(path) is None:
+            print(
+                f"bt-bench: {path} is a FIFO; waiting for its {whom}", file=sys.stderr, flush=True
+            )
 
 
 def _make_folder(path: Path) -> None:

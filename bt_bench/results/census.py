@@ -17,8 +17,9 @@ from pydantic_core import PydanticCustomError
 
 from bt_bench.errors import UsageError
 from bt_bench.names import DEFAULT_SUITE, Operation
-from bt_bench.results.files import STDIN, read_text, write_text
+from bt_bench.results.files import name_of, read_text, write_text
 from bt_bench.results.invalid import describe_invalid, repeated_key
+from bt_bench.results.kinds import CENSUS
 from bt_bench.results.nouns import Noun
 from bt_bench.results.suites import context_of
 
@@ -46,7 +47,7 @@ def read_census(path: Path | str) -> StaticCensus:
     Raises:
         UsageError: if it cannot be read or is not a census, saying what is wrong with it.
     """
-    name = "standard input" if str(path) == STDIN else str(path)
+    name = name_of(path)
     text = read_text(path, name, expected="a static census", example="census.json")
     if not text.strip():
         raise UsageError(f"{name} is empty; expected a static census of bt-bench")
@@ -54,9 +55,7 @@ def read_census(path: Path | str) -> StaticCensus:
         # Strict, or else "1" would be read as a number.
         census = StaticCensus.model_validate_json(text, strict=True, context=_context(text))
     except ValidationError as error:
-        problem = describe_invalid(
-            text, error, StaticCensus, STATIC_SCHEMA_VERSION, what="static census"
-        )
+        problem = describe_invalid(text, error, StaticCensus, STATIC_SCHEMA_VERSION, CENSUS)
         raise UsageError(f"{name} {problem}") from None
     if (repeated := repeated_key(text)) is not None:
         raise UsageError(f"{name} is damaged: it {repeated}")

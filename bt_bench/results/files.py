@@ -11,8 +11,18 @@ from typing import IO
 
 from bt_bench.errors import UsageError
 from bt_bench.results import atomic
+from bt_bench.results.units import format_bytes
 
 STDIN = "-"
+
+MOST_BYTES = 512 << 20
+"""The most that is read of one file: many times a result with thousands of cases.
+
+Reading takes several times as much memory as the file has, and some files, such as /dev/zero, never
+end.
+"""
+
+_CHUNK = 1 << 20
 
 
 def write_text(path: Path, text: str) -> None:
@@ -64,15 +74,16 @@ def read_text(
         example: a name that such a file could have.
 
     Raises:
-        UsageError: if it cannot be read, or is not UTF-8.
+        UsageError: if it cannot be read, is larger than `MOST_BYTES`, or is not UTF-8.
     """
     try:
         if str(path) != STDIN:
-            data = Path(path).read_bytes()
+            with Path(path).open("rb") as file:
+                data = limited(file, name, expected)
         elif sys.stdin is None:  # closed before Python began
             raise UsageError(f"{name} is closed; expected {expected}")
         else:
-            data = sys.stdin.buffer.read()
+            data = limited(sys.stdin.buffer, name, expected)
     except FileNotFoundError:
         raise UsageError(f"{name} does not exist; expected {expected}") from None
     except IsADirectoryError:
@@ -85,3 +96,25 @@ def read_text(
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{name} is not JSON: byte {error.start} is not UTF-8") from None
+
+
+def limited(file: IO[bytes], name: str, expected: str) -> bytes:
+    """All that is left to read of a file.
+
+    Args:
+        file: open for reading.
+        name: what messages call it.
+        expected: what it should be, for messages.
+
+    Raises:
+        UsageError: if that is more than `MOST_BYTES`.
+    """
+    data = bytearray()
+    while chunk := file.read(_CHUNK):
+        data += chunk
+        if len(data) > MOST_BYTES:
+            raise UsageError(
+                f"{name} is larger than {format_bytes(MOST_BYTES, 3)}, the most that is read; "
+                f"expected {expected}"
+            )
+    return bytes(data)

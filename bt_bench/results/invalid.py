@@ -1,4 +1,4 @@
-"""Explains in one message why a text is not a result file."""
+"""Explains in one message why a text is not the file of bt-bench that it should be."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, from_json
 
+from bt_bench.results.kinds import RESULT, Kind, kind_of_document
 from bt_bench.results.result import SCHEMA_VERSION, VariantResult
 
 _LISTS = re.compile(r"\[P*+(?:\[P*+\]P*+)*+\]".replace("P", r'[^]["]'))
@@ -23,7 +24,7 @@ def describe_invalid(
     error: ValidationError,
     model: type[BaseModel] = VariantResult,
     version: int = SCHEMA_VERSION,
-    what: str = "result",
+    kind: Kind = RESULT,
 ) -> str:
     """Continues a sentence that begins with the name of the file: `is not JSON: …`.
 
@@ -32,19 +33,21 @@ def describe_invalid(
         error: the error of reading it as `model`.
         model: what it was read as.
         version: the current schema version of `model`.
-        what: what messages call it.
+        kind: what it should be.
     """
+    what = kind.name
     details = error.errors(include_url=False)
     if details[0]["type"] == "json_invalid":
         return _describe_syntax(str(details[0]["ctx"]["error"]))
     data = from_json(text)
     if not isinstance(data, dict):
         return f"is JSON, but not a {what} of bt-bench: expected an object, got {_shown(data)}"
+    found_kind = kind_of_document(data)
+    if found_kind is not None and found_kind is not kind:
+        return f"is a {found_kind.name}, not a {what}; {found_kind.use}"
     if "schema_version" not in data:
         return f"is JSON, but not a {what} of bt-bench: it has no schema_version"
     found = data["schema_version"]
-    if "kind" in data:
-        return f"is not a {what} of bt-bench: its kind is {_shown(data['kind'])}"
     if found not in _versions(model, version):
         return (
             f"has schema version {_shown(found)}; expected {version}. "
@@ -64,8 +67,8 @@ def other_version(
     if error.errors(include_url=False)[0]["type"] == "json_invalid":
         return None
     data = from_json(text)
-    # Other files of bt-bench say what kind they are, and have versions of their own.
-    if not isinstance(data, dict) or "kind" in data:
+    # Other kinds of files have versions of their own.
+    if not isinstance(data, dict) or kind_of_document(data) not in (None, RESULT):
         return None
     found = data.get("schema_version")
     return found if found not in _versions(VariantResult, version) else None
@@ -121,9 +124,20 @@ def _is_missing(key: str, details: Sequence[ErrorDetails]) -> bool:
 def _describe_detail(detail: ErrorDetails, data: object) -> str:
     if detail["type"] == "missing":
         *parent, key = detail["loc"]
-        return f"{_json_path(parent, data)}.{key} is missing"
+        return f"{_json_path(parent, data)}.{key} is missing{_of_case(parent, data)}"
     message = detail["msg"][:1].lower() + detail["msg"][1:]
-    return f"{_json_path(detail['loc'], data)}: {message}, got {_shown(detail['input'])}"
+    place = _json_path(detail["loc"], data)
+    return f"{place}: {message}, got {_shown(detail['input'])}{_of_case(detail['loc'], data)}"
+
+
+def _of_case(location: Sequence[int | str], data: Any) -> str:
+    """` (case step/small)`, for a place in a case that says which one it is."""
+    match location:
+        case ("cases", int(index), *_):
+            case = data["cases"][index]
+            key = case.get("key") if isinstance(case, dict) else None
+            return f" (case {key})" if isinstance(key, str) else ""
+    return ""
 
 
 def _json_path(location: Sequence[int | str], data: Any) -> str:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from bt_bench.errors import UsageError
 from bt_bench.results.case import CaseResult
 from bt_bench.results.collection import no_collection
-from bt_bench.results.files import STDIN, compact_json
+from bt_bench.results.files import STDIN, compact_json, limited
 from bt_bench.results.invalid import repeated_key
 from bt_bench.results.own_files import open_own
 from bt_bench.results.result import VariantResult
@@ -54,7 +54,7 @@ def lines_of(path: Path) -> list[bytes] | None:
     """The complete lines of a journal; a run that died may leave a last one unfinished."""
     try:
         with os.fdopen(open_own(path, os.O_RDONLY), "rb") as file:
-            return file.read().split(b"\n")[:-1]
+            return limited(file, str(path), "the journal of a run").split(b"\n")[:-1]
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

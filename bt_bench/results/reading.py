@@ -88,8 +88,10 @@ def parse_with(
                 case = CaseResult.model_validate_json(bytes(each), strict=True, context=context)
                 keys.append(case.key)
                 samples = flat_samples(case.measurements)
-                damage = damage or next(case_problems(f"$.cases[{index}]", case, samples), None)
-                if damage is None:
+                problem = next(case_problems(f"$.cases[{index}]", case, samples), None)
+                if problem is not None:
+                    damage = damage or f"{problem} (case {case.key})"
+                elif damage is None:
                     kept.append(keep(case, samples))
         except (msgspec.MsgspecError, ValidationError, RecursionError) as error:
             raise _refusal(text, name, error) from None

@@ -15,8 +15,9 @@ from pydantic import Field, ValidationError
 
 from bt_bench.errors import UsageError
 from bt_bench.names import Operation
-from bt_bench.results.files import STDIN, read_text, write_text
+from bt_bench.results.files import name_of, read_text, write_text
 from bt_bench.results.invalid import describe_invalid, repeated_key
+from bt_bench.results.kinds import RECORDING
 from bt_bench.results.metrics import metric_named
 from bt_bench.results.nouns import Noun
 from bt_bench.results.result import Environment, Tool
@@ -148,14 +149,14 @@ def read_recording(path: Path | str) -> Recording:
     Raises:
         UsageError: naming the file, what is wrong with it, and where.
     """
-    name = "standard input" if str(path) == STDIN else str(path)
+    name = name_of(path)
     text = read_text(path, name, "a recording of rounds", "recording.json")
     if not text.strip():
         raise UsageError(f"{name} is empty; expected a recording of bt-bench")
     try:
         recording = Recording.model_validate_json(text, strict=True, context=_context(text))
     except ValidationError as error:
-        what = describe_invalid(text, error, Recording, SCHEMA_VERSION, "recording")
+        what = describe_invalid(text, error, Recording, SCHEMA_VERSION, RECORDING)
         raise UsageError(f"{name} {what}") from None
     if (repeated := repeated_key(text)) is not None:
         raise UsageError(f"{name} is damaged: it {repeated}")

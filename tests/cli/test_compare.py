@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -331,6 +332,8 @@ def test_what_cannot_be_a_baseline(write: Callable[..., Path], reports: Path) ->
     refused(run("compare", partial, "--save-baseline", "main"), 2, "is a partial result")
     refused(run("compare", partial.parent, "--save-baseline", "main"), 2, "a run folder")
     refused(run("compare", "-", "--save-baseline", "main", stdin=""), 2, "cannot store stdin")
+    device = run("compare", "/dev/zero", "--save-baseline", "main")
+    refused(device, 2, "cannot store /dev/zero, which is not a regular file")
     assert not reports.exists()
 
 
@@ -728,6 +731,30 @@ def test_no_file_and_no_stream_takes_two_reports(sides: tuple[Path, Path], tmp_p
         )
     assert done.returncode == 2
     assert f"--format {out}: stdout goes to this file too" in done.stderr
+
+
+def test_a_fifo_is_read_and_waiting_for_it_is_said(
+    sides: tuple[Path, Path], tmp_path: Path
+) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    writer = threading.Thread(target=lambda: fifo.write_bytes(sides[1].read_bytes()))
+    writer.start()
+    outcome = run("compare", sides[0], fifo)
+    writer.join()
+    assert outcome.code == 1
+    assert outcome.err == f"bt-bench: {fifo} is a FIFO; waiting for its writer\n"
+
+
+def test_a_file_of_another_kind(sides: tuple[Path, Path], tmp_path: Path) -> None:
+    verdicts_file = tmp_path / "verdicts.json"
+    run("compare", *sides, "--format", f"json={verdicts_file}")
+    outcome = run("compare", sides[0], verdicts_file)
+    refused(outcome, 2, f"{verdicts_file} is a report of verdicts, not a result; no command")
+    outcome = run("gate", "--static", "--config", "quick", "--against", sides[0])
+    refused(outcome, 2, "is a result, not a static census; `bt-bench compare` and")
+    outcome = run("selfcheck", "--recording", sides[0])
+    refused(outcome, 2, "is a result, not a recording; `bt-bench compare` and")
 
 
 def test_one_side_only(sides: tuple[Path, Path], write: Callable[..., Path]) -> None:

@@ -576,8 +576,8 @@ def test_a_recording_is_no_result(repo):
     gate("--out", "out")
     arguments = ["--device", "cpu", "--against", "out/recording.json"]
     outcome = run("gate", "--config", "my.yaml", *arguments)
-    assert outcome.code == 4
-    assert "is a recording of process-rounds; --against takes the result" in outcome.err
+    assert outcome.code == 2
+    assert "is a recording, not a result; `bt-bench selfcheck --recording FILE`" in outcome.err
 
 
 @pytest.mark.slow

@@ -10,14 +10,20 @@ from pathlib import Path
 import jsonschema
 import pytest
 from jsonschema import Draft202012Validator
-from support.damages import DAMAGES, damaged, with_a_log
+from support.damages import DAMAGES, damaged, refusal, with_a_log
 from support.factories import make_case, make_result
+from support.judgements import rich
 from support.scenarios import three_cases
 
 from bt_bench.errors import ExitCode, UsageError
+from bt_bench.report.formats.json_format import render_json
+from bt_bench.results import files
+from bt_bench.results.census import StaticCensus
 from bt_bench.results.folders import RunFolder
+from bt_bench.results.kinds import CENSUS, KINDS, RECORDING, RESULT, kind_of_document
 from bt_bench.results.nouns import Quantity
 from bt_bench.results.reading import read_result, result_schema
+from bt_bench.results.recording import Recording
 from bt_bench.results.soundness import problems
 from bt_bench.results.writing import ResultWriter, write_result
 
@@ -93,8 +99,54 @@ def test_truncated_anywhere(folder: RunFolder) -> None:
 def test_damaged(folder: RunFolder, name: str) -> None:
     damage, message = DAMAGES[name]
     path = write_result(folder, with_a_log(three_cases()))
-    path.write_text(json.dumps(damaged(json.loads(path.read_text()), damage)))
-    assert _reading(path) == message
+    data = damaged(json.loads(path.read_text()), damage)
+    path.write_text(json.dumps(data))
+    assert _reading(path) == refusal(data, message)
+
+
+def _documents() -> dict[str, dict[str, object]]:
+    """One of each kind that is not a result, as far as its outermost object goes."""
+    return {
+        kind.name: {"schema_version": 1, "kind": "judged"} | dict.fromkeys(kind.marks)
+        for kind in KINDS
+        if kind is not RESULT
+    }
+
+
+@pytest.mark.parametrize("name", _documents())
+def test_another_kind_of_file_is_named(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(_documents()[name]))
+    kind = next(each for each in KINDS if each.name == name)
+    assert _reading(path) == f"is a {name}, not a result; {kind.use}"
+
+
+def test_kinds_are_told_apart(folder: RunFolder) -> None:
+    for kind in KINDS:
+        assert [each for each in KINDS if each.marks <= kind.marks] == [kind]
+    data = json.loads(write_result(folder, three_cases()).read_text())
+    assert kind_of_document(data) is RESULT
+    assert kind_of_document(json.loads(render_json(rich()))) is not None
+    for kind, model in ((RECORDING, Recording), (CENSUS, StaticCensus)):
+        required = {name for name, field in model.model_fields.items() if field.is_required()}
+        assert kind.marks <= required
+    assert kind_of_document({"schema_version": 3}) is None
+    assert kind_of_document([]) is None
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom"])
+def test_a_file_without_an_end(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MOST_BYTES", 3 << 20)
+    with pytest.raises(UsageError, match=rf"^{device} is larger than 3\.00 MiB, the most that is"):
+        read_result(device)
+
+
+def test_a_file_as_large_as_can_be_read(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_result(folder, three_cases())
+    monkeypatch.setattr(files, "MOST_BYTES", path.stat().st_size)
+    assert read_result(path) == three_cases()
+    monkeypatch.setattr(files, "MOST_BYTES", path.stat().st_size - 1)
+    assert _reading(path).endswith("the most that is read; expected a result file")
 
 
 def test_an_interrupted_run_holds_whole_cases_too(folder: RunFolder) -> None:

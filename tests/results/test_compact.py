@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.damages import DAMAGES, damaged, with_a_log
+from support.damages import DAMAGES, damaged, refusal, with_a_log
 from support.factories import make_case, make_crash, make_measurement, make_result, make_rounds
 from support.scenarios import three_cases
 
@@ -134,10 +134,11 @@ def test_as_in_full(folder: RunFolder) -> None:
 def test_refused_as_in_full(folder: RunFolder, name: str) -> None:
     damage, message = DAMAGES[name]
     path = write_result(folder, with_a_log(three_cases()))
-    path.write_text(json.dumps(damaged(json.loads(path.read_text()), damage)))
+    data = damaged(json.loads(path.read_text()), damage)
+    path.write_text(json.dumps(data))
     with pytest.raises(UsageError) as error:
         read_compact(path)
-    assert str(error.value) == f"{path} {message}"
+    assert str(error.value) == f"{path} {refusal(data, message)}"
     assert isinstance(error.value, OtherSchemaError) == ("schema version" in name)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -249,3 +250,12 @@ def damaged(data: dict[str, Any], damage: Damage) -> dict[str, Any]:
     damaged: dict[str, Any] = json.loads(json.dumps(data))
     damage(damaged)
     return damaged
+
+
+def refusal(data: dict[str, Any], message: str) -> str:
+    """A message of `DAMAGES`, with the case that its JSON path is in."""
+    place = re.search(r"\$\.cases\[(\d+)\]", message)
+    if place is None:
+        return message
+    text, more, rest = message.partition(" (and ")
+    return f"{text} (case {data['cases'][int(place[1])]['key']}){more}{rest}"

@@ -44,7 +44,14 @@ def refuse_differences(
     refused = [*suite, *(() if ignore_device else device), *(() if ignore_plan else plan)]
     sides = f"{base.label} and {other.label}"
     if refused:
-        raise NotComparableError(f"{sides} are not comparable: {'; '.join(refused)}")
+        wanted = [
+            *(["--ignore-device"] if device and not ignore_device else []),
+            *(["--ignore-plan"] if plan and not ignore_plan else []),
+        ]
+        advice = ""  # of two suites nothing could be compared
+        if not suite:
+            advice = f". `bt-bench compare {' '.join(wanted)}` compares them all the same"
+        raise NotComparableError(f"{sides} are not comparable: {'; '.join(refused)}{advice}")
     allowed = [f"{sides} differ, as allowed: {difference}" for difference in (*device, *plan)]
     return [*allowed, *_source_warnings(base, other)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,20 +79,12 @@ def _stored(options: Options) -> VariantResult:
 
 def _read(path: str) -> VariantResult:
     from bt_bench.errors import OtherSchemaError
-    from bt_bench.results import read_recording, read_result
+    from bt_bench.results import read_result
 
     try:
         return read_result(path)
-    except UsageError as error:
-        with suppress(UsageError):
-            read_recording(path)
-            raise NotComparableError(
-                f"{path} is a recording of process-rounds; --against takes the result of a "
-                "variant, as sweep writes it"
-            ) from None
-        if isinstance(error, OtherSchemaError):
-            raise NotComparableError(str(error)) from None
-        raise
+    except OtherSchemaError as error:
+        raise NotComparableError(str(error)) from None
 
 
 def _sweep(options: Options, device: DeviceKind, folder: Path) -> None:

@@ -70,6 +70,22 @@ def test_another_plan_is_refused() -> None:
     assert len(warnings(base, other, ignore_plan=True)) == 2
 
 
+@pytest.mark.parametrize(
+    ("ignored", "advice"),
+    [
+        ({}, "`bt-bench compare --ignore-device --ignore-plan` compares them all the same"),
+        ({"ignore_device": True}, "`bt-bench compare --ignore-plan` compares them all the same"),
+        ({"ignore_plan": True}, "`bt-bench compare --ignore-device` compares them all the same"),
+    ],
+)
+def test_a_refusal_names_the_options_that_allow_it(ignored: dict[str, bool], advice: str) -> None:
+    plan = Plan(rounds=4, warmup_rounds=1)
+    other = make_result(environment=make_environment(torch="2.13.0"), plan=plan)
+    with pytest.raises(NotComparableError) as error:
+        warnings(make_result(), other, **ignored)
+    assert str(error.value).endswith(f". {advice}")
+
+
 def test_lists_of_a_plan_are_spelled_as_in_a_config() -> None:
     plan = Plan(rounds=3, warmup_rounds=1, launch_paths=[LaunchPath.JIT])
     with pytest.raises(
@@ -87,6 +103,9 @@ def test_another_suite_is_refused_whatever_is_ignored() -> None:
     other = make_result(suite=make_suite("pages"))
     with pytest.raises(NotComparableError, match="suite block_tables against pages"):
         warnings(make_result(), other, ignore_device=True, ignore_plan=True)
+    with pytest.raises(NotComparableError) as error:
+        warnings(make_result(), make_result(suite=make_suite("pages"), plan=Plan(rounds=4)))
+    assert "--ignore" not in str(error.value)
 
 
 def test_another_source_of_a_suite_is_a_warning() -> None:

@@ -1,0 +1,86 @@
+"""Which JSON document of bt-bench a text is, so that one in the wrong place can be named.
+
+Documents are told apart by keys that only one kind has: not all of them say which kind they are,
+and files of earlier versions never will.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of document.
+
+    Args:
+        name: what messages call it.
+        marks: keys of its outermost object that no other kind has together.
+        use: a clause on the command that reads it, or on what to give in its place.
+    """
+
+    name: str
+    marks: frozenset[str]
+    use: str
+
+
+def _printed_by(command: str) -> str:
+    return f"`{command}` printed it, and no command reads it"
+
+
+RESULT = Kind(
+    "result",
+    frozenset({"run_id", "variant", "plan"}),
+    "`bt-bench compare` and `bt-bench gate --against FILE` read it",
+)
+RECORDING = Kind(
+    "recording",
+    frozenset({"arms", "subjects", "rounds"}),
+    "`bt-bench selfcheck --recording FILE` reads it",
+)
+CENSUS = Kind(
+    "static census",
+    frozenset({"toolchain", "variants", "cases"}),
+    "`bt-bench gate --static --against FILE` reads it",
+)
+_OTHERS = (
+    Kind(
+        "report of verdicts",
+        frozenset({"judgements", "overall"}),
+        "no command reads it, so give the results that it compares",
+    ),
+    Kind(
+        "calibration",
+        frozenset({"environment", "calibration", "verdicts"}),
+        _printed_by("bt-bench calibrate"),
+    ),
+    Kind("report of checks", frozenset({"checks", "explored"}), _printed_by("bt-bench check")),
+    Kind(
+        "report of a selfcheck",
+        frozenset({"gates", "seed", "recordings"}),
+        _printed_by("bt-bench selfcheck"),
+    ),
+    Kind(
+        "report of launch costs",
+        frozenset({"routes", "launches_per_sample"}),
+        _printed_by("bt-bench overhead"),
+    ),
+    Kind(
+        "summary of a sweep",
+        frozenset({"folder", "comparison", "results"}),
+        "no command reads it, so give the folder or the results that it names",
+    ),
+)
+KINDS = (RESULT, RECORDING, CENSUS, *_OTHERS)
+
+
+def kind_of_document(data: object) -> Kind | None:
+    """The kind of a JSON document; `None` if it is none of bt-bench's.
+
+    Args:
+        data: the document.
+    """
+    if not isinstance(data, Mapping):
+        return None
+    return next((kind for kind in KINDS if kind.marks <= data.keys()), None)
