@@ -9,6 +9,7 @@ from bt_bench.analysis.compare.estimating import control_difference_us
 from bt_bench.analysis.compare.facts import family_facts, how_to_finish
 from bt_bench.analysis.compare.judge import Criteria, judge, not_compared
 from bt_bench.analysis.compare.one_run import baseline_index, judge_run, unique_labels
+from bt_bench.analysis.compare.selection import Selection
 from bt_bench.analysis.compare.sides import Given, match_sides, parse_given
 from bt_bench.analysis.deciding import (
     DEFAULT_FAIL_ON,
@@ -63,6 +64,7 @@ from bt_bench.analysis.statistics.samples import (
 )
 from bt_bench.analysis.verdicts import (
     LOST_FROM_CONFIG,
+    WORST_FIRST,
     Cause,
     Evidence,
     Judged,
@@ -71,6 +73,7 @@ from bt_bench.analysis.verdicts import (
     Overall,
     Power,
     Verdict,
+    tally,
 )
 
 __all__ = [
@@ -86,6 +89,7 @@ __all__ = [
     "TOLERANCE_PERCENT",
     "TOLERANCE_US",
     "WHOLE_CASE",
+    "WORST_FIRST",
     "Asked",
     "Budget",
     "Cause",
@@ -109,6 +113,7 @@ __all__ = [
     "Promise",
     "Reading",
     "Rules",
+    "Selection",
     "Settled",
     "Side",
     "Verdict",
@@ -150,6 +155,7 @@ __all__ = [
     "settled",
     "step_medians",
     "step_medians_of",
+    "tally",
     "typical_us",
     "unique_labels",
     "wilson_interval",

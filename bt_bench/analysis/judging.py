@@ -165,14 +165,17 @@ def settled(entry: Entry) -> Judgement:
     return _judgement(entry, outcome, (ratio, None, None))
 
 
-def exact(base: float, other: float, detail: str) -> Settled:
+def exact(base: float, other: float, detail: str, floor: float = 0.0) -> Settled:
     """The verdict on a count or a size, less being better: `SLOWER` for more.
 
     Args:
         base: value of the base.
         other: value of the other side.
         detail: what was counted, or how it changed.
+        floor: a difference up to this counts as none.
     """
+    if base != other and abs(other - base) <= floor:
+        return Settled(Verdict.SAME, Cause.EXACT, f"{detail}, within the floor of {floor:g}")
     if base == other:
         return Settled(Verdict.SAME, Cause.EXACT, detail)
     return Settled(Verdict.SLOWER if other > base else Verdict.FASTER, Cause.EXACT, detail)

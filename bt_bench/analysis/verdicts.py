@@ -7,6 +7,8 @@ so nothing disappears.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -22,6 +24,17 @@ class Verdict(StrEnum):
     INCONCLUSIVE = "INCONCLUSIVE"
     MISSING = "MISSING"  # on one side only
     INVALID = "INVALID"  # measured, but not to be believed
+
+
+WORST_FIRST = (
+    Verdict.SLOWER,
+    Verdict.MISSING,
+    Verdict.INVALID,
+    Verdict.INCONCLUSIVE,
+    Verdict.FASTER,
+    Verdict.SAME,
+)
+"""Verdicts by importance, which is the order of exit codes."""
 
 
 class Cause(StrEnum):
@@ -121,6 +134,9 @@ class Evidence:
     detectable: float | None = None
 
 
+_WORDS_OF_COUNTS = {Verdict.SLOWER: "MORE", Verdict.FASTER: "FEWER"}
+
+
 @dataclass(frozen=True)
 class Judgement:
     """The verdict on one metric of one case.
@@ -169,6 +185,13 @@ class Judgement:
     def key(self) -> str:
         """Operation and case, as given on the command line."""
         return f"{self.operation}/{self.case}"
+
+    @property
+    def word(self) -> str:
+        """The verdict as people read it: of a count, that there is more or less of it."""
+        if self.cause is Cause.EXACT:
+            return _WORDS_OF_COUNTS.get(self.verdict, self.verdict.value)
+        return self.verdict.value
 
     @property
     def is_final(self) -> bool:
@@ -250,6 +273,7 @@ class Judged:
         judgements: on every metric of every case.
         overall: per metric and side.
         facts: how it was done, a sentence each.
+        scope: what of it is shown and counts, if not all, a sentence each.
         warnings: reasons not to trust it, a clause each.
         power: what slowdown a gate could have found; `None` where nothing was timed in rounds.
     """
@@ -261,8 +285,18 @@ class Judged:
     overall: tuple[Overall, ...]
     facts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    scope: tuple[str, ...] = ()
     power: Power | None = None
 
     def count(self, verdict: Verdict) -> int:
         """How many judgements have a verdict."""
         return sum(judgement.verdict is verdict for judgement in self.judgements)
+
+
+def tally(judgements: Iterable[Judgement]) -> str:
+    """How many judgements have which verdict, in words, the worst first; `none` without any."""
+    counted = Counter(
+        (WORST_FIRST.index(each.verdict), each.word != each.verdict.value, each.word)
+        for each in judgements
+    )
+    return ", ".join(f"{count} {word}" for (*_, word), count in sorted(counted.items())) or "none"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bt_bench.cli.exits import visible
-from bt_bench.cli.options import JsonOption
+from bt_bench.cli.baselines import Saving, reports_folder, stored_baseline
+from bt_bench.cli.exits import say
+from bt_bench.cli.options import JsonOption, joined, names_given
 from bt_bench.cli.outputs import (
     AllowMissingOption,
     AllowPartialOption,
@@ -56,6 +57,37 @@ def compare(
             rich_help_panel=COMPARING,
         ),
     ] = None,
+    select: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-k",
+            metavar="PATTERNS",
+            help="Show and count only the cases whose name matches one of these patterns, such as "
+            "`a,b*`.",
+            show_default="all",
+            rich_help_panel=COMPARING,
+        ),
+    ] = None,
+    variants: Annotated[
+        str | None,
+        typer.Option(
+            "--variants",
+            metavar="A,B,…",
+            help="Compare only these variants with the base.",
+            show_default="all",
+            rich_help_panel=COMPARING,
+        ),
+    ] = None,
+    operations: Annotated[
+        str | None,
+        typer.Option(
+            "--operations",
+            metavar="A,B,…",
+            help="Show and count only these operations.",
+            show_default="all",
+            rich_help_panel=COMPARING,
+        ),
+    ] = None,
     threshold: Annotated[
         float | None,
         typer.Option(
@@ -64,6 +96,17 @@ def compare(
             metavar="PERCENT",
             help="Ignore changes up to this size, in percent.",
             show_default="2, between runs 5",
+            rich_help_panel=COMPARING,
+        ),
+    ] = None,
+    floors: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--floor",
+            metavar="METRIC=AMOUNT",
+            help="Ignore differences up to this amount, 0 or more, in the unit of the metric, such "
+            "as registers=8 or 'host_us*=0.5'. May be repeated; the last that matches counts.",
+            show_default="counts 0, times 0.2 us",
             rich_help_panel=COMPARING,
         ),
     ] = None,
@@ -123,6 +166,14 @@ def compare(
         typer.Option(
             "--only-changed",
             help="Leave out cases and metrics that did not change.",
+            rich_help_panel=SHOWING,
+        ),
+    ] = False,
+    show_all: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="List all verdicts in a table, not only what is not SAME and at most 60 of those.",
             rich_help_panel=SHOWING,
         ),
     ] = False,
@@ -186,7 +237,7 @@ def compare(
     - `bt-bench compare reports/run --format md --format junit=junit.xml`
     - `bt-bench compare reports/b/fused.json --baseline main`
     """
-    from bt_bench.analysis import DEFAULT_FAIL_ON, Criteria, parse_given
+    from bt_bench.analysis import DEFAULT_FAIL_ON, Criteria, Selection, parse_given
     from bt_bench.names import FailOn
     from bt_bench.results import no_collection
 
@@ -205,24 +256,35 @@ def compare(
         ignore_device=ignore_device,
         ignore_plan=ignore_plan,
         allow_partial=allow_partial,
+        floors=_floors(floors or ()),
+        selection=Selection(
+            joined(select),
+            names_given("--operations", operations),
+            names_given("--variants", variants),
+        ),
     )
+    if save is not None and (chosen := criteria.selection.options):
+        raise UsageError(
+            f"--save-baseline {save} stores a whole result, so all of it has to be compared; "
+            f"leave out {chosen}"
+        )
     arrange = _arrangement(sort, only_changed)
     given = [parse_given(text) for text in results]
     for each in given:
         say_if_waiting(Path(each.path), "writer")
-    saving = None if save is None else _Saving(_reports_folder(reports), save, given[0])
+    saving = None if save is None else Saving(reports_folder(reports), save, given[0])
     if saving and len(given) == 1 and baseline is None:
         saving.save()
         return ExitCode.OK
-    stored = None if baseline is None else _stored(_reports_folder(reports), baseline)
+    stored = None if baseline is None else stored_baseline(reports_folder(reports), baseline)
     # Reading makes many objects but no garbage; they are released when the block ends.
     with no_collection(collect_first=False):
-        code = _report(given, stored, criteria, arrange, outputs, explain, failing)
+        code = _report(given, stored, criteria, arrange, outputs, explain, failing, show_all)
     if saving:
         if code is ExitCode.OK:
             saving.save()
         else:
-            _say(f"baseline {saving.name} is not saved, since the comparison failed")
+            say(f"baseline {saving.name} is not saved, since the comparison failed")
     return code
 
 
@@ -234,6 +296,7 @@ def _report(
     outputs: Sequence[Output],
     explain: str | None,
     failing: Collection[FailOn],
+    show_all: bool,
 ) -> ExitCode:
     """Compares, and writes all outputs before it reports the outcome."""
     from bt_bench.analysis import exit_code, judge, match_sides, not_compared
@@ -241,13 +304,15 @@ def _report(
     from bt_bench.report import explanation_document, print_document
 
     matched = match_sides(given, planned_variants, stored)
+    matched, left_out = criteria.selection.of_sides(matched)
     judged = judge(matched.matchups, criteria, base=matched.base, others=matched.others)
+    judged = replace(judged, scope=(*left_out, *judged.scope))
     if explain is not None:
         print_document(explanation_document(judged, explain))
-    write_outputs(arrange(judged), outputs)
+    write_outputs(arrange(judged), outputs, show_all)
     code = exit_code(judged, failing)
     for side, why in not_compared(judged, matched.wholes).items():
-        _say(f"error: nothing of {side} could be compared: {_first_reason(why)}")
+        say(f"error: nothing of {side} could be compared: {_first_reason(why)}")
         if code in (ExitCode.OK, ExitCode.INCONCLUSIVE):
             code = ExitCode.NOT_COMPARABLE
     return code
@@ -296,6 +361,24 @@ def _rules(
     return rules if alpha is None else replace(rules, alpha=alpha)
 
 
+def _floors(texts: Sequence[str]) -> dict[str, float]:
+    """The floors of `--floor` by pattern of metric names."""
+    floors = {}
+    for text in texts:
+        pattern, _, amount = text.rpartition("=")
+        try:
+            floor = float(amount)
+        except ValueError:
+            floor = math.nan
+        if not pattern or not 0 <= floor < math.inf:
+            raise UsageError(
+                f"--floor {text}: expected METRIC=AMOUNT with an amount of 0 or more, such as "
+                "registers=8"
+            )
+        floors[pattern] = floor
+    return floors
+
+
 def _arrangement(sort: str | None, only_changed: bool) -> Callable[[Judged], Judged]:
     from bt_bench.report.formats import arrange
 
@@ -311,73 +394,6 @@ def _arrangement(sort: str | None, only_changed: bool) -> Callable[[Judged], Jud
     return arranged
 
 
-def _reports_folder(reports: Path | None) -> Path:
-    from bt_bench.config import read_settings
-
-    return reports or read_settings(Path.cwd()).reports or Path("reports")
-
-
-def _stored(reports: Path, name: str) -> Given:
-    from bt_bench.analysis import Given
-    from bt_bench.results import find_baseline
-
-    return Given(name, str(find_baseline(reports, name)))
-
-
-class _Saving:
-    """A `--save-baseline`, checked to be possible before anything is compared.
-
-    Only what was compared is stored: a file that has changed in between is refused.
-    """
-
-    def __init__(self, reports: Path, name: str, source: Given) -> None:
-        from bt_bench.results import baseline_path
-
-        baseline_path(reports, name)
-        if (other := _no_file(source)) is not None:
-            raise UsageError(
-                f"--save-baseline {name}: cannot store {other}; expected a result file as the "
-                "first argument, such as reports/run/fused.json"
-            )
-        self.name, self._reports, self._path = name, reports, source.path
-        self._digest = _digest(self._text())
-
-    def save(self) -> None:
-        """Stores the file, unless it cannot be a baseline."""
-        from bt_bench.results import parse_compact, save_baseline, why_no_baseline
-
-        text = self._text()
-        if _digest(text) != self._digest:
-            why = "has changed since it was read for this comparison; compare it again"
-        else:
-            why = why_no_baseline(parse_compact(text, self._path)) or ""
-        if why:
-            raise UsageError(f"--save-baseline {self.name}: {self._path} {why}")
-        path = save_baseline(self._reports, self.name, text)
-        _say(f"saved {self._path} as baseline {self.name}: {path}")
-
-    def _text(self) -> str:
-        from bt_bench.results import read_text
-
-        return read_text(self._path, self._path)
-
-
-def _no_file(source: Given) -> str | None:
-    """What an argument is that cannot be read twice, for messages; `None` if it may be a file."""
-    if source.path == "-":
-        return "stdin"
-    if source.is_folder:
-        return f"{source.path}, a run folder"
-    path = Path(source.path)
-    return f"{path}, which is not a regular file" if path.exists() and not path.is_file() else None
-
-
-def _digest(text: str) -> bytes:
-    import hashlib
-
-    return hashlib.sha256(text.encode()).digest()
-
-
 def _first_reason(judgements: Sequence[Judgement]) -> str:
     """Why there is no verdict on anything."""
     if not judgements:
@@ -385,7 +401,3 @@ def _first_reason(judgements: Sequence[Judgement]) -> str:
     first = judgements[0]
     more = len(judgements) - 1
     return f"{first.key} {first.metric}: {first.detail}" + (f" (and {more} more)" if more else "")
-
-
-def _say(text: str) -> None:
-    print(f"bt-bench: {visible(text)}", file=sys.stderr)

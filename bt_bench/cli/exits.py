@@ -62,6 +62,11 @@ def reporting_errors(command: Callable[Parameters, ExitCode]) -> Callable[Parame
     return run
 
 
+def say(text: str) -> None:
+    """Says something on stderr, as a line of its own."""
+    print(f"bt-bench: {visible(text)}", file=sys.stderr, flush=True)
+
+
 def visible(line: str) -> str:
     """A line with control characters spelled out, so that a terminal does not obey them."""
     return "".join(

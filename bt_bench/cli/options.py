@@ -106,11 +106,25 @@ def print_json(document: object) -> None:
     print(json.dumps(document, indent=2))
 
 
-def split(names: str | None) -> list[str] | None:
-    """`a,b` as a list; `None` where the option was not given."""
-    if names is None:
+def names_given(option: str, text: str | None) -> list[str] | None:
+    """`a,b` as a list; `None` where the option was not given.
+
+    Raises:
+        UsageError: if there is no name in it.
+    """
+    from bt_bench.errors import UsageError
+
+    if text is None:
         return None
-    return [name.strip() for name in names.split(",") if name.strip()]
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise UsageError(f"{option} names none; expected one or more")
+    return names
+
+
+def joined(patterns: Sequence[str] | None) -> str | None:
+    """The patterns of all `-k` as one text; `None` without any."""
+    return ",".join(patterns) if patterns else None
 
 
 def chosen_device(choice: DeviceChoice | None) -> DeviceChoice:
@@ -149,21 +163,14 @@ def load_spec(
 ) -> SweepSpec:
     """The config with the options of the command line."""
     from bt_bench.config import load_config
-    from bt_bench.errors import UsageError
 
-    chosen = split(operations)
-    if chosen == []:
-        raise UsageError("--operations names none; expected one or more")
-    names_of_variants = split(variants)
-    if names_of_variants == []:
-        raise UsageError("--variants names none; expected one or more")
     return load_config(
         config,
         overrides=overrides or (),
-        variants=names_of_variants,
-        operations=chosen,
+        variants=names_given("--variants", variants),
+        operations=names_given("--operations", operations),
         suite=suite,
-        select=",".join(select) if select else None,
+        select=joined(select),
     )
 
 

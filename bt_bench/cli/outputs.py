@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bt_bench.cli.exits import say
 from bt_bench.errors import UsageError, names_hint
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Output:
 
 
 def parse_outputs(texts: Sequence[str] | None, as_json: bool = False) -> list[Output]:
-    """The outputs of `--format`, plus a table on stdout if none goes there.
+    """The outputs of `--format`; without any, a table on stdout.
 
     Raises:
         UsageError: for an unknown format, and for two reports that would share stdout, a file or a
@@ -98,7 +99,7 @@ def parse_outputs(texts: Sequence[str] | None, as_json: bool = False) -> list[Ou
                 f"--format {file}: stdout goes to this file too, with another report; expected "
                 "another file"
             )
-    return outputs if on_stdout else [*outputs, Output("table", None)]
+    return outputs or [Output("table", None)]
 
 
 def _refuse_one_place(paths: Sequence[Path]) -> None:
@@ -141,33 +142,53 @@ def parse_fail_on(text: str | None, default: Collection[FailOn]) -> tuple[FailOn
     return tuple(FailOn(name) for name in names)
 
 
-def write_outputs(judged: Judged, outputs: Sequence[Output]) -> None:
+def write_outputs(judged: Judged, outputs: Sequence[Output], whole: bool = False) -> None:
     """Writes files first, so that they exist whatever happens to stdout.
+
+    If there are only files, one line on stderr has the verdicts.
 
     The `github` format also appends to the step summary if GitHub names a file for it. A file that
     cannot be written does not keep the others from being written.
 
+    Args:
+        judged: the comparison.
+        outputs: where it goes.
+        whole: tables list all verdicts, and not only what changed.
+
     Raises:
         UsageError: when a file cannot be written.
     """
+    from bt_bench.analysis import tally
+
     failed = []
+    written = []
     for output in sorted(outputs, key=lambda output: output.path is None):
         try:
-            _write(judged, output)
+            _write(judged, output, whole)
+            written.append(str(output.path))
         except UsageError as error:
             failed.append(str(error))
+    if outputs and all(output.path is not None for output in outputs):
+        where = f"; written to {', '.join(written)}" if written else ""
+        say(f"verdicts: {tally(judged.judgements)}{where}")
     if failed:
         raise UsageError("\n".join(failed))
 
 
-def _write(judged: Judged, output: Output) -> None:
-    from bt_bench.report import FORMATS, print_document, step_summary, verdict_document
+def _write(judged: Judged, output: Output, whole: bool) -> None:
+    from bt_bench.report import (
+        FORMATS,
+        print_document,
+        render_table,
+        step_summary,
+        verdict_document,
+    )
     from bt_bench.results import write_text
 
     if output.path is None and output.name == "table":  # stdout may be a terminal
-        print_document(verdict_document(judged))
+        print_document(verdict_document(judged, whole))
         return
-    text = FORMATS[output.name](judged)
+    text = render_table(judged, whole) if output.name == "table" else FORMATS[output.name](judged)
     if output.path is None:
         sys.stdout.write(text)
     else:
@@ -190,9 +211,7 @@ def say_if_waiting(path: Path, whom: str) -> None:
 
     with suppress(OSError):
         if path.is_fifo() and descriptor_of(path) is None:
-            print(
-                f"bt-bench: {path} is a FIFO; waiting for its {whom}", file=sys.stderr, flush=True
-            )
+            say(f"{path} is a FIFO; waiting for its {whom}")
 
 
 def _make_folder(path: Path) -> None:

@@ -8,6 +8,7 @@ from bt_bench.report.document import ABSENT, Bullets, Cell, Document, Section, T
 from bt_bench.report.formats import (
     FORMATS,
     explanation_document,
+    render_table,
     step_summary,
     verdict_document,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "print_document",
     "render_comparison",
     "render_document",
+    "render_table",
     "step_summary",
     "traffic_json",
     "traffic_section",

@@ -94,6 +94,7 @@ from bt_bench.results.result import (
 )
 from bt_bench.results.rounds import GateArm, GateRound, RoundSource, Subject
 from bt_bench.results.scratch import scratch_folder
+from bt_bench.results.selecting import select_names
 from bt_bench.results.series import FloatArray, place_of, series_of
 from bt_bench.results.soundness import are_times
 from bt_bench.results.suites import (
@@ -219,6 +220,7 @@ __all__ = [
     "save_baseline",
     "scratch_folder",
     "select",
+    "select_names",
     "series_of",
     "suite_name",
     "sums_in",

@@ -212,12 +212,13 @@ def _sum(terms: tuple[Metric, ...]) -> Metric:
     )
 
 
-def select(names: list[str], patterns: list[str]) -> list[str]:
+def select(names: list[str], patterns: list[str], option: str = "--metric") -> list[str]:
     """The names that a pattern matches, in their order; all without patterns.
 
     Args:
         names: names of the existing metrics.
         patterns: names, or patterns with `*` and `?`, as `--metric` has them.
+        option: where the patterns are from, for messages.
 
     Raises:
         UsageError: for a pattern that matches none.
@@ -225,7 +226,7 @@ def select(names: list[str], patterns: list[str]) -> list[str]:
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
             raise UsageError(
-                f"--metric {pattern}: no such metric in what is compared; "
+                f"{option} {pattern}: no such metric in what is compared; "
                 f"{names_hint(pattern, names)}"
             )
     if not patterns:

@@ -21,7 +21,7 @@ from support.commands import Outcome, run, run_apart
 from support.factories import make_case, make_crash, make_environment, make_failed_case, make_result
 
 from bt_bench import analysis
-from bt_bench.results.case import CaseResult
+from bt_bench.results.case import CaseResult, CompiledKernel
 from bt_bench.results.folders import RunFolder
 from bt_bench.results.nouns import Quantity
 from bt_bench.results.plan import Plan
@@ -35,6 +35,10 @@ def timed(value: float, name: str = "small", seed: int = 0, **fields: Any) -> Ca
     noise = np.exp(0.002 * np.random.default_rng(seed).standard_normal(48))
     samples = [[float(sample)] for sample in value * noise]
     return make_case(name, samples={Quantity.HOST_US: samples}, **fields)
+
+
+def kernel(registers: int) -> CompiledKernel:
+    return CompiledKernel(name="k", hashes=["a"], registers=[registers], spills=[0])
 
 
 @pytest.fixture
@@ -108,7 +112,9 @@ def test_formats_to_stdout_and_to_files(
     to_file = run("compare", *sides, "--format", f"{name}={path}")
     assert to_file.code == 1
     assert path.read_text() == on_stdout.out
-    assert to_file.out == run("compare", *sides).out
+    assert to_file.out == ""
+    counts = "1 SLOWER, 1 FASTER, 1 SAME"
+    assert to_file.err == f"bt-bench: verdicts: {counts}; written to {path}\n"
 
 
 def test_formats_can_be_read_by_others(sides: tuple[Path, Path]) -> None:
@@ -189,6 +195,100 @@ def test_explain(sides: tuple[Path, Path], tmp_path: Path) -> None:
 def test_metrics(sides: tuple[Path, Path]) -> None:
     assert verdicts(run("compare", *sides, "--json", "--metric", "host*"))["slow"] == "SLOWER"
     refused(run("compare", *sides, "--metric", "gpu_us"), 2, "--metric gpu_us: no such metric")
+
+
+def test_selected_cases_keep_their_verdicts_and_alone_count(sides: tuple[Path, Path]) -> None:
+    whole = run("compare", *sides, "--json").json()["judgements"]
+    outcome = run("compare", *sides, "--json", "-k", "qu*,same")
+    assert outcome.code == 0
+    assert outcome.json()["judgements"] == [each for each in whole if each["case"] != "slow"]
+    (scope,) = outcome.json()["scope"]
+    assert scope.startswith("Selected by -k qu*,same: 2 of 3 cases.")
+    assert scope.endswith("nor for the exit code: 1 SLOWER.")
+    for name in ("table", "md", "html-fragment"):
+        assert "Selected by" in run("compare", *sides, "--format", name, "-k", "same").out
+    assert run("compare", *sides, "-k", "slow", "-k", "same").code == 1
+    assert run("compare", *sides, "--operations", "gather_slots").code == 1
+    refused(run("compare", *sides, "-k", "solw"), 2, "-k 'solw': no case matches; the cases are:")
+    message = "--operations: no operation 'gather_slot' in what is compared; did you mean"
+    refused(run("compare", *sides, "--operations", "gather_slot"), 2, message)
+    refused(run("compare", *sides, "--operations", ","), 2, "--operations names none")
+
+
+def test_selected_variants(write: Callable[..., Path]) -> None:
+    for folder in ("a", "b"):
+        base = write(folder, "baseline", [timed(50.0)])
+        write(folder, "fused", [timed(50.0, seed=1)])
+        write(folder, "slow", [timed(70.0, seed=2)])
+    run_folder = base.parent
+    assert run("compare", run_folder).code == 1
+    outcome = run("compare", run_folder, "--variants", "fused", "--json")
+    assert outcome.code == 0
+    assert {each["other"] for each in outcome.json()["judgements"]} == {"fused"}
+    assert outcome.json()["others"] == ["fused"]
+    assert outcome.json()["scope"] == ["Left out by --variants, and not judged: slow."]
+    assert run("compare", run_folder, "--variants", "slow").code == 1
+    both = run("compare", run_folder, run_folder.parent / "a", "--variants", "fused", "--json")
+    assert {each["other"] for each in both.json()["judgements"]} == {"fused@a"}
+    message = "--variants: no variant 'fusd' in what is compared; did you mean 'fused'?"
+    refused(run("compare", run_folder, "--variants", "fusd"), 2, message)
+    message = "--variants baseline: only the base is left; expected one or more of fused, slow"
+    refused(run("compare", run_folder, "--variants", "baseline"), 2, message)
+
+
+def test_a_selection_is_not_stored_as_a_whole(write: Callable[..., Path], reports: Path) -> None:
+    path = write("a", "fused", [timed(50.0)])
+    outcome = run("compare", path, "--save-baseline", "main", "-k", "small")
+    refused(outcome, 2, "stores a whole result", "leave out -k small")
+    assert not reports.exists()
+
+
+def test_counts_are_more_or_fewer(write: Callable[..., Path]) -> None:
+    one, two = (make_case(compiled=[kernel(24)]), make_case(compiled=[kernel(32)]))
+    base, other = write("a", "baseline", [one]), write("a", "fused", [two])
+    outcome = run("compare", base, other)
+    assert outcome.code == 1
+    assert "Verdicts: 1 MORE, 2 SAME." in outcome.out
+    assert "MORE     registers" in outcome.out
+    assert "SLOWER " not in outcome.out.partition("By case")[2].partition("How it was")[0]
+    assert "Verdicts: 1 FEWER, 2 SAME." in run("compare", other, base).out
+    by_metric = {
+        each["metric"]: each for each in run("compare", base, other, "--json").json()["judgements"]
+    }
+    assert by_metric["registers"]["verdict"] == "SLOWER"
+
+
+def test_floors(write: Callable[..., Path]) -> None:
+    base = write("a", "baseline", [make_case(compiled=[kernel(24)])])
+    other = write("a", "fused", [make_case(compiled=[kernel(32)])])
+    outcome = run("compare", base, other, "--floor", "registers=8", "--all")
+    assert outcome.code == 0
+    assert "k 24 → 32, within the floor of 8" in outcome.out
+    assert "The floor of registers is 8 registers: a smaller change counts as none." in outcome.out
+    assert run("compare", base, other, "--floor", "registers=7.5").code == 1
+    assert run("compare", base, other, "--floor", "*=8", "--floor", "registers=0").code == 1
+    wrong = "--floor register: no such metric in what is compared; did you mean 'registers'?"
+    refused(run("compare", base, other, "--floor", "register=8"), 2, wrong)
+    for text in ("registers", "registers=-1", "registers=inf", "=8", "registers=x"):
+        refused(run("compare", base, other, "--floor", text), 2, f"--floor {text}: expected METRIC")
+
+
+def test_floors_of_times(sides: tuple[Path, Path]) -> None:
+    outcome = run("compare", *sides, "--floor", "host_us=15", "--json")
+    assert outcome.code == 0
+    assert set(verdicts(outcome).values()) == {"SAME"}
+
+
+def test_a_table_lists_what_changed_and_all_on_request(sides: tuple[Path, Path]) -> None:
+    short, whole = run("compare", *sides), run("compare", *sides, "--all")
+    assert "gather_slots/same" not in short.out
+    assert "Listed are 2 of 3 verdicts: what is not SAME" in short.out
+    assert "gather_slots/same" in whole.out
+    assert "Listed are" not in whole.out
+    for outcome in (short, whole):
+        assert outcome.code == 1
+        summary = outcome.out.index("1 SLOWER, 1 FASTER, 1 SAME", outcome.out.index("By side"))
+        assert summary < outcome.out.index("By case") < outcome.out.index("How it was compared")
 
 
 def test_margins_by_flag_and_config(sides: tuple[Path, Path], tmp_path: Path) -> None:
@@ -668,7 +768,10 @@ def test_files_that_cannot_be_written(
     outcome = run("compare", *sides, "--format", f"md={path}")
     assert outcome.code == 2
     assert f"cannot write {path}: cannot make its folder: " in outcome.err
-    assert "SLOWER" in outcome.out  # the table, which could be written
+    assert "verdicts: 1 SLOWER, 1 FASTER, 1 SAME\n" in outcome.err
+    shown = run("compare", *sides, "--format", f"md={path}", "--format", "table")
+    assert shown.code == 2
+    assert "SLOWER" in shown.out  # the table, which could be written
     both = tmp_path / "both"
     outcome = run("compare", *sides, "--format", f"md={both}", "--format", f"csv={both}")
     refused(outcome, 2, f"two --format options name {both}")

@@ -453,7 +453,7 @@ def test_what_flags_leave_out_is_not_missing(against):
         outcome = against(stored, *options)
         assert outcome.code == 0, outcome.err
         assert missing(outcome) == set()
-        assert any(fact.startswith("Left out by flags: ") for fact in outcome.json()["facts"])
+        assert any(each.startswith("Left out by flags: ") for each in outcome.json()["scope"])
     # What both leave out is no excuse for what only the config does.
     Path("my.yaml").write_text(AGAINST.replace("[apply, step]", "[step]"))
     assert missing(against(stored, "-k", "one")) == {"apply/one"}

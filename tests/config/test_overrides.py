@@ -229,7 +229,7 @@ def test_select_leaves_nothing(error_of):
         "  axes_2grp-requests=16\n  zipped-requests=1\n  zipped-requests=2"
     )
     assert error_of(BASE, select=" , !") == (
-        "-k ' , !': expected text or a pattern; see the names in --dry-run"
+        "-k ' , !': expected text or a pattern of the names of cases"
     )
 
 

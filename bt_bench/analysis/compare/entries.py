@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
@@ -86,10 +87,16 @@ MOST_NAMED = 5
 
 
 class Pairing:
-    """The entries of one matchup."""
+    """The entries of one matchup.
 
-    def __init__(self, matchup: Matchup) -> None:
+    Args:
+        matchup: what is compared with what.
+        floors: by pattern of metric names, floors in place of those of the metrics.
+    """
+
+    def __init__(self, matchup: Matchup, floors: Mapping[str, float]) -> None:
         self._matchup = matchup
+        self._floors = floors
         self._unsupported: list[CompactCase] = []
         self._intercepts = {
             (side.label, method): intercept_us(side.result.header.calibration, method)
@@ -134,6 +141,7 @@ class Pairing:
         outcome: Settled | None = None,
     ) -> Asked:
         base, other = self._matchup.base, self._matchup.other
+        metric = self._floored(metric)
         primary = metric.is_primary(case.operation, base.result.header.environment.device)
         entry = Entry(
             operation=case.operation,
@@ -150,6 +158,11 @@ class Pairing:
             advisory=not self._matchup.one_run,
         )
         return Asked(entry, self._matchup)
+
+    def _floored(self, metric: Metric) -> Metric:
+        """The metric with the floor that was asked for."""
+        floors = [floor for name, floor in self._floors.items() if fnmatchcase(metric.name, name)]
+        return replace(metric, floor=floors[-1]) if floors else metric
 
     def facts(self) -> Iterator[str]:
         """Cases that have no entry because neither side supports them; call after `entries`."""
@@ -226,7 +239,8 @@ class Pairing:
             detail = f"{side.label} did not count it"
             outcome = Settled(Verdict.MISSING, Cause.NO_METRIC, detail)
         else:
-            outcome = exact(base, other, count.detail)
+            floor = self._floored(count.metric).floor
+            outcome = exact(base, other, count.detail, floor)
         return self._entry(case, count.metric, base, other, outcome)
 
     def _doubts(self, side: Side, case: CompactCase) -> dict[str, str]:

@@ -16,6 +16,7 @@ from bt_bench.analysis.compare.entries import (
 )
 from bt_bench.analysis.compare.estimating import Question, answer
 from bt_bench.analysis.compare.facts import facts_of, partial_warnings
+from bt_bench.analysis.compare.selection import Selection
 from bt_bench.analysis.deciding import Rules, compared_nothing, without_new_paths
 from bt_bench.analysis.judging import (
     Entry,
@@ -41,6 +42,9 @@ class Criteria:
         ignore_device: accept another device or other versions of torch, CUDA or Triton.
         ignore_plan: accept another measurement plan.
         allow_partial: accept results of runs that did not finish.
+        floors: by pattern of metric names, differences that count as none, in the metric's unit; of
+            several that match, the last counts.
+        selection: the cases whose verdicts are shown and count.
     """
 
     rules: Rules = field(default_factory=Rules)
@@ -49,6 +53,8 @@ class Criteria:
     ignore_device: bool = False
     ignore_plan: bool = False
     allow_partial: bool = False
+    floors: Mapping[str, float] = field(default_factory=dict)
+    selection: Selection = field(default_factory=Selection)
 
 
 def judge(
@@ -68,7 +74,8 @@ def judge(
 
     Raises:
         NotComparableError: if sides are partial or differ in a way that is not allowed.
-        UsageError: for one variant of one run twice, and for a pattern that matches no metric.
+        UsageError: for one variant of one run twice, and for a pattern that matches no metric, or
+            no case.
     """
     warnings = [
         *partial_warnings(matchups, allow_partial=criteria.allow_partial),
@@ -77,8 +84,10 @@ def judge(
     # All are judged, whatever is shown, since what is shown must not change the families of tests.
     entries, not_paired = entries_of(matchups, criteria)
     chosen = _chosen(entries, criteria.metrics)
+    floors = list(_floor_facts(entries, criteria.floors))
     rules = criteria.rules
-    everything = judge_entries(entries, rules.correction, rules.alpha)
+    judged = judge_entries(entries, rules.correction, rules.alpha)
+    everything, not_selected = criteria.selection.of_judgements(judged)
     selected = [each for each in everything if each.metric in chosen]
     not_judged = list(_not_judged(everything, selected))
     judgements, left_out = without_new_paths(selected)
@@ -101,11 +110,10 @@ def judge(
         overall=overall,
         facts=(
             *facts,
-            *not_paired,
-            *left_out,
-            *not_judged,
+            *floors,
         ),
         warnings=tuple(dict.fromkeys(warnings)),
+        scope=(*not_selected, *not_paired, *left_out, *not_judged),
     )
 
 
@@ -116,7 +124,7 @@ def entries_of(matchups: Sequence[Matchup], criteria: Criteria) -> tuple[list[En
         matchups: what is compared with what.
         criteria: how; of the metrics that are shown only sums make a difference here.
     """
-    pairings = [Pairing(each) for each in matchups]
+    pairings = [Pairing(each, criteria.floors) for each in matchups]
     sums = sums_in(criteria.metrics)
     asked = _in_order([each for pairing in pairings for each in pairing.entries(sums)])
     _answer_all(asked, criteria)
@@ -183,6 +191,16 @@ def _chosen(entries: Sequence[Entry], patterns: Sequence[str]) -> set[str]:
     others = [pattern for pattern in patterns if not is_sum(pattern)]
     selected = select(names, others) if names and others else []
     return {WHOLE_CASE.name, *selected, *sums}
+
+
+def _floor_facts(entries: Sequence[Entry], floors: Mapping[str, float]) -> Iterator[str]:
+    """What counts as none by `--floor`; raises for a pattern that matches no metric."""
+    found = {entry.metric.name: entry.metric for entry in entries}
+    found.pop(WHOLE_CASE.name, None)
+    names = [metric.name for metric in metrics_in_order(found)]
+    for pattern, floor in floors.items():
+        (metric, *_) = (found[name] for name in select(names, [pattern], "--floor"))
+        yield f"The floor of {pattern} is {floor:g} {metric.unit}: a smaller change counts as none."
 
 
 def _not_judged(everything: Sequence[Judgement], selected: Sequence[Judgement]) -> Iterator[str]:

@@ -163,10 +163,10 @@ def _judged(options: Options, asked: _Asked, patterns: tuple[str, ...], new: Pat
         for (operation, case), key in asked.of_config.items()
         if key not in seen
     ]
-    facts = judged.facts
+    scope = judged.scope
     if asked.left_out:
-        facts = (*facts, f"Left out by flags: {', '.join(sorted(asked.left_out))}.")
-    return replace(judged, judgements=tuple(kept), facts=facts)
+        scope = (*scope, f"Left out by flags: {', '.join(sorted(asked.left_out))}.")
+    return replace(judged, judgements=tuple(kept), scope=scope)
 
 
 def _blank(operation: Operation, case: str, base: str, other: str, detail: str) -> Judgement:

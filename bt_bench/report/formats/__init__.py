@@ -18,7 +18,7 @@ from bt_bench.report.formats.junit_format import render_junit
 from bt_bench.report.formats.md_format import render_md
 from bt_bench.report.formats.table_format import render_table, verdict_document
 
-__all__ = ["FORMATS", "explanation_document", "step_summary", "verdict_document"]
+__all__ = ["FORMATS", "explanation_document", "render_table", "step_summary", "verdict_document"]
 
 FORMATS: dict[str, Callable[[Judged], str]] = {
     "table": render_table,

@@ -8,8 +8,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
-from bt_bench.analysis import Judged, Judgement, Verdict
-from bt_bench.report.formats.texts import WORST_FIRST
+from bt_bench.analysis import WORST_FIRST, Judged, Judgement, Verdict
 
 _RANKS = {verdict: rank for rank, verdict in enumerate(WORST_FIRST)}
 
@@ -41,7 +40,7 @@ def worst_first(judged: Judged) -> Judged:
 
 
 def only_changed(judged: Judged) -> Judged:
-    """The comparison without what is `SAME`, and a fact that says how much that is.
+    """The comparison without what is `SAME`, and says how much that is.
 
     What could not be judged stays: it may have changed.
     """
@@ -52,7 +51,7 @@ def only_changed(judged: Judged) -> Judged:
     fact = (
         f"Not listed: {left_out} of {len(judged.judgements)} judgements, which are {Verdict.SAME}."
     )
-    return replace(judged, judgements=kept, facts=(*judged.facts, fact))
+    return replace(judged, judgements=kept, scope=(*judged.scope, fact))
 
 
 def _by_name(judgement: Judgement) -> tuple[str, str, str, str]:

@@ -69,7 +69,7 @@ def _value(value: float | None, unit: str) -> str:
 
 def _without_evidence(judgement: Judgement) -> str:
     if judgement.cause is Cause.EXACT:
-        return "compared exactly: more is worse, and no margin and no test apply"
+        return "compared exactly: more is worse, no test applies, and only a floor is tolerated"
     return "no test was made"
 
 

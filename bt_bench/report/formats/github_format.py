@@ -6,12 +6,12 @@ reads them (`ActionCommand.cs` of actions/runner).
 
 from __future__ import annotations
 
-from bt_bench.analysis import Judged, Judgement, Verdict
+from bt_bench.analysis import Judged, Judgement, Verdict, tally
 from bt_bench.report.document import inert
 from bt_bench.report.formats.arrange import worst_first
 from bt_bench.report.formats.judged_document import missed_lines
 from bt_bench.report.formats.md_format import render_md
-from bt_bench.report.formats.texts import clean, counts_text, headline, verdict_text
+from bt_bench.report.formats.texts import clean, headline, verdict_text
 
 MAX_ANNOTATIONS = 10
 """GitHub shows this many errors and warnings of a step, and silently drops the rest."""
@@ -47,7 +47,7 @@ def render_github(judged: Judged) -> str:
         lines.append(command(level, "bt-bench", message))
     if judged.warnings:
         lines.append(command("warning", "bt-bench", "; ".join(map(clean, judged.warnings))))
-    lines.append(inert(clean(f"bt-bench: {judged.title}: {counts_text(judged)}")))
+    lines.append(inert(clean(f"bt-bench: {judged.title}: {tally(judged.judgements)}")))
     return "\n".join(lines) + "\n"
 
 

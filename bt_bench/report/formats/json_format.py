@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from bt_bench.analysis import Evidence, Judged, Judgement, Power
-from bt_bench.report.formats.texts import WORST_FIRST
+from bt_bench.analysis import WORST_FIRST, Evidence, Judged, Judgement, Power
 
 JUDGED_SCHEMA_VERSION = 1
 
@@ -24,6 +23,7 @@ def render_json(judged: Judged) -> str:
         "base": judged.base,
         "others": judged.others,
         "counts": {verdict.value: judged.count(verdict) for verdict in WORST_FIRST},
+        "scope": judged.scope,
         "facts": judged.facts,
         "warnings": judged.warnings,
     }

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bt_bench.analysis import Cause, Judged, Judgement, Overall, Verdict
+from bt_bench.analysis import Cause, Judged, Judgement, Overall, Verdict, tally
 from bt_bench.report.document import Block, Bullets, Cell, Document, Section, Table
 from bt_bench.report.formats.arrange import worst_first
 from bt_bench.report.formats.texts import (
     cause_text,
     change_text,
     clean,
-    counts_text,
     headline,
     interval_text,
     margin_text,
@@ -63,13 +62,14 @@ def worst_of(judged: Judged) -> tuple[Judgement, ...]:
 
 
 def summary_lines(judged: Judged) -> list[str]:
-    """Sentences that every report begins with: the counts, the facts, the warnings.
+    """Sentences that reports begin with: the counts, what they are of, the facts, the warnings.
 
     Before them stands that a gate could not have found what it was to find.
     """
     return [
         *missed_lines(judged),
-        f"Verdicts: {counts_text(judged)}.",
+        f"Verdicts: {tally(judged.judgements)}.",
+        *judged.scope,
         *judged.facts,
         *(f"Warning: {warning}." for warning in judged.warnings),
     ]
@@ -82,7 +82,7 @@ def missed_lines(judged: Judged) -> list[str]:
 
 
 def lead_of(judged: Judged) -> tuple[Block, ...]:
-    """What every report begins with: the summary, and the worst regressions."""
+    """What reports begin with: the counts, what they are of, and the worst regressions."""
     missed = missed_lines(judged)
     counts, *others = summary_lines(judged)[len(missed) :]
     lead: list[Block] = [*missed, counts]

@@ -1,18 +1,20 @@
-"""A comparison for the terminal: verdicts by case.
+"""A comparison for the terminal: a summary by side and quantity, and then what changed, by case.
 
 So that long names fit into 80 columns, the case and the sides have a line of their own, above their
-metrics. If there are very many verdicts, only the worst are listed, since nobody reads the others
-in a terminal and the summary would scroll away; other formats have them all.
+metrics. What is the same is only counted, and of very many other verdicts only the worst are
+listed, since nobody reads the others in a terminal and the summary would scroll away; `--all` and
+other formats have them all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 
-from bt_bench.analysis import Cause, Judged, Judgement, Overall
+from bt_bench.analysis import WORST_FIRST, Cause, Judged, Judgement, Overall, Verdict, tally
 from bt_bench.report.console import render_plain
-from bt_bench.report.document import Block, Cell, Document, Heading, Section, Table
+from bt_bench.report.document import ABSENT, Block, Bullets, Cell, Document, Heading, Section, Table
 from bt_bench.report.formats.arrange import worst_first
 from bt_bench.report.formats.judged_document import lead_of, needs_words
 from bt_bench.report.formats.texts import (
@@ -26,47 +28,56 @@ from bt_bench.report.formats.texts import (
 )
 
 MAX_LISTED = 60
-"""How many verdicts are listed; the summary counts all of them."""
+"""How many verdicts are listed unless all are asked for; the summary counts all of them."""
 
 _UNITS = "times in us; change, interval and margin in percent of the base"
 
 
-def render_table(judged: Judged) -> str:
-    """The text that a file or a pipe gets."""
-    return render_plain(verdict_document(judged))
+def render_table(judged: Judged, whole: bool = False) -> str:
+    """The text that a file or a pipe gets; see `verdict_document`."""
+    return render_plain(verdict_document(judged, whole))
 
 
-def verdict_document(judged: Judged) -> Document:
-    """The summary, the geometric means by side, and the verdicts by case."""
+def verdict_document(judged: Judged, whole: bool = False) -> Document:
+    """The summary, and the verdicts by case.
+
+    Args:
+        judged: the comparison.
+        whole: list all verdicts, also what is the same, and summarise each metric for itself.
+    """
     sections = []
-    if judged.overall:
-        title = "Geometric mean over cases: change in percent, interval"
-        sections.append(Section(title, (_overall_table(judged.overall),)))
     if judged.judgements:
-        listed = _listed(judged)
-        cut = (
-            f"Listed are {len(listed)} of {len(judged.judgements)} verdicts, primary times and "
-            "then the worst; --metric narrows what is judged, and --format md, csv or json has "
-            "them all."
-        )
-        is_cut = len(listed) < len(judged.judgements)
+        blocks: list[Block] = [_summary_table(judged, whole)]
+        listed = judged.judgements if whole else _listed(judged)
+        if len(listed) < len(judged.judgements):
+            blocks.append(
+                f"Listed are {len(listed)} of {len(judged.judgements)} verdicts: what is not SAME, "
+                f"at most {MAX_LISTED}, primary times and then the worst. `compare --all` and the "
+                "formats md, csv and json have them all."
+            )
+        title = "By side and metric: changes in percent over the cases, and their geometric mean"
+        sections.append(Section(title, tuple(blocks)))
         for title, exploratory in (("By case", False), ("By case, exploratory metrics", True)):
             members = [each for each in listed if each.exploratory is exploratory]
             if members:
-                table = _verdict_table(members)
-                blocks: tuple[Block, ...] = (cut, table) if is_cut else (table,)
-                sections.append(Section(f"{title}: {_UNITS}", blocks))
-                is_cut = False
-    return Document(judged.title, lead_of(judged), tuple(sections))
+                sections.append(Section(f"{title}: {_UNITS}", (_verdict_table(members),)))
+    if judged.facts:
+        sections.append(Section("How it was compared", (Bullets(judged.facts),)))
+    # The summary comes first; how it was done would fill half of a terminal.
+    return Document(judged.title, lead_of(replace(judged, facts=())), tuple(sections))
 
 
 def _listed(judged: Judged) -> Sequence[Judgement]:
-    """If there are too many, primary times and the worst of the rest, in their original order."""
-    if len(judged.judgements) <= MAX_LISTED:
-        return judged.judgements
-    ordered = sorted(worst_first(judged).judgements, key=lambda each: not _is_primary_time(each))
+    """What is not the same: if that is too much, primary times and the worst; in their order."""
+    changed = [each for each in judged.judgements if each.verdict is not Verdict.SAME]
+    if len(changed) <= MAX_LISTED:
+        return changed
+    ordered = sorted(
+        worst_first(replace(judged, judgements=tuple(changed))).judgements,
+        key=lambda each: not _is_primary_time(each),
+    )
     kept = {id(each) for each in ordered[:MAX_LISTED]}
-    return [each for each in judged.judgements if id(each) in kept]
+    return [each for each in changed if id(each) in kept]
 
 
 def _is_primary_time(judgement: Judgement) -> bool:
@@ -74,20 +85,48 @@ def _is_primary_time(judgement: Judgement) -> bool:
     return not judgement.exploratory and judgement.cause is not Cause.EXACT
 
 
-def _overall_table(overall: Sequence[Overall]) -> Table:
+def _summary_table(judged: Judged, whole: bool) -> Table:
+    """A row for each side and metric; of exploratory metrics, for each quantity."""
+    means = {(each.base, each.other, each.metric): each for each in judged.overall}
+    sides: dict[str, dict[str, list[Judgement]]] = {}
+    for each in judged.judgements:
+        name = each.metric if whole or not each.exploratory else _quantity(each.metric)
+        sides.setdefault(_sides(each), {}).setdefault(name, []).append(each)
     rows: list[tuple[Cell, ...] | Heading] = []
-    for sides, members in groupby(sorted(overall, key=_sides), _sides):
-        rows.append(Heading(sides))
-        rows += (
-            (
-                Cell(each.metric),
-                Cell(change_text(each.ratio)),
-                Cell(interval_text(each.low, each.high)),
-                Cell(str(each.cases)),
-            )
-            for each in members
-        )
-    return Table(("Metric", "%", "Interval", "Cases"), tuple(rows), num_text_columns=1)
+    for heading, groups in sides.items():
+        rows.append(Heading(heading))
+        rows += [_summary_row(name, members, means) for name, members in groups.items()]
+    columns = ("Metric", "Verdicts", "Changes", "Mean", "Interval")
+    return Table(columns, tuple(rows), num_text_columns=2)
+
+
+def _quantity(metric: str) -> str:
+    """The quantity of a measured metric with a mark that it is one of several: `host_us/…`."""
+    quantity, slash, _ = metric.partition("/")
+    return f"{quantity}/…" if slash and "+" not in metric else metric
+
+
+def _summary_row(
+    name: str,
+    members: Sequence[Judgement],
+    means: Mapping[tuple[str, str, str], Overall],
+) -> tuple[Cell, ...]:
+    ratios = [each.ratio for each in members if each.ratio is not None]
+    worst = min(members, key=lambda each: WORST_FIRST.index(each.verdict))
+    first = members[0]
+    mean = means.get((first.base, first.other, name))
+    return (
+        Cell(name),
+        Cell(tally(members), tone=TONES.get(worst.verdict)),
+        Cell(_range_text(ratios)),
+        Cell(change_text(mean.ratio if mean else None)),
+        Cell(interval_text(mean.low, mean.high) if mean else ABSENT),
+    )
+
+
+def _range_text(ratios: Sequence[float]) -> str:
+    low, high = (change_text(most(ratios, default=None)) for most in (min, max))
+    return low if low == high else f"{low} to {high}"
 
 
 def _verdict_table(judgements: Sequence[Judgement]) -> Table:
@@ -101,7 +140,7 @@ def _verdict_table(judgements: Sequence[Judgement]) -> Table:
 def _row(judgement: Judgement) -> tuple[Cell, ...]:
     why = (judgement.detail or cause_text(judgement)) if needs_words(judgement) else None
     return (
-        Cell(judgement.verdict.value, why, TONES.get(judgement.verdict)),
+        Cell(judgement.word, why, TONES.get(judgement.verdict)),
         Cell(judgement.metric),
         Cell(value_text(judgement.base_value, judgement.unit)),
         Cell(value_text(judgement.other_value, judgement.unit)),
@@ -116,5 +155,5 @@ def _group_title(judgement: Judgement) -> str:
     return f"{judgement.key} · {_sides(judgement)}{advisory}"
 
 
-def _sides(each: Judgement | Overall) -> str:
+def _sides(each: Judgement) -> str:
     return side_text(each.base, each.other)

@@ -5,19 +5,9 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from bt_bench.analysis import Judged, Judgement, Verdict
+from bt_bench.analysis import Judgement, Verdict
 from bt_bench.report.document import ABSENT, Tone, one_line
 from bt_bench.results import format_number, format_percent, format_share
-
-WORST_FIRST = (
-    Verdict.SLOWER,
-    Verdict.MISSING,
-    Verdict.INVALID,
-    Verdict.INCONCLUSIVE,
-    Verdict.FASTER,
-    Verdict.SAME,
-)
-"""Verdicts by importance, which is the order of exit codes."""
 
 TONES = {
     Verdict.SLOWER: Tone.BAD,
@@ -40,7 +30,7 @@ def clean(text: str) -> str:
 def verdict_text(judgement: Judgement) -> str:
     """`SLOWER`, or `SLOWER (advisory)`."""
     advisory = " (advisory)" if judgement.advisory else ""
-    return f"{judgement.verdict.value}{advisory}"
+    return f"{judgement.word}{advisory}"
 
 
 def cause_text(judgement: Judgement) -> str:
@@ -81,12 +71,6 @@ def margin_text(judgement: Judgement) -> str:
     """The margin in percent: `2`, `0.64`."""
     evidence = judgement.evidence
     return ABSENT if evidence is None else format_share(evidence.margin.share).removesuffix(" %")
-
-
-def counts_text(judged: Judged) -> str:
-    """How many judgements have which verdict, the worst first."""
-    counted = {verdict: judged.count(verdict) for verdict in WORST_FIRST}
-    return ", ".join(f"{count} {verdict}" for verdict, count in counted.items() if count) or "none"
 
 
 def headline(judgement: Judgement) -> str:

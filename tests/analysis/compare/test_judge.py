@@ -422,7 +422,7 @@ def test_a_launch_path_may_come_and_must_not_go() -> None:
     having = make_case(samples={HOST: noisy(9.0, 2), direct: noisy(5.0, 3)})
     came, went = judged([without], [having]), judged([having], [without])
     assert [each.metric for each in came.judgements] == ["host_us"]
-    assert came.facts[-1].startswith(
+    assert came.scope[-1].startswith(
         "baseline does not have launch path direct: host_us/direct of 1"
     )
     assert exit_code(came) is ExitCode.OK
@@ -461,8 +461,8 @@ def test_a_case_that_one_side_does_not_support_is_missing() -> None:
     assert (
         "Not compared, since neither baseline nor fused supports it: gather_slots/small; reason "
         "for gather_slots/small: lacks windows."
-    ) in both.facts
-    assert not any("supports" in fact for fact in judged([timed(9.0)], [timed(9.0, seed=1)]).facts)
+    ) in both.scope
+    assert not any("supports" in fact for fact in judged([timed(9.0)], [timed(9.0, seed=1)]).scope)
 
 
 def test_what_neither_side_supports_is_named_up_to_some() -> None:
@@ -475,7 +475,7 @@ def test_what_neither_side_supports_is_named_up_to_some() -> None:
     ]
     whole = judged(lacking, lacking)
     assert not_compared(whole, {"fused": "fused"})
-    (fact,) = [fact for fact in whole.facts if "supports" in fact]
+    (fact,) = [fact for fact in whole.scope if "supports" in fact]
     assert "gather_slots/case4 and 3 more; reason for gather_slots/case0: lacks." in fact
 
 
@@ -590,7 +590,7 @@ def test_a_case_of_which_nothing_is_judged_is_named(
     ]
     found = judged(*sides, Criteria(metrics=patterns))
     assert {each.case for each in found.judgements} == {"small"}
-    (fact,) = [fact for fact in found.facts if "Nothing of" in fact]
+    (fact,) = [fact for fact in found.scope if "Nothing of" in fact]
     key = sides[0][1].key
     assert fact == f"Nothing of fused is judged in {key}: none of its metrics there was asked for."
 

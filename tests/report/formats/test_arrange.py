@@ -20,7 +20,7 @@ def test_only_what_is_same_is_left_out_and_the_report_says_so():
     changed = only_changed(whole)
     assert {each.verdict for each in changed.judgements} == set(Verdict) - {Verdict.SAME}
     assert len(changed.judgements) == len(whole.judgements) - whole.count(Verdict.SAME)
-    assert changed.facts == (*whole.facts, "Not listed: 5 of 23 judgements, which are SAME.")
+    assert changed.scope == (*whole.scope, "Not listed: 5 of 23 judgements, which are SAME.")
     assert only_changed(changed) is changed
 
 
@@ -66,7 +66,7 @@ def test_equals_stay_in_their_order_and_nothing_is_lost(key):
     arranged = sorted_by(whole, key)
     assert len(arranged.judgements) == len(whole.judgements)
     assert set(arranged.judgements) == set(whole.judgements)
-    assert arranged.facts == whole.facts
+    assert (arranged.facts, arranged.scope) == (whole.facts, whole.scope)
 
 
 def test_a_missing_case_without_a_ratio_is_not_taken_for_the_worst_change():

@@ -172,7 +172,7 @@ def test_junit_outcomes(verdict, outcome):
     if case.result:
         (found,) = case.result
         assert found.type == f"{verdict}.exact"
-        assert found.message.startswith(f"{verdict}: step/medium_batch_4grp gpu_us, ")
+        assert found.message.startswith(f"{each.word}: step/medium_batch_4grp gpu_us, ")
         assert found.message.endswith(": for a reason")
         assert found.text == found.message
 

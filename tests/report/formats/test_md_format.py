@@ -44,14 +44,14 @@ def test_details_are_of_what_the_figures_leave_open():
     details = render_md(judgements.rich()).split("## Details")[1]
     verdicts = [line.split()[1] for line in details.splitlines() if line.startswith("- ")]
     assert Counter(verdicts) == {
-        **{"SLOWER": 4, "MISSING": 2, "INVALID": 8},
-        **{"FASTER": 1, "INCONCLUSIVE": 1},  # those without an interval
+        **{"SLOWER": 2, "MORE": 2, "MISSING": 2, "INVALID": 8},
+        **{"FEWER": 1, "INCONCLUSIVE": 1},  # those without an interval
     }
 
 
 def test_listing_only_some_says_so_and_counts_all():
     text = render_md(judgements.rich(), max_listed=3)
-    assert "Verdicts: 4 SLOWER, 2 MISSING, 8 INVALID" in text
+    assert "Verdicts: 2 SLOWER, 2 MORE, 2 MISSING, 8 INVALID" in text
     assert "3 of 23 are listed." in text
     assert (
         sum(line.startswith(("| SLOWER", "| FASTER", "| SAME")) for line in text.splitlines()) == 3

@@ -9,18 +9,20 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 from support import judgements
-from support.judgements import judged, judgement
+from support.judgements import BASE, HEAD, judged, judgement
 
-from bt_bench.analysis.verdicts import Cause, Verdict
+from bt_bench.analysis.verdicts import Cause, Overall, Verdict
 from bt_bench.report.console import print_document
 from bt_bench.report.formats.arrange import worst_first
 from bt_bench.report.formats.table_format import MAX_LISTED, render_table, verdict_document
+
+WORDS = (*Verdict, "MORE", "FEWER")
 
 
 def on_terminal(whole, color_system=None, **options):
     stream = StringIO()
     console = Console(file=stream, force_terminal=True, color_system=color_system, **options)
-    print_document(verdict_document(whole), console)
+    print_document(verdict_document(whole, whole=True), console)
     return stream.getvalue()
 
 
@@ -33,8 +35,8 @@ def test_lines_fit_into_80_columns(arrange):
 
 def test_no_cell_is_folded_at_80_columns():
     narrow = on_terminal(judgements.rich(), width=80)
-    rows = [row.split()[:2] for row in narrow.splitlines() if row[2:].startswith(tuple(Verdict))]
-    assert rows == [[each.verdict, each.metric] for each in judgements.rich().judgements]
+    rows = [row.split()[:2] for row in narrow.splitlines() if row[2:].startswith(WORDS)]
+    assert rows == [[each.word, each.metric] for each in judgements.rich().judgements]
     assert " +28.3 to +31.7 " in narrow
 
 
@@ -42,11 +44,11 @@ def test_a_terminal_and_a_pipe_get_the_same_words():
     """But for rules, and for the dashes that a note may stand in place of."""
 
     def words(text):
-        return re.sub("[─–]+", " ", text).split()
+        return sorted(re.sub("[─–]+", " ", text).split())  # folded cells change their order
 
     for width in (80, 120, 200):
         shown = words(on_terminal(judgements.rich(), width=width))
-        assert shown == words(render_table(judgements.rich()))
+        assert shown == words(render_table(judgements.rich(), whole=True))
 
 
 @pytest.mark.parametrize(
@@ -73,9 +75,9 @@ def test_no_color_leaves_no_colour():
 
 
 def test_columns_are_aligned_over_all_groups():
-    lines = render_table(judgements.rich()).splitlines()
+    lines = render_table(judgements.rich(), whole=True).splitlines()
     heading = next(line for line in lines if line.startswith("  Verdict "))
-    rows = [line for line in lines if line[2:].startswith(tuple(Verdict))]
+    rows = [line for line in lines if line[2:].startswith(WORDS)]
     assert len(rows) == len(judgements.rich().judgements)
     tested = [each.evidence is not None for each in judgements.rich().judgements]
     widths = {len(row) for row, was_tested in zip(rows, tested, strict=True) if was_tested}
@@ -87,11 +89,11 @@ def test_columns_are_aligned_over_all_groups():
 
 def test_a_name_that_is_too_long_is_left_whole():
     name = "x" * 200
-    assert f"\nstep/{name}\n" in render_table(judged(judgement(case=name)))
+    assert f"\nstep/{name}\n" in render_table(judged(judgement(case=name)), whole=True)
 
 
 def test_only_what_is_slower_says_why_beside_its_figures():
-    text = render_table(judged(*judgements.timed()))
+    text = render_table(judged(*judgements.timed()), whole=True)
     assert text.count("by more than the margin of") == 2
     assert text.count("margin of") == text.count("SLOWER ")
 
@@ -108,22 +110,50 @@ def test_why_stands_in_place_of_an_interval_where_there_is_room():
 
 
 def test_what_was_not_tested_says_why():
-    text = render_table(judgements.rich())
+    text = render_table(judgements.rich(), whole=True)
     assert "host code and binaries are equal" in text
 
 
 def test_a_case_and_its_sides_head_their_metrics_once():
-    text = render_table(judged(judgement(), judgement(metric="host_us"), judgement(case="b")))
+    text = render_table(
+        judged(judgement(), judgement(metric="host_us"), judgement(case="b")), whole=True
+    )
     assert text.count("step/medium_batch_4grp · fused@HEAD against fused@main") == 1
     assert text.count("step/b · ") == 1
 
 
 def test_of_very_many_verdicts_the_worst_are_listed_in_their_order_and_all_are_counted():
-    some = [judgement(case=f"same{index}") for index in range(MAX_LISTED)]
+    open_ = {"verdict": Verdict.INCONCLUSIVE, "cause": Cause.WIDE_INTERVAL}
+    some = [judgement(case=f"open{index}", **open_) for index in range(MAX_LISTED)]
     bad = {"verdict": Verdict.INVALID, "cause": Cause.FAILED, "detail": "it failed"}
-    text = render_table(judged(*some, judgement(case="last", **bad)))
-    assert f"Listed are {MAX_LISTED} of {MAX_LISTED + 1} verdicts, primary times and" in text
-    assert f"Verdicts: 1 INVALID, {MAX_LISTED} SAME." in text
-    assert text.index("step/same0 ") < text.index("step/last ")
-    assert f"step/same{MAX_LISTED - 1} " not in text
+    same = judgement(case="same")
+    text = render_table(judged(*some, same, judgement(case="last", **bad)))
+    assert f"Listed are {MAX_LISTED} of {MAX_LISTED + 2} verdicts: what is not SAME" in text
+    assert f"Verdicts: 1 INVALID, {MAX_LISTED} INCONCLUSIVE, 1 SAME." in text
+    assert text.index("step/open0 ") < text.index("step/last ")
+    assert f"step/open{MAX_LISTED - 1} " not in text
+    assert "step/same " not in text
     assert "Listed are" not in render_table(judged(*some))
+    assert "Listed are" not in render_table(judged(*some, same), whole=True)
+
+
+def test_the_summary_has_a_row_for_each_quantity_or_each_metric():
+    slower = {"verdict": Verdict.SLOWER, "cause": Cause.BEYOND_MARGIN}
+    found = judged(
+        judgement(ratio=1.1, **slower),
+        judgement(case="b", ratio=0.99),
+        *(judgement(metric=f"gpu_us/{load}", exploratory=True, ratio=1.0) for load in "ab"),
+        judgement(metric="a_us/x+b_us", exploratory=True),
+        overall=(Overall("gpu_us", BASE, HEAD, 2, 1.04, 0.9, 1.2),),
+    )
+
+    def rows(whole):
+        text = render_table(found, whole=whole).partition("By side")[2].partition("By case")[0]
+        return [line.split() for line in text.splitlines() if line.startswith("  ")][2:]
+
+    assert list(map(" ".join, rows(False))) == [
+        "gpu_us 1 SLOWER, 1 SAME -1.0 to +10.0 +4.0 -10.0 to +20.0",
+        "gpu_us/… 2 SAME 0.0 – –",
+        "a_us/x+b_us 1 SAME – – –",
+    ]
+    assert [row[0] for row in rows(True)] == ["gpu_us", "gpu_us/a", "gpu_us/b", "a_us/x+b_us"]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
-from support.judgements import judged, judgement
+from support.judgements import judgement
 
-from bt_bench.analysis.verdicts import Verdict
+from bt_bench.analysis.verdicts import Verdict, tally
 from bt_bench.report.formats.texts import (
     change_text,
-    counts_text,
     headline,
     interval_text,
     value_text,
@@ -66,8 +65,8 @@ def test_share():
 
 def test_counts_name_the_worst_first():
     found = [judgement(), judgement(verdict=Verdict.SLOWER), judgement(verdict=Verdict.FASTER)]
-    assert counts_text(judged(*found, judgement())) == "1 SLOWER, 1 FASTER, 2 SAME"
-    assert counts_text(judged()) == "none"
+    assert tally([*found, judgement()]) == "1 SLOWER, 1 FASTER, 2 SAME"
+    assert tally([]) == "none"
 
 
 def test_headline_has_what_there_is():

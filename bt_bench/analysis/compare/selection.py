@@ -1,0 +1,114 @@
+"""Which sides and cases a comparison shows and counts, and what is said about the others.
+
+The others are judged as well: what is shown must not change the families of tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from bt_bench.analysis.compare.entries import Side
+from bt_bench.analysis.verdicts import Judgement, tally
+from bt_bench.errors import UsageError, names_hint
+from bt_bench.results import select_names
+
+if TYPE_CHECKING:
+    from bt_bench.analysis.compare.sides import Matched
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is selected; `None` where an option was not given.
+
+    Args:
+        cases: patterns of `-k`, see `select_names`.
+        operations: names of `--operations`.
+        variants: names of `--variants`.
+    """
+
+    cases: str | None = None
+    operations: Sequence[str] | None = None
+    variants: Sequence[str] | None = None
+
+    @property
+    def options(self) -> str:
+        """The options that were given, as on the command line; empty without any."""
+        return ", ".join(
+            [
+                *([] if self.cases is None else [f"-k {self.cases}"]),
+                *([] if self.operations is None else [f"--operations {','.join(self.operations)}"]),
+                *([] if self.variants is None else [f"--variants {','.join(self.variants)}"]),
+            ]
+        )
+
+    def of_sides(self, matched: Matched) -> tuple[Matched, list[str]]:
+        """The sides of the selected variants, and facts about the others; the base always stays.
+
+        Raises:
+            UsageError: for a variant that is not compared, and if only the base is left.
+        """
+        if self.variants is None:
+            return matched, []
+        names = {each.other.label: _variant(each.other) for each in matched.matchups}
+        bases = {_variant(each.base) for each in matched.matchups}
+        _refuse_unknown("--variants", "variant", self.variants, {*names.values(), *bases})
+        kept = tuple(each for each in matched.matchups if _variant(each.other) in self.variants)
+        if not kept:
+            raise UsageError(
+                f"--variants {','.join(self.variants)}: only the base is left; expected one or "
+                f"more of {', '.join(dict.fromkeys(names.values()))}"
+            )
+        labels = {each.other.label for each in kept}
+        wholes = {side: whole for side, whole in matched.wholes.items() if side in labels}
+        # A side of two run folders is one variant of a whole, which is not among the labels.
+        lost = [label for label in names if label not in labels]
+        others = tuple(each for each in matched.others if each not in lost)
+        facts = [f"Left out by --variants, and not judged: {', '.join(lost)}."] if lost else []
+        return replace(matched, others=others, matchups=kept, wholes=wholes), facts
+
+    def of_judgements(self, judged: Sequence[Judgement]) -> tuple[list[Judgement], list[str]]:
+        """The judgements on the selected cases, and facts about the others.
+
+        Raises:
+            UsageError: for patterns and operations that select nothing.
+        """
+        if self.cases is None and self.operations is None:
+            return list(judged), []
+        operations = dict.fromkeys(str(each.operation) for each in judged)
+        cases = list(dict.fromkeys(each.case for each in judged))
+        if self.operations is not None:
+            _refuse_unknown("--operations", "operation", self.operations, operations)
+        wanted = set(cases if self.cases is None else select_names(cases, self.cases))
+        kept: list[Judgement] = []
+        rest: list[Judgement] = []
+        for each in judged:
+            is_kept = each.case in wanted and (
+                self.operations is None or str(each.operation) in self.operations
+            )
+            (kept if is_kept else rest).append(each)
+        if not kept:
+            raise UsageError(
+                f"{self.options}: no case of these operations has such a name; expected some of "
+                f"{', '.join(dict.fromkeys(each.key for each in judged))}"
+            )
+        if not rest:
+            return kept, []
+        chosen, all_keys = ({each.key for each in group} for group in (kept, judged))
+        options = replace(self, variants=None).options
+        return kept, [
+            f"Selected by {options}: {len(chosen)} of {len(all_keys)} cases. The verdicts on "
+            f"the others count for nothing here, nor for the exit code: {tally(rest)}."
+        ]
+
+
+def _variant(side: Side) -> str:
+    return side.result.header.variant.name
+
+
+def _refuse_unknown(option: str, what: str, names: Sequence[str], known: Collection[str]) -> None:
+    for name in names:
+        if name not in known:
+            hint = names_hint(name, sorted(known))
+            raise UsageError(f"{option}: no {what} {name!r} in what is compared; {hint}")
