@@ -148,6 +148,15 @@ def compare(
             rich_help_panel=COMPARING,
         ),
     ] = False,
+    ignore_helpers: Annotated[
+        bool,
+        typer.Option(
+            "--ignore-helpers",
+            help="Compare results that were measured with different helpers in use: staging in C, "
+            "direct launches, CUPTI, NVML, NVTX.",
+            rich_help_panel=COMPARING,
+        ),
+    ] = False,
     ignore_plan: Annotated[
         bool,
         typer.Option(
@@ -254,6 +263,7 @@ def compare(
         tuple(metrics or ()),
         margins,
         ignore_device=ignore_device,
+        ignore_helpers=ignore_helpers,
         ignore_plan=ignore_plan,
         allow_partial=allow_partial,
         floors=_floors(floors or ()),

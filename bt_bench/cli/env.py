@@ -13,15 +13,21 @@ def env(device: DeviceOption = None, as_json: JsonOption = False) -> ExitCode:
     - `bt-bench env`
     - `bt-bench env --json`
     """
+    from bt_bench.results import HELPER_TRAITS, helper_state
     from bt_bench.worker import read_environment
 
-    values = read_environment(resolve_device(device)).model_dump(mode="json")
+    environment = read_environment(resolve_device(device))
+    values = environment.model_dump(mode="json")
     if as_json:
         print_json({"schema_version": 1} | values)
         return ExitCode.OK
     gpus = values.pop("gpus")
+    del values["helpers"]
     for name, value in values.items():
         print(f"{name:<16}{'–' if value is None else value}")
+    print("helpers")
+    for name, traits in HELPER_TRAITS.items():
+        print(f"  {traits.title:<18}{helper_state(getattr(environment.helpers, name))}")
     for gpu in gpus:
         print(f"gpu {gpu.pop('index')}")
         for name, value in gpu.items():

@@ -54,6 +54,15 @@ from bt_bench.results.compact import (
 )
 from bt_bench.results.files import STDIN, read_text, write_text
 from bt_bench.results.folders import CONFIG_NAME, RunFolder
+from bt_bench.results.helpers import (
+    HELPER_TRAITS,
+    Helper,
+    Helpers,
+    fallback_texts,
+    helper_differences,
+    helper_state,
+    helpers_text,
+)
 from bt_bench.results.journals import RESULT_SUFFIX
 from bt_bench.results.metrics import (
     COUNTED,
@@ -119,6 +128,7 @@ __all__ = [
     "CONFIG_NAME",
     "COUNTED",
     "DEVICE_TICK_US",
+    "HELPER_TRAITS",
     "RESULT_SUFFIX",
     "SCHEMA_VERSION",
     "STDIN",
@@ -143,6 +153,8 @@ __all__ = [
     "GateArm",
     "GateRound",
     "Gpu",
+    "Helper",
+    "Helpers",
     "Injection",
     "Kernel",
     "L2Flush",
@@ -192,11 +204,15 @@ __all__ = [
     "compacted",
     "context_of",
     "descriptor_of",
+    "fallback_texts",
     "find_baseline",
     "format_bytes",
     "format_number",
     "format_percent",
     "format_share",
+    "helper_differences",
+    "helper_state",
+    "helpers_text",
     "in_order",
     "in_report_order",
     "is_null_device",

@@ -12,6 +12,7 @@ from typing import Final, Literal
 from bt_bench.names import Operation as Operation
 from bt_bench.results.calibration import Calibration
 from bt_bench.results.case import CaseResult, Crash
+from bt_bench.results.helpers import Helpers
 from bt_bench.results.nouns import Noun
 from bt_bench.results.plan import Plan
 from bt_bench.results.suites import SuiteInfo
@@ -60,6 +61,7 @@ class Environment(Noun):
     cuda: str | None
     triton: str | None
     interpreted: bool
+    helpers: Helpers | None = None  # an earlier version did not record them
     driver: str | None
     gpu_count: int
     gpus: list[Gpu]

@@ -14,6 +14,7 @@ from bt_bench.results import (
     RunFolder,
     VariantResult,
     format_bytes,
+    helper_differences,
     read_run,
 )
 from bt_bench.variants import VariantEntry
@@ -89,6 +90,11 @@ def check_resumable(
         if result.plan != spec.plan:
             raise UsageError(f"{folder.result_path(name)}: has another plan; start a new run")
         _refuse_changed_cases(folder.result_path(name), result, spec)
+        for difference in helper_differences(result.environment.helpers, environment.helpers):
+            raise UsageError(
+                f"{folder.path} was started with other helpers, then against now: {difference}; "
+                "put that back, or start a new run"
+            )
         for what in ("device", "bt_bench", "torch", "triton", "cuda", "driver", "gpus"):
             then, now = _fact(result.environment, what), _fact(environment, what)
             if then != now:

@@ -28,6 +28,7 @@ from bt_bench.results import (
     Tool,
     VariantInfo,
     VariantResult,
+    fallback_texts,
     read_result,
     read_run,
     write_run_file,
@@ -161,6 +162,8 @@ def run_sweep(request: SweepRequest, runner: Runner, progress: Progress) -> list
     results = Results(request)
     runner = Noticing(runner, results.note)
     progress.start(len(request.keys), results.num_done(), "cases")
+    for text in fallback_texts(request.environment.helpers):
+        progress.say(f"warning: {text}")
     rng = random.Random(spec.plan.seed)
     complete = False
     try:

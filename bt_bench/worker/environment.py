@@ -14,11 +14,17 @@ from bt_bench import __version__
 from bt_bench.names import DeviceKind
 from bt_bench.results import Environment, Gpu
 from bt_bench.worker.git import git_command, without_another_git
+from bt_bench.worker.helpers import read_helpers
 from bt_bench.worker.nvml import GpuSensors, nvml_session, quietly
 
 
-def read_environment(device: DeviceKind) -> Environment:
-    """Everything that a reader of a result needs to know about where it came from."""
+def read_environment(device: DeviceKind, package: str = "bt_kernels") -> Environment:
+    """Everything that a reader of a result needs to know about where it came from.
+
+    Args:
+        device: where kernels run.
+        package: of the kernels.
+    """
     import torch
 
     with nvml_session() as nvml:
@@ -38,6 +44,7 @@ def read_environment(device: DeviceKind) -> Environment:
         cuda=torch.version.cuda,
         triton=_version("triton"),
         interpreted=device == "cpu",
+        helpers=read_helpers(device, package),
         driver=driver,
         gpu_count=len(gpus),
         gpus=gpus,

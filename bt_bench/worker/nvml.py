@@ -33,6 +33,26 @@ def open_nvml() -> Any | None:
     return pynvml
 
 
+def why_not(uuid: object) -> str | None:
+    """Why the clock of a GPU cannot be read, in one line; `None` if it can.
+
+    Args:
+        uuid: of the GPU, as for `GpuSensors`.
+    """
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        try:
+            gpu = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
+            pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_SM)
+        finally:
+            pynvml.nvmlShutdown()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
 @contextmanager
 def nvml_session() -> Iterator[Any | None]:
     """`open_nvml` for the length of a `with`."""

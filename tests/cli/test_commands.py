@@ -171,6 +171,18 @@ def test_env():
     assert document["interpreted"] is True
 
 
+def test_env_says_what_falls_back(monkeypatch):
+    monkeypatch.setenv("BT_KERNELS_NATIVE", "0")
+    reason = "the environment has BT_KERNELS_NATIVE=0; unset it"
+    lines = run("env").out.splitlines()
+    assert f"  staging in C      not in use ({reason})" in lines
+    assert "  CUPTI             does not apply" in lines
+    helpers = run("env", "--json").json()["helpers"]
+    assert helpers["staging_in_c"] == {"in_use": False, "why_not": reason}
+    assert helpers["nvml"] is None
+    assert helpers["nvtx"]["in_use"] is True
+
+
 def test_schema_is_a_schema():
     document = run("schema").json()
     jsonschema.Draft202012Validator.check_schema(document)

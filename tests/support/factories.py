@@ -20,6 +20,7 @@ from bt_bench.results.case import (
     RoundLog,
     WorkloadRecord,
 )
+from bt_bench.results.helpers import Helper, Helpers
 from bt_bench.results.nouns import Method, Quantity, Reason, ReasonCode, Series, Status
 from bt_bench.results.plan import Plan
 from bt_bench.results.result import Environment, Gpu, Tool, VariantInfo, VariantResult
@@ -41,6 +42,19 @@ def make_gpu(name: str = "NVIDIA H200") -> Gpu:
     )
 
 
+def make_helpers(**changes: str | bool | None) -> Helpers:
+    """Helpers that are all in use, but for `changes`: why not, whether, or `None` (not at all)."""
+    states: dict[str, str | bool | None] = dict.fromkeys(Helpers.model_fields, True) | changes
+    return Helpers(
+        **{
+            name: None
+            if state is None
+            else Helper(in_use=state is True, why_not=state if isinstance(state, str) else None)
+            for name, state in states.items()
+        }
+    )
+
+
 def make_environment(device: Literal["cuda", "cpu"] = "cuda", **changes: Any) -> Environment:
     """A machine with a GPU, or one without that interprets; `changes` replace fields."""
     on_gpu = device == "cuda"
@@ -56,6 +70,9 @@ def make_environment(device: Literal["cuda", "cpu"] = "cuda", **changes: Any) ->
         "cuda": "12.8" if on_gpu else None,
         "triton": "3.6.0" if on_gpu else "3.9.0",
         "interpreted": not on_gpu,
+        "helpers": make_helpers()
+        if on_gpu
+        else make_helpers(direct_launches=None, cupti=None, nvml=None),
         "driver": "570.124.06" if on_gpu else None,
         "gpu_count": 1 if on_gpu else 0,
         "gpus": [make_gpu()] if on_gpu else [],

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from bt_bench.errors import NotComparableError
-from bt_bench.results import Crash, Environment, VariantResult, suite_name
+from bt_bench.results import (
+    Crash,
+    Environment,
+    VariantResult,
+    fallback_texts,
+    helper_differences,
+    suite_name,
+)
 
 
 @dataclass(frozen=True)
@@ -24,6 +31,10 @@ def device_name(environment: Environment) -> str | None:
     return environment.cpu
 
 
+_UNKNOWN_HELPERS = (
+    "it is not known which helpers were in use, such as staging in C and direct launches, since an "
+    "earlier version did not record it"
+)
 _DEVICE_FACTS: dict[str, Callable[[VariantResult], object]] = {
     "device": lambda result: result.environment.device,
     "device name": lambda result: device_name(result.environment),
@@ -35,24 +46,32 @@ _DEVICE_FACTS: dict[str, Callable[[VariantResult], object]] = {
 
 
 def refuse_differences(
-    base: Labelled, other: Labelled, *, ignore_device: bool, ignore_plan: bool
+    base: Labelled, other: Labelled, *, ignore_device: bool, ignore_helpers: bool, ignore_plan: bool
 ) -> list[str]:
     """Raises on differences that are not ignored; returns the ignored ones, as warnings."""
     device = list(_device_differences(base.result, other.result))
+    environments = base.result.environment, other.result.environment
+    helpers = list(helper_differences(*(each.helpers for each in environments)))
     plan = list(_plan_differences(base.result, other.result))
     suite = list(_suite_differences(base.result, other.result))
-    refused = [*suite, *(() if ignore_device else device), *(() if ignore_plan else plan)]
+    ignorable = (
+        ("--ignore-device", device, ignore_device),
+        ("--ignore-helpers", helpers, ignore_helpers),
+        ("--ignore-plan", plan, ignore_plan),
+    )
+    refused = list(suite)
+    for _, found, ignored in ignorable:
+        refused += [] if ignored else found
     sides = f"{base.label} and {other.label}"
     if refused:
-        wanted = [
-            *(["--ignore-device"] if device and not ignore_device else []),
-            *(["--ignore-plan"] if plan and not ignore_plan else []),
-        ]
+        options = [option for option, found, ignored in ignorable if found and not ignored]
         advice = ""  # of two suites nothing could be compared
         if not suite:
-            advice = f". `bt-bench compare {' '.join(wanted)}` compares them all the same"
+            advice = f". `bt-bench compare {' '.join(options)}` compares them all the same"
         raise NotComparableError(f"{sides} are not comparable: {'; '.join(refused)}{advice}")
-    allowed = [f"{sides} differ, as allowed: {difference}" for difference in (*device, *plan)]
+    allowed = [
+        f"{sides} differ, as allowed: {difference}" for difference in (*device, *helpers, *plan)
+    ]
     return [*allowed, *_source_warnings(base, other)]
 
 
@@ -70,6 +89,24 @@ def crash_warnings(side: Labelled) -> Iterator[str]:
     if crashes:
         more = f" (and {len(crashes) - 1} more such crashes)" if len(crashes) > 1 else ""
         yield f"{side.label}: {crash_text(crashes[0])}{more}"
+
+
+def helper_warnings(results: Mapping[str, VariantResult]) -> Iterator[str]:
+    """Warnings on helpers that were not in use, or of which nothing is known.
+
+    Args:
+        results: by label.
+    """
+    sides: dict[str, list[str]] = {}
+    for label, result in results.items():
+        helpers = result.environment.helpers
+        for text in [_UNKNOWN_HELPERS] if helpers is None else fallback_texts(helpers):
+            sides.setdefault(text, []).append(label)
+    # The rounds of one run were taken by the same processes.
+    if len({result.run_id for result in results.values()}) == 1:
+        sides.pop(_UNKNOWN_HELPERS, None)
+    for text, labels in sides.items():
+        yield text if len(labels) == len(results) else f"{', '.join(labels)}: {text}"
 
 
 def _suite_differences(base: VariantResult, other: VariantResult) -> Iterator[str]:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bt_bench.analysis.compare.comparability import Labelled, crash_warnings, refuse_differences
+from bt_bench.analysis.compare.comparability import (
+    Labelled,
+    crash_warnings,
+    helper_warnings,
+    refuse_differences,
+)
 from bt_bench.analysis.compare.entries import (
     MOST_NAMED,
     WHOLE_CASE,
@@ -40,6 +45,7 @@ class Criteria:
         metrics: patterns of metric names; without any, all are compared.
         margins: by name, the margins of cases that set their own, as shares.
         ignore_device: accept another device or other versions of torch, CUDA or Triton.
+        ignore_helpers: accept other helpers in use; see `bt_bench.results.Helpers`.
         ignore_plan: accept another measurement plan.
         allow_partial: accept results of runs that did not finish.
         floors: by pattern of metric names, differences that count as none, in the metric's unit; of
@@ -51,6 +57,7 @@ class Criteria:
     metrics: Sequence[str] = ()
     margins: Mapping[str, float] = field(default_factory=dict)
     ignore_device: bool = False
+    ignore_helpers: bool = False
     ignore_plan: bool = False
     allow_partial: bool = False
     floors: Mapping[str, float] = field(default_factory=dict)
@@ -80,6 +87,14 @@ def judge(
     warnings = [
         *partial_warnings(matchups, allow_partial=criteria.allow_partial),
         *(warning for each in matchups for warning in _comparable(each, criteria)),
+        *helper_warnings(
+            {
+                side.label: side.result.header
+                for each in matchups
+                for side in (each.base, each.other)
+                if not side.absent
+            }
+        ),
     ]
     # All are judged, whatever is shown, since what is shown must not change the families of tests.
     entries, not_paired = entries_of(matchups, criteria)
@@ -164,7 +179,11 @@ def _comparable(matchup: Matchup, criteria: Criteria) -> Iterator[str]:
     for side in (base, other):
         yield from crash_warnings(side)
     yield from refuse_differences(
-        base, other, ignore_device=criteria.ignore_device, ignore_plan=criteria.ignore_plan
+        base,
+        other,
+        ignore_device=criteria.ignore_device,
+        ignore_helpers=criteria.ignore_helpers,
+        ignore_plan=criteria.ignore_plan,
     )
 
 

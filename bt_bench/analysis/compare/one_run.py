@@ -10,7 +10,7 @@ from bt_bench.analysis.verdicts import Judged
 from bt_bench.errors import UsageError
 from bt_bench.results import BASELINE, VariantResult, compacted
 
-_LENIENT = Criteria(ignore_device=True, ignore_plan=True, allow_partial=True)
+_LENIENT = Criteria(ignore_device=True, ignore_helpers=True, ignore_plan=True, allow_partial=True)
 
 
 def judge_run(results: Sequence[VariantResult]) -> Judged | None:

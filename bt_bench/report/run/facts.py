@@ -15,6 +15,8 @@ from bt_bench.results import (
     Stopping,
     StopReason,
     VariantResult,
+    fallback_texts,
+    helpers_text,
     suite_name,
 )
 
@@ -79,12 +81,14 @@ def progress_text(arms: Arms, planned_cases: int | None) -> str:
 def _describe_environment(environment: Environment) -> Iterator[str]:
     name = device_name(environment) or "an unknown device"
     software = f"torch {environment.torch or '?'}, Triton {environment.triton or '?'}"
+    helpers = "" if environment.helpers is None else f" {helpers_text(environment.helpers)}"
     if environment.device == "cuda":
         cuda = f"CUDA {environment.cuda or '?'}, driver {environment.driver or '?'}"
-        yield f"Measured on {name}, {software}, {cuda}."
-        return
-    yield f"{'No GPU was used' if environment.gpus else 'No GPU'}: {_NO_GPU}"
-    yield f"Measured on {name} ({environment.cpu_count or '?'} CPUs), {software}."
+        yield f"Measured on {name}, {software}, {cuda}.{helpers}"
+    else:
+        yield f"{'No GPU was used' if environment.gpus else 'No GPU'}: {_NO_GPU}"
+        yield f"Measured on {name} ({environment.cpu_count or '?'} CPUs), {software}.{helpers}"
+    yield from (f"Warning: {text}." for text in fallback_texts(environment.helpers))
 
 
 def _round_facts(arms: Arms) -> Iterator[str]:

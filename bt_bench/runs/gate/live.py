@@ -23,7 +23,7 @@ from bt_bench.config import CaseSpec, SweepSpec
 from bt_bench.errors import NotComparableError, UsageError
 from bt_bench.names import DeviceKind
 from bt_bench.protocol import Operation, load_suite
-from bt_bench.results import GateArm, Recorder, Subject
+from bt_bench.results import GateArm, Recorder, Subject, fallback_texts
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, GatePlan, run_gate
 from bt_bench.runs.gate.lost import Lost
 from bt_bench.runs.gate.processes import MustPartError, ProcessRounds
@@ -164,7 +164,8 @@ def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
     if timed:
         source, measured = _timed(request, prepared, timed, hello, progress, apart)
         failures = failures | source.failures
-        warnings = warnings + source.warnings
+        fallbacks = fallback_texts(hello.environment.helpers)
+        warnings = [*fallbacks, *warnings, *source.warnings]
     judged = _whole(request, prepared, same, failures, lacking, measured)
     return replace(judged, warnings=(*judged.warnings, *dict.fromkeys(warnings)))
 

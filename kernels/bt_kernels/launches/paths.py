@@ -197,8 +197,7 @@ def _num_parameters(kind: str | tuple[Any, ...]) -> int:
 
 def find_launcher() -> ModuleType | None:
     """The compiled module `launcher`, if it is available and the driver has what it needs."""
-    launcher = native.load("launcher")
-    return None if launcher is None or launcher.lacking() is not None else launcher
+    return None if native.why_not_direct() is not None else native.load("launcher")
 
 
 def _selects(

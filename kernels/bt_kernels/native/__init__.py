@@ -37,10 +37,22 @@ def why_not(name: str) -> str | None:
     return _why_not_here() or _outcome(name)[1]
 
 
+def why_not_direct() -> str | None:
+    """Why the driver cannot launch directly, in one line; `None` if it can.
+
+    It takes the module `launcher` and a CUDA driver that has what this one calls.
+    """
+    launcher = load("launcher")
+    if launcher is None:
+        return why_not("launcher")
+    missing = launcher.lacking()
+    return None if missing is None else f"the CUDA driver lacks {missing}"
+
+
 def _why_not_here() -> str | None:
     """Why no helper may be loaded here, whether it compiles or not; `None` if any may be."""
     if os.environ.get(SWITCH) == "0":
-        return f"the environment has {SWITCH}=0"
+        return f"the environment has {SWITCH}=0; unset it"
     # Importing one would turn the lock on, for everything in the process.
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         return "this Python runs without its global lock, which the helpers need"
@@ -69,6 +81,8 @@ def _outcome(name: str) -> tuple[ModuleType | None, str | None]:
         return _built(name), None
     except subprocess.CalledProcessError as error:
         return None, f"{name}.c does not compile: {_first_error(error.stderr)}"
+    except OSError as error:
+        return None, str(error)  # no compiler or no headers, which it says
     except Exception as error:
         # Whatever is missing or different here, the Python code works without it.
         return None, f"{type(error).__name__}: {error}"
@@ -125,12 +139,15 @@ def _compiler() -> list[str]:
     """The command of the C compiler, by the rule of Triton: `CC`, gcc, or clang."""
     named = os.environ.get("CC")
     if named:
-        return shlex.split(named)
+        command = shlex.split(named)
+        if shutil.which(command[0]) is None:
+            raise FileNotFoundError(f"CC is {named}, which was not found; set it to a C compiler")
+        return command
     for name in ("gcc", "clang"):
         path = shutil.which(name)
         if path is not None:
             return [path]
-    raise FileNotFoundError("found no C compiler; install gcc or clang, or set CC")
+    raise FileNotFoundError("no C compiler was found; install gcc or clang, or set CC")
 
 
 def _imported(name: str, path: str) -> ModuleType:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from support.factories import make_environment, make_gpu, make_result
+from support.factories import make_environment, make_gpu, make_helpers, make_result
 
-from bt_bench.analysis.compare.comparability import Labelled, refuse_differences
+from bt_bench.analysis.compare.comparability import Labelled, helper_warnings, refuse_differences
 from bt_bench.errors import ExitCode, NotComparableError
 from bt_bench.results import OperationInfo, SuiteInfo
 from bt_bench.results.nouns import LaunchPath
@@ -18,12 +18,14 @@ def warnings(
     other: VariantResult,
     *,
     ignore_device: bool = False,
+    ignore_helpers: bool = False,
     ignore_plan: bool = False,
 ) -> list[str]:
     return refuse_differences(
         Labelled("a", base),
         Labelled("b", other),
         ignore_device=ignore_device,
+        ignore_helpers=ignore_helpers,
         ignore_plan=ignore_plan,
     )
 
@@ -61,6 +63,45 @@ def test_another_cpu_is_another_device() -> None:
 def test_driver_and_commit_may_differ() -> None:
     environment = make_environment(driver="1", commit="2", dirty=True, python="3.11")
     assert warnings(make_result(), make_result(environment=environment)) == []
+
+
+@pytest.mark.parametrize("reason", [None, "the environment has BT_KERNELS_NATIVE=0; unset it"])
+def test_other_helpers_are_refused(reason: str | None) -> None:
+    without = make_environment(helpers=make_helpers(staging_in_c=reason or False))
+    base, other = make_result("baseline"), make_result("fused", environment=without)
+    with pytest.raises(NotComparableError) as error:
+        warnings(base, other, ignore_device=True, ignore_plan=True)
+    why = f" ({reason})" if reason else ""
+    assert f"staging in C in use against not in use{why}; " in str(error.value)
+    assert "--ignore-helpers" in str(error.value)
+    (warning,) = warnings(base, other, ignore_helpers=True)
+    assert warning == f"a and b differ, as allowed: staging in C in use against not in use{why}"
+    assert not warnings(other, other)
+
+
+def test_helpers_that_do_not_apply_or_are_unknown_are_not_refused() -> None:
+    bases = make_helpers(), make_helpers(staging_in_c=False)
+    for helpers in (make_helpers(staging_in_c=None), None):
+        other = make_result(environment=make_environment(helpers=helpers))
+        for each in bases:
+            base = make_result(environment=make_environment(helpers=each))
+            assert not warnings(base, other)
+
+
+def test_unknown_and_missing_helpers_are_told() -> None:
+    known, unknown, lacking = (
+        make_result(run_id=str(run), environment=make_environment(helpers=helpers))
+        for run, helpers in enumerate((make_helpers(), None, make_helpers(nvml="no driver")))
+    )
+    assert not list(helper_warnings({"a": known, "b": known}))
+    (text,) = helper_warnings({"a": known, "b": unknown})
+    assert text.startswith("b: it is not known which helpers were in use")
+    assert list(helper_warnings({"a": lacking, "b": lacking})) == [
+        "NVML is not in use (no driver), so clocks and throttling are unknown, and no round is "
+        "discarded for them"
+    ]
+    # All variants of a run are measured by the same processes.
+    assert not list(helper_warnings({"a": unknown, "b": unknown}))
 
 
 def test_another_plan_is_refused() -> None:

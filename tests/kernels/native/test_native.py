@@ -9,6 +9,7 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -57,7 +58,7 @@ def test_it_is_there_where_there_is_a_compiler(name):
 def test_the_switch_turns_it_off(monkeypatch):
     monkeypatch.setenv(native.SWITCH, "0")
     assert native.load("staged") is None
-    assert native.why_not("staged") == "the environment has BT_KERNELS_NATIVE=0"
+    assert native.why_not("staged") == "the environment has BT_KERNELS_NATIVE=0; unset it"
     assert staged_writes(native=True) is StagedWrites
 
 
@@ -132,6 +133,22 @@ def test_so_it_is_without_a_compiler(folder, monkeypatch):
     assert native.load("small") is None
     said = native.why_not("small")
     assert "no C compiler" in said or "Python.h is not in" in said
+
+
+def test_so_it_is_with_a_compiler_that_is_not_there(folder, monkeypatch):
+    monkeypatch.setenv("CC", "no-such-compiler -O1")
+    said = native.why_not("small")
+    assert "CC is no-such-compiler -O1, which was not found" in said or "Python.h" in said
+
+
+def test_why_the_driver_does_not_launch(monkeypatch):
+    for missing, said in ((None, None), ("cuAny", "the CUDA driver lacks cuAny")):
+        launcher = SimpleNamespace(lacking=lambda missing=missing: missing)
+        monkeypatch.setattr(native, "load", {"launcher": launcher}.get)
+        assert native.why_not_direct() == said
+    monkeypatch.setattr(native, "load", lambda _: None)
+    monkeypatch.setattr(native, "why_not", lambda name: f"no {name}")
+    assert native.why_not_direct() == "no launcher"
 
 
 def test_so_it_is_without_headers(folder, monkeypatch):

@@ -1,0 +1,48 @@
+"""Runs with other helpers in use: they say so, and are not compared with each other."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.commands import TINY, run
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "tiny.yaml"
+    path.write_text(TINY)
+    return path
+
+
+def test_runs_without_the_helpers_in_c_are_told_and_not_compared(config, tmp_path, monkeypatch):
+    native, python = tmp_path / "native", tmp_path / "python"
+    sweep = ("sweep", config, "-k", "one", "--operations", "apply", "--variants", "fused", "--out")
+    if not run("env", "--json").json()["helpers"]["staging_in_c"]["in_use"]:
+        pytest.skip("the helpers in C are not in use here")
+    run(*sweep, native)
+    monkeypatch.setenv("BT_KERNELS_NATIVE", "0")
+    swept = run(*sweep, python)
+    fallback = "staging in C is not in use (the environment has BT_KERNELS_NATIVE=0; unset it)"
+    assert f"warning: {fallback}, so staging takes several times longer" in swept.err
+    assert f"Warning: {fallback}" in " ".join(swept.out.split())
+    assert "Helpers in use: NVTX; not in use: staging in C." in " ".join(swept.out.split())
+    assert f"Warning: {fallback}" in " ".join((python / "comparison.md").read_text().split())
+
+    files = [folder / "fused.json" for folder in (native, python)]
+    refused = run("compare", *files)
+    assert refused.code == 4
+    assert "staging in C in use against not in use" in refused.err
+    assert "--ignore-helpers" in refused.err
+    allowed = run("compare", *files, "--ignore-helpers", "--fail-on", "none", "--json").json()
+    assert any("differ, as allowed: staging in C" in text for text in allowed["warnings"])
+
+    resumed = run("sweep", "--resume", native)
+    assert resumed.code == 2
+    assert "was started with other helpers" in resumed.err
+
+    earlier = json.loads(files[0].read_text())
+    del earlier["environment"]["helpers"]
+    files[0].write_text(json.dumps(earlier))
+    compared = run("compare", *files, "--fail-on", "none", "--json")
+    assert any("not known which helpers" in text for text in compared.json()["warnings"])
