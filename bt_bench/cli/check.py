@@ -19,6 +19,7 @@ from bt_bench.cli.options import (
     SelectOption,
     SetOption,
     SuiteOption,
+    TracebackOption,
     VariantsOption,
     VllmSourceOption,
     choose_variants,
@@ -91,6 +92,7 @@ def check(
             "'# unreached: REASON' excuses.",
         ),
     ] = False,
+    traceback: TracebackOption = False,
     as_json: JsonOption = False,
 ) -> ExitCode:
     """Compare variants with the reference, and time nothing.
@@ -146,7 +148,7 @@ def check(
         seconds, fewest = EXPLORE_SECONDS[deep], FEWEST
     known = load_suite(spec.suite)
     references = worker_for(spec, [], "cpu")
-    with ExitStack() as at_end, worker_for(spec, entries, device) as worker:
+    with ExitStack() as at_end, worker_for(spec, entries, device, traceback=traceback) as worker:
         at_end.callback(references.close)
         if seconds or numbers is not None:
             references.start()  # it takes as long to start as some checks

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bt_bench.cli.exits import visible
 from bt_bench.names import DeviceChoice, DeviceKind
 
 if TYPE_CHECKING:
@@ -94,6 +95,14 @@ SuiteOption = Annotated[
         help="Measure the operations of this suite: a folder with suite.py, or the name of one "
         "that comes with bt-bench.",
         show_default="that of the config, else block_tables",
+    ),
+]
+TracebackOption = Annotated[
+    bool,
+    typer.Option(
+        "--traceback",
+        help="Also print the traceback of each error in a variant on stderr, those that are alike "
+        "once.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
@@ -223,11 +232,20 @@ def without_opponents(spec: SweepSpec, *, by_name: bool) -> SweepSpec:
 
 
 def worker_for(
-    spec: SweepSpec, entries: Sequence[VariantEntry], device: DeviceChoice | None
+    spec: SweepSpec,
+    entries: Sequence[VariantEntry],
+    device: DeviceChoice | None,
+    *,
+    traceback: bool = False,
 ) -> Supervisor:
     """The worker process for a device and variants; a `with` block starts it."""
     from bt_bench.worker import Supervisor, WorkerSetup, arms_of
     from bt_bench.worker.main import serve
 
     setup = WorkerSetup(chosen_device(device), arms_of(entries), spec.plan, spec.suite)
-    return Supervisor(setup, serve)
+    return Supervisor(setup, serve, _print_traceback if traceback else None)
+
+
+def _print_traceback(text: str) -> None:
+    lines = [visible(line) for line in text.splitlines()]
+    print("\n".join(lines), file=sys.stderr, flush=True)

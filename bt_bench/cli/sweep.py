@@ -18,6 +18,7 @@ from bt_bench.cli.options import (
     SelectOption,
     SetOption,
     SuiteOption,
+    TracebackOption,
     VariantsOption,
     VllmSourceOption,
     choose_variants,
@@ -83,6 +84,7 @@ def sweep(
     dump_config: Annotated[
         bool, typer.Option("--dump-config", help="Print the expanded config, and run nothing.")
     ] = False,
+    traceback: TracebackOption = False,
     as_json: JsonOption = False,
 ) -> ExitCode:
     """Check and measure variants on the workloads of a config, and compare them.
@@ -127,7 +129,7 @@ def sweep(
     spec = spec.model_copy(update={"variants": [entry.name for entry in entries]})
     if dry_run:
         return _dry_run(spec, entries, resolve_device(device), as_json)
-    with worker_for(spec, entries, device) as worker:
+    with worker_for(spec, entries, device, traceback=traceback) as worker:
         request = _request(spec, entries, worker.hello, reports, out, resume)
         results = _run(request, worker, folders)
     return _show(request, results, as_json)

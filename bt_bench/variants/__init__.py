@@ -15,6 +15,7 @@ from bt_bench.variants.catalogue import (
 )
 from bt_bench.variants.isolation import (
     CACHES,
+    TOOL,
     FreshSourceLoader,
     Isolation,
     add_variants_path,
@@ -25,6 +26,7 @@ from bt_bench.variants.raised import ignore_interrupts, is_interrupt, text_of
 __all__ = [
     "CACHES",
     "REFERENCE",
+    "TOOL",
     "FreshSourceLoader",
     "Isolation",
     "VariantEntry",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -11,6 +11,21 @@ import torch
 from bt_bench.protocol import is_of_users_suite
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.variants import text_of
+from bt_bench.worker.located import first_line, place_of, summary_of
+
+_tell: Callable[[BaseException], None] | None = None
+
+
+def on_failure(tell: Callable[[BaseException], None]) -> None:
+    """Gives each exception that becomes a reason to `tell` as well, from now on."""
+    global _tell
+    _tell = tell
+
+
+class MemoryFaultError(Exception):
+    """A kernel did to memory what it must not; subclasses say what."""
+
+    code: ReasonCode
 
 
 class ArmFailedError(Exception):
@@ -41,26 +56,23 @@ def reason_of(error: BaseException, where: str, device_fault: str | None = None)
         where: what was being done.
         device_fault: the error of the device, if it can do nothing more.
     """
-    frames = traceback.extract_tb(error.__traceback__)
-    # The last frame in the variant's own code, not one inside Triton or torch.
-    own = [frame for frame in frames if "site-packages" not in frame.filename] or frames
-    at = (
-        f" ({Path(own[-1].filename).name}:{own[-1].lineno}{_whose(own[-1].filename)})"
-        if own
-        else ""
-    )
-    text = _first_line(error)
+    place = place_of(error)
+    at = f" ({place}{_whose(place.path)})" if place is not None else ""
+    if _tell is not None:
+        _tell(error)
     if device_fault is not None:
         return Reason(code=ReasonCode.CRASHED, message=f"{where}: {device_fault}{at}")
     if is_out_of_memory(error):
-        what = text or type(error).__name__
+        what = first_line(error) or type(error).__name__
         return Reason(code=ReasonCode.OUT_OF_MEMORY, message=f"{where}: {what}{at}")
-    return Reason(code=ReasonCode.RAISED, message=f"{where}: {type(error).__name__}: {text}{at}")
+    if isinstance(error, MemoryFaultError):
+        return Reason(code=error.code, message=f"{where}: {error}{at}")
+    return Reason(code=ReasonCode.RAISED, message=f"{where}: {summary_of(error)}{at}")
 
 
-def _whose(filename: str) -> str:
+def _whose(path: Path) -> str:
     """Says that a file is of the suite itself, if a user's, and not of a variant."""
-    return ", of the suite itself" if is_of_users_suite(Path(filename)) else ""
+    return ", of the suite itself" if is_of_users_suite(path) else ""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -71,7 +83,7 @@ def is_out_of_memory(error: BaseException) -> bool:
             return True
         # Neither the driver nor torch's CPU allocator has a dedicated exception for it.
         if isinstance(cause, RuntimeError) and re.search(
-            "out of memory|can't allocate memory", _first_line(cause)
+            "out of memory|can't allocate memory", first_line(cause)
         ):
             return True
         cause = cause.__cause__
@@ -97,9 +109,5 @@ def device_fault(device: torch.device) -> str | None:
     try:
         synchronize(device)
     except RuntimeError as error:
-        return _first_line(error)
+        return first_line(error)
     return None
-
-
-def _first_line(error: BaseException) -> str:
-    return (text_of(error).splitlines() or [""])[0]

@@ -25,7 +25,16 @@ from bt_bench.worker import activity
 from bt_bench.worker.interpreter import speed_up_interpreter
 from bt_bench.worker.lifetime import end_with_parent
 from bt_bench.worker.outcome import RoundProgress
-from bt_bench.worker.tasks import Attempt, Defect, Hello, Message, Refusal, Request, WorkerSetup
+from bt_bench.worker.tasks import (
+    Attempt,
+    Defect,
+    Hello,
+    Message,
+    Refusal,
+    Request,
+    Traceback,
+    WorkerSetup,
+)
 
 if TYPE_CHECKING:
     from bt_bench.worker.executor import Executor
@@ -53,6 +62,8 @@ def serve(connection: Connection, block: Any, setup: WorkerSetup) -> None:
     # The parent may be gone, or have closed the connection in the middle of an answer.
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         try:
+            if setup.tracebacks:
+                _send_tracebacks(answers)
             hello, executor, worlds = set_up(setup)
             # What was imported stays. To look through it before each case takes 0.1 s and more.
             gc.collect()
@@ -70,6 +81,8 @@ def serve(connection: Connection, block: Any, setup: WorkerSetup) -> None:
         except (EOFError, BrokenPipeError, ConnectionResetError):
             raise
         except BtBenchError as error:
+            if setup.tracebacks and error.__cause__ is not None:
+                answers.send(Traceback(_formatted(error.__cause__)))
             answers.send(Refusal(str(error)))
         except BaseException as error:  # nothing that ends this process may look like a crash
             answers.send(_defect(error))
@@ -99,18 +112,27 @@ class _Answers:
             self._number = request.number
         return request
 
-    def send(self, content: Hello | RoundProgress | Attempt | Refusal | Defect) -> None:
+    def send(self, content: Hello | RoundProgress | Traceback | Attempt | Refusal | Defect) -> None:
         """Answers the request; in a copy of the worker, ends the process."""
         if os.getpid() != self._pid:
             os._exit(1)
         self._connection.send(Message(self._number, content))
 
 
+def _send_tracebacks(answers: _Answers) -> None:
+    from bt_bench.worker.failures import on_failure
+
+    on_failure(lambda error: answers.send(Traceback(_formatted(error))))
+
+
+def _formatted(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))
+
+
 def _defect(error: BaseException) -> Defect:
     frames = traceback.extract_tb(error.__traceback__)
     at = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-    text = "".join(traceback.format_exception(error))
-    return Defect(text, f"{type(error).__name__}: {text_of(error)}{at}")
+    return Defect(_formatted(error), f"{type(error).__name__}: {text_of(error)}{at}")
 
 
 def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Worlds | None]:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cache
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, SpawnContext
@@ -39,6 +40,7 @@ from bt_bench.worker.tasks import (
     Setback,
     Success,
     Task,
+    Traceback,
     Watcher,
     WorkerError,
     WorkerSetup,
@@ -64,11 +66,19 @@ class Supervisor:
     Args:
         setup: device, variants and plan.
         serve: main function of the worker; a module's function, imported in a fresh process.
+        on_traceback: takes the traceback of each failure of a variant, those that are alike once;
+            `None`: none are sent.
     """
 
-    def __init__(self, setup: WorkerSetup, serve: Serve) -> None:
-        self._setup = setup
+    def __init__(
+        self,
+        setup: WorkerSetup,
+        serve: Serve,
+        on_traceback: Callable[[str], None] | None = None,
+    ) -> None:
+        self._setup = replace(setup, tracebacks=on_traceback is not None)
         self._serve = serve
+        self._on_traceback = cache(on_traceback or (lambda _text: None))
         self._worker: _Worker | None = None
         self._hello: Hello | None = None
         self._lost: str | None = None  # why the last worker was replaced
@@ -83,7 +93,7 @@ class Supervisor:
 
     def start(self) -> None:
         """Starts the worker and does not wait for it; `__enter__` does, later."""
-        self._worker = _Worker(self._setup, self._serve)
+        self._worker = self._fresh()
 
     def __enter__(self) -> Supervisor:
         """Starts the worker, unless `start` did.
@@ -163,7 +173,7 @@ class Supervisor:
             self._discard()
             worker = None
         if worker is None:
-            worker = self._worker = _Worker(self._setup, self._serve)
+            worker = self._worker = self._fresh()
             try:
                 self._greeted(worker)
             except UsageError as error:
@@ -171,6 +181,9 @@ class Supervisor:
             if watcher is not None:
                 watcher.worker_replaced(self._lost or "the worker was gone")
         return worker
+
+    def _fresh(self) -> _Worker:
+        return _Worker(self._setup, self._serve, self._on_traceback)
 
     def _greeted(self, worker: _Worker) -> Hello:
         """Waits for a new worker's greeting; if a variant's file ends it, names that variant."""
@@ -212,7 +225,10 @@ def _ctrl_c_held_back() -> Iterator[None]:
 class _Worker:
     """One process, from its start to its end."""
 
-    def __init__(self, setup: WorkerSetup, serve: Serve) -> None:
+    def __init__(
+        self, setup: WorkerSetup, serve: Serve, on_traceback: Callable[[str], None]
+    ) -> None:
+        self._on_traceback = on_traceback
         block = shared_block(CONTEXT)
         self._hang_seconds = setup.plan.hang_seconds
         self._activity = Activity(block)
@@ -268,6 +284,8 @@ class _Worker:
                 if isinstance(content, RoundProgress):
                     if watcher is not None:
                         watcher.round(content)
+                elif isinstance(content, Traceback):
+                    self._on_traceback(content.text)
                 elif content is not None:
                     return _checked(content, doing)
             # A process that a variant has forked may hold the sentinel open.

@@ -264,6 +264,7 @@ class WorkerSetup:
         ahead: a task to begin at once; its outcome is reported when the same task is requested.
         watched: whether changes of the process's global state are looked for.
         copies: how many times the code of each arm is imported, for process-rounds.
+        tracebacks: whether it sends the traceback of each failure of a variant.
     """
 
     device: DeviceChoice
@@ -273,6 +274,7 @@ class WorkerSetup:
     ahead: Ahead | None = None
     watched: bool = False
     copies: int = 1
+    tracebacks: bool = False
 
 
 def arms_of(
@@ -377,6 +379,13 @@ class Defect:
 
 
 @dataclass(frozen=True)
+class Traceback:
+    """All that Python says of a failure of a variant."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Request:
     """A task to run; all messages about it carry its number."""
 
@@ -393,7 +402,7 @@ class Message:
     """
 
     number: int
-    content: Hello | RoundProgress | Attempt | Refusal | Defect
+    content: Hello | RoundProgress | Traceback | Attempt | Refusal | Defect
 
 
 class Watcher(Protocol):

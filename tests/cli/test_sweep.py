@@ -131,7 +131,10 @@ def test_a_variant_that_raises_fails_its_cases_only(config, tmp_path):
     assert all(case.status == "ok" for case in baseline.cases)
     assert all(case.status == "failed" for case in raising.cases)
     assert raising.cases[0].reason.code == "raised"
-    assert "RuntimeError: no gather today (raising.py:8)" in raising.cases[0].reason.message
+    assert (
+        "RuntimeError: no gather today (raising.py:8, in gather_and_compute_slot_mappings: "
+        '`raise RuntimeError("no gather today")`)'
+    ) in raising.cases[0].reason.message
     assert raising.complete
     assert "RuntimeError: no gather today" in " ".join((out / "comparison.md").read_text().split())
 

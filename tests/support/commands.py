@@ -70,7 +70,7 @@ class InProcess:
     _known: ClassVar[dict[tuple[object, ...], Any]] = {}  # outcomes of shipped variants
     _alone: ClassVar[Any] = RLock()  # two workers run at once, and here they share a stdout
 
-    def __init__(self, setup: Any, serve: object) -> None:
+    def __init__(self, setup: Any, serve: object, on_traceback: object = None) -> None:
         self._setup = setup
         self._shipped = {a.name for a in setup.arms if a.entry.shipped and a.entry.kernels is None}
 

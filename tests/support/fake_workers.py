@@ -15,7 +15,17 @@ from pathlib import Path
 from bt_bench.results.nouns import Reason, ReasonCode
 from bt_bench.worker.activity import Activity
 from bt_bench.worker.outcome import RoundProgress
-from bt_bench.worker.tasks import Defect, Failure, Hello, Message, Refusal, Request, Success, Task
+from bt_bench.worker.tasks import (
+    Defect,
+    Failure,
+    Hello,
+    Message,
+    Refusal,
+    Request,
+    Success,
+    Task,
+    Traceback,
+)
 
 SPENT = Failure(Reason(code=ReasonCode.OUT_OF_MEMORY, message="no memory"), 0, True)
 RAISED = Failure(Reason(code=ReasonCode.RAISED, message="raised"), 0, False)
@@ -40,6 +50,15 @@ def serve(connection, block, setup) -> None:
     connection.send(Message(0, Hello("cpu", os.getpid(), None)))
     while (request := connection.recv()) is not None:
         follow(request, connection, activity)
+
+
+def serve_tracebacks(connection, block, setup) -> None:
+    """Greets, and sends one traceback twice for each request, if tracebacks are wanted."""
+    connection.send(Message(0, Hello("cpu", os.getpid(), None)))
+    while (request := connection.recv()) is not None:
+        for _ in range(2 * setup.tracebacks):
+            connection.send(Message(request.number, Traceback("Traceback …\nValueError: 1\n")))
+        connection.send(Message(request.number, Success(list(request.arms))))
 
 
 def serve_ahead(connection, block, setup) -> None:

@@ -388,3 +388,13 @@ def test_what_a_first_worker_does_ahead_its_successor_does_not(tmp_path):
     assert done.failed == {}
     assert [setback.arm for setback in done.setbacks] == ["second"]
     assert [setup.ahead for setup in setups] == [None] * len(setups)
+
+
+def test_tracebacks_are_passed_on_if_asked_for_and_equal_ones_once():
+    shown: list[str] = []
+    with Supervisor(SETUP, fake_workers.serve_tracebacks, shown.append) as supervisor:
+        assert supervisor.run(Script(), ARMS).value == ARMS
+        supervisor.run(Script(), ARMS)
+    assert shown == ["Traceback …\nValueError: 1\n"]
+    with Supervisor(SETUP, fake_workers.serve_tracebacks) as supervisor:
+        assert supervisor.run(Script(), ARMS).value == ARMS

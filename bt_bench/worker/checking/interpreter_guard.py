@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from bt_bench.results import ReasonCode
 from bt_bench.worker.checking.races import Access, Accesses, Race
+from bt_bench.worker.failures import MemoryFaultError
 
 _DEPTH = 4  # how far tensors are looked for inside of a variant's attributes
 # What holds no tensors.
@@ -31,12 +33,16 @@ _ATOMICS: dict[str, tuple[int, int | None]] = {
 }
 
 
-class OutOfBoundsError(Exception):
+class OutOfBoundsError(MemoryFaultError):
     """An interpreted kernel left the memory that belongs to its variant."""
 
+    code = ReasonCode.OUT_OF_BOUNDS
 
-class RaceError(Exception):
+
+class RaceError(MemoryFaultError):
     """Two programs of one launch touch the same element, and one at least writes it."""
+
+    code = ReasonCode.RACE
 
 
 @contextmanager

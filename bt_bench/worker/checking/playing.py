@@ -22,7 +22,7 @@ from bt_bench.protocol import Contents, Floats, MismatchError, Seen, Suite
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.variants import is_interrupt, load_reference
 from bt_bench.worker import activity
-from bt_bench.worker.checking.interpreter_guard import OutOfBoundsError, RaceError, guarded_memory
+from bt_bench.worker.checking.interpreter_guard import guarded_memory
 from bt_bench.worker.failures import ArmFailedError, is_fatal, reason_of
 from bt_bench.worker.plain_exploring import explorer_of
 from bt_bench.worker.plays import Play, Played, Surveyed
@@ -74,10 +74,6 @@ def _play(
             activity.current().leave(activity.current().enter(arm or ""))
     except MismatchError as mismatch:
         reason = Reason(code=ReasonCode.WRONG_RESULT, message=str(mismatch))
-    except OutOfBoundsError as error:
-        reason = Reason(code=ReasonCode.OUT_OF_BOUNDS, message=str(error))
-    except RaceError as error:
-        reason = Reason(code=ReasonCode.RACE, message=str(error))
     except BaseException as error:  # SystemExit too: a variant must not end the run
         if is_interrupt(error) or arm is None:
             raise

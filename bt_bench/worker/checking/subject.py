@@ -15,7 +15,7 @@ from bt_bench.results import CheckReport, Reason, ReasonCode
 from bt_bench.variants import is_interrupt
 from bt_bench.worker import activity
 from bt_bench.worker.arm import Arm
-from bt_bench.worker.checking.interpreter_guard import OutOfBoundsError, RaceError, guarded_memory
+from bt_bench.worker.checking.interpreter_guard import guarded_memory
 from bt_bench.worker.failures import ArmFailedError, is_fatal, reason_of, synchronize
 from bt_bench.worker.tasks import CheckOutcome
 
@@ -60,10 +60,6 @@ class Subject:
             self.reason = Reason(
                 code=ReasonCode.WRONG_RESULT, message=f"{where}, calls {calls}: {mismatch}"
             )
-        except OutOfBoundsError as error:
-            self.reason = Reason(code=ReasonCode.OUT_OF_BOUNDS, message=f"{where}: {error}")
-        except RaceError as error:
-            self.reason = Reason(code=ReasonCode.RACE, message=f"{where}: {error}")
         except BaseException as error:  # SystemExit too: a variant must not end the run
             if is_interrupt(error):
                 raise

@@ -37,7 +37,6 @@ from bt_bench.variants import (
     add_variants_path,
     load_apart,
     modules_of,
-    text_of,
     variants_folder,
 )
 from bt_bench.worker import activity
@@ -51,6 +50,7 @@ from bt_bench.worker.compiling.recorder import Recorder, Window
 from bt_bench.worker.compiling.targets import capability_of
 from bt_bench.worker.failures import ArmFailedError
 from bt_bench.worker.fence import Fence
+from bt_bench.worker.located import place_of, summary_of
 
 _CPU = torch.device("cpu")
 
@@ -221,17 +221,13 @@ def _file_of(root: Path, module: str) -> Path:
 
 
 def _explained(failed: ArmFailedError) -> str:
-    """Why a variant failed, with the innermost of Triton's errors where it does not compile."""
+    """Why a variant failed, and in which line; says so where a kernel does not compile."""
     from triton.compiler.errors import CompilationError
 
     error = failed.error
     if not isinstance(error, CompilationError):
         return failed.reason().message.removeprefix(f"{failed.where}: ")
-    while isinstance(error.__cause__, CompilationError):
-        error = error.__cause__
-    cause = error.error_message or (text_of(error.__cause__) if error.__cause__ else "")
-    line = text_of(error).partition("\n")[0].removesuffix(":")
-    return f"a kernel does not compile ({line} of the kernel): {cause or text_of(error)}"
+    return f"a kernel does not compile: {summary_of(error)} ({place_of(error)})"
 
 
 if __name__ == "__main__":

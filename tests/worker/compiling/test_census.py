@@ -90,7 +90,11 @@ def test_operations_of_torch_count_as_launches(censuses):
 @pytest.mark.parametrize(
     ("name", "place", "why"),
     [
-        ("broken", ops.STEP, "a kernel does not compile.*not_there is not defined"),
+        (
+            "broken",
+            ops.STEP,
+            r"a kernel does not compile.*not_there is not defined.*\(broken\.py:\d+, in ",
+        ),
         ("tuned", ops.APPLY, "Triton tunes this kernel by timing it"),
     ],
 )
