@@ -68,10 +68,15 @@ def _spelled(value: object) -> str:
     return repr(value)
 
 
+def nearest(name: str, valid: Iterable[str]) -> str | None:
+    """The valid name that is most like an unknown one; `None` if none is like it."""
+    return next(iter(difflib.get_close_matches(name, list(valid), n=1)), None)
+
+
 def names_hint(name: str, valid: Iterable[str]) -> str:
     """What to write in place of an unknown name: the nearest valid one, or all of them."""
     names: Sequence[str] = list(valid)
-    nearest = difflib.get_close_matches(name, names, n=1)
-    if nearest:
-        return f"did you mean {nearest[0]!r}?"
+    like = nearest(name, names)
+    if like is not None:
+        return f"did you mean {like!r}?"
     return f"expected one of {', '.join(names)}"

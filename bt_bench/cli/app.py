@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,7 @@ from bt_bench.cli.calibrate import calibrate
 from bt_bench.cli.check import check
 from bt_bench.cli.compare import compare
 from bt_bench.cli.env import env
-from bt_bench.cli.exits import reporting_errors
+from bt_bench.cli.exits import reporting_errors, visible
 from bt_bench.cli.gate.command import gate
 from bt_bench.cli.listing import list_
 from bt_bench.cli.overhead import overhead
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
 MEASURE = "Measure"
 READ = "Read"
 
-SUITE_VARIABLE = "BT_BENCH_SUITE"
+PREFIX = "BT_BENCH_"
+SUITE_VARIABLE = f"{PREFIX}SUITE"
+# The last is of the tests, which pass it on to the commands that they run.
+VARIABLES_WITHOUT_OPTION = frozenset(PREFIX + name for name in ("COMMIT", "PYTHONPATH", "TEST_GPU"))
 
 
 class Commands(TyperGroup):
@@ -113,10 +117,29 @@ def _main(
     """Measures and compares kernels of a few microseconds, such as the block-table kernels of LLM
     inference engines.
     """
+    _warn_of_unused(ctx)
     if suite is not None:
         before = os.environ.get(SUITE_VARIABLE)
         os.environ[SUITE_VARIABLE] = suite  # where the option of the command looks for it
         ctx.call_on_close(lambda: _restore(before))
+
+
+def _warn_of_unused(ctx: Any) -> None:
+    """Says which environment variables look like those of bt-bench, and are none."""
+    given = sorted(name for name in os.environ if name.startswith(PREFIX))
+    if not given:
+        return
+    from bt_bench.errors import names_hint
+
+    parameters = [p for command in ctx.command.commands.values() for p in command.params]
+    known = {str(p.envvar) for p in parameters if p.envvar} | VARIABLES_WITHOUT_OPTION
+    for name in given:
+        if name not in known:
+            hint = names_hint(name, sorted(known))
+            print(
+                f"bt-bench: warning: environment variable {visible(name)} is not used; {hint}",
+                file=sys.stderr,
+            )
 
 
 def _restore(before: str | None) -> None:

@@ -17,7 +17,7 @@ from bt_bench.config.sources import read_config
 from bt_bench.config.spec import CaseSpec, SweepSpec
 from bt_bench.config.validation import Vocabulary, validate
 from bt_bench.config.yaml import Located, parse_yaml
-from bt_bench.errors import UsageError, shown
+from bt_bench.errors import UsageError, names_hint, shown
 from bt_bench.protocol import (
     Operation,
     SuiteRef,
@@ -104,8 +104,7 @@ def _operations(names: Sequence[str] | None, vocabulary: Vocabulary) -> list[Ope
     for name in names or ():
         if name not in known:
             raise UsageError(
-                f"--operations: unknown operation {str(name)!r}; expected some of "
-                f"{', '.join(known)}"
+                f"--operations: unknown operation {str(name)!r}; {names_hint(str(name), known)}"
             )
     return None if names is None else [known[name] for name in names]
 

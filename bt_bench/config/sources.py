@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bt_bench.config.problems import Place
 from bt_bench.config.stock import stock_config_names, stock_config_path
-from bt_bench.errors import UsageError
+from bt_bench.errors import UsageError, nearest
 from bt_bench.protocol import SuiteRef
 
 MAX_BYTES = 16 * 2**20
@@ -76,6 +76,9 @@ def _stock_hint(path: Path, suite: SuiteRef | None) -> str:
     names = stock_config_names(suite)
     if path.stem in names:
         return f"{path.stem!r} is a stock config: write {path.stem!r} in place of the path"
+    like = nearest(str(path), names)
+    if like is not None:
+        return f"did you mean the stock config {like!r}?"
     return f"expected a YAML file, '-' for stdin, or a stock config: {', '.join(names)}"
 
 

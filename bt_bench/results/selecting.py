@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from bt_bench.errors import UsageError
+from bt_bench.errors import UsageError, nearest
 
 MAX_LISTED = 20
 
@@ -31,7 +31,11 @@ def select_names(names: Sequence[str], select: str) -> list[str]:
     for pattern in wanted:
         # A pattern that matches nothing is a misspelt one.
         if not any(_matches(name, pattern) for name in names):
-            raise UsageError(f"-k {pattern!r}: no case matches; the cases are:\n{_listed(names)}")
+            like = nearest(pattern, names)
+            hint = "the" if like is None else f"did you mean {like!r}? The"
+            raise UsageError(
+                f"-k {pattern!r}: no case matches; {hint} cases are:\n{_listed(names)}"
+            )
     kept = [
         name
         for name in names

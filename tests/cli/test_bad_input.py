@@ -55,7 +55,9 @@ def test_reference_is_not_an_arm(config):
 
 
 def test_unknown_operation(config):
-    assert "unknown operation 'steps'" in refused("sweep", config, "--operations", "steps")
+    assert "unknown operation 'steps'; did you mean 'step'?" in refused(
+        "sweep", config, "--operations", "steps"
+    )
 
 
 def test_unknown_axis(config):

@@ -164,6 +164,19 @@ def test_list_shows_a_folder_of_variants(tmp_path):
     assert "  mine " in outcome.out
 
 
+def test_a_misspelt_environment_variable_is_reported(monkeypatch):
+    for name in ("BT_BENCH_VARIANTS", "BT_BENCH_COMMIT", "BT_BENCH_PYTHONPATH"):
+        monkeypatch.setenv(name, "fused")
+    assert run("schema").err == ""
+    monkeypatch.setenv("BT_BENCH_VARIANT", "fused")
+    outcome = run("schema")
+    assert outcome.code == 0
+    assert outcome.err == (
+        "bt-bench: warning: environment variable BT_BENCH_VARIANT is not used; did you mean "
+        "'BT_BENCH_VARIANTS'?\n"
+    )
+
+
 def test_env():
     assert "torch" in run("env").out
     document = run("env", "--json").json()

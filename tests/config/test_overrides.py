@@ -228,6 +228,9 @@ def test_select_leaves_nothing(error_of):
         "  fixed\n  axes_1grp-requests=1\n  axes_1grp-requests=16\n  axes_2grp-requests=1\n"
         "  axes_2grp-requests=16\n  zipped-requests=1\n  zipped-requests=2"
     )
+    assert error_of(BASE, select="fixd,axes").startswith(
+        "-k 'fixd': no case matches; did you mean 'fixed'? The cases are:\n  fixed\n"
+    )
     assert error_of(BASE, select=" , !") == (
         "-k ' , !': expected text or a pattern of the names of cases"
     )

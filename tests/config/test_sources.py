@@ -34,6 +34,10 @@ def test_missing(folder):
     )
 
 
+def test_missing_and_nearly_a_stock_config(folder):
+    assert refusal("quik") == "quik: no such file; did you mean the stock config 'quick'?"
+
+
 def test_missing_but_named_like_a_stock_config(folder):
     assert refusal("configs/quick.yaml") == (
         "configs/quick.yaml: no such file; 'quick' is a stock config: write 'quick' in place "
