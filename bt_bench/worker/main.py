@@ -37,6 +37,7 @@ from bt_bench.worker.tasks import (
 )
 
 if TYPE_CHECKING:
+    from bt_bench.variants import VariantEntry
     from bt_bench.worker.executor import Executor
     from bt_bench.worker.measuring.bench import Bench
     from bt_bench.worker.state_watch import ToolWatch
@@ -187,7 +188,7 @@ def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Worlds | None]:
     copies = {}
     for arm in setup.arms:
         with notes.running(arm.name):
-            copies[arm.name] = [load_apart(arm.entry) for _ in range(setup.copies)]
+            copies[arm.name] = _loaded(arm.entry, setup.copies)
         if watch is not None:
             watch.imported(arm.name, copies[arm.name])
         if tools is not None:
@@ -199,6 +200,17 @@ def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Worlds | None]:
     copy_of = cache(lambda name: load_apart(entries[name]))
     executor = Executor(copies, bench, setup.plan, copy_of, suite, watch, tools)
     return hello, executor, worlds
+
+
+def _loaded(entry: VariantEntry, copies: int) -> list[type[Any]]:
+    from bt_bench.variants import load_apart
+    from bt_bench.worker.located import place_of, summary_of
+
+    try:
+        return [load_apart(entry) for _ in range(copies)]
+    except MemoryError as error:
+        message = f"the variant file does not import: {summary_of(error)} ({place_of(error)})"
+        raise UsageError(f"{entry.path}: {message}") from error
 
 
 def _refuse_tampering(tools: ToolWatch, arm: str) -> None:

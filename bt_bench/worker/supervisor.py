@@ -105,7 +105,7 @@ class Supervisor:
             self.start()
         assert self._worker is not None
         try:
-            self._hello = self._greeted(self._worker)
+            self._hello = self._greeted()
         except BaseException:
             self._discard()
             raise
@@ -146,12 +146,12 @@ class Supervisor:
             UsageError: for a workload that cannot be built.
             WorkerError: when it cannot be done even without any arm, or no worker can be started.
         """
-        self._unasked = []
         try:
             finished = run_without_culprits(
                 arms, lambda remaining: self._attempt(task, remaining, watcher)
             )
-            return finished.after(self._unasked)
+            unasked, self._unasked = self._unasked, []
+            return finished.after(unasked)
         except BaseException:
             self._discard()
             raise
@@ -173,11 +173,12 @@ class Supervisor:
             self._discard()
             worker = None
         if worker is None:
-            worker = self._worker = self._fresh()
+            self._worker = self._fresh()
             try:
-                self._greeted(worker)
+                self._greeted()
             except UsageError as error:
                 raise WorkerError(f"no fresh worker could be started: {error}") from error
+            worker = self._worker
             if watcher is not None:
                 watcher.worker_replaced(self._lost or "the worker was gone")
         return worker
@@ -185,9 +186,20 @@ class Supervisor:
     def _fresh(self) -> _Worker:
         return _Worker(self._setup, self._serve, self._on_traceback)
 
-    def _greeted(self, worker: _Worker) -> Hello:
-        """Waits for a new worker's greeting; if a variant's file ends it, names that variant."""
-        answer = worker.await_answer("while imported", None, SECONDS_TO_IMPORT)
+    def _greeted(self) -> Hello:
+        """Waits for a new worker's greeting; if a variant's file ends it, names that variant.
+
+        One that dies may have been killed from outside, so it is replaced once.
+        """
+        assert self._worker is not None
+        answer = self._worker.await_answer("while imported", None, SECONDS_TO_IMPORT)
+        if isinstance(answer, Failure) and answer.reason.code is ReasonCode.CRASHED:
+            arm = None if answer.place is None else self._setup.arms[answer.place].name
+            died = Setback(answer.reason, arm)
+            self._discard()
+            self._worker = self._fresh()
+            answer = self._worker.await_answer("while imported", None, SECONDS_TO_IMPORT)
+            self._unasked.append(died)
         if isinstance(answer, Hello):
             return answer
         if isinstance(answer, Failure) and answer.defect is not None:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.commands import ONE_CHECK, TINY, run, start
+from support.commands import ONE_CHECK, TINY, run, run_apart, start
 from support.faulty import write_faulty
 
 from bt_bench.results.reading import read_run
@@ -226,3 +226,11 @@ def test_killed_parent_leaves_no_worker_and_loses_nothing(tmp_path):
         "config.yaml",
         "fused.json",
     ]
+
+
+def test_a_variant_that_runs_out_of_memory_on_import_is_named(tmp_path):
+    (tmp_path / "large.py").write_text("TABLE = 1\nraise MemoryError('no room for the table')\n")
+    outcome = run_apart("check", "quick", "--kernels", tmp_path, "--variants", "large")
+    assert outcome.code == 2
+    assert "large.py: the variant file does not import: MemoryError: no room" in outcome.err
+    assert "(large.py:2: " in outcome.err

@@ -122,6 +122,15 @@ def serve_that_dies_importing(connection, block, setup) -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
+def serve_that_is_killed_once(connection, block, setup) -> None:
+    """Is killed while it starts, unless a file beside that of the first arm says it has been."""
+    once = Path(setup.arms[0].entry.path).with_suffix(".killed")
+    if not once.exists():
+        once.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    serve(connection, block, setup)
+
+
 def serve_that_refuses(connection, block, setup) -> None:
     """Has no such device."""
     connection.send(Message(0, Refusal("no GPU to run on")))

@@ -398,3 +398,21 @@ def test_tracebacks_are_passed_on_if_asked_for_and_equal_ones_once():
     assert shown == ["Traceback …\nValueError: 1\n"]
     with Supervisor(SETUP, fake_workers.serve_tracebacks) as supervisor:
         assert supervisor.run(Script(), ARMS).value == ARMS
+
+
+def test_a_worker_that_is_killed_while_it_starts_is_replaced_once(tmp_path):
+    """It may have been killed from outside; what happened is told with the first task."""
+    entry = VariantEntry("one", "", tmp_path / "one.py", shipped=False, package="bt_kernels")
+    setup = WorkerSetup("auto", arms_of([entry]), Plan(hang_seconds=0.5))
+    with Supervisor(setup, fake_workers.serve_that_is_killed_once) as supervisor:
+        first = supervisor.run(Script(), ["one"])
+        second = supervisor.run(Script(), ["one"])
+        # And a later worker likewise.
+        (tmp_path / "one.killed").unlink()
+        third = supervisor.run(Script({"one": "kills"}, once=tmp_path / "done"), ["one"])
+    (setback,) = first.setbacks
+    assert setback.arm is None
+    assert "while imported: the worker was ended by SIGKILL" in setback.reason.message
+    assert second.setbacks == ()
+    assert not third.failed
+    assert "while imported" in third.setbacks[0].reason.message
