@@ -46,6 +46,7 @@ class DeviceState(BlockTableOperations):
 
     Raises:
         ValueError: when `steps_in_flight` is below 1.
+        RuntimeError: when there is no GPU and Triton does not interpret kernels either.
     """
 
     native: bool = True
@@ -60,6 +61,7 @@ class DeviceState(BlockTableOperations):
     ) -> None:
         if steps_in_flight is not None and steps_in_flight < 1:
             raise ValueError(f"steps_in_flight is {steps_in_flight}; expected 1 or more")
+        launches.require_driver()
         self.layout = layout
         self.validate = validate
         self._has_window = any(layout.reaches)

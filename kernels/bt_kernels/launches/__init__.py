@@ -24,6 +24,7 @@ from bt_kernels.launches.paths import (
     direct_replay,
     find_launcher,
     launch_jit,
+    require_driver,
 )
 from bt_kernels.launches.place import Place
 
@@ -47,5 +48,6 @@ __all__ = [
     "gather_slots",
     "jit_launches",
     "launch_jit",
+    "require_driver",
     "slots",
 ]

@@ -195,6 +195,24 @@ def _num_parameters(kind: str | tuple[Any, ...]) -> int:
     return int(kind != "constexpr")
 
 
+def require_driver() -> None:
+    """Refuses to go on where kernels can neither be launched nor interpreted.
+
+    Raises:
+        RuntimeError: if Triton compiles kernels and finds no GPU, saying what to do.
+    """
+    if not COMPILES:
+        return
+    try:
+        _ = triton.runtime.driver.active.get_current_device  # looked for once it is used
+    except RuntimeError as error:
+        raise RuntimeError(
+            "no kernel can run: Triton finds no GPU, and does not interpret kernels either. Run "
+            "on a host with a GPU and its driver, or set TRITON_INTERPRET=1 before anything "
+            f"imports triton, which interprets them on the CPU ({error})"
+        ) from None
+
+
 def find_launcher() -> ModuleType | None:
     """The compiled module `launcher`, if it is available and the driver has what it needs."""
     return None if native.why_not_direct() is not None else native.load("launcher")
