@@ -125,7 +125,7 @@ def check(
         overrides=overrides,
     )
     entries = choose_variants(
-        spec, kernel_folders(kernels), vllm_source, by_name=variants is not None
+        spec, kernel_folders(kernels, spec), vllm_source, by_name=variants is not None
     )
 
     from bt_bench.analysis import crash_text

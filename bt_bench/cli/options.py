@@ -154,11 +154,15 @@ def resolve_device(choice: DeviceChoice | None) -> DeviceKind:
     return choose_device(chosen_device(choice))
 
 
-def kernel_folders(folders: Sequence[Path] | None) -> list[Path]:
-    """Folders of variant files by flag or environment, else of `[tool.bt-bench]`."""
+def kernel_folders(folders: Sequence[Path] | None, spec: SweepSpec | None = None) -> list[Path]:
+    """Folders of variant files by flag or environment, else the config's, else the project's."""
     from bt_bench.config import read_settings
 
-    return list(folders) if folders else list(read_settings(Path.cwd()).kernels)
+    if folders:
+        return list(folders)
+    if spec is not None and spec.kernels:
+        return [Path(folder) for folder in spec.kernels]
+    return list(read_settings(Path.cwd()).kernels)
 
 
 def load_spec(

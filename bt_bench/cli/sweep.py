@@ -122,16 +122,21 @@ def sweep(
 
         sys.stdout.write(dump(spec))
         return ExitCode.OK
-    folders = kernel_folders(kernels)
+    folders = kernel_folders(kernels, spec)
     by_name = variants is not None or resume is not None
     entries = choose_variants(spec, folders, vllm_source, by_name=by_name)
     # What is run, so that it is clear from the run's folder.
-    spec = spec.model_copy(update={"variants": [entry.name for entry in entries]})
+    spec = spec.model_copy(
+        update={
+            "variants": [entry.name for entry in entries],
+            "kernels": [str(folder.absolute()) for folder in folders],
+        }
+    )
     if dry_run:
         return _dry_run(spec, entries, resolve_device(device), as_json)
     with worker_for(spec, entries, device, traceback=traceback) as worker:
         request = _request(spec, entries, worker.hello, reports, out, resume)
-        results = _run(request, worker, folders)
+        results = _run(request, worker)
     return _show(request, results, as_json)
 
 
@@ -163,7 +168,8 @@ def _resumed_spec(resume: Path, config: str | None) -> SweepSpec:
     spec = load_config(saved)
     if config is not None:
         given = load_config(config)
-        same = {"variants": spec.variants, "operations": spec.operations, "cases": spec.cases}
+        fixed = ("variants", "kernels", "operations", "cases")  # which flags may have changed
+        same = {key: getattr(spec, key) for key in fixed}
         if given.model_copy(update=same) != spec or not set(map(_name, spec.cases)) <= set(
             map(_name, given.cases)
         ):
@@ -240,7 +246,7 @@ def _command() -> list[str]:
     return ["bt-bench", *sys.argv[1:]]
 
 
-def _run(request: SweepRequest, runner: Runner, folders: list[Path]) -> list[VariantResult]:
+def _run(request: SweepRequest, runner: Runner) -> list[VariantResult]:
     from bt_bench.cli.progress import progress_on_stderr
     from bt_bench.runs import run_sweep
 
@@ -249,15 +255,13 @@ def _run(request: SweepRequest, runner: Runner, folders: list[Path]) -> list[Var
             with progress_on_stderr("sweep") as progress:
                 return run_sweep(request, runner, progress)
         except BaseException:
-            _say_how_to_resume(request, folders)
+            _say_how_to_resume(request)
             raise
 
 
-def _say_how_to_resume(request: SweepRequest, folders: list[Path]) -> None:
+def _say_how_to_resume(request: SweepRequest) -> None:
     path = request.folder.path
     again = ["bt-bench", "sweep", "--resume", str(path), "--device", request.environment.device]
-    for folder in folders:
-        again += ["--kernels", str(folder)]
     for entry in request.entries:
         if entry.opponent is not None:
             again += ["--vllm-source", str(entry.opponent.source.root)]

@@ -20,20 +20,21 @@ def dump_config(spec: SweepSpec, folder: Path | None = None) -> str:
 
     Args:
         spec: what is written.
-        folder: where the config will be, which paths in it are relative to; `None`: the working
-            directory.
+        folder: where the config will be, which the path of a suite is relative to; `None`: the
+            working directory. Other paths are absolute.
     """
     document = {
         "name": spec.name,
         "description": spec.description,
         "suite": _suite(spec.suite, folder or Path.cwd()),
+        "kernels": spec.kernels,
         "variants": _on_one_line(spec.variants),
         "operations": _on_one_line([str(operation) for operation in spec.operations]),
         "plan": _section(spec.plan),
         "gate": _section(spec.gate),
         "cases": [_case(case) for case in spec.cases],
     }
-    for optional in ("suite", "gate"):
+    for optional in ("suite", "kernels", "gate"):
         if not document[optional]:
             del document[optional]
     yaml: Any = YAML()

@@ -11,7 +11,7 @@ from bt_bench.config.expand import ExpandedCase, expand
 from bt_bench.config.naming import case_name, check_name_template
 from bt_bench.config.overrides import apply_overrides
 from bt_bench.config.problems import Place, Problems
-from bt_bench.config.sections import Document, read_document, validate_gate, validate_plan
+from bt_bench.config.sections import Document, Entries, read_document, validate_gate, validate_plan
 from bt_bench.config.select import select_cases
 from bt_bench.config.sources import read_config
 from bt_bench.config.spec import CaseSpec, SweepSpec
@@ -71,7 +71,7 @@ def load_config(
     vocabulary = Vocabulary(load_suite(ref))
     document = read_document(root, config.default_name, vocabulary, problems)
     apply_overrides(document, overrides, problems)
-    spec = _build(document, ref, problems)
+    spec = _build(document, ref, config.folder, problems)
     changes = {
         "variants": _replacement("--variants", variants),
         "operations": _replacement("--operations", _operations(operations, vocabulary)),
@@ -117,14 +117,16 @@ def _replacement(option: str, given: Sequence[ItemT] | None) -> list[ItemT] | No
     return list(dict.fromkeys(given))
 
 
-def _build(document: Document, ref: SuiteRef, problems: Problems) -> SweepSpec:
+def _build(document: Document, ref: SuiteRef, folder: Path, problems: Problems) -> SweepSpec:
     plan = validate_plan(document.plan, document.place, problems)
     gate = validate_gate(document.gate, document.place, problems)
     for template in document.cases:
         check_name_template(template, document.vocabulary, problems)
+    kernels = _kernels(document, folder, problems)
     named: dict[str, Place] = {}
     expanded = (
-        _case(case, document.vocabulary, named, problems) for case in expand(document, problems)
+        _case(case, document.vocabulary, folder, named, problems)
+        for case in expand(document, problems)
     )
     cases = [case for case in expanded if case is not None]
     problems.raise_if_any()
@@ -132,6 +134,7 @@ def _build(document: Document, ref: SuiteRef, problems: Problems) -> SweepSpec:
         name=document.name,
         description=document.description,
         suite=ref,
+        kernels=kernels,
         variants=document.variants,
         operations=document.operations,
         plan=plan,
@@ -140,9 +143,31 @@ def _build(document: Document, ref: SuiteRef, problems: Problems) -> SweepSpec:
     )
 
 
+def _kernels(document: Document, folder: Path, problems: Problems) -> list[str]:
+    """The folders of variants that a config names, from any working directory."""
+    found = []
+    for located in document.kernels:
+        text = str(located.value)
+        try:
+            path = (folder / Path(text).expanduser()).absolute()
+            is_folder = path.is_dir()
+        except (RuntimeError, OSError, ValueError):  # an unknown user's home; not a path
+            is_folder = False
+        if is_folder:
+            found.append(str(path))
+        else:
+            problems.add(
+                located.place,
+                f"kernels has {shown(text)}, which is not a folder; expected a folder of variant "
+                "files, by its path from the config's own folder",
+            )
+    return list(dict.fromkeys(found))
+
+
 def _case(
     expanded: ExpandedCase,
     vocabulary: Vocabulary,
+    folder: Path,
     named: dict[str, Place],
     problems: Problems,
 ) -> CaseSpec | None:
@@ -156,8 +181,26 @@ def _case(
     if name is None:
         return None
     _check_unique(name, template.name.place, named, problems)
+    parameters = _with_absolute_files(parameters, expanded.entries, folder)
     _check_buildable(name, parameters, template.place, problems)
     return CaseSpec(name=name, parameters=parameters, margin_percent=template.margin_percent)
+
+
+def _with_absolute_files(
+    parameters: WorkloadParameters, entries: Entries, folder: Path
+) -> WorkloadParameters:
+    """Finds files beside the config that names them; those of `--set` from where it was typed."""
+
+    def place(name: str, path: Path) -> Path:
+        if name not in entries:
+            return path
+        start = folder if entries[name].located.place.line else Path.cwd()
+        return (start / path).absolute()
+
+    try:
+        return parameters.with_files(place)
+    except RuntimeError:  # the home of an unknown user: `check` says so
+        return parameters
 
 
 def _check_unique(name: str, place: Place, named: dict[str, Place], problems: Problems) -> None:

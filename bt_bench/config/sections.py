@@ -19,6 +19,7 @@ TOP_KEYS = (
     "name",
     "description",
     "suite",
+    "kernels",
     "variants",
     "operations",
     "plan",
@@ -69,6 +70,7 @@ class Document:
     defaults: Entries
     cases: list[CaseTemplate]
     gate: Entries = field(default_factory=dict)
+    kernels: list[Located] = field(default_factory=list)
     all_cases: bool = True  # false if some were too invalid to be in `cases`
     overrides: Entries = field(
         default_factory=dict
@@ -103,6 +105,7 @@ def read_document(
         plan=_mapping(top, "plan", ", ".join(leaves(Plan)), problems),
         gate=_mapping(top, "gate", ", ".join(leaves(GateSpec)), problems),
         defaults=_defaults(top, vocabulary, problems),
+        kernels=_paths(top, "kernels", problems),
         cases=[case for case in cases if case is not None],
         all_cases=None not in cases,
     )
@@ -187,6 +190,22 @@ def _names(top: Entries, key: str, default: Iterable[str], problems: Problems) -
         else:
             names.append(item.value)
     return names
+
+
+def _paths(top: Entries, key: str, problems: Problems) -> list[Located]:
+    """A path, or a list of them."""
+    if key not in top:
+        return []
+    located = top[key].located
+    items = located.value if isinstance(located.value, list) else [located]
+    for item in items:
+        if not isinstance(item.value, str) or not item.value:
+            problems.add(
+                item.place,
+                f"{key} is {shown(located.plain())}; expected the path of a folder, or a list of "
+                "paths",
+            )
+    return [item for item in items if isinstance(item.value, str) and item.value]
 
 
 def _operations(top: Entries, suite: Suite, problems: Problems) -> list[Operation]:

@@ -61,11 +61,15 @@ class GateSpec(Noun):
 
 
 class SweepSpec(Noun):
-    """A whole config, expanded and validated."""
+    """A whole config, expanded and validated; paths in it are absolute.
+
+    `kernels` are the folders of variants that it names.
+    """
 
     name: str
     description: str = ""
     suite: SuiteRef = SuiteRef()
+    kernels: list[str] = Field(default=[])
     variants: list[str]
     operations: list[Operation]
     plan: Plan

@@ -22,7 +22,7 @@ from bt_bench.protocol.loading import (
     shipped_suites,
     suite_of,
 )
-from bt_bench.protocol.parameters import WorkloadParameters, wrong_parameter
+from bt_bench.protocol.parameters import UserFile, WorkloadParameters, wrong_parameter
 from bt_bench.protocol.records import (
     build_workload,
     check_workload,
@@ -54,6 +54,7 @@ __all__ = [
     "Through",
     "Traffic",
     "Trial",
+    "UserFile",
     "Workload",
     "WorkloadParameters",
     "build_workload",

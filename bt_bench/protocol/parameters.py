@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,6 +13,20 @@ from pydantic_core import PydanticCustomError
 from bt_bench.protocol.loading import SuiteRef, load_suite, ref_of
 from bt_bench.protocol.workload import Workload
 from bt_bench.results import Noun
+
+
+@dataclass(frozen=True)
+class UserFile:
+    """Marks a parameter as the path of a user's file: `Annotated[str, UserFile()]`.
+
+    A config gives the path relative to its own folder, and `--set` relative to the working
+    directory; the workload gets an absolute one.
+
+    Args:
+        names: values that are names of something else, and no paths.
+    """
+
+    names: tuple[str, ...] = ()
 
 
 class WorkloadParameters(Noun):
@@ -60,12 +76,27 @@ class WorkloadParameters(Noun):
         return None
 
     def files(self) -> tuple[Path, ...]:
-        """Paths of the user's files that the workload is made of."""
-        return ()
+        """Paths of the user's files that the workload is made of: those marked as `UserFile`."""
+        return tuple(Path(getattr(self, name)).expanduser() for name in self._file_names())
 
-    def with_absolute_files(self) -> Self:
-        """The same workload from any working directory."""
-        return self
+    def with_files(self, place: Callable[[str, Path], Path]) -> Self:
+        """The same workload, with its files elsewhere.
+
+        Args:
+            place: takes a parameter's name and its path, and returns where the file is.
+        """
+        placed = {
+            name: str(place(name, Path(getattr(self, name)).expanduser()))
+            for name in self._file_names()
+        }
+        return self.model_copy(update=placed) if placed else self
+
+    def _file_names(self) -> Iterator[str]:
+        """The parameters that are paths of files."""
+        for name, field in type(self).model_fields.items():
+            for mark in field.metadata:
+                if isinstance(mark, UserFile) and getattr(self, name) not in (None, *mark.names):
+                    yield name
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles the suite by its place, since its modules are not on the path of modules."""

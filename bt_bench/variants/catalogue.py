@@ -135,7 +135,7 @@ def choose(names: Sequence[str], found: dict[str, VariantEntry]) -> list[Variant
         if name not in found:
             raise UsageError(
                 f"unknown variant {name!r}; {names_hint(name, sorted(set(found) - {REFERENCE}))} "
-                "(--kernels DIR adds a folder of your own)"
+                "(--kernels DIR, or 'kernels' in the config, adds a folder of your own)"
             )
         if name == REFERENCE:
             raise UsageError(

@@ -7,7 +7,7 @@ import pytest
 from bt_bench.config.load import load_config
 from bt_bench.errors import UsageError
 
-TOP_KEYS = "name, description, suite, variants, operations, plan, gate, defaults, cases"
+TOP_KEYS = "name, description, suite, kernels, variants, operations, plan, gate, defaults, cases"
 GOOD = "{name: a, requests: 1, tokens: 2}"
 
 

@@ -254,7 +254,7 @@ def gate(
         spec=spec,
         base=base,
         against=against,
-        folders=kernel_folders(kernels),
+        folders=kernel_folders(kernels, spec),
         command=build,
         rules=Rules(
             margin=GATE_MARGIN if percent is None else percent / 100,

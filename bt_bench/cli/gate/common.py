@@ -95,7 +95,7 @@ def lost_of(options: Options, old: Tree, new: Tree) -> Lost:
         warnings.append(f"{old.label} has no {options.config}, {unseen}")
     elif path is not None:
         try:
-            lost = lost_between(options.load(str(path)), options.spec)
+            lost = lost_between(options.load(str(path)), options.spec, (old, new))
         except UsageError as error:
             warnings.append(old.named(f"the config cannot be read, {unseen}: {error}"))
     return replace(lost, warnings=(*lost.warnings, *warnings))

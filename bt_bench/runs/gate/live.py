@@ -19,7 +19,7 @@ from bt_bench.analysis import (
     settled,
     without_new_paths,
 )
-from bt_bench.config import CaseSpec, SweepSpec
+from bt_bench.config import SweepSpec
 from bt_bench.errors import NotComparableError, UsageError
 from bt_bench.names import DeviceKind
 from bt_bench.protocol import Operation, load_suite
@@ -231,7 +231,7 @@ def plan_of(
 
 def _spec_for(request: GateRequest) -> tuple[SweepSpec, tuple[str, ...]]:
     """Without a GPU staging is all that can be timed, and it is the same in all operations."""
-    spec = _with_absolute_files(request.spec)  # workers have a working directory of their own
+    spec = request.spec
     suite = load_suite(spec.suite)
     if request.device == "cuda" or spec.operations == [suite.staging]:
         return spec, ()
@@ -242,13 +242,6 @@ def _spec_for(request: GateRequest) -> tuple[SweepSpec, tuple[str, ...]]:
         )
     note = "No GPU: kernels are interpreted, and nothing but staging on the host is timed."
     return spec.model_copy(update={"operations": [suite.staging]}), (note,)
-
-
-def _with_absolute_files(spec: SweepSpec) -> SweepSpec:
-    def absolute(case: CaseSpec) -> CaseSpec:
-        return case.model_copy(update={"parameters": case.parameters.with_absolute_files()})
-
-    return spec.model_copy(update={"cases": [absolute(case) for case in spec.cases]})
 
 
 def _side(

@@ -60,13 +60,35 @@ def without_variant(spec: SweepSpec, head: Tree) -> tuple[str, ...]:
     )
 
 
-def lost_between(base: SweepSpec, head: SweepSpec) -> Lost:
-    """Compares the config of both revisions, with the same flags applied to each."""
+def lost_between(base: SweepSpec, head: SweepSpec, trees: tuple[Tree, Tree]) -> Lost:
+    """Compares the config of both revisions, with the same flags applied to each.
+
+    Args:
+        base: the base's config, read in its own tree.
+        head: the head's, likewise.
+        trees: of base and head. A file at the same place of both counts as the same here;
+            `other_files` looks into it.
+    """
+    base = _in_head(base, *trees)
     there = set(_places(head))
     return Lost(
         tuple(place for place in _places(base) if place not in there),
         tuple(_differences(base, head)),
     )
+
+
+def _in_head(spec: SweepSpec, base: Tree, head: Tree) -> SweepSpec:
+    """The base's config with the head's files."""
+
+    def place(_name: str, path: Path) -> Path:
+        below = place_below(path, base.top)
+        return path if below is None else head.top / below
+
+    cases = [
+        case.model_copy(update={"parameters": case.parameters.with_files(place)})
+        for case in spec.cases
+    ]
+    return spec.model_copy(update={"cases": cases})
 
 
 def _places(spec: SweepSpec) -> Iterator[Place]:

@@ -242,25 +242,6 @@ def test_each_side_has_its_own_tree(tmp_path):
         assert found[name].repository == tmp_path / "b"
 
 
-def test_traces_are_found_from_any_folder(tmp_path, monkeypatch):
-    from bt_bench.suites.block_tables.workloads import TraceParameters
-
-    monkeypatch.chdir(tmp_path)
-    both = {"one": {"us": 100.0}}
-    request = request_of(tmp_path, both, both)
-    spec = request.spec
-    cases = [
-        spec.cases[0].model_copy(
-            update={"name": name, "parameters": TraceParameters(workload="trace", trace=trace)}
-        )
-        for name, trace in (("own", "my.csv"), ("bundled", "azure_conv"))
-    ]
-    changed = spec.model_copy(update={"cases": cases})
-    prepared = prepare(replace(request, spec=changed)).rounds.spec
-    traces = [case.parameters.trace for case in prepared.cases]
-    assert traces == [str(tmp_path / "my.csv"), "azure_conv"]
-
-
 def test_without_a_gpu_staging_is_timed_and_it_is_said(tmp_path):
     both = {"one": {"us": 100.0}}
     request = request_of(tmp_path, both, both)

@@ -96,12 +96,32 @@ def test_traces_and_folders(top):
     assert said.startswith("no variant of v1 is compared")
 
 
-def test_a_plan_that_asks_for_less_is_told():
+def test_a_trace_at_the_same_place_is_the_same_workload(top):
+    location = locate(top, [Path("v1")])
+    head = working_tree(location)
+
+    def spec_with(trace):
+        parameters = TraceParameters(workload="trace", trace=str(trace))
+        spec = spec_of(["one"])
+        case = spec.cases[0].model_copy(update={"parameters": parameters})
+        return spec.model_copy(update={"cases": [case]})
+
+    with base_tree(location, "HEAD") as base:
+        both = (base, head)
+        now = spec_with(top / "load.csv")
+        assert lost_between(spec_with(base.top / "load.csv"), now, both).warnings == ()
+        (said,) = lost_between(spec_with(base.top / "other.csv"), now, both).warnings
+        assert said.endswith("has another workload in the base's config; the head's is used")
+
+
+def test_a_plan_that_asks_for_less_is_told(top):
+    tree = working_tree(locate(top, [Path("v1")]))
+    both = (tree, tree)
     spec = spec_of(["one"])
     less = spec.model_copy(update={"plan": spec.plan.model_copy(update={"hang_seconds": 999.0})})
-    (said,) = lost_between(spec, less).warnings
+    (said,) = lost_between(spec, less, both).warnings
     assert said.startswith("plan.hang_seconds is 999.0, but ")
-    assert lost_between(less, less).places == ()
+    assert lost_between(less, less, both).places == ()
     more = spec.model_copy(update={"operations": [*spec.operations, ops.APPLY]})
-    assert {place[0] for place in lost_between(more, spec).places} == {ops.APPLY}
-    assert replace(lost_between(spec, spec), places=()).warnings == ()
+    assert {place[0] for place in lost_between(more, spec, both).places} == {ops.APPLY}
+    assert replace(lost_between(spec, spec, both), places=()).warnings == ()

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from array import array
 from functools import lru_cache
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from bt_bench.errors import UsageError
+from bt_bench.protocol import UserFile
 from bt_bench.results import Noun
 from bt_bench.suites.block_tables.workloads.assemble import layout_of
 from bt_bench.suites.block_tables.workloads.describe import (
@@ -56,7 +56,7 @@ class TraceParameters(WorkloadParameters):
     """Steps of a continuous-batching scheduler that serves the requests of a trace."""
 
     workload: Literal["trace"]
-    trace: str = Field(
+    trace: Annotated[str, UserFile(tuple(BUNDLED_TRACES))] = Field(
         min_length=1, description="azure_conv, azure_code, or the path of a CSV of that form"
     )
     rate: float = Field(default=1.0, gt=0, le=10_000, description="factor on the arrival rate")
@@ -92,15 +92,6 @@ class TraceParameters(WorkloadParameters):
     def describe(self, workload: Workload | None = None) -> Description:
         """See the base class; this runs the scheduler over the whole trace."""
         return _describe_trace(self)
-
-    def files(self) -> tuple[Path, ...]:
-        """See the base class."""
-        return () if self.trace in BUNDLED_TRACES else (Path(self.trace).expanduser(),)
-
-    def with_absolute_files(self) -> TraceParameters:
-        """See the base class."""
-        absolute = [str(path.absolute()) for path in self.files()]
-        return self.model_copy(update={"trace": absolute[0]}) if absolute else self
 
 
 def _build_from_trace(parameters: TraceParameters) -> Workload:
