@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bt_bench.cli.dry_run import show_plan, warn_if_long
 from bt_bench.cli.options import (
     DeviceOption,
     JsonOption,
@@ -25,7 +26,6 @@ from bt_bench.cli.options import (
     kernel_folders,
     load_spec,
     print_json,
-    resolve_device,
     worker_for,
 )
 from bt_bench.errors import ExitCode, UsageError
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bt_bench.config import SweepSpec
-    from bt_bench.names import DeviceKind
     from bt_bench.results import RunFolder, VariantResult
     from bt_bench.runs import SweepRequest
     from bt_bench.variants import VariantEntry
@@ -79,7 +78,11 @@ def sweep(
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="List the cases and the memory they need, and run nothing."),
+        typer.Option(
+            "--dry-run",
+            help="Check all that can be checked before a run: config, traces, memory, and that "
+            "the variants import. List the cases, and estimate how long the sweep takes.",
+        ),
     ] = False,
     dump_config: Annotated[
         bool, typer.Option("--dump-config", help="Print the expanded config, and run nothing.")
@@ -125,6 +128,8 @@ def sweep(
     folders = kernel_folders(kernels, spec)
     by_name = variants is not None or resume is not None
     entries = choose_variants(spec, folders, vllm_source, by_name=by_name)
+    from bt_bench.runs import check_files, check_memory
+
     # What is run, so that it is clear from the run's folder.
     spec = spec.model_copy(
         update={
@@ -132,10 +137,13 @@ def sweep(
             "kernels": [str(folder.absolute()) for folder in folders],
         }
     )
-    if dry_run:
-        return _dry_run(spec, entries, resolve_device(device), as_json)
+    check_files(spec)
     with worker_for(spec, entries, device, traceback=traceback) as worker:
+        check_memory(spec, len(entries), worker.hello.available_bytes)
+        if dry_run:
+            return show_plan(spec, entries, worker.hello, as_json)
         request = _request(spec, entries, worker.hello, reports, out, resume)
+        warn_if_long(spec, entries, worker.hello)
         results = _run(request, worker)
     return _show(request, results, as_json)
 
@@ -184,37 +192,6 @@ def _name(case: object) -> str:
     return str(getattr(case, "name", ""))
 
 
-def _dry_run(
-    spec: SweepSpec, entries: Sequence[VariantEntry], kind: DeviceKind, as_json: bool
-) -> ExitCode:
-    from bt_bench.results import format_bytes
-
-    cases = [(case, case.parameters.num_bytes()) for case in spec.cases]
-    if as_json:
-        plan = {
-            "schema_version": 1,
-            "device": kind,
-            "variants": [entry.name for entry in entries],
-            "operations": spec.operations,
-            "plan": spec.plan.model_dump(),
-            "cases": [
-                case.model_dump(exclude_none=True) | {"bytes_per_variant": size}
-                for case, size in cases
-            ],
-        }
-        print_json(plan)
-        return ExitCode.OK
-    print(
-        f"{spec.name} on {kind}: {len(cases)} cases × {len(spec.operations)} operations × "
-        f"{len(entries)} variants"
-    )
-    print(f"  operations: {', '.join(spec.operations)}")
-    print(f"  variants: {', '.join(entry.name for entry in entries)}")
-    for case, size in cases:
-        print(f"  {case.name}: {format_bytes(size)} per variant")
-    return ExitCode.OK
-
-
 def _request(
     spec: SweepSpec,
     entries: Sequence[VariantEntry],
@@ -223,13 +200,11 @@ def _request(
     out: Path | None,
     resume: Path | None,
 ) -> SweepRequest:
-    """Checks everything that can be wrong, before a folder is made."""
+    """Makes the folder, or opens that of an interrupted run if it can be continued."""
     from bt_bench.config import read_settings
     from bt_bench.results import RunFolder
-    from bt_bench.runs import SweepRequest, check_files, check_memory, check_resumable
+    from bt_bench.runs import SweepRequest, check_resumable
 
-    check_files(spec)
-    check_memory(spec, len(entries), hello.available_bytes)
     if resume is not None:
         folder = RunFolder.open(resume)
         check_resumable(folder, spec, entries, hello.environment)

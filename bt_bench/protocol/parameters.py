@@ -71,6 +71,13 @@ class WorkloadParameters(Noun):
         """Device memory in bytes that one instance of a variant needs; 0 if it is small."""
         return 0
 
+    def num_programs(self) -> int:
+        """About how many programs the kernels of all steps have; 0 if that is not known.
+
+        Triton's interpreter runs one after the other, and a sweep estimates its time from that.
+        """
+        return 0
+
     def text_of(self, key: str) -> str | None:
         """How the name of a case spells a parameter; `None`: as its value is written."""
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bt_bench.runs.check import Outcome, check_spec
+from bt_bench.runs.estimate import duration_text, estimate_seconds
 from bt_bench.runs.explore import EXPLORE_SECONDS, FEWEST, Explored, Exploring
 from bt_bench.runs.gate.live import GateRequest, plan_of, prepare, run_live_gate
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, MAX_LOOK
@@ -53,6 +54,8 @@ __all__ = [
     "choose_metrics",
     "compare_trees",
     "config_of",
+    "duration_text",
+    "estimate_seconds",
     "facts_of",
     "isolations",
     "locate",

@@ -119,13 +119,16 @@ def check_files(spec: SweepSpec) -> None:
     """Refuses workloads that do not fit what their files hold, such as a window beyond a trace.
 
     Raises:
-        UsageError: naming the first such case.
+        UsageError: naming each such case, or the first case of those with the same error.
     """
+    found: dict[str, str] = {}
     for case in spec.cases:
         try:
             case.parameters.check_by_reading()
         except UsageError as error:
-            raise UsageError(f"case {case.name!r}: {error}") from error
+            found.setdefault(str(error), case.name)
+    if found:
+        raise UsageError("\n".join(f"case {case!r}: {error}" for error, case in found.items()))
 
 
 def _fact(environment: Environment, what: str) -> object:

@@ -8,11 +8,7 @@ import bench
 import pytest
 from support.commands import run
 
-from bt_bench.suites.block_tables.workloads.serving.trace import (
-    CONTEXT_TOKENS,
-    GENERATED_TOKENS,
-    TIMESTAMP,
-)
+from bt_bench.suites.block_tables.workloads.serving.columns import PRESETS
 
 
 @pytest.mark.parametrize("quantities", [1, 8])
@@ -29,6 +25,6 @@ def test_results_are_compared(
 
 def test_steps_of_a_trace_are_counted(tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
-    lines = [f"{TIMESTAMP},{CONTEXT_TOKENS},{GENERATED_TOKENS}", "2024-05-10 00:00:00.0,20,3"]
+    lines = [",".join(PRESETS["azure"][:3]), "2024-05-10 00:00:00.0,20,3"]
     trace.write_text("\n".join(lines) + "\n")
     assert bench.build_trace(str(trace)) == 3

@@ -150,8 +150,9 @@ def test_aliases_of_aliases(error_of):
          "disabled_groups, sliding_window, cp_size, cp_rank, cp_interleave, unsharded_groups, "
          "custom_outputs, seed, requests, tokens, staged_writes, dummy_requests, "
          "mapping, tokens_per_request, prefills, prefill_tokens, min_length, spread, longest, "
-         "writes, written_ids, trace, rate, base_ms, per_token_us, num_blocks, window.name, "
-         "window.at, window.steps, window"),
+         "writes, written_ids, trace, columns.preset, columns.arrival, columns.prompt, "
+             "columns.output, columns.time, rate, base_ms, per_token_us, num_blocks, window.name, "
+         "window.at, window.steps, columns, window"),
         ("defaults:\n  rate: 3\ncases: [GOOD]", "my.yaml:2:3: 'rate' is a parameter of trace "
          "workloads, and no case is one; remove it"),
     ],

@@ -203,6 +203,8 @@ cases:
   custom_outputs: false
   seed: 0
   trace: azure_code
+  columns:
+    preset: azure
   rate: 1.0
   base_ms: 20.0
   per_token_us: 5.0
@@ -220,6 +222,8 @@ def blocks(language: str) -> list[str]:
 
 @pytest.mark.parametrize("text", blocks("yaml"))
 def test_yaml_of_the_documentation_loads(text, tmp_path):
+    (trace,) = blocks("csv")
+    (tmp_path / "gateway.csv").write_text(trace, encoding="utf-8")
     (tmp_path / "my.yaml").write_text(text, encoding="utf-8")
     spec = load_config(tmp_path / "my.yaml")
     for name in (case.name for case in spec.cases if "prefill_1x" in case.name):
@@ -240,6 +244,20 @@ def test_errors_of_the_documentation_are_real(tmp_path, monkeypatch):
     with pytest.raises(UsageError) as caught:
         load_config("my.yaml")
     assert f"{caught.value}\n" in blocks("text")
+
+
+def test_the_trace_of_the_documentation_is_read(tmp_path):
+    (trace,) = blocks("csv")
+    (text,) = [text for text in blocks("yaml") if "gateway.csv" in text]
+    (tmp_path / "my.yaml").write_text(text, encoding="utf-8")
+    (tmp_path / "gateway.csv").write_text(trace, encoding="utf-8")
+    (case,) = load_config(tmp_path / "my.yaml").cases
+    case.parameters.check_by_reading()
+    assert build_workload(case.parameters).sizes()["num_reqs"]
+    (tmp_path / "gateway.csv").write_text(trace.replace("95", "n/a"), encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        case.parameters.check_by_reading()
+    assert str(caught.value).removeprefix(f"{tmp_path}/") + "\n" in blocks("text")
 
 
 @pytest.mark.parametrize("model", [Plan, *default_suite().kinds.values()])

@@ -29,6 +29,12 @@ class WorkloadParameters(TableParameters, CommonParameters):
         """See the base class: tables and slots of one variant."""
         return estimate_bytes(layout_of(self))
 
+    def num_programs(self) -> int:
+        """See the base class."""
+        parts = ("requests", "prefills", "dummy_requests")
+        requests = sum(getattr(self, part, 0) for part in parts)
+        return programs_of_step(requests, len(self.block_sizes()))
+
     def text_of(self, key: str) -> str | None:
         """See the base class: sizes per group, also where a model or a default sets them."""
         if key == "groups":
@@ -51,6 +57,11 @@ class WorkloadParameters(TableParameters, CommonParameters):
             UsageError: as `build`.
         """
         return describe_built(self, workload or self.build())
+
+
+def programs_of_step(requests: int, groups: int) -> int:
+    """About how many programs gather and slots of a step have: one per request and group, twice."""
+    return 2 * groups * (requests + 1)
 
 
 def _sizes_text(per_group: tuple[int, ...]) -> str:

@@ -25,10 +25,11 @@ from bt_bench.suites.block_tables.workloads.describe import (
     TraceFigures,
     sizes_of,
 )
-from bt_bench.suites.block_tables.workloads.kind import WorkloadParameters
-from bt_bench.suites.block_tables.workloads.serving.limits import validate_trace
+from bt_bench.suites.block_tables.workloads.kind import WorkloadParameters, programs_of_step
+from bt_bench.suites.block_tables.workloads.serving.columns import Columns
+from bt_bench.suites.block_tables.workloads.serving.limits import fit_lengths, validate_trace
 from bt_bench.suites.block_tables.workloads.serving.scheduler import Scheduler
-from bt_bench.suites.block_tables.workloads.serving.trace import BUNDLED_TRACES
+from bt_bench.suites.block_tables.workloads.serving.trace import BUNDLED_TRACES, read_trace
 from bt_bench.suites.block_tables.workloads.steps import Int64Array, Step, Workload
 
 
@@ -57,8 +58,9 @@ class TraceParameters(WorkloadParameters):
 
     workload: Literal["trace"]
     trace: Annotated[str, UserFile(tuple(BUNDLED_TRACES))] = Field(
-        min_length=1, description="azure_conv, azure_code, or the path of a CSV of that form"
+        min_length=1, description="azure_conv, azure_code, or the path of a CSV or JSONL"
     )
+    columns: Columns = Columns()
     rate: float = Field(default=1.0, gt=0, le=10_000, description="factor on the arrival rate")
     base_ms: float = Field(default=20.0, gt=0, le=10_000, description="a step lasts base_ms …")
     per_token_us: float = Field(
@@ -81,9 +83,25 @@ class TraceParameters(WorkloadParameters):
             raise UsageError(f"'trace' is not a usable path: {reason}") from error
 
     def check_by_reading(self) -> None:
-        """Only the scheduler can tell how long a sequence is; other windows go where they fit."""
-        if isinstance(self.window.at, int):
+        """See the base class: a damaged trace, one that needs more blocks, or a shorter one.
+
+        Only the scheduler can tell how long a sequence is. It takes as many steps as any request
+        generates tokens, so that a window of no more than those fits, wherever it may lie.
+        """
+        trace = read_trace(self.trace, self.rate, self.columns)
+        Scheduler(self, trace)
+        _, generated = fit_lengths(trace, self.max_model_len)
+        if isinstance(self.window.at, int) or self.window.steps > generated.max():
             self.build()
+
+    def num_programs(self) -> int:
+        """See the base class; takes as many requests as run at once on average."""
+        trace = read_trace(self.trace, self.rate, self.columns)
+        _, generated = fit_lengths(trace, self.max_model_len)
+        seconds = float(generated.sum()) * self.base_ms / 1000
+        running = seconds / max(float(trace.arrival_s[-1]), self.base_ms / 1000)
+        requests = min(self.max_num_reqs, int(running) + 1)
+        return self.window.steps * programs_of_step(requests, len(self.block_sizes()))
 
     def build(self) -> Workload:
         """See the base class; reads the trace."""

@@ -109,7 +109,7 @@ class Scheduler:
     def __init__(self, parameters: TraceParameters, trace: Trace | None = None) -> None:
         if trace is None:
             validate_trace(parameters)
-            trace = read_trace(parameters.trace, parameters.rate)
+            trace = read_trace(parameters.trace, parameters.rate, parameters.columns)
         self.num_requests = len(trace)
         self.num_steps = 0
         self.num_finished = 0

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bt_bench.errors import UsageError
+from bt_bench.suites.block_tables.workloads.serving.columns import Columns
 from bt_bench.suites.block_tables.workloads.serving.trace import read_trace
 
 HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
@@ -99,7 +100,7 @@ def test_bad_files_are_refused(tmp_path: Path, text: str, message: str):
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path):
     path = tmp_path / "trace.csv"
     path.write_bytes(b"\xff\xfe\x00\x80")
-    with pytest.raises(UsageError, match="cannot be read as CSV"):
+    with pytest.raises(UsageError, match=r"trace.csv:1: byte 0xff is not UTF-8"):
         read_trace(str(path))
 
 
@@ -112,3 +113,99 @@ def test_a_missing_file_is_refused_with_the_names_that_there_are(tmp_path: Path)
 def test_a_folder_is_refused(tmp_path: Path):
     with pytest.raises(UsageError, match="is not a file"):
         read_trace(str(tmp_path))
+
+
+# Lines in the form of the public traces, and the requests that they are.
+FORMATS = {
+    "azure": ("a.csv", HEADER + "2023-11-16 18:15:46,5,3\n2023-11-16 18:15:47.5,6,4\n"),
+    "mooncake": (
+        "m.jsonl",
+        '{"timestamp": 3000, "input_length": 5, "output_length": 3, "hash_ids": [0, 1]}\n'
+        '{"timestamp": 4500, "input_length": 6, "output_length": 4, "hash_ids": [0]}\n',
+    ),
+    "burstgpt": (
+        "b.csv",
+        "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+        "5,ChatGPT,5,3,8,Conversation log\n6.5,GPT-4,6,4,10,API log\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("preset", FORMATS)
+def test_public_formats(tmp_path: Path, preset):
+    name, text = FORMATS[preset]
+    (tmp_path / name).write_text(text)
+    trace = read_trace(str(tmp_path / name), columns=Columns(preset=preset))
+    assert trace.arrival_s.tolist() == [0.0, 1.5]
+    assert trace.context_tokens.tolist() == [5, 6]
+    assert trace.generated_tokens.tolist() == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("unit", "times"),
+    [
+        ("s", ["1e3", "1000.25"]),
+        ("ms", ["1000000", "1000250"]),
+        ("us", ["1000000000", "1.00025e9"]),
+        ("ns", ["1700000000000000000", "1700000000250000000"]),
+        ("date", ["2024-05-10", "2024-05-10T02:00:00.25+02:00"]),
+    ],
+)
+def test_columns_and_units_of_ones_own(tmp_path: Path, unit, times):
+    columns = Columns(arrival="at", prompt="in", output="out", time=unit)
+    (tmp_path / "own.csv").write_text("in,at,out\n" + "".join(f"7,{at},8\n" for at in times))
+    trace = read_trace(str(tmp_path / "own.csv"), columns=columns)
+    assert trace.arrival_s.tolist() == [0.0, 0.25]
+    quote = '"' if unit == "date" else ""
+    lines = (f'{{"in": 7, "at": {quote}{at}{quote}, "out": 8}}\n' for at in times)
+    (tmp_path / "own.jsonl").write_text("".join(lines))
+    assert read_trace(str(tmp_path / "own.jsonl"), columns=columns).arrival_s.tolist() == [0, 0.25]
+
+
+def test_a_bundled_trace_has_its_own_columns():
+    assert len(read_trace("azure_code", columns=Columns(preset="mooncake"))) == 8_819
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "m.jsonl holds no request; expected one in each line"),
+        ('{"timestamp": 1,\n', r"m.jsonl:1: not valid JSON: Expecting .* at column 1"),
+        ("GOOD\n[1]\n", r"m.jsonl:2: the line is \[1\]; expected a JSON object"),
+        ("GOOD\n\n{}\n", "m.jsonl:3: key timestamp is missing; found nothing"),
+        (
+            '{"timestamp": 1, "input_length": 2, "out": 3}',
+            "m.jsonl:1: key output_length is missing; found timestamp, input_length, out",
+        ),
+        ("true, 1, 1", "m.jsonl:1: key timestamp is true; expected a number of milliseconds"),
+        ("NaN, 1, 1", "m.jsonl:1: key timestamp is .nan; expected a number of milliseconds"),
+        ("1e99, 1, 1", r"m.jsonl:1: key timestamp is 1E\+99; expected a number of milliseconds"),
+        ('"now", 1, 1', "m.jsonl:1: key timestamp is 'now'; expected a number of milliseconds"),
+        ("0, 1.5, 1", "m.jsonl:1: key input_length is 1.5; expected a whole number from 1 to"),
+        ("0, 1, 0", "m.jsonl:1: key output_length is 0; expected a whole number from 1 to"),
+        ("0, 1, true", "m.jsonl:1: key output_length is true; expected a whole number"),
+        ("0, 1, " + "9" * 5000, "m.jsonl:1: not JSON that can be read; expected an object"),
+        ("0, 1, " + "[" * 100_000, "m.jsonl:1: not JSON that can be read; expected an object"),
+    ],
+)
+def test_bad_lines_of_json_are_refused(tmp_path: Path, text, message):
+    form = '{{"timestamp": {}, "input_length": {}, "output_length": {}}}'
+    text = text.replace("GOOD", form.format(0, 1, 1))
+    if text.count(", ") == 2 and "{" not in text:
+        text = form.format(*text.split(", "))
+    (tmp_path / "m.jsonl").write_text(text)
+    with pytest.raises(UsageError, match=message):
+        read_trace(str(tmp_path / "m.jsonl"), columns=Columns(preset="mooncake"))
+
+
+def test_a_failed_request_of_burstgpt_is_located(tmp_path: Path):
+    name, text = FORMATS["burstgpt"]
+    (tmp_path / name).write_text(text + "7,GPT-4,6,0,6,API log\n")
+    with pytest.raises(UsageError, match=r"b.csv:4: column Response tokens is '0'; expected a who"):
+        read_trace(str(tmp_path / name), columns=Columns(preset="burstgpt"))
+
+
+def test_a_header_with_other_names_says_where_to_give_them(tmp_path: Path):
+    (tmp_path / "m.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(UsageError, match="under 'columns' in the config"):
+        read_trace(str(tmp_path / "m.csv"))

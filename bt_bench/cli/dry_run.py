@@ -1,0 +1,73 @@
+"""What `bt-bench sweep` says before it measures: its plan, and that it will take long."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from bt_bench.cli.options import print_json
+from bt_bench.errors import ExitCode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bt_bench.config import SweepSpec
+    from bt_bench.variants import VariantEntry
+    from bt_bench.worker import Hello
+
+LONG_S = 600.0
+
+
+def show_plan(
+    spec: SweepSpec, entries: Sequence[VariantEntry], hello: Hello, as_json: bool
+) -> ExitCode:
+    """Prints what a sweep would run, what it needs, and about how long it takes."""
+    from bt_bench.results import format_bytes
+    from bt_bench.runs import duration_text, estimate_seconds
+
+    cases = [(case, case.parameters.num_bytes()) for case in spec.cases]
+    seconds = estimate_seconds(spec, len(entries), hello.device)
+    if as_json:
+        plan = {
+            "schema_version": 1,
+            "device": hello.device,
+            "variants": [entry.name for entry in entries],
+            "operations": spec.operations,
+            "plan": spec.plan.model_dump(),
+            "estimated_seconds": round(seconds),
+            "cases": [
+                case.model_dump(exclude_none=True) | {"bytes_per_variant": size}
+                for case, size in cases
+            ],
+        }
+        print_json(plan)
+        return ExitCode.OK
+    print(
+        f"{spec.name} on {hello.device}: {len(cases)} cases × {len(spec.operations)} operations × "
+        f"{len(entries)} variants"
+    )
+    print(f"  operations: {', '.join(spec.operations)}")
+    print(f"  variants: {', '.join(entry.name for entry in entries)}")
+    print(
+        f"  time: about {duration_text(seconds)}, an estimate from the plan and the sizes of the "
+        "cases"
+    )
+    for case, size in cases:
+        print(f"  {case.name}: {format_bytes(size)} per variant")
+    return ExitCode.OK
+
+
+def warn_if_long(spec: SweepSpec, entries: Sequence[VariantEntry], hello: Hello) -> None:
+    """Says on stderr that a sweep takes long where kernels are interpreted, and what to do."""
+    from bt_bench.runs import duration_text, estimate_seconds
+
+    seconds = estimate_seconds(spec, len(entries), hello.device)
+    if hello.device == "cpu" and seconds > LONG_S:
+        print(
+            f"bt-bench: this sweep may take about {duration_text(seconds)} (an estimate), because "
+            "without a GPU all kernels are interpreted. For a shorter one, stop it with Ctrl-C and "
+            "sweep 'quick', take fewer cases with -k, or fewer rounds and instances with "
+            "--set plan.rounds=5 --set plan.instances=1",
+            file=sys.stderr,
+            flush=True,
+        )
