@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from bt_bench.config.dump import dump_config
 from bt_bench.config.expand import ExpandedCase, expand
-from bt_bench.config.naming import case_name, check_name_template
+from bt_bench.config.naming import axes_to_append, case_name, check_name_template
 from bt_bench.config.overrides import apply_overrides
 from bt_bench.config.problems import Place, Problems
 from bt_bench.config.sections import Document, Entries, read_document, validate_gate, validate_plan
@@ -124,8 +124,9 @@ def _build(document: Document, ref: SuiteRef, folder: Path, problems: Problems) 
         check_name_template(template, document.vocabulary, problems)
     kernels = _kernels(document, folder, problems)
     named: dict[str, Place] = {}
+    appended = {id(case): axes_to_append(case, document.vocabulary) for case in document.cases}
     expanded = (
-        _case(case, document.vocabulary, folder, named, problems)
+        _case(case, appended[id(case.template)], document.vocabulary, folder, named, problems)
         for case in expand(document, problems)
     )
     cases = [case for case in expanded if case is not None]
@@ -166,6 +167,7 @@ def _kernels(document: Document, folder: Path, problems: Problems) -> list[str]:
 
 def _case(
     expanded: ExpandedCase,
+    appended: Sequence[str],
     vocabulary: Vocabulary,
     folder: Path,
     named: dict[str, Place],
@@ -177,7 +179,7 @@ def _case(
     )
     if parameters is None:
         return None
-    name = case_name(template, parameters, vocabulary, problems)
+    name = case_name(template, parameters, appended, vocabulary, problems)
     if name is None:
         return None
     _check_unique(name, template.name.place, named, problems)

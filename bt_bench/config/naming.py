@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from bt_bench.config.problems import Problems
 from bt_bench.config.sections import MAX_NAME, NAME_RULE, Axis, CaseTemplate
@@ -35,10 +36,19 @@ def check_name_template(case: CaseTemplate, vocabulary: Vocabulary, problems: Pr
 def case_name(
     case: CaseTemplate,
     parameters: WorkloadParameters,
+    appended: Sequence[str],
     vocabulary: Vocabulary,
     problems: Problems,
 ) -> str | None:
-    """The name of one combination, from its validated parameters; `None` where it has none."""
+    """The name of one combination, from its validated parameters; `None` where it has none.
+
+    Args:
+        case: what it is a combination of.
+        parameters: of the combination.
+        appended: the axes to append, from `axes_to_append`.
+        vocabulary: of the suite.
+        problems: takes what is wrong.
+    """
     text = str(case.name.value)
     for key in _PLACEHOLDER.findall(text):
         having = vocabulary.kinds_with(key)
@@ -52,7 +62,7 @@ def case_name(
             )
             return None
     name = _PLACEHOLDER.sub(lambda match: _value_text(parameters, match[1]), text)
-    for key in _axes_to_append(case, vocabulary):
+    for key in appended:
         if parameters.workload in vocabulary.kinds_with(key):  # else noted where it was expanded
             name += f"-{key}={_value_text(parameters, key)}"
     if len(name) > MAX_NAME:
@@ -63,7 +73,7 @@ def case_name(
     return name
 
 
-def _axes_to_append(case: CaseTemplate, vocabulary: Vocabulary) -> list[str]:
+def axes_to_append(case: CaseTemplate, vocabulary: Vocabulary) -> list[str]:
     """Varying axes that the name lacks; of zipped ones, only as many as distinguish the rows."""
     named = set(_PLACEHOLDER.findall(str(case.name.value)))
     missing = [

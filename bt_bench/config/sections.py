@@ -142,11 +142,12 @@ def _validate_section(
 
 
 def _refuse_repetition(key: str, located: Located, problems: Problems) -> None:
-    seen: list[object] = []
+    seen: set[object] = set()
     for item in located.value if isinstance(located.value, list) else ():
-        if item.plain() in seen:
+        value = repr(item.plain()) if isinstance(item.value, list | dict) else item.value
+        if value in seen:
             problems.add(item.place, f"{key} has {shown(item.plain())} twice; remove one")
-        seen.append(item.plain())
+        seen.add(value)
 
 
 def _text(top: Entries, key: str, default: str, problems: Problems) -> str:
@@ -181,15 +182,15 @@ def _names(top: Entries, key: str, default: Iterable[str], problems: Problems) -
             f"{key!r} out for {', '.join(default)}",
         )
         return []
-    names: list[str] = []
+    names: dict[str, None] = {}
     for item in located.value:
         if not isinstance(item.value, str):
             problems.add(item.place, f"{key} has {shown(item.plain())}; expected a name")
         elif item.value in names:
             problems.add(item.place, f"{key} has {shown(item.value)} twice; remove one")
         else:
-            names.append(item.value)
-    return names
+            names[item.value] = None
+    return list(names)
 
 
 def _paths(top: Entries, key: str, problems: Problems) -> list[Located]:

@@ -11,7 +11,8 @@ from bt_bench.config.stock import stock_config_names, stock_config_path
 from bt_bench.errors import UsageError, nearest
 from bt_bench.protocol import SuiteRef
 
-MAX_BYTES = 16 * 2**20
+MAX_BYTES = 6 * 2**20
+"""More than the most values that a config may have; YAML is slow to read, and takes memory."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,10 @@ def _stock_hint(path: Path, suite: SuiteRef | None) -> str:
 
 def _decoded(data: bytes, label: str) -> str:
     if len(data) > MAX_BYTES:
-        raise UsageError(f"{label}: is larger than {MAX_BYTES // 2**20} MiB; expected a config")
+        raise UsageError(
+            f"{label}: is larger than {MAX_BYTES // 2**20} MiB; expected a config. Write axes "
+            "under 'product' or 'zip' in place of single cases"
+        )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

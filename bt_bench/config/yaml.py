@@ -22,6 +22,12 @@ from bt_bench.errors import UsageError, shown
 MAX_VALUES = 200_000
 """More values than any sane config has; aliases of aliases can name billions in a few lines."""
 
+MAX_DEPTH = 100
+"""Deeper nesting than any config needs, counting what aliases and merges lead to."""
+
+MAX_BITS = 3320
+"""Of whole numbers, some thousand digits; Python refuses to print much longer ones."""
+
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -57,6 +63,7 @@ def parse_yaml(text: str, source: str, problems: Problems) -> Located | None:
             keys are added to `problems`, and the first one counts.
     """
     yaml: Any = YAML(typ="safe", pure=True)
+    _limit_depth(yaml, source)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ReusedAnchorWarning)  # YAML allows them
@@ -65,8 +72,6 @@ def parse_yaml(text: str, source: str, problems: Problems) -> Located | None:
         raise UsageError(_syntax_message(error, source)) from None
     except YAMLError as error:
         raise UsageError(_reader_message(error, text, source)) from None
-    except RecursionError:
-        raise UsageError(f"{Place(source, 1, 1)}: values are nested too deeply") from None
     except (ValueError, AssertionError, AttributeError, LookupError, TypeError, OverflowError):
         # ruamel.yaml lets these out of its scanner for some malformed directives and escapes.
         raise UsageError(
@@ -79,6 +84,32 @@ def parse_yaml(text: str, source: str, problems: Problems) -> Located | None:
     if converter.broken:
         problems.raise_if_any()
     return located
+
+
+def _limit_depth(yaml: Any, source: str) -> None:
+    """Makes the composer stop where nesting is too deep, before it recurses further."""
+    compose_node = yaml.composer.compose_node
+    depth = 0
+
+    def limited(parent: Any, index: Any) -> Any:
+        nonlocal depth
+        if depth >= MAX_DEPTH:
+            mark = yaml.parser.peek_event().start_mark
+            raise UsageError(_depth_message(Place(source, mark.line + 1, mark.column + 1)))
+        depth += 1
+        try:
+            return compose_node(parent, index)
+        finally:
+            depth -= 1
+
+    yaml.composer.compose_node = limited
+
+
+def _depth_message(place: Place) -> str:
+    return (
+        f"{place}: values are nested too deeply; expected at most {MAX_DEPTH} levels, counting "
+        "those that aliases and merges lead to"
+    )
 
 
 def _is_nothing(node: Node) -> bool:
@@ -123,6 +154,8 @@ class _Converter:
                 f"{place}: the config has more than {MAX_VALUES:,} values, counting each use of "
                 "an alias; write fewer"
             )
+        if len(self._open) >= MAX_DEPTH:
+            raise UsageError(_depth_message(place))
         if id(node) in self._open:
             return self._break(place, "a value contains an alias of itself; remove the alias")
         self._open.add(id(node))
@@ -172,6 +205,8 @@ class _Converter:
             return self._break(
                 place, f"{shown(text)} is not a valid {kind}; expected a number or text"
             )
+        if isinstance(value, int) and value.bit_length() > MAX_BITS:
+            return self._break(place, "a number has more than 1,000 digits; expected a smaller one")
         plain = {"int": int, "float": float, "bool": bool}[kind](value)
         return Located(plain, place)
 

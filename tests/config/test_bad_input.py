@@ -47,7 +47,11 @@ GOOD = "{name: a, requests: 1, tokens: 2}"
             "my.yaml:1:7: not valid YAML: found undefined alias 'other'; check indentation, quotes "
             "and brackets up to here",
         ),
-        ("[" * 5000, "my.yaml:1:1: values are nested too deeply"),
+        (
+            "[" * 5000,
+            "my.yaml:1:101: values are nested too deeply; expected at most 100 levels, counting "
+            "those that aliases and merges lead to",
+        ),
         (
             "- a\n- b",
             f"my.yaml:1:1: the config is ['a', 'b']; expected a mapping with the keys {TOP_KEYS}",

@@ -80,8 +80,11 @@ def test_binary(folder):
 
 def test_too_large(folder):
     with Path("my.yaml").open("wb") as file:
-        file.truncate(16 * 2**20 + 1)
-    assert refusal("my.yaml") == "my.yaml: is larger than 16 MiB; expected a config"
+        file.truncate(6 * 2**20 + 1)
+    assert refusal("my.yaml") == (
+        "my.yaml: is larger than 6 MiB; expected a config. Write axes under 'product' or 'zip' in "
+        "place of single cases"
+    )
 
 
 def test_stdin(monkeypatch):
