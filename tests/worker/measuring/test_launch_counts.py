@@ -141,3 +141,15 @@ def _replay(arm, window, path):
         stage(arm.variant, step)
         arm.bind(window.operation, step)()
     torch.cuda.synchronize(window.steps[0].idx_mapping.device)
+
+
+@pytest.mark.parametrize("name", ["baseline", "fused"])
+def test_staging_of_full_rows_is_counted_once(name):
+    """Rows have no room for the same blocks twice."""
+    kind = load_config("quick").cases[0].parameters
+    sizes = {"requests": 2, "tokens": 8, "max_num_reqs": 2, "max_model_len": 64, "groups": 1}
+    workload = build_workload(kind.model_copy(update=sizes))
+    device = torch.device("cpu")
+    arm = Arm(name, classes([name])[name], workload, device)
+    census = count_launches(arm, inputs_on(device, workload), ops.STAGE)
+    assert census.totals() == [0]
