@@ -72,7 +72,7 @@ def test_other_helpers_are_refused(reason: str | None) -> None:
     with pytest.raises(NotComparableError) as error:
         warnings(base, other, ignore_device=True, ignore_plan=True)
     why = f" ({reason})" if reason else ""
-    assert f"staging in C in use against not in use{why}; " in str(error.value)
+    assert f"staging in C in use against not in use{why}. " in str(error.value)
     assert "--ignore-helpers" in str(error.value)
     (warning,) = warnings(base, other, ignore_helpers=True)
     assert warning == f"a and b differ, as allowed: staging in C in use against not in use{why}"
