@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -92,7 +92,8 @@ def _places(error: BaseException) -> Iterator[Place]:
     files = dict.fromkeys(place.path for place in reversed(places))
     for one in reversed(chain):
         if _is_of_triton(one, "CompilationError"):
-            yield from filter(None, (_compiled(one, path) for path in files))
+            known = dict.fromkeys([*files, *_packages_of(files)])
+            yield from filter(None, (_compiled(one, path) for path in known))
     yield from reversed(places)
 
 
@@ -110,6 +111,18 @@ def _compiled(error: BaseException, path: Path) -> Place | None:
     before, found, _ = "".join(linecache.getlines(str(path))).partition(source)
     name = source.partition("(")[0].removeprefix("def").strip()
     return Place(path, before.count("\n") + line, name) if found else None
+
+
+def _packages_of(files: Iterable[Path]) -> Iterator[Path]:
+    """All files of the packages of kernels: what launches a kernel may be in another one."""
+    package = default_suite().package
+    roots = {
+        Path(*file.parts[: file.parts.index(package) + 1])
+        for file in files
+        if package in file.parts
+    }
+    for root in sorted(roots):
+        yield from sorted(root.rglob("*.py"))
 
 
 def _rank(path: Path) -> int:

@@ -209,7 +209,11 @@ def test_selected_cases_keep_their_verdicts_and_alone_count(sides: tuple[Path, P
         assert "Selected by" in run("compare", *sides, "--format", name, "-k", "same").out
     assert run("compare", *sides, "-k", "slow", "-k", "same").code == 1
     assert run("compare", *sides, "--operations", "gather_slots").code == 1
-    refused(run("compare", *sides, "-k", "solw"), 2, "-k 'solw': no case matches; the cases are:")
+    refused(
+        run("compare", *sides, "-k", "solw"),
+        2,
+        "-k 'solw': no case matches; did you mean 'slow'? The cases are:",
+    )
     message = "--operations: no operation 'gather_slot' in what is compared; did you mean"
     refused(run("compare", *sides, "--operations", "gather_slot"), 2, message)
     refused(run("compare", *sides, "--operations", ","), 2, "--operations names none")

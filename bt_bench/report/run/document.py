@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from bt_bench.analysis import Rules, crash_text, family_facts
+from bt_bench.analysis import Rules, Verdict, crash_text, family_facts
 from bt_bench.errors import UsageError
 from bt_bench.names import Operation
 from bt_bench.report.calibration import calibration_section
@@ -21,7 +21,15 @@ from bt_bench.report.run.regime_tables import (
     regime_table,
 )
 from bt_bench.report.run.tables import distribution_table, event_table, time_table
-from bt_bench.results import LaunchPath, Quantity, Reason, Status, VariantResult, in_report_order
+from bt_bench.results import (
+    LaunchPath,
+    Quantity,
+    Reason,
+    Status,
+    VariantResult,
+    in_report_order,
+    series_of,
+)
 
 
 @dataclass(frozen=True)
@@ -188,13 +196,30 @@ def _tables(arms: Arms, operation: Operation, *, whole: bool) -> Iterator[tuple[
         )
     times = "Times" if on_device else "Staging times"
     over = ", for a window of several steps over its steps" if _has_windows(arms, operation) else ""
-    yield f"{times} in us, medians{over}, and launches per step:", time_table(arms, operation)
+    doubt = _doubt(arms, operation)
+    caption = f"{times} in us, medians{over}, and launches per step{doubt}:"
+    yield caption, time_table(arms, operation)
     yield (
         "Distribution of the medians of the steps of a window:",
         distribution_table(arms, operation, _DISTRIBUTIONS if whole else _DISTRIBUTIONS[:1]),
     )
     if on_device:
         yield from _regimes(arms, operation, whole=whole)
+
+
+def _doubt(arms: Arms, operation: Operation) -> str:
+    """Says where no time is resolved, so that nobody reads differences into the table."""
+    if not arms.on_cpu or not arms.others:
+        return ""
+    staging = series_of(Quantity.STAGE_US)
+    found = [
+        arms.judgement(other, case_id, staging)
+        for case_id in arms.cases_of(operation)
+        for other in arms.others
+    ]
+    if any(each is not None and each.verdict in (Verdict.FASTER, Verdict.SLOWER) for each in found):
+        return ""
+    return "; no difference between these times is resolved"
 
 
 def _regimes(

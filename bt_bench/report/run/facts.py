@@ -58,6 +58,7 @@ def run_facts(arms: Arms) -> Iterator[str]:
     suite = suite_name(result.suite)
     of_suite = "" if suite == DEFAULT_SUITE else f" of suite {suite}"
     yield f"Run {result.run_id}{of_suite} of {result.created} by {tool}."
+    yield from _check_facts(arms)
     yield from _round_facts(arms)
     yield from _binary_facts(arms)
     yield from _opponent_facts(arms)
@@ -89,6 +90,21 @@ def _describe_environment(environment: Environment) -> Iterator[str]:
         yield f"{'No GPU was used' if environment.gpus else 'No GPU'}: {_NO_GPU}"
         yield f"Measured on {name} ({environment.cpu_count or '?'} CPUs), {software}.{helpers}"
     yield from (f"Warning: {text}." for text in fallback_texts(environment.helpers))
+
+
+def _check_facts(arms: Arms) -> Iterator[str]:
+    """What was found equal to what is right, before anything was timed."""
+    checks = [case.check for arm in arms.all for case in arm.cases.values() if case.check]
+    if not checks:
+        return
+    of_all = len(arms.all) * len(arms.case_ids)
+    some = "" if len(checks) == of_all else f" of {of_all}"
+    buffers = max(len(check.buffers) for check in checks)
+    yield (
+        f"Checked first, after the conformance workloads: {len(checks)}{some} pairs of a variant "
+        f"and a case, with every element of up to {buffers} buffers after each of "
+        f"{sum(check.steps for check in checks):,} steps; all are bit for bit what they must be."
+    )
 
 
 def _round_facts(arms: Arms) -> Iterator[str]:

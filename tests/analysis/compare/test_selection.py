@@ -48,7 +48,10 @@ def test_what_is_left_out_is_counted() -> None:
 @pytest.mark.parametrize(
     ("selection", "message"),
     [
-        (Selection(cases="unifrom"), "-k 'unifrom': no case matches; the cases are:\n  uniform\n"),
+        (
+            Selection(cases="unifrom"),
+            "-k 'unifrom': no case matches; did you mean 'uniform'? The cases are:\n  uniform\n",
+        ),
         (Selection(cases=" ,"), "-k ' ,': expected text or a pattern"),
         (
             Selection(operations=["stpe"]),

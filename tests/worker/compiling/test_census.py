@@ -93,7 +93,7 @@ def test_operations_of_torch_count_as_launches(censuses):
         (
             "broken",
             ops.STEP,
-            r"a kernel does not compile.*not_there is not defined.*\(broken\.py:\d+, in ",
+            r"does not compile.*not_there is not defined.*\(kernels\.py:\d+, in \w+: `program",
         ),
         ("tuned", ops.APPLY, "Triton tunes this kernel by timing it"),
     ],

@@ -1,0 +1,48 @@
+"""What a report says before its tables: what was checked, and whether times are resolved."""
+
+from __future__ import annotations
+
+from support.factories import make_case, make_environment, make_failed_case, make_result
+
+from bt_bench.report.run.arranged import arrange
+from bt_bench.report.run.document import run_document
+from bt_bench.report.run.facts import run_facts
+from bt_bench.results.nouns import Quantity
+from bt_bench.suites.block_tables import operations as ops
+
+
+def checked(*results) -> list[str]:
+    return [fact for fact in run_facts(arrange(results)) if fact.startswith("Checked first")]
+
+
+def test_what_was_checked_is_counted():
+    cases = [make_case("a", num_steps=3), make_case("b")]
+    both = make_result("baseline", cases), make_result("fused", cases)
+    (fact,) = checked(*both)
+    assert "workloads: 4 pairs of a variant and a case, with every element of up to 1" in fact
+    assert "after each of 8 steps; all are bit for bit" in fact
+    failed = make_result("fused", [cases[0], make_failed_case("b")])
+    (fact,) = checked(both[0], failed)
+    assert "workloads: 3 of 4 pairs" in fact
+    assert not checked(make_result("baseline", [make_failed_case("b")]))
+
+
+def captions(fast: float, operation=ops.STEP) -> list[str]:
+    """Of a run without a GPU whose second variant stages so much faster."""
+    cpu = make_environment("cpu")
+
+    def result(name, factor):
+        noise = [0.01 * (n % (len(name) - 1)) for n in range(60)]
+        samples = {Quantity.STAGE_US: [[(10 + each) * factor] for each in noise]}
+        return make_result(name, [make_case("a", operation, samples)], environment=cpu)
+
+    document = run_document([result("baseline", 1.0), result("fused", fast)])
+    texts = [block for section in document.sections for block in section.blocks]
+    return [text for text in texts if isinstance(text, str) and text.startswith("Staging times")]
+
+
+def test_times_that_tell_nothing_apart_say_so():
+    (unresolved,) = captions(1.0)
+    assert unresolved.endswith("per step; no difference between these times is resolved:")
+    (resolved,) = captions(0.5)
+    assert resolved.endswith("launches per step:")
