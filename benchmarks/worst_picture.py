@@ -1,4 +1,4 @@
-"""The picture of `worst.py`: all ratios, sorted, on logarithmic scales."""
+"""The picture of `worst.py`: all ratios, sorted, on logarithmic scales that cut long intervals."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ TICKS = (
     (1,),
 )
 MOST_TICKS = 9
+BEYOND = 1.5  # times the greatest ratio, or below the least, up to where intervals are drawn
 
 
 @dataclass(frozen=True)
@@ -123,11 +124,12 @@ def _aims(row: Row, of: str) -> list[tuple[str, float]]:
 
 def _panel(panel: Panel) -> list[str]:
     parts = [_text(LEFT, 14, panel.title, size=12)]
-    values = [each for line in panel.lines for point in line.points for each in _all_of(point)]
+    # Not their intervals: one that is very wide would leave no room for all ratios.
+    values = [point.value for line in panel.lines for point in line.points]
     if not values:
         return [*parts, _text(LEFT, HEIGHT / 2, "nothing was compared", colour="#777777")]
     values += [1.0, *(aim for _, aim in panel.aims)]
-    low, high = min(values) / 1.1, max(values) * 1.1
+    low, high = min(values) / BEYOND, max(values) * BEYOND
     for tick in _ticks(low, high):
         y = _y(tick, low, high)
         colour = "#888888" if tick == 1 else "#e4e4e4"
@@ -155,8 +157,8 @@ def _drawn(line: Line, colour: str, low: float, high: float) -> list[str]:
         x = LEFT + span * (index + 0.5) / len(line.points)
         dots.append(f"M{x:.1f} {_y(point.value, low, high):.1f}h0")
         if point.low is not None and point.high is not None:
-            ends = (_y(each, low, high) for each in (point.low, point.high))
-            strokes.append(f"M{x:.1f} {next(ends):.1f}V{next(ends):.1f}")
+            ends = [_y(min(max(each, low), high), low, high) for each in (point.low, point.high)]
+            strokes.append(f"M{x:.1f} {ends[0]:.1f}V{ends[1]:.1f}")
     drawn = [f'<path d="{"".join(dots)}" stroke="{colour}" stroke-width="3" {_ROUND}/>']
     if strokes:
         path = f'<path d="{"".join(strokes)}" stroke="{colour}" stroke-opacity="0.3"/>'
@@ -165,10 +167,6 @@ def _drawn(line: Line, colour: str, low: float, high: float) -> list[str]:
 
 
 _ROUND = 'stroke-linecap="round" fill="none"'
-
-
-def _all_of(point: Point) -> list[float]:
-    return [each for each in (point.value, point.low, point.high) if each is not None]
 
 
 def _ticks(low: float, high: float) -> list[float]:
