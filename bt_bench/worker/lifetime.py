@@ -55,13 +55,17 @@ def descendants_of(pid: int) -> dict[int, str]:
     Empty where there is no `/proc`. What has outlived the process between is not found.
     """
     parents: dict[int, tuple[int, str]] = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, ValueError):  # it has just ended
-            text = entry.read_text(encoding="utf-8", errors="replace")
+    running: list[Path] = []
+    with suppress(OSError):
+        running = [entry for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+    for entry in running:
+        # Not by a pattern for the files, which would look at each, and one may have just ended.
+        with suppress(OSError, ValueError):
+            text = (entry / "stat").read_text(encoding="utf-8", errors="replace")
             name, _, rest = text.partition("(")[2].rpartition(")")
             state, parent = rest.split()[:2]
             if state != "Z":
-                parents[int(entry.parent.name)] = int(parent), name
+                parents[int(entry.name)] = int(parent), name
     found: dict[int, str] = {}
     todo = [pid]
     while todo:

@@ -296,6 +296,19 @@ def test_what_a_variant_has_started_ends_with_its_worker(ending):
     assert descendants_of(pid) == {}
 
 
+def test_processes_that_end_while_they_are_looked_at_are_left_out(monkeypatch):
+    ended = str(2**22 + 1)  # above all that Linux gives
+    names = ["self", ended, str(os.getpid())]
+    monkeypatch.setattr(Path, "iterdir", lambda folder: (folder / name for name in names))
+    assert descendants_of(os.getppid()).keys() == {os.getpid()}
+
+    def nothing(_):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "iterdir", nothing)
+    assert descendants_of(os.getppid()) == {}
+
+
 class Parent:
     """The parent's end of a pipe that nobody reads."""
 
