@@ -54,13 +54,15 @@ typedef struct {
     PyObject *refuse;
 } Call;
 
-/* Sorts arguments that may have names into `given`. */
-static int take_request(const Call *call, PyObject *const *args, Py_ssize_t nargs, PyObject *names,
-                        PyObject **given)
+/* The three arguments in their order, in `given` if they have names. NULL for an error. */
+static PyObject *const *take_request(const Call *call, PyObject *const *args, Py_ssize_t nargs,
+                                     PyObject *names, PyObject **given)
 {
+    if (names == NULL && nargs == 3)
+        return args;
     Py_ssize_t num_names = names == NULL ? 0 : PyTuple_GET_SIZE(names);
     if (!takes(call->name, nargs + num_names, 3))
-        return 0;
+        return NULL;
     for (Py_ssize_t place = 0; place < nargs; place++)
         given[place] = args[place];
     for (Py_ssize_t index = 0; index < num_names; index++) {
@@ -71,11 +73,11 @@ static int take_request(const Call *call, PyObject *const *args, Py_ssize_t narg
         if (place == 3 || given[place] != NULL) {
             PyErr_Format(PyExc_TypeError, "%s has no argument %R, or was given two of it",
                          call->name, name);
-            return 0;
+            return NULL;
         }
         given[place] = args[nargs + index];
     }
-    return 1;
+    return given;
 }
 
 /* None for what is staged; what is refused is handed to the Python code that says why. */
@@ -103,11 +105,8 @@ static PyObject *append_block_ids(StagedWrites *self, PyObject *const *args, Py_
 {
     Call call = {"append_block_ids", {"req_index", "new_block_ids", "overwrite"}, self->refuse};
     PyObject *given[3] = {NULL, NULL, NULL};
-    if (names != NULL || nargs != 3) {
-        if (!take_request(&call, args, nargs, names, given))
-            return NULL;
-        args = given;
-    }
+    if ((args = take_request(&call, args, nargs, names, given)) == NULL)
+        return NULL;
     Arguments arguments = take_arguments(self);
     int outcome = read_request(self, args[0], args[1], args[2], &arguments);
     PyObject *staged = finish(self, &arguments, outcome, self->redirects ? Py_True : Py_False);
@@ -139,11 +138,8 @@ static PyObject *append_requests(StagedWrites *self, PyObject *const *args, Py_s
 {
     Call call = {"append_many", {"req_indices", "new_block_ids", "overwrite"}, self->refuse_many};
     PyObject *given[3] = {NULL, NULL, NULL};
-    if (names != NULL || nargs != 3) {
-        if (!take_request(&call, args, nargs, names, given))
-            return NULL;
-        args = given;
-    }
+    if ((args = take_request(&call, args, nargs, names, given)) == NULL)
+        return NULL;
     PyObject *staged = stage_many(self, args, self->redirects ? Py_True : Py_False);
     return none_or_refusal(&call, args, staged);
 }
