@@ -241,7 +241,7 @@ MUTANTS = {
         "device_code/gathering.py",
         "tl.store(source, ids, mask=mask)",
         "tl.store(source, ids, mask=mask & (nth < 0))",
-        "edges",
+        "long_request",
         variant="one_launch",
     ),
     "only_what_a_window_shows_is_written": Mutant(

@@ -169,10 +169,11 @@ MUTANTS = {
         variant="one_launch_graph",
     ),
     "options_of_an_older_step": Mutant(
-        "options are written to a buffer once, and then those of an older step are taken",
+        "the options of the first step that has any are taken in all steps",
         "one_launch/fixed.py",
         "        if options:\n",
-        "        if options and not view[self.num_programs * HEADER_FIELDS * WORDS + 2]:\n",
+        # They are kept, or a new step's could be at the same place.
+        '        if options:\n            options = vars(self).setdefault("older", options)\n',
         "window",
         variant="one_launch_graph",
     ),

@@ -15,7 +15,8 @@ from bt_bench.suites.block_tables.workloads.steps import Append, Workload
 from bt_kernels.layout import INT32_MAX, TableLayout
 
 # Reaches that are and are not multiples of the block size, and a group without a window.
-WINDOW = TableLayout((4, 4, 5), (8, 8, 7), 4, 24, sliding_window_reach=(5, 0, 10))
+# A row of the last group takes more ids than a launch carries for it as parameters.
+WINDOW = TableLayout((4, 4, 5, 4), (8, 8, 7, 300), 4, 24, sliding_window_reach=(5, 0, 10, 7))
 DUMMIES = TableLayout((16, 5), (3, 4), 5, 24)
 # A ring buffer of one column, whose positions have nothing to do with where tokens are in it.
 RING = TableLayout((262_144, 16), (2, 1), 3, 16, slot_mapping_enabled=(True, False))
@@ -87,9 +88,9 @@ def _rows(layout: TableLayout, blocks: Sequence[int | None]) -> tuple[Append, ..
 def _window() -> Workload:
     """Windows that begin before, at and behind the edge of a column, and behind the last one."""
     new = _rows(WINDOW, [None, 2])[1]
-    last = Append(2, ([77], [78], []), overwrite=False)
+    last = Append(2, ([77], [78], [], [79]), overwrite=False)
     long = [
-        Append(row, tuple([10 + row] * width for width in WINDOW.widths), overwrite=True)
+        Append(row, tuple(list(range(10 + row, 10 + row + width)) for width in WINDOW.widths), True)
         for row in (3, 0)
     ]
     return Workload(
@@ -97,9 +98,10 @@ def _window() -> Workload:
         "int64",
         setup=_rows(WINDOW, [None, 3, 7, None]),
         steps=(
-            # By row, the first columns read: 1, -, 0 · 2, -, 0 · 0, -, 0 (and row 3 is not read).
+            # By row, the first columns read: 1, -, 0, 0 · 2, -, 0, 1 · 0, -, 0, 0 (row 3 is not
+            # read).
             step_of_requests([], [2, 0, 1], [[5], [9], [14]], num_computed_tokens=[9, 14, 8, 99]),
-            # 2, -, 1 · past the 3 columns of row 1 · past all, at the limit of int32
+            # 2, -, 1, 2 · past the 3 columns of row 1 · past all, at the limit of int32
             step_of_requests(
                 [], [1, 3, 0], [[0], [31], [15, 16]], num_computed_tokens=[15, 40, 0, INT32_MAX]
             ),
@@ -110,6 +112,7 @@ def _window() -> Workload:
             ),
             # Most of what is written lies before the window, and a row is of no request.
             step_of_requests(long, [3, 1], [[29], [2]], num_computed_tokens=[0, 2, 0, 29]),
+            step_of_requests([], [3, 0], [[30], [0]]),  # what was written before it is there, too
         ),
     )
 
