@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from bt_kernels.interface import BlockTableOperations, TableState
@@ -108,15 +109,15 @@ class Variant(BlockTableOperations):
         slot_mappings = self.slot_mappings if out is None else out
         if num_tokens_padded > slot_mappings.shape[1]:
             raise ValueError(f"num_tokens_padded is {num_tokens_padded}, past the buffer")
-        starts = query_start_loc.tolist()
-        rows = self._rows(idx_mapping)
+        starts = np.array(query_start_loc.tolist(), dtype=np.int64)
+        requests = self._rows(idx_mapping)
+        rows = np.repeat(np.array(requests, dtype=np.int64), np.diff(starts[: len(requests) + 1]))
+        end = int(starts[len(requests)])
+        its_positions = positions[:end].cpu().numpy().astype(np.int64)
         for group in range(self.layout.num_groups):
-            slots = slot_mappings[group]
-            slots[starts[len(rows)] :] = PAD_SLOT_ID
-            for batch_index, row in enumerate(rows):
-                blocks = [] if row < 0 else self.block_tables[group][row].tolist()
-                for token in range(starts[batch_index], starts[batch_index + 1]):
-                    slots[token] = self._slot(group, blocks, int(positions[token]))
+            slots = self._slots(group, rows, its_positions)
+            slot_mappings[group, :end] = torch.from_numpy(slots)
+            slot_mappings[group, end:] = PAD_SLOT_ID
         return slot_mappings[:, :num_tokens_padded]
 
     def get_dummy_block_tables(self, num_reqs: int) -> tuple[torch.Tensor, ...]:
@@ -151,18 +152,21 @@ class Variant(BlockTableOperations):
             return 0
         return max(computed - reach, 0) // self.layout.block_sizes[group]
 
-    def _slot(self, group: int, blocks: list[int], position: int) -> int:
-        """Slot of one token, or `PAD_SLOT_ID` where it has none here."""
+    def _slots(
+        self, group: int, rows: npt.NDArray[np.int64], positions: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """Slots of tokens by their rows and positions; `PAD_SLOT_ID` for those that have none."""
         layout = self.layout
+        table = self.block_tables[group].cpu().numpy()
         size = layout.block_sizes[group]
         ranks = layout.cp_size if layout.dcp_sharded[group] else 1
-        column = position // (size * ranks)
-        if not layout.slot_mapping_enabled[group] or not 0 <= column < len(blocks):
-            return PAD_SLOT_ID
-        offset = position % (size * ranks)
+        columns, offsets = positions // (size * ranks), positions % (size * ranks)
+        has_slot = (rows >= 0) & (columns >= 0) & (columns < layout.widths[group])
+        has_slot &= layout.slot_mapping_enabled[group]
         if ranks > 1:
             interleave = layout.cp_interleave
-            if offset // interleave % ranks != layout.cp_rank:
-                return PAD_SLOT_ID  # another rank has the token
-            offset = offset // (interleave * ranks) * interleave + offset % interleave
-        return blocks[column] * size + offset
+            has_slot &= offsets // interleave % ranks == layout.cp_rank  # else another rank has it
+            offsets = offsets // (interleave * ranks) * interleave + offsets % interleave
+        slots = np.full(len(positions), PAD_SLOT_ID, dtype=np.int64)
+        slots[has_slot] = table[rows[has_slot], columns[has_slot]] * size + offsets[has_slot]
+        return slots
