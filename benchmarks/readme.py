@@ -4,6 +4,8 @@
     python benchmarks/readme.py --check    # writes nothing; ends with 1 if a table is another one
     python benchmarks/readme.py --fresh    # as --check, and also if variants have changed since
 
+`worst/` keeps no runs: its `worst.json` says what they were of.
+
 A table lies between `<!-- figures: NAME -->` and `<!-- end of figures -->`, and ends with the
 commit and machine that it is of. Variants have changed if a file of their package has, or their
 own.
@@ -12,20 +14,22 @@ own.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from measured import Measured
+
 from bt_bench.errors import BtBenchError, UsageError
-from bt_bench.results import CONFIG_NAME, VariantResult, read_compact_run
-from bt_bench.variants import find_variants
+from bt_bench.report import ABSENT
+from bt_bench.results import CONFIG_NAME, read_compact_run
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / "reports" / "h200"
 _BLOCK = re.compile(r"<!-- figures: (?P<name>.*?) -->\n(?P<text>.*?)<!-- end of figures -->", re.S)
-_SHORT = 7  # of a commit
 
 Rows = list[list[str]]
 
@@ -72,6 +76,14 @@ def _steps(rows: Rows) -> Rows:
     return [[row[0], *(row[i].split(" (")[0] for i in (1, 2, 4)), row[6]] for row in wanted]
 
 
+def _worst(rows: Rows) -> Rows:
+    """Of each line of the table of aims: the best, the median, and the worst with its case."""
+    (head,) = [row for row in rows if row[1:3] == ["worst case", "worst"]]
+    found = [row for row in rows[rows.index(head) + 1 :] if len(row) == len(head)]
+    wanted = [head.index(name) for name in ("best", "median", "worst", "worst case", "cases")]
+    return [[row[0], *(row[index] for index in wanted)] for row in found if row[1] != ABSENT]
+
+
 def _events(rows: Rows) -> Rows:
     suffix = " · fused"
     of_fused = [row for row in rows if row[0].endswith(suffix) and len(row) == 6]
@@ -95,6 +107,14 @@ def _regimes(rows: Rows) -> Rows:
 
 
 TABLES: Mapping[str, Figures] = {
+    "all cases": Figures(
+        "worst",
+        "worst.md",
+        "## The aims",
+        _worst,
+        ("", "best", "median", "worst", "worst case", "cases"),
+        "python benchmarks/worst.py (docs/one-launch.md)",
+    ),
     "steps beside vLLM": Figures(
         "headline",
         "headline.md",
@@ -172,39 +192,36 @@ def written(text: str, reports: Path) -> str:
         lines = ["| " + " | ".join(cells) + " |" for cells in ((figures.head), *rows)]
         lines.insert(1, "|---|" + "---:|" * (len(figures.head) - 1))
         body = "\n".join(lines)
-        return f"<!-- figures: {name} -->\n{body}\n\n{_origin_of(folder)}\n<!-- end of figures -->"
+        below = measured_in(folder).sentence()
+        return f"<!-- figures: {name} -->\n{body}\n\n{below}\n<!-- end of figures -->"
 
     return _BLOCK.sub(table, text)
 
 
 def changed_since(text: str, reports: Path) -> Iterator[str]:
     """Says of each folder which of its variants are not what was measured."""
-    shipped = find_variants()
     shown = dict.fromkeys(_figures(match["name"]) for match in _BLOCK.finditer(text))
     folders = {figures.folder: figures.again for figures in shown}
     for folder, again in folders.items():
-        headers = headers_in(reports / folder)
-        changed = {
-            header.variant.name
-            for header in headers
-            if header.variant.name in shipped
-            and header.variant.source_sha256 != shipped[header.variant.name].source_sha256()
-        }
+        measured = measured_in(reports / folder)
+        changed = list(measured.changed())
         if changed:
-            commits = _commits(headers)
             yield (
-                f"the figures of {_shown(reports / folder)} are of {commits}, and have changed "
-                f"since: {', '.join(sorted(changed))}; measure again: {again}"
+                f"the figures of {_shown(reports / folder)} are of {measured.shown_commits()}, and "
+                f"have changed since: {', '.join(changed)}; measure again: {again}"
             )
 
 
-def headers_in(folder: Path) -> list[VariantResult]:
-    """Of all results of the runs in a folder and right below it."""
+def measured_in(folder: Path) -> Measured:
+    """What the figures of a folder are of, by the runs in it and right below it."""
+    stored = folder / "worst.json"
+    if stored.is_file():
+        return Measured(**json.loads(stored.read_text(encoding="utf-8"))["measured"])
     runs = [
         path.parent
         for path in sorted([*folder.glob(CONFIG_NAME), *folder.glob(f"*/{CONFIG_NAME}")])
     ]
-    return [result.header for run in runs for result in read_compact_run(run)]
+    return Measured.of([result.header for run in runs for result in read_compact_run(run)])
 
 
 def tables_in(text: str) -> Rows:
@@ -222,20 +239,8 @@ def _figures(name: str) -> Figures:
     return TABLES[name]
 
 
-def _origin_of(folder: Path) -> str:
-    headers = headers_in(folder)
-    env = headers[0].environment
-    where = env.gpus[0].name if env.gpus else "a CPU"
-    return f"Of {_commits(headers)}, on one {where} with torch {env.torch} and Triton {env.triton}."
-
-
 def _shown(folder: Path) -> Path:
     return folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
-
-
-def _commits(headers: Sequence[VariantResult]) -> str:
-    found = sorted({(header.environment.commit or "unknown")[:_SHORT] for header in headers})
-    return f"commit{'s' * (len(found) > 1)} {' and '.join(found)}"
 
 
 def _differing(text: str, wanted: str) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from headline_runs import DEVICE, HOST_STAGE, NEW, ONE_LAUNCH, TO_SYNC
+from measured import Measured
 from worst_copy import PlainCopy
 from worst_figures import CaseFigures, Ratio, figures_of
 from worst_runs import Left
@@ -94,6 +95,7 @@ class Worst:
         opponent: that it is judged against.
         cases: by name.
         rows: the table of aims.
+        measured: what the runs are of; `None` without any.
         facts: lines about runs and machine.
         problems: what went wrong.
     """
@@ -102,6 +104,7 @@ class Worst:
     opponent: str
     cases: Mapping[str, CaseFigures]
     rows: Sequence[Row]
+    measured: Measured | None = None
     facts: Sequence[str] = ()
     problems: Sequence[str] = ()
 
@@ -155,7 +158,9 @@ def worst_of(
         problems.append(f"{len(lacking)} cases have not been measured: {shown}")
     rows = rows_of(list(cases.values()), opponent, unsupported)
     facts = [*_facts(runs, copy), *_tails_in_us(list(cases.values()), variant, opponent)]
-    return Worst(variant, opponent, cases, rows, facts, problems)
+    headers = [result.header for left in runs for result in left.results.values()]
+    measured = Measured.of(headers) if headers else None
+    return Worst(variant, opponent, cases, rows, measured, facts, problems)
 
 
 def rows_of(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bt_bench.errors import UsageError
+from bt_bench.variants import find_variants
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -31,7 +32,9 @@ def run(readme, monkeypatch, *options):
 
 def test_the_readme_has_all_tables_as_their_folders_give_them(readme, monkeypatch):
     text = README.read_text(encoding="utf-8")
-    assert all(f"<!-- figures: {name} -->" in text for name in readme.TABLES)
+    measured = [name for name, of in readme.TABLES.items() if (REPORTS / of.folder).is_dir()]
+    assert {"steps beside vLLM", "a whole step by events"} <= set(measured)
+    assert [name for name in measured if f"<!-- figures: {name} -->" not in text] == []
     assert readme.written(text, REPORTS) == text
     assert run(readme, monkeypatch, "--check") == 0
 
@@ -55,7 +58,7 @@ def test_variants_that_have_changed_since_are_named(readme, monkeypatch, tmp_pat
     folder.mkdir(parents=True)
     for name in ("config.yaml", "comparison.md", "fused.json", "baseline.json"):
         shutil.copy(REPORTS / "origin" / name, folder / name)
-    now = readme.find_variants()["fused"].source_sha256()
+    now = find_variants()["fused"].source_sha256()
     path = folder / "fused.json"
     result = json.loads(path.read_text(encoding="utf-8"))
     result["variant"]["source_sha256"] = now
@@ -72,9 +75,44 @@ def test_variants_that_have_changed_since_are_named(readme, monkeypatch, tmp_pat
 
 def test_what_cannot_be_written_is_refused(readme, tmp_path):
     block = "<!-- figures: {} -->\n<!-- end of figures -->"
-    with pytest.raises(UsageError, match="there is no table 'steps'; expected one of steps beside"):
+    with pytest.raises(
+        UsageError, match="there is no table 'steps'; expected one of all cases, steps"
+    ):
         readme.written(block.format("steps"), REPORTS)
     (tmp_path / "headline").mkdir()
     (tmp_path / "headline" / "headline.md").write_text("nothing", encoding="utf-8")
     with pytest.raises(UsageError, match=r"headline\.md has no figures for the table"):
         readme.written(block.format("steps beside vLLM"), tmp_path)
+
+
+def test_the_range_over_all_cases_is_that_of_its_page(readme, tmp_path):
+    folder = tmp_path / "worst"
+    folder.mkdir()
+    page = """# The worst of 3 cases
+
+## The aims
+
+|          | worst case | worst | aim | reached | median | aim | reached | best | cases | not known |
+| -------- | ---------- | ----: | --: | ------: | -----: | --: | ------: | ---: | ----: | --------: |
+| GPU: ... | a/few      |  1.25 | ≥ 1 |     yes |   2.50 | ≥ 1 |     yes | 5.00 |     3 |         0 |
+| copies   | –          |     – | ≥ 1 |      NO |      – | ≥ 1 |      NO |    – |     0 |         0 |
+
+## GPU, the worst 20 of 3
+"""
+    (folder / "worst.md").write_text(page, encoding="utf-8")
+    measured = {
+        "commits": ["0123456789", "fedcba9876"],
+        "device": "NVIDIA H200",
+        "torch": "2.11.0",
+        "triton": "3.6.0",
+        "sources": {"fused": ["of another source"], "vllm": ["of vLLM"]},
+    }
+    (folder / "worst.json").write_text(json.dumps({"measured": measured}), encoding="utf-8")
+    block = "<!-- figures: all cases -->\n<!-- end of figures -->"
+    text = readme.written(block, tmp_path)
+    assert "|  | best | median | worst | worst case | cases |\n" in text
+    assert "| GPU: ... | 5.00 | 2.50 | 1.25 | a/few | 3 |\n" in text
+    assert "copies" not in text
+    assert "Of commits 0123456 and fedcba9, on one NVIDIA H200 with torch 2.11.0 and" in text
+    (stale,) = readme.changed_since(text, tmp_path)
+    assert "are of commits 0123456 and fedcba9, and have changed since: fused; measure" in stale

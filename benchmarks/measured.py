@@ -1,0 +1,65 @@
+"""What figures are of: commits, machine, versions, and the sources of the variants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from bt_bench.results import VariantResult
+from bt_bench.variants import find_variants
+
+_SHORT = 7  # of a commit
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What figures are of.
+
+    Args:
+        commits: whole names, sorted; `unknown` where it is not known.
+        device: name of the GPU, or `a CPU`.
+        torch: version.
+        triton: version.
+        sources: digest of each variant's sources, of all runs.
+    """
+
+    commits: Sequence[str]
+    device: str
+    torch: str
+    triton: str | None
+    sources: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def of(cls, headers: Sequence[VariantResult]) -> Measured:
+        """What runs are of, by the headers of their results."""
+        env = headers[0].environment
+        sources: dict[str, list[str]] = {}
+        for header in headers:
+            known = sources.setdefault(header.variant.name, [])
+            known += [header.variant.source_sha256] * (header.variant.source_sha256 not in known)
+        return cls(
+            sorted({header.environment.commit or "unknown" for header in headers}),
+            env.gpus[0].name if env.gpus else "a CPU",
+            env.torch,
+            env.triton,
+            sources,
+        )
+
+    def shown_commits(self) -> str:
+        """The commits as a sentence has them."""
+        found = [commit[:_SHORT] for commit in self.commits]
+        return f"commit{'s' * (len(found) > 1)} {' and '.join(found)}"
+
+    def sentence(self) -> str:
+        """What stands below a table."""
+        return (
+            f"Of {self.shown_commits()}, on one {self.device} with torch {self.torch} and Triton "
+            f"{self.triton}."
+        )
+
+    def changed(self) -> Iterator[str]:
+        """Shipped variants that are not what was measured: their package has changed, or they."""
+        shipped = find_variants()
+        for name, digests in sorted(self.sources.items()):
+            if name in shipped and set(digests) != {shipped[name].source_sha256()}:
+                yield name
