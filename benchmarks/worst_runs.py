@@ -37,10 +37,10 @@ CONFIGS = ("shapes", "origin", "features", "production", "azure_conv", "azure_co
 BRIEF = (
     "plan.precision_percent=0",
     "plan.rounds=1000",
-    "plan.case_seconds=0.5",
+    "plan.case_seconds=0.8",
     "plan.warmup_rounds=1",
-    "plan.instances=3",
-    "plan.profile_rounds=6",
+    "plan.instances=4",
+    "plan.profile_rounds=12",
     "plan.launch_paths=jit",
     "plan.loads=idle",
     "plan.l2=hot",
@@ -48,7 +48,7 @@ BRIEF = (
 )
 # A replay of a window takes as long as all of its steps.
 SOME_WINDOWS = ("plan.case_seconds=1",)
-ALL_WINDOWS = ("plan.case_seconds=2", "plan.profile_rounds=3", "window.steps=16")
+ALL_WINDOWS = ("plan.case_seconds=2", "plan.profile_rounds=4", "window.steps=16")
 QUICK = ("plan.case_seconds=0.1", "plan.profile_rounds=3")
 QUICK_WINDOWS = ("window.steps=4",)
 

@@ -529,7 +529,7 @@ def test_sweeps_are_brief_and_have_vllm(bench):
     for piece in pieces:
         assert piece.spec.variants[-2:] == ["one_launch", "vllm"]
         assert piece.spec.operations == [ops.STEP]
-        assert piece.spec.plan.instances == 3
+        assert piece.spec.plan.instances == 4
         assert not piece.spec.plan.control
     assert 600 < runs.seconds_of(pieces) < 1500
 
