@@ -128,7 +128,7 @@ TABLES: Mapping[str, Figures] = {
         "comparison.md",
         "## Whole step",
         _events,
-        ("Config", "Baseline (ms)", "Fused (ms)", "Change (us)", "Change (%)", "Verdict"),
+        ("Config", "Baseline (us)", "Fused (us)", "Change (us)", "Change (%)", "Verdict"),
         "bt-bench sweep origin",
     ),
     "a whole step by regime": Figures(

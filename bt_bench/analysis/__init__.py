@@ -9,7 +9,7 @@ from bt_bench.analysis.compare.estimating import control_difference_us
 from bt_bench.analysis.compare.facts import family_facts, how_to_finish
 from bt_bench.analysis.compare.judge import Criteria, judge, not_compared
 from bt_bench.analysis.compare.one_run import baseline_index, judge_run, unique_labels
-from bt_bench.analysis.compare.selection import Selection
+from bt_bench.analysis.compare.selection import EVERYTHING, Selection
 from bt_bench.analysis.compare.sides import Given, match_sides, parse_given
 from bt_bench.analysis.deciding import (
     DEFAULT_FAIL_ON,
@@ -82,6 +82,7 @@ __all__ = [
     "DEFAULT_DETECT",
     "DEFAULT_FAIL_ON",
     "DEVICE_METHODS",
+    "EVERYTHING",
     "GATE_MARGIN",
     "LOST_FROM_CONFIG",
     "METHOD_TITLES",

@@ -21,6 +21,7 @@ from bt_bench.cli.listing import list_
 from bt_bench.cli.overhead import overhead
 from bt_bench.cli.schema import schema
 from bt_bench.cli.selfcheck import selfcheck
+from bt_bench.cli.show import show
 from bt_bench.cli.sweep import sweep
 from bt_bench.cli.workload import workload
 
@@ -155,6 +156,7 @@ for _name, _function, _panel in (
     ("calibrate", calibrate, MEASURE),
     ("overhead", overhead, MEASURE),
     ("gate", gate, MEASURE),
+    ("show", show, READ),
     ("compare", compare, READ),
     ("selfcheck", selfcheck, READ),
     ("workload", workload, READ),

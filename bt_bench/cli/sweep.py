@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections import Counter
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bt_bench.cli.dry_run import show_plan, warn_if_long
+from bt_bench.cli.next_steps import PROGRAM, command, next_lines
 from bt_bench.cli.options import (
     DeviceOption,
     JsonOption,
@@ -92,9 +92,10 @@ def sweep(
 ) -> ExitCode:
     """Check and measure variants on the workloads of a config, and compare them.
 
-    Results go into a new folder, one JSON file per variant and `comparison.md`; the tables go to
-    stdout, progress to stderr. Variants run in a process of their own: one that crashes or hangs
-    fails its cases, and the sweep goes on. Exit code 5 means that a variant failed a case.
+    Results go into a new folder, one JSON file per variant and all tables in `comparison.md`. A
+    screen per operation goes to stdout, which `bt-bench show` prints again; progress goes to
+    stderr. Variants run in a process of their own: one that crashes or hangs fails its cases, and
+    the sweep goes on. Exit code 5 means that a variant failed a case.
 
     Examples:
     - `bt-bench sweep quick`
@@ -218,7 +219,7 @@ def _request(
 
 def _command() -> list[str]:
     """The command line as typed, with only the name of the program."""
-    return ["bt-bench", *sys.argv[1:]]
+    return [PROGRAM, *sys.argv[1:]]
 
 
 def _run(request: SweepRequest, runner: Runner) -> list[VariantResult]:
@@ -236,13 +237,13 @@ def _run(request: SweepRequest, runner: Runner) -> list[VariantResult]:
 
 def _say_how_to_resume(request: SweepRequest) -> None:
     path = request.folder.path
-    again = ["bt-bench", "sweep", "--resume", str(path), "--device", request.environment.device]
+    again = ["sweep", "--resume", str(path), "--device", request.environment.device]
     for entry in request.entries:
         if entry.opponent is not None:
             again += ["--vllm-source", str(entry.opponent.source.root)]
     print(
         f"bt-bench: stopped; what was measured so far is in {path} and marked as partial.\n"
-        f"bt-bench: continue with: {shlex.join(again)}",
+        f"bt-bench: continue with: {command(*again)}",
         file=sys.stderr,
     )
 
@@ -277,11 +278,7 @@ def _summary(
 
 
 def _print_tables(request: SweepRequest, results: list[VariantResult]) -> None:
-    from bt_bench.report import print_comparison
+    from bt_bench.report import print_run
 
-    print_comparison(results)
-    folder = request.folder
-    print(f"\nResults: {folder.path}/ ({folder.comparison_path.name} and one JSON per variant)")
-    if len(results) > 1:
-        first, last = (folder.result_path(results[i].variant.name) for i in (0, -1))
-        print(f"Next:    bt-bench compare {first} {last}")
+    print_run(results)
+    print("", *next_lines(request.folder.path, results), sep="\n")

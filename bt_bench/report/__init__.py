@@ -13,7 +13,8 @@ from bt_bench.report.formats import (
     verdict_document,
 )
 from bt_bench.report.markdown import render_document
-from bt_bench.report.run.rendering import print_comparison, render_comparison
+from bt_bench.report.run.rendering import print_run, render_comparison
+from bt_bench.report.run.run_json import run_json
 from bt_bench.report.workload import (
     traffic_json,
     traffic_section,
@@ -31,11 +32,12 @@ __all__ = [
     "Table",
     "calibration_document",
     "explanation_document",
-    "print_comparison",
     "print_document",
+    "print_run",
     "render_comparison",
     "render_document",
     "render_table",
+    "run_json",
     "step_summary",
     "traffic_json",
     "traffic_section",

@@ -1,12 +1,14 @@
 """Reports as text: for a terminal in its width and with colours, else as wide as they need to be.
 
-Text is folded between words. In a table the widest columns are folded first, and a word is only
-broken where no column has a blank left to fold at; no cell is ever lost.
+Text is folded between words. In a table the widest columns are folded first. Where that would break
+names, those of the first column get lines of their own; where that is not enough, names are folded
+behind `_`, `-` or `/`, and only then is a word broken anywhere. No cell is ever lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 
 from rich.cells import cell_len, chop_cells
@@ -29,6 +31,9 @@ from bt_bench.report.document import (
 
 PLAIN_WIDTH = 120
 """Columns of text that no terminal shows, unless a table needs more."""
+
+_JOINT = re.compile(r"(?<=\w[_\-/])(?=\w)")
+"""Where a name can be folded; not behind the sign of a number."""
 
 _GAP = 2  # blanks between columns; one where it is narrow
 _INDENT = "  "  # of rows under headings
@@ -95,7 +100,10 @@ def _paragraph(
 
 
 class _Layout:
-    """A table in a width: the texts of its cells, and how wide its columns are."""
+    """A table in a width: the texts of its cells, and how wide its columns are.
+
+    Where it is too narrow for the names in the first column, these have a line of their own.
+    """
 
     def __init__(self, table: Table, width: int) -> None:
         self._table = table
@@ -104,31 +112,67 @@ class _Layout:
         self._texts, self._notes = numbered_notes(table, numbered=not table.notes_at_rows)
         rows = zip(table.rows, self._texts, strict=True)
         cells = [texts for row, texts in rows if not isinstance(row, Heading)]
-        self._indent = _INDENT if len(cells) < len(table.rows) else ""
+        self._name_indent = _INDENT if len(cells) < len(table.rows) else ""
         columns = list(zip(self._titles, *cells, strict=True))
-        gaps = len(columns) - 1
-        natural = sum(max(map(cell_len, column)) for column in columns)
-        self.width_needed = len(self._indent) + natural + _GAP * gaps
-        self._gap = _GAP if self.width_needed <= width else 1
-        self._widths = _column_widths(columns, width - len(self._indent) - self._gap * gaps)
+        natural = sum(map(_widest, columns))
+        self.width_needed = len(self._name_indent) + natural + _GAP * (len(columns) - 1)
+        self._names = 0  # how many columns have lines of their own
+        if not self._lay_out(columns) and table.num_text_columns and len(columns) > 1:
+            self._names = 1
+            self._lay_out(columns[1:])
+
+    def _lay_out(self, columns: Sequence[Sequence[str]]) -> bool:
+        """Sets the widths of the columns; returns whether no name has to be folded."""
+        self._indent = self._name_indent + _INDENT * self._names
+        self._num_text = self._table.num_text_columns - self._names
+        room, gaps = self._width - len(self._indent), len(columns) - 1
+        folds = _folds(columns, self._num_text)
+        # Columns are rather moved together than folded, if that is enough.
+        natural = sum(map(_widest, columns))
+        enough = [
+            gap
+            for needed in (natural, sum(folds[0]), sum(folds[1]))
+            for gap in (_GAP, 1)
+            if needed + gap * gaps <= room
+        ]
+        self._gap = [*enough, 1][0]
+        self._widths = _column_widths(columns, folds, room - self._gap * gaps)
+        return sum(folds[0]) + gaps <= room
 
     def lines(self) -> Iterator[Text]:
         """The titles, a rule, the rows, and the numbered notes."""
-        yield from self._row_lines(self._titles, ["bold"] * len(self._titles))
+        if self._names:
+            yield from self._name_lines(self._titles[0], "bold")
+        titles = self._titles[self._names :]
+        yield from self._row_lines(titles, ["bold"] * len(titles))
         rule = sum(self._widths) + self._gap * (len(self._widths) - 1)
-        yield Text(f"{self._indent}{'─' * rule}")
+        yield Text(
+            f"{self._name_indent}{'─' * (rule + len(self._indent) - len(self._name_indent))}"
+        )
+        name = None
         for row, texts in zip(self._table.rows, self._texts, strict=True):
             if isinstance(row, Heading):
                 yield Text()
                 yield from _paragraph(row.text, self._width, indent=_INDENT + _NOTE_INDENT)
-            else:
-                yield from self._noted(row, texts)
+                name = None
+                continue
+            if self._names and texts[0] != name:
+                name = texts[0]
+                yield from self._name_lines(name, _STYLES[row[0].tone])
+            yield from self._noted(row, texts)
         for note in self._notes:
             yield from _paragraph(note, self._width)
 
+    def _name_lines(self, name: str, style: str) -> Iterator[Text]:
+        width = self._width - len(self._name_indent)
+        for line in folded(name, width):
+            for part in _broken(line, max(1, width)):
+                yield Text(self._name_indent).append(part, style)
+
     def _noted(self, row: Sequence[Cell], texts: Sequence[str]) -> Iterator[Text]:
         """A row with its notes: in place of its last cells if those are absent, else below it."""
-        styles = [_STYLES[cell.tone] for cell in row]
+        styles = [_STYLES[cell.tone] for cell in row[self._names :]]
+        texts = texts[self._names :]
         notes = "; ".join(dict.fromkeys(one_line(cell.note) for cell in row if cell.note))
         if not notes or not self._table.notes_at_rows:
             yield from self._row_lines(texts, styles)
@@ -146,7 +190,7 @@ class _Layout:
         self, texts: Sequence[str], styles: Sequence[str], beside: str = ""
     ) -> Iterator[Text]:
         cells = [
-            [part for line in folded(text, width) for part in chop_cells(line, max(1, width))]
+            [part for line in folded(text, width) for part in _broken(line, max(1, width))]
             for text, width in zip(texts, self._widths, strict=False)
         ]
         for number in range(max([1, *map(len, cells)])):
@@ -154,7 +198,7 @@ class _Layout:
             for index, (parts, width) in enumerate(zip(cells, self._widths, strict=False)):
                 part = parts[number] if number < len(parts) else ""
                 blanks = " " * (width - cell_len(part))
-                is_text = index < self._table.num_text_columns
+                is_text = index < self._num_text
                 line.append("" if is_text else blanks)
                 line.append(part, styles[index])
                 line.append((blanks if is_text else "") + " " * self._gap)
@@ -163,20 +207,62 @@ class _Layout:
             yield line
 
 
-def _column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
-    """Widths that fit into the room; the widest columns give way first, and words hold longest."""
-    widths = [max(map(cell_len, column)) for column in columns]
-    words = [
-        max(cell_len(word) for text in column for word in [*text.split(), ""]) for column in columns
-    ]
+def _folds(columns: Sequence[Sequence[str]], num_text_columns: int) -> list[list[int]]:
+    """How narrow columns may become, ever narrower: what gives way first stands first.
+
+    First titles are folded, and cells of text at their blanks; then names at their joints; then
+    numbers, such as intervals, at their blanks; then everything, anywhere.
+    """
+    by_blank: list[int] = []
+    by_joint: list[int] = []
+    by_number: list[int] = []
+    for index, (title, *cells) in enumerate(columns):
+        named = _widest(_parts(title))
+        words = _widest(word for cell in cells for word in cell.split())
+        parts = _widest(part for cell in cells for part in _parts(cell))
+        whole = _widest(cells)
+        is_text = index < num_text_columns
+        by_blank.append(max(named, words if is_text else whole))
+        by_joint.append(max(named, parts if is_text else whole))
+        by_number.append(max(named, parts if is_text else words))
     # A character may be two cells wide.
-    for least in (words, [2] * len(widths)):
+    return [by_blank, by_joint, by_number, [2] * len(columns)]
+
+
+def _widest(texts: Iterable[str]) -> int:
+    return max(map(cell_len, texts), default=0)
+
+
+def _parts(text: str) -> list[str]:
+    """The words of a text, folded wherever they can be: `fused_`, `apply`."""
+    return [part for word in text.split() for part in _JOINT.split(word)]
+
+
+def _column_widths(
+    columns: Sequence[Sequence[str]], folds: Sequence[Sequence[int]], room: int
+) -> list[int]:
+    """Widths that fit into the room; the widest columns give way first."""
+    widths = [_widest(column) for column in columns]
+    for least in folds:
         while sum(widths) > room:
             wide = [index for index, width in enumerate(widths) if width > least[index]]
             if not wide:
                 break
             widths[max(wide, key=widths.__getitem__)] -= 1
     return widths
+
+
+def _broken(line: str, width: int) -> list[str]:
+    """A line as it is, or a word that is too wide for it on several: at its joints if it can be."""
+    if cell_len(line) <= width:
+        return [line]
+    lines = [""]
+    for part in _JOINT.split(line):
+        for piece in chop_cells(part, width):
+            if lines[-1] and cell_len(lines[-1]) + cell_len(piece) > width:
+                lines.append("")
+            lines[-1] += piece
+    return lines
 
 
 def folded(text: str, width: int, first: str = "", indent: str = "") -> list[str]:

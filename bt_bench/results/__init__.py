@@ -52,7 +52,7 @@ from bt_bench.results.compact import (
     read_compact,
     read_compact_run,
 )
-from bt_bench.results.files import STDIN, read_text, write_text
+from bt_bench.results.files import STDIN, like, read_text, write_text
 from bt_bench.results.folders import CONFIG_NAME, RunFolder
 from bt_bench.results.helpers import (
     HELPER_TRAITS,
@@ -119,7 +119,6 @@ from bt_bench.results.units import (
     format_number,
     format_percent,
     format_share,
-    us_to_ms,
 )
 from bt_bench.results.writing import ResultWriter, write_run_file
 
@@ -219,6 +218,7 @@ __all__ = [
     "is_open_as",
     "is_stream",
     "is_sum",
+    "like",
     "metric_named",
     "metric_of",
     "no_collection",
@@ -241,7 +241,6 @@ __all__ = [
     "suite_name",
     "sums_in",
     "target_of",
-    "us_to_ms",
     "why_no_baseline",
     "write_census",
     "write_run_file",

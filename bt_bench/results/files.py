@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from bt_bench.errors import UsageError
+from bt_bench.errors import UsageError, nearest
 from bt_bench.results import atomic
 from bt_bench.results.units import format_bytes
 
@@ -40,6 +40,17 @@ def write_text(path: Path, text: str) -> None:
 def name_of(path: Path | str) -> str:
     """A file's name in messages; `standard input` for `-`."""
     return "standard input" if str(path) == STDIN else str(path)
+
+
+def like(path: Path | str) -> str:
+    """What a path that does not exist may be meant to be: `; did you mean 'reports/origin'?`."""
+    path = Path(path)
+    try:
+        names = [each.name for each in path.parent.iterdir()]
+    except OSError:
+        return ""
+    name = nearest(path.name, names)
+    return "" if name is None else f"; did you mean {str(path.with_name(name))!r}?"
 
 
 @contextmanager
@@ -85,7 +96,7 @@ def read_text(
         else:
             data = limited(sys.stdin.buffer, name, expected)
     except FileNotFoundError:
-        raise UsageError(f"{name} does not exist; expected {expected}") from None
+        raise UsageError(f"{name} does not exist; expected {expected}{like(path)}") from None
     except IsADirectoryError:
         raise UsageError(
             f"{name} is a folder; expected {expected}, such as {Path(path) / example}"

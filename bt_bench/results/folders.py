@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bt_bench.errors import UsageError
 from bt_bench.results.atomic import TEMPORARY_SUFFIX, refusal_of
-from bt_bench.results.files import naming
+from bt_bench.results.files import like, naming
 from bt_bench.results.journals import JOURNAL_SUFFIX, RESULT_SUFFIX, journal_beside
 from bt_bench.results.own_files import lock
 
@@ -56,9 +56,9 @@ class RunFolder:
     def open(cls, path: Path) -> RunFolder:
         """The folder of an earlier run; it is empty if the run was killed at once."""
         if not path.exists():
-            raise UsageError(f"{path} does not exist; expected the folder of a run to resume")
+            raise UsageError(f"{path} does not exist; expected the folder of a run{like(path)}")
         if not path.is_dir():
-            raise UsageError(f"{path} is not a folder; expected the folder of a run to resume")
+            raise UsageError(f"{path} is not a folder; expected the folder of a run")
         folder = cls(path)
         known = folder.result_paths() or (path / CONFIG_NAME).is_file()
         if not known and any(not _is_temporary(file) for file in path.iterdir()):

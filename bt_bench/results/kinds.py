@@ -51,6 +51,11 @@ _OTHERS = (
         "no command reads it, so give the results that it compares",
     ),
     Kind(
+        "report of a run",
+        frozenset({"run_id", "baseline", "judgements"}),
+        "no command reads it, so give the run folder that it is of",
+    ),
+    Kind(
         "calibration",
         frozenset({"environment", "calibration", "verdicts"}),
         _printed_by("bt-bench calibrate"),

@@ -46,11 +46,6 @@ def format_bytes(value: float, digits: int = DIGITS) -> str:
     return f"{value:.0f} B"
 
 
-def us_to_ms(value_us: float) -> float:
-    """Milliseconds of a time in µs."""
-    return value_us / 1e3
-
-
 def _reaches_one(value: float, digits: int) -> bool:
     """Whether a value is 1 or more once rounded, so that no `1000 µs` is printed."""
     return abs(float(f"{value:.{digits - 1}e}")) >= 1

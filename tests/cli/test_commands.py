@@ -6,7 +6,7 @@ import jsonschema
 import pytest
 from support.commands import TINY, run, run_apart
 
-COMMANDS = ("sweep", "check", "overhead", "compare", "workload", "list", "env", "schema")
+COMMANDS = ("sweep", "check", "overhead", "show", "compare", "workload", "list", "env", "schema")
 
 
 @pytest.fixture

@@ -214,7 +214,7 @@ def test_selected_cases_keep_their_verdicts_and_alone_count(sides: tuple[Path, P
         2,
         "-k 'solw': no case matches; did you mean 'slow'? The cases are:",
     )
-    message = "--operations: no operation 'gather_slot' in what is compared; did you mean"
+    message = "--operations: no operation 'gather_slot' in these results; did you mean"
     refused(run("compare", *sides, "--operations", "gather_slot"), 2, message)
     refused(run("compare", *sides, "--operations", ","), 2, "--operations names none")
 
@@ -234,7 +234,7 @@ def test_selected_variants(write: Callable[..., Path]) -> None:
     assert run("compare", run_folder, "--variants", "slow").code == 1
     both = run("compare", run_folder, run_folder.parent / "a", "--variants", "fused", "--json")
     assert {each["other"] for each in both.json()["judgements"]} == {"fused@a"}
-    message = "--variants: no variant 'fusd' in what is compared; did you mean 'fused'?"
+    message = "--variants: no variant 'fusd' in these results; did you mean 'fused'?"
     refused(run("compare", run_folder, "--variants", "fusd"), 2, message)
     message = "--variants baseline: only the base is left; expected one or more of fused, slow"
     refused(run("compare", run_folder, "--variants", "baseline"), 2, message)

@@ -22,6 +22,7 @@ import subprocess
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from support.commands import run
@@ -119,7 +120,8 @@ class Session:
     def _run(self, words: list[str]) -> Ended:
         program, *arguments = words
         if program == "bt-bench":
-            outcome = run(*arguments, checks=None)
+            with patch("bt_bench.cli.next_steps.program", lambda: program):
+                outcome = run(*arguments, checks=None)
             return Ended(outcome.code, outcome.out, outcome.err)
         if program == "python":
             # In this process, which has torch imported.

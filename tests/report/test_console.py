@@ -14,24 +14,24 @@ from support.goldens import assert_golden
 
 from bt_bench.report.console import PLAIN_WIDTH, folded, print_document, render_plain
 from bt_bench.report.document import Bullets, Cell, Document, Heading, Section, Table
-from bt_bench.report.run.document import run_document
-from bt_bench.report.run.rendering import print_comparison
+from bt_bench.report.run.brief import brief_document
+from bt_bench.report.run.rendering import print_run
 from bt_bench.results import VariantResult, context_of
 
 GOLDEN = Path(__file__).parent / "golden"
 RUNS = ["gpu_run", "cpu_run", "failed_run", "partial_run", "trace_run", "hostile_run"]
 
 
-def _print_piped(results: list[VariantResult]) -> str:
+def _print_piped(results: list[VariantResult], *, whole: bool = False) -> str:
     stream = StringIO()
-    print_comparison(results, Console(file=stream, force_terminal=False))
+    print_run(results, whole=whole, console=Console(file=stream, force_terminal=False))
     return stream.getvalue()
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_whole_text(name: str) -> None:
     run: Callable[[], list[VariantResult]] = getattr(scenarios, name)
-    text = render_plain(run_document(run(), whole=False))
+    text = render_plain(brief_document(run()))
     assert_golden(text, GOLDEN / f"{name}.txt")
 
 
@@ -45,16 +45,8 @@ def test_tables_of_the_origins_names_fit_into_120_columns() -> None:
             VariantResult.model_validate_json(line, context=context_of(None))
             for line in text.splitlines()
         ]
-        lines = [line.rstrip() for line in _print_piped(results).splitlines()]
+        lines = [line.rstrip() for line in _print_piped(results, whole=True).splitlines()]
         assert max(map(len, lines)) <= PLAIN_WIDTH
-
-
-def test_the_terminal_has_the_budget_of_one_launch_path_and_no_advice() -> None:
-    text = _print_piped(scenarios.gpu_run())
-    assert "Where the time of a step goes" in text
-    assert re.search(r"^small +fused +jit ", text, re.MULTILINE)
-    assert not re.search(r"^small +fused +(compiled|direct|graph) ", text, re.MULTILINE)
-    assert "How to read this" not in text
 
 
 def test_a_column_without_any_text_has_no_width() -> None:
@@ -74,7 +66,7 @@ def test_a_pipe_gets_wide_tables_whole() -> None:
 def test_a_narrow_terminal_breaks_cells_and_loses_none() -> None:
     stream = StringIO()
     console = Console(file=stream, force_terminal=True, color_system=None, width=50)
-    print_comparison(scenarios.gpu_run(), console)
+    print_run(scenarios.gpu_run(), whole=True, console=console)
     text = stream.getvalue()
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= 50
@@ -83,7 +75,7 @@ def test_a_narrow_terminal_breaks_cells_and_loses_none() -> None:
 
 def test_the_width_of_the_console_is_put_back() -> None:
     console = Console(file=StringIO(), force_terminal=False, width=71)
-    print_comparison(scenarios.gpu_run(), console)
+    print_run(scenarios.gpu_run(), console=console)
     assert console.width == 71
 
 
@@ -97,18 +89,45 @@ def _on_terminal(width: int, *rows: tuple[str, ...] | Heading, **options: bool) 
     return stream.getvalue().splitlines()[5:]
 
 
-def test_a_cell_is_folded_between_words_while_there_is_a_blank_to_fold_at() -> None:
-    rows = ("one_long_name", "1 2 3 4 5 6 7 8")
-    assert _on_terminal(20, rows, notes_at_rows=True)[:4] == [
-        "one_long_name  1 2 3",
-        "               4 5 6",
-        "                 7 8",
-        "    why",
+def test_names_for_which_it_is_too_narrow_have_lines_of_their_own() -> None:
+    rows = (("one_long_name", "1 2 3 4"), ("one_long_name", "5"), ("other", "6"))
+    assert _on_terminal(15, *rows, notes_at_rows=True)[1:9] == [
+        "one_long_name",
+        "  1 2 3 4",
+        "      why",
+        "        5",
+        "      why",
+        "other",
+        "        6",
+        "      why",
     ]
-    assert _on_terminal(10, rows, notes_at_rows=True)[:3] == [
-        "one_long 1",
-        "_name    2",
-        "         3",
+
+
+def test_names_that_are_too_wide_even_so_are_folded_at_their_joints() -> None:
+    assert _on_terminal(10, ("one_long_name", "1"), notes_at_rows=True)[1:4] == [
+        "one_long_",
+        "name",
+        "  1",
+    ]
+    assert _on_terminal(6, ("one-two/three_four", "1"), notes_at_rows=True)[1:5] == [
+        "one-",
+        "two/",
+        "three_",
+        "four",
+    ]
+
+
+def test_titles_are_folded_before_names_and_numbers_keep_their_sign() -> None:
+    columns = ("Config", "a_name_of_a_variant")
+    table = Table(columns, ((Cell("one_name"), Cell("-41.3 to +2.0")),), num_text_columns=1)
+    stream = StringIO()
+    console = Console(file=stream, force_terminal=True, color_system=None, width=23)
+    print_document(Document("title", (table,), ()), console)
+    assert stream.getvalue().splitlines()[1:] == [
+        "Config     a_name_of_a_",
+        "                variant",
+        "───────────────────────",
+        "one_name  -41.3 to +2.0",
     ]
 
 
@@ -119,7 +138,8 @@ def test_columns_are_closer_where_it_is_narrow() -> None:
 
 
 def test_characters_of_two_cells_are_counted_as_two() -> None:
-    assert _on_terminal(9, ("日本語日", "1"), notes_at_rows=True)[:2] == ["日本語  1", "日"]
+    assert _on_terminal(11, ("日本語日", "1"), notes_at_rows=True)[0] == "日本語日  1"
+    assert _on_terminal(6, ("日本語日", "1"), notes_at_rows=True)[1:4] == ["日本語", "日", "  1"]
     assert folded("日本 語日本", 6, first="- ", indent="  ") == ["- 日本", "  語日本"]
 
 

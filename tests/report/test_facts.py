@@ -19,12 +19,21 @@ def test_what_was_checked_is_counted():
     cases = [make_case("a", num_steps=3), make_case("b")]
     both = make_result("baseline", cases), make_result("fused", cases)
     (fact,) = checked(*both)
-    assert "workloads: 4 pairs of a variant and a case, with every element of up to 1" in fact
-    assert "after each of 8 steps; all are bit for bit" in fact
+    assert (
+        "workloads: 2 variants × 2 workloads × 1 operation, 4 comparisons of up to 1 buffer" in fact
+    )
+    assert fact.endswith("after each of 8 steps. All are equal, bit for bit, to what they must be.")
+    (fact,) = checked(make_result("baseline", cases[:1]))
+    assert "1 variant × 1 workload × 1 operation, 1 comparison of" in fact
+
+
+def test_what_was_not_equal_is_counted():
+    cases = [make_case("a"), make_case("b")]
     failed = make_result("fused", [cases[0], make_failed_case("b")])
-    (fact,) = checked(both[0], failed)
-    assert "workloads: 3 of 4 pairs" in fact
-    assert not checked(make_result("baseline", [make_failed_case("b")]))
+    (fact,) = checked(make_result("baseline", cases), failed)
+    assert fact.endswith("3 are equal, bit for bit, to what they must be; 1 failed.")
+    (fact,) = checked(make_result("baseline", [make_failed_case("b")]))
+    assert fact.endswith("1 comparison. 0 are equal, bit for bit, to what they must be; 1 failed.")
 
 
 def captions(fast: float, operation=ops.STEP) -> list[str]:

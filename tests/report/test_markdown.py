@@ -50,13 +50,23 @@ def test_lines_are_narrow_and_tables_are_aligned(run: Callable[[], list[VariantR
             assert len(above) == len(below)
 
 
-def test_event_table_has_the_columns_of_the_origin_and_gather_slots_comes_first() -> None:
+def _event_columns(results: list[VariantResult]) -> list[str]:
+    lines = render_comparison(results).splitlines()
+    header = next(line for line in lines if line.startswith("|") and "Change (us)" in line)
+    return [cell.strip() for cell in header.strip("|").split("|")]
+
+
+def test_columns_of_the_event_table_say_the_variant_that_they_hold_in_one_unit() -> None:
+    changes = ["Change (us)", "Change (%)", "Verdict"]
+    three = scenarios.gpu_run()
+    assert _event_columns(three[:2]) == ["Config", "baseline (us)", "fused (us)", *changes]
+    assert _event_columns(three) == ["Config", "baseline (us)", "Variant (us)", *changes]
+    assert "(ms)" not in render_comparison(three)
+
+
+def test_gather_slots_comes_first() -> None:
     lines = render_comparison(scenarios.gpu_run()).splitlines()
     headings = [line for line in lines if line.startswith("## ")]
-    header = next(line for line in lines if line.startswith("|") and "(ms)" in line)
-    columns = [cell.strip() for cell in header.strip("|").split("|")]
-    changes = ["Change (us)", "Change (%)", "Verdict"]
-    assert columns == ["Config", "Baseline (ms)", "Fused (ms)", *changes]
     assert headings[:3] == ["## Gather + slots", "## Whole step", "## Apply staged writes"]
 
 
@@ -101,7 +111,7 @@ def test_a_base_of_zero_has_no_percentage() -> None:
     text = render_comparison([make_result("baseline", cases[:1]), make_result("fused", cases[1:])])
     row = next(line for line in text.splitlines() if line.startswith("| small"))
     cells = [cell.strip() for cell in row.strip("|").split("|")]
-    assert cells == ["small", "0", "0.002000", "–", "–", "INVALID¹"]
+    assert cells == ["small", "0", "2.000", "–", "–", "INVALID¹"]
 
 
 def test_rounds_stops_and_discarded_rounds_are_in_the_lead() -> None:

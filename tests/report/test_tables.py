@@ -154,7 +154,7 @@ def test_changes_have_the_verdict_of_compare() -> None:
     assert float(percent) == pytest.approx(-78, abs=2)
     assert verdict == "FASTER"
     # One number: the change in us is that in percent of the base.
-    base_us = 1e3 * float(less[1].text)
+    base_us = float(less[1].text)
     assert float(change_us) == pytest.approx(base_us * float(percent) / 100, rel=2e-3)
     assert same[5] == Cell("INCONCLUSIVE", tone=Tone.OPEN)
     explored = exploratory_table(arms, ops.GATHER_SLOTS)
@@ -179,10 +179,10 @@ def test_a_change_that_was_not_tested_says_why() -> None:
 
 def test_a_budget_that_does_not_close_is_marked() -> None:
     (result,) = (each for each in scenarios.gpu_run() if each.variant.name == "fused_apply")
-    table = budget_table(arrange([result]), ops.STEP, [LaunchPath.JIT])
+    table = budget_table(arrange([result]), ops.STEP)
     assert table is not None
     residual = table.columns.index("(%)")
-    notes = {row[0].text: row[residual].note for row in table.rows}
+    notes = {row[0].text: row[residual].note for row in table.rows if row[2].text == "jit"}
     assert notes == {
         "small": None,
         "large_4grp": "more than 10 % of the step is not explained",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bt_bench.results.units import format_bytes, format_number, format_percent, us_to_ms
+from bt_bench.results.units import format_bytes, format_number, format_percent
 
 
 @pytest.mark.parametrize(
@@ -65,10 +65,6 @@ def test_bytes(value: int, text: str) -> None:
 )
 def test_percent(value: float, text: str) -> None:
     assert format_percent(value) == text
-
-
-def test_milliseconds() -> None:
-    assert us_to_ms(62.1) == pytest.approx(0.0621)
 
 
 @given(st.floats(-1e307, 1e307), st.integers(1, 9))

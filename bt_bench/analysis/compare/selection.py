@@ -1,21 +1,37 @@
-"""Which sides and cases a comparison shows and counts, and what is said about the others.
+"""Which sides and cases a report shows and counts, and what is said about the others.
 
 The others are judged as well: what is shown must not change the families of tests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from bt_bench.analysis.compare.entries import Side
 from bt_bench.analysis.verdicts import Judgement, tally
 from bt_bench.errors import UsageError, names_hint
+from bt_bench.names import Operation
 from bt_bench.results import select_names
 
 if TYPE_CHECKING:
     from bt_bench.analysis.compare.sides import Matched
+
+
+class OfCase(Protocol):
+    """Something about a case of an operation: a judgement, or the case itself."""
+
+    @property
+    def operation(self) -> Operation:
+        """The operation."""
+
+    @property
+    def case(self) -> str:
+        """The name of the case."""
+
+
+Selected = TypeVar("Selected", bound=OfCase)
 
 
 @dataclass(frozen=True)
@@ -52,15 +68,8 @@ class Selection:
         if self.variants is None:
             return matched, []
         names = {each.other.label: _variant(each.other) for each in matched.matchups}
-        bases = {_variant(each.base) for each in matched.matchups}
-        _refuse_unknown("--variants", "variant", self.variants, {*names.values(), *bases})
-        kept = tuple(each for each in matched.matchups if _variant(each.other) in self.variants)
-        if not kept:
-            raise UsageError(
-                f"--variants {','.join(self.variants)}: only the base is left; expected one or "
-                f"more of {', '.join(dict.fromkeys(names.values()))}"
-            )
-        labels = {each.other.label for each in kept}
+        labels = self.labels(names, {_variant(each.base) for each in matched.matchups})
+        kept = tuple(each for each in matched.matchups if each.other.label in labels)
         wholes = {side: whole for side, whole in matched.wholes.items() if side in labels}
         # A side of two run folders is one variant of a whole, which is not among the labels.
         lost = [label for label in names if label not in labels]
@@ -68,22 +77,57 @@ class Selection:
         facts = [f"Left out by --variants, and not judged: {', '.join(lost)}."] if lost else []
         return replace(matched, others=others, matchups=kept, wholes=wholes), facts
 
+    def labels(self, others: Mapping[str, str], bases: Collection[str]) -> set[str]:
+        """The labels of the selected ones among others than the base.
+
+        Args:
+            others: by label, the variant.
+            bases: variants that the others are compared with.
+
+        Raises:
+            UsageError: for a variant that is not there, and if only the base is left.
+        """
+        if self.variants is None:
+            return set(others)
+        _refuse_unknown("--variants", "variant", self.variants, {*others.values(), *bases})
+        kept = {label for label, variant in others.items() if variant in self.variants}
+        if not kept:
+            raise UsageError(
+                f"--variants {','.join(self.variants)}: only the base is left; expected one or "
+                f"more of {', '.join(dict.fromkeys(others.values()))}"
+            )
+        return kept
+
     def of_judgements(self, judged: Sequence[Judgement]) -> tuple[list[Judgement], list[str]]:
         """The judgements on the selected cases, and facts about the others.
 
         Raises:
             UsageError: for patterns and operations that select nothing.
         """
+        kept, rest = self.of_cases(judged)
+        if not rest:
+            return kept, []
+        return kept, [
+            f"{self.told(kept, judged)} The verdicts on the others count for nothing here, nor for "
+            f"the exit code: {tally(rest)}."
+        ]
+
+    def of_cases(self, found: Sequence[Selected]) -> tuple[list[Selected], list[Selected]]:
+        """What is about the selected cases, and the rest.
+
+        Raises:
+            UsageError: for patterns and operations that select nothing.
+        """
         if self.cases is None and self.operations is None:
-            return list(judged), []
-        operations = dict.fromkeys(str(each.operation) for each in judged)
-        cases = list(dict.fromkeys(each.case for each in judged))
+            return list(found), []
+        cases = list(dict.fromkeys(each.case for each in found))
         if self.operations is not None:
+            operations = dict.fromkeys(str(each.operation) for each in found)
             _refuse_unknown("--operations", "operation", self.operations, operations)
         wanted = set(cases if self.cases is None else select_names(cases, self.cases))
-        kept: list[Judgement] = []
-        rest: list[Judgement] = []
-        for each in judged:
+        kept: list[Selected] = []
+        rest: list[Selected] = []
+        for each in found:
             is_kept = each.case in wanted and (
                 self.operations is None or str(each.operation) in self.operations
             )
@@ -91,16 +135,23 @@ class Selection:
         if not kept:
             raise UsageError(
                 f"{self.options}: no case of these operations has such a name; expected some of "
-                f"{', '.join(dict.fromkeys(each.key for each in judged))}"
+                f"{', '.join(dict.fromkeys(map(_key, found)))}"
             )
-        if not rest:
-            return kept, []
-        chosen, all_keys = ({each.key for each in group} for group in (kept, judged))
+        return kept, rest
+
+    def told(self, kept: Sequence[OfCase], found: Sequence[OfCase]) -> str:
+        """A sentence on how many cases are selected, and by which options."""
         options = replace(self, variants=None).options
-        return kept, [
-            f"Selected by {options}: {len(chosen)} of {len(all_keys)} cases. The verdicts on "
-            f"the others count for nothing here, nor for the exit code: {tally(rest)}."
-        ]
+        chosen, all_keys = (len(set(map(_key, group))) for group in (kept, found))
+        return f"Selected by {options}: {chosen} of {all_keys} cases."
+
+
+EVERYTHING = Selection()
+"""Nothing was selected, so all is shown."""
+
+
+def _key(each: OfCase) -> str:
+    return f"{each.operation}/{each.case}"
 
 
 def _variant(side: Side) -> str:
@@ -111,4 +162,4 @@ def _refuse_unknown(option: str, what: str, names: Sequence[str], known: Collect
     for name in names:
         if name not in known:
             hint = names_hint(name, sorted(known))
-            raise UsageError(f"{option}: no {what} {name!r} in what is compared; {hint}")
+            raise UsageError(f"{option}: no {what} {name!r} in these results; {hint}")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from bt_bench.analysis import WORST_FIRST, Evidence, Judged, Judgement, Power
+from bt_bench.analysis import WORST_FIRST, Evidence, Judged, Judgement, Overall, Power
 
 JUDGED_SCHEMA_VERSION = 1
 
@@ -28,20 +28,25 @@ def render_json(judged: Judged) -> str:
         "warnings": judged.warnings,
     }
     members = [f"  {_dumped(name)}: {_dumped(value)}" for name, value in head.items()]
-    members.append(_lines("overall", map(asdict, judged.overall)))
-    members.append(_lines("judgements", map(_judgement, judged.judgements)))
+    members.append(_lines("overall", map(_overall, judged.overall)))
+    members.append(_lines("judgements", map(judgement_json, judged.judgements)))
     return "{\n" + ",\n".join(members) + "\n}\n"
 
 
 def _lines(name: str, items: Iterable[Mapping[str, Any]]) -> str:
-    lines = [f"    {_dumped({key: _known(value) for key, value in i.items()})}" for i in items]
+    lines = [f"    {_dumped(item)}" for item in items]
     inside = "\n" + ",\n".join(lines) + "\n  " if lines else ""
     return f"  {_dumped(name)}: [{inside}]"
 
 
-def _judgement(judgement: Judgement) -> dict[str, Any]:
+def _overall(overall: Overall) -> dict[str, Any]:
+    return _all_known(asdict(overall))
+
+
+def judgement_json(judgement: Judgement) -> dict[str, Any]:
+    """A judgement as JSON; a number that JSON cannot hold is null."""
     # By hand, since `asdict` takes most of the time where there are thousands.
-    return {
+    members = {
         "operation": judgement.operation,
         "case": judgement.case,
         "metric": judgement.metric,
@@ -61,11 +66,11 @@ def _judgement(judgement: Judgement) -> dict[str, Any]:
         "exploratory": judgement.exploratory,
         "evidence": None if judgement.evidence is None else _evidence(judgement.evidence),
     }
+    return _all_known(members)
 
 
 def _power(power: Power) -> dict[str, Any]:
-    fields = vars(power) | {"falls_short": power.falls_short}
-    return {key: _known(value) for key, value in fields.items()}
+    return _all_known(vars(power) | {"falls_short": power.falls_short})
 
 
 def _evidence(evidence: Evidence) -> dict[str, Any]:
@@ -79,6 +84,10 @@ def _evidence(evidence: Evidence) -> dict[str, Any]:
             "floor": margin.floor,
         }
     }
+    return _all_known(fields)
+
+
+def _all_known(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _known(value) for key, value in fields.items()}
 
 

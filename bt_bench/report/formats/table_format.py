@@ -112,16 +112,21 @@ def _summary_row(
     means: Mapping[tuple[str, str, str], Overall],
 ) -> tuple[Cell, ...]:
     ratios = [each.ratio for each in members if each.ratio is not None]
-    worst = min(members, key=lambda each: WORST_FIRST.index(each.verdict))
     first = members[0]
     mean = means.get((first.base, first.other, name))
     return (
         Cell(name),
-        Cell(tally(members), tone=TONES.get(worst.verdict)),
+        verdicts_cell(members),
         Cell(_range_text(ratios)),
         Cell(change_text(mean.ratio if mean else None)),
         Cell(interval_text(mean.low, mean.high) if mean else ABSENT),
     )
+
+
+def verdicts_cell(members: Sequence[Judgement]) -> Cell:
+    """How many have which verdict, in the colour of the worst; of one or more judgements."""
+    worst = min(members, key=lambda each: WORST_FIRST.index(each.verdict))
+    return Cell(tally(members), tone=TONES.get(worst.verdict))
 
 
 def _range_text(ratios: Sequence[float]) -> str:

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from bt_bench.analysis import Judged, Judgement, baseline_index, judge_run, unique_labels
-from bt_bench.names import Operation
-from bt_bench.results import CaseResult, Series, Status, VariantResult, metric_of
+from bt_bench.analysis import (
+    EVERYTHING,
+    Judged,
+    Judgement,
+    Selection,
+    Verdict,
+    baseline_index,
+    judge_run,
+    unique_labels,
+)
+from bt_bench.names import DeviceKind, Operation
+from bt_bench.results import (
+    CaseResult,
+    Quantity,
+    Series,
+    Status,
+    VariantResult,
+    metric_of,
+    series_of,
+)
+
+_NO_CHANGE = (Verdict.SAME, Verdict.INCONCLUSIVE)
 
 
 @dataclass(frozen=True)
@@ -18,6 +37,11 @@ class CaseId:
     operation: Operation
     case: str
     digest: str
+
+    @property
+    def key(self) -> str:
+        """Operation and case, as in judgements."""
+        return f"{self.operation}/{self.case}"
 
 
 @dataclass(frozen=True)
@@ -38,13 +62,15 @@ class Arm:
 class Arms:
     """All variants of a run, and all cases that any of them has, in the order of the files.
 
-    `judged` has the verdicts on the others; `None` where there is only one variant.
+    `judged` has the verdicts on all others, also on those that are not selected; `None` where
+    there is only one variant. `selected` says what was selected, if that is not all.
     """
 
     baseline: Arm
     others: tuple[Arm, ...]
     case_ids: tuple[CaseId, ...]
     judged: Judged | None
+    selected: str | None = None
 
     @cached_property
     def _judgements(self) -> dict[tuple[str, str, str], Judgement]:
@@ -55,8 +81,11 @@ class Arms:
         """The verdict on a series of an arm; `None` where a side lacks or failed the case."""
         if self.baseline.ok_case(case_id) is None or other.ok_case(case_id) is None:
             return None
-        key = f"{case_id.operation}/{case_id.case}"
-        return self._judgements.get((other.name, key, metric_of(series).name))
+        return self.judgement_on(other, case_id, metric_of(series).name)
+
+    def judgement_on(self, other: Arm, case_id: CaseId, metric: str) -> Judgement | None:
+        """The verdict on a metric of an arm, whatever the case's status; `None` without one."""
+        return self._judgements.get((other.name, case_id.key, metric))
 
     @property
     def all(self) -> tuple[Arm, ...]:
@@ -73,15 +102,53 @@ class Arms:
         return [case_id for case_id in self.case_ids if case_id.operation == operation]
 
 
-def arrange(results: Sequence[VariantResult]) -> Arms:
-    """Sorts results into the baseline arm and the others."""
+def arrange(results: Sequence[VariantResult], selection: Selection = EVERYTHING) -> Arms:
+    """Sorts results into the baseline arm and the others.
+
+    Args:
+        results: of the run's variants.
+        selection: what is shown of them. Verdicts do not depend on it.
+
+    Raises:
+        UsageError: for a selection that matches nothing.
+    """
     arms = [
         Arm(name, result, {_identify(case): case for case in result.cases})
         for name, result in zip(unique_labels(results), results, strict=True)
     ]
+    found = list(dict.fromkeys(case_id for arm in arms for case_id in arm.cases))
+    shown, rest = selection.of_cases(found)
+    if rest:
+        arms = [_only(arm, set(shown)) for arm in arms]
     baseline = arms.pop(baseline_index(results))
+    variants = {arm.name: arm.result.variant.name for arm in arms}
+    labels = selection.labels(variants, {baseline.result.variant.name})
+    others = tuple(arm for arm in arms if arm.name in labels)
     case_ids = dict.fromkeys(case_id for arm in (baseline, *arms) for case_id in arm.cases)
-    return Arms(baseline, tuple(arms), tuple(case_ids), judge_run(results))
+    selected = selection.told(shown, found) if rest else None
+    return Arms(baseline, others, tuple(case_ids), judge_run(results), selected)
+
+
+def _only(arm: Arm, shown: Collection[CaseId]) -> Arm:
+    cases = {case_id: case for case_id, case in arm.cases.items() if case_id in shown}
+    return Arm(arm.name, arm.result.model_copy(update={"cases": [*cases.values()]}), cases)
+
+
+def primary_series(arms: Arms, operation: Operation) -> list[Series]:
+    """The series that an operation is decided by where it ran; not each of them is measured."""
+    device: DeviceKind = "cpu" if arms.on_cpu else "cuda"
+    found = map(series_of, Quantity)
+    return [series for series in found if metric_of(series).is_primary(operation, device)]
+
+
+def is_resolved(arms: Arms, operation: Operation, series: Series) -> bool:
+    """Whether any variant was found to differ in any case, or cannot be believed."""
+    found = (
+        arms.judgement(other, case_id, series)
+        for case_id in arms.cases_of(operation)
+        for other in arms.others
+    )
+    return any(each is not None and each.verdict not in _NO_CHANGE for each in found)
 
 
 def row_title(arms: Arms, other: Arm, case_id: CaseId) -> str:

@@ -54,14 +54,12 @@ def case_table(
     return Table(("Config", "Variant", *columns), tuple(rows), num_text_columns=2)
 
 
-def time_cell(
-    arm: Arm, case: CaseResult, series: Series, scale: Callable[[float], float] = float
-) -> Cell:
-    """The typical time of a series in µs, or scaled by `scale`; or why there is none."""
+def time_cell(arm: Arm, case: CaseResult, series: Series) -> Cell:
+    """The typical time of a series in µs, or why there is none."""
     value_us = typical_us(case, series)
     if value_us is None:
         return Cell(ABSENT, _why_absent(arm.result, case, series))
-    return Cell(format_number(scale(value_us)))
+    return Cell(format_number(value_us))
 
 
 def no_case_cell(arm: Arm, case_id: CaseId) -> Cell:

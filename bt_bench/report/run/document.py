@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from bt_bench.analysis import Rules, Verdict, crash_text, family_facts
+from bt_bench.analysis import EVERYTHING, Rules, Selection, crash_text, family_facts
 from bt_bench.errors import UsageError
 from bt_bench.names import Operation
 from bt_bench.report.calibration import calibration_section
 from bt_bench.report.document import Block, Bullets, Document, Section, Table
 from bt_bench.report.run.advice import advice
-from bt_bench.report.run.arranged import Arms, arrange
+from bt_bench.report.run.arranged import Arms, arrange, is_resolved
 from bt_bench.report.run.facts import measured_on, progress_text, run_facts
 from bt_bench.report.run.regime_tables import (
     budget_table,
@@ -22,7 +22,6 @@ from bt_bench.report.run.regime_tables import (
 )
 from bt_bench.report.run.tables import distribution_table, event_table, time_table
 from bt_bench.results import (
-    LaunchPath,
     Quantity,
     Reason,
     Status,
@@ -46,30 +45,30 @@ class FailedCase:
 _LONGEST_MESSAGE = 600
 _CRASHES = "Crashes that did not happen again"
 _LESS_THAN_FAILED = (Status.INSUFFICIENT, Status.UNSUPPORTED)
-_DISTRIBUTIONS = (Quantity.STEP_US, Quantity.HOST_US, Quantity.GPU_US)
 
 
 def run_document(
     results: Sequence[VariantResult],
     planned_cases: int | None = None,
-    *,
-    whole: bool = True,
+    selection: Selection = EVERYTHING,
 ) -> Document:
-    """The report of a run.
+    """The whole report of a run, as `comparison.md` has it; `brief_document` fits a terminal.
 
     Args:
         results: of the run's variants.
         planned_cases: number of cases of a complete sweep, to show how far it is.
-        whole: include budgets of all launch paths, all distributions, and how to read the
-            figures; else only what fits a terminal.
+        selection: what is shown of them.
+
+    Raises:
+        UsageError: without results, and for a selection that matches nothing.
     """
     if not results:
         raise UsageError("expected at least one result to report, got none")
-    arms = arrange(results)
-    failures = tuple(_failures(arms))
+    arms = arrange(results, selection)
+    failures = tuple(failures_of(arms))
     crashes = tuple(_crashes(arms))
     sections = [
-        _operation_section(arms, operation, whole=whole)
+        _operation_section(arms, operation)
         for operation in in_report_order(results[0].suite)
         if arms.cases_of(operation)
     ]
@@ -79,14 +78,14 @@ def run_document(
         sections.append(Section(_CRASHES, (Bullets(crashes),)))
     if arms.baseline.result.calibration is not None:
         sections.append(calibration_section(arms.baseline.result.calibration))
-    if whole:
-        sections.append(advice(arms))
+    sections.append(advice(arms))
     partial = not all(result.complete for result in results)
     return Document(
-        title=_title(results, partial),
+        title=title_of(results, partial),
         lead=(
             *measured_on(results),
             *([progress_text(arms, planned_cases)] if partial else []),
+            *([arms.selected] if arms.selected else []),
             *run_facts(arms),
             *_family_facts(arms),
             *_failure_facts(failures),
@@ -96,7 +95,7 @@ def run_document(
     )
 
 
-def _title(results: Sequence[VariantResult], partial: bool) -> str:
+def title_of(results: Sequence[VariantResult], partial: bool) -> str:
     """The title, which must already say if the run is partial or had no GPU."""
     title = f"Comparison: {results[0].config}"
     if all(result.environment.device == "cpu" for result in results):
@@ -130,7 +129,8 @@ def _describe_failure(failure: FailedCase) -> str:
     return f"{text}, {failure.reason.code}: {message}"
 
 
-def _failures(arms: Arms) -> Iterator[FailedCase]:
+def failures_of(arms: Arms) -> Iterator[FailedCase]:
+    """The cases that are not `ok`, by variant."""
     for arm in arms.all:
         for case in arm.result.cases:
             if case.status is not Status.OK:
@@ -160,11 +160,11 @@ def _crash_facts(crashes: Sequence[str]) -> Iterator[str]:
         yield f"Warning: {count} listed under {_CRASHES}, after the tables."
 
 
-def _operation_section(arms: Arms, operation: Operation, *, whole: bool) -> Section:
+def _operation_section(arms: Arms, operation: Operation) -> Section:
     blocks: list[Block] = []
     if arms.on_cpu:
         blocks.append("Event, host, device and step times need a GPU.")
-    for caption, table in _tables(arms, operation, whole=whole):
+    for caption, table in _tables(arms, operation):
         if table is not None and table.rows:
             blocks += [caption, table]
     notes = tuple(_notes(arms, operation))
@@ -180,7 +180,7 @@ def _notes(arms: Arms, operation: Operation) -> Iterator[str]:
                 yield from (f"{arm.name}, {case.case}: {note}" for note in case.notes)
 
 
-def _tables(arms: Arms, operation: Operation, *, whole: bool) -> Iterator[tuple[str, Table | None]]:
+def _tables(arms: Arms, operation: Operation) -> Iterator[tuple[str, Table | None]]:
     """The tables of an operation under their captions, in order."""
     on_device = not arms.on_cpu and not operation.traits.on_host
     if not arms.on_cpu:
@@ -201,30 +201,22 @@ def _tables(arms: Arms, operation: Operation, *, whole: bool) -> Iterator[tuple[
     yield caption, time_table(arms, operation)
     yield (
         "Distribution of the medians of the steps of a window:",
-        distribution_table(arms, operation, _DISTRIBUTIONS if whole else _DISTRIBUTIONS[:1]),
+        distribution_table(arms, operation),
     )
     if on_device:
-        yield from _regimes(arms, operation, whole=whole)
+        yield from _regimes(arms, operation)
 
 
 def _doubt(arms: Arms, operation: Operation) -> str:
     """Says where no time is resolved, so that nobody reads differences into the table."""
     if not arms.on_cpu or not arms.others:
         return ""
-    staging = series_of(Quantity.STAGE_US)
-    found = [
-        arms.judgement(other, case_id, staging)
-        for case_id in arms.cases_of(operation)
-        for other in arms.others
-    ]
-    if any(each is not None and each.verdict in (Verdict.FASTER, Verdict.SLOWER) for each in found):
+    if is_resolved(arms, operation, series_of(Quantity.STAGE_US)):
         return ""
     return "; no difference between these times is resolved"
 
 
-def _regimes(
-    arms: Arms, operation: Operation, *, whole: bool
-) -> Iterator[tuple[str, Table | None]]:
+def _regimes(arms: Arms, operation: Operation) -> Iterator[tuple[str, Table | None]]:
     yield (
         "By regime, in us: a step on an idle GPU; what it adds to a busy GPU with a hot and a cold "
         "L2; a replayed graph; the host's part by Triton's call:",
@@ -235,12 +227,11 @@ def _regimes(
         f"Changes by regime in percent of {arms.baseline.name}, which are exploratory:",
         exploratory_table(arms, operation),
     )
-    paths = tuple(LaunchPath) if whole else (LaunchPath.JIT,)
     yield (
         "Where the time of a step goes, in us, on an idle GPU: step = host + device work left when "
         "the call returns + launch latency and synchronize + residual. Beside that, device work "
         "hidden behind the host, and gaps in which the device waited for it:",
-        budget_table(arms, operation, paths),
+        budget_table(arms, operation),
     )
 
 

@@ -12,6 +12,8 @@ from bt_bench.report.run.cells import range_text
 from bt_bench.results import (
     DiscardCode,
     Environment,
+    Quantity,
+    Status,
     Stopping,
     StopReason,
     VariantResult,
@@ -50,14 +52,7 @@ def measured_on(results: Sequence[VariantResult]) -> list[str]:
 
 def run_facts(arms: Arms) -> Iterator[str]:
     """Facts on the run, its rounds, and the baseline of the changes."""
-    result = arms.baseline.result
-    environment = result.environment
-    commit = f", commit {environment.commit[:12]}" if environment.commit else ""
-    dirty = " with uncommitted changes" if environment.commit and environment.dirty else ""
-    tool = f"bt-bench {result.tool.version}{commit}{dirty}"
-    suite = suite_name(result.suite)
-    of_suite = "" if suite == DEFAULT_SUITE else f" of suite {suite}"
-    yield f"Run {result.run_id}{of_suite} of {result.created} by {tool}."
+    yield _run_fact(arms)
     yield from _check_facts(arms)
     yield from _round_facts(arms)
     yield from _binary_facts(arms)
@@ -67,6 +62,24 @@ def run_facts(arms: Arms) -> Iterator[str]:
         yield f"Changes are those of {others} against {arms.baseline.name}."
     else:
         yield f"Only {arms.baseline.name} was measured, so there are no changes to show."
+
+
+def brief_facts(arms: Arms) -> Iterator[str]:
+    """What was run and checked, what was measured, and what was not and why."""
+    yield _run_fact(arms)
+    yield from _check_facts(arms)
+    yield from _measured_facts(arms)
+
+
+def _run_fact(arms: Arms) -> str:
+    result = arms.baseline.result
+    environment = result.environment
+    commit = f", commit {environment.commit[:12]}" if environment.commit else ""
+    dirty = " with uncommitted changes" if environment.commit and environment.dirty else ""
+    tool = f"bt-bench {result.tool.version}{commit}{dirty}"
+    suite = suite_name(result.suite)
+    of_suite = "" if suite == DEFAULT_SUITE else f" of suite {suite}"
+    return f"Run {result.run_id}{of_suite} of {result.created} by {tool}."
 
 
 def progress_text(arms: Arms, planned_cases: int | None) -> str:
@@ -93,18 +106,60 @@ def _describe_environment(environment: Environment) -> Iterator[str]:
 
 
 def _check_facts(arms: Arms) -> Iterator[str]:
-    """What was found equal to what is right, before anything was timed."""
-    checks = [case.check for arm in arms.all for case in arm.cases.values() if case.check]
-    if not checks:
-        return
-    of_all = len(arms.all) * len(arms.case_ids)
-    some = "" if len(checks) == of_all else f" of {of_all}"
-    buffers = max(len(check.buffers) for check in checks)
-    yield (
-        f"Checked first, after the conformance workloads: {len(checks)}{some} pairs of a variant "
-        f"and a case, with every element of up to {buffers} buffers after each of "
-        f"{sum(check.steps for check in checks):,} steps; all are bit for bit what they must be."
+    """What was compared with what is right before anything was timed, and whether it was equal."""
+    cases = [case for arm in arms.all for case in arm.cases.values()]
+    checks = [case.check for case in cases if case.check]
+    others = Counter(case.status.value for case in cases if not case.check)
+    if not checks and not others[Status.FAILED.value]:
+        return  # an earlier version did not record it, or nothing was reached
+    workloads = {case_id.case for case_id in arms.case_ids}
+    operations = {case_id.operation for case_id in arms.case_ids}
+    numbers = ((arms.all, "variant"), (workloads, "workload"), (operations, "operation"))
+    of = " × ".join(_counted(len(found), name) for found, name in numbers)
+    buffers = max((len(check.buffers) for check in checks), default=0)
+    steps = sum(check.steps for check in checks)
+    depth = (
+        f" of up to {_counted(buffers, 'buffer')} after each of {_counted(steps, 'step')}"
+        if checks
+        else ""
     )
+    count = _counted(len(cases), "comparison")
+    yield (
+        f"Checked first, after the conformance workloads: {of}, {count}{depth}. "
+        + (
+            f"{len(checks)} are equal, bit for bit, to what they must be; "
+            f"{', '.join(f'{count} {status}' for status, count in others.items())}."
+            if others
+            else "All are equal, bit for bit, to what they must be."
+        )
+    )
+
+
+def _counted(number: int, name: str) -> str:
+    return f"{number:,} {name}{'' if number == 1 else 's'}"
+
+
+def _measured_facts(arms: Arms) -> Iterator[str]:
+    """What was measured, in how many rounds, and what was not."""
+    cases = [case for arm in arms.all for case in arm.cases.values()]
+    taken = {measurement.quantity for case in cases for measurement in case.measurements}
+    whole = [quantity for quantity in Quantity if not quantity.traits.is_part]
+    times = [quantity.traits.heading for quantity in whole if quantity in taken]
+    what = ["launches"] if any(case.launches for case in cases) else []
+    what += [f"{', '.join(times)} times"] if times else []
+    rounds = [stopping.rounds for stopping in stoppings(arms)]
+    many = f", in {range_text(rounds)} rounds per case" if any(rounds) else ""
+    if what:
+        yield f"Measured: {' and '.join(what)}{many}."
+    absent = [quantity.traits.heading for quantity in whole if quantity not in taken]
+    if arms.on_cpu:
+        yield f"Not measured: {', '.join(absent)} times, which need a GPU."
+    elif absent and times:
+        reasons = {
+            case.reason.message for case in cases if case.status is Status.OK and case.reason
+        }
+        why = f": {'; '.join(sorted(reasons))}" if reasons else ""
+        yield f"Not measured: {', '.join(absent)} times{why}."
 
 
 def _round_facts(arms: Arms) -> Iterator[str]:
@@ -112,7 +167,7 @@ def _round_facts(arms: Arms) -> Iterator[str]:
     plan = arms.baseline.result.plan
     plural = "" if plan.warmup_rounds == 1 else "s"
     warm_up = f"after {plan.warmup_rounds} warm-up round{plural}"
-    stops = [stop for case_id in arms.case_ids if (stop := _stopping(arms, case_id)) is not None]
+    stops = stoppings(arms)
     if not stops:
         yield f"Up to {plan.rounds} rounds per case {warm_up}."
         return
@@ -131,6 +186,11 @@ def _round_facts(arms: Arms) -> Iterator[str]:
         f"{range_text([stop.rounds for stop in stops])} rounds per case {warm_up}; cases by why "
         f"they stopped: {why}. Discarded rounds: {what or 'none'}."
     )
+
+
+def stoppings(arms: Arms) -> list[Stopping]:
+    """How the rounds of the cases ended, where that is known."""
+    return [stop for case_id in arms.case_ids if (stop := _stopping(arms, case_id)) is not None]
 
 
 def _stopping(arms: Arms, case_id: CaseId) -> Stopping | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from bt_bench.analysis import CLOSES_WITHIN_PERCENT, Budget, Crosscheck, budgets
 from bt_bench.names import Operation
 from bt_bench.report.document import ABSENT, Cell, Table
-from bt_bench.report.run.arranged import Arm, Arms, row_title
+from bt_bench.report.run.arranged import Arm, Arms, primary_series, row_title
 from bt_bench.report.run.cells import (
     case_table,
     change_cell,
@@ -27,7 +27,6 @@ from bt_bench.results import (
     Quantity,
     Series,
     format_percent,
-    metric_of,
     series_of,
 )
 
@@ -71,12 +70,7 @@ def _table_of(arms: Arms, operation: Operation, series: Mapping[str, Series]) ->
 def change_table(arms: Arms, operation: Operation) -> Table | None:
     """By how much each variant differs from the baseline in the primary metrics, with intervals."""
     taken = _taken(arms, operation)
-    primary = [
-        series_of(quantity)
-        for quantity in Quantity
-        if metric_of(series_of(quantity)).is_primary(operation, "cuda")
-    ]
-    shown = [series for series in primary if series in taken]
+    shown = [series for series in primary_series(arms, operation) if series in taken]
     if not shown or not arms.others:
         return None
     columns = ["Config"]
@@ -110,23 +104,14 @@ def exploratory_table(arms: Arms, operation: Operation) -> Table | None:
     return Table(("Config", *columns), rows, num_text_columns=1)
 
 
-def budget_table(
-    arms: Arms, operation: Operation, launch_paths: Sequence[LaunchPath]
-) -> Table | None:
-    """Where the time of a step goes, in µs; `None` where no budget can be made.
-
-    Args:
-        arms: of the run.
-        operation: which cases.
-        launch_paths: those to show, a row each.
-    """
+def budget_table(arms: Arms, operation: Operation) -> Table | None:
+    """Where the time of a step goes, in µs, a row for each launch path; `None` without any."""
     rows = tuple(
         (Cell(case_id.case), Cell(arm.name), *_budget_cells(found))
         for case_id in arms.cases_of(operation)
         for arm in arms.all
         if (case := arm.ok_case(case_id)) is not None
         for found in budgets(case, arm.result.calibration)
-        if found.launch_path in launch_paths
     )
     columns = (
         *("Config", "Variant", "Launch", "Step", "Host", "Device left", "Latency"),

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from bt_bench.analysis import EVERYTHING, Selection
 from bt_bench.report.console import print_document
 from bt_bench.report.markdown import render_document
+from bt_bench.report.run.brief import brief_document
 from bt_bench.report.run.document import run_document
 from bt_bench.results import VariantResult
 
@@ -22,6 +24,20 @@ def render_comparison(results: Sequence[VariantResult], planned_cases: int | Non
     return render_document(run_document(results, planned_cases))
 
 
-def print_comparison(results: Sequence[VariantResult], console: Console | None = None) -> None:
-    """Prints the tables of a run; how to read them is in `comparison.md`."""
-    print_document(run_document(results, whole=False), console)
+def print_run(
+    results: Sequence[VariantResult],
+    selection: Selection = EVERYTHING,
+    *,
+    whole: bool = False,
+    console: Console | None = None,
+) -> None:
+    """Prints the report of a run: a screen per operation, or all that is in `comparison.md`.
+
+    Args:
+        results: of the run's variants.
+        selection: what is shown of them.
+        whole: print everything.
+        console: to print to; stdout by default.
+    """
+    make = run_document if whole else brief_document
+    print_document(make(results, selection=selection), console)

@@ -17,15 +17,12 @@ from bt_bench.report.run.cells import (
     no_case_cell,
     time_cell,
 )
-from bt_bench.results import CaseResult, Quantity, format_number, series_of, us_to_ms
-
-EVENT_COLUMNS = (
-    *("Config", "Baseline (ms)", "Fused (ms)", "Change (us)", "Change (%)", "Verdict"),
-)
+from bt_bench.results import CaseResult, Quantity, format_number, series_of
 
 _EVENT = series_of(Quantity.EVENT_US)
 _STAGE = series_of(Quantity.STAGE_US)
 _TIMES = tuple(series_of(quantity) for quantity in Quantity if quantity.traits.tabled)
+_DISTRIBUTIONS = (Quantity.STEP_US, Quantity.HOST_US, Quantity.GPU_US)
 _PERCENTILES = (10, 50, 90, 99, 100)
 
 
@@ -41,7 +38,10 @@ def event_table(arms: Arms, operation: Operation) -> Table:
         for case_id in arms.cases_of(operation)
         for other in arms.others
     )
-    return Table(EVENT_COLUMNS, rows, num_text_columns=1)
+    # Of several variants, the title of each row names the one that it is of.
+    other = arms.others[0].name if len(arms.others) == 1 else "Variant"
+    columns = ("Config", f"{arms.baseline.name} (us)", f"{other} (us)")
+    return Table((*columns, "Change (us)", "Change (%)", "Verdict"), rows, num_text_columns=1)
 
 
 def time_table(arms: Arms, operation: Operation) -> Table:
@@ -61,15 +61,13 @@ def time_table(arms: Arms, operation: Operation) -> Table:
     return case_table(arms, operation, [*columns, "Launches"], cells)
 
 
-def distribution_table(
-    arms: Arms, operation: Operation, quantities: Sequence[Quantity] = (Quantity.STEP_US,)
-) -> Table | None:
+def distribution_table(arms: Arms, operation: Operation) -> Table | None:
     """How times spread over a window of several steps; `None` where no case has such.
 
     If only staging is timed, it shows staging.
     """
     columns = ("Config", "Variant", "Time (us)", "Steps", "p10", "p50", "p90", "p99", "max")
-    shown = (Quantity.STAGE_US,) if _stages_only(arms, operation) else quantities
+    shown = (Quantity.STAGE_US,) if _stages_only(arms, operation) else _DISTRIBUTIONS
     rows = tuple(
         row
         for case_id in arms.cases_of(operation)
@@ -104,4 +102,4 @@ def _distribution_rows(
 
 def _event_cell(arm: Arm, case_id: CaseId) -> Cell:
     case = arm.ok_case(case_id)
-    return no_case_cell(arm, case_id) if case is None else time_cell(arm, case, _EVENT, us_to_ms)
+    return no_case_cell(arm, case_id) if case is None else time_cell(arm, case, _EVENT)

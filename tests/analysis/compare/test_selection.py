@@ -55,7 +55,7 @@ def test_what_is_left_out_is_counted() -> None:
         (Selection(cases=" ,"), "-k ' ,': expected text or a pattern"),
         (
             Selection(operations=["stpe"]),
-            "--operations: no operation 'stpe' in what is compared; did you mean 'step'",
+            "--operations: no operation 'stpe' in these results; did you mean 'step'",
         ),
         (
             Selection(cases="uniform", operations=["stage"]),

@@ -1,0 +1,72 @@
+"""The commands that a report ends with, in a form that works when pasted here."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bt_bench.results import VariantResult
+
+PROGRAM = "bt-bench"
+
+
+def program() -> str:
+    """How to call this program again: `bt-bench` if that is this installation, else by its path."""
+    installed = Path(sys.executable).parent / PROGRAM
+    on_path = shutil.which(PROGRAM)
+    if on_path is not None and installed.exists() and Path(on_path).samefile(installed):
+        return PROGRAM
+    if installed.exists():
+        return shlex.quote(_near(installed))
+    return f"{shlex.quote(_near(Path(sys.executable)))} -m bt_bench"
+
+
+def _near(path: Path) -> str:
+    """The path as seen from the working directory, if it lies below that."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def command(*arguments: object) -> str:
+    """A command line of this program, quoted for a shell."""
+    return f"{program()} {shlex.join(map(str, arguments))}"
+
+
+def next_lines(folder: Path, results: Sequence[VariantResult]) -> Iterator[str]:
+    """What the folder of a run holds, and what to do with it; lines that no terminal may fold.
+
+    Args:
+        folder: of the run.
+        results: of its variants.
+    """
+    yield f"Results: {folder}{os.sep} (comparison.md and one JSON per variant)"
+    commands = []
+    if any(not result.complete for result in results):
+        commands.append(command("sweep", "--resume", folder))
+    compared = _comparable(results)
+    if compared:
+        # What failed is left out: it would only fail the comparison, too.
+        some = [] if len(compared) == len(results) else ["--variants", ",".join(compared[1:])]
+        commands.append(command("compare", folder, *some))
+    commands.append(command("show", folder, "--all"))
+    for index, line in enumerate(commands):
+        yield f"{'Next:   ' if index == 0 else '        '} {line}"
+
+
+def _comparable(results: Sequence[VariantResult]) -> list[str]:
+    """The variants that did not fail, the base first; none if nothing can be compared."""
+    failed = {
+        result.variant.name
+        for result in results
+        if any(case.status == "failed" for case in result.cases)
+    }
+    whole = [result.variant.name for result in results if result.variant.name not in failed]
+    is_partial = any(not result.complete for result in results)
+    base_failed = results[0].variant.name in failed
+    return [] if is_partial or base_failed or len(whole) < 2 else whole

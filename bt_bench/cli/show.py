@@ -1,0 +1,105 @@
+"""`bt-bench show`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bt_bench.cli.next_steps import next_lines
+from bt_bench.cli.options import JsonOption, joined, names_given, print_json
+from bt_bench.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from bt_bench.results import VariantResult
+
+
+def show(
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN", help="A run folder or a result file; - reads a result from stdin."
+        ),
+    ],
+    whole: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Print all tables, as in comparison.md, not only one screen per operation.",
+        ),
+    ] = False,
+    select: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-k",
+            metavar="PATTERNS",
+            help="Show only the cases whose name matches one of these patterns, such as `a,b*`.",
+            show_default="all",
+        ),
+    ] = None,
+    variants: Annotated[
+        str | None,
+        typer.Option(
+            "--variants",
+            metavar="A,B,…",
+            help="Show only these variants beside the baseline.",
+            show_default="all",
+        ),
+    ] = None,
+    operations: Annotated[
+        str | None,
+        typer.Option(
+            "--operations",
+            metavar="A,B,…",
+            help="Show only these operations.",
+            show_default="all",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> ExitCode:
+    """Print the report of a run again: what was checked, what was measured, and what differs.
+
+    By default a screen per operation; the verdicts are those of `bt-bench compare`, and do not
+    depend on what is shown. Needs neither torch nor a GPU. Always exits with 0 if it can be read.
+
+    Examples:
+    - `bt-bench show reports/run`
+    - `bt-bench show reports/run --operations step -k 'medium*' --variants fused`
+    - `bt-bench show reports/run --all`
+    - `bt-bench show reports/run/fused.json --json`
+    """
+    from bt_bench.analysis import Selection
+    from bt_bench.report import print_run, run_json
+
+    results = _read(run)
+    selection = Selection(
+        joined(select),
+        names_given("--operations", operations),
+        names_given("--variants", variants),
+    )
+    if as_json:
+        print_json(run_json(results, selection))
+        return ExitCode.OK
+    print_run(results, selection, whole=whole)
+    if not whole and Path(run).is_dir():
+        print("", *next_lines(Path(run), results), sep="\n")
+    return ExitCode.OK
+
+
+def _read(run: str) -> list[VariantResult]:
+    """The results of a run folder in the order of its config, or that of a file."""
+    from bt_bench.config import planned_variants
+    from bt_bench.results import STDIN, RunFolder, like, read_result, read_run
+
+    path = Path(run)
+    if run != STDIN and not path.exists():
+        raise UsageError(
+            f"{run} does not exist; expected a run folder or a result file{like(path)}"
+        )
+    if not path.is_dir():
+        return [read_result(run)]
+    results = read_run(RunFolder.open(path), planned_variants(path) or ())
+    if not results:
+        raise UsageError(f"{run} holds no result file; expected a run folder")
+    return results

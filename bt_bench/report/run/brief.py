@@ -1,0 +1,201 @@
+"""The report of a run for the terminal: one screen per operation; `comparison.md` has all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from bt_bench.analysis import (
+    EVERYTHING,
+    WHOLE_CASE,
+    Judgement,
+    Selection,
+    Verdict,
+    judge_promises,
+    tally,
+    typical_us,
+)
+from bt_bench.errors import UsageError
+from bt_bench.names import Operation
+from bt_bench.report.document import Block, Bullets, Document, Section
+from bt_bench.report.run.arranged import Arms, arrange, is_resolved, primary_series
+from bt_bench.report.run.brief_tables import (
+    LAUNCHES,
+    NUM_WORST,
+    all_cases_fit,
+    judgements_of,
+    launch_table,
+    launch_text,
+    spread_table,
+    time_table,
+)
+from bt_bench.report.run.cells import range_text
+from bt_bench.report.run.document import FailedCase, failures_of, title_of
+from bt_bench.report.run.facts import brief_facts, measured_on, progress_text, stoppings
+from bt_bench.results import (
+    Series,
+    Status,
+    VariantResult,
+    format_number,
+    in_report_order,
+    metric_of,
+)
+
+MAX_FAILURES = 5
+"""How many kinds of failures are listed."""
+
+_LONGEST_MESSAGE = 240
+
+
+def brief_document(
+    results: Sequence[VariantResult],
+    planned_cases: int | None = None,
+    selection: Selection = EVERYTHING,
+) -> Document:
+    """What was checked and measured, and per operation the table that matters.
+
+    Args:
+        results: of the run's variants.
+        planned_cases: number of cases of a complete sweep, to show how far it is.
+        selection: what is shown of them.
+
+    Raises:
+        UsageError: without results, and for a selection that matches nothing.
+    """
+    if not results:
+        raise UsageError("expected at least one result to report, got none")
+    arms = arrange(results, selection)
+    partial = not all(result.complete for result in results)
+    sections = [
+        Section(operation.traits.title, tuple(_blocks(arms, operation)))
+        for operation in in_report_order(results[0].suite)
+        if arms.cases_of(operation)
+    ]
+    failures = tuple(_failure_texts(arms))
+    if failures:  # first, since all else is less than it seems
+        sections.insert(0, Section("Not every case is ok", (Bullets(failures),)))
+    return Document(
+        title=title_of(results, partial),
+        lead=(
+            *measured_on(results),
+            *([progress_text(arms, planned_cases)] if partial else []),
+            *([arms.selected] if arms.selected else []),
+            *brief_facts(arms),
+            *_doubts(arms),
+        ),
+        sections=tuple(sections),
+    )
+
+
+def _doubts(arms: Arms) -> Iterator[str]:
+    """Reasons not to believe the figures, which `comparison.md` has in full."""
+    crashes = sum(len(arm.result.crashes) for arm in arms.all)
+    if crashes:
+        plural = "1 crash" if crashes == 1 else f"{crashes} crashes"
+        yield f"Warning: {plural} that did not happen again."
+    calibration = arms.baseline.result.calibration
+    missed = [each for each in judge_promises(calibration) if not each.kept] if calibration else []
+    yield from (f"Not as promised: {each.promise}; {each.found}." for each in missed)
+
+
+def _failure_texts(arms: Arms) -> Iterator[str]:
+    """A line per variant and reason, since a variant often fails all cases alike."""
+    alike: dict[tuple[str, Status, str], list[FailedCase]] = {}
+    for failure in failures_of(arms):
+        why = "" if failure.reason is None else failure.reason.message
+        alike.setdefault((failure.label, failure.status, why), []).append(failure)
+    for (label, status, message), members in [*alike.items()][:MAX_FAILURES]:
+        where = f"{members[0].operation}/{members[0].case}"
+        more = f" and {len(members) - 1} more" if len(members) > 1 else ""
+        if len(message) > _LONGEST_MESSAGE:
+            message = message[:_LONGEST_MESSAGE] + "…"
+        yield f"{label}: {status} in {where}{more}{f': {message}' if message else ''}"
+    if len(alike) > MAX_FAILURES:
+        rest = sum(map(len, [*alike.values()][MAX_FAILURES:]))
+        yield f"… and {rest} more, which comparison.md lists"
+
+
+def _blocks(arms: Arms, operation: Operation) -> Iterator[Block]:
+    taken = [
+        series for series in primary_series(arms, operation) if _times(arms, operation, series)
+    ]
+    # Without a GPU nothing but staging is timed: where it tells nothing apart, it needs no table.
+    unresolved = [
+        series for series in taken if arms.on_cpu and not is_resolved(arms, operation, series)
+    ]
+    tabled = [series for series in taken if series not in unresolved]
+    fits = all_cases_fit(arms, operation, len(tabled) + arms.on_cpu)
+    if not fits and arms.others:
+        num_cases = len(arms.cases_of(operation))
+        yield f"Changes in percent of {arms.baseline.name} over the {num_cases} cases:"
+        counted = [LAUNCHES] if arms.on_cpu else []
+        yield spread_table(
+            arms, operation, [*counted, *(metric_of(series).name for series in taken)]
+        )
+    if arms.on_cpu:
+        yield _which(arms, operation, fits, "launches per step:")
+        yield launch_table(arms, operation, fits)
+    elif launches := launch_text(arms, operation):
+        yield launches
+    if tabled:
+        yield _which(arms, operation, fits, _caption(arms))
+        yield time_table(arms, operation, tabled, fits)
+    yield from (_unresolved_text(arms, operation, series) for series in unresolved)
+    if not fits:
+        yield "The other cases: `bt-bench show` with -k PATTERNS, or with --all."
+    yield from _also(arms, operation, taken)
+
+
+def _caption(arms: Arms) -> str:
+    base = arms.baseline.name
+    if not arms.others:
+        return "medians in us:"
+    if len(arms.others) == 1:
+        return (
+            f"medians in us, and the change in percent of {base} with the interval that the "
+            "verdict rests on:"
+        )
+    return (
+        f"medians of {base} in us; of the others the change in percent of it, as the interval that "
+        "the verdict rests on:"
+    )
+
+
+def _which(arms: Arms, operation: Operation, fits: bool, rest: str) -> str:
+    """Begins a caption with which cases are shown, if not all."""
+    if fits:
+        return f"{rest[0].upper()}{rest[1:]}"
+    return f"The {NUM_WORST} worst of {len(arms.cases_of(operation))} cases, {rest}"
+
+
+def _unresolved_text(arms: Arms, operation: Operation, series: Series) -> str:
+    times = _times(arms, operation, series)
+    low, high = (format_number(most(times)) for most in (min, max))
+    title = series.quantity.traits.heading.capitalize()
+    found = f"{title} times are {low if low == high else f'{low} to {high}'} us"
+    if not arms.others:
+        return f"{found}."
+    rounds = [stopping.rounds for stopping in stoppings(arms)]
+    many = f" in {range_text(rounds)} rounds per case" if rounds else ""
+    return f"{found}; no difference between the variants is resolvable{many}."
+
+
+def _times(arms: Arms, operation: Operation, series: Series) -> list[float]:
+    found = (
+        typical_us(case, series)
+        for case_id in arms.cases_of(operation)
+        for arm in arms.all
+        if (case := arm.ok_case(case_id)) is not None
+    )
+    return [time for time in found if time is not None]
+
+
+def _also(arms: Arms, operation: Operation, taken: Sequence[Series]) -> Iterator[str]:
+    """What got worse by a metric that has no table here."""
+    shown = {LAUNCHES, WHOLE_CASE.name, *(metric_of(series).name for series in taken)}
+    worse: dict[str, list[Judgement]] = {}
+    for each in judgements_of(arms, operation):
+        if each.metric not in shown and each.verdict in (Verdict.SLOWER, Verdict.INVALID):
+            worse.setdefault(each.other, []).append(each)
+    if worse:
+        counts = "; ".join(f"{name} {tally(members)}" for name, members in worse.items())
+        yield f"By other metrics, which `bt-bench compare` lists: {counts}."

@@ -1,0 +1,153 @@
+"""The tables of one operation that fit a screen: a column per variant, a row per case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from bt_bench.analysis import Judgement, Verdict, median
+from bt_bench.names import Operation
+from bt_bench.report.document import ABSENT, Cell, Heading, Table
+from bt_bench.report.formats.arrange import worst_first
+from bt_bench.report.formats.table_format import verdicts_cell
+from bt_bench.report.formats.texts import TONES, change_text, interval_text
+from bt_bench.report.run.arranged import Arm, Arms, CaseId
+from bt_bench.report.run.cells import no_case_cell, range_text, tested_cells, time_cell
+from bt_bench.results import Direction, Series, metric_named, metric_of
+
+MAX_ROWS = 20
+"""As many rows of cases are on a screen; of more cases only the worst are shown."""
+
+NUM_WORST = 3
+"""How many of more cases are shown for each metric."""
+
+LAUNCHES = "launches"
+
+_NOTES = {
+    Verdict.SAME: "SAME: within the margin, with certainty.",
+    Verdict.INCONCLUSIVE: "INCONCLUSIVE: neither within the margin nor beyond it with certainty.",
+}
+
+
+def all_cases_fit(arms: Arms, operation: Operation, num_metrics: int) -> bool:
+    """Whether there are few enough cases to show all of them."""
+    return len(arms.cases_of(operation)) * max(1, num_metrics) <= MAX_ROWS
+
+
+def judgements_of(arms: Arms, operation: Operation) -> list[Judgement]:
+    """The verdicts on the cases and variants that are shown."""
+    shown = {(other.name, case_id.key) for other in arms.others for case_id in arms.case_ids}
+    judged = arms.judged.judgements if arms.judged else ()
+    return [e for e in judged if e.operation == operation and (e.other, e.key) in shown]
+
+
+def time_table(arms: Arms, operation: Operation, shown: Sequence[Series], fits: bool) -> Table:
+    """Per case the time of the baseline, and what the others change, by quantity.
+
+    Args:
+        arms: of the run.
+        operation: which cases.
+        shown: the quantities.
+        fits: show all cases, else the worst.
+    """
+    base, others = arms.baseline, arms.others
+    columns = ["Case", *(arm.name for arm in arms.all)]
+    if len(others) == 1:
+        columns += ["Change (%)", "Interval (%)", "Verdict"]
+    rows: list[tuple[Cell, ...] | Heading] = []
+    for series in shown:
+        rows.append(Heading(metric_of(series).name))
+        for case_id in _cases(arms, operation, metric_of(series).name, fits):
+            cells = [_time(base, case_id, series)]
+            for other in others:
+                judgement = arms.judgement(other, case_id, series)
+                if len(others) == 1:
+                    cells += [_time(other, case_id, series), *tested_cells(judgement)]
+                else:
+                    cells.append(_change(other, case_id, judgement))
+            rows.append((Cell(case_id.case), *cells))
+    return Table(tuple(columns), tuple(rows), num_text_columns=1)
+
+
+def launch_table(arms: Arms, operation: Operation, fits: bool) -> Table:
+    """Per case and variant, how many launches a step has."""
+    rows = tuple(
+        (Cell(case_id.case), *(_launches(arms, arm, case_id) for arm in arms.all))
+        for case_id in _cases(arms, operation, LAUNCHES, fits)
+    )
+    return Table(("Case", *(arm.name for arm in arms.all)), rows, num_text_columns=1)
+
+
+def launch_text(arms: Arms, operation: Operation) -> str:
+    """The launches of each variant over all cases, in a sentence; empty where none was counted."""
+    found = []
+    for arm in arms.all:
+        cases = (arm.ok_case(case_id) for case_id in arms.cases_of(operation))
+        counted = (case.launches.totals() for case in cases if case and case.launches)
+        totals = [total for case in counted for total in case]
+        if totals:
+            found.append(f"{arm.name} {range_text(totals)}")
+    return f"Launches per step: {', '.join(found)}." if found else ""
+
+
+def spread_table(arms: Arms, operation: Operation, names: Sequence[str]) -> Table:
+    """Per metric and variant the verdicts over all cases, and the best, median and worst change."""
+    judged = judgements_of(arms, operation)
+    rows: list[tuple[Cell, ...] | Heading] = []
+    for name in names:
+        rows.append(Heading(name))
+        for other in arms.others:
+            members = [each for each in judged if (each.metric, each.other) == (name, other.name)]
+            if members:
+                rows.append((Cell(other.name), verdicts_cell(members), *_spread(name, members)))
+    return Table(("Variant", "Verdicts", "Best", "Median", "Worst"), tuple(rows), 2)
+
+
+def _spread(name: str, members: Sequence[Judgement]) -> Iterator[Cell]:
+    ratios = sorted(each.ratio for each in members if each.ratio is not None)
+    if not ratios:
+        yield from [Cell(ABSENT)] * 3
+        return
+    if metric_named(name).direction is Direction.HIGHER:
+        ratios.reverse()
+    for ratio in (ratios[0], median(ratios), ratios[-1]):
+        yield Cell(change_text(ratio))
+
+
+def _cases(arms: Arms, operation: Operation, metric: str, fits: bool) -> list[CaseId]:
+    """All cases, or those whose verdicts on a metric are the worst, in the order of the config."""
+    cases = arms.cases_of(operation)
+    if fits or arms.judged is None:
+        return cases if fits else cases[:NUM_WORST]
+    of_metric = tuple(each for each in judgements_of(arms, operation) if each.metric == metric)
+    ordered = worst_first(replace(arms.judged, judgements=of_metric)).judgements
+    worst = [*dict.fromkeys(each.key for each in ordered)][:NUM_WORST]
+    return [case_id for case_id in cases if case_id.key in worst]
+
+
+def _time(arm: Arm, case_id: CaseId, series: Series) -> Cell:
+    case = arm.ok_case(case_id)
+    return no_case_cell(arm, case_id) if case is None else time_cell(arm, case, series)
+
+
+def _change(other: Arm, case_id: CaseId, judgement: Judgement | None) -> Cell:
+    """The interval of a change, with the verdict in the note unless interval and colour say it."""
+    if judgement is None:
+        missing = other.ok_case(case_id) is None
+        return no_case_cell(other, case_id) if missing else Cell(ABSENT)
+    note = _NOTES.get(judgement.verdict)
+    if judgement.evidence is None:
+        note = f"{judgement.verdict}: {judgement.detail}."
+    text = interval_text(judgement.low, judgement.high)
+    return Cell(text, note, TONES.get(judgement.verdict))
+
+
+def _launches(arms: Arms, arm: Arm, case_id: CaseId) -> Cell:
+    case = arm.ok_case(case_id)
+    if case is None:
+        return no_case_cell(arm, case_id)
+    if case.launches is None or not case.launches.steps:
+        return Cell(ABSENT)
+    judgement = arms.judgement_on(arm, case_id, LAUNCHES)
+    tone = TONES.get(judgement.verdict) if judgement else None
+    return Cell(range_text(case.launches.totals()), tone=tone)

@@ -1,0 +1,195 @@
+"""The report of a run for the terminal: a screen per operation, and nothing that misleads."""
+
+from __future__ import annotations
+
+import re
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from support import scenarios
+from support.factories import (
+    make_case,
+    make_environment,
+    make_failed_case,
+    make_launches,
+    make_result,
+    make_rounds,
+)
+
+from bt_bench.analysis import EVERYTHING, Selection
+from bt_bench.config import planned_variants
+from bt_bench.errors import UsageError
+from bt_bench.report.console import render_plain
+from bt_bench.report.run.brief import MAX_FAILURES, brief_document
+from bt_bench.report.run.brief_tables import NUM_WORST
+from bt_bench.report.run.rendering import print_run
+from bt_bench.results.nouns import Quantity
+from bt_bench.results.reading import read_run
+from bt_bench.results.result import VariantResult
+from bt_bench.suites.block_tables import operations as ops
+
+ORIGIN = Path(__file__).parents[2] / "reports" / "h200" / "origin"
+SCREEN = 40
+
+
+def brief(results: list[VariantResult], selection: Selection = EVERYTHING) -> str:
+    return render_plain(brief_document(results, selection=selection))
+
+
+def on_terminal(results: list[VariantResult], width: int, *, whole: bool = False) -> list[str]:
+    stream = StringIO()
+    console = Console(file=stream, force_terminal=True, color_system=None, width=width)
+    print_run(results, whole=whole, console=console)
+    return stream.getvalue().splitlines()
+
+
+@pytest.fixture(scope="module")
+def origin() -> list[VariantResult]:
+    return read_run(ORIGIN, planned_variants(ORIGIN) or ())
+
+
+def with_variants(results: list[VariantResult], number: int) -> list[VariantResult]:
+    """Copies of the last variant are added."""
+    info = results[-1].variant
+    names = [f"one_more_variant_{n}" for n in range(number - len(results))]
+    copies = [
+        results[-1].model_copy(update={"variant": info.model_copy(update={"name": name})})
+        for name in names
+    ]
+    return [*results, *copies]
+
+
+def with_cases(results: list[VariantResult], copies: int) -> list[VariantResult]:
+    """Each case so many times, under other names."""
+    return [
+        result.model_copy(
+            update={
+                "cases": [
+                    case.model_copy(update={"case": name, "key": f"{case.operation}/{name}"})
+                    for case in result.cases
+                    for name in (f"{case.case}_{n}" for n in range(copies))
+                ]
+            }
+        )
+        for result in results
+    ]
+
+
+@pytest.mark.parametrize("variants", [2, 4, 5])
+@pytest.mark.parametrize("copies", [1, 8])
+@pytest.mark.parametrize("width", [80, 120])
+def test_an_operation_has_one_screen_and_no_line_is_too_long(origin, variants, copies, width):
+    lines = on_terminal(with_cases(with_variants(origin[:variants], variants), copies), width)
+    assert max(map(len, lines)) <= width
+    starts = [n for n, line in enumerate(lines) if line in ("Gather + slots", "Whole step")]
+    assert len(starts) == 2
+    lead, first, second = starts[0], starts[1] - starts[0], len(lines) - starts[1]
+    assert lead <= 12
+    # Of five variants a narrow table has the names of cases on lines of their own.
+    assert max(first, second) <= SCREEN + (8 if variants == 5 else 0)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("width", [80, 120])
+def test_names_are_cut_at_joints_only(origin, width, whole):
+    names = [result.variant.name for result in origin] + [case.case for case in origin[0].cases]
+    parts = {part for name in names for part in name.split("_")}
+    for line in on_terminal(origin, width, whole=whole):
+        for word in re.findall(r"[a-z]+(?:_[a-z0-9]+)+_?|[a-z]+_", line):
+            found = set(word.strip("_").split("_"))
+            known = found <= parts or word in ("one_launch", "host_us", "gpu_us")
+            assert known or not found & parts, line
+
+
+def test_one_other_variant_has_its_times_beside_the_baseline(origin):
+    text = brief([origin[0], origin[-1]], Selection(operations=["step"], cases="medium_batch_4grp"))
+    assert "Selected by -k medium_batch_4grp, --operations step: 1 of 10 cases." in text
+    assert re.search(r"Case +baseline +fused +Change \(%\) +Interval \(%\) +Verdict\n", text)
+    assert re.search(r"128\.8 +83\.84 +-35\.5 +-36\.8 to -34\.2 +FASTER\n", text)
+    assert "Launches per step: baseline 6, fused 2." in text
+
+
+def test_what_is_shown_does_not_change_a_verdict(origin):
+    whole = brief(origin)
+    part = brief(origin, Selection(cases="small*", operations=["step"], variants=["fused_apply"]))
+    (interval,) = re.findall(r"84\.78 +84\.38 +-0\.1 +(\S+ to \S+) +SAME", part)
+    assert re.search(rf"84\.78 +{re.escape(interval)}[¹²]", whole)
+
+
+def test_same_and_inconclusive_have_a_note(origin):
+    text = brief(origin, Selection(operations=["step"]))
+    assert re.search(r"-1\.3 to \+1\.2¹.*-5\.1 to \+5\.9²", text, re.DOTALL)
+    assert "¹ SAME: within the margin, with certainty." in text
+    assert "² INCONCLUSIVE: neither within the margin nor beyond it with certainty." in text
+
+
+def test_of_many_cases_there_is_a_summary_and_the_worst(origin):
+    text = brief(with_cases(origin, 4), Selection(operations=["step"]))
+    assert "Changes in percent of baseline over the 20 cases:" in text
+    assert re.search(r"fused +20 FASTER +-35\.5 +-18\.9 +-18\.8\n", text)  # best, median, worst
+    assert f"\nThe {NUM_WORST} worst of 20 cases, medians of baseline in us; of the" in text
+    (gpu,) = re.findall(r"\ngpu_us\n((?:  \w+_\d +[\d.]+ .*\n)+)", text)
+    assert len(gpu.splitlines()) == NUM_WORST
+    assert "large_batch_1grp" in gpu  # inconclusive, with the largest increase
+    assert "The other cases: `bt-bench show` with -k PATTERNS, or with --all." in text
+
+
+def test_what_is_worse_by_another_metric_is_counted():
+    text = brief(scenarios.gpu_run(), Selection(operations=["step"]))
+    assert re.search(r"By other metrics, .* lists: fused_apply \d+ SLOWER, \d+ INVALID\.", text)
+
+
+def cpu(name: str, factor: float) -> VariantResult:
+    noise = [0.01 * (n % (len(name) - 1)) for n in range(60)]
+    samples = {Quantity.STAGE_US: [[(10 + each) * factor] for each in noise]}
+    launches = make_launches(["one"] * (3 if name == "baseline" else 1), counted_by="interpreter")
+    case = make_case("a", ops.STEP, samples, launches=launches, rounds=make_rounds(60))
+    return make_result(name, [case], environment=make_environment("cpu"))
+
+
+def test_without_a_gpu_launches_are_the_table_and_times_that_tell_nothing_apart_have_a_line():
+    text = brief([cpu("baseline", 1.0), cpu("fused", 1.0)])
+    assert re.search(r"Case +baseline +fused\n─+\na +3 +1\n", text)
+    assert (
+        "Stage times are 10.02 to 10.03 us; no difference between the variants is resolvable"
+        in text
+    )
+    assert "Not measured: host, device, span, step, pipelined, event times, which need" in text
+    text = brief([cpu("baseline", 1.0), cpu("fused", 0.5)])
+    assert "is resolvable" not in text
+    assert re.search(r"stage_us\n +a +10\.03 +5\.0\d\d +-50\.0 .* FASTER\n", text)
+
+
+def test_one_variant_has_no_changes():
+    text = brief([cpu("baseline", 1.0)])
+    assert "Stage times are 10.03 us." in text
+    gpu = brief(scenarios.gpu_run()[:1])
+    assert "Medians in us:\n" in gpu
+    assert re.search(r"Case +baseline\n", gpu)
+
+
+def test_cases_that_fail_alike_are_one_line():
+    names = [f"case_{n}" for n in range(MAX_FAILURES + 3)]
+    fine = [make_case(name) for name in names]
+    alike = [make_failed_case(name, message="wrong slots") for name in names]
+    text = brief([make_result("baseline", fine), make_result("fused", alike)])
+    assert "- fused: failed in gather_slots/case_0 and 7 more: wrong slots\n" in text
+    apart = [make_failed_case(name, message=f"wrong {name}") for name in names]
+    text = brief([make_result("baseline", fine), make_result("fused", apart)])
+    assert text.count("- fused: failed in") == MAX_FAILURES
+    assert "- … and 3 more, which comparison.md lists\n" in text
+
+
+def test_selections_that_match_nothing(origin):
+    for selection, message in (
+        (Selection(cases="mediumm"), "-k 'mediumm': no case matches"),
+        (Selection(operations=["stpe"]), "did you mean 'step'?"),
+        (Selection(variants=["fuse"]), "no variant 'fuse' in these results; did you mean 'fused'?"),
+        (Selection(variants=["baseline"]), "only the base is left"),
+    ):
+        with pytest.raises(UsageError, match=re.escape(message)):
+            brief_document(origin, selection=selection)
+    with pytest.raises(UsageError, match="expected at least one result"):
+        brief_document([])
