@@ -25,7 +25,7 @@ PARALLEL := -n $(WORKERS) --maxprocesses 4 --dist worksteal
 
 STATIC := $(PY) -m bt_bench gate --config benchmarks/static.yaml --static
 
-.PHONY: help sweep test test-slow test-gpu check release-check readme readme-check format format-check lint types contracts bench \
+.PHONY: help sweep test test-slow test-gpu check release-check readme readme-check screens format format-check lint types contracts bench \
 	gate-static census sanitize clean
 
 help:
@@ -34,6 +34,7 @@ help:
 	@echo "make check      format, lint, types, import contracts, tests, static gate"
 	@echo "make release-check  the same, and that the README's figures are of the code as it is"
 	@echo "make readme     write the README's figures from the result folders that they are of"
+	@echo "make screens    draw the screens in docs/pictures anew"
 	@echo "make gate-static  compare what the kernels compile to with reports/static/census.json"
 	@echo "make census     write that file anew, for a change that is meant"
 	@echo "make test-gpu   tests on a CUDA device (PY=python3 for an interpreter of your own)"
@@ -64,6 +65,9 @@ readme: $(DEV_READY)
 
 readme-check: $(DEV_READY)
 	$(PY) benchmarks/readme.py --check
+
+screens: $(DEV_READY)
+	$(PY) benchmarks/screens.py
 
 format: $(DEV_READY)
 	$(PY) -m ruff format $(SOURCES)

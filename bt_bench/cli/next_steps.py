@@ -33,28 +33,31 @@ def _near(path: Path) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def command(*arguments: object) -> str:
+def command(*arguments: object, called: str | None = None) -> str:
     """A command line of this program, quoted for a shell."""
-    return f"{program()} {shlex.join(map(str, arguments))}"
+    return f"{called or program()} {shlex.join(map(str, arguments))}"
 
 
-def next_lines(folder: Path, results: Sequence[VariantResult]) -> Iterator[str]:
+def next_lines(
+    folder: Path, results: Sequence[VariantResult], called: str | None = None
+) -> Iterator[str]:
     """What the folder of a run holds, and what to do with it; lines that no terminal may fold.
 
     Args:
         folder: of the run.
         results: of its variants.
+        called: how the program is called; as it can be called here if `None`.
     """
     yield f"Results: {folder}{os.sep} (comparison.md and one JSON per variant)"
     commands = []
     if any(not result.complete for result in results):
-        commands.append(command("sweep", "--resume", folder))
+        commands.append(command("sweep", "--resume", folder, called=called))
     compared = _comparable(results)
     if compared:
         # What failed is left out: it would only fail the comparison, too.
         some = [] if len(compared) == len(results) else ["--variants", ",".join(compared[1:])]
-        commands.append(command("compare", folder, *some))
-    commands.append(command("show", folder, "--all"))
+        commands.append(command("compare", folder, *some, called=called))
+    commands.append(command("show", folder, "--all", called=called))
     for index, line in enumerate(commands):
         yield f"{'Next:   ' if index == 0 else '        '} {line}"
 

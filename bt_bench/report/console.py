@@ -127,17 +127,16 @@ class _Layout:
         self._num_text = self._table.num_text_columns - self._names
         room, gaps = self._width - len(self._indent), len(columns) - 1
         folds = _folds(columns, self._num_text)
-        # Columns are rather moved together than folded, if that is enough.
-        natural = sum(map(_widest, columns))
-        enough = [
-            gap
-            for needed in (natural, sum(folds[0]), sum(folds[1]))
-            for gap in (_GAP, 1)
-            if needed + gap * gaps <= room
-        ]
-        self._gap = [*enough, 1][0]
+        natural, by_title, by_blank, by_joint = (
+            sum(widths) for widths in (map(_widest, columns), *folds[:3])
+        )
+        # Columns are rather moved together than folded, but for their titles.
+        choices = [(natural, _GAP), (by_title, _GAP), (by_title, 1)]
+        choices += [(needed, gap) for needed in (by_blank, by_joint) for gap in (_GAP, 1)]
+        enough = (gap for needed, gap in choices if needed + gap * gaps <= room)
+        self._gap = next(enough, 1)
         self._widths = _column_widths(columns, folds, room - self._gap * gaps)
-        return sum(folds[0]) + gaps <= room
+        return by_blank + gaps <= room
 
     def lines(self) -> Iterator[Text]:
         """The titles, a rule, the rows, and the numbered notes."""
@@ -210,9 +209,10 @@ class _Layout:
 def _folds(columns: Sequence[Sequence[str]], num_text_columns: int) -> list[list[int]]:
     """How narrow columns may become, ever narrower: what gives way first stands first.
 
-    First titles are folded, and cells of text at their blanks; then names at their joints; then
+    First titles are folded; then cells of text at their blanks; then names at their joints; then
     numbers, such as intervals, at their blanks; then everything, anywhere.
     """
+    by_title: list[int] = []
     by_blank: list[int] = []
     by_joint: list[int] = []
     by_number: list[int] = []
@@ -222,11 +222,12 @@ def _folds(columns: Sequence[Sequence[str]], num_text_columns: int) -> list[list
         parts = _widest(part for cell in cells for part in _parts(cell))
         whole = _widest(cells)
         is_text = index < num_text_columns
+        by_title.append(max(named, whole))
         by_blank.append(max(named, words if is_text else whole))
         by_joint.append(max(named, parts if is_text else whole))
         by_number.append(max(named, parts if is_text else words))
     # A character may be two cells wide.
-    return [by_blank, by_joint, by_number, [2] * len(columns)]
+    return [by_title, by_blank, by_joint, by_number, [2] * len(columns)]
 
 
 def _widest(texts: Iterable[str]) -> int:

@@ -130,7 +130,7 @@ def test_of_many_cases_there_is_a_summary_and_the_worst(origin):
     assert "Changes in percent of baseline over the 20 cases:" in text
     assert re.search(r"fused +20 FASTER +-35\.5 +-18\.9 +-18\.8\n", text)  # best, median, worst
     assert f"\nThe {NUM_WORST} worst of 20 cases, medians of baseline in us; of the" in text
-    (gpu,) = re.findall(r"\ngpu_us\n((?:  \w+_\d +[\d.]+ .*\n)+)", text)
+    (gpu,) = re.findall(r"\nDevice time \(gpu_us\)\n((?:  \w+_\d +[\d.]+ .*\n)+)", text)
     assert len(gpu.splitlines()) == NUM_WORST
     assert "large_batch_1grp" in gpu  # inconclusive, with the largest increase
     assert "The other cases: `bt-bench show` with -k PATTERNS, or with --all." in text
@@ -156,10 +156,10 @@ def test_without_a_gpu_launches_are_the_table_and_times_that_tell_nothing_apart_
         "Stage times are 10.02 to 10.03 us; no difference between the variants is resolvable"
         in text
     )
-    assert "Not measured: host, device, span, step, pipelined, event times, which need" in text
+    assert "Not measured: host, device, span, step, pipelined and event times, which need" in text
     text = brief([cpu("baseline", 1.0), cpu("fused", 0.5)])
     assert "is resolvable" not in text
-    assert re.search(r"stage_us\n +a +10\.03 +5\.0\d\d +-50\.0 .* FASTER\n", text)
+    assert re.search(r"Stage time \(stage_us\)\n +a +10\.03 +5\.0\d\d +-50\.0 .* FASTER\n", text)
 
 
 def test_one_variant_has_no_changes():

@@ -56,7 +56,7 @@ def time_table(arms: Arms, operation: Operation, shown: Sequence[Series], fits: 
         columns += ["Change (%)", "Interval (%)", "Verdict"]
     rows: list[tuple[Cell, ...] | Heading] = []
     for series in shown:
-        rows.append(Heading(metric_of(series).name))
+        rows.append(Heading(_title(metric_of(series).name)))
         for case_id in _cases(arms, operation, metric_of(series).name, fits):
             cells = [_time(base, case_id, series)]
             for other in others:
@@ -95,12 +95,20 @@ def spread_table(arms: Arms, operation: Operation, names: Sequence[str]) -> Tabl
     judged = judgements_of(arms, operation)
     rows: list[tuple[Cell, ...] | Heading] = []
     for name in names:
-        rows.append(Heading(name))
+        rows.append(Heading(_title(name)))
         for other in arms.others:
             members = [each for each in judged if (each.metric, each.other) == (name, other.name)]
             if members:
                 rows.append((Cell(other.name), verdicts_cell(members), *_spread(name, members)))
     return Table(("Variant", "Verdicts", "Best", "Median", "Worst"), tuple(rows), 2)
+
+
+def _title(name: str) -> str:
+    """`Device time (gpu_us)`."""
+    series = metric_named(name).series
+    if series is None:
+        return name.capitalize()
+    return f"{series.quantity.traits.heading.capitalize()} time ({name})"
 
 
 def _spread(name: str, members: Sequence[Judgement]) -> Iterator[Cell]:

@@ -1,0 +1,44 @@
+"""`benchmarks/screens.py` draws what the commands print, the same wherever it is drawn."""
+
+from __future__ import annotations
+
+import html
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from support.commands import run
+
+from benchmarks import screens
+
+PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
+
+
+def words_of(svg: str) -> list[str]:
+    texts = re.findall(r"<text[^>]*>(.*?)</text>", svg)
+    return " ".join(html.unescape(text).replace("\xa0", " ") for text in texts).split()
+
+
+@pytest.mark.parametrize("variable", ["", "NO_COLOR"])
+def test_the_committed_picture_is_what_is_drawn_today(monkeypatch, variable):
+    if variable:
+        monkeypatch.setenv(variable, "1")
+    assert screens.origin_screen() == (PICTURES / "show-origin.svg").read_text(encoding="utf-8")
+
+
+def test_it_has_the_words_that_the_command_prints(monkeypatch):
+    monkeypatch.chdir(screens.ROOT)
+    monkeypatch.setattr("bt_bench.cli.next_steps.program", lambda: "bt-bench")
+    printed = run("show", screens.ORIGIN, "--operations", "step").out
+    shown = words_of(screens.origin_screen())
+    title = "fused_gather_slots"  # folded in 80 columns
+    assert {word for word in printed.split() if "─" not in word} - {title} <= set(shown)
+
+
+@pytest.mark.parametrize("name", ["show-origin", "sweep-quick"])
+def test_a_picture_is_well_formed_and_names_no_font_of_the_network(name):
+    text = (PICTURES / f"{name}.svg").read_text(encoding="utf-8")
+    assert ET.fromstring(text).tag.endswith("svg")
+    assert "url(http" not in text
+    assert "…" not in text
