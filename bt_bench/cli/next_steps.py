@@ -48,7 +48,7 @@ def next_lines(
         results: of its variants.
         called: how the program is called; as it can be called here if `None`.
     """
-    yield f"Results: {folder}{os.sep} (comparison.md and one JSON per variant)"
+    yield f"Results: {folder}{os.sep} (comparison.md, a JSON per variant)"
     commands = []
     if any(not result.complete for result in results):
         commands.append(command("sweep", "--resume", folder, called=called))

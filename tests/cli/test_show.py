@@ -25,7 +25,7 @@ def test_a_run_is_shown_and_then_what_to_do_next():
     assert outcome.code == 0
     assert outcome.out.startswith("Comparison: origin\nMeasured on NVIDIA H200")
     assert "Device time (gpu_us)\n  small_batch_1grp" in outcome.out
-    assert f"\nResults: {ORIGIN}/ (comparison.md and one JSON per variant)\nNext:" in outcome.out
+    assert f"\nResults: {ORIGIN}/ (comparison.md, a JSON per variant)\nNext:" in outcome.out
     assert outcome.out.rstrip().endswith(f"show {ORIGIN} --all")
 
 
