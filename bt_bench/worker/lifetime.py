@@ -1,27 +1,33 @@
 """Processes that end with the one that started them, however that one ended.
 
 `end_with_parent` is for our own processes. `run_kept` runs any command, with a keeper in between,
-which is this file run as a script. The keeper watches the process group of the command and ends all
-of it when we are gone, including what a shell or compiler has started. So this file imports only
-the standard library.
+which is this file run as a script. The keeper ends all that the command has started: when the
+command has ended, and when we are gone. So this file imports only the standard library.
+
+What a process has started is found in two ways. It is below it in the tree of processes, even what
+was forked twice, if the process adopts orphans. And if the process itself has ended, what it has
+started still bears its mark, a name in the environment. Both need Linux.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import secrets
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # of linux/prctl.h
 _POLL_SECONDS = 1.0
+_SECONDS_TO_END = 10.0  # of a killed process, unless the kernel is busy for it
+_MARK = "_BT_BENCH_WORKER_"  # begins the names of marks
 _OWN_ERROR = 125  # as env and timeout have it
 
 
@@ -32,15 +38,26 @@ def end_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
         parent: its process id, as the parent itself knows it.
         number: of the signal.
     """
-    try:
-        # By the kernel, since our own thread cannot run while C code holds the GIL.
-        prctl = ctypes.CDLL(None, use_errno=True).prctl
-    except (AttributeError, OSError):  # no Linux
+    # By the kernel, since our own thread cannot run while C code holds the GIL.
+    if not _prctl(_PR_SET_PDEATHSIG, number):
         threading.Thread(target=_watch, args=(parent, number), daemon=True).start()
-        return
-    prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(number), 0, 0, 0)
-    if os.getppid() != parent:  # it ended before
+    elif os.getppid() != parent:  # it ended before
         os.kill(os.getpid(), number)
+
+
+def adopt_orphans() -> None:
+    """Makes this process the parent of all below it that lose theirs, so that they are found."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> bool:
+    """Sets an attribute of this process; returns `False` where there are none, without Linux."""
+    try:
+        prctl = ctypes.CDLL(None, use_errno=True).prctl
+    except (AttributeError, OSError):
+        return False
+    prctl(option, ctypes.c_ulong(value), 0, 0, 0)
+    return True
 
 
 def _watch(parent: int, number: int) -> None:
@@ -52,14 +69,11 @@ def _watch(parent: int, number: int) -> None:
 def descendants_of(pid: int) -> dict[int, str]:
     """Process ids and names of all that a process has started and that still runs.
 
-    Empty where there is no `/proc`. What has outlived the process between is not found.
+    Empty where there is no `/proc`. What has outlived the process between is found only if one
+    above adopts orphans.
     """
     parents: dict[int, tuple[int, str]] = {}
-    running: list[Path] = []
-    with suppress(OSError):
-        running = [entry for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
-    for entry in running:
-        # Not by a pattern for the files, which would look at each, and one may have just ended.
+    for entry in _running():
         with suppress(OSError, ValueError):
             text = (entry / "stat").read_text(encoding="utf-8", errors="replace")
             name, _, rest = text.partition("(")[2].rpartition(")")
@@ -76,6 +90,57 @@ def descendants_of(pid: int) -> dict[int, str]:
     return found
 
 
+@contextmanager
+def marked() -> Iterator[str]:
+    """A mark for the processes that this one starts in the block, and for all that they start."""
+    mark = _MARK + secrets.token_hex(8)
+    os.environ[mark] = "1"
+    try:
+        yield mark
+    finally:
+        del os.environ[mark]
+
+
+def bearers_of(mark: str) -> list[int]:
+    """Process ids of all that bears a mark, whatever has become of its parents.
+
+    Empty where there is no `/proc`. What was started with another environment is not found.
+    """
+    found = []
+    for entry in _running():
+        with suppress(OSError):
+            if f"{mark}=".encode() in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+    return found
+
+
+def end_all(find: Callable[[], Collection[int]]) -> None:
+    """Kills processes until there are none, since they may start others meanwhile.
+
+    Args:
+        find: finds those that are still there.
+    """
+    deadline = time.monotonic() + _SECONDS_TO_END
+    while (found := find()) and time.monotonic() < deadline:
+        kill(found)
+        time.sleep(0.01)
+
+
+def kill(pids: Iterable[int]) -> None:
+    """Kills processes, some of which may have ended."""
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _running() -> list[Path]:
+    """The folders of all processes; each may end while it is looked at."""
+    with suppress(OSError):
+        # Not by a pattern for files in them, which would look at each.
+        return [entry for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+    return []
+
+
 def run_kept(
     command: Sequence[str],
     *,
@@ -85,9 +150,9 @@ def run_kept(
     stderr: int | IO[bytes] = subprocess.PIPE,
     seconds: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command in its own process group, which never outlives this call.
+    """Runs a command; neither it nor anything that it has started outlives this call.
 
-    Whatever ends the call early, such as Ctrl-C or the end of this process, ends the group.
+    Whatever ends the call early, such as Ctrl-C or the end of this process, ends them too.
 
     Args:
         command: the command with its arguments.
@@ -115,6 +180,9 @@ def run_kept(
         try:
             printed, errors = process.communicate(timeout=seconds)
         except BaseException:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(2 * _SECONDS_TO_END)
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             raise
@@ -122,16 +190,18 @@ def run_kept(
 
 
 def _keep(parent: int, command: Sequence[str]) -> int:
-    """Runs a command, and ends its group and this process when the parent ends.
+    """Runs a command, and ends all that it has started, at once when the parent ends.
 
     Returns:
         Its exit code.
     """
 
-    def end_all(_number: int, _frame: object) -> None:
+    def end(_number: int, _frame: object) -> None:
+        _end_descendants()
         os.killpg(0, signal.SIGKILL)
 
-    signal.signal(signal.SIGTERM, end_all)
+    adopt_orphans()
+    signal.signal(signal.SIGTERM, end)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     end_with_parent(parent, signal.SIGTERM)
     try:
@@ -140,11 +210,16 @@ def _keep(parent: int, command: Sequence[str]) -> int:
         sys.stderr.write(f"{command[0]}: {error.strerror}\n")
         return _OWN_ERROR
     code = process.wait()
+    _end_descendants()  # before we do, or who waits for the end of the output waits for them
     if code < 0:  # end as it ended, so that the parent sees the same
         with suppress(OSError):  # SIGKILL has no other handler
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     return code
+
+
+def _end_descendants() -> None:
+    end_all(lambda: descendants_of(os.getpid()))
 
 
 if __name__ == "__main__":

@@ -7,11 +7,10 @@ side imports neither torch nor Triton and never touches a device.
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from multiprocessing import resource_tracker
@@ -25,7 +24,14 @@ from bt_bench.errors import UsageError
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.worker.activity import Activity, shared_block
 from bt_bench.worker.culprits import run_without_culprits
-from bt_bench.worker.lifetime import descendants_of
+from bt_bench.worker.lifetime import (
+    adopt_orphans,
+    bearers_of,
+    descendants_of,
+    end_all,
+    kill,
+    marked,
+)
 from bt_bench.worker.outcome import RoundProgress
 from bt_bench.worker.tasks import (
     Attempt,
@@ -234,6 +240,12 @@ def _ctrl_c_held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def _serve(serve: Serve, connection: Connection, block: Any, setup: WorkerSetup) -> None:
+    """The worker's main function: what variants start stays below it, until it ends."""
+    adopt_orphans()
+    serve(connection, block, setup)
+
+
 class _Worker:
     """One process, from its start to its end."""
 
@@ -248,14 +260,27 @@ class _Worker:
         self._ahead = setup.ahead  # until there is one
         self._connection, theirs = CONTEXT.Pipe()
         self._process: BaseProcess = CONTEXT.Process(
-            target=serve, args=(theirs, block, setup), name="bt-bench worker", daemon=True
+            target=_serve,
+            args=(serve, theirs, block, setup),
+            name="bt-bench worker",
+            daemon=True,
         )
-        with _ctrl_c_held_back():
+        with _ctrl_c_held_back(), marked() as self._mark:
             self._process.start()
         theirs.close()  # so that its end is seen here
 
     def is_alive(self) -> bool:
         return self._process.is_alive()
+
+    def _await_end(self, seconds: float) -> None:
+        """Waits until the process has ended, for some time.
+
+        `join` would wait for what a variant has forked too, which holds the sentinel open.
+        """
+        deadline = time.monotonic() + seconds
+        while self._process.is_alive() and time.monotonic() < deadline:
+            if wait([self._process.sentinel], POLL_SECONDS):
+                time.sleep(0.01)  # a variant may have closed it
 
     def do(self, task: Task[Any], arms: list[str], watcher: Watcher | None) -> Attempt:
         """Has a task run; returns a failure if the worker does not survive it."""
@@ -300,7 +325,7 @@ class _Worker:
                     self._on_traceback(content.text)
                 elif content is not None:
                     return _checked(content, doing)
-            # A process that a variant has forked may hold the sentinel open.
+            # As in `_await_end`.
             elif ready or not self._process.is_alive():
                 return self._died(doing)
             now = time.monotonic()
@@ -317,7 +342,7 @@ class _Worker:
 
     def how_it_ended(self) -> str:
         """The signal or the exit code that ended the process."""
-        self._process.join(SECONDS_TO_DIE)
+        self._await_end(SECONDS_TO_DIE)
         code = self._process.exitcode
         if code is None:
             return "the worker closed its connection"
@@ -344,24 +369,27 @@ class _Worker:
             self._connection.send(None)
         except OSError:
             return
-        self._process.join(SECONDS_TO_END)
-        _kill(started)
+        self._await_end(SECONDS_TO_END)
+        kill(started)
 
     def abandon(self) -> None:
         """Kills the process, and does not wait for its end."""
         started = self._started_by_it()
         self._connection.close()
         self._process.kill()
-        _kill(started)
+        kill(started)
 
     def _started_by_it(self) -> Collection[int]:
         """Processes that variants have started; nobody else would end them."""
-        return descendants_of(self._process.pid) if self._process.pid else ()
+        pid = self._process.pid
+        # Once it was waited for, its number may be another's.
+        return descendants_of(pid) if pid and self._process.is_alive() else ()
 
     def kill(self) -> None:
-        """Kills the process if it is still there, and reaps it."""
+        """Kills the process if it is still there, reaps it, and ends what it has left behind."""
         self.abandon()
-        self._process.join(SECONDS_TO_DIE)
+        self._await_end(SECONDS_TO_DIE)
+        end_all(lambda: bearers_of(self._mark))
 
     def _limit_seconds(self, hang_seconds: float) -> float:
         if self._activity.place is not None:
@@ -381,12 +409,6 @@ class _Worker:
             code=ReasonCode.HUNG, message=f"{doing}: {what} within {limit:g} s{setting}"
         )
         return Failure(reason, place, worker_is_spent=True)
-
-
-def _kill(pids: Iterable[int]) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
 
 
 def _checked(message: object, doing: str) -> Hello | Success[Any] | Failure:

@@ -107,6 +107,28 @@ def act(what: str) -> None:
         time.sleep(60)
     elif what == "starts":
         subprocess.Popen(["sleep", "600"])
+    elif what == "forks":
+        if os.fork() == 0:
+            time.sleep(600)  # with all that is open here
+    elif what == "forks and is killed":
+        act("forks")
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif what.startswith("detaches"):
+        _, seconds, environment = what.split(":")
+        detach(seconds, {} if environment == "bare" else None)
+    elif what.startswith("is killed"):
+        detach(what.split(":")[1], None)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def detach(seconds: str, environment: dict[str, str] | None) -> None:
+    """Starts a process as daemons start: forked twice, in a session of its own."""
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        subprocess.Popen(["/bin/sleep", seconds], env=environment)
+        os._exit(0)
+    os.waitpid(pid, 0)
 
 
 def _failure(what: str | None, place: int) -> Failure | None:

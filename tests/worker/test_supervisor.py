@@ -13,7 +13,7 @@ import pytest
 from support import fake_workers
 from support.fake_workers import Script, serve
 from support.forked import forked_workers
-from support.processes import runs, wait_for
+from support.processes import running_with, runs, wait_for
 
 import bt_bench.worker.main
 from bt_bench.errors import UsageError
@@ -294,6 +294,42 @@ def test_what_a_variant_has_started_ends_with_its_worker(ending):
             supervisor.abandon()
     wait_for(lambda: not runs(child))
     assert descendants_of(pid) == {}
+
+
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt])
+@pytest.mark.parametrize("environment", ["same", "bare"])
+def test_so_does_what_has_left_its_family(error, environment):
+    seconds = f"600.{os.getpid()}1"
+    try:
+        with Supervisor(SETUP, serve) as supervisor:
+            supervisor.run(Script({"first": f"detaches:{seconds}:{environment}"}), ARMS)
+            assert len(running_with(seconds)) == 1
+            if error is not None:
+                raise error
+    except KeyboardInterrupt:
+        pass
+    wait_for(lambda: not running_with(seconds))
+
+
+@pytest.mark.parametrize("does", ["forks", "forks and is killed"])
+def test_nobody_waits_for_what_a_variant_has_forked(does, monkeypatch):
+    monkeypatch.setattr("bt_bench.worker.supervisor.CONTEXT", multiprocessing.get_context("spawn"))
+    monkeypatch.setattr("bt_bench.worker.supervisor.SECONDS_TO_END", 600.0)
+    monkeypatch.setattr("bt_bench.worker.supervisor.SECONDS_TO_DIE", 600.0)
+    with Supervisor(SETUP, serve) as supervisor:
+        finished = supervisor.run(Script({"second": does}), ARMS)
+        assert list(finished.failed) == ["second"] * ("killed" in does)
+
+
+def test_so_does_what_a_killed_worker_leaves(monkeypatch):
+    """Workers of users are spawned, so all that is below them has their environment."""
+    monkeypatch.setattr("bt_bench.worker.supervisor.CONTEXT", multiprocessing.get_context("spawn"))
+    seconds = f"600.{os.getpid()}2"
+    with Supervisor(SETUP, serve) as supervisor:
+        finished = supervisor.run(Script({"second": f"is killed:{seconds}"}), ARMS)
+        assert list(finished.failed) == ["second"]
+        assert running_with(seconds) == []
+    assert not any(name.startswith("_BT_BENCH") for name in os.environ)
 
 
 def test_processes_that_end_while_they_are_looked_at_are_left_out(monkeypatch):
