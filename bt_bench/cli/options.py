@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bt_bench.cli.exits import visible
+from bt_bench.cli.next_steps import PROGRAM
 from bt_bench.names import DeviceChoice, DeviceKind
 
 if TYPE_CHECKING:
@@ -113,6 +114,13 @@ def print_json(document: object) -> None:
     import json
 
     print(json.dumps(document, indent=2))
+
+
+def command_line() -> list[str]:
+    """The command as typed, for the record, with only the name of the program."""
+    from bt_bench.variants import encodable
+
+    return [PROGRAM, *map(encodable, sys.argv[1:])]
 
 
 def names_given(option: str, text: str | None) -> list[str] | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bt_bench.cli.options import JsonOption, VariantsOption, print_json
+from bt_bench.cli.options import JsonOption, VariantsOption, command_line, print_json
 from bt_bench.errors import ExitCode
 from bt_bench.names import DeviceChoice
 
@@ -214,4 +214,4 @@ def _record(
     )
     with TemporaryDirectory() as folder, progress_on_stderr("recording") as progress:
         path = save or Path(folder) / "recording.json"
-        return record(request, rounds, path, sys.argv, progress)
+        return record(request, rounds, path, command_line(), progress)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bt_bench.cli.dry_run import show_plan, warn_if_long
-from bt_bench.cli.next_steps import PROGRAM, command, next_lines
+from bt_bench.cli.next_steps import command, next_lines
 from bt_bench.cli.options import (
     DeviceOption,
     JsonOption,
@@ -23,6 +23,7 @@ from bt_bench.cli.options import (
     VariantsOption,
     VllmSourceOption,
     choose_variants,
+    command_line,
     kernel_folders,
     load_spec,
     print_json,
@@ -214,12 +215,7 @@ def _request(
     else:
         parent = reports or read_settings(Path.cwd()).reports or Path("reports")
         folder = RunFolder.create(parent, spec.name)
-    return SweepRequest(spec, entries, hello.environment, folder, _command())
-
-
-def _command() -> list[str]:
-    """The command line as typed, with only the name of the program."""
-    return [PROGRAM, *sys.argv[1:]]
+    return SweepRequest(spec, entries, hello.environment, folder, command_line())
 
 
 def _run(request: SweepRequest, runner: Runner) -> list[VariantResult]:

@@ -190,9 +190,9 @@ class _Converter:
         text = str(node.value)
         kind = str(node.tag).removeprefix(_TAG)
         if kind in ("str", "timestamp", "merge", "value"):
-            if any(
-                unicodedata.category(char) in ("Cc", "Cs") for char in re.sub("[\n\t]", "", text)
-            ):
+            # Line breaks are well, and so are bytes of a file's name that are no UTF-8.
+            rest = re.sub("[\n\t\udc80-\udcff]", "", text)
+            if any(unicodedata.category(char) in ("Cc", "Cs") for char in rest):
                 return self._break(place, "text has a control character; remove it")
             return Located(text, place)
         if kind == "null":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,7 +44,7 @@ class SuiteRef(Noun):
         """The package that its modules are loaded as."""
         if self.folder is None:
             return f"{_SHIPPED}.{self.name}"
-        digest = hashlib.sha256(str(self.folder).encode()).hexdigest()[:12]
+        digest = hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:12]
         return f"{_PREFIX}{digest}"
 
 
@@ -284,7 +285,7 @@ def source_sha256(suite: Suite) -> str:
         digest.update(reference.read_bytes())
     for path in sorted(folder.rglob("*.py")):
         if not path.is_relative_to(kernels):
-            digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes())
+            digest.update(os.fsencode(path.relative_to(folder)) + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
 

@@ -21,7 +21,7 @@ from bt_bench.variants.isolation import (
     add_variants_path,
     installed_places,
 )
-from bt_bench.variants.raised import ignore_interrupts, is_interrupt, text_of
+from bt_bench.variants.raised import encodable, ignore_interrupts, is_interrupt, text_of
 
 __all__ = [
     "CACHES",
@@ -33,6 +33,7 @@ __all__ = [
     "add_variants_path",
     "choose",
     "default_variants",
+    "encodable",
     "find_variants",
     "ignore_interrupts",
     "installed_places",

@@ -6,6 +6,7 @@ import ast
 import hashlib
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -302,7 +303,7 @@ def _import(entry: VariantEntry) -> ModuleType:
 
 def _module_name(entry: VariantEntry) -> str:
     """Module name of a user's file; the path is part of it, so that two folders may be used."""
-    digest = hashlib.sha256(str(entry.path.resolve()).encode()).hexdigest()[:12]
+    digest = hashlib.sha256(os.fsencode(entry.path.resolve())).hexdigest()[:12]
     return f"bt_bench_variants_{digest}_{entry.name}"
 
 

@@ -30,6 +30,11 @@ def text_of(error: BaseException) -> str:
 
 
 def storable(text: str) -> str:
-    """A text without lone surrogates, which UTF-8 does not have; cut if long."""
-    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    """A text that can be stored, cut if long."""
+    text = encodable(text)
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+
+
+def encodable(text: str) -> str:
+    """A text with lone surrogates spelled out: UTF-8 has none, but names of files may."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

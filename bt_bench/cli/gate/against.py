@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bt_bench.analysis import Cause, Judgement, Verdict
 from bt_bench.cli.gate.common import Options, entries_here, finish, make_folder
-from bt_bench.cli.options import worker_for
+from bt_bench.cli.options import command_line, worker_for
 from bt_bench.errors import ExitCode, NotComparableError, UsageError
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def _sweep(options: Options, device: DeviceKind, folder: Path) -> None:
     with worker_for(spec, entries, device) as worker:
         check_memory(spec, len(entries), worker.hello.available_bytes)
         request = SweepRequest(
-            spec, entries, worker.hello.environment, RunFolder(folder), ["bt-bench", *sys.argv[1:]]
+            spec, entries, worker.hello.environment, RunFolder(folder), command_line()
         )
         with request.folder.locked(), progress_on_stderr("sweep") as progress:
             run_sweep(request, worker, progress)

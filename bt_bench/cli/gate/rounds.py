@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bt_bench.cli.gate.common import RECORDING_NAME, lost_of
+from bt_bench.cli.options import command_line
 from bt_bench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def rounds_request(
         time_equal=time_equal,
         built=options.command is not None,
         lost=lost_of(options, old, new),
-        command=("bt-bench", *sys.argv[1:]),
+        command=tuple(command_line()),
     )
 
 

@@ -35,6 +35,7 @@ from bt_bench.results import (
 from bt_bench.variants import (
     VariantEntry,
     add_variants_path,
+    encodable,
     load_apart,
     modules_of,
     variants_folder,
@@ -61,9 +62,9 @@ def main(folder: Path) -> None:
     try:
         answer = Answer(census=with_room(Compiler(request).census))
     except BtBenchError as error:
-        answer = Answer(refusal=str(error))
+        answer = Answer(refusal=encodable(str(error)))
     except Exception:
-        answer = Answer(defect=traceback.format_exc())
+        answer = Answer(defect=encodable(traceback.format_exc()))
     (folder / ANSWER_NAME).write_text(answer.model_dump_json(), encoding="utf-8")
 
 
