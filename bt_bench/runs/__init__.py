@@ -12,6 +12,7 @@ from bt_bench.runs.gate.recording import record
 from bt_bench.runs.gate.sameness import compare_trees
 from bt_bench.runs.gate.sides import RoundsRequest, Side
 from bt_bench.runs.gate.trees import (
+    BUILD_SECONDS,
     Tree,
     base_tree,
     build,
@@ -29,6 +30,7 @@ from bt_bench.runs.selfcheck.resampled import RecordedPopulation
 from bt_bench.runs.sweep import SweepRequest, run_sweep
 
 __all__ = [
+    "BUILD_SECONDS",
     "DEFAULT_LOOKS",
     "EXPLORE_SECONDS",
     "FEWEST",

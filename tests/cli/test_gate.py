@@ -263,6 +263,12 @@ def _apart(repo, base, *options, **kwargs):
         (["--base", "HEAD", "--out", "mine"], "--out mine exists already; expected a new folder"),
         (["--against", "x.json", "--rounds", "3"], "--rounds has no effect on a gate with"),
         (["--against", "x.json", "--build", "make"], "--build has no effect on a gate with"),
+        (["--base", "HEAD", "--build-timeout", "9"], "--build-timeout has no effect without"),
+        (
+            ["--base", "HEAD", "--build", "sleep 600", "--build-timeout", "1"],
+            "--build 'sleep 600' has not ended after 1 s; if it only needs longer, give it more "
+            "with --build-timeout SECONDS",
+        ),
         (["--base", "HEAD", "--rounds", "9,4"], "looks after 9, 4 rounds; expected ascending"),
         (["--base", "HEAD", "--fail-on", "slow"], "unknown verdict 'slow'; did you mean 'slower'"),
         (["--base", "HEAD", "--format", "jnuit"], "unknown format; did you mean 'junit'"),

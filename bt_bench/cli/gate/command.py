@@ -110,6 +110,17 @@ def gate(
             help="Run this shell command in the folder of each revision first.",
         ),
     ] = None,
+    build_timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--build-timeout",
+            min=1,
+            max=86_400,
+            metavar="SECONDS",
+            help="Give --build this long in each revision, in seconds, from 1 to 86400.",
+            show_default="1800",
+        ),
+    ] = None,
     metrics: Annotated[
         list[str] | None,
         typer.Option(
@@ -276,9 +287,12 @@ def gate(
         ),
         allow_partial=allow_partial,
         require_power=require_power,
+        build_seconds=build_timeout,
     )
     if base is not None and against is not None:
         raise UsageError("--base and --against both say what to compare with; give only one")
+    if build_timeout is not None and build is None:
+        raise UsageError("--build-timeout has no effect without --build; leave it out")
     if static:
         from bt_bench.cli.gate.static import static_gate
 

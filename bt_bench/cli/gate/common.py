@@ -41,6 +41,7 @@ class Options:
         against: the file to compare with, if any.
         folders: folders of variants, from `--kernels`.
         command: the command of `--build`.
+        build_seconds: its time limit; `None` for the default.
         rules: margin and alpha.
         fail_on: verdicts that fail the gate.
         outputs: where the report goes.
@@ -64,12 +65,13 @@ class Options:
     chosen: frozenset[str] = frozenset()
     allow_partial: bool = False
     require_power: bool = False
+    build_seconds: float | None = None
 
 
 @contextmanager
 def both_trees(options: Options) -> Iterator[tuple[Tree, Tree]]:
     """Base and working tree, built if there is a `--build` command."""
-    from bt_bench.runs import base_tree, build, locate, working_tree
+    from bt_bench.runs import BUILD_SECONDS, base_tree, build, locate, working_tree
 
     assert options.base is not None
     location = locate(Path.cwd(), options.folders, options.spec.suite)
@@ -77,7 +79,7 @@ def both_trees(options: Options) -> Iterator[tuple[Tree, Tree]]:
     with base_tree(location, options.base) as old:
         for tree in (old, new) if options.command is not None else ():
             print(f"bt-bench: building {tree.label}", file=sys.stderr, flush=True)
-            build(tree, options.command or "")
+            build(tree, options.command or "", options.build_seconds or BUILD_SECONDS)
         yield old, new
 
 

@@ -21,6 +21,7 @@ from bt_bench.variants import Isolation, VariantEntry, find_variants
 from bt_bench.worker import git_command, run_kept, without_another_git
 
 GIT_SECONDS = 600.0  # a checkout of a large repository
+BUILD_SECONDS = 1800.0
 TAIL_LINES = 20
 
 
@@ -250,25 +251,41 @@ def _check_out(repository: Path, commit: str, top: Path, admin: Path) -> None:
     _git(top, "reset", "--hard", "--quiet", "--no-recurse-submodules")
 
 
-def build(tree: Tree, command: str) -> None:
+def build(tree: Tree, command: str, seconds: float = BUILD_SECONDS) -> None:
     """Runs a command of the shell in a tree.
 
+    Args:
+        tree: where.
+        command: as typed.
+        seconds: time limit.
+
     Raises:
-        UsageError: when it fails, with the end of what it printed.
+        UsageError: when it fails or takes too long, with the end of what it printed.
     """
-    process = run_kept(
-        ["/bin/sh", "-c", command],
-        cwd=tree.top,
-        env=without_another_git(),
-        stderr=subprocess.STDOUT,
-    )
-    output = process.stdout
+    try:
+        process = run_kept(
+            ["/bin/sh", "-c", command],
+            cwd=tree.top,
+            env=without_another_git(),
+            stderr=subprocess.STDOUT,
+            seconds=seconds,
+        )
+    except subprocess.TimeoutExpired as error:
+        printed = (error.output or b"").decode(errors="replace")
+        raise UsageError(
+            f"{tree.label}: --build {command!r} has not ended after {seconds:g} s; if it only "
+            f"needs longer, give it more with --build-timeout SECONDS{_tail(printed)}"
+        ) from None
     if process.returncode:
-        tail = "\n".join(f"  {line}" for line in output.splitlines()[-TAIL_LINES:])
         raise UsageError(
             f"{tree.label}: --build {command!r} ended with exit code {process.returncode}"
-            + (f"; the end of its output:\n{tail}" if tail else "; it printed nothing")
+            + _tail(process.stdout)
         )
+
+
+def _tail(output: str) -> str:
+    tail = "\n".join(f"  {line}" for line in output.splitlines()[-TAIL_LINES:])
+    return f"; the end of its output:\n{tail}" if tail else "; it printed nothing"
 
 
 def _label(ref: str, commit: str) -> str:

@@ -355,6 +355,20 @@ def test_a_build_that_fails_shows_the_end_of_its_output(own):
         build(tree, "exit 1")
 
 
+def test_a_build_that_does_not_end_shows_the_end_of_its_output_too(own, monkeypatch):
+    def late(process, timeout):
+        raise subprocess.TimeoutExpired(process.args, timeout, output=b"".join(lines))
+
+    lines = [b"%d\n" % number for number in range(100)] + [b"bad \xff\n"]
+    tree = working_tree(locate(own, [own / "mine"]))
+    monkeypatch.setattr("subprocess.Popen.communicate", late)
+    with pytest.raises(UsageError) as caught:
+        build(tree, "sleep 600", seconds=0.5)
+    first, *rest = str(caught.value).splitlines()
+    assert "--build 'sleep 600' has not ended after 0.5 s" in first
+    assert (len(rest), rest[-1]) == (20, "  bad \ufffd")
+
+
 def test_an_interrupted_build_ends_what_the_shell_has_started(own, monkeypatch, tmp_path):
     tree = working_tree(locate(own, [own / "mine"]))
     left = tmp_path / "pid"
