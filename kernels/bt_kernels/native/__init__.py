@@ -20,6 +20,7 @@ from types import ModuleType
 SWITCH = "BT_KERNELS_NATIVE"
 _FOLDER = Path(__file__).parent
 _TIMEOUT_S = 120
+_DIGEST_BYTES = hashlib.sha256().digest_size
 _FLAGS = ("-O3", "-shared", "-fPIC")
 
 
@@ -27,7 +28,8 @@ def load(name: str) -> ModuleType | None:
     """The module that `<name>.c` beside this file defines, or `None`; see `why_not`.
 
     Compiled on first use, with the C compiler that Triton uses for its launchers, and kept in
-    Triton's cache. Never prints or raises.
+    Triton's cache. What is damaged there, or another user's, is compiled anew. Never prints or
+    raises.
     """
     return None if _why_not_here() else _outcome(name)[0]
 
@@ -101,13 +103,35 @@ def _built(name: str) -> ModuleType:
     key.update(repr((file, _FLAGS, sysconfig.get_platform())).encode())
     cache = get_cache_manager(key.hexdigest())
     found = cache.get_file(file)
-    if found is not None:
+    if found is not None and _is_ours_and_whole(Path(found)):
         try:
             return _imported(name, found)
         except ImportError:
-            pass  # damaged, so it is rebuilt
+            pass  # of another Python, so it is rebuilt
     # The cache stores files atomically, so processes may compile at the same time.
-    return _imported(name, cache.put(_compiled(source), file, binary=True))
+    return _imported(name, cache.put(_sealed(_compiled(source)), file, binary=True))
+
+
+def _sealed(compiled: bytes) -> bytes:
+    """A compiled file with its digest at the end, where the loader does not look."""
+    return compiled + hashlib.sha256(compiled).digest()
+
+
+def _is_ours_and_whole(path: Path) -> bool:
+    """Whether a file of the cache may be loaded.
+
+    To load a file that was cut off ends the process with SIGBUS. And a cache that several users
+    share may hold a file of somebody else, whose code is not to run here.
+    """
+    # What root has put there may be loaded: images of containers are built so.
+    if _owner_of(path) not in (os.geteuid(), 0):
+        return False
+    content = path.read_bytes()
+    return _sealed(content[:-_DIGEST_BYTES]) == content
+
+
+def _owner_of(path: Path) -> int:
+    return path.stat().st_uid
 
 
 def _compiled(source: Path) -> bytes:

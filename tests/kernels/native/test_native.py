@@ -105,17 +105,42 @@ def test_it_is_compiled_once_and_kept(folder, monkeypatch):
 
 
 @needs_compiler
-def test_what_is_damaged_is_compiled_anew(folder, monkeypatch):
+@pytest.mark.parametrize("left", [0, 7, 0.1, 0.5, -1])
+def test_what_is_damaged_is_compiled_anew(left, folder, monkeypatch):
+    """A file that was cut off ended the process with SIGBUS where it was mapped beyond its end."""
     assert native.load("small") is not None
     (built,) = (folder / "cache").rglob("small*")
+    whole = built.read_bytes()
     # Not the same file: it is loaded.
     damaged = folder / "damaged" / built.relative_to(folder / "cache")
     damaged.parent.mkdir(parents=True)
-    damaged.write_bytes(b"damaged")
+    damaged.write_bytes(whole[: int(left * len(whole)) if 0 < left < 1 else left])
+    real, imported = native._imported, []
+
+    def noting(name, path):
+        imported.append(Path(path).read_bytes())
+        return real(name, path)
+
+    monkeypatch.setattr(native, "_imported", noting)
     monkeypatch.setenv("TRITON_CACHE_DIR", str(folder / "damaged"))
     native._outcome.cache_clear()
     assert native.load("small") is not None
-    assert damaged.read_bytes() == built.read_bytes()
+    assert imported == [damaged.read_bytes()] == [whole]
+
+
+@needs_compiler
+@pytest.mark.parametrize(("owner", "is_taken"), [("mine", True), ("root's", True), ("hers", False)])
+def test_what_another_user_has_left_in_the_cache_is_compiled_anew(
+    owner, is_taken, folder, monkeypatch
+):
+    assert native.load("small") is not None
+    (built,) = (folder / "cache").rglob("small*")
+    before = built.stat().st_ino
+    owners = {"mine": os.geteuid(), "root's": 0, "hers": os.geteuid() + 1}
+    monkeypatch.setattr(native, "_owner_of", lambda _path: owners[owner])
+    native._outcome.cache_clear()
+    assert native.load("small") is not None
+    assert (built.stat().st_ino == before) is is_taken
 
 
 @needs_compiler
