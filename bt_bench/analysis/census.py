@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from bt_bench.analysis.census_figures import COMPILED_VARIANTS, LAUNCHES, Figure, figures_of, taken
+from bt_bench.analysis.census_figures import (
+    COMPILED_VARIANTS,
+    LAUNCHES,
+    Figure,
+    figures_of,
+    per_step,
+    taken,
+)
 from bt_bench.analysis.judging import Entry, Settled, exact, settled
 from bt_bench.analysis.verdicts import LOST_FROM_CONFIG, Cause, Judged, Judgement, Verdict
 from bt_bench.errors import NotComparableError
@@ -63,7 +70,7 @@ def judge_static(
         others=(head_label,),
         judgements=tuple(judgements),
         overall=(),
-        facts=(_compiled_by(head.toolchain), *_facts(base, head)),
+        facts=(_compiled_by(head.toolchain), *_facts(base, head), *_not_run(base, head)),
     )
 
 
@@ -158,8 +165,10 @@ def _judged_variant(sides: _Sides) -> Iterator[Judgement]:
     for place in dict.fromkeys((*base, *head)):
         if place not in base or place not in head:
             yield _missing(sides, place, in_base=place in base)
-        elif failure := _failure(sides, base[place], head[place]):
-            outcome = Settled(Verdict.INVALID, Cause.FAILED, failure)
+        elif why := (
+            _failure(sides, base[place], head[place]) or _idle(sides, base[place], head[place])
+        ):
+            outcome = Settled(Verdict.INVALID, Cause.FAILED, why)
             yield settled(_entry(sides, place, COUNTED[LAUNCHES], outcome))
         else:
             judged.append(place)
@@ -178,6 +187,18 @@ def _failure(sides: _Sides, base: _PerTarget, head: _PerTarget) -> str | None:
                 return f"{label} failed for {target}: {operation.failure}"
     if base.keys() != head.keys():
         return f"targets {', '.join(base)} against {', '.join(head)}"
+    return None
+
+
+def _idle(sides: _Sides, base: _PerTarget, head: _PerTarget) -> str | None:
+    """That the head launches nothing where the base does; that is not less work, but none."""
+    for target, before in base.items():
+        if per_step(before) and not per_step(head[target]):
+            return (
+                f"{sides.head_label} launches nothing, and {sides.base_label} {per_step(before):g} "
+                "per step: the work is done elsewhere or not at all, which only a check tells "
+                "(bt-bench check)"
+            )
     return None
 
 
@@ -262,6 +283,19 @@ def _facts(base: StaticCensus, head: StaticCensus) -> Iterator[str]:
             if other:
                 said += f"; launches, grids or data differ in {', '.join(sorted(other))}"
             yield f"{said}."
+
+
+def _not_run(base: StaticCensus, head: StaticCensus) -> Iterator[str]:
+    """Cases that a variant runs in neither census, since it lacks what they need."""
+    shared = {case.name for case in base.cases} & {case.name for case in head.cases}
+    for name in _names(base, head):
+        sides = base.variant(name), head.variant(name)
+        if None not in sides:
+            run = {of.case for side in sides if side is not None for of in side.operations}
+            lacking = [case.name for case in head.cases if case.name in shared - run]
+            if lacking:
+                named = ", ".join(lacking)
+                yield f"{name} runs {named} on neither side: it lacks a feature that is needed."
 
 
 def _changed_binaries(before: VariantCensus, after: VariantCensus) -> str:

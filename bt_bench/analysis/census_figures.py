@@ -61,14 +61,15 @@ def figures_of(base: Taken, head: Taken) -> dict[str, Figure]:
 
 
 def _launches(base: OperationCensus, head: OperationCensus) -> Figure:
-    counts = _per_step(base), _per_step(head)
+    counts = per_step(base), per_step(head)
     what = "per step"
     if counts[0] == counts[1] and base.steps != head.steps:
         what = "per step, but other kernels or in other steps"
     return Figure(*counts, what)
 
 
-def _per_step(operation: OperationCensus) -> float:
+def per_step(operation: OperationCensus) -> float:
+    """Launches, averaged over the steps."""
     launches = sum(run.steps * sum(run.launches.values()) for run in operation.steps)
     return launches / max(1, sum(run.steps for run in operation.steps))
 

@@ -20,6 +20,7 @@ from bt_bench.errors import BtBenchError, ExitCode
 
 Parameters = ParamSpec("Parameters")
 
+_CONTROL = ("Cc", "Cf", "Zl", "Zp")
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -68,10 +69,13 @@ def say(text: str) -> None:
 
 
 def visible(line: str) -> str:
-    """A line with control characters spelled out, so that a terminal does not obey them."""
+    """A line with control characters spelled out, so that a terminal does not obey them.
+
+    Those count too that turn the direction of text, or break lines.
+    """
     return "".join(
         character
-        if character == "\t" or unicodedata.category(character) != "Cc"
+        if character == "\t" or unicodedata.category(character) not in _CONTROL
         else ascii(character)[1:-1]
         for character in line
     )

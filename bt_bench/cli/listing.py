@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bt_bench.cli.exits import visible
 from bt_bench.cli.options import (
     JsonOption,
     KernelsOption,
@@ -71,5 +72,5 @@ def _section(title: str, rows: dict[str, str]) -> None:
     width = max(map(len, rows), default=0)
     print(title)
     for name, text in rows.items():
-        print(f"  {name:<{width}}  {' '.join(text.split())}")
+        print(f"  {name:<{width}}  {visible(' '.join(text.split()))}")
     print()

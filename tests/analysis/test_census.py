@@ -160,6 +160,29 @@ def test_targets_that_change_apart_have_metrics_of_their_own():
     ]
 
 
+def test_a_head_that_launches_nothing_is_not_faster():
+    base, head = made_up(launches=(2, 4)), made_up(launches=(0, 0))
+    judged = judge_static(base, head, "main", "worktree")
+    (only,) = judged.judgements
+    assert (only.verdict, only.cause) == (Verdict.INVALID, Cause.FAILED)
+    assert only.detail.startswith("fused@worktree launches nothing, and fused@main 3 per step")
+    assert exit_code(judged) is ExitCode.CHECK_FAILED
+    # Staging launches nothing on either side.
+    assert changes(judge_static(head, head)) == {}
+    assert changes(judge_static(head, base))["step", "case", "launches"] is Verdict.SLOWER
+
+
+def test_a_case_that_neither_side_can_run_is_named():
+    sides = made_up(), made_up()
+    for side in sides:
+        side.cases.append(CensusCase(name="sharded", workload="def"))
+    judged = judge_static(*sides)
+    assert judged.facts[-1] == (
+        "fused runs sharded on neither side: it lacks a feature that is needed."
+    )
+    assert exit_code(judged) is ExitCode.OK
+
+
 def test_launches_are_those_of_a_step():
     judged = judge_static(made_up(launches=(2, 4)), made_up(launches=(2, 5)))
     launches = judged.judgements[0]

@@ -247,3 +247,11 @@ def test_control_characters_do_not_reach_the_terminal():
     assert outcome.code == 2
     assert "\x1b" not in outcome.err
     assert r"\x1b[31mred\x07.yaml" in outcome.err
+
+
+def test_nor_do_those_of_a_variants_docstring(tmp_path):
+    (tmp_path / "red.py").write_text('"""A \\x1b[31mred\\x07 \\u202e one."""\n')
+    outcome = run("list", "--kernels", tmp_path)
+    assert outcome.code == 0
+    assert r"red                 A \x1b[31mred\x07 \u202e one" in outcome.out
+    assert not set("\x1b\x07\u202e") & set(outcome.out)

@@ -208,7 +208,10 @@ def made_up(
             operation=default_suite().by_name["step"],
             case=case,
             target=kernel.target,
-            steps=[StepLaunches(steps=1, launches={"kernel": count}) for count in launches],
+            steps=[
+                StepLaunches(steps=1, launches={"kernel": count} if count else {})
+                for count in launches
+            ],
             kernels=[kernel.id],
             sequence="0" * 16,
         )
