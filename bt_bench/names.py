@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -149,8 +150,40 @@ def _read_operation(value: object, info: ValidationInfo) -> Operation:
 DEFAULT_SUITE = "block_tables"
 """The suite where neither the command line, nor a config, nor a result names one."""
 
-DeviceChoice = Literal["auto", "cuda", "cpu"]
 DeviceKind = Literal["cuda", "cpu"]
+
+DeviceChoice = str
+"""What `--device` takes: `auto`, `cuda`, `cpu`, or `cuda:1` for the GPU of that index."""
+
+DEVICE_CHOICES = "auto, cuda, cpu, or cuda:N for the GPU of index N, counted from 0"
+
+_DEVICES = re.compile(r"auto|cpu|cuda(?::(?P<index>\d{1,3}))?", re.ASCII)
+
+
+def is_device_choice(text: str) -> bool:
+    """Whether a text names a device; it says nothing of whether that device exists."""
+    return _DEVICES.fullmatch(text) is not None
+
+
+def gpu_index(choice: DeviceChoice) -> int | None:
+    """The index of the GPU that was chosen; `None` if any will do."""
+    match = _DEVICES.fullmatch(choice)
+    return int(match["index"]) if match and match["index"] else None
+
+
+def kind_of(choice: DeviceChoice) -> DeviceKind:
+    """What runs the kernels, once it is decided: not of `auto`."""
+    return "cpu" if choice == "cpu" else "cuda"
+
+
+def resolved(choice: DeviceChoice, kind: DeviceKind) -> DeviceChoice:
+    """The choice for further processes, which must not fall back to another device.
+
+    Args:
+        choice: as it was made.
+        kind: what the first process has found.
+    """
+    return kind if choice == "auto" else choice
 
 
 class FailOn(StrEnum):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bt_bench.cli.options import JsonOption, print_json
+from bt_bench.cli.exits import say
+from bt_bench.cli.options import JsonOption, device_option, print_json
 from bt_bench.errors import ExitCode
 from bt_bench.names import DeviceChoice
 
@@ -30,11 +31,10 @@ def calibrate(
     ] = None,
     device: Annotated[
         DeviceChoice | None,
-        typer.Option(
-            "--device",
-            envvar="BT_BENCH_DEVICE",
-            help="cuda, or cpu to calibrate the host alone.",
-            show_default="cuda",
+        device_option(
+            "cuda, cuda:N (the GPU of index N, counted from 0), or cpu to calibrate the host "
+            "alone.",
+            default="cuda",
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -55,11 +55,11 @@ def calibrate(
 
     if out is not None:
         _check_new_file(out)
-    kind = choose_device(device or "cuda")
-    if kind == "cuda":
-        print("calibrating; this takes some seconds …", file=sys.stderr, flush=True)
+    choice = device or "cuda"
+    say("calibrating, which loads torch first and takes some seconds")
+    kind = choose_device(choice)
     calibration = _calibrate(kind, quick=quick)
-    environment = read_environment(kind)
+    environment = read_environment(kind, choice=choice)
     verdicts = judge_promises(calibration)
     document = _document(environment, calibration, verdicts)
     if out is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bt_bench.cli.options import DeviceOption, JsonOption, print_json, resolve_device
+from bt_bench.cli.options import DeviceOption, JsonOption, chosen_device, print_json, resolve_device
 from bt_bench.errors import ExitCode
 
 
@@ -16,7 +16,7 @@ def env(device: DeviceOption = None, as_json: JsonOption = False) -> ExitCode:
     from bt_bench.results import HELPER_TRAITS, helper_state
     from bt_bench.worker import read_environment
 
-    environment = read_environment(resolve_device(device))
+    environment = read_environment(resolve_device(device), choice=chosen_device(device))
     values = environment.model_dump(mode="json")
     if as_json:
         print_json({"schema_version": 1} | values)

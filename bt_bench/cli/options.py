@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bt_bench.cli.exits import visible
 from bt_bench.cli.next_steps import PROGRAM
-from bt_bench.names import DeviceChoice, DeviceKind
+from bt_bench.names import DEVICE_CHOICES, DeviceChoice, DeviceKind, is_device_choice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,13 +78,41 @@ VllmSourceOption = Annotated[
         show_default="the installed vLLM",
     ),
 ]
+
+
+def _device(text: str) -> DeviceChoice:
+    """The value of `--device`, or of its environment variable."""
+    if not is_device_choice(text):
+        raise typer.BadParameter(f"{text!r} is not a device; expected {DEVICE_CHOICES}")
+    return text
+
+
+def device_option(
+    help_: str, default: str | bool = False, envvar: str | None = "BT_BENCH_DEVICE"
+) -> Any:
+    """`--device`, as each command needs it.
+
+    Args:
+        help_: its help.
+        default: what `--help` shows as the default, if anything.
+        envvar: the environment variable that may set it.
+    """
+    return typer.Option(
+        "--device",
+        envvar=envvar,
+        metavar="DEVICE",
+        parser=_device,
+        help=help_,
+        show_default=default,
+    )
+
+
 DeviceOption = Annotated[
     DeviceChoice | None,
-    typer.Option(
-        "--device",
-        envvar="BT_BENCH_DEVICE",
-        help="cuda, cpu (interprets the kernels), or auto: cuda if there is a GPU, else cpu.",
-        show_default="auto",
+    device_option(
+        "cuda, cuda:N (the GPU of index N, counted from 0), cpu (interprets the kernels), or "
+        "auto: cuda if there is a GPU, else cpu.",
+        default="auto",
     ),
 ]
 SuiteOption = Annotated[

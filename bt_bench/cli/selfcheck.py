@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bt_bench.cli.options import JsonOption, VariantsOption, command_line, print_json
+from bt_bench.cli.options import (
+    JsonOption,
+    VariantsOption,
+    command_line,
+    device_option,
+    print_json,
+)
 from bt_bench.errors import ExitCode
 from bt_bench.names import DeviceChoice
 
@@ -47,8 +53,10 @@ def selfcheck(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed.")] = 0,
     device: Annotated[
         DeviceChoice | None,
-        typer.Option(
-            "--device", help="Record rounds on this device first: cuda or cpu.", show_default=False
+        device_option(
+            "Record rounds on this device first: cuda, cuda:N (the GPU of index N, counted from "
+            "0), or cpu.",
+            envvar=None,
         ),
     ] = None,
     config: Annotated[
@@ -191,6 +199,7 @@ def _record(
     )
     from bt_bench.cli.progress import progress_on_stderr
     from bt_bench.errors import UsageError
+    from bt_bench.names import kind_of
     from bt_bench.results import GateArm, is_stream
     from bt_bench.runs import RoundsRequest, Side, choose_metrics, record
     from bt_bench.worker.main import serve
@@ -200,7 +209,9 @@ def _record(
             f"--save {save} is not a regular file; expected one, since the recording is rewritten "
             "after every batch of rounds"
         )
-    kind = resolve_device(device)
+    if device == "auto":
+        device = resolve_device(device)
+    kind = kind_of(device)
     # The cases of `quick` are tiny, and a GPU takes next to no time for them.
     config = config or ("origin" if kind == "cuda" else "quick")
     spec = without_opponents(load_spec(config, variants=variants), by_name=variants is not None)
@@ -209,7 +220,7 @@ def _record(
         spec=spec,
         sides=dict.fromkeys(GateArm, side),
         metrics=choose_metrics([], spec.operations, kind),
-        device=kind,
+        device=device,
         serve=serve,
     )
     with TemporaryDirectory() as folder, progress_on_stderr("recording") as progress:

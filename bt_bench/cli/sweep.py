@@ -23,6 +23,7 @@ from bt_bench.cli.options import (
     VariantsOption,
     VllmSourceOption,
     choose_variants,
+    chosen_device,
     command_line,
     kernel_folders,
     load_spec,
@@ -30,11 +31,13 @@ from bt_bench.cli.options import (
     worker_for,
 )
 from bt_bench.errors import ExitCode, UsageError
+from bt_bench.names import resolved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bt_bench.config import SweepSpec
+    from bt_bench.names import DeviceChoice
     from bt_bench.results import RunFolder, VariantResult
     from bt_bench.runs import SweepRequest
     from bt_bench.variants import VariantEntry
@@ -146,7 +149,7 @@ def sweep(
             return show_plan(spec, entries, worker.hello, as_json)
         request = _request(spec, entries, worker.hello, reports, out, resume)
         warn_if_long(spec, entries, worker.hello)
-        results = _run(request, worker)
+        results = _run(request, worker, resolved(chosen_device(device), worker.hello.device))
     return _show(request, results, as_json)
 
 
@@ -218,7 +221,7 @@ def _request(
     return SweepRequest(spec, entries, hello.environment, folder, command_line())
 
 
-def _run(request: SweepRequest, runner: Runner) -> list[VariantResult]:
+def _run(request: SweepRequest, runner: Runner, device: DeviceChoice) -> list[VariantResult]:
     from bt_bench.cli.progress import progress_on_stderr
     from bt_bench.runs import run_sweep
 
@@ -227,13 +230,13 @@ def _run(request: SweepRequest, runner: Runner) -> list[VariantResult]:
             with progress_on_stderr("sweep") as progress:
                 return run_sweep(request, runner, progress)
         except BaseException:
-            _say_how_to_resume(request)
+            _say_how_to_resume(request, device)
             raise
 
 
-def _say_how_to_resume(request: SweepRequest) -> None:
+def _say_how_to_resume(request: SweepRequest, device: DeviceChoice) -> None:
     path = request.folder.path
-    again = ["sweep", "--resume", str(path), "--device", request.environment.device]
+    again = ["sweep", "--resume", str(path), "--device", device]
     for entry in request.entries:
         if entry.opponent is not None:
             again += ["--vllm-source", str(entry.opponent.source.root)]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from bt_bench.errors import UsageError, names_hint, shown
+from bt_bench.names import DEVICE_CHOICES, DeviceChoice, is_device_choice
 from bt_bench.results import Noun
-
-Device = Literal["auto", "cuda", "cpu"]
 
 _TABLE = "tool.bt-bench"
 
@@ -26,7 +25,7 @@ class Settings(Noun):
     """
 
     reports: Path | None = None
-    device: Device | None = None
+    device: DeviceChoice | None = None
     kernels: tuple[Path, ...] = ()
     source: Path | None = None
 
@@ -100,11 +99,11 @@ def _is_path_list(value: object) -> bool:
 
 
 def _is_device(value: object) -> bool:
-    return isinstance(value, str) and value in get_args(Device)
+    return isinstance(value, str) and is_device_choice(value)
 
 
 _CHECKS = {
     "reports": (_is_path, "the path of a folder"),
-    "device": (_is_device, f"one of {', '.join(get_args(Device))}"),
+    "device": (_is_device, DEVICE_CHOICES),
     "kernels": (_is_path_list, "a list of paths of folders"),
 }

@@ -1,33 +1,46 @@
-"""Which device a command runs on, decided before anything imports Triton."""
+"""Which device a command runs on, decided before anything imports Triton.
+
+A GPU that was chosen by its index is the only one that the process sees: then all of it, the
+harness, variants, Triton and the profiler, means the same one by "the GPU", in every thread.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+import warnings
 from importlib import metadata
 from typing import TYPE_CHECKING
 
 from bt_bench.errors import UsageError
+from bt_bench.names import gpu_index
 
 if TYPE_CHECKING:
     from bt_bench.names import DeviceChoice, DeviceKind
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
 
 def choose_device(choice: DeviceChoice, *, interprets: bool = True) -> DeviceKind:
-    """Resolves `auto`, and switches Triton's interpreter on for the CPU.
+    """Resolves `auto`, hides the GPUs that were not chosen, and has Triton interpret on the CPU.
 
     Args:
         choice: what was asked for.
         interprets: whether kernels are run, which a reference does without.
 
-    Triton reads `TRITON_INTERPRET` when its functions are declared, so this must run before
-    anything that imports triton.
+    Triton reads `TRITON_INTERPRET` when its functions are declared, and CUDA which GPUs are visible
+    when it is first used, so this must run before anything that imports triton or uses CUDA.
 
     Raises:
-        UsageError: when CUDA is asked for and cannot be used, saying what is missing.
+        UsageError: when CUDA is asked for and cannot be used, saying what is missing; for an index
+            that no GPU has, saying how many there are.
     """
     _detach_profilers()
-    missing = _what_cuda_lacks() if choice in ("auto", "cuda") else "not asked for"
+    index = gpu_index(choice)
+    if index is None:
+        missing = "not asked for" if choice == "cpu" else _what_cuda_lacks()
+    else:
+        missing = _what_is_lacking_alone(index)
     if missing is None:
         if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
             raise UsageError(
@@ -35,7 +48,7 @@ def choose_device(choice: DeviceChoice, *, interprets: bool = True) -> DeviceKin
                 "unset it, or pass --device cpu"
             )
         return "cuda"
-    if choice == "cuda":
+    if choice not in ("auto", "cpu"):
         raise UsageError(f"no GPU to run on: {missing}; expected a CUDA device")
     if interprets:
         _refuse_broken_interpreter()
@@ -63,6 +76,43 @@ def _what_cuda_lacks() -> str | None:
     if not torch.cuda.is_available():
         return "torch sees no CUDA device (is there a GPU, and a driver that is new enough?)"
     return None
+
+
+def _what_is_lacking_alone(index: int) -> str | None:
+    """As `_what_cuda_lacks`, once only the GPU of this index is visible.
+
+    Raises:
+        UsageError: when there are GPUs, but none of this index.
+    """
+    before = os.environ.get(VISIBLE)
+    visible = None if before is None else [each.strip() for each in before.split(",")]
+    missing = None
+    if visible is None or index < len(visible):
+        os.environ[VISIBLE] = str(index) if visible is None else visible[index]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of torch, that CUDA finds no device
+            missing = _what_cuda_lacks()
+        if missing is None:
+            return None
+        if before is None:
+            del os.environ[VISIBLE]
+        else:
+            os.environ[VISIBLE] = before
+    if count := _count():
+        among = "" if before is None else f" among those that {VISIBLE}={before} leaves visible"
+        which = "cuda:0" if count == 1 else f"cuda:0 to cuda:{count - 1}"
+        raise UsageError(
+            f"device cuda:{index}: there is no GPU of this index{among}; expected {which}, "
+            "or cuda for the first one"
+        )
+    return missing or _what_cuda_lacks()
+
+
+def _count() -> int:
+    """How many GPUs are visible; 0 where that cannot be told without using one."""
+    import torch
+
+    return torch.cuda.device_count()
 
 
 def _refuse_broken_interpreter() -> None:

@@ -11,25 +11,30 @@ from pathlib import Path
 from typing import Any
 
 from bt_bench import __version__
-from bt_bench.names import DeviceKind
+from bt_bench.names import DeviceChoice, DeviceKind, gpu_index
 from bt_bench.results import Environment, Gpu
 from bt_bench.worker.git import git_command, without_another_git
 from bt_bench.worker.helpers import read_helpers
 from bt_bench.worker.nvml import GpuSensors, nvml_session, quietly
 
 
-def read_environment(device: DeviceKind, package: str = "bt_kernels") -> Environment:
+def read_environment(
+    device: DeviceKind, package: str = "bt_kernels", choice: DeviceChoice = "auto"
+) -> Environment:
     """Everything that a reader of a result needs to know about where it came from.
 
     Args:
         device: where kernels run.
         package: of the kernels.
+        choice: how the device was chosen. A GPU that was chosen by its index is the only one that
+            this process sees, and is recorded under that index.
     """
     import torch
 
+    first = gpu_index(choice) or 0
     with nvml_session() as nvml:
         driver = quietly(lambda: _text(nvml.nvmlSystemGetDriverVersion())) if nvml else None
-        gpus = [_gpu(torch, nvml, index) for index in range(_gpu_count(torch))]
+        gpus = [_gpu(torch, nvml, index, first + index) for index in range(_gpu_count(torch))]
     exported = os.environ.get("BT_BENCH_COMMIT")
     return Environment(
         device=device,
@@ -72,8 +77,8 @@ def _gpu_count(torch: Any) -> int:
     return int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
 
 
-def _gpu(torch: Any, nvml: Any, index: int) -> Gpu:
-    properties = torch.cuda.get_device_properties(index)
+def _gpu(torch: Any, nvml: Any, visible_index: int, index: int) -> Gpu:
+    properties = torch.cuda.get_device_properties(visible_index)
     sensors = GpuSensors(nvml, properties.uuid)
     return Gpu(
         index=index,

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from bt_bench.errors import UsageError
+from bt_bench.names import resolved
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.worker.activity import Activity, shared_block
 from bt_bench.worker.culprits import run_without_culprits
@@ -117,7 +118,9 @@ class Supervisor:
             raise
         # Later workers must not fall back to another device. And the task done ahead may be what
         # ended the first one.
-        self._setup = replace(self._setup, device=self._hello.device, ahead=None)
+        self._setup = replace(
+            self._setup, device=resolved(self._setup.device, self._hello.device), ahead=None
+        )
         return self
 
     def __exit__(

@@ -69,10 +69,24 @@ def test_nothing_selected(config):
     assert "-k 'three': no case matches; the cases are:" in message
 
 
-def test_cuda_without_a_gpu(config):
-    message = refused("sweep", config, "--device", "cuda")
+@pytest.mark.parametrize("device", ["cuda", "cuda:1"])
+def test_cuda_without_a_gpu(config, device):
+    message = refused("sweep", config, "--device", device)
     assert "no GPU to run on: torch" in message
     assert "is built without CUDA" in message or "sees no CUDA device" in message
+
+
+@pytest.mark.parametrize("command", [("sweep", "quick"), ("env",), ("calibrate",), ("selfcheck",)])
+def test_a_device_that_cannot_be(command):
+    message = " ".join(refused(*command, "--device", "cuda:x").replace("│", " ").split())
+    assert "'cuda:x' is not a device; expected auto, cuda, cpu, or cuda:N" in message
+
+
+def test_a_device_of_the_environment_that_cannot_be(monkeypatch):
+    monkeypatch.setenv("BT_BENCH_DEVICE", "gpu")
+    message = " ".join(refused("env").replace("│", " ").split())
+    assert "BT_BENCH_DEVICE" in message
+    assert "'gpu' is not a device" in message
 
 
 def test_overhead_without_a_gpu():

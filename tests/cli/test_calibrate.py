@@ -38,7 +38,9 @@ def on_gpu(monkeypatch):
 
         monkeypatch.setattr("bt_bench.worker.choose_device", lambda choice: choice)
         monkeypatch.setattr("bt_bench.worker.measuring.ports.CudaPort", lambda: None)
-        monkeypatch.setattr("bt_bench.worker.read_environment", lambda kind: make_environment(kind))
+        monkeypatch.setattr(
+            "bt_bench.worker.read_environment", lambda kind, choice: make_environment(kind)
+        )
         monkeypatch.setattr(measuring, "calibrate", calibrate)
         return asked
 

@@ -61,7 +61,8 @@ def test_the_nearest_file_counts(project):
         ),
         (
             "[tool.bt-bench]\ndevice = 'gpu'",
-            ": tool.bt-bench.device is 'gpu'; expected one of auto, cuda, cpu",
+            ": tool.bt-bench.device is 'gpu'; expected auto, cuda, cpu, or "
+            "cuda:N for the GPU of index N, counted from 0",
         ),
         (
             "[tool.bt-bench]\nkernels = 'x'",

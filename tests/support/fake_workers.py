@@ -158,6 +158,14 @@ def serve_that_refuses(connection, block, setup) -> None:
     connection.send(Message(0, Refusal("no GPU to run on")))
 
 
+def serve_only_as_chosen(connection, block, setup) -> None:
+    """Greets if it was asked for one device in particular."""
+    if setup.device == "cpu:chosen":
+        serve(connection, block, setup)
+    else:
+        connection.send(Message(0, Refusal(f"{setup.device} was not chosen")))
+
+
 def serve_once(connection, block, setup) -> None:
     """Greets if it was asked for `auto`, and finds no device after."""
     if setup.device == "auto":

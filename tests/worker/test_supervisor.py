@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -236,6 +237,12 @@ def test_a_fresh_worker_never_falls_back_to_another_device():
         Supervisor(SETUP, fake_workers.serve_once) as supervisor,
     ):
         supervisor.run(Script({"first": "kills"}), ARMS)
+
+
+def test_a_fresh_worker_takes_the_gpu_that_was_chosen():
+    setup = replace(SETUP, device="cpu:chosen")
+    with Supervisor(setup, fake_workers.serve_only_as_chosen) as supervisor:
+        assert supervisor.run(Script({"first": "kills"}), ARMS).value
 
 
 def test_errors_of_bt_bench_fail_the_arms_and_not_the_sweep():

@@ -13,14 +13,14 @@ from bt_bench.errors import ExitCode, NotComparableError, UsageError
 
 if TYPE_CHECKING:
     from bt_bench.analysis import Judged
-    from bt_bench.names import DeviceKind, Operation
+    from bt_bench.names import DeviceChoice, Operation
     from bt_bench.results import VariantResult
 
 
 def gate_against(
     options: Options,
     patterns: tuple[str, ...],
-    device: DeviceKind,
+    device: DeviceChoice,
     out: Path | None,
     dry_run: bool = False,
 ) -> ExitCode:
@@ -86,7 +86,7 @@ def _read(path: str) -> VariantResult:
         raise NotComparableError(str(error)) from None
 
 
-def _sweep(options: Options, device: DeviceKind, folder: Path) -> None:
+def _sweep(options: Options, device: DeviceChoice, folder: Path) -> None:
     from bt_bench.cli.progress import progress_on_stderr
     from bt_bench.results import RunFolder
     from bt_bench.runs import SweepRequest, check_files, check_memory, run_sweep

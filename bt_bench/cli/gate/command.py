@@ -33,10 +33,10 @@ from bt_bench.cli.outputs import (
     parse_outputs,
 )
 from bt_bench.errors import ExitCode, UsageError
+from bt_bench.names import resolved
 
 if TYPE_CHECKING:
     from bt_bench.config import SweepSpec
-    from bt_bench.names import DeviceKind
 
 
 # Flags without effect in each mode, by parameter.
@@ -304,17 +304,17 @@ def gate(
     if save is not None:
         raise UsageError("--save writes a static census; give --static as well")
     patterns = tuple(metrics or spec.gate.metrics or ())
-    kind: DeviceKind = "cpu" if chosen_device(device) == "cpu" else "cuda"
+    chosen = resolved(chosen_device(device), "cuda")  # a gate never falls back to the CPU
     if against is not None:
         from bt_bench.cli.gate.against import gate_against
 
         _refuse_idle(ctx, "--against")
-        return gate_against(options, patterns, kind, out, dry_run)
+        return gate_against(options, patterns, chosen, out, dry_run)
     if base is None:
         raise UsageError("nothing to compare with; give --base REF, or --against FILE")
     with both_trees(options) as (old, new):
         request = rounds_request(
-            options, patterns, kind, old, new, looks, detect, limit, workers, time_equal
+            options, patterns, chosen, old, new, looks, detect, limit, workers, time_equal
         )
         if dry_run:
             return show_plan(request)

@@ -14,14 +14,14 @@ from bt_bench.errors import ExitCode, UsageError
 if TYPE_CHECKING:
     from bt_bench.analysis import Judged
     from bt_bench.cli.gate.common import Options
-    from bt_bench.names import DeviceKind
+    from bt_bench.names import DeviceChoice
     from bt_bench.runs import GateRequest, Tree
 
 
 def rounds_request(
     options: Options,
     patterns: tuple[str, ...],
-    kind: DeviceKind,
+    device: DeviceChoice,
     old: Tree,
     new: Tree,
     looks: str | None,
@@ -38,7 +38,7 @@ def rounds_request(
         spec=options.spec,
         base=old,
         head=new,
-        device=kind,
+        device=device,
         serve=serve,
         recording=Path(RECORDING_NAME),
         patterns=patterns,

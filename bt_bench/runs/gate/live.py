@@ -21,7 +21,7 @@ from bt_bench.analysis import (
 )
 from bt_bench.config import SweepSpec
 from bt_bench.errors import NotComparableError, UsageError
-from bt_bench.names import DeviceKind
+from bt_bench.names import DeviceChoice, kind_of
 from bt_bench.protocol import Operation, load_suite
 from bt_bench.results import GateArm, Recorder, Subject, fallback_texts
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, GatePlan, run_gate
@@ -67,7 +67,7 @@ class GateRequest:
     spec: SweepSpec
     base: Tree
     head: Tree
-    device: DeviceKind
+    device: DeviceChoice
     serve: Serve
     recording: Path
     patterns: tuple[str, ...] = ()
@@ -128,7 +128,7 @@ def prepare(request: GateRequest) -> Prepared:
         GateArm.HEAD: _side(request.head, names, on_head, of_head),
         GateArm.CONTROL: _side(request.base, names, on_base, of_control),
     }
-    metrics = choose_metrics(request.patterns, spec.operations, request.device)
+    metrics = choose_metrics(request.patterns, spec.operations, kind_of(request.device))
     rounds = RoundsRequest(spec, sides, metrics, request.device, request.serve, request.workers)
     plan_of(request, rounds.subjects)  # refuses invalid looks
     return Prepared(rounds, missing, (*notes, *_revisions(request)))
@@ -233,7 +233,7 @@ def _spec_for(request: GateRequest) -> tuple[SweepSpec, tuple[str, ...]]:
     """Without a GPU staging is all that can be timed, and it is the same in all operations."""
     spec = request.spec
     suite = load_suite(spec.suite)
-    if request.device == "cuda" or spec.operations == [suite.staging]:
+    if kind_of(request.device) == "cuda" or spec.operations == [suite.staging]:
         return spec, ()
     if suite.staging is None:
         raise UsageError(
@@ -352,7 +352,7 @@ def _lost_subjects(request: GateRequest) -> list[Subject]:
     if not places:
         return []
     operations = {operation for operation, _, _ in places}
-    metrics = choose_metrics(request.patterns, operations, request.device)
+    metrics = choose_metrics(request.patterns, operations, kind_of(request.device))
     return [
         Subject(operation, case, variant, metric.name)
         for operation, case, variant in places

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from bt_bench.analysis import certain_influence
 from bt_bench.errors import BtBenchError, UsageError
+from bt_bench.names import resolved
 from bt_bench.results import (
     GateArm,
     GateRound,
@@ -130,7 +131,7 @@ class ProcessRounds:
         before: ProcessRounds | None = None,
     ) -> None:
         self._on_batch = on_batch
-        self._request = replace(request, device=hello.device)
+        self._request = replace(request, device=resolved(request.device, hello.device))
         self._subjects = set(subjects)
         self._progress = progress
         self._names = [n for n in request.variants if any(s.variant == n for s in subjects)]
