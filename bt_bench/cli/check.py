@@ -26,6 +26,7 @@ from bt_bench.cli.options import (
     kernel_folders,
     load_spec,
     print_json,
+    say_begin,
     worker_for,
 )
 from bt_bench.errors import ExitCode, UsageError
@@ -127,6 +128,7 @@ def check(
     entries = choose_variants(
         spec, kernel_folders(kernels, spec), vllm_source, by_name=variants is not None
     )
+    say_begin(spec, entries)
 
     from bt_bench.analysis import crash_text
     from bt_bench.cli.progress import exploring_on_stderr

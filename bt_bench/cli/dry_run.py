@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from bt_bench.cli.options import print_json
+from bt_bench.cli.options import extent, print_json
 from bt_bench.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -42,10 +42,7 @@ def show_plan(
         }
         print_json(plan)
         return ExitCode.OK
-    print(
-        f"{spec.name} on {hello.device}: {len(cases)} cases × {len(spec.operations)} operations × "
-        f"{len(entries)} variants"
-    )
+    print(f"{spec.name} on {hello.device}: {extent(spec, entries)}")
     print(f"  operations: {', '.join(spec.operations)}")
     print(f"  variants: {', '.join(entry.name for entry in entries)}")
     print(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bt_bench.cli.exits import visible
+from bt_bench.cli.exits import say, visible
 from bt_bench.cli.next_steps import PROGRAM
 from bt_bench.names import DEVICE_CHOICES, DeviceChoice, DeviceKind, is_device_choice
 
@@ -269,6 +269,23 @@ def without_opponents(spec: SweepSpec, *, by_name: bool) -> SweepSpec:
         raise UsageError(f"variant {out[0]!r} cannot take part: {why}; leave it out")
     print(f"bt-bench: {', '.join(out)} is left out: {why}", file=sys.stderr)
     return spec.model_copy(update={"variants": rest})
+
+
+def say_begin(spec: SweepSpec, entries: Sequence[VariantEntry]) -> None:
+    """Says what is about to run. Call it as early as that is known: all that follows takes seconds
+    before there is anything to show, most of them to load torch.
+    """
+    say(f"{spec.name}: {extent(spec, entries)}; loading torch and the variants")
+
+
+def extent(spec: SweepSpec, entries: Sequence[VariantEntry]) -> str:
+    """How much is to be run, such as `1 case × 2 operations × 3 variants`."""
+    counts = {
+        "case": len(spec.cases),
+        "operation": len(spec.operations),
+        "variant": len(entries),
+    }
+    return " × ".join(f"{count} {noun}{'s' * (count != 1)}" for noun, count in counts.items())
 
 
 def worker_for(

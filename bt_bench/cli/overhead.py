@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bt_bench.cli.exits import say
 from bt_bench.cli.options import JsonOption, print_json
 from bt_bench.errors import ExitCode
 
@@ -38,6 +39,7 @@ def overhead(
     """
     from bt_bench.worker import choose_device, read_environment
 
+    say("measuring, which loads torch first")
     choose_device("cuda")
 
     from bt_bench.worker.measuring.calibration.overhead import BATCH, measure_overhead, saved_us

@@ -28,6 +28,7 @@ from bt_bench.cli.options import (
     kernel_folders,
     load_spec,
     print_json,
+    say_begin,
     worker_for,
 )
 from bt_bench.errors import ExitCode, UsageError
@@ -133,6 +134,7 @@ def sweep(
     folders = kernel_folders(kernels, spec)
     by_name = variants is not None or resume is not None
     entries = choose_variants(spec, folders, vllm_source, by_name=by_name)
+    say_begin(spec, entries)
     from bt_bench.runs import check_files, check_memory
 
     # What is run, so that it is clear from the run's folder.

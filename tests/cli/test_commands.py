@@ -55,6 +55,40 @@ def test_list_and_schema_import_no_torch():
     assert imported_by("schema") & {"torch", "triton", "pandas"} == set()
 
 
+# Ends where a worker would be started, and says what heavy modules there are by then.
+WITHOUT_WORKERS = """\
+import os, sys
+import bt_bench.worker
+class NoWorker:
+    def __init__(self, *setup): pass
+    def __enter__(self):
+        print("heavy:", *{"torch", "triton", "pandas"} & set(sys.modules), file=sys.stderr)
+        sys.stderr.flush()
+        os._exit(0)
+    def __exit__(self, *error): pass
+    start = __enter__
+bt_bench.worker.Supervisor = NoWorker
+"""
+
+
+@pytest.mark.parametrize("command", ["sweep", "check"])
+def test_the_first_line_comes_before_torch_is_loaded_here_or_in_a_worker(command, config):
+    outcome = run_apart(command, config, "--operations", "step", prologue=WITHOUT_WORKERS)
+    assert outcome.err.splitlines() == [
+        "bt-bench: tiny: 2 cases × 1 operation × 2 variants; loading torch and the variants",
+        "heavy:",
+    ]
+    assert outcome.out == ""
+
+
+@pytest.mark.parametrize("command", [("calibrate", "--quick"), ("overhead",)])
+def test_what_runs_without_a_worker_says_so_before_it_loads_torch(command):
+    blocked = "import sys\nsys.modules['torch'] = None"
+    outcome = run_apart(*command, prologue=blocked)
+    assert "which loads torch first" in outcome.err.splitlines()[0]
+    assert "import of torch halted" in outcome.err
+
+
 ENOUGH = ("--set", "plan.rounds=4")  # fewer than three rounds are too few for any verdict
 
 

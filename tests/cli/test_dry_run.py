@@ -38,7 +38,7 @@ def test_damaged_and_short_traces_are_found_all_at_once(folder):
         "- {name: c, workload: trace, trace: short.csv, window: {steps: 2}}\n"
         "- {name: d, workload: trace, trace: damaged.csv, window: {steps: 2}}\n"
     )
-    first, second = refused(folder, cases).splitlines()
+    _began, first, second = refused(folder, cases).splitlines()
     assert "case 'a': " in first
     assert "damaged.csv:3: column ContextTokens is 'x'; expected a whole number" in first
     assert "case 'b': window 'middle' needs 9 steps" in second

@@ -47,7 +47,9 @@ def test_writes_results_and_prints_tables(config, tmp_path):
     out = tmp_path / "run"
     outcome = run_apart("sweep", config, "--out", out, prologue=NO_TORCH + ONE_CHECK)
     assert outcome.code == 0, outcome.err
-    phases, cases = outcome.err.splitlines()[:2], outcome.err.splitlines()[2:]
+    first, *phases = outcome.err.splitlines()[:3]
+    cases = outcome.err.splitlines()[3:]
+    assert "tiny: 2 cases × 2 operations × 2 variants; loading torch" in first
     assert "calibrating the harness (0 of 4 cases)" in phases[0]
     assert "checking the variants" in phases[1]
     assert [line.split()[0] for line in cases] == [f"[{i}/4]" for i in range(1, 5)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bt_bench.analysis import Cause, Judgement, Verdict
 from bt_bench.cli.gate.common import Options, entries_here, finish, make_folder
-from bt_bench.cli.options import command_line, worker_for
+from bt_bench.cli.options import command_line, say_begin, worker_for
 from bt_bench.errors import ExitCode, NotComparableError, UsageError
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ def _sweep(options: Options, device: DeviceChoice, folder: Path) -> None:
         raise UsageError(
             f"the working tree has no variant {spec.variants[0]!r}, which the stored result holds"
         )
+    say_begin(spec, entries)
     check_files(spec)
     with worker_for(spec, entries, device) as worker:
         check_memory(spec, len(entries), worker.hello.available_bytes)
