@@ -161,6 +161,7 @@ class Bars:
         self._bars = bars
         self._time = TimeLeft()
         self._unit = ""
+        self._of = ""
         self._name = run
         self._run: TaskID = bars.add_task(run, total=None, detail="")
         self._part: TaskID | None = None
@@ -173,23 +174,27 @@ class Bars:
 
     def phase(self, what: str, of: str = "") -> None:
         """Names what begins; a unit's own bar is emptied."""
+        self._of = of
         if not of:
             self._bars.update(self._run, description=what)
             return
-        if self._part is None:
-            self._part = self._bars.add_task("", total=None, detail="")
-            self._bars.update(self._run, description=self._name)
-        self._bars.reset(self._part, description=f"{of}: {what}", total=None, detail="")
+        self._bars.update(self._run, description=self._name)
+        self._bars.reset(self._its_part(), description=f"{of}: {what}", total=None, detail="")
         self._show_time_left(None)
 
     def round(self, progress: RoundProgress) -> None:
-        """Moves the unit's bar, with the interval and the time left."""
-        if self._part is None:
-            return
+        """Moves the unit's bar, with what is done, the interval and the time left."""
+        what = ": ".join(filter(None, (self._of, progress.what)))
         width, left = progress.half_width_percent, progress.seconds_left
         detail = "" if width is None else f"± {width:.2f} %"
         detail = " ".join(filter(None, (detail, _left(left))))
-        self._bars.update(self._part, completed=progress.done, total=progress.rounds, detail=detail)
+        self._bars.update(
+            self._its_part(),
+            description=what,
+            completed=progress.done,
+            total=progress.rounds,
+            detail=detail,
+        )
         self._show_time_left(left)
 
     def worker_replaced(self, why: str) -> None:
@@ -207,6 +212,11 @@ class Bars:
     def say(self, text: str) -> None:
         """Says it above the bars."""
         self._bars.console.print(text, markup=False, highlight=False)
+
+    def _its_part(self) -> TaskID:
+        if self._part is None:
+            self._part = self._bars.add_task("", total=None, detail="")
+        return self._part
 
     def _show_time_left(self, of_unit: float | None) -> None:
         """Only where units have phases, since others come in batches and some are never needed."""

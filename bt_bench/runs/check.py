@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from bt_bench.config import SweepSpec
 from bt_bench.protocol import Operation, Workload, load_suite, running
 from bt_bench.results import Reason, ReasonCode
-from bt_bench.worker import CheckCase, CheckConformance, CheckOutcomes, Runner, Watcher
+from bt_bench.worker import (
+    CheckCase,
+    CheckConformance,
+    CheckOutcomes,
+    RoundProgress,
+    Runner,
+    Watcher,
+)
 
 
 @dataclass(frozen=True)
@@ -60,9 +67,14 @@ def check_conformance(
     with running(load_suite(spec.suite), "features of the parameters"):
         used = frozenset[str]().union(*(case.parameters.features for case in spec.cases))
     remaining = list(arms)
-    for name, workload in _conformance(spec).items():
-        if not (all_features or workload.features <= used):
-            continue
+    names = [
+        name
+        for name, workload in _conformance(spec).items()
+        if all_features or workload.features <= used
+    ]
+    for done, name in enumerate(names):
+        if watcher is not None:
+            watcher.round(RoundProgress(done, len(names), "conformance workloads"))
         task = CheckConformance(name, operations)
         finished = runner.run(task, remaining, watcher)
         yield from _outcomes(task.title, remaining, operations, finished.value, finished.failed)

@@ -31,7 +31,7 @@ from bt_bench.worker.measuring.bench import Bench
 from bt_bench.worker.measuring.case import CONTROL, measure_case
 from bt_bench.worker.measuring.process_round import ProcessRound
 from bt_bench.worker.measuring.regions import NOTHING
-from bt_bench.worker.outcome import RoundProgress
+from bt_bench.worker.outcome import OnRound, RoundProgress, untold
 from bt_bench.worker.plays import Play, ReadCoverage, Survey
 from bt_bench.worker.state_watch import StateWatch, TamperedError, ToolWatch
 from bt_bench.worker.tasks import (
@@ -56,8 +56,6 @@ from bt_bench.worker.tasks import (
 )
 
 PROGRESS_SECONDS = 0.1  # between two reports of progress
-
-OnRound = Callable[[RoundProgress], None]
 
 
 class Executor:
@@ -160,7 +158,7 @@ class Executor:
             case CheckCase():
                 workload = self._workload(task.case)
                 known = record_of(task.case.parameters, workload)
-                return Checked(known, self._check(task, arms, workload))
+                return Checked(known, self._check(task, arms, workload, on_round))
             case MeasureCase():
                 return self._measure(task, arms, on_round)
             case PrepareRound():
@@ -205,7 +203,11 @@ class Executor:
         return outcomes
 
     def _check(
-        self, task: CheckConformance | CheckCase, arms: Sequence[str], workload: Workload
+        self,
+        task: CheckConformance | CheckCase,
+        arms: Sequence[str],
+        workload: Workload,
+        on_round: OnRound = untold,
     ) -> CheckOutcomes:
         if not arms:
             return {}
@@ -217,6 +219,7 @@ class Executor:
             rounds=self._plan.check_rounds,
             seed=self._plan.seed,
             title=task.title,
+            on_round=on_round,
         )
 
     def _measure(self, task: MeasureCase, arms: Sequence[str], on_round: OnRound) -> object:
@@ -313,14 +316,15 @@ class LocalRunner:
 
 
 def _at_times(on_round: OnRound) -> OnRound:
-    """Passes on the first and the last report, and between them only a few per second."""
-    last = float("-inf")
+    """Of each phase passes on the first and the last report, and between them a few per second."""
+    last, what = float("-inf"), ""
 
     def report(progress: RoundProgress) -> None:
-        nonlocal last
+        nonlocal last, what
         now = time.monotonic()
-        if now - last >= PROGRESS_SECONDS or progress.done >= progress.rounds:
-            last = now
+        is_last = progress.done >= progress.rounds
+        if is_last or progress.what != what or now - last >= PROGRESS_SECONDS:
+            last, what = now, progress.what
             on_round(progress)
 
     return report

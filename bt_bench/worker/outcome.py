@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bt_bench.results import (
@@ -17,11 +18,12 @@ from bt_bench.results import (
 
 @dataclass(frozen=True)
 class RoundProgress:
-    """How far the rounds of a case are.
+    """How far a phase of a task is: of a check, or of measuring.
 
     Args:
-        done: rounds that were taken.
+        done: rounds that were taken; in other phases whatever they count.
         rounds: the most that there will be.
+        what: the phase.
         half_width_percent: half of the widest 95 % interval so far, in percent of its median;
             `None` while there are too few rounds to say.
         seconds_left: estimate of the time that the case's rounds still take.
@@ -29,8 +31,33 @@ class RoundProgress:
 
     done: int
     rounds: int
+    what: str = "measuring"
     half_width_percent: float | None = None
     seconds_left: float | None = None
+
+
+OnRound = Callable[[RoundProgress], object]
+
+
+def untold(_progress: RoundProgress) -> None:
+    """Tells nobody."""
+
+
+def told_in_parts(on_round: OnRound, what: str, total: int) -> Callable[[], None]:
+    """What to call whenever one of so many parts of a phase is done; says at once that it began.
+
+    Nothing is said of a phase without parts.
+    """
+    done = 0
+
+    def tell() -> None:
+        nonlocal done
+        done += 1
+        on_round(RoundProgress(done, total, what))
+
+    if total:
+        on_round(RoundProgress(0, total, what))
+    return tell
 
 
 @dataclass

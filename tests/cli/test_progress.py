@@ -83,7 +83,7 @@ def test_bars_show_case_round_interval_and_time_left():
     progress = Bars(bars, "sweep")
     progress.start(4, done=1)
     progress.phase("measuring", "step/[one]")
-    progress.round(RoundProgress(48, 400, 1.234, 75.0))
+    progress.round(RoundProgress(48, 400, "measuring", 1.234, 75.0))
     text = shown(bars, stream)
     assert "step/[one]: measuring" in text
     assert "48/400" in text
@@ -97,6 +97,24 @@ def test_bars_show_case_round_interval_and_time_left():
     text = shown(bars, stream)
     assert "2/4" in text
     assert "± 1.23 %" not in text
+
+
+def test_bars_name_the_phase_of_a_case_so_that_rounds_do_not_stand_still():
+    stream = io.StringIO()
+    bars = bars_on(stream)
+    progress = Bars(bars, "sweep")
+    progress.start(4, unit="cases")
+    progress.phase("checking the variants on the conformance workloads")
+    progress.round(RoundProgress(3, 25, "conformance workloads"))
+    text = shown(bars, stream)
+    assert "checking the variants on the conformance workloads 0/4" in text
+    assert re.search(r"^conformance workloads +3/25", text, re.MULTILINE)
+    progress.phase("measuring", "step/one")
+    progress.round(RoundProgress(12, 4000, "measuring", 1.234, 0.1))
+    progress.round(RoundProgress(7, 90, "checking after timing"))
+    text = shown(bars, stream)
+    assert re.search(r"^sweep +0/4", text, re.MULTILINE)
+    assert re.search(r"^step/one: checking after timing +7/90 *$", text, re.MULTILINE)
 
 
 def test_bars_of_a_gate_show_phase_and_processes_but_no_time_left():

@@ -302,3 +302,18 @@ def test_progress_is_reported_at_times_and_at_the_end(variants, monkeypatch):
     assert heard[:3] == [1, 5, 9]
     assert heard[-1] == 100
     assert len(heard) < 30
+
+
+def test_a_phase_is_told_as_soon_as_it_begins(variants, monkeypatch):
+    monkeypatch.setattr(bt_bench.worker.executor.time, "monotonic", lambda: 0.0)
+    phases = ["warming up", "measuring", "measuring", "checking", "measuring"]
+
+    def measure_case(*arguments, control, refuse_tampering):
+        for done, what in enumerate(phases):
+            arguments[-1](RoundProgress(done, 100, what))
+        return {}
+
+    monkeypatch.setattr(bt_bench.worker.executor, "measure_case", measure_case)
+    heard = []
+    executor_of(variants).attempt(MEASURE, ["fused"], lambda p: heard.append((p.done, p.what)))
+    assert heard == [(0, "warming up"), (1, "measuring"), (3, "checking"), (4, "measuring")]

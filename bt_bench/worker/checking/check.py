@@ -16,6 +16,7 @@ from bt_bench.variants import load_reference
 from bt_bench.worker.arm import Arm, lacking
 from bt_bench.worker.checking.plain_trial import PlainTrial
 from bt_bench.worker.checking.subject import Subject, Through
+from bt_bench.worker.outcome import OnRound, told_in_parts, untold
 from bt_bench.worker.tasks import CheckOutcome, CheckOutcomes
 
 
@@ -28,6 +29,7 @@ def check(
     rounds: int = 1,
     seed: int = 0,
     title: str = "check",
+    on_round: OnRound = untold,
 ) -> CheckOutcomes:
     """Runs variants and reference side by side through a workload, and compares every step.
 
@@ -42,6 +44,7 @@ def check(
         rounds: replays of the window, each with other contents.
         seed: for contents, garbage and poison.
         title: what messages call the workload.
+        on_round: is told how far it is.
 
     Returns:
         An outcome for each variant and operation.
@@ -64,10 +67,12 @@ def check(
         for path in paths
     }
     rng = np.random.default_rng(seed)
-    for round_index in range(rounds if able else 0):
+    replays = rounds if able else 0
+    tell = told_in_parts(on_round, "checking", replays * len(workload.steps) * len(subjects))
+    for round_index in range(replays):
         trial = _trial(suite, workload, device, rng, paths)
         where = f"{title}, round {round_index}"
-        _check_round(trial, able, list(subjects.values()), where)
+        _check_round(trial, able, list(subjects.values()), where, tell)
     return {
         (name, operation): subjects[name, operation.path].outcome()
         if name in able
@@ -90,6 +95,7 @@ def verify_timed(
     *,
     where: Callable[[Arm], str] = lambda _: "after timing",
     through: Callable[[Arm, Spoil], Through] | None = None,
+    tell: Callable[[], object] | None = None,
 ) -> dict[str, Reason]:
     """Compares arms that are being timed, on other contents in the tensors that are timed.
 
@@ -106,6 +112,7 @@ def verify_timed(
         where: the beginning of messages about an arm.
         through: gives what makes the calls of an arm as they are timed, and may spoil what a call
             has returned before it makes it again; by default they are made plainly.
+        tell: is called after each step of each arm.
 
     Returns:
         The reason for each arm that fails.
@@ -137,6 +144,8 @@ def verify_timed(
         expected = trial.expect(index)
         for subject, place, inputs in ready:
             subject.step(f"{place}, step {index}", trial, index, expected, inputs[index])
+            if tell is not None:
+                tell()
     return {subject.name: subject.reason for subject in subjects if subject.reason is not None}
 
 
@@ -157,7 +166,11 @@ def _undefined(suite: Suite, variant: type[Any], workload: Workload) -> Reason |
 
 
 def _check_round(
-    trial: Trial, variants: Mapping[str, type[Any]], subjects: Sequence[Subject], where: str
+    trial: Trial,
+    variants: Mapping[str, type[Any]],
+    subjects: Sequence[Subject],
+    where: str,
+    tell: Callable[[], object],
 ) -> None:
     for subject in subjects:
         subject.begin(f"{where}, set-up", trial, variants[subject.name])
@@ -165,6 +178,7 @@ def _check_round(
         expected = trial.expect(index)
         for subject in subjects:
             subject.step(f"{where}, step {index}", trial, index, expected)
+            tell()
     for title, action in trial.further():
         for subject in subjects:
             subject.attempt(f"{where}, {title}", partial(subject.run, action))

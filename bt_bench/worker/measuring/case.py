@@ -27,7 +27,7 @@ from bt_bench.worker.measuring.regions import NOTHING
 from bt_bench.worker.measuring.rounds import Window
 from bt_bench.worker.measuring.spot_checks import SpotChecks, way_of
 from bt_bench.worker.measuring.timing import Rounds, Stopped, deciding_series
-from bt_bench.worker.outcome import Measured, RoundProgress
+from bt_bench.worker.outcome import Measured, OnRound, RoundProgress
 
 if TYPE_CHECKING:
     from bt_bench.worker.measuring.bench import Bench
@@ -45,7 +45,7 @@ def measure_case(
     operation: Operation,
     plan: Plan,
     bench: Bench,
-    on_round: Callable[[RoundProgress], None],
+    on_round: OnRound,
     control: type[Any] | None = None,
     refuse_tampering: Callable[[], object] = NOTHING,
 ) -> dict[str, Measured]:
@@ -68,11 +68,15 @@ def measure_case(
     records = Records(window.names, bench.around)
     probes = bench.probes(operation, plan)
     clock = bench.around.clock
-    checks = SpotChecks(window, workload, bench.device, clock)
+    checks = SpotChecks(window, workload, bench.device, clock, on_round)
     stopped = Rounds(window, probes, plan, clock, records, spot_checks=checks).run(on_round)
     refuse_tampering()  # after each part, since a variant may put back what it has changed
+    graph_ways = bench.graph_ways(operation, plan)
+    if graph_ways:
+        on_round(RoundProgress(0, 1, "replaying captured graphs"))
     bench.replay_graphs(window, plan, records)
     refuse_tampering()
+    on_round(RoundProgress(0, 1, "counting launches"))
     censuses = bench.census(window, plan, records)
     refuse_tampering()
     compiled = bench.compiled(window)
@@ -95,7 +99,7 @@ def measure_case(
         _add_control(measured, original, records.books[CONTROL].measurements())
     ways = [way_of(probe, operation) for probe in probes]
     with no_collection():  # as while they are timed
-        checks.all([*ways, *bench.graph_ways(operation, plan)], bench.profiled_ways(operation))
+        checks.all([*ways, *graph_ways], bench.profiled_ways(operation))
     for name, reason in checks.failed.items():
         measured[original if name == CONTROL else name] = Measured(reason=reason)
     return measured

@@ -25,7 +25,7 @@ from bt_bench.worker.measuring.methods.probes import Probe
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import RoundRecorder, Window, rounds_of_cycle
 from bt_bench.worker.measuring.timing import Rounds
-from bt_bench.worker.outcome import RoundProgress
+from bt_bench.worker.outcome import OnRound, untold
 from bt_bench.worker.state_watch import Stopwatch
 from bt_bench.worker.tasks import RoundUnit, RoundValue
 
@@ -87,7 +87,7 @@ class ProcessRound:
         self._time(once, records)
         self._profile(once, records)
 
-    def measure(self, on_round: Callable[[RoundProgress], None]) -> tuple[RoundValue, ...]:
+    def measure(self, on_round: OnRound) -> tuple[RoundValue, ...]:
         """Times all units, in turns and random order, and then profiles them all.
 
         Raises:
@@ -149,7 +149,7 @@ class ProcessRound:
         self,
         plan: Plan,
         records: Sequence[Records],
-        on_round: Callable[[RoundProgress], None] = lambda _: None,
+        on_round: OnRound = untold,
         turn: int | None = None,
     ) -> None:
         """Rounds of all units, one unit after the other, with one copy of the code in each turn.

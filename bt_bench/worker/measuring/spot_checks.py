@@ -27,6 +27,7 @@ from bt_bench.worker.measuring.methods.probes import Keeping, Probe
 from bt_bench.worker.measuring.ports import Clock
 from bt_bench.worker.measuring.regions import host_times
 from bt_bench.worker.measuring.rounds import Window
+from bt_bench.worker.outcome import OnRound, told_in_parts, untold
 
 CHANCE = 1 / 5  # of a check before a pair of rounds
 SHARE_OF_TIME = 0.1  # that checks take at most of a case's rounds
@@ -68,6 +69,7 @@ class SpotChecks:
         workload: what the steps were made of.
         device: where the arms are.
         clock: for the time that it takes.
+        on_round: is told how far a check is, which may take far longer than the rounds.
 
     Attributes:
         failed: why an arm has no times, by its name.
@@ -75,12 +77,18 @@ class SpotChecks:
     """
 
     def __init__(
-        self, window: Window, workload: Workload, device: torch.device, clock: Clock
+        self,
+        window: Window,
+        workload: Workload,
+        device: torch.device,
+        clock: Clock,
+        on_round: OnRound = untold,
     ) -> None:
         self._window = window
         self._workload = workload
         self._device = device
         self._clock = clock
+        self._on_round = on_round
         # Not the plan's seed, from which a variant could know the moments.
         self._random = random.SystemRandom()
         self._spent_s = 0.0
@@ -141,6 +149,7 @@ class SpotChecks:
     def _check(self, pairs: Sequence[tuple[Arm, Way]], where: str) -> None:
         ways = {arm: way if way.serves(arm) else PLAINLY for arm, way in pairs}
         window = self._window
+        steps = len(pairs) * len(window.steps)
         found = verify_timed(
             list(ways),
             window.steps,
@@ -149,6 +158,7 @@ class SpotChecks:
             self._device,
             where=lambda arm: f"{where} (as for {ways[arm].name})",
             through=lambda arm, spoil: partial(self._through, arm, ways[arm], spoil),
+            tell=told_in_parts(self._on_round, f"checking {where}", steps),
         )
         self.failed = found | self.failed
 

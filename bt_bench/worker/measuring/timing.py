@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bt_bench.analysis import median
@@ -16,7 +16,7 @@ from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import Turn, Turns, Window
 from bt_bench.worker.measuring.spot_checks import SpotChecks, way_of
 from bt_bench.worker.measuring.stopping import Criterion, Key, RelativeWidth
-from bt_bench.worker.outcome import RoundProgress
+from bt_bench.worker.outcome import OnRound, RoundProgress, told_in_parts
 
 # Share of the rounds' time that goes to the probes that do not decide when to stop.
 SECONDARY_SHARE = 0.6
@@ -82,14 +82,14 @@ class Rounds:
         self._unable: set[tuple[int, str]] = set()  # place of a probe, and arm that it cannot time
         self._started_ns = 0
 
-    def run(self, on_round: Callable[[RoundProgress], None]) -> Stopped:
+    def run(self, on_round: OnRound) -> Stopped:
         """Warms up, then takes rounds until there is a reason to stop.
 
         Without a probe there is nothing to time, and no round.
         """
         if not (self._primary or self._secondary):
             return Stopped(StopReason.ROUNDS, 0, 0.0)
-        self._warm_up()
+        self._warm_up(on_round)
         self._records.watch.begin()
         self._started_ns = self._clock.now_ns()
         done = 0
@@ -108,11 +108,14 @@ class Rounds:
                     self._perhaps_check(pair[0].arms, at_last=True)
                     return Stopped(reason, done, self._seconds())
 
-    def _warm_up(self) -> None:
-        for instance, arms in enumerate(self._window.instances):
-            for _ in range(self._plan.warmup_rounds):
+    def _warm_up(self, on_round: OnRound) -> None:
+        instances, each = self._window.instances, self._plan.warmup_rounds
+        tell = told_in_parts(on_round, "warming up", len(instances) * each)
+        for instance, arms in enumerate(instances):
+            for _ in range(each):
                 for probe in (*self._primary, *self._secondary):
                     self._replay(probe, Turn(instance, list(arms)))
+                tell()
 
     def _perhaps_check(self, arms: Sequence[Arm], *, at_last: bool = False) -> None:
         checks = self._spot_checks

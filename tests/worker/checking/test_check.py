@@ -48,6 +48,14 @@ def test_what_was_compared_is_in_the_report(fused, device):
     assert "custom_outputs" not in plain["mine", ops.STEP].report.buffers
 
 
+def test_each_compared_step_of_each_arm_is_told(fused, device):
+    heard = []
+    check({"mine": fused, "yours": fused}, workload(), [ops.STEP], device, rounds=3,
+          on_round=heard.append)  # fmt: skip
+    assert {each.what for each in heard} == {"checking"}
+    assert [(each.done, each.rounds) for each in heard] == [(done, 12) for done in range(13)]
+
+
 def test_outputs_serve_all_steps_and_are_large_enough(device):
     first, second = inputs_on(device, workload())
     assert first.outputs is second.outputs

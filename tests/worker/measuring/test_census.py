@@ -136,16 +136,17 @@ def test_torch_operations_are_counted_and_views_are_not():
 
 
 def test_cpu_bench_measures_staging_only():
-    plan = Plan(rounds=2, warmup_rounds=0, instances=2, control=False)
+    plan = Plan(rounds=2, warmup_rounds=1, instances=1, control=False)
+    heard = []
     results = measure_case(
-        "case",
-        classes(["fused"]),
-        workload(1),
-        ops.STEP,
-        plan,
-        CpuBench(),
-        lambda progress: None,
+        "case", classes(["fused"]), workload(1), ops.STEP, plan, CpuBench(), heard.append
     )
+    phases = {each.what: (each.done, each.rounds) for each in heard}
+    among = phases.pop("checking among the timed rounds")
+    assert among[0] == among[1] > 0
+    after = phases.pop("checking after timing")
+    assert after[0] == after[1] > 0
+    assert phases == {"warming up": (1, 1), "measuring": (2, 2), "counting launches": (0, 1)}
     (measurement,) = results["fused"].measurements
     assert measurement.quantity is Quantity.STAGE_US
     assert len(measurement.samples) == 2
