@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from bt_bench import __version__
+from bt_bench.cli import completion
 from bt_bench.cli.calibrate import calibrate
 from bt_bench.cli.check import check
 from bt_bench.cli.compare import compare
@@ -112,6 +113,7 @@ def _main(
             metavar="DIR",
             is_eager=True,  # so that `--help` behind it has the suite's commands
             help="Use this suite in the command that follows; adds the suite's own commands.",
+            autocompletion=completion.suites,
         ),
     ] = None,
 ) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bt_bench.cli import completion
 from bt_bench.cli.exits import visible
 from bt_bench.cli.options import (
     DeviceOption,
@@ -45,7 +46,9 @@ def check(
     config: Annotated[
         str,
         typer.Argument(
-            metavar="CONFIG", help="A YAML file, the name of a stock config, or - for stdin."
+            metavar="CONFIG",
+            help="A YAML file, the name of a stock config, or - for stdin.",
+            autocompletion=completion.configs,
         ),
     ] = "quick",
     variants: VariantsOption = None,

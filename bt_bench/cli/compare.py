@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bt_bench.cli import completion
 from bt_bench.cli.baselines import Saving, reports_folder, stored_baseline
 from bt_bench.cli.exits import say
 from bt_bench.cli.options import JsonOption, joined, names_given
@@ -128,6 +129,7 @@ def compare(
             "--correction",
             metavar="holm|bh|none",
             help="Multiple-testing correction: holm, bh (Benjamini–Hochberg) or none.",
+            autocompletion=completion.one_of("holm", "bh", "none"),
             rich_help_panel=COMPARING,
         ),
     ] = "holm",
@@ -137,6 +139,7 @@ def compare(
             "--config",
             metavar="CONFIG",
             help="Use the margins per case and the `gate` section of this config.",
+            autocompletion=completion.configs,
             rich_help_panel=COMPARING,
         ),
     ] = None,
@@ -192,6 +195,7 @@ def compare(
             "--sort",
             metavar="name|change|verdict",
             help="Sort the cases; by default they are in the order of the base.",
+            autocompletion=completion.one_of("name", "change", "verdict"),
             rich_help_panel=SHOWING,
         ),
     ] = None,
@@ -210,6 +214,7 @@ def compare(
             "--baseline",
             metavar="NAME",
             help="Compare with the result stored under this name, as the base.",
+            autocompletion=completion.baselines,
             rich_help_panel=BASELINES,
         ),
     ] = None,

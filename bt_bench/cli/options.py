@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bt_bench.cli import completion
 from bt_bench.cli.exits import say, visible
 from bt_bench.cli.next_steps import PROGRAM
 from bt_bench.names import DEVICE_CHOICES, DeviceChoice, DeviceKind, is_device_choice
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 ConfigArgument = Annotated[
     str,
     typer.Argument(
-        metavar="CONFIG", help="A YAML file, the name of a stock config, or - for stdin."
+        metavar="CONFIG",
+        help="A YAML file, the name of a stock config, or - for stdin.",
+        autocompletion=completion.configs,
     ),
 ]
 VariantsOption = Annotated[
@@ -32,6 +35,7 @@ VariantsOption = Annotated[
         envvar="BT_BENCH_VARIANTS",
         metavar="A,B,…",
         help="Run these variants instead of those of the config.",
+        autocompletion=completion.variants,
     ),
 ]
 OperationsOption = Annotated[
@@ -41,6 +45,7 @@ OperationsOption = Annotated[
         envvar="BT_BENCH_OPERATIONS",
         metavar="A,B,…",
         help="Run these operations of the suite instead of those of the config; see bt-bench list.",
+        autocompletion=completion.operations,
     ),
 ]
 SelectOption = Annotated[
@@ -49,6 +54,7 @@ SelectOption = Annotated[
         "-k",
         metavar="PATTERNS",
         help="Run only the cases whose name matches one of these patterns, such as `a,b*`.",
+        autocompletion=completion.cases,
     ),
 ]
 SetOption = Annotated[
@@ -104,6 +110,7 @@ def device_option(
         parser=_device,
         help=help_,
         show_default=default,
+        autocompletion=completion.one_of("auto", "cpu", "cuda"),
     )
 
 
@@ -124,6 +131,7 @@ SuiteOption = Annotated[
         help="Measure the operations of this suite: a folder with suite.py, or the name of one "
         "that comes with bt-bench.",
         show_default="that of the config, else block_tables",
+        autocompletion=completion.suites,
     ),
 ]
 TracebackOption = Annotated[

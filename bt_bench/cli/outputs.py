@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bt_bench.cli import completion
 from bt_bench.cli.exits import say
 from bt_bench.errors import UsageError, names_hint
+from bt_bench.names import FailOn
 
 if TYPE_CHECKING:
     from bt_bench.analysis import Judged
-    from bt_bench.names import FailOn
 
 FormatOption = Annotated[
     list[str] | None,
@@ -28,6 +29,7 @@ FormatOption = Annotated[
         "=FILE writes to a file. "
         "May be repeated.",
         show_default="table",
+        autocompletion=completion.formats,
     ),
 ]
 FailOnOption = Annotated[
@@ -37,7 +39,8 @@ FailOnOption = Annotated[
         envvar="BT_BENCH_FAIL_ON",
         metavar="A,B,…",
         help="Fail on these verdicts: slower, faster, missing, invalid, inconclusive; or none.",
-        show_default="slower,missing,invalid",
+        show_default="slower, missing, invalid",
+        autocompletion=completion.any_of(*FailOn),
     ),
 ]
 AllowMissingOption = Annotated[
@@ -120,8 +123,6 @@ def parse_fail_on(text: str | None, default: Collection[FailOn]) -> tuple[FailOn
     Raises:
         UsageError: for one that is unknown.
     """
-    from bt_bench.names import FailOn
-
     if text is None:
         return tuple(default)
     names = [name.strip() for name in text.split(",") if name.strip()]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bt_bench.cli import completion
 from bt_bench.cli.options import (
     JsonOption,
     VariantsOption,
@@ -65,6 +66,7 @@ def selfcheck(
             "--config",
             metavar="CONFIG",
             help="Record the cases of this config, with --device.",
+            autocompletion=completion.configs,
             show_default="origin on a GPU, quick without one",
         ),
     ] = None,

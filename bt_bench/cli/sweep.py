@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bt_bench.cli import completion
 from bt_bench.cli.dry_run import show_plan, warn_if_long
 from bt_bench.cli.next_steps import command, next_lines
 from bt_bench.cli.options import (
@@ -53,6 +54,7 @@ def sweep(
             metavar="CONFIG",
             help="A YAML file, the name of a stock config, or - for stdin. "
             "May be left out with --resume.",
+            autocompletion=completion.configs,
         ),
     ] = None,
     variants: VariantsOption = None,

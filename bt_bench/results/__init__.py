@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from bt_bench.results.atomic import descriptor_of, is_null_device, is_open_as, is_stream, target_of
-from bt_bench.results.baselines import baseline_path, find_baseline, save_baseline, why_no_baseline
+from bt_bench.results.baselines import (
+    baseline_names,
+    baseline_path,
+    find_baseline,
+    save_baseline,
+    why_no_baseline,
+)
 from bt_bench.results.calibration import (
     Calibration,
     DeviceLine,
@@ -199,6 +205,7 @@ __all__ = [
     "VariantResult",
     "WorkloadRecord",
     "are_times",
+    "baseline_names",
     "baseline_path",
     "compacted",
     "context_of",

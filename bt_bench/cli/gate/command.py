@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bt_bench.cli import completion
 from bt_bench.cli.gate.common import RECORDING_NAME, Options, both_trees, finish, make_folder
 from bt_bench.cli.gate.rounds import rounds_request, run_rounds, show_plan
 from bt_bench.cli.options import (
@@ -64,6 +65,7 @@ def gate(
             "--config",
             metavar="CONFIG",
             help="A YAML file, the name of a stock config, or - for stdin.",
+            autocompletion=completion.configs,
         ),
     ],
     base: Annotated[

@@ -1,0 +1,145 @@
+"""What a shell offers for a word that is not complete yet.
+
+It asks on each press of a key, amid what is being typed. So nothing here loads torch, and what goes
+wrong is not told: there is then nothing to offer.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable
+from contextlib import redirect_stderr
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from bt_bench.protocol import Suite, SuiteRef
+
+Offer = Callable[[typer.Context, str], list[str]]
+
+YAML = (".yaml", ".yml")
+
+
+def _quietly(offer: Callable[[typer.Context, str], Iterable[str]]) -> Offer:
+    # Typer reads these annotations, so that it does not do to wrap with those of `offer`.
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        try:
+            with redirect_stderr(io.StringIO()):
+                return [text for text in offer(ctx, incomplete) if text.startswith(incomplete)]
+        except Exception:
+            return []
+
+    return complete
+
+
+def _in_list(names: Callable[[typer.Context], Iterable[str]]) -> Offer:
+    """Offers names for the last place of `a,b,…`, without those before it."""
+
+    def offer(ctx: typer.Context, incomplete: str) -> Iterable[str]:
+        head, comma, _ = incomplete.rpartition(",")
+        before = head.split(",")
+        return [f"{head}{comma}{name}" for name in names(ctx) if name not in before]
+
+    return _quietly(offer)
+
+
+def one_of(*names: str) -> Offer:
+    """Offers these."""
+    return _quietly(lambda _ctx, _incomplete: names)
+
+
+def any_of(*names: str) -> Offer:
+    """Offers these for each place of `a,b,…`."""
+    return _in_list(lambda _ctx: names)
+
+
+@_quietly
+def configs(ctx: typer.Context, incomplete: str) -> Iterable[str]:
+    """Stock configs, YAML files, and folders on the way to them."""
+    from bt_bench.config import stock_config_names
+
+    folder = incomplete.rpartition("/")[0] + "/" if "/" in incomplete else ""
+    there = sorted(Path(folder).iterdir()) if Path(folder).is_dir() else []
+    files = [f"{folder}{path.name}" for path in there if path.suffix in YAML]
+    folders = [f"{folder}{path.name}/" for path in there if path.is_dir()]
+    shown = [each for each in (*files, *folders) if _is_shown(each, incomplete)]
+    return [*(() if folder else stock_config_names(_suite_ref(ctx))), *shown]
+
+
+def _is_shown(path: str, incomplete: str) -> bool:
+    """Whether it is no hidden file, or one whose dot is typed already."""
+    return not Path(path).name.startswith(".") or Path(incomplete).name.startswith(".")
+
+
+@_quietly
+def suites(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
+    """The suites that come with bt-bench, and folders that hold one."""
+    from bt_bench.protocol import shipped_suites
+
+    return [*shipped_suites(), *sorted(str(path.parent) for path in Path().glob("*/suite.py"))]
+
+
+@_in_list
+def variants(ctx: typer.Context) -> Iterable[str]:
+    """The suite's variants, and those of `--kernels`; none is run."""
+    from bt_bench.cli.options import kernel_folders
+    from bt_bench.variants import REFERENCE, find_variants
+
+    folders = kernel_folders([Path(folder) for folder in ctx.params.get("kernels") or ()])
+    return [name for name in find_variants(folders, suite=_suite(ctx)) if name != REFERENCE]
+
+
+@_in_list
+def operations(ctx: typer.Context) -> Iterable[str]:
+    """The operations of the suite."""
+    return list(map(str, _suite(ctx).operations))
+
+
+@_in_list
+def cases(ctx: typer.Context) -> Iterable[str]:
+    """The cases of the config that was typed before."""
+    from bt_bench.cli.options import load_spec
+
+    # An option without its value ends the parser, before it takes the words that are arguments.
+    config = ctx.params.get("config") or next(iter(ctx.args), "quick")
+    spec = load_spec(config, suite=_suite_given(ctx), overrides=ctx.params.get("overrides"))
+    return [case.name for case in spec.cases]
+
+
+@_quietly
+def formats(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
+    """Formats of verdicts."""
+    from bt_bench.report import FORMATS
+
+    return FORMATS
+
+
+@_quietly
+def baselines(ctx: typer.Context, _incomplete: str) -> Iterable[str]:
+    """Stored baselines."""
+    from bt_bench.cli.baselines import reports_folder
+    from bt_bench.results import baseline_names
+
+    reports = ctx.params.get("reports")
+    return baseline_names(reports_folder(Path(reports) if reports else None))
+
+
+def _suite_given(ctx: typer.Context) -> str | None:
+    """The value of `--suite`, behind the command or before it."""
+    before = ctx.parent.params.get("suite") if ctx.parent is not None else None
+    return ctx.params.get("suite") or before
+
+
+def _suite_ref(ctx: typer.Context) -> SuiteRef:
+    from bt_bench.protocol import SuiteRef, find_suite
+
+    given = _suite_given(ctx)
+    return SuiteRef() if given is None else find_suite(given, Path.cwd())
+
+
+def _suite(ctx: typer.Context) -> Suite:
+    from bt_bench.protocol import load_suite
+
+    return load_suite(_suite_ref(ctx))
