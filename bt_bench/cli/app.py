@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from bt_bench import __version__
 from bt_bench.cli import completion
@@ -38,7 +38,32 @@ SUITE_VARIABLE = f"{PREFIX}SUITE"
 VARIABLES_WITHOUT_OPTION = frozenset(PREFIX + name for name in ("COMMIT", "PYTHONPATH", "TEST_GPU"))
 
 
-class Commands(TyperGroup):
+class _Types:
+    """Leaves out types that Typer shows in help and that tell nothing.
+
+    Those are `<bool>` beside a flag, which takes no value, and `<str>` beside an argument.
+    """
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """All parameters, `--help` included."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            if isinstance(parameter, TyperArgument):
+                parameter.display_type_rich = _no_type  # type: ignore[method-assign]
+            elif parameter.is_flag and parameter.metavar is None:
+                parameter.metavar = ""
+        return parameters
+
+
+def _no_type(ctx: Any) -> None:  # noqa: ARG001  # as Typer calls it
+    return None
+
+
+class Command(_Types, TyperCommand):
+    """A command of bt-bench, or of a suite."""
+
+
+class Commands(_Types, TyperGroup):
     """The commands of bt-bench, and those of the suite that `--suite` names before them."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -50,7 +75,7 @@ class Commands(TyperGroup):
         if found is None:
             return None
         own = typer.Typer(rich_markup_mode="markdown", pretty_exceptions_enable=False)
-        own.command(cmd_name)(reporting_errors(found))
+        own.command(cmd_name, cls=Command)(reporting_errors(found))
         return typer.main.get_command(own)
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -166,4 +191,4 @@ for _name, _function, _panel in (
     ("env", env, READ),
     ("schema", schema, READ),
 ):
-    app.command(_name, rich_help_panel=_panel)(reporting_errors(_function))
+    app.command(_name, cls=Command, rich_help_panel=_panel)(reporting_errors(_function))

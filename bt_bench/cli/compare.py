@@ -44,8 +44,9 @@ def compare(
     results: Annotated[
         list[str],
         typer.Argument(
-            metavar="A B [C …]",
-            help="Result files or run folders, also as LABEL=PATH; - reads a result from stdin.",
+            metavar="RESULT",
+            help="Result files or run folders, the base first, also as LABEL=PATH; - reads a "
+            "result from stdin.",
         ),
     ],
     metrics: Annotated[
@@ -95,7 +96,7 @@ def compare(
             "--threshold",
             envvar="BT_BENCH_THRESHOLD",
             metavar="PERCENT",
-            help="Ignore changes up to this size, in percent.",
+            help="Ignore changes up to this size, in percent, from 0 to 1000.",
             show_default="2, between runs 5",
             rich_help_panel=COMPARING,
         ),

@@ -24,6 +24,7 @@ def overhead(
             "--rounds",
             min=1,
             max=100_000,
+            metavar="N",
             help="Number of rounds; each round times all routes once.",
         ),
     ] = 50,

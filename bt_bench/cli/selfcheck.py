@@ -38,7 +38,11 @@ def selfcheck(
     gates: Annotated[
         int,
         typer.Option(
-            "--gates", min=1, max=100_000, help="Simulate this many gates for each slowdown."
+            "--gates",
+            min=1,
+            max=100_000,
+            metavar="N",
+            help="Simulate this many gates for each slowdown.",
         ),
     ] = 200,
     detect: Annotated[
@@ -51,7 +55,7 @@ def selfcheck(
             help="As in gate: find slowdowns of this size, in percent, above 1.5 and up to 100.",
         ),
     ] = 5.0,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Random seed.")] = 0,
     device: Annotated[
         DeviceChoice | None,
         device_option(
@@ -74,7 +78,11 @@ def selfcheck(
     rounds: Annotated[
         int,
         typer.Option(
-            "--rounds", min=12, max=10_000, help="Record this many rounds, with --device."
+            "--rounds",
+            min=12,
+            max=10_000,
+            metavar="N",
+            help="Record this many rounds, with --device.",
         ),
     ] = 40,
     save: Annotated[

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import jsonschema
 import pytest
 from support.commands import TINY, run, run_apart
@@ -14,6 +16,18 @@ def config(tmp_path):
     path = tmp_path / "tiny.yaml"
     path.write_text(TINY)
     return path
+
+
+ALL_COMMANDS = (*COMMANDS, "calibrate", "gate", "selfcheck")
+
+
+@pytest.mark.parametrize("command", ["", *ALL_COMMANDS])
+def test_help_fits_80_columns_and_names_no_types(command):
+    text = run(*command.split(), "--help").out
+    assert max(map(len, text.splitlines())) <= 80
+    assert re.findall(r"<[a-z\[]+>?", text) == []
+    # Nothing is cut: an ellipsis is only where a list goes on.
+    assert text.replace("A,B,…", "").replace("N,…", "").count("…") == 0
 
 
 def test_version():

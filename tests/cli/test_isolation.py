@@ -56,7 +56,7 @@ def children(pid):
     for path in Path("/proc").glob("[0-9]*"):
         try:
             stat = (path / "stat").read_text()
-            command = (path / "cmdline").read_text()
+            command = (path / "cmdline").read_text(errors="replace")
         except OSError:
             continue
         state, parent = stat.rpartition(")")[2].split()[:2]
