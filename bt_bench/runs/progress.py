@@ -22,6 +22,7 @@ class CaseReport:
         stopped: why no more were.
         half_width_percent: half-width of the widest interval that decided when to stop.
         unsupported: variants that lack a feature that the case needs, and were not run.
+        left_out: variants that had failed before all cases, which was said then, and were not run.
     """
 
     key: str
@@ -31,10 +32,11 @@ class CaseReport:
     stopped: StopReason | None = None
     half_width_percent: float | None = None
     unsupported: Sequence[str] = ()
+    left_out: Sequence[str] = ()
 
     @property
     def is_ok(self) -> bool:
-        """Whether all variants were measured as asked."""
+        """Whether all variants were measured as asked, but for those that are left out."""
         return not (self.failed or self.insufficient or self.unsupported)
 
     @property
@@ -49,6 +51,8 @@ class CaseReport:
             parts.append("ok")
         if self.unsupported:
             parts.append(f"unsupported: {', '.join(self.unsupported)}")
+        if self.left_out:
+            parts.append(f"not run: {', '.join(self.left_out)}")
         if self.rounds is not None:
             stopped = f" ({self.stopped})" if self.stopped else ""
             parts.append(f"{self.rounds} rounds{stopped}")

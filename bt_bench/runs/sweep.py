@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -188,8 +188,12 @@ def _failures(request: SweepRequest, runner: Runner, progress: Progress) -> dict
     progress.phase("checking the variants on the conformance workloads")
     failures: dict[str, Reason] = {}
     for outcome in check_conformance(runner, request.spec, request.arms, progress):
-        if outcome.failure is not None:
-            failures.setdefault(outcome.variant, outcome.failure)
+        if outcome.failure is not None and outcome.variant not in failures:
+            failures[outcome.variant] = outcome.failure
+            progress.say(
+                f"{outcome.variant}: FAILED, and so will all of its cases, which are not run: "
+                f"{outcome.failure.code}: {outcome.failure.message}"
+            )
     return failures
 
 
@@ -218,7 +222,7 @@ class _CaseSweep:
                 for arm in self.request.arms
             }
             results.add(stored)
-            self.progress.advance(_report(key, stored))
+            self.progress.advance(_report(key, stored, self.failures))
 
     def _check(self, operations: Sequence[Operation]) -> Checked:
         """Check outcomes per variant and operation; variants that failed before are not run."""
@@ -280,7 +284,7 @@ def _case_result(
     )
 
 
-def _report(key: str, stored: Mapping[str, CaseResult]) -> CaseReport:
+def _report(key: str, stored: Mapping[str, CaseResult], left_out: Collection[str]) -> CaseReport:
     stoppings = [case.stopping for case in stored.values() if case.stopping is not None]
     widths = [w for stopping in stoppings for w in stopping.half_widths.values() if w is not None]
 
@@ -289,12 +293,13 @@ def _report(key: str, stored: Mapping[str, CaseResult]) -> CaseReport:
 
     return CaseReport(
         key=key,
-        failed=arms(Status.FAILED),
+        failed=[arm for arm in arms(Status.FAILED) if arm not in left_out],
         insufficient=arms(Status.INSUFFICIENT),
         rounds=stoppings[0].rounds if stoppings else None,
         stopped=stoppings[0].reason if stoppings else None,
         half_width_percent=100 * max(widths) if widths else None,
         unsupported=arms(Status.UNSUPPORTED),
+        left_out=[arm for arm in stored if arm in left_out],
     )
 
 

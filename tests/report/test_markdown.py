@@ -11,13 +11,21 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 from support import scenarios
-from support.factories import make_case, make_crash, make_environment, make_gpu, make_result
+from support.factories import (
+    make_case,
+    make_crash,
+    make_environment,
+    make_failed_case,
+    make_gpu,
+    make_result,
+)
 from support.goldens import assert_golden
 
 from bt_bench.errors import UsageError
 from bt_bench.report.document import Document
 from bt_bench.report.markdown import LINE_WIDTH, escape, render_document
 from bt_bench.report.run.rendering import render_comparison
+from bt_bench.results.case import CaseResult
 from bt_bench.results.nouns import LaunchPath, Quantity
 from bt_bench.results.result import VariantResult
 from bt_bench.suites.block_tables import operations as ops
@@ -162,6 +170,22 @@ def test_cases_of_one_name_and_another_workload_are_not_set_against_each_other()
 def test_no_results_is_an_error() -> None:
     with pytest.raises(UsageError, match="at least one result"):
         render_comparison([])
+
+
+def test_cases_that_failed_alike_share_a_line() -> None:
+    def failing(names: str, message: str) -> list[CaseResult]:
+        return [make_failed_case(name, message=message) for name in names]
+
+    sound = make_result("baseline", [])
+    wrong = make_result("fused", [*failing("abcd", "conformance:corners"), *failing("e", "else")])
+    text = render_comparison([sound, wrong])
+    listed = text.partition("## Failures")[2].partition("##")[0].strip().splitlines()
+    assert listed == [
+        "- fused, gather_slots/a, gather_slots/b and 2 more cases: failed, wrong_result: "
+        "conformance:corners",
+        "- fused, gather_slots/e: failed, wrong_result: else",
+    ]
+    assert "Not every case is ok: 5 listed under Failures" in text
 
 
 def test_hostile_names_stay_text() -> None:

@@ -239,7 +239,7 @@ def test_everything_that_was_measured_is_stored(sweep):
         "measuring",
     ]
     assert listening.reports == [
-        CaseReport("step/one", [], [], 2, StopReason.PRECISE, pytest.approx(0.75), [])
+        CaseReport("step/one", [], [], 2, StopReason.PRECISE, pytest.approx(0.75), [], [])
     ]
 
 
@@ -273,8 +273,12 @@ def test_what_lacks_a_feature_of_a_conformance_workload_is_measured(sweep):
 
 def test_what_fails_conformance_fails_every_case_and_is_not_run(sweep):
     runner = ScriptedRunner(conformance={"fused": reason(ReasonCode.WRONG_RESULT)})
-    (baseline, fused), _ = sweep(runner, make_spec(["one", "two"]))
+    (baseline, fused), listening = sweep(runner, make_spec(["one", "two"]))
     assert {case.reason.code for case in fused.cases} == {"wrong_result"}
+    told = [text for text in listening.heard if "FAILED" in str(text)]
+    assert len(told) == 1
+    assert told[0].startswith("fused: FAILED, and so will all of its cases, which are not run")
+    assert all(not each.failed and each.left_out == ["fused"] for each in listening.reports)
     assert all(case.status == "ok" for case in baseline.cases)
     assert {call[2] for call in runner.calls if call != "calibrate"} == {("baseline",)}
 

@@ -43,6 +43,7 @@ class FailedCase:
 
 
 _LONGEST_MESSAGE = 600
+_MOST_PLACES = 3  # of cases that failed alike
 _CRASHES = "Crashes that did not happen again"
 _LESS_THAN_FAILED = (Status.INSUFFICIENT, Status.UNSUPPORTED)
 
@@ -104,8 +105,26 @@ def title_of(results: Sequence[VariantResult], partial: bool) -> str:
 
 
 def failure_section(failures: Sequence[FailedCase]) -> Section:
-    """A line per failure: who, what, and why. Long messages are cut; the files have them whole."""
-    return Section(_failure_title(failures), (Bullets(tuple(map(_describe_failure, failures))),))
+    """A line per failure: who, what, and why. Long messages are cut; the files have them whole.
+
+    Cases of one variant that failed for one reason share a line: a variant that fails a conformance
+    workload fails all of its cases.
+    """
+    alike: dict[tuple[str, Status, str], list[FailedCase]] = {}
+    for failure in failures:
+        alike.setdefault((failure.label, failure.status, _reason_text(failure)), []).append(failure)
+    lines = (
+        f"{label}, {_places(of)}: {status}{reason}" for (label, status, reason), of in alike.items()
+    )
+    return Section(_failure_title(failures), (Bullets(tuple(lines)),))
+
+
+def _places(failures: Sequence[FailedCase]) -> str:
+    """Keys of cases, of many only the first ones."""
+    keys = [f"{failure.operation}/{failure.case}" for failure in failures]
+    if len(keys) <= _MOST_PLACES:
+        return ", ".join(keys)
+    return f"{', '.join(keys[: _MOST_PLACES - 1])} and {len(keys) - _MOST_PLACES + 1} more cases"
 
 
 def _failure_title(failures: Iterable[FailedCase]) -> str:
@@ -117,16 +136,15 @@ def _failure_title(failures: Iterable[FailedCase]) -> str:
     return f"Failures{', ' if len(kinds) > 1 else ' and '}{cases}" if kinds else "Failures"
 
 
-def _describe_failure(failure: FailedCase) -> str:
-    text = f"{failure.label}, {failure.operation}/{failure.case}: {failure.status}"
+def _reason_text(failure: FailedCase) -> str:
     if failure.reason is None:
-        return text
+        return ""
     message = failure.reason.message
     if len(message) > _LONGEST_MESSAGE:
         message = message[:_LONGEST_MESSAGE] + "…"
     if failure.status is Status.UNSUPPORTED:
-        return f"{text}, {message}"
-    return f"{text}, {failure.reason.code}: {message}"
+        return f", {message}"
+    return f", {failure.reason.code}: {message}"
 
 
 def failures_of(arms: Arms) -> Iterator[FailedCase]:
