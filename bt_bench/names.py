@@ -186,6 +186,10 @@ def resolved(choice: DeviceChoice, kind: DeviceKind) -> DeviceChoice:
     return kind if choice == "auto" else choice
 
 
+MOST_ROUNDS = 2000
+"""The most rounds that a gate can be told to take."""
+
+
 class FailOn(StrEnum):
     """Verdicts that make a command exit with another code than 0."""
 

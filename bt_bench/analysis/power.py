@@ -15,6 +15,7 @@ import numpy as np
 from bt_bench.analysis.statistics.estimates import LARGEST_LOG
 from bt_bench.analysis.statistics.student import t_critical, t_quantile
 from bt_bench.analysis.verdicts import Evidence, Judgement, Power, Verdict
+from bt_bench.names import MOST_ROUNDS
 from bt_bench.results import FloatArray, format_share, metric_named
 
 POWER = 0.99
@@ -233,7 +234,31 @@ def _missed(
         needs = f"of which it would have found {_amount(worst)}"
     return (
         f"This gate could not have found a slowdown of {asked.text}, with 99 % in {of}; the worst "
-        f"is {_name(worst)}, {needs}. The reason is {noise}.{also}"
+        f"is {_name(worst)}, {needs}. The reason is {noise}.{also}{_remedy(short, asked)}"
+    )
+
+
+def _remedy(short: Sequence[Judgement], asked: Asked) -> str:
+    """What to do where figures fall short: how many rounds it takes, if rounds help."""
+    tested = [(each, each.evidence) for each in short if each.evidence is not None]
+    needed = max(
+        (
+            rounds_needed(evidence, asked.of(each), evidence.alpha) * evidence.observations
+            for each, evidence in tested
+        ),
+        default=0.0,
+    )
+    if not needed:
+        return ""
+    if needed <= MOST_ROUNDS:
+        rounds = math.ceil(needed / 10) * 10
+        return (
+            f" About {rounds} rounds would do, by --max-rounds {rounds}, if the noise stays as it "
+            "is; a gate takes as long as it has rounds."
+        )
+    return (
+        f" More rounds would not do: up to {MOST_ROUNDS} are possible. A quieter machine may, or "
+        "ask for larger slowdowns with --detect."
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -132,6 +133,18 @@ def test_one_noisy_figure() -> None:
         "This gate could not have found a slowdown of 5 % or 0.15 us, whichever is more, with 99 % "
         "in 1 of 3 figures; the worst is host_us of fused in step/three, of which it would have "
     )
+
+
+def test_how_many_rounds_would_do_is_told_where_rounds_help() -> None:
+    found = power(make_rounds(24, {ONE: (100.0, 100.0, 100.0)}, noise=0.05), ONE)
+    told = re.search(r"About (\d+) rounds would do, by --max-rounds (\d+), if", found.sentence)
+    assert told is not None
+    assert told[1] == told[2]
+    more = make_rounds(int(told[1]), {ONE: (100.0, 100.0, 100.0)}, noise=0.05)
+    assert power(more, ONE).worst_share < 0.06
+    loud = power(make_rounds(24, {ONE: (100.0, 100.0, 100.0)}, noise=0.9), ONE)
+    assert "More rounds would not do: up to 2000 are possible" in loud.sentence
+    assert "--detect" in loud.sentence
 
 
 def test_noise_in_all_figures() -> None:

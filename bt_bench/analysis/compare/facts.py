@@ -14,7 +14,7 @@ from bt_bench.analysis.deciding import (
     Correction,
     Rules,
 )
-from bt_bench.analysis.verdicts import Judgement
+from bt_bench.analysis.verdicts import Cause, Judgement, Verdict
 from bt_bench.errors import NotComparableError
 from bt_bench.results import CONFIG_NAME, Decides, Quantity, Status, format_share, metric_named
 
@@ -97,8 +97,40 @@ def facts_of(
         parts = _listed([each for each in Quantity if each.traits.is_part])
         yield f"{parts} are parts of other times; they are judged only if --metric names them."
     yield from family_facts(judgements, rules)
+    yield from _how_to_narrow(matchups, judgements)
     if has_means:
         yield "Intervals of means over cases are at 95 %, and not corrected."
+
+
+def _how_to_narrow(matchups: Sequence[Matchup], judgements: Sequence[Judgement]) -> Iterator[str]:
+    """What to run where times of one run are undecided, and what that costs."""
+    plans = [each.base.result.header.plan for each in matchups if each.one_run]
+    causes = {
+        each.cause
+        for each in judgements
+        if each.verdict is Verdict.INCONCLUSIVE and not each.advisory
+    }
+    if plans and Cause.TOO_FEW in causes:
+        yield (
+            "Too few rounds or instances for intervals: sweep with --set plan.rounds=200 --set "
+            "plan.instances=8, which takes as many times longer to set up and to check as there "
+            "are more instances."
+        )
+    if plans and Cause.WIDE_INTERVAL in causes:
+        plan = plans[0]
+        finer: dict[str, float] = {"instances": 4 * plan.instances}
+        if plan.precision_percent:
+            finer["precision_percent"] = plan.precision_percent / 2
+        else:
+            finer["rounds"] = 4 * plan.rounds
+        finer["case_seconds"] = 4 * plan.case_seconds
+        options = " ".join(f"--set plan.{name}={value:g}" for name, value in finer.items())
+        yield (
+            "INCONCLUSIVE times have intervals that are too wide. To narrow them, sweep again with "
+            f"more instances and rounds, such as {options}: that takes up to four times the memory "
+            "and the time, and halves them at best. Fewer cases or operations make the correction "
+            "for many tests milder, too."
+        )
 
 
 def family_facts(judgements: Sequence[Judgement], rules: Rules) -> Iterator[str]:

@@ -34,7 +34,7 @@ from bt_bench.cli.outputs import (
     parse_outputs,
 )
 from bt_bench.errors import ExitCode, UsageError
-from bt_bench.names import resolved
+from bt_bench.names import MOST_ROUNDS, resolved
 
 if TYPE_CHECKING:
     from bt_bench.config import SweepSpec
@@ -196,10 +196,10 @@ def gate(
             "--max-rounds",
             envvar="BT_BENCH_MAX_ROUNDS",
             min=3,
-            max=2000,
+            max=MOST_ROUNDS,
             metavar="N",
-            help="Go on up to this many rounds, 3 to 2000, if noise may hide a slowdown of "
-            "--detect. As many as the last of --rounds: never.",
+            help=f"Go on up to this many rounds, 3 to {MOST_ROUNDS}, if noise may hide a slowdown "
+            "of --detect. As many as the last of --rounds: never.",
             show_default="twice the last of --rounds",
         ),
     ] = None,

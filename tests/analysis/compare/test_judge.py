@@ -98,6 +98,35 @@ def test_verdicts_of_one_run(factor: float, verdict: Verdict, cause: Cause) -> N
     assert (found.evidence.degrees, found.evidence.tests) == (7, 1)
 
 
+@pytest.mark.parametrize(
+    ("plan", "options"),
+    [
+        (
+            Plan(instances=8, precision_percent=1, case_seconds=20),
+            "--set plan.instances=32 --set plan.precision_percent=0.5 --set plan.case_seconds=80",
+        ),
+        (
+            Plan(instances=4, precision_percent=0, rounds=200, case_seconds=5),
+            "--set plan.instances=16 --set plan.rounds=800 --set plan.case_seconds=20",
+        ),
+    ],
+)
+def test_undecided_times_say_how_to_narrow_them(plan: Plan, options: str) -> None:
+    cases = [timed(50.0, seed=1)], [timed(51.0, seed=2)]
+    told = [fact for fact in judged(*cases, plan=plan).facts if "INCONCLUSIVE" in fact]
+    assert len(told) == 1
+    assert f"such as {options}: that takes up to four times the memory" in told[0]
+    decided = judged([timed(50.0, seed=1)], [timed(50.0, seed=2)], plan=plan)
+    between = judged(*cases, plan=plan, one_run=False)
+    assert not any("INCONCLUSIVE" in fact for fact in (*decided.facts, *between.facts))
+
+
+def test_too_few_rounds_say_how_to_take_enough() -> None:
+    found = judged(*([make_case(samples={HOST: noisy(50.0, seed, rounds=4)})] for seed in (1, 2)))
+    assert only(found).cause is Cause.TOO_FEW
+    assert any("--set plan.rounds=200 --set plan.instances=8" in fact for fact in found.facts)
+
+
 def test_drift_that_hits_both_sides_cancels() -> None:
     drift = np.linspace(1.0, 1.5, ROUNDS)
     rows = {

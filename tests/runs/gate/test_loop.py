@@ -147,7 +147,7 @@ def test_what_disturbed_the_machine_is_told() -> None:
     plan = GatePlan((HOST,), looks=(12, 24))
     outcome = run_gate(replay(noisy(0.05)), plan, Rules(), disturbances=lambda: [stranger])
     assert outcome.judged.power is not None
-    assert outcome.judged.power.sentence.endswith(f"Beside that, {stranger}.")
+    assert f" Beside that, {stranger}. " in outcome.judged.power.sentence
 
 
 def test_a_limit_below_the_last_look_is_refused() -> None:
