@@ -75,8 +75,13 @@ def calibration_document(calibration: Calibration, lead: Sequence[str] = ()) -> 
     )
 
 
-def calibration_section(calibration: Calibration) -> Section:
-    """The part of a run's report that gives the costs and floors of its own methods."""
+def calibration_section(calibration: Calibration, *, profiles: bool = True) -> Section:
+    """The part of a run's report that gives the costs and floors of its own methods.
+
+    Args:
+        calibration: of the run.
+        profiles: whether the run's plan has anything profiled.
+    """
     by_name = {figure.name: figure for figure in calibration.figures}
     figures = [by_name[name] for name in _KEY_FIGURES if name in by_name]
     lines = method_lines(calibration)
@@ -91,7 +96,8 @@ def calibration_section(calibration: Calibration) -> Section:
             _gradient_table(lines.values()),
         ]
     blocks += _flush_blocks(calibration.flush)
-    missed = [verdict for verdict in judge_promises(calibration) if not verdict.kept]
+    verdicts = judge_promises(calibration, profiles=profiles)
+    missed = [verdict for verdict in verdicts if not verdict.kept]
     blocks += [f"Not as promised: {verdict.promise}; {verdict.found}." for verdict in missed]
     return Section("Calibration", tuple(blocks))
 

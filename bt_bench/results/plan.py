@@ -66,7 +66,10 @@ class Plan(Noun):
     )
     control: bool = Field(default=True, description="measure an unchanged copy of the first arm")
     profile_rounds: int = Field(
-        default=24, ge=1, le=1_000, description="replays under the profiler, per condition"
+        default=24,
+        ge=0,
+        le=1_000,
+        description="replays under the profiler, per condition; 0: nothing is profiled",
     )
     graph_rounds: int = Field(default=48, ge=1, le=1_000, description="rounds of captured graphs")
     check_rounds: int = Field(

@@ -152,7 +152,7 @@ class Executor:
     def _do(self, task: Task[Any], arms: Sequence[str], on_round: OnRound) -> object:
         match task:
             case Calibrate():
-                return self._bench.calibrate()
+                return self._bench.calibrate(self._plan)
             case CheckConformance():
                 return self._check_conformance(task, arms)
             case CheckCase():

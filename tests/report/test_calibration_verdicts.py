@@ -128,6 +128,14 @@ def test_what_was_not_measured_is_not_promised_to_be_kept() -> None:
     assert {found[name] for name in PROMISES[1:]} == {"not measured"}
 
 
+def test_without_a_profiler_nothing_is_promised_about_it() -> None:
+    verdicts = judge_promises(make_calibration(chains=[]), profiles=False)
+    assert [verdict.name for verdict in verdicts] == [
+        *("empty_call", "gradient_graph_slope", "delay_host_us", "delay_step_us", "cold")
+    ]
+    assert all(verdict.kept for verdict in verdicts)
+
+
 def test_a_flush_has_to_show() -> None:
     flush = L2Flush(
         l2_bytes=1, flushed_bytes=2, read_bytes=1, hot=[3.0, 5.1, 5.2], cold=[4.9, 5.0, 5.1]

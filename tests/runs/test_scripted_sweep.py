@@ -71,7 +71,7 @@ class ScriptedBench(CudaBench):
         self.around = Surroundings(clock, NoTelemetry(), SimpleNamespace(loads=0))
         self._port = ScriptedDevice(clock)
 
-    def calibrate(self):
+    def calibrate(self, plan):
         """Methods that add nothing, and a launch and a synchronisation that take no time."""
         methods = (Method.PROFILER, Method.GRAPH_SLOPE, Method.EVENTS)
         figures = {**HOST_FIGURES, "event_floor": 2.5, "event_floor_busy": 0.0}
@@ -89,7 +89,7 @@ class ScriptedBench(CudaBench):
         """None: a scripted graph takes its time, and does nothing."""
         return []
 
-    def profiled_ways(self, operation):
+    def profiled_ways(self, operation, plan):
         """None, likewise."""
         return []
 

@@ -48,7 +48,7 @@ class Bench:
 
     device = torch.device("cpu")
 
-    def calibrate(self):
+    def calibrate(self, plan):
         return "calibrated"
 
 
@@ -278,7 +278,7 @@ def test_a_check_that_runs_out_of_memory_breaks_off(variants):
 
 def test_no_arm_left_to_blame(variants, monkeypatch):
     class Broken(Bench):
-        def calibrate(self):
+        def calibrate(self, plan):
             raise MemoryError
 
     with pytest.raises(WorkerError, match="calibrating: MemoryError"):

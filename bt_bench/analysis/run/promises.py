@@ -67,8 +67,13 @@ def apart_percent(lines: Sequence[MethodLine]) -> dict[float, float]:
     return apart
 
 
-def judge_promises(calibration: Calibration) -> list[Promise]:
-    """A verdict per promise; without a GPU only the empty call is judged."""
+def judge_promises(calibration: Calibration, *, profiles: bool = True) -> list[Promise]:
+    """A verdict per promise; without a GPU only the empty call is judged.
+
+    Args:
+        calibration: what was measured.
+        profiles: whether anything was to be profiled; if not, nothing is promised about it.
+    """
     verdicts = [_empty_call(calibration)]
     if calibration.samples("synchronize") is not None:
         verdicts += _lines(calibration)
@@ -76,7 +81,13 @@ def judge_promises(calibration: Calibration) -> list[Promise]:
         verdicts += _delay(calibration.injection)
         verdicts.append(_cold(calibration))
         verdicts.append(_profiled(calibration))
-    return verdicts
+    return [verdict for verdict in verdicts if profiles or verdict.name not in _OF_PROFILER]
+
+
+_OF_PROFILER = (
+    *(f"gradient_{Method.PROFILER.value}", "agreement", "chains"),
+    *(f"delay_{Quantity.GPU_US.value}", "profiled"),
+)
 
 
 def _empty_call(calibration: Calibration) -> Promise:

@@ -77,8 +77,10 @@ def run_document(
         sections.append(failure_section(failures))
     if crashes:
         sections.append(Section(_CRASHES, (Bullets(crashes),)))
-    if arms.baseline.result.calibration is not None:
-        sections.append(calibration_section(arms.baseline.result.calibration))
+    result = arms.baseline.result
+    if result.calibration is not None:
+        profiles = bool(result.plan.profile_rounds)
+        sections.append(calibration_section(result.calibration, profiles=profiles))
     sections.append(advice(arms))
     partial = not all(result.complete for result in results)
     return Document(

@@ -11,7 +11,7 @@ from bt_bench.config import SweepSpec
 from bt_bench.errors import UsageError
 from bt_bench.names import DeviceChoice
 from bt_bench.protocol import Operation
-from bt_bench.results import Crash, GateArm, Metric, ReasonCode, Subject
+from bt_bench.results import Crash, GateArm, Method, Metric, ReasonCode, Subject
 from bt_bench.runs.check import check_conformance
 from bt_bench.runs.progress import Progress
 from bt_bench.variants import Isolation, VariantEntry
@@ -77,6 +77,22 @@ class RoundsRequest:
     serve: Serve
     workers: int | None = None
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuses metrics that nothing takes.
+
+        Raises:
+            UsageError: where the plan has nothing profiled, and a metric is by the profiler.
+        """
+        if self.spec.plan.profile_rounds:
+            return
+        for metrics in self.metrics.values():
+            for metric in metrics:
+                if metric.series is not None and metric.series.method is Method.PROFILER:
+                    raise UsageError(
+                        f"plan.profile_rounds is 0, so that {metric.name} cannot be compared; "
+                        "expected 1 or more, or other metrics by --metric, such as host_us"
+                    )
 
     @property
     def variants(self) -> list[str]:

@@ -52,8 +52,8 @@ class Bench(Protocol):
     device: torch.device
     around: Surroundings
 
-    def calibrate(self) -> Calibration:
-        """What the harness costs, and how far its methods are from the truth."""
+    def calibrate(self, plan: Plan) -> Calibration:
+        """What the harness costs, and how far the methods of a plan are from the truth."""
         ...
 
     def probes(self, operation: Operation, plan: Plan) -> list[Probe]:
@@ -68,7 +68,7 @@ class Bench(Protocol):
         """The ways in which graphs time calls: one, or none."""
         ...
 
-    def profiled_ways(self, operation: Operation) -> list[Way]:
+    def profiled_ways(self, operation: Operation, plan: Plan) -> list[Way]:
         """The ways in which the profiler times calls: one, or none."""
         ...
 
@@ -92,7 +92,7 @@ class CpuBench:
         self.device = torch.device("cpu")
         self.around = Surroundings(clock or SystemClock(), NoTelemetry(), CompileLedger())
 
-    def calibrate(self) -> Calibration:
+    def calibrate(self, plan: Plan) -> Calibration:
         """The host's part alone."""
         return calibrate_host(self.around.clock)
 
@@ -107,7 +107,7 @@ class CpuBench:
         """None: there are no graphs without a GPU."""
         return []
 
-    def profiled_ways(self, operation: Operation) -> list[Way]:
+    def profiled_ways(self, operation: Operation, plan: Plan) -> list[Way]:
         """None: there is nothing to profile without a GPU."""
         return []
 
@@ -137,9 +137,10 @@ class CudaBench:
         self.around = Surroundings(clock or SystemClock(), NvmlTelemetry(), self._ledger)
         self._port: DevicePort = CudaPort()
 
-    def calibrate(self) -> Calibration:
+    def calibrate(self, plan: Plan) -> Calibration:
         """The quick calibration."""
-        return calibrate(self.around.clock, self._port, thorough=False)
+        profiles = bool(plan.profile_rounds)
+        return calibrate(self.around.clock, self._port, thorough=False, profiles=profiles)
 
     def probes(self, operation: Operation, plan: Plan) -> list[Probe]:
         """Staging only for the host-only operation; else all that the plan asks for."""
@@ -169,9 +170,9 @@ class CudaBench:
 
         return [Way("graphs", lambda arm: supports(arm, GRAPH, operation), replay)]
 
-    def profiled_ways(self, operation: Operation) -> list[Way]:
-        """By the profiler, unless nothing is launched."""
-        if operation.traits.on_host:
+    def profiled_ways(self, operation: Operation, plan: Plan) -> list[Way]:
+        """By the profiler, unless nothing is launched or the plan profiles nothing."""
+        if operation.traits.on_host or not plan.profile_rounds:
             return []
         sessions: list[ProfilerSession] = []
 
@@ -193,8 +194,8 @@ class CudaBench:
         return [Way("the profiler", lambda _: True, profile, session)]
 
     def census(self, window: Window, plan: Plan, records: Records) -> Censuses:
-        """Launches and device time, by the profiler."""
-        if window.operation.traits.on_host:
+        """Launches and device time, by the profiler, unless the plan profiles nothing."""
+        if window.operation.traits.on_host or not plan.profile_rounds:
             return {}
         return dict(profile_window(window, plan, self.around.clock, self._port, records))
 

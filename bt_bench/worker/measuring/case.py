@@ -99,7 +99,7 @@ def measure_case(
         _add_control(measured, original, records.books[CONTROL].measurements())
     ways = [way_of(probe, operation) for probe in probes]
     with no_collection():  # as while they are timed
-        checks.all([*ways, *graph_ways], bench.profiled_ways(operation))
+        checks.all([*ways, *graph_ways], bench.profiled_ways(operation, plan))
     for name, reason in checks.failed.items():
         measured[original if name == CONTROL else name] = Measured(reason=reason)
     return measured

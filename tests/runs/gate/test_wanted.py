@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from bt_bench.errors import UsageError
 from bt_bench.results.metrics import metric_named, metric_of
 from bt_bench.results.nouns import Cache, LaunchPath, Load
 from bt_bench.results.plan import Plan
+from bt_bench.runs.gate.sides import RoundsRequest
 from bt_bench.runs.gate.wanted import candidates, choose_metrics, round_plan
 from bt_bench.suites.block_tables import operations as ops
 
@@ -56,3 +59,16 @@ def test_a_round_is_brief_and_has_the_conditions_that_are_wanted():
     assert Plan.model_validate(plan.model_dump()) == plan
     assert round_plan(Plan(rounds=5), [], 0).loads == [Load.IDLE]
     assert round_plan(Plan(rounds=5), [], 0).rounds == 5
+
+
+def test_what_is_profiled_needs_a_plan_that_profiles():
+    def request(metrics, plan):
+        spec = SimpleNamespace(plan=plan)
+        return RoundsRequest(spec, {}, choose_metrics(metrics, (STEP,), "cuda"), "cuda", None)
+
+    unprofiled = Plan(profile_rounds=0)
+    for metrics in ([], ["span_us/busy"]):
+        request(metrics, Plan())
+        with pytest.raises(UsageError, match=r"plan.profile_rounds is 0, so that \w+_us"):
+            request(metrics, unprofiled)
+    request(["host_us", "gpu_us/graph"], unprofiled)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 
 import pytest
 
@@ -267,6 +268,17 @@ def test_a_profiler_that_records_nothing_leaves_its_line_out(device):
     assert [line.method for line in calibration.lines] == [Method.GRAPH_SLOPE, Method.EVENTS]
     assert calibration.injection.without[Quantity.GPU_US] == []
     assert [chain.counted for chain in calibration.chains] == [0, 0, 0]
+
+
+def test_without_passes_nothing_is_profiled(device):
+    profiler = ScriptedProfiler(device)
+    calibration = run(device, profiler, replace(EFFORT, passes=0))
+    assert profiler.sessions == 0
+    assert [line.method for line in calibration.lines] == [Method.GRAPH_SLOPE, Method.EVENTS]
+    assert calibration.chains == []
+    assert calibration.samples("replay") is not None
+    assert calibration.samples("replay_profiled") is None
+    assert calibration.injection.without[Quantity.GPU_US] == []
 
 
 def test_the_blocker_is_lengthened_until_it_outlasts_the_launches():

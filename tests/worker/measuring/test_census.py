@@ -135,6 +135,26 @@ def test_torch_operations_are_counted_and_views_are_not():
     assert "torch._dynamo" not in sys.modules
 
 
+def test_a_plan_without_profiled_rounds_starts_no_profiler(monkeypatch):
+    def refuse(*_arguments):
+        raise AssertionError("a profiler was started")
+
+    def calibrated(_clock, _port, *, thorough, profiles):
+        return thorough, profiles
+
+    for name in ("profile_window", "profile_together", "profiler_session"):
+        monkeypatch.setattr(f"bt_bench.worker.measuring.bench.{name}", refuse)
+    monkeypatch.setattr("bt_bench.worker.measuring.bench.calibrate", calibrated)
+    bench = object.__new__(CudaBench)  # which no GPU is needed for
+    bench.around, bench._port = SimpleNamespace(clock=None), None
+    window = SimpleNamespace(operation=ops.STEP)
+    none, some = Plan(profile_rounds=0), Plan(profile_rounds=1)
+    assert bench.census(window, none, None) == {}
+    assert bench.profiled_ways(ops.STEP, none) == []
+    assert len(bench.profiled_ways(ops.STEP, some)) == 1
+    assert (bench.calibrate(none), bench.calibrate(some)) == ((False, False), (False, True))
+
+
 def test_cpu_bench_measures_staging_only():
     plan = Plan(rounds=2, warmup_rounds=1, instances=1, control=False)
     heard = []

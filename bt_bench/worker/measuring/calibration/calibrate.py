@@ -6,7 +6,7 @@ All figures are raw samples: whoever reads them takes medians, fits lines and ju
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -77,7 +77,7 @@ class Effort:
         launches: launches in a row that make one sample of a route.
         spin_us: lengths of the kernels of known length.
         line_rounds: samples of each length and method, of injected delays and of the L2 flush.
-        passes: samples of each length under the profiler.
+        passes: samples of each length under the profiler; 0: nothing is profiled.
     """
 
     rounds: int
@@ -116,15 +116,21 @@ class DeviceWork:
     profile: Callable[[Sequence[Callable[[], object]]], list[list[Activity]]]
 
 
-def calibrate(clock: Clock, port: DevicePort, *, thorough: bool) -> Calibration:
+def calibrate(
+    clock: Clock, port: DevicePort, *, thorough: bool, profiles: bool = True
+) -> Calibration:
     """Calibrates on the current CUDA device.
 
     Args:
         clock: the host's clock.
         port: the device.
         thorough: take some ten seconds in place of one or two.
+        profiles: also under the profiler, of which there can be one at a time.
     """
-    return calibrate_with(clock, port, cuda_work, THOROUGH if thorough else QUICK)
+    effort = THOROUGH if thorough else QUICK
+    if not profiles:
+        effort = replace(effort, passes=0)
+    return calibrate_with(clock, port, cuda_work, effort)
 
 
 def calibrate_host(clock: Clock) -> Calibration:
@@ -167,9 +173,11 @@ def calibrate_with(
         samples = interleave(figures, effort.rounds)
         line_samples = interleave(lines, effort.line_rounds)
         samples |= interleave([_replay_sampler("replay", timers, work)], REPLAYS)
-    profiled = _profile(timers, work, effort)
-    with no_collection():
-        samples |= interleave([_replay_sampler("replay_profiled", timers, work)], REPLAYS)
+    profiled: list[_Profiled] = []
+    if effort.passes:
+        profiled = _profile(timers, work, effort)
+        with no_collection():
+            samples |= interleave([_replay_sampler("replay_profiled", timers, work)], REPLAYS)
     what = _WHAT | {route.name: f"launching: {route.what}" for route in work.routes}
     return Calibration(
         seconds=_seconds_since(started_ns, clock),
