@@ -5,8 +5,10 @@ PYTHON ?= python3
 VENV := .venv
 # Another interpreter may stand in for the virtual environment: make test-gpu PY=python3
 PY ?= $(VENV)/bin/python
-PIP_INSTALL := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
-	--constraint constraints.txt
+# Not quiet: it may download gigabytes, and shows how far it is.
+PIP_INSTALL := $(VENV)/bin/python -m pip install --disable-pip-version-check
+# Sizes on Linux x86-64, with torch of constraints.txt.
+DOWNLOADS := downloads about 0.5 GB with a CPU build of torch, 2.8 GB with that of PyPI
 SOURCES := bt_bench kernels tests benchmarks
 
 ifeq ($(PY),$(VENV)/bin/python)
@@ -111,11 +113,13 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.ready-run: pyproject.toml constraints.txt | $(VENV)/bin/python
-	@echo "Installing into $(VENV) (about a minute) …"
-	$(PIP_INSTALL) --editable .
+	@echo "Installing into $(VENV): $(DOWNLOADS) …"
+	@# Only the census of binaries needs one Triton; torch of PyPI asks for another one.
+	sed '/^triton/d' constraints.txt > $(VENV)/constraints-run.txt
+	$(PIP_INSTALL) --constraint $(VENV)/constraints-run.txt --editable .
 	@touch $@
 
 $(VENV)/.ready-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	@echo "Installing into $(VENV) what tests and linters need …"
-	$(PIP_INSTALL) --editable '.[dev]'
+	@echo "Installing into $(VENV) what tests and linters need, too: $(DOWNLOADS) …"
+	$(PIP_INSTALL) --constraint constraints.txt --editable '.[dev]'
 	@touch $@ $(VENV)/.ready-run
