@@ -222,7 +222,7 @@ def _request(
     else:
         parent = reports or read_settings(Path.cwd()).reports or Path("reports")
         folder = RunFolder.create(parent, spec.name)
-    return SweepRequest(spec, entries, hello.environment, folder, command_line())
+    return SweepRequest(spec, entries, hello.environment, folder, command_line(), hello.native)
 
 
 def _run(request: SweepRequest, runner: Runner, device: DeviceChoice) -> list[VariantResult]:

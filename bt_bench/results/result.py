@@ -71,11 +71,20 @@ class Environment(Noun):
 
 
 class VariantInfo(Noun):
-    """Which code was measured."""
+    """Which code was measured.
+
+    Args:
+        name: of the variant.
+        summary: the first line of its docstring.
+        source_sha256: digest of its code.
+        native: whether it uses the helpers in C where there are any, as its class says; `None`: its
+            class does not say, or an earlier version did not record it.
+    """
 
     name: str
     summary: str
     source_sha256: str
+    native: bool | None = None
 
 
 class VariantResult(Noun):

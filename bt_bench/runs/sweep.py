@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from bt_bench import __version__
@@ -59,6 +59,7 @@ class SweepRequest:
         environment: as read before the run.
         folder: where the results go; may hold those of an interrupted run.
         command: the command line, for the record.
+        native: by variant, whether it uses the helpers in C; see `VariantInfo`.
     """
 
     spec: SweepSpec
@@ -66,6 +67,7 @@ class SweepRequest:
     environment: Environment
     folder: RunFolder
     command: list[str]
+    native: Mapping[str, bool] = field(default_factory=dict)
 
     @property
     def arms(self) -> list[str]:
@@ -324,7 +326,10 @@ def _empty_result(request: SweepRequest, entry: VariantEntry, run_id: str) -> Va
         plan=request.spec.plan,
         suite=info_of(load_suite(request.spec.suite)),
         variant=VariantInfo(
-            name=entry.name, summary=entry.summary, source_sha256=entry.source_sha256()
+            name=entry.name,
+            summary=entry.summary,
+            source_sha256=entry.source_sha256(),
+            native=request.native.get(entry.name),
         ),
         cases=[],
     )

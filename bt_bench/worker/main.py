@@ -195,7 +195,13 @@ def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Worlds | None]:
             _refuse_tampering(tools, arm.name)
         if worlds is not None:
             worlds.refuse(arm.name)
-    hello = Hello(kind, read_environment(kind, suite.package, setup.device), available_bytes(kind))
+    native = {name: getattr(copies[name][0], "native", None) for name in copies}
+    hello = Hello(
+        kind,
+        read_environment(kind, suite.package, setup.device),
+        available_bytes(kind),
+        {name: value for name, value in native.items() if isinstance(value, bool)},
+    )
     entries = {arm.name: arm.entry for arm in setup.arms}
     copy_of = cache(lambda name: load_apart(entries[name]))
     executor = Executor(copies, bench, setup.plan, copy_of, suite, watch, tools)

@@ -291,6 +291,7 @@ class Hello:
     device: DeviceKind
     environment: Environment
     available_bytes: int | None
+    native: Mapping[str, bool] = field(default_factory=dict)  # by arm: `VariantInfo.native`
 
 
 @dataclass(frozen=True)

@@ -46,3 +46,22 @@ def test_runs_without_the_helpers_in_c_are_told_and_not_compared(config, tmp_pat
     files[0].write_text(json.dumps(earlier))
     compared = run("compare", *files, "--fail-on", "none", "--json")
     assert any("not known which helpers" in text for text in compared.json()["warnings"])
+
+
+def test_a_variant_that_does_without_them_by_itself_is_compared_with_a_warning(config, tmp_path):
+    (tmp_path / "slow.py").write_text(
+        "from bt_kernels.variants.fused import Variant as Fused\n\n\n"
+        "class Variant(Fused):\n    native = False\n"
+    )
+    out, sides = tmp_path / "run", ("--variants", "fused,slow", "--kernels", tmp_path)
+    assert (
+        run("sweep", config, "-k", "one", "--operations", "apply", *sides, "--out", out).code == 0
+    )
+    stored = [json.loads((out / f"{name}.json").read_text()) for name in ("fused", "slow")]
+    assert [each["variant"]["native"] for each in stored] == [True, False]
+    compared = run("compare", out, "--fail-on", "none", "--json").json()
+    assert any(
+        text.startswith("slow: the variant itself does without the helpers in C")
+        for text in compared["warnings"]
+    )
+    assert "slow: the variant itself does without" in " ".join(run("compare", out).out.split())

@@ -35,6 +35,10 @@ _UNKNOWN_HELPERS = (
     "it is not known which helpers were in use, such as staging in C and direct launches, since an "
     "earlier version did not record it"
 )
+_WITHOUT_C = (
+    "the variant itself does without the helpers in C (its class has native = False), so it stages "
+    "in Python and launches through Triton"
+)
 _DEVICE_FACTS: dict[str, Callable[[VariantResult], object]] = {
     "device": lambda result: result.environment.device,
     "device name": lambda result: device_name(result.environment),
@@ -92,7 +96,7 @@ def crash_warnings(side: Labelled) -> Iterator[str]:
 
 
 def helper_warnings(results: Mapping[str, VariantResult]) -> Iterator[str]:
-    """Warnings on helpers that were not in use, or of which nothing is known.
+    """Warnings on helpers that were not in use, also by the variant's own choice, or are unknown.
 
     Args:
         results: by label.
@@ -102,6 +106,8 @@ def helper_warnings(results: Mapping[str, VariantResult]) -> Iterator[str]:
         helpers = result.environment.helpers
         for text in [_UNKNOWN_HELPERS] if helpers is None else fallback_texts(helpers):
             sides.setdefault(text, []).append(label)
+        if result.variant.native is False:
+            sides.setdefault(_WITHOUT_C, []).append(label)
     # The rounds of one run were taken by the same processes.
     if len({result.run_id for result in results.values()}) == 1:
         sides.pop(_UNKNOWN_HELPERS, None)

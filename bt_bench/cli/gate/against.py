@@ -101,8 +101,9 @@ def _sweep(options: Options, device: DeviceChoice, folder: Path) -> None:
     check_files(spec)
     with worker_for(spec, entries, device) as worker:
         check_memory(spec, len(entries), worker.hello.available_bytes)
+        hello = worker.hello
         request = SweepRequest(
-            spec, entries, worker.hello.environment, RunFolder(folder), command_line()
+            spec, entries, hello.environment, RunFolder(folder), command_line(), hello.native
         )
         with request.folder.locked(), progress_on_stderr("sweep") as progress:
             run_sweep(request, worker, progress)

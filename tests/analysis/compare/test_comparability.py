@@ -88,6 +88,18 @@ def test_helpers_that_do_not_apply_or_are_unknown_are_not_refused() -> None:
             assert not warnings(base, other)
 
 
+def test_what_a_variant_does_without_by_itself_is_told() -> None:
+    plain = make_result()
+    own, with_them, unknown = (
+        plain.model_copy(update={"variant": plain.variant.model_copy(update={"native": native})})
+        for native in (False, True, None)
+    )
+    assert warnings(plain, own) == []
+    (text,) = helper_warnings({"a": plain, "b": own})
+    assert text.startswith("b: the variant itself does without the helpers in C (its class has")
+    assert not list(helper_warnings({"a": with_them, "b": unknown}))
+
+
 def test_unknown_and_missing_helpers_are_told() -> None:
     known, unknown, lacking = (
         make_result(run_id=str(run), environment=make_environment(helpers=helpers))
