@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,7 @@ from bt_bench.cli.next_steps import PROGRAM
 from bt_bench.names import DEVICE_CHOICES, DeviceChoice, DeviceKind, is_device_choice
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from bt_bench.config import SweepSpec
     from bt_bench.variants import VariantEntry
@@ -308,7 +309,12 @@ def worker_for(
     from bt_bench.worker.main import serve
 
     setup = WorkerSetup(chosen_device(device), arms_of(entries), spec.plan, spec.suite)
-    return Supervisor(setup, serve, _print_traceback if traceback else None)
+    return Supervisor(setup, serve, traceback_printer(traceback))
+
+
+def traceback_printer(wanted: bool) -> Callable[[str], None] | None:
+    """Prints tracebacks, those that are alike once; `None` if they are not wanted."""
+    return cache(_print_traceback) if wanted else None
 
 
 def _print_traceback(text: str) -> None:

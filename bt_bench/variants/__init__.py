@@ -21,7 +21,13 @@ from bt_bench.variants.isolation import (
     add_variants_path,
     installed_places,
 )
-from bt_bench.variants.raised import encodable, ignore_interrupts, is_interrupt, text_of
+from bt_bench.variants.raised import (
+    encodable,
+    ignore_interrupts,
+    is_interrupt,
+    text_of,
+    traceback_of,
+)
 
 __all__ = [
     "CACHES",
@@ -42,5 +48,6 @@ __all__ = [
     "load_reference",
     "modules_of",
     "text_of",
+    "traceback_of",
     "variants_folder",
 ]

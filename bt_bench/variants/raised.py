@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 MAX_TEXT = 500  # characters of what an exception says
 
 _interruptible = True
@@ -27,6 +29,11 @@ def text_of(error: BaseException) -> str:
             raise
         return f"(its str() raised {type(second).__name__})"
     return storable(text)
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback of any exception, as Python prints it, made storable."""
+    return encodable("".join(traceback.format_exception(error)))
 
 
 def storable(text: str) -> str:

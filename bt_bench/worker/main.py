@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from bt_bench.errors import BtBenchError, UsageError
 from bt_bench.protocol import driver_of, load_suite, loaded_files
-from bt_bench.variants import add_variants_path, ignore_interrupts, text_of
+from bt_bench.variants import add_variants_path, ignore_interrupts, text_of, traceback_of
 from bt_bench.worker import activity
 from bt_bench.worker.interpreter import speed_up_interpreter
 from bt_bench.worker.lifetime import end_with_parent
@@ -83,7 +83,7 @@ def serve(connection: Connection, block: Any, setup: WorkerSetup) -> None:
             raise
         except BtBenchError as error:
             if setup.tracebacks and error.__cause__ is not None:
-                answers.send(Traceback(_formatted(error.__cause__)))
+                answers.send(Traceback(traceback_of(error.__cause__)))
             answers.send(Refusal(str(error)))
         except BaseException as error:  # nothing that ends this process may look like a crash
             answers.send(_defect(error))
@@ -123,17 +123,13 @@ class _Answers:
 def _send_tracebacks(answers: _Answers) -> None:
     from bt_bench.worker.failures import on_failure
 
-    on_failure(lambda error: answers.send(Traceback(_formatted(error))))
-
-
-def _formatted(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error))
+    on_failure(lambda error: answers.send(Traceback(traceback_of(error))))
 
 
 def _defect(error: BaseException) -> Defect:
     frames = traceback.extract_tb(error.__traceback__)
     at = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-    return Defect(_formatted(error), f"{type(error).__name__}: {text_of(error)}{at}")
+    return Defect(traceback_of(error), f"{type(error).__name__}: {text_of(error)}{at}")
 
 
 def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Worlds | None]:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from support import fake_rounds
 from support.censuses import FAILS, take_made_up
-from support.commands import run, run_apart, start
+from support.commands import RAISING_VARIANT, TINY, run, run_apart, start
 from support.factories import make_case, make_result
 from support.processes import runs, wait_for
 from support.repositories import KERNELS, commit, git, repository, write
@@ -219,6 +219,32 @@ def test_a_gate_that_could_not_have_found_it(repo):
     assert first.startswith("This gate could not have found a slowdown of 1.51 % or 0.1 us")
     assert gate(*detect, "--require-power").code == 3
     assert gate("--require-power", "--time-equal", "--detect", "50").code == 0
+
+
+def test_tracebacks_of_both_sides_are_printed_if_asked_for_and_equal_ones_once(repo, monkeypatch):
+    class Failing(fake_rounds.InProcess):
+        def __init__(self, setup, serve, on_traceback=None):
+            super().__init__(setup, serve)
+            if on_traceback is not None:
+                on_traceback("Traceback \x1b …")
+
+    monkeypatch.setattr("bt_bench.runs.gate.sides.Supervisor", Failing)
+    assert "Traceback" not in gate("--time-equal").err
+    assert gate("--time-equal", "--traceback").err.count("Traceback \\x1b …\n") == 1
+
+
+def test_a_static_gate_prints_tracebacks_too(tmp_path):
+    (tmp_path / "raises.py").write_text(RAISING_VARIANT)
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    static = ("gate", "--static", "--config", tmp_path / "tiny.yaml", "-k", "one")
+    static += ("--operations", "gather_slots", "--kernels", tmp_path, "--variants", "raises")
+    outcome = run(*static, "--save", tmp_path / "census.json", "--traceback")
+    assert outcome.err.count("Traceback (most recent call last)") == 1
+    assert "RuntimeError: no gather today" in outcome.err
+    (tmp_path / "raises.py").write_text("import nowhere_at_all\n")
+    outcome = run(*static, "--save", tmp_path / "census.json", "--traceback")
+    assert "ModuleNotFoundError: No module named 'nowhere_at_all'" in outcome.err
+    assert outcome.code == 2
 
 
 def test_a_build_that_fails(repo):

@@ -65,7 +65,7 @@ def serve(connection, block, setup) -> None:
 class InProcess:
     """Stands in for the supervisor: follows the script here, which saves starting processes."""
 
-    def __init__(self, setup, _serve):
+    def __init__(self, setup, _serve, _on_traceback=None):
         self._setup = setup
         self.hello = Hello("cpu", make_environment("cpu", cpu_affinity=4), None)
 

@@ -99,7 +99,8 @@ def _sweep(options: Options, device: DeviceChoice, folder: Path) -> None:
         )
     say_begin(spec, entries)
     check_files(spec)
-    with worker_for(spec, entries, device) as worker:
+    traceback = options.on_traceback is not None
+    with worker_for(spec, entries, device, traceback=traceback) as worker:
         check_memory(spec, len(entries), worker.hello.available_bytes)
         hello = worker.hello
         request = SweepRequest(

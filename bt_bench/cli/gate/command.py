@@ -19,10 +19,12 @@ from bt_bench.cli.options import (
     SelectOption,
     SetOption,
     SuiteOption,
+    TracebackOption,
     VariantsOption,
     chosen_device,
     kernel_folders,
     load_spec,
+    traceback_printer,
     without_opponents,
 )
 from bt_bench.cli.outputs import (
@@ -227,6 +229,7 @@ def gate(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List what would be compared, and run nothing.")
     ] = False,
+    traceback: TracebackOption = False,
     as_json: JsonOption = False,
 ) -> ExitCode:
     """Compare the working tree's kernels with another revision's, and fail on a regression.
@@ -292,6 +295,7 @@ def gate(
         allow_partial=allow_partial,
         require_power=require_power,
         build_seconds=build_timeout,
+        on_traceback=traceback_printer(traceback),
     )
     if base is not None and against is not None:
         raise UsageError("--base and --against both say what to compare with; give only one")

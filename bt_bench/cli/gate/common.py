@@ -42,6 +42,7 @@ class Options:
         folders: folders of variants, from `--kernels`.
         command: the command of `--build`.
         build_seconds: its time limit; `None` for the default.
+        on_traceback: takes the tracebacks of errors in variants; `None`: none are wanted.
         rules: margin and alpha.
         fail_on: verdicts that fail the gate.
         outputs: where the report goes.
@@ -66,6 +67,7 @@ class Options:
     allow_partial: bool = False
     require_power: bool = False
     build_seconds: float | None = None
+    on_traceback: Callable[[str], None] | None = None
 
 
 @contextmanager

@@ -51,6 +51,7 @@ def rounds_request(
         built=options.command is not None,
         lost=lost_of(options, old, new),
         command=tuple(command_line()),
+        on_traceback=options.on_traceback,
     )
 
 

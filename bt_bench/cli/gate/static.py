@@ -135,7 +135,9 @@ def _taken(
     from bt_bench.worker import take_census
 
     print(f"bt-bench: compiling {label}", file=sys.stderr, flush=True)
-    return take_census(options.spec, entries, isolation=isolation)
+    return take_census(
+        options.spec, entries, isolation=isolation, on_traceback=options.on_traceback
+    )
 
 
 def _save(census: StaticCensus, path: Path | None) -> None:

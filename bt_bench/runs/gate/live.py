@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -62,6 +62,7 @@ class GateRequest:
         lost: what the base's config has and the head's no longer has.
         recording: file of the rounds, in a folder of the gate.
         command: the command line, for the record.
+        on_traceback: takes the traceback of each failure of a variant; `None`: none are sent.
     """
 
     spec: SweepSpec
@@ -80,6 +81,7 @@ class GateRequest:
     built: bool = False
     lost: Lost = field(default_factory=Lost)
     command: tuple[str, ...] = ()
+    on_traceback: Callable[[str], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,15 @@ def prepare(request: GateRequest) -> Prepared:
         GateArm.CONTROL: _side(request.base, names, on_base, of_control),
     }
     metrics = choose_metrics(request.patterns, spec.operations, kind_of(request.device))
-    rounds = RoundsRequest(spec, sides, metrics, request.device, request.serve, request.workers)
+    rounds = RoundsRequest(
+        spec,
+        sides,
+        metrics,
+        request.device,
+        request.serve,
+        request.workers,
+        on_traceback=request.on_traceback,
+    )
     plan_of(request, rounds.subjects)  # refuses invalid looks
     return Prepared(rounds, missing, (*notes, *_revisions(request)))
 

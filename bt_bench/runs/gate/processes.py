@@ -246,7 +246,7 @@ class ProcessRounds:
             watched=crew.is_shared,
             copies=min(CODE_COPIES, plan.instances) if crew.is_shared else 1,
         )
-        return started(stack, setup, request.serve)
+        return started(stack, setup, request)
 
     def _units(self, crew: _Crew) -> tuple[RoundUnit, ...]:
         """What is timed: per case and operation, the arms and series of the subjects."""

@@ -68,6 +68,7 @@ class RoundsRequest:
         serve: main function of workers.
         workers: number of processes at once; `None`: by cores and memory.
         seed: for the order of arms.
+        on_traceback: takes the traceback of each failure of a variant; `None`: none are sent.
     """
 
     spec: SweepSpec
@@ -77,6 +78,7 @@ class RoundsRequest:
     serve: Serve
     workers: int | None = None
     seed: int = 0
+    on_traceback: Callable[[str], None] | None = None
 
     def __post_init__(self) -> None:
         """Refuses metrics that nothing takes.
@@ -205,7 +207,7 @@ def checkers(
                 suite=request.spec.suite,
                 watched=True,
             )
-            workers.append((side, started(stack, setup, request.serve)))
+            workers.append((side, started(stack, setup, request)))
         for side, worker in workers:
             greet(worker, side)
         yield Checkers(request.spec, workers)
@@ -227,9 +229,9 @@ def noticing(worker: Runner, whose: Callable[[str], str], warnings: list[str]) -
     return Noticing(worker, tell)
 
 
-def started(stack: ExitStack, setup: WorkerSetup, serve: Serve) -> Supervisor:
-    """Starts a worker, which ends when the stack is left."""
-    worker = Supervisor(setup, serve)
+def started(stack: ExitStack, setup: WorkerSetup, request: RoundsRequest) -> Supervisor:
+    """Starts a worker of a request, which ends when the stack is left."""
+    worker = Supervisor(setup, request.serve, request.on_traceback)
     stack.callback(worker.close)
     worker.start()
     return worker

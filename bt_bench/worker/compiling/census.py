@@ -9,7 +9,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -57,11 +57,15 @@ class Request:
 
 
 class Answer(BaseModel):
-    """A worker's answer: a census, a message for the user, or a traceback of bt-bench."""
+    """A worker's answer: a census, a message for the user, or a traceback of bt-bench.
+
+    Besides, it has the tracebacks of failures of variants, those that are alike once.
+    """
 
     census: StaticCensus | None = None
     refusal: str | None = None
     defect: str | None = None
+    tracebacks: list[str] = []
 
 
 def take_census(
@@ -70,6 +74,7 @@ def take_census(
     targets: Sequence[str] = DEFAULT_TARGETS,
     seconds: float = SECONDS_TO_COMPILE,
     isolation: Isolation | None = None,
+    on_traceback: Callable[[str], None] | None = None,
 ) -> StaticCensus:
     """Compiles what variants launch in the cases and operations of a config; needs no GPU.
 
@@ -81,6 +86,7 @@ def take_census(
         targets: what to compile for.
         seconds: time limit.
         isolation: which files of a repository the variants may use; `None`: any.
+        on_traceback: takes the traceback of each failure of a variant.
 
     Raises:
         UsageError: for no target or an unknown one, a variant file that does not import, a workload
@@ -113,6 +119,9 @@ def take_census(
                 f"the process that compiles the kernels of {', '.join(_names(entries))} died"
                 f"{_shown(errors)}"
             ) from None
+    if on_traceback is not None:
+        for traceback in answer.tracebacks:
+            on_traceback(traceback)
     if answer.refusal is not None:
         raise UsageError(answer.refusal)
     if answer.census is None:

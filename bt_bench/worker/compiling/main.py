@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import sys
-import traceback
 from collections.abc import Iterable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
@@ -38,6 +37,7 @@ from bt_bench.variants import (
     encodable,
     load_apart,
     modules_of,
+    traceback_of,
     variants_folder,
 )
 from bt_bench.worker import activity
@@ -49,7 +49,7 @@ from bt_bench.worker.compiling.host_code import ImportWatch, digest_of
 from bt_bench.worker.compiling.ptxas import read_version
 from bt_bench.worker.compiling.recorder import Recorder, Window
 from bt_bench.worker.compiling.targets import capability_of
-from bt_bench.worker.failures import ArmFailedError
+from bt_bench.worker.failures import ArmFailedError, on_failure
 from bt_bench.worker.fence import Fence
 from bt_bench.worker.located import place_of, summary_of
 
@@ -59,12 +59,17 @@ _CPU = torch.device("cpu")
 def main(folder: Path) -> None:
     """Does what the request in a folder asks for, and leaves the answer there."""
     request: Request = pickle.loads((folder / REQUEST_NAME).read_bytes())
+    seen: dict[str, None] = {}
+    on_failure(lambda error: seen.setdefault(traceback_of(error)))
     try:
         answer = Answer(census=with_room(Compiler(request).census))
     except BtBenchError as error:
+        if error.__cause__ is not None:
+            seen.setdefault(traceback_of(error.__cause__))
         answer = Answer(refusal=encodable(str(error)))
-    except Exception:
-        answer = Answer(defect=encodable(traceback.format_exc()))
+    except Exception as error:
+        answer = Answer(defect=traceback_of(error))
+    answer.tracebacks = list(seen)
     (folder / ANSWER_NAME).write_text(answer.model_dump_json(), encoding="utf-8")
 
 
@@ -225,9 +230,9 @@ def _explained(failed: ArmFailedError) -> str:
     """Why a variant failed, and in which line; says so where a kernel does not compile."""
     from triton.compiler.errors import CompilationError
 
-    error = failed.error
+    error, reason = failed.error, failed.reason()
     if not isinstance(error, CompilationError):
-        return failed.reason().message.removeprefix(f"{failed.where}: ")
+        return reason.message.removeprefix(f"{failed.where}: ")
     return f"a kernel does not compile: {summary_of(error)} ({place_of(error)})"
 
 
