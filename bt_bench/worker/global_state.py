@@ -18,35 +18,21 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
-from operator import attrgetter, is_, methodcaller
-from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 from bt_bench.variants import CACHES
 from bt_bench.worker.lifetime import descendants_of
-
-# Modules whose functions and classes everything runs through. What a process has not loaded is not
-# compared; a submodule that is loaded later adds a name to its package, which is no change.
-WATCHED_MODULES = (
-    *("builtins", "time", "gc", "sys", "os", "threading", "functools", "random", "signal"),
-    *("collections", "contextlib", "copy", "itertools", "math", "operator", "weakref", "array"),
-    *("numpy", "torch", "torch.cuda", "torch.cuda.streams", "torch.cuda.graphs", "torch._C"),
-    *("torch.cuda.memory", "torch.profiler", "torch.profiler.profiler"),
-    *("torch.autograd", "torch.autograd.profiler", "torch._tensor", "torch.nn.functional"),
-    *("triton", "triton.runtime", "triton.runtime.jit", "triton.runtime.driver"),
-    *("triton.runtime.cache", "triton.runtime.autotuner", "triton.compiler"),
-    *("triton.compiler.compiler", "triton.backends.nvidia.driver", "triton.knobs"),
+from bt_bench.worker.module_readings import (
+    MODULE,
+    PLAIN,
+    ModuleReading,
+    read_modules,
+    unlike,
 )
-WATCHED_PACKAGES = ("bt_bench",)
+
 _SHOWN = 4
 # Where modules and cached binaries are: of each side's world, and without weight for times.
 _OF_ITS_WORLD = frozenset({"PYTHONPATH", "PWD", *CACHES})
-# torch's compiler wraps these when it is loaded, by whoever comes first.
-_WRAPPED_LATE = frozenset({"torch.manual_seed", "torch.random.manual_seed"})
-# `torch.FloatTensor` and 26 more have 687 members each, which no tensor that anybody makes uses.
-_OLD_TENSOR_TYPES = "tensortype"
-_WITHOUT_WEIGHT = frozenset({"sys.excepthook", "sys.unraisablehook"})
 _PATCHED = "patched modules"  # the area
 
 
@@ -85,18 +71,18 @@ class GlobalState:
         }
         return cls(
             {area: read() for area, read in readings.items() if areas is None or area in areas},
-            _modules({} if known is None else known.modules),
+            read_modules({} if known is None else known.modules),
         )
 
     def changes_since(self, before: GlobalState) -> list[str]:
         """What differs, an area each with the names: `torch (num_threads)`."""
         found = []
-        now = {**self.areas, _PATCHED: _unlike(self.modules, before.modules)}
-        then = {**before.areas, _PATCHED: _unlike(before.modules, self.modules)}
+        now = {**self.areas, _PATCHED: unlike(self.modules, before.modules)}
+        then = {**before.areas, _PATCHED: unlike(before.modules, self.modules)}
         for area, values in now.items():
             known = then[area]
             new_modules = tuple(
-                f"{name.removesuffix(_MODULE)}." for name in values if _is_new_module(name, known)
+                f"{name.removesuffix(MODULE)}." for name in values if _is_new_module(name, known)
             )
             names = [n for n in known if n not in values or not _same(known[n], values[n])]
             # A module may be loaded late, by whoever comes first; a thread must not start.
@@ -124,11 +110,8 @@ def _same(old: object, new: object) -> bool:
     return old is new or (type(old) is type(new) and old == new)
 
 
-_MODULE = " (module)"
-
-
 def _is_new_module(name: str, known: Mapping[str, object]) -> bool:
-    return name.endswith(_MODULE) and name not in known
+    return name.endswith(MODULE) and name not in known
 
 
 def _shadows(name: str) -> bool:
@@ -330,160 +313,11 @@ def _knobs() -> Iterator[tuple[str, object]]:
                     yield f"{group_name}.{name}", _frozen(value)
 
 
-_PLAIN = (bool, int, float, str)
-
-
 def _frozen(value: object) -> object:
     """Something that can be compared: plain values as they are, what is called by identity."""
-    if value is None or isinstance(value, _PLAIN):
+    if value is None or isinstance(value, PLAIN):
         return value
     calls = getattr(value, "calls", None)  # a chain of hooks
     if isinstance(calls, list):
         return _identities(calls)
     return repr(value) if isinstance(value, list | tuple | set | dict) else id(value)
-
-
-_WATCHED = frozenset({*WATCHED_MODULES, *WATCHED_PACKAGES})
-_WITHIN = tuple(f"{package}." for package in WATCHED_PACKAGES)
-
-
-def _modules(known: Mapping[str, ModuleReading]) -> dict[str, ModuleReading]:
-    """Readings of the watched modules; a known one where nothing that it rests on has changed."""
-    readings: dict[str, ModuleReading] = {}
-    for name, module in list(sys.modules.items()):
-        if name in _WATCHED or name.startswith(_WITHIN):
-            reading = known.get(name)
-            if reading is None or not reading.holds_for(module):
-                seen = chain.from_iterable(before.classes for before in readings.values())
-                reading = ModuleReading(module, frozenset(seen))
-            readings[name] = reading
-    return readings
-
-
-def _unlike(
-    readings: Mapping[str, ModuleReading], others: Mapping[str, ModuleReading]
-) -> dict[str, object]:
-    """What was read of the modules that the others have no such reading of."""
-    found: dict[str, object] = {}
-    for name, reading in readings.items():
-        if others.get(name) is not reading:
-            found |= reading.values
-    return found
-
-
-class ModuleReading:
-    """Functions and classes of a module, by identity of what runs.
-
-    It takes long to make; whether it still holds is quickly found out, since that names nothing.
-
-    Args:
-        seen: ids of classes whose members are read with another module.
-    """
-
-    def __init__(self, module: ModuleType, seen: Collection[int]) -> None:
-        self._module = module
-        self.classes: dict[int, tuple[str, type]] = {}  # whose members are read here
-        in_module = list(vars(module).items())
-        for name, value in in_module:
-            place = f"{module.__name__}.{name}"
-            if (
-                isinstance(value, type)
-                and id(value) not in seen
-                and not place.startswith(("builtins.", "numpy."))
-                and type(value).__name__ != _OLD_TENSOR_TYPES
-            ):
-                self.classes.setdefault(id(value), (place, value))
-        self._scopes = [vars(module), *(vars(owner) for _, owner in self.classes.values())]
-        in_classes = [value for scope in self._scopes[1:] for value in list(scope.values())]
-        running = [*(value for _, value in in_module), *map(_method, in_classes)]
-        functions = {id(value): value for value in running if isinstance(value, FunctionType)}
-        self._functions = list(functions.values())
-        self._cells = [cell for each in self._functions for cell in each.__closure__ or ()]
-        self._objects = [value for _, value in in_module if _is_loose(value)]
-        self._descriptors = list(filter(_is_loose, in_classes))
-        # Before the values: of what changes in between, the next look sees the difference.
-        self._sizes = list(map(len, self._scopes))
-        self._ground = list(self._look())
-        self.values = {f"{module.__name__}{_MODULE}": True, **dict(self._read())}
-
-    def holds_for(self, module: ModuleType) -> bool:
-        """Whether reading the module again would find the same."""
-        return (
-            module is self._module
-            and list(map(len, self._scopes)) == self._sizes
-            and all(map(is_, self._look(), self._ground))
-        )
-
-    def _look(self) -> Iterator[object]:
-        """All objects that the reading rests on. As long as they are kept, no other has their id.
-
-        Which functions and cells there are follows from the values and what descriptors give.
-        """
-        return chain(
-            chain.from_iterable(self._scopes),
-            chain.from_iterable(map(methodcaller("values"), self._scopes)),
-            map(callable, self._objects),
-            map(_method, self._descriptors),
-            map(attrgetter("__code__"), self._functions),
-            map(attrgetter("__defaults__"), self._functions),
-            map(_content, self._cells),
-        )
-
-    def _read(self) -> Iterator[tuple[str, object]]:
-        for name, value in list(vars(self._module).items()):
-            place = f"{self._module.__name__}.{name}"
-            if place in _WRAPPED_LATE | _WITHOUT_WEIGHT:
-                continue
-            if isinstance(value, FunctionType):
-                yield place, code_of(value)
-            elif isinstance(value, type) or (callable(value) and not isinstance(value, ModuleType)):
-                yield place, id(value)
-            elif name.isupper() and isinstance(value, _PLAIN):
-                yield place, value
-        for place, owner in self.classes.values():
-            yield from members(place, owner)
-
-
-_IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
-_WRAPPERS = (staticmethod, classmethod, property)  # what they hold changes if `__init__` is called
-
-
-def _is_loose(value: object) -> bool:
-    """Whether what runs for it may change though it stays the same object."""
-    return isinstance(value, _WRAPPERS) or not type(value).__flags__ & _IMMUTABLE_TYPE
-
-
-def members(place: str, owner: type) -> Iterator[tuple[str, object]]:
-    names = []
-    for name, value in list(vars(owner).items()):
-        method = _method(value)
-        if method is not None:
-            is_function = isinstance(method, FunctionType)
-            yield f"{place}.{name}", code_of(method) if is_function else id(method)
-            names.append(name)
-    # A method that is added hides that of a base class.
-    yield f"{place} (its methods)", tuple(sorted(names))
-
-
-def _method(value: Any) -> Any:
-    """What runs for an attribute of a class; `None` if nothing does."""
-    inner = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
-    return inner if callable(inner) and not isinstance(inner, type) else None
-
-
-def code_of(function: FunctionType) -> tuple[int, ...]:
-    """A function can be exchanged whole, or be given other code, defaults or captured values."""
-    cells = function.__closure__ or ()
-    return (
-        id(function),
-        id(function.__code__),
-        id(function.__defaults__),
-        *(id(_content(cell)) for cell in cells),
-    )
-
-
-def _content(cell: CellType) -> object:
-    try:
-        return cell.cell_contents
-    except ValueError:  # it is empty
-        return cell

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from types import FunctionType
 
-from bt_bench.worker.global_state import GlobalState, code_of, members
+from bt_bench.worker.global_state import GlobalState
+from bt_bench.worker.module_readings import code_of, members
 
 _CODE = "code of variants"  # the area
 

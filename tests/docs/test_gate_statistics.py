@@ -27,7 +27,7 @@ from bt_bench.runs.selfcheck.rates import (
     MOST_MARGIN,
     MOST_RED,
 )
-from bt_bench.worker import global_state
+from bt_bench.worker import global_state, module_readings
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "gate-statistics.md").read_text(encoding="utf-8")
@@ -231,7 +231,7 @@ def test_everything_that_is_compared_is_listed() -> None:
     for name in readings:
         assert IN_WORDS.get(name, name) in WORDS, name
     assert set(IN_WORDS) <= set(readings)
-    modules = {*global_state.WATCHED_MODULES, *global_state.WATCHED_PACKAGES}
+    modules = {*module_readings.WATCHED_MODULES, *module_readings.WATCHED_PACKAGES}
     (row,) = [row for row in rows(PAGE) if row[0] == "patched modules"]
     for package in {name.partition(".")[0] for name in modules}:
         told = {"bt_bench": "bt-bench", "triton": "Triton"}.get(package, package)
