@@ -33,13 +33,16 @@ from bt_bench.cli.options import (
 from bt_bench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from bt_bench.results import Crash
+    from bt_bench.results import Crash, ReasonCode
     from bt_bench.runs import Explored, Outcome
     from bt_bench.worker import Unreached
 
+    Failure = tuple[str, ReasonCode, str]  # variant, code, and what it says
+
 MOST_PLACES = 5  # of those not reached, in the terminal
+_NAMED = 3  # of those that failed alike
 
 
 def check(
@@ -161,10 +164,13 @@ def check(
         check_memory(spec, len(entries), worker.hello.available_bytes)
         noticing = Noticing(worker, warn)
         names = [entry.name for entry in entries]
+        alike: dict[Failure, list[str]] = {}
         for outcome in check_spec(noticing, spec, names) if numbers is None else ():
             outcomes.append(outcome)
-            if not as_json:
+            if not as_json and not _is_told(outcome, alike):
                 print(_line(outcome), flush=True)
+        for line in () if as_json else _told_together(alike):
+            print(line)
         failed = {outcome.variant for outcome in outcomes if outcome.failure is not None}
         right = [name for name in names if name not in failed]
         repeating = " ".join(
@@ -213,6 +219,26 @@ def _line(outcome: Outcome) -> str:
     if outcome.failure is None:
         return f"skipped {what} · {outcome.reason.message}"
     return f"FAILED  {what}\n        {outcome.reason.code}: {outcome.reason.message}"
+
+
+def _is_told(outcome: Outcome, alike: dict[Failure, list[str]]) -> bool:
+    """Whether the same has been said of the variant before; notes where it failed."""
+    if outcome.failure is None or outcome.reason is None:
+        return False
+    # The message begins with where: the workload, the round, the step.
+    where, _, what = outcome.reason.message.removeprefix(outcome.workload).partition(": ")
+    failure = (outcome.variant, outcome.reason.code, what or where)
+    alike.setdefault(failure, []).append(f"{outcome.workload} · {outcome.operation}")
+    return len(alike[failure]) > 1
+
+
+def _told_together(alike: Mapping[Failure, Sequence[str]]) -> Iterator[str]:
+    """A line for each failure that came more than once."""
+    for (variant, _, _), (first, *others) in alike.items():
+        if others:
+            more = f" and {len(others) - _NAMED} more" * (len(others) > _NAMED)
+            names = f"{', '.join(others[:_NAMED])}{more}"
+            yield f"FAILED  {variant} · {len(others)} more just as {first}: {names}"
 
 
 def _numbers(scenario: str | None) -> range | None:

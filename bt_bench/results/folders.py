@@ -23,6 +23,8 @@ LOCK_NAME = ".lock"
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,99}")
 
+_SHOWN = 5  # runs in a folder that is not one itself
+
 
 @dataclass(frozen=True)
 class RunFolder:
@@ -62,8 +64,11 @@ class RunFolder:
         folder = cls(path)
         known = folder.result_paths() or (path / CONFIG_NAME).is_file()
         if not known and any(not _is_temporary(file) for file in path.iterdir()):
+            within = sorted(file.parent.name for file in path.glob(f"*/{CONFIG_NAME}"))
+            runs = f"; it holds the runs {', '.join(within[-_SHOWN:])}" if within else ""
+            more = f" and {len(within) - _SHOWN} earlier ones" * (len(within) > _SHOWN)
             raise UsageError(
-                f"{path} is not a run folder: it holds no result file (<variant>.json)"
+                f"{path} is not a run folder: it holds no result file (<variant>.json){runs}{more}"
             )
         return folder
 

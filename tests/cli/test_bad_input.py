@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -241,6 +242,27 @@ def test_closed_pipe_keeps_the_exit_code(config, tmp_path):
         prologue="import os\nr, w = os.pipe()\nos.close(r)\nos.dup2(w, 1)\n" + ONE_CHECK,
     )
     assert outcome.code == 5
+
+
+def test_what_fails_alike_everywhere_is_told_once(config, tmp_path):
+    (tmp_path / "raising.py").write_text(
+        "from bt_kernels.variants.fused import Variant as Fused\n\n\n"
+        "class Variant(Fused):\n"
+        "    def apply_staged_writes(self):\n        raise ValueError('no way')\n"
+    )
+    options = ("--kernels", tmp_path, "--variants", "raising", "--operations", "step,apply")
+    outcome = run("check", config, *options, "--explore", "0")
+    assert outcome.code == 5
+    assert outcome.out.count("ValueError: no way") == 1
+    first, _, *together, last = outcome.out.splitlines()
+    assert first == "FAILED  raising · conformance:corners · step"
+    (line,) = [each for each in together if "no way" not in each]
+    failed = int(re.search(r"(\d+) failed", last)[1])
+    begin = f"FAILED  raising · {failed - 1} more just as conformance:corners · step: conformance:"
+    assert line.startswith(begin)
+    assert line.endswith(f" and {failed - 4} more")
+    told = run("check", config, *options, "--explore", "0", "--json").json()
+    assert len(told["checks"]) == failed
 
 
 def test_closed_stdout(config):

@@ -75,7 +75,7 @@ def test_json_has_all_cases_and_the_verdicts_of_compare():
     ("arguments", "message"),
     [
         ((ORIGIN.with_name("origni"),), "expected a run folder or a result file; did you mean '"),
-        ((ORIGIN.parent,), "is not a run folder: it holds no result file"),
+        ((ORIGIN.parent,), "holds no result file (<variant>.json); it holds the runs origin"),
         ((ORIGIN / "comparison.md",), "is not JSON"),
         ((ORIGIN, "-k", "smal_"), "-k 'smal_': no case matches"),
         ((ORIGIN, "--operations", "stpe"), "no operation 'stpe' in these results; did you mean"),

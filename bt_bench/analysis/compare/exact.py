@@ -70,11 +70,12 @@ def _changed_launches(base: Launches | None, other: Launches | None) -> str:
     if before == after:
         return "the same launches, but in other steps"
     changed = sorted(set(before) | set(after))
+    steps = len(base or other or ())
     return ", ".join(
         f"{before[name]} → {after[name]} {' '.join(name)}"
         for name in changed
         if before[name] != after[name]
-    )
+    ) + (f", in all {steps} steps together" if steps > 1 else "")
 
 
 def _totals(launches: Launches | None) -> Counter[tuple[str, str]]:

@@ -155,8 +155,9 @@ class _Guard:
         inside = (place >= 0) & (addresses + size <= self._ends[place])
         x, y, z = (int(index) for index in builder.grid_idx)
         if not inside.all():
+            count = int((~inside).sum())
             self._error = OutOfBoundsError(
-                f"{self._kernel}, program {(x, y, z)}, {access} {int((~inside).sum())} elements "
+                f"{self._kernel}, program {(x, y, z)}, {access} {count} element{'s' * (count > 1)} "
                 "outside of every tensor of the variant"
             )
             raise self._error
