@@ -109,7 +109,7 @@ def check(
     are played until one differs, and that one is made smaller. Whole buffers are compared. Variants
     run in a process of their own, so that one that crashes fails alone. Exit code 5 means that one
     differs, raised, crashed or hung. Workloads that need a feature that a variant lacks are skipped
-    for it; that is not a failure.
+    for it; that is not a failure. -k and --set choose among the workloads of the config alone.
 
     Examples:
     - `bt-bench check`
