@@ -51,7 +51,8 @@ def next_lines(
     yield f"Results: {folder}{os.sep} (comparison.md, a JSON per variant)"
     commands = []
     if any(not result.complete for result in results):
-        commands.append(command("sweep", "--resume", folder, called=called))
+        device = results[0].environment.device
+        commands.append(command("sweep", "--resume", folder, "--device", device, called=called))
     compared = _comparable(results)
     if compared:
         # What failed is left out: it would only fail the comparison, too.
@@ -64,12 +65,15 @@ def next_lines(
 
 def _comparable(results: Sequence[VariantResult]) -> list[str]:
     """The variants that did not fail, the base first; none if nothing can be compared."""
+    from bt_bench.analysis import baseline_index
+
     failed = {
         result.variant.name
         for result in results
         if any(case.status == "failed" for case in result.cases)
     }
-    whole = [result.variant.name for result in results if result.variant.name not in failed]
+    base = results[baseline_index(results)].variant.name
+    names = [base, *(each.variant.name for each in results if each.variant.name != base)]
+    whole = [name for name in names if name not in failed]
     is_partial = any(not result.complete for result in results)
-    base_failed = results[0].variant.name in failed
-    return [] if is_partial or base_failed or len(whole) < 2 else whole
+    return [] if is_partial or base in failed or len(whole) < 2 else whole

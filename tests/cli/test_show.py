@@ -118,6 +118,8 @@ def test_a_variant_that_failed_is_not_named():
     some = "bt-bench compare reports/run --variants fused"
     assert next_of(base, fused, wrong) == [some, shown]
     assert next_of(base, wrong) == [shown]
+    # What is compared is `baseline`, wherever it stands.
+    assert next_of(fused, wrong, base) == [some, shown]
     failed_base = make_result("baseline", [make_failed_case("a")])
     assert next_of(failed_base, fused) == [shown]
 
@@ -125,7 +127,7 @@ def test_a_variant_that_failed_is_not_named():
 def test_a_partial_run_is_to_be_continued():
     base = make_result("baseline", FINE, complete=False)
     assert next_of(base, make_result("fused", FINE, complete=False)) == [
-        "bt-bench sweep --resume reports/run",
+        "bt-bench sweep --resume reports/run --device cuda",
         "bt-bench show reports/run --all",
     ]
 

@@ -118,6 +118,15 @@ def test_what_is_shown_does_not_change_a_verdict(origin):
     assert re.search(rf"84\.78 +{re.escape(interval)}[¹²]", whole)
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_many_variants_have_a_row_each(origin, width):
+    lines = on_terminal(with_variants(origin, 13), width)
+    assert max(map(len, lines)) <= width
+    assert len([line for line in lines if line.startswith("  one_more_variant_8 ")]) == 2 * 2
+    assert "-40.9 to -37.8" not in "\n".join(lines)
+    assert any("--variants of at most 5" in line for line in lines)
+
+
 def test_same_and_inconclusive_have_a_note(origin):
     text = brief(origin, Selection(operations=["step"]))
     assert re.search(r"-1\.3 to \+1\.2¹.*-5\.1 to \+5\.9²", text, re.DOTALL)
@@ -160,6 +169,13 @@ def test_without_a_gpu_launches_are_the_table_and_times_that_tell_nothing_apart_
     text = brief([cpu("baseline", 1.0), cpu("fused", 0.5)])
     assert "is resolvable" not in text
     assert re.search(r"Stage time \(stage_us\)\n +a +10\.03 +5\.0\d\d +-50\.0 .* FASTER\n", text)
+
+
+def test_staging_is_absent_without_a_gpu_only_where_everything_failed():
+    failed = [make_failed_case("a")]
+    text = brief([make_result("baseline", failed, environment=make_environment("cpu"))])
+    assert "Not measured: stage times, since no case got that far." in text
+    assert "stage, device" not in text
 
 
 def test_one_variant_has_no_changes():

@@ -20,6 +20,7 @@ from bt_bench.report.document import Block, Bullets, Document, Section
 from bt_bench.report.run.arranged import Arms, arrange, is_resolved, primary_series
 from bt_bench.report.run.brief_tables import (
     LAUNCHES,
+    MAX_OTHERS,
     NUM_WORST,
     all_cases_fit,
     judgements_of,
@@ -48,14 +49,12 @@ _LONGEST_MESSAGE = 240
 
 def brief_document(
     results: Sequence[VariantResult],
-    planned_cases: int | None = None,
     selection: Selection = EVERYTHING,
 ) -> Document:
     """What was checked and measured, and per operation the table that matters.
 
     Args:
         results: of the run's variants.
-        planned_cases: number of cases of a complete sweep, to show how far it is.
         selection: what is shown of them.
 
     Raises:
@@ -77,7 +76,7 @@ def brief_document(
         title=title_of(results, partial),
         lead=(
             *measured_on(results),
-            *([progress_text(arms, planned_cases)] if partial else []),
+            *([progress_text(arms, None)] if partial else []),
             *([arms.selected] if arms.selected else []),
             *brief_facts(arms),
             *_doubts(arms),
@@ -131,16 +130,19 @@ def _blocks(arms: Arms, operation: Operation) -> Iterator[Block]:
         yield spread_table(
             arms, operation, [*counted, *(metric_of(series).name for series in taken)]
         )
-    if arms.on_cpu:
+    columns_fit = len(arms.others) <= MAX_OTHERS
+    if arms.on_cpu and columns_fit:
         yield _which(arms, operation, fits, "launches per step:")
         yield launch_table(arms, operation, fits)
     elif launches := launch_text(arms, operation):
         yield launches
-    if tabled:
+    if tabled and columns_fit:
         yield _which(arms, operation, fits, _caption(arms))
         yield time_table(arms, operation, tabled, fits)
     yield from (_unresolved_text(arms, operation, series) for series in unresolved)
-    if not fits:
+    if not columns_fit:
+        yield f"By case: `bt-bench show` with --variants of at most {MAX_OTHERS}, or with --all."
+    elif not fits:
         yield "The other cases: `bt-bench show` with -k PATTERNS, or with --all."
     yield from _also(arms, operation, taken)
 

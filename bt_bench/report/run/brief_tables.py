@@ -18,6 +18,9 @@ from bt_bench.results import Direction, Series, metric_named, metric_of
 MAX_ROWS = 20
 """As many rows of cases are on a screen; of more cases only the worst are shown."""
 
+MAX_OTHERS = 5
+"""Variants beside the baseline for which there is a column each in 80."""
+
 NUM_WORST = 3
 """How many of more cases are shown for each metric."""
 
@@ -30,8 +33,11 @@ _NOTES = {
 
 
 def all_cases_fit(arms: Arms, operation: Operation, num_metrics: int) -> bool:
-    """Whether there are few enough cases to show all of them."""
-    return len(arms.cases_of(operation)) * max(1, num_metrics) <= MAX_ROWS
+    """Whether there are few enough cases to show all of them, and variants for a column each."""
+    return (
+        len(arms.others) <= MAX_OTHERS
+        and len(arms.cases_of(operation)) * max(1, num_metrics) <= MAX_ROWS
+    )
 
 
 def judgements_of(arms: Arms, operation: Operation) -> list[Judgement]:

@@ -156,6 +156,9 @@ def _measured_facts(arms: Arms) -> Iterator[str]:
     if what:
         yield f"Measured: {', and '.join(what)}{many}."
     absent = [quantity.traits.heading for quantity in whole if quantity not in taken]
+    if arms.on_cpu and Quantity.STAGE_US not in taken:
+        absent.remove(Quantity.STAGE_US.traits.heading)
+        yield "Not measured: stage times, since no case got that far."
     if arms.on_cpu:
         yield f"Not measured: {_listed(absent)} times, which need a GPU."
     elif absent and times:

@@ -124,7 +124,7 @@ def _is_ours_and_whole(path: Path) -> bool:
     share may hold a file of somebody else, whose code is not to run here.
     """
     # What root has put there may be loaded: images of containers are built so.
-    if _owner_of(path) not in (os.geteuid(), 0):
+    if not path.is_file() or _owner_of(path) not in (os.geteuid(), 0):
         return False
     content = path.read_bytes()
     return _sealed(content[:-_DIGEST_BYTES]) == content

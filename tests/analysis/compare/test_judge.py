@@ -593,7 +593,12 @@ def test_registers_that_one_side_does_not_know(base: Any, other: Any) -> None:
         ([["a"]], [["a", "copy:x"]], Verdict.SLOWER, "0 → 1 copy x"),
         ([["a"]], [["b"]], Verdict.SAME, "1 → 0 kernel a, 0 → 1 kernel b"),
         ([["a"], ["a", "a"]], [["a", "a"], ["a"]], Verdict.SAME, "in other steps"),
-        ([["a"], ["a"]], [["a"], ["a", "a"]], Verdict.SLOWER, "2 → 3 kernel a, in all 2 steps together"),
+        (
+            [["a"], ["a"]],
+            [["a"], ["a", "a"]],
+            Verdict.SLOWER,
+            "2 → 3 kernel a, in all 2 steps together",
+        ),
     ],
 )
 def test_launches_are_compared_exactly(
