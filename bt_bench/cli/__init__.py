@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 
 def main() -> None:
@@ -11,8 +12,11 @@ def main() -> None:
     if os.environ.get("GITHUB_ACTIONS"):
         os.environ.setdefault("_TYPER_FORCE_DISABLE_TERMINAL", "1")
 
-    from bt_bench.cli.app import app
-    from bt_bench.cli.encoding import spell_what_streams_lack
+    try:
+        from bt_bench.cli.app import app
+        from bt_bench.cli.encoding import spell_what_streams_lack
+    except KeyboardInterrupt:  # commands handle it once they run
+        sys.exit("bt-bench: interrupted")
 
     spell_what_streams_lack()
     app(prog_name="bt-bench")

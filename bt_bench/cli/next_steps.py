@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bt_bench.cli.exits import visible
+
 if TYPE_CHECKING:
     from bt_bench.results import VariantResult
 
@@ -48,7 +50,7 @@ def next_lines(
         results: of its variants.
         called: how the program is called; as it can be called here if `None`.
     """
-    yield f"Results: {folder}{os.sep} (comparison.md, a JSON per variant)"
+    yield visible(f"Results: {folder}{os.sep} (comparison.md, a JSON per variant)")
     commands = []
     if any(not result.complete for result in results):
         device = results[0].environment.device
@@ -60,7 +62,7 @@ def next_lines(
         commands.append(command("compare", folder, *some, called=called))
     commands.append(command("show", folder, "--all", called=called))
     for index, line in enumerate(commands):
-        yield f"{'Next:   ' if index == 0 else '        '} {line}"
+        yield visible(f"{'Next:   ' if index == 0 else '        '} {line}")
 
 
 def _comparable(results: Sequence[VariantResult]) -> list[str]:

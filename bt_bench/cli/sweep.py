@@ -137,7 +137,11 @@ def sweep(
     by_name = variants is not None or resume is not None
     entries = choose_variants(spec, folders, vllm_source, by_name=by_name)
     say_begin(spec, entries)
+    from bt_bench.results import result_name
     from bt_bench.runs import check_files, check_memory
+
+    for entry in entries:
+        result_name(entry.name)  # refuses what would fail only when it is written
 
     # What is run, so that it is clear from the run's folder.
     spec = spec.model_copy(

@@ -7,9 +7,7 @@ behind `_`, `-` or `/`, and only then is a word broken anywhere. No cell is ever
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 
@@ -52,9 +50,7 @@ _STYLES = {
 def print_document(document: Document, console: Console | None = None) -> None:
     """Prints any report, to stdout unless to another console."""
     console = console or Console()
-    # Who sets COLUMNS for a pipe wants that width; a file is written as wide as it needs to be.
-    asked = console.is_terminal or (console.file is sys.stdout and "COLUMNS" in os.environ)
-    width = console.width if asked else _width_needed(document)
+    width = console.width if console.is_terminal else _width_needed(document)
     for line in _document_lines(document, width):
         safe = inert(line.plain)
         # A `str` would be searched for markup.

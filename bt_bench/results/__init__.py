@@ -59,7 +59,7 @@ from bt_bench.results.compact import (
     read_compact_run,
 )
 from bt_bench.results.files import STDIN, like, read_text, write_text
-from bt_bench.results.folders import CONFIG_NAME, RunFolder
+from bt_bench.results.folders import CONFIG_NAME, RunFolder, result_name
 from bt_bench.results.helpers import (
     HELPER_TRAITS,
     Helper,
@@ -239,6 +239,7 @@ __all__ = [
     "read_result",
     "read_run",
     "read_text",
+    "result_name",
     "result_schema",
     "save_baseline",
     "scratch_folder",

@@ -26,6 +26,20 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,99}")
 _SHOWN = 5  # runs in a folder that is not one itself
 
 
+def result_name(variant: str) -> str:
+    """Name of the file that the results of a variant are written to.
+
+    Raises:
+        UsageError: for a variant whose name cannot be part of it.
+    """
+    if not _FILE_NAME.fullmatch(variant):
+        raise UsageError(
+            f"variant name {variant!r} cannot be a file name; "
+            "expected up to 100 letters, digits and any of . _ + -"
+        )
+    return f"{variant}{RESULT_SUFFIX}"
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """The folder of one run: a result file per variant, and the comparison."""
@@ -112,12 +126,7 @@ class RunFolder:
 
     def result_path(self, variant: str) -> Path:
         """Where the results of a variant are written."""
-        if not _FILE_NAME.fullmatch(variant):
-            raise UsageError(
-                f"variant name {variant!r} cannot be a file name; "
-                "expected up to 100 letters, digits and any of . _ + -"
-            )
-        return self.path / f"{variant}{RESULT_SUFFIX}"
+        return self.path / result_name(variant)
 
     def journal_path(self, variant: str) -> Path:
         """Where the cases of a variant are stored while the run is under way."""

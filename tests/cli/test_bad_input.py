@@ -265,6 +265,15 @@ def test_what_fails_alike_everywhere_is_told_once(config, tmp_path):
     assert len(told["checks"]) == failed
 
 
+def test_a_variant_whose_results_could_not_be_written_is_refused_first(config, tmp_path):
+    text = "from bt_kernels.variants.fused import Variant\n"
+    (tmp_path / "v é.py").write_text(text, encoding="utf-8")
+    options = ("--kernels", tmp_path, "--variants", "v é", "--dry-run")
+    assert "variant name 'v é' cannot be a file name; expected" in refused(
+        "sweep", config, *options
+    )
+
+
 def test_closed_stdout(config):
     outcome = run_apart("list", prologue="import sys\nsys.stdout = None")
     assert outcome.code == 0, outcome.err

@@ -124,6 +124,11 @@ def test_a_variant_that_failed_is_not_named():
     assert next_of(failed_base, fused) == [shown]
 
 
+def test_names_of_folders_do_not_reach_the_terminal_raw():
+    results = [make_result("baseline", FINE), make_result("fused", FINE)]
+    assert all("\x1b" not in line for line in next_lines(Path("o\x1b[31m"), results))
+
+
 def test_a_partial_run_is_to_be_continued():
     base = make_result("baseline", FINE, complete=False)
     assert next_of(base, make_result("fused", FINE, complete=False)) == [

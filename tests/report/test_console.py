@@ -63,17 +63,6 @@ def test_a_pipe_gets_wide_tables_whole() -> None:
     assert re.search(rf"^{name} +1\.000$", text, re.MULTILINE)
 
 
-def test_a_pipe_has_the_width_that_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    document = Document("title", ("many words " * 30,), ())
-    monkeypatch.setenv("COLUMNS", "60")
-    print_document(document)
-    assert max(map(len, capsys.readouterr().out.splitlines())) <= 60
-    # What goes into a file does not depend on who writes it.
-    assert max(map(len, render_plain(document).splitlines())) > 60
-
-
 def test_a_narrow_terminal_breaks_cells_and_loses_none() -> None:
     stream = StringIO()
     console = Console(file=stream, force_terminal=True, color_system=None, width=50)
