@@ -144,6 +144,21 @@ def test_what_another_user_has_left_in_the_cache_is_compiled_anew(
 
 
 @needs_compiler
+@pytest.mark.timeout(60)
+def test_what_is_no_file_in_the_cache_is_not_waited_for(folder, monkeypatch):
+    """Reading a FIFO that nobody writes to never ends."""
+    assert native.load("small") is not None
+    (built,) = (folder / "cache").rglob("small*")
+    there = folder / "other" / built.relative_to(folder / "cache")
+    there.parent.mkdir(parents=True)
+    os.mkfifo(there)
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(folder / "other"))
+    native._outcome.cache_clear()
+    assert native.load("small") is not None
+    assert there.is_file()
+
+
+@needs_compiler
 def test_a_file_that_does_not_compile_is_done_without_in_silence(folder, capfd):
     (folder / "small.c").write_text(SMALL + "int wrong = nowhere;\n")
     assert native.load("small") is None
