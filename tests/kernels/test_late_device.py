@@ -21,7 +21,7 @@ from bt_kernels.one_launch import PAYLOADS
 HOLD_CYCLES = 100_000_000  # about 50 ms at 2 GHz
 STEPS_IN_FLIGHT = 8
 SPARE_ROW = CORNERS.max_num_reqs
-MANY_IDS = 2 * PAYLOADS[-1]  # more than any launch carries beside something else
+MANY_IDS = 2 * max(PAYLOADS)  # more than any launch carries beside something else
 SPARE_IDS = [[], [7] * MANY_IDS, [8]]
 WITH_SPARE_ROW = replace(CORNERS, widths=(6, MANY_IDS, 1), max_num_reqs=SPARE_ROW + 1)
 
@@ -89,7 +89,7 @@ def assert_exact(workload, outputs):
 @pytest.mark.parametrize("name", SHIPPED)
 def test_outputs_are_exact_when_the_device_is_late(name, native, device):
     variant = variant_of(name, native)
-    depth = variant(CORNERS, device)._ring.depth
+    depth = variant(CORNERS, device)._ring.num_buffers
     workload, outputs, _ = run_ahead(variant, device, depth + 3)
     assert_exact(workload, outputs)
 

@@ -4,9 +4,7 @@
 static int launch_step(Step *self, Launch *launch, int kind, void *stream, unsigned num_programs,
                        const uint64_t *leading) {
     uint64_t values[MAX_PARAMETERS];
-    Py_ssize_t num_words = self->words.len / (Py_ssize_t)sizeof(uint64_t);
-    if (kind == SINGLE_IDS || kind == IN_MEMORY)
-        num_words = self->is.first + (kind == SINGLE_IDS ? self->is.single_words : 0);
+    Py_ssize_t num_words = self->is.first + self->is.payloads[kind];
     if (NUM_LEADING + num_words != launch->num_arguments) return 0;
     memcpy(values, leading, NUM_LEADING * sizeof(uint64_t));
     memcpy(values + NUM_LEADING, self->words.buf, (size_t)num_words * sizeof(uint64_t));
@@ -45,7 +43,7 @@ static int find_stream(Step *self, void **stream) {
    that is, 0 for an error. */
 static uint64_t pack_in_memory(Step *self, int kind, Room *room, Packed *packed) {
     /* Ids begin at a multiple of 16 bytes. */
-    long long head = kind == IDS_IN_MEMORY ? 0 : divided_up(packed->head, 2) * 2;
+    long long head = kind == IN_MEMORY ? divided_up(packed->head, 2) * 2 : 0;
     long long size = head + packed->apart;
     PyObject *view = PyObject_CallMethod(self->ring, "advance", "L", 2 * size);
     Py_buffer buffer;
@@ -81,6 +79,15 @@ static unsigned programs_of(const Step *self, const Plan *plan) {
     return (unsigned)(num_writers + (uint64_t)self->num_groups * in_group);
 }
 
+/* As `CarryingLaunch._kind`. */
+static int kind_of(const Step *self, const Packed *packed) {
+    const long long *room = self->is.payloads;
+    if (packed->size <= room[SINGLE_IDS] && packed->num_pieces == 0) return SINGLE_IDS;
+    if (packed->size <= room[ANY_IDS] && packed->longest <= self->is.most_carried) return ANY_IDS;
+    if (packed->head <= room[FEW_APART]) return FEW_APART;
+    return packed->head <= room[MANY_APART] ? MANY_APART : IN_MEMORY;
+}
+
 /* 1 if a planned step is launched, 0 where Python code has to handle it, -1 for an error. */
 static int pack_and_launch(Step *self, Plan *plan) {
     void *stream;
@@ -90,13 +97,11 @@ static int pack_and_launch(Step *self, Plan *plan) {
     long long most = self->words.len / (long long)sizeof(uint64_t) - self->is.first;
     Room room = {words, words + self->is.first, most, NULL, 0};
     if (!self->packing->pack(self->staged, &room, &packed)) return 0;
-    int is_carried = packed.size <= most && packed.longest <= self->is.most_carried;
-    int kind = packed.head > most ? IN_MEMORY : is_carried ? ANY_IDS : IDS_IN_MEMORY;
-    if (packed.size <= self->is.single_words && packed.num_pieces == 0) kind = SINGLE_IDS;
+    int kind = kind_of(self, &packed);
     PyObject *launch = self->launches[plan->shape][kind][plan->has_options][plan->is_aligned];
     if (!launch) return 0;
     uint64_t *leading = plan->leading;
-    int in_memory = kind == IDS_IN_MEMORY || kind == IN_MEMORY;
+    int in_memory = kind != SINGLE_IDS && kind != ANY_IDS;
     Py_INCREF(launch); /* code that runs meanwhile may put another one in its place */
     int done = -1;
     if (!in_memory || (leading[STAGING] = pack_in_memory(self, kind, &room, &packed))) {
@@ -201,6 +206,14 @@ static int are_possible(const Constants *is) {
     return possible;
 }
 
+/* Whether the words have room for what each kind of launch carries. */
+static int payloads_fit(const Constants *is, long long num_words) {
+    int fit = 1;
+    for (int kind = 0; kind < NUM_KINDS; kind++)
+        fit = fit && is->payloads[kind] >= 0 && num_words - is->first >= is->payloads[kind];
+    return fit;
+}
+
 /* Takes the numbers that the tables and kernels have. -1 for an error. */
 static int take_constants(Step *self, PyObject *constants) {
     Py_buffer view;
@@ -212,8 +225,7 @@ static int take_constants(Step *self, PyObject *constants) {
     self->num_groups = self->widths.len / (long long)sizeof(int64_t);
     self->num_taken = self->taken.len / (long long)(2 * sizeof(uint64_t));
     if (fits && are_possible(&self->is) && self->num_groups > 0 &&
-        self->is.first >= self->num_groups && self->is.single_words >= 0 &&
-        num_words >= self->is.first + self->is.single_words &&
+        self->is.first >= self->num_groups && payloads_fit(&self->is, num_words) &&
         NUM_LEADING + num_words < MAX_PARAMETERS)
         return 0;
     PyErr_SetString(PyExc_ValueError, "constants do not fit each other, or the words");
@@ -259,7 +271,7 @@ static PyObject *step_add(Step *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "iippO", &shape, &kind, &has_options, &is_aligned, &launch))
         return NULL;
     if (shape < 0 || shape >= NUM_SHAPES || kind < 0 || kind >= NUM_KINDS)
-        return PyErr_Format(PyExc_ValueError, "shape is %d and kind %d; expected 0 to 1, and to 3",
+        return PyErr_Format(PyExc_ValueError, "shape is %d and kind %d; expected 0 to 1, and to 4",
                             shape, kind);
     if (Py_TYPE(launch) == &LaunchType && ((Launch *)launch)->device != self->device) {
         PyErr_SetString(PyExc_ValueError, "the launch has another Device than the step");
@@ -273,7 +285,7 @@ static PyObject *step_add(Step *self, PyObject *args) {
 static PyMethodDef step_methods[] = {
     {"add", (PyCFunction)step_add, METH_VARARGS,
      "add(shape, kind, has_options, is_aligned, launch): what launches steps of a shape (0 few, 1\n"
-     "many) and kind (0 single ids, 1 any, 2 ids in memory, 3 all in memory)."},
+     "many) and kind (0 single ids, 1 any, 2 few and 3 many with ids in memory, 4 all in memory)."},
     {NULL, NULL, 0, NULL},
 };
 

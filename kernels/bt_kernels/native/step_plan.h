@@ -25,15 +25,16 @@ typedef struct {
 #define DLPACK_INT 0
 #define DLPACK_UINT 1
 #define NUM_SHAPES 2
-#define NUM_KINDS 4
+#define NUM_KINDS 5
 
 enum { FEW, MANY };
-enum { SINGLE_IDS, ANY_IDS, IDS_IN_MEMORY, IN_MEMORY }; /* as in one_launch/carrying.py */
+enum { SINGLE_IDS, ANY_IDS, FEW_APART, MANY_APART, IN_MEMORY }; /* as in one_launch/carrying.py */
 
 /* Constants of the tables, in the order in which `one_launch/native_step.py` gives them. */
 typedef struct {
-    long long descriptors, first, single_words, max_num_reqs, max_num_tokens, widest, has_window,
-        sharded, aligned;
+    long long descriptors, first;
+    long long payloads[NUM_KINDS]; /* words after the first, by kind */
+    long long max_num_reqs, max_num_tokens, widest, has_window, sharded, aligned;
     long long requests[NUM_SHAPES], tokens[NUM_SHAPES]; /* of a program */
     long long many_rows, span, max_spans, own_columns, wide_columns, max_chunks, max_wide_programs,
         words_written, block, max_pads, most_carried;

@@ -24,23 +24,23 @@ from bt_kernels.one_launch.shapes import (
     SHAPES,
     pads_for,
 )
-from bt_kernels.staging import bitmap_words
+from bt_kernels.staging import PIECE_IDS, bitmap_words
 
 if TYPE_CHECKING:
     from bt_kernels.one_launch.fixed import Options
     from bt_kernels.one_launch.shapes import Shape
     from bt_kernels.one_launch.tables import OneLaunch
 
-SINGLE_IDS, ANY_IDS, IDS_IN_MEMORY, IN_MEMORY = KINDS = range(4)
-"""What a launch carries: intervals of one id each; any with their ids; all but ids; or neither.
-
-What it does not carry is in pinned memory.
+SINGLE_IDS, ANY_IDS, FEW_APART, MANY_APART, IN_MEMORY = KINDS = range(len(PAYLOADS))
+"""What a launch carries, in the order of `Payloads`: intervals of one id each; any with their ids;
+few or many of them without their ids; or none.
 """
 
 _WHERE = {
     SINGLE_IDS: CARRIED.value,
     ANY_IDS: CARRIED.value,
-    IDS_IN_MEMORY: PARTED.value,
+    FEW_APART: PARTED.value,
+    MANY_APART: PARTED.value,
     IN_MEMORY: LISTED.value,
 }
 
@@ -94,10 +94,12 @@ class CarryingLaunch:
         self._groups, self._max_num_reqs = layout.num_groups, layout.max_num_reqs
         self._per_group = bitmap_words(layout.max_num_reqs)
         self._sharded = tables.sharded
+        most_pieces = sum(-(-width // PIECE_IDS) for width in layout.widths)
+        self._most_listed = layout.max_num_reqs * (layout.num_groups + -(-most_pieces // 2))
         self.payloads = PAYLOADS if launches.COMPILES else PAYLOADS_INTERPRETED
         num_words = layout.num_groups * self._per_group
         self.first = num_words + layout.num_groups  # of the payload
-        memory = array("q", bytes(8 * (self.first + self.payloads[-1])))
+        memory = array("q", bytes(8 * (self.first + max(self.payloads))))
         self.words = memoryview(memory)
         self.bitmap = self.words[:num_words]
         self._targets = self.words[num_words : self.first]
@@ -127,11 +129,11 @@ class CarryingLaunch:
         if self._launch_of(binary) is None:
             return False
         staging = None
-        if kind in (IDS_IN_MEMORY, IN_MEMORY):
-            first = 0 if kind == IDS_IN_MEMORY else -(-head // 2) * 4  # a multiple of 16 bytes
+        if kind in (FEW_APART, MANY_APART, IN_MEMORY):
+            first = -(-head // 2) * 4 if kind == IN_MEMORY else 0  # a multiple of 16 bytes
             # To advance runs other code, such as the garbage collector's.
             view = ring.advance(first + 2 * apart)
-            payload = self.payload if kind == IDS_IN_MEMORY else view[:first]
+            payload = view[:first] if kind == IN_MEMORY else self.payload
             if staged.pack_words(self.bitmap, payload, view[first:]) != packed:
                 raise RuntimeError("what is staged has changed during the step")
             staging = ring.current
@@ -156,12 +158,14 @@ class CarryingLaunch:
         return True
 
     def _kind(self, num_pieces: int, head: int, size: int, longest: int) -> int:
-        single, most = self.payloads
-        if size <= single and not num_pieces:
+        room = self.payloads
+        if size <= room.single_ids and not num_pieces:
             return SINGLE_IDS
-        if size <= most and longest <= MOST_CARRIED:
+        if size <= room.any_ids and longest <= MOST_CARRIED:
             return ANY_IDS
-        return IDS_IN_MEMORY if head <= most else IN_MEMORY
+        if head <= room.few_apart:
+            return FEW_APART
+        return MANY_APART if head <= room.many_apart else IN_MEMORY
 
     def binaries(self, *, aligned: bool) -> list[Binary]:
         """All that steps of the layout can need.
@@ -171,7 +175,8 @@ class CarryingLaunch:
         """
         num_rows = self._groups * self._max_num_reqs
         shapes = SHAPES if num_rows > MANY_ROWS else (FEW,)
-        kinds = KINDS if num_rows > self.payloads[-1] else (SINGLE_IDS, ANY_IDS, IDS_IN_MEMORY)
+        beyond = [room < self._most_listed for room in self.payloads[FEW_APART:]]
+        kinds = KINDS[: FEW_APART + 1 + beyond[:-1].count(True)]
         ways = [(True, False), (True, aligned)] if aligned else [(True, False)]
         if not self._sharded:
             ways.append((False, aligned))
@@ -232,8 +237,7 @@ class CarryingLaunch:
 
     def _num_words(self, kind: int) -> int:
         """Words that are parameters."""
-        single, most = self.payloads
-        return self.first + {SINGLE_IDS: single, IN_MEMORY: 0}.get(kind, most)
+        return self.first + self.payloads[kind]
 
     def _constants_of(self, binary: Binary) -> tuple[Any, ...]:
         features = Features(

@@ -64,7 +64,7 @@ def make_step(
                 [
                     tables.descriptors.data_ptr(),
                     carrying.first,
-                    carrying.payloads[0],
+                    *carrying.payloads,
                     layout.max_num_reqs,
                     layout.max_num_batched_tokens,
                     tables.widest,

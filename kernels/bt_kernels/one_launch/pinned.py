@@ -33,7 +33,7 @@ class PinnedSteps:
         self._writes = StepWrites(tables.layout, self._fixed.body)
         # Steps without writes need a buffer too, but a promise of how many steps are in flight does
         # not include them: with as many buffers as it takes, only these may have to wait.
-        self._ring = HostRing(self._writes.room, tables.place, depth=tables._ring.depth)
+        self._ring = HostRing(self._writes.room, tables.place, depth=tables._ring.depth, per_set=1)
         # By address of a buffer, and whether the step has options.
         self._replays: dict[tuple[int, bool], Callable[[], None]] = {}
 

@@ -318,7 +318,7 @@ def test_a_buffer_is_kept_until_the_tables_device_has_read_it(name, native, devi
     home, _ = devices
     pair = Pair(variant_of(name, native), home)
     rng = random.Random(4)
-    batches = [draw_batch(rng) for _ in range(pair.tables._ring.depth + 3)]
+    batches = [draw_batch(rng) for _ in range(pair.tables._ring.num_buffers + 3)]
     on_home = [([tensor.to(home) for tensor in batch], padded) for batch, padded in batches]
     for turn in range(2):  # the first loads what the second needs
         torch.cuda.synchronize(home)

@@ -142,7 +142,7 @@ def test_events_are_recorded_on_the_device_of_the_tables(devices, monkeypatch):
     zeros = torch.zeros
     monkeypatch.setattr(torch, "zeros", lambda *sizes, pin_memory, **rest: zeros(*sizes, **rest))
     place = Place(OTHER)
-    ring = HostRing(1, place)
+    ring = HostRing(1, place, per_set=1)
     for _ in range(3):
         ring.advance(1)
         ring.note_reader()
@@ -154,7 +154,7 @@ def test_events_are_recorded_on_the_device_of_the_tables(devices, monkeypatch):
     place = Place(OTHER, devices.launcher())
     place.native.record = lambda *arguments: told.append(arguments)
     place.native.wait_for = told.append
-    ring = HostRing(1, place)
+    ring = HostRing(1, place, per_set=1)
     assert recorded == [1] * 6  # when torch made them
     ring.advance(1)
     assert told == [(99, 18), 99]

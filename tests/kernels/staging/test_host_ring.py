@@ -21,7 +21,7 @@ from bt_kernels.launches import Place
 from bt_kernels.layout import TableLayout
 from bt_kernels.staging import CapturedBuffer, HostRing
 
-STEPS = 9
+STEPS = 40  # more than twice round
 HOLD_CYCLES = 100_000_000  # about 50 ms at 2 GHz
 CPU = Place(torch.device("cpu"))
 LAYOUT = TableLayout((1,), (1,), max_num_reqs=1, max_num_batched_tokens=1)
@@ -110,6 +110,14 @@ def read_by(late_device, ring_class, in_flight=None, launcher=None):
     return read
 
 
+def advance_and_read(ring, late_device, times):
+    """So many steps, each with a reader of its buffer, for which nobody waits here."""
+    for _ in range(times):
+        ring.advance(1)
+        late_device.enqueue(lambda: None)
+        ring.note_reader()
+
+
 def published_to(late_device, buffer_class):
     """What replays read of the numbers that the host publishes, and what was done by the last."""
     buffer = buffer_class(1, gpu())
@@ -145,14 +153,43 @@ def test_so_it_does_as_late_as_was_promised_without_being_waited_for(in_flight, 
 
 def test_the_host_runs_ahead_by_the_depth(late_device):
     """It does not wait for more than it must, or the ring would be of no use."""
-    ring = HostRing(1, gpu())
-    for _ in range(2):
-        ring.advance(1)
-        late_device.enqueue(lambda: None)
-        ring.note_reader()
-    assert (ring.depth, late_device.done) == (2, 0)
+    ring = HostRing(1, gpu(), depth=2, per_set=3)
+    advance_and_read(ring, late_device, times=5)  # it begins behind the first buffer
+    assert (ring.num_buffers, late_device.done) == (6, 0)
     ring.advance(1)
-    assert late_device.done == 1
+    assert late_device.done == 2  # the first set, and the first buffer again
+
+
+def test_an_event_is_recorded_for_a_set_of_buffers_and_not_for_each(late_device, monkeypatch):
+    recorded = []
+    monkeypatch.setattr(torch.cuda.Event, "record", lambda event: recorded.append(event))
+    advance_and_read(HostRing(1, gpu()), late_device, times=32)
+    assert len(recorded) == 4
+
+
+def test_longer_writes_take_the_next_set_at_once_and_wait_for_its_readers(late_device):
+    """Nothing that is read is given back, and there is one allocation for a set."""
+    ring = HostRing(1, gpu(), depth=2, per_set=3)
+    advance_and_read(ring, late_device, times=3)  # the first of the second set
+    before = list(ring._buffers)
+    ring.advance(40)
+    assert late_device.done == 2
+    assert len(ring.current) >= 40
+    assert [new is old for new, old in zip(ring._buffers, before, strict=True)] == [
+        *[False] * 3,
+        *[True] * 3,
+    ]
+    ring.note_reader()
+    for _ in range(2):
+        assert len(ring.advance(40)) >= 40
+        ring.note_reader()
+    assert late_device.done == 2
+
+
+def test_buffers_begin_at_lines_of_their_own():
+    ring = HostRing(5, CPU, per_set=3)
+    starts = [buffer.data_ptr() for buffer in ring._buffers]
+    assert {start % 64 for start in starts} == {starts[0] % 64}
 
 
 def test_a_step_that_failed_is_not_counted_on(late_device, monkeypatch):

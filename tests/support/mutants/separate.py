@@ -103,22 +103,22 @@ MUTANTS = {
     "ring_never_waits": Mutant(
         "a host buffer is filled again although the device has yet to read it",
         "staging/host_ring.py",
-        "            self._events.wait_for(self._current)\n",
+        "            self._events.wait_for(entered)\n",
         "            pass\n",
         "",
     ),
     "ring_forgets_readers": Mutant(
         "nothing marks when the readers of a host buffer are done",
         "staging/host_ring.py",
-        "            self._events.record(self._current)\n",
+        "            self._events.record(left)\n",
         "            pass\n",
         "",
     ),
     "ring_a_buffer_short": Mutant(
         "as many host buffers as may be in flight, so that none is free",
         "staging/host_ring.py",
-        "self.depth = depth if in_flight is None else in_flight + 1",
-        "self.depth = depth if in_flight is None else in_flight",
+        "(depth, per_set) if in_flight is None else (in_flight + 1, 1)",
+        "(depth, per_set) if in_flight is None else (in_flight, 1)",
         "",
     ),
     "graph_freezes_a_pointer": Mutant(
