@@ -46,6 +46,7 @@ COLUMNS = {
 
 OLD, NEW = "vllm_0.16.0", "vllm_0.33.0"
 ONE_LAUNCH, GRAPH = "one_launch", "one_launch_graph"
+EACH = "one_launch_each"  # one_launch, with a call per request to stage
 
 MOST_TOKENS_PER_REQUEST = 2  # of a decode-heavy step, on average
 

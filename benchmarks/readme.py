@@ -55,27 +55,6 @@ class Figures:
     again: str
 
 
-STEPS = (
-    "host + stage, 1 group, 128 requests",
-    "host + stage, 4 groups",
-    "host + stage, 8 groups, 1,024 requests",
-    "device, 1 group, 128 requests, 2,048 tokens",
-    "device, 4 groups",
-    "device, 8 groups, 1,024 requests",
-    "device, 1 request of 16,384 tokens, one block added",
-    "stage to synchronize, 1 group",
-    "host + stage, decode-heavy steps of the trace, median",
-)
-"""Rows of the page of `headline.py` that are shown."""
-
-
-def _steps(rows: Rows) -> Rows:
-    """VLLM's two and ours without their intervals, and the factor with its own."""
-    found = {row[0]: row for row in rows}
-    wanted = [found[title] for title in STEPS if title in found]
-    return [[row[0], *(row[i].split(" (")[0] for i in (1, 2, 4)), row[6]] for row in wanted]
-
-
 def _worst(rows: Rows) -> Rows:
     """Of each line of the table of aims: the best, the median, and the worst with its case."""
     (head,) = [row for row in rows if row[1:3] == ["worst case", "worst"]]
@@ -114,14 +93,6 @@ TABLES: Mapping[str, Figures] = {
         _worst,
         ("", "best", "median", "worst", "worst case", "cases"),
         "python benchmarks/worst.py (docs/one-launch.md)",
-    ),
-    "steps beside vLLM": Figures(
-        "headline",
-        "headline.md",
-        "",
-        _steps,
-        ("", "vLLM 0.16.0", "vLLM 0.33.0", "`one_launch`", "0.33.0 / `one_launch`"),
-        "python benchmarks/headline.py (docs/one-launch.md)",
     ),
     "a whole step by events": Figures(
         "origin",
@@ -225,12 +196,13 @@ def measured_in(folder: Path) -> Measured:
 
 
 def tables_in(text: str) -> Rows:
-    """Cells of all table rows of a Markdown text."""
-    return [
+    """Cells of all table rows of a Markdown text, but for the lines below titles."""
+    rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in text.splitlines()
         if line.startswith("|")
     ]
+    return [row for row in rows if not all(cell.strip(":-") == "" for cell in row)]
 
 
 def _figures(name: str) -> Figures:

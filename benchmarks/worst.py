@@ -24,7 +24,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from headline_runs import NEW, ONE_LAUNCH
+from headline_runs import EACH, NEW
 from worst_aims import Worst, worst_of
 from worst_copy import PlainCopy
 from worst_picture import picture
@@ -72,7 +72,7 @@ def measure(args: argparse.Namespace, runs: Path) -> list[str]:
         "starting them takes",
         file=sys.stderr,
     )
-    options = ["--device", args.device]
+    options = ["--kernels", str(HERE / "steps"), "--device", args.device]
     options += [part for source in args.vllm_source for part in ("--vllm-source", str(source))]
     problems = []
     if args.bandwidth is None and args.device != "cpu" and not (runs / COPY).is_file():
@@ -128,7 +128,9 @@ def _parse() -> argparse.Namespace:
     add("--config", action="append", metavar="CONFIG",
         help=f"may be repeated; default: {', '.join(CONFIGS)}")  # fmt: skip
     add("-k", dest="select", metavar="PATTERNS", help="cases, as in bt-bench sweep")
-    add("--variant", default=ONE_LAUNCH, help=f"that is judged; default: {ONE_LAUNCH}")
+    add("--variant", default=EACH,
+        help=f"that is judged; default: {EACH}, which is one_launch staged by a call per request, "
+        "as vLLM is")  # fmt: skip
     add("--against", default=NEW, metavar="VARIANT",
         help=f"that it is judged against; vLLM's by its release; default: {NEW}")  # fmt: skip
     add("--shard", type=_shard, default=Shard(), metavar="I/N", help="a part of the cases")

@@ -210,7 +210,7 @@ def tail_of(ours: Taken | None, theirs: Taken | None) -> Tail | str:
     for taken in (ours, theirs):
         samples = taken.samples[np.searchsorted(taken.rounds, rounds)]
         if samples.size < FEWEST_FOR_TAIL:
-            return f"{samples.size} samples; expected {FEWEST_FOR_TAIL} or more"
+            return f"fewer than {FEWEST_FOR_TAIL} samples"
         found.append(percentile((samples / np.median(samples, axis=0)).ravel().tolist(), 99))
     return Tail(found[0], found[1], ours.samples[np.searchsorted(ours.rounds, rounds)].size)
 

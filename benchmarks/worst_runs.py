@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headline_runs import role_of
+from headline_runs import ONE_LAUNCH, role_of
 
 from bt_bench.analysis import Side
 from bt_bench.config import dump_config, load_config
@@ -46,9 +46,9 @@ BRIEF = (
     "plan.l2=hot",
     "plan.control=false",
 )
-# A replay of a window takes as long as all of its steps.
-SOME_WINDOWS = ("plan.case_seconds=1",)
-ALL_WINDOWS = ("plan.case_seconds=2", "plan.profile_rounds=4", "window.steps=16")
+# Of configs with windows of traces, a replay of which takes as long as all of its steps. Rounds are
+# profiled in pairs of one instance, and three instances are the fewest for an interval.
+WINDOWS = ("plan.case_seconds=2", "plan.profile_rounds=8", "window.steps=12")
 QUICK = ("plan.case_seconds=0.1", "plan.profile_rounds=3")
 QUICK_WINDOWS = ("window.steps=4",)
 
@@ -118,7 +118,7 @@ class CaseSizes:
     requests: int
     tokens: int
     rows_written: int
-    moved_bytes: tuple[int, ...]
+    moved_bytes: list[int]
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,8 @@ def pieces_of(
     Args:
         configs: stock names or paths.
         select: patterns of case names as in `-k`; a config without such cases is left out.
-        variant: that is judged; it is added to the variants of each config, and vLLM is, too.
+        variant: that is judged; it is added to the variants of each config in place of
+            `one_launch`, and vLLM is, too.
         shard: which part of the cases.
         quick: few rounds and short windows, to see that everything works.
 
@@ -194,11 +195,11 @@ def _specs(name: str, select: str | None, variant: str, quick: bool) -> Iterator
     spec = load_config(name)
     windows = [case.parameters.workload == "trace" for case in spec.cases]
     overrides = [*BRIEF]
-    overrides += ALL_WINDOWS if all(windows) else SOME_WINDOWS if any(windows) else ()
+    overrides += WINDOWS if any(windows) else ()
     overrides += QUICK if quick else ()
     overrides += QUICK_WINDOWS if quick and any(windows) else ()
     spec = load_config(name, overrides=overrides, operations=[ops.STEP])
-    variants = [*spec.variants, variant, VLLM]
+    variants = [*(name for name in spec.variants if name != ONE_LAUNCH), variant, VLLM]
     changes: dict[str, Any] = {"variants": list(dict.fromkeys(variants))}
     if select is not None:
         try:
@@ -353,17 +354,21 @@ def sizes_of(folder: Path, spec: SweepSpec) -> dict[str, CaseSizes]:
     They are kept beside the folder, since building windows of traces takes minutes.
     """
     kept = folder.with_name(f"{folder.name}{SIZES_SUFFIX}")
-    if kept.is_file():
-        stored = json.loads(kept.read_text(encoding="utf-8"))
-        if list(stored) == [case.name for case in spec.cases]:
-            return {
-                name: CaseSizes(**(fields | {"moved_bytes": tuple(fields["moved_bytes"])}))
-                for name, fields in stored.items()
-            }
-    built = {case.name: _sizes_of(case) for case in spec.cases}
-    text = json.dumps({name: asdict(sizes) for name, sizes in built.items()}, indent=1)
-    kept.write_text(f"{text}\n", encoding="utf-8")
-    return built
+    stored = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
+    # Cases of the same name may be of another window, or of an earlier config.
+    asked = {case.name: case.parameters.model_dump(mode="json") for case in spec.cases}
+    sizes = {
+        case.name: CaseSizes(**entry["sizes"])
+        if (entry := stored.get(case.name)) and entry["parameters"] == asked[case.name]
+        else _sizes_of(case)
+        for case in spec.cases
+    }
+    entries = {
+        name: {"parameters": asked[name], "sizes": asdict(each)} for name, each in sizes.items()
+    }
+    if entries != stored:
+        kept.write_text(f"{json.dumps(entries, indent=1)}\n", encoding="utf-8")
+    return sizes
 
 
 def _sizes_of(case: CaseSpec) -> CaseSizes:
@@ -375,5 +380,5 @@ def _sizes_of(case: CaseSpec) -> CaseSizes:
         requests=max(sizes["num_reqs"]),
         tokens=max(sizes["num_tokens"]),
         rows_written=max(sizes["num_rows_written"]),
-        moved_bytes=tuple(each.read + each.written for each in workload.traffic(ops.STEP)),
+        moved_bytes=[each.read + each.written for each in workload.traffic(ops.STEP)],
     )

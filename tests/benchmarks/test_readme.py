@@ -33,7 +33,7 @@ def run(readme, monkeypatch, *options):
 def test_the_readme_has_all_tables_as_their_folders_give_them(readme, monkeypatch):
     text = README.read_text(encoding="utf-8")
     measured = [name for name, of in readme.TABLES.items() if (REPORTS / of.folder).is_dir()]
-    assert {"steps beside vLLM", "a whole step by events"} <= set(measured)
+    assert {"all cases", "a whole step by events"} <= set(measured)
     assert [name for name in measured if f"<!-- figures: {name} -->" not in text] == []
     assert readme.written(text, REPORTS) == text
     assert run(readme, monkeypatch, "--check") == 0
@@ -42,10 +42,10 @@ def test_the_readme_has_all_tables_as_their_folders_give_them(readme, monkeypatc
 def test_another_figure_is_found_and_mended(readme, monkeypatch, tmp_path, capsys):
     text = README.read_text(encoding="utf-8")
     changed = tmp_path / "README.md"
-    row = next(line for line in text.splitlines() if line.startswith("| host + stage, 4 groups"))
+    row = next(line for line in text.splitlines() if line.startswith("| host + stage: times"))
     changed.write_text(text.replace(row, row.replace(" | ", " | 1", 1)), encoding="utf-8")
     assert run(readme, monkeypatch, "--check", "--readme", changed) == 1
-    assert "not those of their folders: steps beside vLLM; write" in capsys.readouterr().err
+    assert "not those of their folders: all cases; write" in capsys.readouterr().err
     assert run(readme, monkeypatch, "--readme", changed) == 0
     assert changed.read_text(encoding="utf-8") == text
 
@@ -75,14 +75,12 @@ def test_variants_that_have_changed_since_are_named(readme, monkeypatch, tmp_pat
 
 def test_what_cannot_be_written_is_refused(readme, tmp_path):
     block = "<!-- figures: {} -->\n<!-- end of figures -->"
-    with pytest.raises(
-        UsageError, match="there is no table 'steps'; expected one of all cases, steps"
-    ):
+    with pytest.raises(UsageError, match="there is no table 'steps'; expected one of all cases, a"):
         readme.written(block.format("steps"), REPORTS)
-    (tmp_path / "headline").mkdir()
-    (tmp_path / "headline" / "headline.md").write_text("nothing", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"headline\.md has no figures for the table"):
-        readme.written(block.format("steps beside vLLM"), tmp_path)
+    (tmp_path / "origin").mkdir()
+    (tmp_path / "origin" / "comparison.md").write_text("nothing", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"comparison\.md has no figures for the table"):
+        readme.written(block.format("a whole step by events"), tmp_path)
 
 
 def test_the_range_over_all_cases_is_that_of_its_page(readme, tmp_path):

@@ -354,7 +354,7 @@ def test_tails(bench, spec):
     odd = range(1, 200, 2)
     assert tail_of(taken(3.0), taken(2.0, odd)).ours == 1.0
     assert tail_of(taken(3.0, range(40), 3), taken(2.0, range(40), 3)).samples == 120
-    assert tail_of(taken(3.0), taken(2.0, range(99))) == "99 samples; expected 100 or more"
+    assert tail_of(taken(3.0), taken(2.0, range(99))) == "fewer than 100 samples"
     assert tail_of(None, taken(2.0)) == "one side has no samples"
 
 
@@ -435,6 +435,27 @@ def test_sizes_are_kept_beside_the_run(bench, written, monkeypatch):
     sizes = left.sizes["second"]
     assert (sizes.groups, sizes.requests, sizes.tokens, sizes.rows_written) == (2, 8, 8, 8)
     assert len(sizes.moved_bytes) == 1
+
+
+def test_sizes_of_another_window_are_not_taken_for_those_of_this_one(bench, written):
+    runs = written()
+    (left,) = bench.worst_runs.read_runs(runs)
+    (kept,) = runs.glob(f"*{bench.worst_runs.SIZES_SUFFIX}")
+    stored = json.loads(kept.read_text())
+    stored["second"]["parameters"]["requests"] += 1
+    stored["second"]["sizes"]["requests"] = 77
+    stored["third"]["sizes"]["requests"] = 78
+    kept.write_text(json.dumps(stored))
+    (again,) = bench.worst_runs.read_runs(runs)
+    assert again.sizes["second"] == left.sizes["second"]
+    assert again.sizes["third"].requests == 78
+
+
+def test_every_case_is_profiled_in_enough_instances_for_an_interval(bench):
+    """An instance takes pairs of rounds, and three are the fewest."""
+    for piece in bench.worst_runs.pieces_of(bench.worst_runs.CONFIGS, None, "one_launch"):
+        plan = piece.spec.plan
+        assert min(plan.instances, plan.profile_rounds // 2) >= 3, piece.name
 
 
 # Copies

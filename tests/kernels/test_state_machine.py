@@ -34,11 +34,12 @@ from bt_bench.protocol import MismatchError
 from bt_kernels.layout import CONTEXT_PARALLELISM, DISABLED_GROUPS, SLIDING_WINDOW
 from bt_kernels.one_launch import (
     KINDS,
-    PAYLOADS_INTERPRETED,
     CarryingLaunch,
     OneLaunch,
     PinnedSteps,
+    carrying,
 )
+from bt_kernels.one_launch.shapes import Payloads
 
 TINY = Sizes(
     actions=12,
@@ -54,6 +55,15 @@ LARGE = Sizes(
     max_num_reqs=(1, 4, 16, 50),
     max_num_batched_tokens=(1, 16, 64, 200),
 )
+
+
+# So that random sequences of this size reach every kind of launch.
+PAYLOADS = Payloads(single_ids=2, any_ids=6, few_apart=5, many_apart=8)
+
+
+@pytest.fixture(autouse=True)
+def small_payloads(monkeypatch):
+    monkeypatch.setattr(carrying, "PAYLOADS_INTERPRETED", PAYLOADS)
 
 
 class FallsBack(OneLaunch):
@@ -177,7 +187,7 @@ def test_sequences_have_everything(drawn):
     assert {sequence.native for sequence in drawn} == {True, False}
     grown = [action for action in actions if isinstance(action, Grow)]
     assert {action.together for action in grown} == {True, False}
-    most = max(PAYLOADS_INTERPRETED)
+    most = max(PAYLOADS)
     assert any(len(set(action.rows)) * sum(action.groups) > most for action in grown)
     assert statistics.mean(len(sequence.actions) for sequence in drawn) > TINY.actions / 2
 
@@ -192,9 +202,9 @@ def test_writes_are_carried_in_every_way(name, drawn, device, monkeypatch):
     steps = []
     kind_of, run = CarryingLaunch._kind, PinnedSteps.run
 
-    def noted_kind(self, num_words, *sizes):
-        kind = kind_of(self, num_words, *sizes)
-        steps.extend([kind] if num_words else [])
+    def noted_kind(self, num_pieces, head, *sizes):
+        kind = kind_of(self, num_pieces, head, *sizes)
+        steps.extend([kind] if head else [])
         return kind
 
     def noted_run(self, tables, *arguments):
@@ -210,5 +220,5 @@ def test_writes_are_carried_in_every_way(name, drawn, device, monkeypatch):
         found[sequence.native].update(steps)
     kinds = {*KINDS, "pinned"} if name == "FallsBack" else {*KINDS}
     for counted in found.values():
-        assert counted.keys() == kinds
+        assert counted.keys() == kinds, found
         assert min(counted.values()) > 3, found

@@ -493,7 +493,7 @@ refused(lambda: make_step(staged=None))
         "TypeError: device is a launcher.Device; expected None",
         "ValueError: the launch has another Device than the step",
         f"ValueError: {places.format(2, 0)}",
-        f"ValueError: {places.format(0, 4)}",
+        f"ValueError: {places.format(0, 5)}",
         *["ValueError: constants do not fit each other, or the words"] * 4,
         "AttributeError: 'NoneType' object has no attribute 'packing'",
     ]
