@@ -463,6 +463,7 @@ HOW = {
     "one_launch_python": (False, False),
     "one_launch_direct": (False, False),
     "one_launch_requests": (False, True),
+    "one_launch_each": (False, True),
     "one_launch_pinned": (True, True),
     "one_launch_carried": (True, True),
 }
