@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,32 @@ def command(*arguments: object, called: str | None = None) -> str:
     return f"{called or program()} {shlex.join(map(str, arguments))}"
 
 
+def resume_command(
+    folder: object, device: str, sources: Iterable[object] = (), called: str | None = None
+) -> str:
+    """The command that goes on with a run.
+
+    Args:
+        folder: of the run.
+        device: as `--device` takes it.
+        sources: of vLLM, as `--vllm-source` takes them.
+        called: how the program is called; as it can be called here if `None`.
+    """
+    given = [part for source in sources for part in ("--vllm-source", source)]
+    return command("sweep", "--resume", folder, "--device", device, *given, called=called)
+
+
+def _given(arguments: Sequence[str], option: str) -> list[str]:
+    """The values of an option in a command line."""
+    found: list[str] = []
+    for index, argument in enumerate(arguments):
+        if argument == option:
+            found += arguments[index + 1 : index + 2]
+        elif argument.startswith(f"{option}="):
+            found.append(argument.removeprefix(f"{option}="))
+    return found
+
+
 def next_lines(
     folder: Path, results: Sequence[VariantResult], called: str | None = None
 ) -> Iterator[str]:
@@ -53,8 +79,11 @@ def next_lines(
     yield visible(f"Results: {folder}{os.sep} (comparison.md, a JSON per variant)")
     commands = []
     if any(not result.complete for result in results):
-        device = results[0].environment.device
-        commands.append(command("sweep", "--resume", folder, "--device", device, called=called))
+        begun = results[0].tool.command
+        indexed = [given for given in _given(begun, "--device") if given.startswith("cuda:")]
+        device = [results[0].environment.device, *indexed][-1]
+        sources = _given(begun, "--vllm-source")
+        commands.append(resume_command(folder, device, sources, called))
     compared = _comparable(results)
     if compared:
         # What failed is left out: it would only fail the comparison, too.

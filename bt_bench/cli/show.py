@@ -81,10 +81,23 @@ def show(
     if as_json:
         print_json(run_json(results, selection))
         return ExitCode.OK
-    print_run(results, selection, whole=whole)
+    planned = None if all(result.complete for result in results) else _planned_cases(Path(run))
+    print_run(results, selection, planned_cases=planned, whole=whole)
     if not whole and Path(run).is_dir():
         print("", *next_lines(Path(run), results), sep="\n")
     return ExitCode.OK
+
+
+def _planned_cases(folder: Path) -> int | None:
+    """How many cases the run was to have; `None` where its config does not say so any more."""
+    from bt_bench.config import load_config
+    from bt_bench.results import CONFIG_NAME
+
+    try:
+        spec = load_config(folder / CONFIG_NAME)
+    except UsageError:
+        return None
+    return len(spec.cases) * len(spec.operations)
 
 
 def _read(run: str) -> list[VariantResult]:

@@ -11,7 +11,7 @@ import typer
 
 from bt_bench.cli import completion
 from bt_bench.cli.dry_run import show_plan, warn_if_long
-from bt_bench.cli.next_steps import command, next_lines
+from bt_bench.cli.next_steps import next_lines, resume_command
 from bt_bench.cli.options import (
     DeviceOption,
     JsonOption,
@@ -244,13 +244,11 @@ def _run(request: SweepRequest, runner: Runner, device: DeviceChoice) -> list[Va
 
 def _say_how_to_resume(request: SweepRequest, device: DeviceChoice) -> None:
     path = request.folder.path
-    again = ["sweep", "--resume", str(path), "--device", device]
-    for entry in request.entries:
-        if entry.opponent is not None:
-            again += ["--vllm-source", str(entry.opponent.source.root)]
+    opponents = [entry.opponent for entry in request.entries if entry.opponent is not None]
+    again = resume_command(path, device, [each.source.root for each in opponents])
     print(
         f"bt-bench: stopped; what was measured so far is in {path} and marked as partial.\n"
-        f"bt-bench: continue with: {command(*again)}",
+        f"bt-bench: continue with: {again}",
         file=sys.stderr,
     )
 

@@ -491,7 +491,7 @@ def test_arm_does_the_same_in_its_own_way(name, device):
     of_shipped = type(tables["one_launch"]._staged).__module__
     wanted = of_shipped if in_c else "bt_kernels.staging.writes"
     assert type(tables[name]._staged).__module__ == wanted
-    in_words = {"one_launch_python", "one_launch_carried"}
+    in_words = {"one_launch_python", "one_launch_carried", "one_launch_each"}
     carries = name in in_words and not launches.COMPILES
     assert (getattr(tables[name], "_carrying", None) is not None) == carries
 

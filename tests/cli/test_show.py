@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -135,6 +136,41 @@ def test_a_partial_run_is_to_be_continued():
         "bt-bench sweep --resume reports/run --device cuda",
         "bt-bench show reports/run --all",
     ]
+
+
+@pytest.mark.parametrize(
+    ("begun", "device"),
+    [
+        (
+            ["sweep", "a", "--device", "cuda:1", "--vllm-source", "/v 1", "--vllm-source=w"],
+            "cuda:1",
+        ),
+        (["sweep", "--device=auto", "--vllm-source", "/v 1", "--vllm-source", "w"], "cuda"),
+    ],
+)
+def test_a_partial_run_is_continued_with_what_it_was_begun_with(begun, device):
+    base = make_result("baseline", FINE, complete=False)
+    base = base.model_copy(update={"tool": base.tool.model_copy(update={"command": begun})})
+    sources = "--vllm-source '/v 1' --vllm-source w"
+    assert next_of(base, make_result("fused", FINE, complete=False))[0] == (
+        f"bt-bench sweep --resume reports/run --device {device} {sources}"
+    )
+
+
+@pytest.mark.parametrize("whole", [[], ["--all"]])
+def test_a_partial_run_says_how_far_it_is(whole, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(ORIGIN, folder)
+    for path in folder.glob("*.json"):
+        result = json.loads(path.read_text())
+        result["complete"] = False
+        result["cases"] = result["cases"][:2]
+        path.write_text(json.dumps(result))
+    outcome = run("show", folder, *whole)
+    assert "2 of 10 cases are done for every variant" in " ".join(outcome.out.split())
+    (folder / "config.yaml").unlink()
+    outcome = run("show", folder, *whole)
+    assert "2 cases are done for every variant" in " ".join(outcome.out.split())
 
 
 @pytest.fixture

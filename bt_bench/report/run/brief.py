@@ -49,12 +49,14 @@ _LONGEST_MESSAGE = 240
 
 def brief_document(
     results: Sequence[VariantResult],
+    planned_cases: int | None = None,
     selection: Selection = EVERYTHING,
 ) -> Document:
     """What was checked and measured, and per operation the table that matters.
 
     Args:
         results: of the run's variants.
+        planned_cases: number of cases of a complete sweep, to show how far it is.
         selection: what is shown of them.
 
     Raises:
@@ -76,7 +78,7 @@ def brief_document(
         title=title_of(results, partial),
         lead=(
             *measured_on(results),
-            *([progress_text(arms, None)] if partial else []),
+            *([progress_text(arms, planned_cases)] if partial else []),
             *([arms.selected] if arms.selected else []),
             *brief_facts(arms),
             *_doubts(arms),

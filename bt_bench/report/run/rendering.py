@@ -28,6 +28,7 @@ def print_run(
     results: Sequence[VariantResult],
     selection: Selection = EVERYTHING,
     *,
+    planned_cases: int | None = None,
     whole: bool = False,
     console: Console | None = None,
 ) -> None:
@@ -36,8 +37,9 @@ def print_run(
     Args:
         results: of the run's variants.
         selection: what is shown of them.
+        planned_cases: number of cases of a complete sweep, to show how far it is.
         whole: print everything.
         console: to print to; stdout by default.
     """
     make = run_document if whole else brief_document
-    print_document(make(results, selection=selection), console)
+    print_document(make(results, planned_cases, selection), console)
