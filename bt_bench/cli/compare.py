@@ -66,6 +66,7 @@ def compare(
             metavar="PATTERNS",
             help="Show and count only the cases whose name matches one of these patterns, such as "
             "`a,b*`.",
+            autocompletion=completion.recorded_cases,
             show_default="all",
             rich_help_panel=COMPARING,
         ),
@@ -76,6 +77,7 @@ def compare(
             "--variants",
             metavar="A,B,…",
             help="Compare only these variants with the base.",
+            autocompletion=completion.recorded_variants,
             show_default="all",
             rich_help_panel=COMPARING,
         ),
@@ -86,6 +88,7 @@ def compare(
             "--operations",
             metavar="A,B,…",
             help="Show and count only these operations.",
+            autocompletion=completion.recorded_operations,
             show_default="all",
             rich_help_panel=COMPARING,
         ),

@@ -16,6 +16,7 @@ import typer
 
 if TYPE_CHECKING:
     from bt_bench.protocol import Suite, SuiteRef
+    from bt_bench.results import VariantResult
 
 Offer = Callable[[typer.Context, str], list[str]]
 
@@ -106,6 +107,44 @@ def cases(ctx: typer.Context) -> Iterable[str]:
     config = ctx.params.get("config") or next(iter(ctx.args), "quick")
     spec = load_spec(config, suite=_suite_given(ctx), overrides=ctx.params.get("overrides"))
     return [case.name for case in spec.cases]
+
+
+def _recorded(ctx: typer.Context) -> list[VariantResult]:
+    """The results that were typed before, as far as they are folders or files of results."""
+    from bt_bench.errors import UsageError
+    from bt_bench.results import RunFolder, read_result, read_run
+
+    found: list[VariantResult] = []
+    for word in ctx.args:
+        path = Path(word)
+        try:
+            if path.is_dir():
+                found += read_run(RunFolder.open(path))
+            elif path.is_file():
+                found.append(read_result(word))
+        except UsageError:
+            continue
+    return found
+
+
+@_in_list
+def recorded_variants(ctx: typer.Context) -> Iterable[str]:
+    """The variants of the results that were typed before."""
+    return dict.fromkeys(result.variant.name for result in _recorded(ctx))
+
+
+@_in_list
+def recorded_operations(ctx: typer.Context) -> Iterable[str]:
+    """The operations that they have."""
+    cases = (case for result in _recorded(ctx) for case in result.cases)
+    return dict.fromkeys(str(case.operation) for case in cases)
+
+
+@_in_list
+def recorded_cases(ctx: typer.Context) -> Iterable[str]:
+    """The cases that they have."""
+    cases = (case for result in _recorded(ctx) for case in result.cases)
+    return dict.fromkeys(case.case for case in cases)
 
 
 @_quietly

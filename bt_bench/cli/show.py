@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bt_bench.cli import completion
 from bt_bench.cli.next_steps import next_lines
 from bt_bench.cli.options import JsonOption, joined, names_given, print_json
 from bt_bench.errors import ExitCode, UsageError
@@ -35,6 +36,7 @@ def show(
             "-k",
             metavar="PATTERNS",
             help="Show only the cases whose name matches one of these patterns, such as `a,b*`.",
+            autocompletion=completion.recorded_cases,
             show_default="all",
         ),
     ] = None,
@@ -44,6 +46,7 @@ def show(
             "--variants",
             metavar="A,B,…",
             help="Show only these variants beside the baseline.",
+            autocompletion=completion.recorded_variants,
             show_default="all",
         ),
     ] = None,
@@ -53,6 +56,7 @@ def show(
             "--operations",
             metavar="A,B,…",
             help="Show only these operations.",
+            autocompletion=completion.recorded_operations,
             show_default="all",
         ),
     ] = None,

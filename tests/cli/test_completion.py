@@ -70,6 +70,17 @@ def test_cases_are_those_of_the_config_before(offered, folder):
     assert offered("check", "-k", "mixed") == ["mixed_2grp"]
 
 
+@pytest.mark.parametrize("command", ["show", "compare"])
+def test_what_is_shown_of_results_is_what_they_have(command, offered):
+    origin = str(ROOT / "reports" / "h200" / "origin")
+    assert offered(command, origin, "-k", "medium_batch_1") == ["medium_batch_1grp"]
+    assert offered(command, origin, "--operations", "") == ["gather_slots", "step"]
+    assert "baseline,fused_apply" in offered(command, origin, "--variants", "baseline,fus")
+    assert offered(command, f"{origin}/fused.json", "--variants", "") == ["fused"]
+    assert offered(command, str(ROOT / "README.md"), "-k", "") == []
+    assert offered(command, "-k", "") == []
+
+
 def test_formats_baselines_and_devices(offered, folder):
     (folder / "kept" / "baselines").mkdir(parents=True)
     (folder / "kept" / "baselines" / "main.json").write_text("{}")
