@@ -234,3 +234,41 @@ def test_a_variant_that_runs_out_of_memory_on_import_is_named(tmp_path):
     assert outcome.code == 2
     assert "large.py: the variant file does not import: MemoryError: no room" in outcome.err
     assert "(large.py:2: " in outcome.err
+
+
+CLOSES = """\
+import os
+from bt_kernels.variants.baseline import Variant as Baseline
+
+def close_all():
+    os.closerange(0, 4096)
+
+class Variant(Baseline):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        {later}
+
+{now}
+"""
+
+
+@pytest.mark.parametrize(
+    ("fill", "code", "message"),
+    [
+        (
+            {"now": "close_all()", "later": "pass"},
+            2,
+            "closes.py: the variant file does not import: while imported: the worker ended with",
+        ),
+        ({"now": "", "later": "close_all()"}, 5, "while checked: the worker ended with exit code"),
+    ],
+    ids=["on import", "when made"],
+)
+def test_a_variant_that_closes_all_file_descriptors_is_named(fill, code, message, tmp_path):
+    (tmp_path / "closes.py").write_text(CLOSES.format(**fill))
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    arguments = ["check", "tiny.yaml", "-k", "one", "--kernels", tmp_path, "--variants", "closes"]
+    outcome = run_apart(*arguments, cwd=tmp_path)
+    assert outcome.code == code
+    assert message in " ".join((outcome.out + outcome.err).split())
+    assert "internal error" not in outcome.err
