@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from headline_runs import DEVICE, HOST_STAGE, NEW, ONE_LAUNCH, TO_SYNC
 from measured import Measured
 from worst_copy import PlainCopy
-from worst_figures import CaseFigures, Ratio, figures_of
+from worst_figures import DELAY_US, CaseFigures, Ratio, figures_of
 from worst_runs import Left
 
 from bt_bench.analysis import median
 from bt_bench.results import Status
 
+SHORT_US = (0, 12, 14, 18)  # host + stage, by which delays are told
 SHOWN = 5  # names of cases in a line about many
 
 
@@ -294,9 +296,32 @@ def _tails_in_us(cases: Sequence[CaseFigures], variant: str, opponent: str) -> l
         return []
     ours, theirs = median(found[variant]), median(found[opponent])
     return [
+        *_delays(cases, variant),
         f"99th percentiles of host + stage lie {ours:.3g} us above the median with {variant}, and "
-        f"{theirs:.3g} us with {opponent} (medians over {len(found[variant])} cases)"
+        f"{theirs:.3g} us with {opponent} (medians over {len(found[variant])} cases)",
     ]
+
+
+def _delays(cases: Sequence[CaseFigures], variant: str) -> Iterator[str]:
+    """How often steps are delayed, for the time that was measured.
+
+    What comes from outside, such as a timer of the system, comes as often per millisecond whatever
+    a step takes, and so in more of the longer steps.
+    """
+    for low, high in pairwise(SHORT_US):
+        tails = [
+            each.tail
+            for each in cases
+            if each.tail is not None and low <= each.us[HOST_STAGE].get(variant, 0.0) < high
+        ]
+        measured_ms = sum(tail.measured_us for tail in tails) / 1000
+        if measured_ms:
+            delayed, samples = (sum(getattr(t, n) for t in tails) for n in ("delayed", "samples"))
+            yield (
+                f"Of {samples:,} steps with {variant} in cases of {low:g} to {high:g} us, "
+                f"{delayed / samples:.2%} take {DELAY_US:g} us or more above the median of their "
+                f"case: {delayed / measured_ms:.2f} for each ms that was measured"
+            )
 
 
 def _facts(runs: Sequence[Left], copy: PlainCopy | None) -> list[str]:

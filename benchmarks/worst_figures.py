@@ -32,6 +32,9 @@ SHIPPED = ("baseline", "fused_apply", "fused_gather_slots", "fused")
 FEWEST_FOR_TAIL = 100
 """Samples below which a 99th percentile is hardly one."""
 
+DELAY_US = 12.0
+"""Longer than what a step of some 10 us varies by itself."""
+
 COPY_BOUND_SHARE = 1 / 3
 """From this share of the opponent's device time on, a plain copy bounds what can be gained."""
 
@@ -61,11 +64,21 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Tail:
-    """99th percentile over median of host + stage, by the same rounds of both; see `tail_of`."""
+    """99th percentile over median of host + stage, by the same rounds of both; see `tail_of`.
+
+    Args:
+        ours: of the variant that is judged.
+        theirs: of the other.
+        samples: of each.
+        delayed: samples of ours that are `DELAY_US` or more above the median of their step.
+        measured_us: all samples of ours together.
+    """
 
     ours: float
     theirs: float
     samples: int
+    delayed: int = 0
+    measured_us: float = 0.0
 
     @property
     def ratio(self) -> float:
@@ -212,7 +225,9 @@ def tail_of(ours: Taken | None, theirs: Taken | None) -> Tail | str:
         if samples.size < FEWEST_FOR_TAIL:
             return f"fewer than {FEWEST_FOR_TAIL} samples"
         found.append(percentile((samples / np.median(samples, axis=0)).ravel().tolist(), 99))
-    return Tail(found[0], found[1], ours.samples[np.searchsorted(ours.rounds, rounds)].size)
+    samples = ours.samples[np.searchsorted(ours.rounds, rounds)]
+    delayed = int((samples >= np.median(samples, axis=0) + DELAY_US).sum())
+    return Tail(found[0], found[1], samples.size, delayed, float(samples.sum()))
 
 
 def _taken(case: CompactCase | None, what: str) -> Taken | None:

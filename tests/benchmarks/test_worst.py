@@ -356,6 +356,9 @@ def test_tails(bench, spec):
     assert tail_of(taken(3.0, range(40), 3), taken(2.0, range(40), 3)).samples == 120
     assert tail_of(taken(3.0), taken(2.0, range(99))) == "fewer than 100 samples"
     assert tail_of(None, taken(2.0)) == "one side has no samples"
+    delayed = tail_of(taken(13.0, range(100)), taken(2.0, range(100)))
+    assert (delayed.delayed, delayed.measured_us) == (5, 95 + 5 * 13)
+    assert tail_of(taken(12.9), taken(2.0)).delayed == 0
 
 
 def test_tails_are_told_in_us_too(bench):
@@ -365,13 +368,28 @@ def test_tails_are_told_in_us_too(bench):
         return SimpleNamespace(us={"host + stage": times}, tail=tail)
 
     tails = bench.worst_aims._tails_in_us
-    (line,) = tails([case(10.0, 100.0), case(30.0, 100.0), case(99.0, 1.0, None)], "a", "b")
+    cases = [case(10.0, 100.0), case(30.0, 100.0), case(99.0, 1.0, None)]
+    (line,) = tails(cases, "a", "b")
     # 10 and 30 us, and 50 and 50; the last has no tail.
     assert line == (
         "99th percentiles of host + stage lie 20 us above the median with a, and 50 us with b "
         "(medians over 2 cases)"
     )
     assert tails([case(99.0, 1.0, None)], "a", "b") == []
+
+
+def test_delays_are_told_for_the_time_that_was_measured(bench):
+    def case(us, delayed, samples=1000):
+        tail = bench.worst_figures.Tail(2.0, 1.5, samples, delayed, measured_us=us * samples)
+        return SimpleNamespace(us={"host + stage": {"a": us}}, tail=tail)
+
+    cases = [case(10.0, 10), case(11.0, 32), case(16.0, 16), case(50.0, 999)]
+    first, second = bench.worst_aims._delays(cases, "a")
+    assert first == (
+        "Of 2,000 steps with a in cases of 0 to 12 us, 2.10% take 12 us or more above the median "
+        "of their case: 2.00 for each ms that was measured"
+    )
+    assert second.endswith("above the median of their case: 1.00 for each ms that was measured")
 
 
 def test_what_could_not_be_compared(bench, written, spec):
