@@ -359,7 +359,7 @@ def sizes_of(folder: Path, spec: SweepSpec) -> dict[str, CaseSizes]:
     asked = {case.name: case.parameters.model_dump(mode="json") for case in spec.cases}
     sizes = {
         case.name: CaseSizes(**entry["sizes"])
-        if (entry := stored.get(case.name)) and entry["parameters"] == asked[case.name]
+        if (entry := stored.get(case.name)) and entry.get("parameters") == asked[case.name]
         else _sizes_of(case)
         for case in spec.cases
     }

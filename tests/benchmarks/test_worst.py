@@ -463,9 +463,11 @@ def test_sizes_of_another_window_are_not_taken_for_those_of_this_one(bench, writ
     stored["second"]["parameters"]["requests"] += 1
     stored["second"]["sizes"]["requests"] = 77
     stored["third"]["sizes"]["requests"] = 78
+    stored["first"] = stored["first"]["sizes"]  # as they were once kept
     kept.write_text(json.dumps(stored))
     (again,) = bench.worst_runs.read_runs(runs)
     assert again.sizes["second"] == left.sizes["second"]
+    assert again.sizes["first"] == left.sizes["first"]
     assert again.sizes["third"].requests == 78
 
 
