@@ -37,6 +37,8 @@ from bt_bench.worker.tasks import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bt_bench.variants import VariantEntry
     from bt_bench.worker.executor import Executor
     from bt_bench.worker.measuring.bench import Bench
@@ -65,7 +67,7 @@ def serve(connection: Connection, block: Any, setup: WorkerSetup) -> None:
         try:
             if setup.tracebacks:
                 _send_tracebacks(answers)
-            hello, executor, worlds = set_up(setup)
+            hello, executor, worlds = set_up(setup, answers.end_if_closed)
             # What was imported stays. To look through it before each case takes 0.1 s and more.
             gc.collect()
             gc.freeze()
@@ -113,6 +115,16 @@ class _Answers:
             self._number = request.number
         return request
 
+    def end_if_closed(self) -> None:
+        """Ends the process if the connection has been closed in it, as by a variant.
+
+        To be called while an arm is noted: it is its doing, and nothing can be sent any more.
+        """
+        try:
+            os.fstat(self._connection.fileno())
+        except OSError:
+            os._exit(1)
+
     def send(self, content: Hello | RoundProgress | Traceback | Attempt | Refusal | Defect) -> None:
         """Answers the request; in a copy of the worker, ends the process."""
         if os.getpid() != self._pid:
@@ -132,8 +144,14 @@ def _defect(error: BaseException) -> Defect:
     return Defect(traceback_of(error), f"{type(error).__name__}: {text_of(error)}{at}")
 
 
-def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Worlds | None]:
+def set_up(
+    setup: WorkerSetup, after_import: Callable[[], None]
+) -> tuple[Hello, Executor, Worlds | None]:
     """Chooses the device, imports the variants, and makes the executor.
+
+    Args:
+        setup: what the worker is for.
+        after_import: called behind each variant's import, while it is still noted as running.
 
     Returns:
         The greeting for the parent, the executor, and the worlds of the sides, if these are kept
@@ -185,6 +203,7 @@ def set_up(setup: WorkerSetup) -> tuple[Hello, Executor, Worlds | None]:
     for arm in setup.arms:
         with notes.running(arm.name):
             copies[arm.name] = _loaded(arm.entry, setup.copies)
+            after_import()
         if watch is not None:
             watch.imported(arm.name, copies[arm.name])
         if tools is not None:
