@@ -145,7 +145,7 @@ def _defect(error: BaseException) -> Defect:
 
 
 def set_up(
-    setup: WorkerSetup, after_import: Callable[[], None]
+    setup: WorkerSetup, after_import: Callable[[], None] | None = None
 ) -> tuple[Hello, Executor, Worlds | None]:
     """Chooses the device, imports the variants, and makes the executor.
 
@@ -203,7 +203,8 @@ def set_up(
     for arm in setup.arms:
         with notes.running(arm.name):
             copies[arm.name] = _loaded(arm.entry, setup.copies)
-            after_import()
+            if after_import is not None:
+                after_import()
         if watch is not None:
             watch.imported(arm.name, copies[arm.name])
         if tools is not None:

@@ -41,7 +41,8 @@ class DeviceState(BlockTableOperations):
         steps_in_flight: the caller's promise that the device has never more than this many calls of
             `apply_staged_writes` with something to write unfinished when the next one is made.
             Then there is one more pinned buffer than that, and no call waits. Without it there are
-            two buffers, and a third call waits until the device has read the first's.
+            two sets of eight buffers, and a call that begins a set waits until the device has read
+            all of it.
         validate: see `BlockTableOperations`.
 
     Raises:

@@ -105,7 +105,7 @@ class HostRing:
 
     def _allocate(self, size: int) -> list[torch.Tensor]:
         """The buffers of a set, of `size` elements or a few more, side by side."""
-        size = -(-size // ALIGNMENT) * ALIGNMENT
+        size = -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
         memory = torch.zeros(self._per_set * size, dtype=torch.int32, pin_memory=self._on_gpu)
         return list(memory.split(size))
 

@@ -42,6 +42,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Stage,
 )
 from bt_bench.suites.block_tables.exploring.wrong_calls import wrong_call
+from bt_bench.suites.block_tables.inputs import append_many_of
 from bt_bench.worker.measuring.device_kernels import launch_spin
 from bt_kernels.layout import TableLayout
 
@@ -204,7 +205,7 @@ class _Table:
         if call.form is Form.LIST:
             lists = self._in_known_lists(lists)
         with self.guarded():
-            if call.many and hasattr(self.tables, "append_many"):
+            if call.many and append_many_of(self.tables) is not None:
                 self._rows[:] = [self._before + write.row for write in call.writes]
                 self.tables.append_many(
                     self._rows,
@@ -363,7 +364,7 @@ class _Table:
             custom = call.what in refusals.OUTPUTS or call.batch.out is not None
             outputs = self._outputs_of(replace(call.batch, out=0)) if custom else None
         if self._is_reference or (
-            call.method == refusals.MANY and not hasattr(self.tables, "append_many")
+            call.method == refusals.MANY and append_many_of(self.tables) is None
         ):
             return {"outcome": "refused"}
         arguments = None
