@@ -35,7 +35,7 @@ help:
 	@echo "make test       set up, run all tests that need no GPU"
 	@echo "make check      format, lint, types, import contracts, tests, static gate"
 	@echo "make release-check  the same, and that the README's figures are of the code as it is"
-	@echo "make readme     write the README's figures from the result folders that they are of"
+	@echo "make readme     write the figures of README.md and docs/ from the result folders that they are of"
 	@echo "make screens    draw the screens in docs/pictures anew"
 	@echo "make gate-static  compare what the kernels compile to with reports/static/census.json"
 	@echo "make census     write that file anew, for a change that is meant"

@@ -1,4 +1,4 @@
-"""Writes the figures of README.md from the result folders that they are of.
+"""Writes the figures of README.md and docs/ from the result folders that they are of.
 
     python benchmarks/readme.py            # writes the tables, and says what has changed since
     python benchmarks/readme.py --check    # writes nothing; ends with 1 if a table is another one
@@ -29,6 +29,7 @@ from bt_bench.results import CONFIG_NAME, read_compact_run
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / "reports" / "h200"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "one-launch.md")
 _BLOCK = re.compile(r"<!-- figures: (?P<name>.*?) -->\n(?P<text>.*?)<!-- end of figures -->", re.S)
 
 Rows = list[list[str]]
@@ -36,7 +37,7 @@ Rows = list[list[str]]
 
 @dataclass(frozen=True)
 class Figures:
-    """A table of the README.
+    """A table of a page.
 
     Args:
         folder: with the runs that it is of, below `reports/h200`.
@@ -61,6 +62,10 @@ def _worst(rows: Rows) -> Rows:
     found = [row for row in rows[rows.index(head) + 1 :] if len(row) == len(head)]
     wanted = [head.index(name) for name in ("best", "median", "worst", "worst case", "cases")]
     return [[row[0], *(row[index] for index in wanted)] for row in found if row[1] != ABSENT]
+
+
+def _kinds(rows: Rows) -> Rows:
+    return [row for row in rows[1:] if len(row) == len(rows[0])]
 
 
 def _events(rows: Rows) -> Rows:
@@ -94,6 +99,21 @@ TABLES: Mapping[str, Figures] = {
         ("", "best", "median", "worst", "worst case", "cases"),
         "python benchmarks/worst.py (docs/one-launch.md)",
     ),
+    "cases by kind": Figures(
+        "worst",
+        "worst.md",
+        "## By kind of case",
+        _kinds,
+        (
+            "cases",
+            "number",
+            "host + stage, us",
+            "times less than vLLM",
+            "device, us",
+            "times less than vLLM",
+        ),
+        "python benchmarks/worst.py (docs/one-launch.md)",
+    ),
     "a whole step by events": Figures(
         "origin",
         "comparison.md",
@@ -119,32 +139,35 @@ TABLES: Mapping[str, Figures] = {
 
 
 def main() -> int:
-    """Writes or checks the README."""
+    """Writes or checks the pages."""
     args = _parse()
-    text = args.readme.read_text(encoding="utf-8")
-    try:
-        wanted = written(text, args.reports)
-        stale = list(changed_since(text, args.reports))
-    except BtBenchError as error:
-        sys.exit(f"{args.readme}: {error}")
     checks = args.check or args.fresh
-    differs = checks and wanted != text
-    if not checks:
-        args.readme.write_text(wanted, encoding="utf-8")
-    for line in stale:
-        print(f"{args.readme.name}: {line}", file=sys.stderr)
-    if differs:
-        names = ", ".join(_differing(text, wanted))
-        print(
-            f"{args.readme.name}: these tables are not those of their folders: {names}; write them "
-            "by python benchmarks/readme.py",
-            file=sys.stderr,
-        )
-    return int(differs or (args.fresh and bool(stale)))
+    differs, changed = False, False
+    for page in args.page or PAGES:
+        text = page.read_text(encoding="utf-8")
+        try:
+            wanted = written(text, args.reports)
+            stale = list(changed_since(text, args.reports))
+        except BtBenchError as error:
+            sys.exit(f"{page}: {error}")
+        for line in stale:
+            print(f"{page.name}: {line}", file=sys.stderr)
+        changed |= bool(stale)
+        if not checks:
+            page.write_text(wanted, encoding="utf-8")
+        elif wanted != text:
+            differs = True
+            names = ", ".join(_differing(text, wanted))
+            print(
+                f"{page.name}: these tables are not those of their folders: {names}; write them "
+                "by python benchmarks/readme.py",
+                file=sys.stderr,
+            )
+    return int(differs or (args.fresh and changed))
 
 
 def written(text: str, reports: Path) -> str:
-    """The README with the tables that the folders give.
+    """A page with the tables that the folders give.
 
     Raises:
         UsageError: for a table that nobody knows, and a page without its figures.
@@ -223,7 +246,12 @@ def _differing(text: str, wanted: str) -> list[str]:
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add("--readme", type=Path, default=ROOT / "README.md", help="the page; default: README.md")
+    add(
+        "--page",
+        type=Path,
+        action="append",
+        help="a page; may be repeated; default: README.md and docs/one-launch.md",
+    )
     add("--reports", type=Path, default=REPORTS, help="its folders; default: reports/h200")
     add("--check", action="store_true", help="write nothing; end with 1 if a table is another one")
     add("--fresh", action="store_true", help="also end with 1 if variants have changed since")

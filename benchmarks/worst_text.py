@@ -4,16 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from headline_runs import HOST_STAGE
+from headline_runs import DEVICE, HOST_STAGE
 from headline_text import TITLES
 from worst_aims import Row, Worst
 from worst_figures import COPY_BOUND_SHARE, FEWEST_FOR_TAIL, QUANTITIES, CaseFigures, Ratio
 
+from bt_bench.analysis import median
 from bt_bench.report import ABSENT, Bullets, Cell, Document, Section, Table
 from bt_bench.results import format_number
 
 SHOWN = 20
 """Cases of each list; all are in the JSON."""
+
+FEW_ROWS = 8
+"""What the configs call a few writes."""
+
+COSTS = (HOST_STAGE, DEVICE)
+KINDS = (
+    "nothing is written",
+    f"up to {FEW_ROWS} rows are written",
+    f"more than {FEW_ROWS} rows are written",
+    "rows of hundreds of ids are written",
+    "stock models and mixes of production",
+    "windows of two traces",
+)
 
 NAMED = 3
 """Cases that a line on what could not be compared names."""
@@ -22,7 +36,7 @@ NAMED = 3
 def document(worst: Worst) -> Document:
     """The whole page."""
     opponent = title_of(worst.opponent)
-    sections = [_aims(worst.rows)]
+    sections = [_aims(worst.rows), _kinds(worst)]
     for what in QUANTITIES:
         against = {each.name: each.against[what] for each in worst.cases.values()}
         beside = {each.name: each.beside[what] for each in worst.cases.values()}
@@ -99,6 +113,53 @@ def _met(met: bool | None, value: float | None, aim: float | None) -> str:
     if not apart:
         return "yes" if met else "NO"
     return f"yes{apart}to spare" if met else f"NO{apart}short"
+
+
+def _kinds(worst: Worst) -> Section:
+    kinds: dict[str, list[CaseFigures]] = {}
+    for each in worst.cases.values():
+        kinds.setdefault(_kind_of(each), []).append(each)
+    rows = [
+        [kind, str(len(of)), *(cell for what in COSTS for cell in _ranges(worst, what, of))]
+        for kind, of in sorted(kinds.items(), key=lambda item: KINDS.index(item[0]))
+    ]
+    titles = ["cases", "number"]
+    titles += [title for what in COSTS for title in (what, f"times less: {what}")]
+    return Section(
+        "By kind of case",
+        (
+            f"From the least to the most of {worst.variant}, and how many times less than "
+            f"{title_of(worst.opponent)}, with the median.",
+            *_listed(_table(titles, rows, num_text_columns=1)),
+        ),
+    )
+
+
+def _kind_of(each: CaseFigures) -> str:
+    """By what is written in a step, since nothing else changes its times as much."""
+    config, _, case = each.name.partition("/")
+    if config.startswith("azure_"):
+        return "windows of two traces"
+    if config == "production":
+        return "stock models and mixes of production"
+    written = each.sizes.rows_written
+    if case.endswith("_long"):
+        return "rows of hundreds of ids are written"
+    if written == 0:
+        return "nothing is written"
+    few = written <= FEW_ROWS
+    return f"{'up to' if few else 'more than'} {FEW_ROWS} rows are written"
+
+
+def _ranges(worst: Worst, what: str, cases: Sequence[CaseFigures]) -> list[str]:
+    times = [t for each in cases if (t := each.us[what].get(worst.variant)) is not None]
+    ratios = [value for each in cases if (value := each.against[what].value) is not None]
+    return [
+        f"{min(times):.1f} to {max(times):.1f}" if times else ABSENT,
+        f"{min(ratios):.1f} to {max(ratios):.1f}, median {median(ratios):.1f}"
+        if ratios
+        else ABSENT,
+    ]
 
 
 def _ratios(worst: Worst, what: str, title: str, ratios: Mapping[str, Ratio]) -> Section:

@@ -30,10 +30,10 @@ def run(readme, monkeypatch, *options):
     return readme.main()
 
 
-def test_the_readme_has_all_tables_as_their_folders_give_them(readme, monkeypatch):
-    text = README.read_text(encoding="utf-8")
+def test_the_pages_have_all_tables_as_their_folders_give_them(readme, monkeypatch):
+    text = "".join(page.read_text(encoding="utf-8") for page in readme.PAGES)
     measured = [name for name, of in readme.TABLES.items() if (REPORTS / of.folder).is_dir()]
-    assert {"all cases", "a whole step by events"} <= set(measured)
+    assert {"all cases", "cases by kind", "a whole step by events"} <= set(measured)
     assert [name for name in measured if f"<!-- figures: {name} -->" not in text] == []
     assert readme.written(text, REPORTS) == text
     assert run(readme, monkeypatch, "--check") == 0
@@ -44,9 +44,9 @@ def test_another_figure_is_found_and_mended(readme, monkeypatch, tmp_path, capsy
     changed = tmp_path / "README.md"
     row = next(line for line in text.splitlines() if line.startswith("| host + stage: times"))
     changed.write_text(text.replace(row, row.replace(" | ", " | 1", 1)), encoding="utf-8")
-    assert run(readme, monkeypatch, "--check", "--readme", changed) == 1
+    assert run(readme, monkeypatch, "--check", "--page", changed) == 1
     assert "not those of their folders: all cases; write" in capsys.readouterr().err
-    assert run(readme, monkeypatch, "--readme", changed) == 0
+    assert run(readme, monkeypatch, "--page", changed) == 0
     assert changed.read_text(encoding="utf-8") == text
 
 
@@ -63,7 +63,7 @@ def test_variants_that_have_changed_since_are_named(readme, monkeypatch, tmp_pat
     result = json.loads(path.read_text(encoding="utf-8"))
     result["variant"]["source_sha256"] = now
     path.write_text(json.dumps(result), encoding="utf-8")
-    options = ["--readme", page, "--reports", folder.parent]
+    options = ["--page", page, "--reports", folder.parent]
     assert run(readme, monkeypatch, *options) == 0
     assert "and have changed since: baseline; measure again: bt-bench" in capsys.readouterr().err
     assert run(readme, monkeypatch, "--check", *options) == 0
@@ -75,7 +75,7 @@ def test_variants_that_have_changed_since_are_named(readme, monkeypatch, tmp_pat
 
 def test_what_cannot_be_written_is_refused(readme, tmp_path):
     block = "<!-- figures: {} -->\n<!-- end of figures -->"
-    with pytest.raises(UsageError, match="there is no table 'steps'; expected one of all cases, a"):
+    with pytest.raises(UsageError, match="there is no table 'steps'; expected one of all cases, c"):
         readme.written(block.format("steps"), REPORTS)
     (tmp_path / "origin").mkdir()
     (tmp_path / "origin" / "comparison.md").write_text("nothing", encoding="utf-8")
@@ -95,7 +95,16 @@ def test_the_range_over_all_cases_is_that_of_its_page(readme, tmp_path):
 | GPU  | a/few      |  1.25 | ≥ 1 |     yes |   2.50 | ≥ 1 |     yes | 5.00 |     3 |         0 |
 | copy | –          |     – | ≥ 1 |      NO |      – | ≥ 1 |      NO |    – |     0 |         0 |
 
+## By kind of case
+
+| cases | number | host + stage | times less: host + stage | device | times less: device |
+| ----- | -----: | -----------: | -----------------------: | -----: | -----------------: |
+| long  |      3 |   1.0 to 2.0 |   3.0 to 4.0, median 3.5 |      – |                  – |
+
 ## GPU, the worst 20 of 3
+
+| case | other | groups | requests | tokens | rows written | a | other | ratio | verdict |
+| ---- | ----- | -----: | -------: | -----: | -----------: | -: | ---: | ----: | ------: |
 """
     (folder / "worst.md").write_text(page, encoding="utf-8")
     measured = {
@@ -111,6 +120,8 @@ def test_the_range_over_all_cases_is_that_of_its_page(readme, tmp_path):
     assert "|  | best | median | worst | worst case | cases |\n" in text
     assert "| GPU | 5.00 | 2.50 | 1.25 | a/few | 3 |\n" in text
     assert "copy" not in text
+    kinds = readme.written("<!-- figures: cases by kind -->\n<!-- end of figures -->", tmp_path)
+    assert "| long | 3 | 1.0 to 2.0 | 3.0 to 4.0, median 3.5 | – | – |\n\nOf commits" in kinds
     assert "Of commits 0123456 and fedcba9, on one NVIDIA H200 with torch 2.11.0 and" in text
     (stale,) = readme.changed_since(text, tmp_path)
     assert "are of commits 0123456 and fedcba9, and have changed since: fused; measure" in stale
