@@ -1,7 +1,8 @@
 """A class that can stand in for the `BlockTables` of vLLM 0.33.0.
 
 Constructor, methods, argument order and attributes are those of that release; what differs in
-meaning is in `docs/engines.md`. The work is done by the variant `one_launch`.
+meaning is in `docs/engines.md`. The work is done by the variant `one_launch`, or by `fused` where
+nothing can launch but Triton.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from bt_kernels import native
 from bt_kernels.device_tables import CapturedStep
 from bt_kernels.layout import TableLayout
-from bt_kernels.variants.one_launch import Variant
+from bt_kernels.variants import fused, one_launch
 
 
 @dataclass
@@ -114,7 +116,7 @@ class BlockTables:
             cp_interleave,
             () if dcp_sharded is None else _per_group(dcp_sharded, len(block_sizes)),
         )
-        self._variant = Variant(
+        self._variant = _cheapest(torch.device(device))(
             self.layout, device, steps_in_flight=steps_in_flight, validate=validate
         )
         self._variant.launch_path = self._variant.launch_paths[-1]
@@ -319,6 +321,17 @@ class BlockTables:
 
     def _addresses(self, tables: Sequence[torch.Tensor]) -> torch.Tensor:
         return self._tensor([table.data_ptr() for table in tables], torch.uint64)
+
+
+def _cheapest(device: torch.device) -> type[one_launch.Variant | fused.Variant]:
+    """The variant whose steps take an engine the least time on a device.
+
+    Without a launch in C, a step of `one_launch` goes through a pinned buffer and Triton's call, for
+    which the host needs longer than for both launches of `fused` (docs/one-launch.md).
+    """
+    if device.type == "cuda" and native.why_not_direct() is not None:
+        return fused.Variant
+    return one_launch.Variant
 
 
 def _per_group(values: Sequence[int], num_groups: int) -> tuple[int, ...]:
