@@ -326,8 +326,8 @@ class BlockTables:
 def _cheapest(device: torch.device) -> type[one_launch.Variant | fused.Variant]:
     """The variant whose steps take an engine the least time on a device.
 
-    Without a launch in C, a step of `one_launch` goes through a pinned buffer and Triton's call, for
-    which the host needs longer than for both launches of `fused` (docs/one-launch.md).
+    Without a launch in C, a step of `one_launch` goes through a pinned buffer and Triton's call,
+    for which the host needs longer than for both launches of `fused` (docs/one-launch.md).
     """
     if device.type == "cuda" and native.why_not_direct() is not None:
         return fused.Variant
