@@ -21,13 +21,17 @@ def main(tool: str) -> None:
     idx_mapping = torch.zeros(1, dtype=torch.int64, device="cuda")
     tables.append_block_ids(0, [range(1, 65)], True)
     tables.apply_staged_writes()
+    out = out_ptrs = None
     if tool == "memcheck":
-        idx_mapping += LAYOUT.max_num_reqs  # the first row past the table
-        # Its number of blocks is past the end, too.
+        # 64 block ids are written to an allocation of 8. What lies behind its end, up to the next
+        # 512 bytes, is nobody's: an address further off could be that of another allocation.
+        short = torch.zeros(8, dtype=torch.int32, device="cuda")
+        out = [torch.zeros_like(tables.input_block_tables[0])]
+        out_ptrs = torch.tensor([short.data_ptr()], device="cuda")
     else:
         tables.block_tables[0] = torch.empty_like(tables.block_tables[0])
         tables.init_block_table_layout_tensors()
-    tables.gather_block_tables(idx_mapping, 1)
+    tables.gather_block_tables(idx_mapping, 1, out, out_ptrs)
     torch.cuda.synchronize()
 
 

@@ -59,8 +59,6 @@ from bt_kernels.device_code.parts import (
     _slots_of_request,
     _target,
     _write_record,
-    _zero,
-    _zero_row,
 )
 
 __all__ = [
@@ -109,8 +107,6 @@ __all__ = [
     "_slots_of_request",
     "_target",
     "_write_record",
-    "_zero",
-    "_zero_row",
     "apply_captured_kernel",
     "apply_writes_kernel",
     "gather_kernel",

@@ -47,37 +47,40 @@ def _write_record(descriptors, staging, record, BLOCK: tl.constexpr):
 def _gather_row(
     descriptors,
     idx_mapping,
+    num_reqs,
     num_computed_tokens,
     out_ptrs,
     group,
     batch_index,
     BLOCK: tl.constexpr,
 ):
-    """Copies the live columns of one request's source row into its row of the target table."""
+    """Copies the live columns of one request's source row into its row of the target table.
+
+    The row of a request that owns no blocks, and each row from `num_reqs` on, is zeroed whole.
+
+    No branch stands before the first load of block ids, so that what a descriptor has is loaded at
+    once with the request's row: a load behind a branch begins when all before it have ended.
+    """
     descriptor = descriptors + group * DESCRIPTOR_FIELDS
     source = tl.load(descriptor + SOURCE).to(tl.pointer_type(tl.int32))
     width = tl.load(descriptor + WIDTH)
     num_blocks = tl.load(descriptor + NUM_BLOCKS).to(tl.pointer_type(tl.int32))
     target = _target(descriptor, out_ptrs, group) + batch_index * width
-    row = _row(descriptor, idx_mapping, batch_index)
-    if row < 0:
-        _zero(target, width, BLOCK)
-    else:
-        length = tl.load(num_blocks + row)
-        first_column = _first_column(descriptor, num_computed_tokens, row)
-        for first in range(0, length, BLOCK):
-            columns = first + tl.arange(0, BLOCK)
-            mask = columns < length
-            block_ids = tl.load(
-                source + row * width + columns, mask=mask & (columns >= first_column), other=0
-            )
-            tl.store(target + columns, block_ids, mask=mask)
+    row = _row(descriptor, idx_mapping, num_reqs, batch_index)
+    length = tl.load(num_blocks + row, mask=row >= 0, other=0)
+    written = tl.where(row < 0, width, length)
+    first_column = _first_column(descriptor, num_computed_tokens, row)
+    for first in range(0, tl.maximum(written, 1), BLOCK):
+        columns = first + tl.arange(0, BLOCK)
+        live = (columns < length) & (columns >= first_column)
+        block_ids = tl.load(source + row * width + columns, mask=live, other=0)
+        tl.store(target + columns, block_ids, mask=columns < written)
 
 
 @triton.jit
-def _row(descriptor, idx_mapping, batch_index):
+def _row(descriptor, idx_mapping, num_reqs, batch_index):
     """The row of a request, int64; below 0 if it has none, or one that does not exist."""
-    row = tl.load(idx_mapping + batch_index).to(tl.int64)
+    row = tl.load(idx_mapping + batch_index, mask=batch_index < num_reqs, other=-1).to(tl.int64)
     return tl.where(row < tl.load(descriptor + NUM_ROWS), row, -1)
 
 
@@ -87,18 +90,11 @@ def _first_column(descriptor, num_computed_tokens, row):
     first_column = tl.zeros([], dtype=tl.int64)
     if num_computed_tokens is not None:
         reach = tl.load(descriptor + REACH)
-        if reach > 0:
-            first_token = tl.load(num_computed_tokens + row) - reach
-            first_column = tl.maximum(first_token, 0) // tl.load(descriptor + BLOCK_SIZE)
+        computed = tl.load(num_computed_tokens + row, mask=(row >= 0) & (reach > 0), other=0)
+        first_token = tl.maximum(computed - reach, 0)
+        block_size = tl.load(descriptor + BLOCK_SIZE)
+        first_column = tl.where(reach > 0, first_token // block_size, 0)
     return first_column
-
-
-@triton.jit
-def _zero_row(descriptors, out_ptrs, group, batch_index, BLOCK: tl.constexpr):
-    """Zeroes one row of the target table, whole."""
-    descriptor = descriptors + group * DESCRIPTOR_FIELDS
-    width = tl.load(descriptor + WIDTH)
-    _zero(_target(descriptor, out_ptrs, group) + batch_index * width, width, BLOCK)
 
 
 @triton.jit
@@ -109,13 +105,6 @@ def _target(descriptor, out_ptrs, group):
 
 
 @triton.jit
-def _zero(target, length, BLOCK: tl.constexpr):
-    for first in range(0, length, BLOCK):
-        columns = first + tl.arange(0, BLOCK)
-        tl.store(target + columns, tl.zeros([BLOCK], dtype=tl.int32), mask=columns < length)
-
-
-@triton.jit
 def _slots_of_request(
     descriptors,
     idx_mapping,
@@ -123,6 +112,7 @@ def _slots_of_request(
     positions,
     out,
     out_stride,
+    num_reqs,
     group,
     batch_index,
     SHARDED: tl.constexpr,
@@ -136,13 +126,13 @@ def _slots_of_request(
     block_size = tl.load(descriptor + BLOCK_SIZE)
     capacity = tl.load(descriptor + CAPACITY)
     slots = _slots(descriptor, out, out_stride, group)
-    row = _row(descriptor, idx_mapping, batch_index)
+    row = _row(descriptor, idx_mapping, num_reqs, batch_index)
     first_token = tl.load(query_start_loc + batch_index)
     end_token = tl.load(query_start_loc + batch_index + 1)
     # A dummy request has a capacity of 0, like a group whose slot mapping is not enabled.
     capacity = tl.where(row < 0, 0, capacity)
-    for first in range(first_token, end_token, BLOCK):
-        tokens = first + tl.arange(0, BLOCK)
+    for first in range(0, tl.maximum(end_token - first_token, 1), BLOCK):
+        tokens = first_token + first + tl.arange(0, BLOCK)
         mask = tokens < end_token
         position = tl.load(positions + tokens, mask=mask, other=0)
         inside = (position >= 0) & (position < capacity)
@@ -214,12 +204,16 @@ def _gather(descriptors, idx_mapping, num_reqs, num_computed_tokens, out_ptrs, B
     """One row of one group, for program `(group, batch index)`."""
     group = tl.program_id(0).to(tl.int64)
     batch_index = tl.program_id(1).to(tl.int64)
-    if batch_index < num_reqs:
-        _gather_row(
-            descriptors, idx_mapping, num_computed_tokens, out_ptrs, group, batch_index, BLOCK
-        )
-    else:
-        _zero_row(descriptors, out_ptrs, group, batch_index, BLOCK)
+    _gather_row(
+        descriptors,
+        idx_mapping,
+        num_reqs,
+        num_computed_tokens,
+        out_ptrs,
+        group,
+        batch_index,
+        BLOCK,
+    )
 
 
 @triton.jit
@@ -247,6 +241,7 @@ def _compute_slots(
             positions,
             out,
             out_stride,
+            num_reqs,
             group,
             batch_index,
             SHARDED,

@@ -19,7 +19,6 @@ from bt_kernels.device_code import (
     RECORD_FIELDS,
     _gather_row,
     _write_record,
-    _zero_row,
 )
 from bt_kernels.device_tables import arguments
 from bt_kernels.fusions import FusedApply
@@ -37,10 +36,7 @@ def _apply_gather_kernel(
             _write_record(descriptors, staging, program * RECORD_FIELDS, BLOCK)
     else:
         batch_index = program - num_records
-        if batch_index < num_reqs:
-            _gather_row(descriptors, idx_mapping, None, None, group, batch_index, BLOCK)
-        else:
-            _zero_row(descriptors, None, group, batch_index, BLOCK)
+        _gather_row(descriptors, idx_mapping, num_reqs, None, None, group, batch_index, BLOCK)
 
 
 class Variant(FusedApply):

@@ -7,7 +7,7 @@ of programs is rounded down.
 import triton
 import triton.language as tl
 
-from bt_kernels.device_code import INPUTS, STEP_SIZES, _gather_row, _zero_row
+from bt_kernels.device_code import INPUTS, STEP_SIZES, _gather_row
 from bt_kernels.device_tables import DeviceBlockTables
 
 MANY_ROWS = 64
@@ -19,10 +19,7 @@ def gather_pairs_kernel(descriptors, idx_mapping, num_reqs, BLOCK: tl.constexpr)
     group = tl.program_id(0).to(tl.int64)
     for which in range(2):
         batch_index = tl.program_id(1).to(tl.int64) * 2 + which
-        if batch_index < num_reqs:
-            _gather_row(descriptors, idx_mapping, None, None, group, batch_index, BLOCK)
-        else:
-            _zero_row(descriptors, None, group, batch_index, BLOCK)
+        _gather_row(descriptors, idx_mapping, num_reqs, None, None, group, batch_index, BLOCK)
 
 
 class Variant(DeviceBlockTables):

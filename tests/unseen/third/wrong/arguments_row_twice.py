@@ -9,7 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from bt_kernels.device_code.parts import _gather_row, _zero_row
+from bt_kernels.device_code.parts import _gather_row
 from bt_kernels.variants.fused_apply import Variant as FusedApply
 
 
@@ -20,11 +20,11 @@ def gather_kernel(descriptors, idx_mapping, num_reqs, places, size, BLOCK: tl.co
     if program < size:
         index = tl.load(places + program)
         if index >= 0:
-            _gather_row(descriptors, idx_mapping, None, None, group, index, BLOCK)
+            _gather_row(descriptors, idx_mapping, num_reqs, None, None, group, index, BLOCK)
     else:
         index = program - size
         if tl.load(idx_mapping + index, mask=index < num_reqs, other=-1) < 0:
-            _zero_row(descriptors, None, group, index, BLOCK)
+            _gather_row(descriptors, idx_mapping, num_reqs, None, None, group, index, BLOCK)
 
 
 class Variant(FusedApply):

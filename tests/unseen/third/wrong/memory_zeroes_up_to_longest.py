@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from bt_kernels.device_code.fields import DESCRIPTOR_FIELDS, WIDTH
-from bt_kernels.device_code.parts import _gather_row, _target, _zero
+from bt_kernels.device_code.parts import _gather_row, _target
 from bt_kernels.variants.fused_apply import Variant as FusedApply
 
 
@@ -21,11 +21,16 @@ def gather_kernel(
     index = tl.program_id(1).to(tl.int64)
     descriptor = descriptors + group * DESCRIPTOR_FIELDS
     if tl.load(idx_mapping + index, mask=index < num_reqs, other=-1) >= 0:
-        _gather_row(descriptors, idx_mapping, num_computed_tokens, out_ptrs, group, index, BLOCK)
+        _gather_row(
+            descriptors, idx_mapping, num_reqs, num_computed_tokens, out_ptrs, group, index, BLOCK
+        )
     else:
         width = tl.load(descriptor + WIDTH)
         target = _target(descriptor, out_ptrs, group) + index * width
-        _zero(target, tl.minimum(width, longest), BLOCK)
+        length = tl.minimum(width, longest)
+        for first in range(0, length, BLOCK):
+            columns = first + tl.arange(0, BLOCK)
+            tl.store(target + columns, tl.zeros([BLOCK], dtype=tl.int32), mask=columns < length)
 
 
 class Variant(FusedApply):

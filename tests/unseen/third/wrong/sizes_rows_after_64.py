@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from bt_kernels.device_code.parts import _gather_row, _zero_row
+from bt_kernels.device_code.parts import _gather_row
 from bt_kernels.variants.fused_apply import Variant as FusedApply
 
 PROGRAMS = 64
@@ -19,10 +19,7 @@ def gather_kernel(descriptors, idx_mapping, num_reqs, turns, BLOCK: tl.constexpr
     group = tl.program_id(0).to(tl.int64)
     for turn in range(0, turns):
         index = (turn * tl.num_programs(1) + tl.program_id(1)).to(tl.int64)
-        if index < num_reqs:
-            _gather_row(descriptors, idx_mapping, None, None, group, index, BLOCK)
-        else:
-            _zero_row(descriptors, None, group, index, BLOCK)
+        _gather_row(descriptors, idx_mapping, num_reqs, None, None, group, index, BLOCK)
 
 
 class Variant(FusedApply):
