@@ -41,28 +41,28 @@ MUTANTS = {
     "first_column_zeroed": Mutant(
         "only column 0 of a row without a request is zeroed",
         "device_code/parts.py",
-        "tl.store(target + columns, tl.zeros([BLOCK], dtype=tl.int32), mask=columns < length)",
-        "tl.store(target + columns, tl.zeros([BLOCK], dtype=tl.int32), mask=columns < 1)",
+        "written = tl.where(row < 0, width, length)",
+        "written = tl.where(row < 0, 1, length)",
         "shrinking",
     ),
     "tail_written": Mutant(
         "columns of a live row past its blocks are written, from what freed blocks left there",
         "device_code/parts.py",
-        "length = tl.load(num_blocks + row)",
-        "length = width",
+        "length = tl.load(num_blocks + row, mask=row >= 0, other=0)",
+        "length = tl.where(row < 0, 0, width)",
     ),
     "dummy_gathers_row_before": Mutant(
         "a dummy request gathers row -1: the last of the group before",
         "device_code/parts.py",
-        "    if row < 0:\n",
-        "    if row < -1:\n",
+        "mask=row >= 0, other=0)\n    written = tl.where(row < 0",
+        "mask=row >= -1, other=0)\n    written = tl.where(row < -1",
         "dummies",
     ),
     "dummy_gathers_row_0": Mutant(
         "a dummy request gathers the blocks of row 0",
         "device_code/parts.py",
-        "    if row < 0:\n",
-        "    row = tl.maximum(row, 0)\n    if row < 0:\n",
+        "    length = tl.load(num_blocks",
+        "    row = tl.maximum(row, 0)\n    length = tl.load(num_blocks",
         "dummies",
     ),
     "dummy_writes_through_row_before": Mutant(
@@ -82,8 +82,8 @@ MUTANTS = {
     "window_keeps_freed_ids": Mutant(
         "columns before the sliding window keep the ids of freed blocks",
         "device_code/parts.py",
-        "mask=mask & (columns >= first_column), other=0",
-        "mask=mask, other=0",
+        "(columns < length) & (columns >= first_column)",
+        "columns < length",
         "window",
     ),
     "unsharded_group_is_sharded": Mutant(
@@ -155,31 +155,31 @@ MUTANTS = {
     "int64_mapping_gathered_as_int32": Mutant(
         "a gather takes the halves of an int64 mapping for its entries",
         "device_code/parts.py",
-        "row = _row(descriptor, idx_mapping, batch_index)\n    if row < 0",
+        "row = _row(descriptor, idx_mapping, num_reqs, batch_index)\n    length",
         "idx_mapping = idx_mapping.to(tl.pointer_type(tl.int32), bitcast=True)\n"
-        "    row = tl.load(idx_mapping + batch_index).to(tl.int64)\n    if row < 0",
+        "    row = _row(descriptor, idx_mapping, num_reqs, batch_index)\n    length",
     ),
     "int64_mapping_in_slots_as_int32": Mutant(
         "slots take the halves of an int64 mapping for its entries",
         "device_code/parts.py",
-        "row = _row(descriptor, idx_mapping, batch_index)\n    first_token",
+        "row = _row(descriptor, idx_mapping, num_reqs, batch_index)\n    first_token",
         "idx_mapping = idx_mapping.to(tl.pointer_type(tl.int32), bitcast=True)\n"
-        "    row = tl.load(idx_mapping + batch_index).to(tl.int64)\n    first_token",
+        "    row = _row(descriptor, idx_mapping, num_reqs, batch_index)\n    first_token",
     ),
     "int32_mapping_as_int64": Mutant(
         "two entries of an int32 mapping are taken for one",
         "device_code/parts.py",
-        "row = _row(descriptor, idx_mapping, batch_index)\n    first_token",
+        "row = _row(descriptor, idx_mapping, num_reqs, batch_index)\n    first_token",
         "idx_mapping = idx_mapping.to(tl.pointer_type(tl.int64), bitcast=True)\n"
-        "    row = tl.load(idx_mapping + batch_index).to(tl.int64)\n    first_token",
+        "    row = _row(descriptor, idx_mapping, num_reqs, batch_index)\n    first_token",
         "corners_int32",
     ),
     # Other defects, in features and in the plain path.
     "window_off_by_one": Mutant(
         "the sliding window begins a token too late",
         "device_code/parts.py",
-        "first_token = tl.load(num_computed_tokens + row) - reach",
-        "first_token = tl.load(num_computed_tokens + row) - reach + 1",
+        "tl.maximum(computed - reach, 0)",
+        "tl.maximum(computed - reach + 1, 0)",
         "window",
     ),
     "window_by_batch_index": Mutant(
@@ -266,7 +266,7 @@ MUTANTS = {
     "identity_mapping": Mutant(
         "the batch index taken for the request row",
         "device_code/parts.py",
-        "row = _row(descriptor, idx_mapping, batch_index)\n    first_token",
+        "row = _row(descriptor, idx_mapping, num_reqs, batch_index)\n    first_token",
         "row = batch_index\n    first_token",
     ),
     "first_groups_stride": Mutant(
@@ -296,15 +296,15 @@ MUTANTS = {
     "first_pass_only": Mutant(
         "columns past the first block of columns are not gathered",
         "device_code/parts.py",
-        "        for first in range(0, length, BLOCK):\n            columns",
-        "        for first in range(0, min(length, BLOCK), BLOCK):\n            columns",
+        "written = tl.where(row < 0, width, length)",
+        "written = tl.where(row < 0, width, tl.minimum(length, BLOCK))",
         "long",
     ),
     "zeroed_once": Mutant(
         "columns past the first block of columns are not zeroed",
         "device_code/parts.py",
-        "    for first in range(0, length, BLOCK):\n        columns",
-        "    for first in range(0, min(length, BLOCK), BLOCK):\n        columns",
+        "written = tl.where(row < 0, width, length)",
+        "written = tl.where(row < 0, tl.minimum(width, BLOCK), length)",
         "long",
     ),
     "overwrite_appends": Mutant(
@@ -337,8 +337,8 @@ MUTANTS = {
     "first_tokens_only": Mutant(
         "tokens past the first block of tokens of a request get no slot",
         "device_code/parts.py",
-        "for first in range(first_token, end_token, BLOCK):",
-        "for first in range(first_token, min(first_token + BLOCK, end_token), BLOCK):",
+        "for first in range(0, tl.maximum(end_token - first_token, 1), BLOCK):",
+        "for first in range(0, BLOCK, BLOCK):",
         "long_request",
     ),
     "first_ids_only": Mutant(
