@@ -21,6 +21,7 @@ class Measured:
         torch: version.
         triton: version.
         sources: digest of each variant's sources, of all runs.
+        num_gpus: how many GPUs of that name took part, as far as they could be told apart.
     """
 
     commits: Sequence[str]
@@ -28,6 +29,7 @@ class Measured:
     torch: str
     triton: str | None
     sources: Mapping[str, Sequence[str]]
+    num_gpus: int = 1
 
     @classmethod
     def of(cls, headers: Sequence[VariantResult]) -> Measured:
@@ -43,6 +45,7 @@ class Measured:
             env.torch,
             env.triton,
             sources,
+            max(1, len({gpu.uuid for h in headers for gpu in h.environment.gpus})),
         )
 
     def shown_commits(self) -> str:
@@ -52,8 +55,9 @@ class Measured:
 
     def sentence(self) -> str:
         """What stands below a table."""
+        device = f"one {self.device}" if self.num_gpus == 1 else f"{self.num_gpus} {self.device}s"
         return (
-            f"Of {self.shown_commits()}, on one {self.device} with torch {self.torch} and Triton "
+            f"Of {self.shown_commits()}, on {device} with torch {self.torch} and Triton "
             f"{self.triton}."
         )
 

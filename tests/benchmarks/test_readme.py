@@ -123,5 +123,8 @@ def test_the_range_over_all_cases_is_that_of_its_page(readme, tmp_path):
     kinds = readme.written("<!-- figures: cases by kind -->\n<!-- end of figures -->", tmp_path)
     assert "| long | 3 | 1.0 to 2.0 | 3.0 to 4.0, median 3.5 | – | – |\n\nOf commits" in kinds
     assert "Of commits 0123456 and fedcba9, on one NVIDIA H200 with torch 2.11.0 and" in text
+    two = json.dumps({"measured": measured | {"num_gpus": 2}})
+    (folder / "worst.json").write_text(two, encoding="utf-8")
+    assert "on 2 NVIDIA H200s with torch 2.11.0 and" in readme.written(block, tmp_path)
     (stale,) = readme.changed_since(text, tmp_path)
     assert "are of commits 0123456 and fedcba9, and have changed since: fused; measure" in stale
