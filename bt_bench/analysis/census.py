@@ -55,7 +55,7 @@ def judge_static(
     Raises:
         NotComparableError: when toolchains or workloads differ, or nothing is in both.
     """
-    _refuse_differences(base, head, base_label, head_label)
+    refuse_differences(base, head, base_label, head_label)
     judgements: list[Judgement] = []
     for name in _names(base, head):
         judgements += _judged_variant(_sides(base, head, name, base_label, head_label))
@@ -103,9 +103,14 @@ def _sequences(
     return {target: of.sequence for target, of in places.get((operation, case), {}).items()}
 
 
-def _refuse_differences(
+def refuse_differences(
     base: StaticCensus, head: StaticCensus, base_label: str, head_label: str
 ) -> None:
+    """Refuses to compare what was not compiled alike, or for other workloads.
+
+    Raises:
+        NotComparableError: when toolchains, suites or workloads of one name differ.
+    """
     differences = list(_toolchain_differences(base.toolchain, head.toolchain))
     names = [census.suite or DEFAULT_SUITE for census in (base, head)]
     if names[0] != names[1]:

@@ -20,6 +20,7 @@ from bt_bench.cli.exits import reporting_errors, visible
 from bt_bench.cli.gate.command import gate
 from bt_bench.cli.listing import list_
 from bt_bench.cli.overhead import overhead
+from bt_bench.cli.profile.command import profile
 from bt_bench.cli.schema import schema
 from bt_bench.cli.selfcheck import selfcheck
 from bt_bench.cli.show import show
@@ -183,6 +184,7 @@ for _name, _function, _panel in (
     ("calibrate", calibrate, MEASURE),
     ("overhead", overhead, MEASURE),
     ("gate", gate, MEASURE),
+    ("profile", profile, MEASURE),
     ("show", show, READ),
     ("compare", compare, READ),
     ("selfcheck", selfcheck, READ),

@@ -37,6 +37,7 @@ from bt_bench.results.case import (
 from bt_bench.results.census import (
     CensusCase,
     Kernel,
+    KernelCode,
     OperationCensus,
     StaticCensus,
     StepLaunches,
@@ -162,6 +163,7 @@ __all__ = [
     "Helpers",
     "Injection",
     "Kernel",
+    "KernelCode",
     "L2Flush",
     "LaunchCensus",
     "LaunchChain",

@@ -135,6 +135,27 @@ class CensusCase(Noun):
     workload: str
 
 
+class KernelCode(Noun):
+    """What a kernel's machine code consists of.
+
+    `loads` and `stores` are counts by space and width in bits, such as `global:64`; the space `any`
+    is that of addresses whose space is not known. `branches` are those within the kernel, not its
+    ends. `dependent_loads` are file and line of the loads from global memory in the longest chain
+    in which each needs a value of the one before. `waits` are the times that a warp waits for loads
+    from global memory, on the way that has most of them: for each the files and lines of the loads.
+    Both pass each loop once.
+    """
+
+    instructions: Count
+    loads: dict[str, Count]
+    stores: dict[str, Count]
+    atomics: Count
+    barriers: Count
+    branches: Count
+    dependent_loads: list[str]
+    waits: list[list[str]]
+
+
 class Kernel(Noun):
     """A kernel as compiled for one target and one kind of arguments.
 
@@ -143,7 +164,8 @@ class Kernel(Noun):
 
     `registers` are those of a thread, `spill_bytes` what a thread moves for lack of registers
     (stores and loads), `stack_bytes` its local memory, and `shared_bytes` the shared memory of a
-    program. `id` is a digest of all the rest, and `binary` one of the binary alone.
+    program. `id` is a digest of all before `code`, and `binary` one of the binary alone. Censuses
+    of `bt-bench profile` have `code`, those of gates do not.
     """
 
     id: Digest
@@ -155,6 +177,7 @@ class Kernel(Noun):
     spill_bytes: Count
     stack_bytes: Count
     shared_bytes: Count
+    code: KernelCode | None = None
 
 
 class StepLaunches(Noun):

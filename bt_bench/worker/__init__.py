@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bt_bench.worker.compiling.census import DEFAULT_TARGETS, take_census
+from bt_bench.worker.compiling.kept import take_code_census
 from bt_bench.worker.culprits import Noticing
 from bt_bench.worker.device import choose_device
 from bt_bench.worker.environment import available_bytes, read_environment
@@ -81,5 +82,6 @@ __all__ = [
     "read_environment",
     "run_kept",
     "take_census",
+    "take_code_census",
     "without_another_git",
 ]

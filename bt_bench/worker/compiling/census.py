@@ -45,6 +45,7 @@ class Request:
         targets: targets such as `sm_90`.
         isolation: which files of a repository the variants may use; `None`: any.
         suite: of the variants.
+        code: whether kernels are disassembled.
     """
 
     config: str
@@ -54,18 +55,34 @@ class Request:
     targets: tuple[str, ...]
     isolation: Isolation | None = None
     suite: SuiteRef = DEFAULT_REF
+    code: bool = False
 
 
 class Answer(BaseModel):
     """A worker's answer: a census, a message for the user, or a traceback of bt-bench.
 
-    Besides, it has the tracebacks of failures of variants, those that are alike once.
+    Besides, it has the files of the modules that each variant uses, and the tracebacks of failures
+    of variants, those that are alike once.
     """
 
     census: StaticCensus | None = None
+    files: dict[str, list[str]] = {}
     refusal: str | None = None
     defect: str | None = None
     tracebacks: list[str] = []
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What was compiled.
+
+    Args:
+        census: all of it.
+        files: those of the modules that each variant uses, by its name.
+    """
+
+    census: StaticCensus
+    files: dict[str, list[str]]
 
 
 def take_census(
@@ -94,6 +111,20 @@ def take_census(
             end or dies.
         BtBenchError: for a defect of bt-bench.
     """
+    return compile_cases(spec, entries, targets, seconds, isolation, on_traceback).census
+
+
+def compile_cases(
+    spec: SweepSpec,
+    entries: Sequence[VariantEntry],
+    targets: Sequence[str] = DEFAULT_TARGETS,
+    seconds: float = SECONDS_TO_COMPILE,
+    isolation: Isolation | None = None,
+    on_traceback: Callable[[str], None] | None = None,
+    *,
+    code: bool = False,
+) -> Compiled:
+    """As `take_census`; with `code`, kernels of the census have theirs, and line information."""
     for target in targets:
         capability_of(target)
     if not targets:
@@ -106,10 +137,11 @@ def take_census(
         targets=tuple(targets),
         isolation=None if isolation is None else replace(isolation, audited=True),
         suite=spec.suite,
+        code=code,
     )
     with scratch_folder("static") as folder:
         (folder / REQUEST_NAME).write_bytes(pickle.dumps(request))
-        errors = _run(folder, seconds)
+        errors = _run(folder, seconds, code)
         try:
             text = (folder / ANSWER_NAME).read_bytes()
             known = load_suite(spec.suite).by_name
@@ -126,15 +158,15 @@ def take_census(
         raise UsageError(answer.refusal)
     if answer.census is None:
         raise BtBenchError(f"{answer.defect}internal error in the static census; please report it")
-    return answer.census
+    return Compiled(answer.census, answer.files)
 
 
-def _run(folder: Path, seconds: float) -> str:
+def _run(folder: Path, seconds: float, code: bool = False) -> str:
     """Runs the worker to its end, and returns what it printed for people."""
     command = [sys.executable, "-m", "bt_bench.worker.compiling.main", str(folder)]
     try:
         done = run_kept(
-            command, env=_environment(folder), stdout=subprocess.DEVNULL, seconds=seconds
+            command, env=_environment(folder, code), stdout=subprocess.DEVNULL, seconds=seconds
         )
     except subprocess.TimeoutExpired:
         raise UsageError(
@@ -143,8 +175,11 @@ def _run(folder: Path, seconds: float) -> str:
     return done.stderr
 
 
-def _environment(folder: Path) -> dict[str, str]:
-    """An environment in which equal sources give equal binaries, wherever they are."""
+def _environment(folder: Path, code: bool) -> dict[str, str]:
+    """An environment in which equal sources give equal binaries, wherever they are.
+
+    Binaries that are read have paths and lines in them; of these only the code is compared.
+    """
     mine = {
         name: value
         for name, value in os.environ.items()
@@ -156,7 +191,7 @@ def _environment(folder: Path) -> dict[str, str]:
         "PYTHONSAFEPATH": "1",  # do not import from the working directory
         "OMP_NUM_THREADS": "1",  # tensors are small, and threads of torch would spin
         "TRITON_CACHE_DIR": str(folder / "cache"),  # a new cache, so nothing is stale
-        "TRITON_DISABLE_LINE_INFO": "1",  # or binaries would have paths and lines in them
+        "TRITON_DISABLE_LINE_INFO": str(int(not code)),
         "TRITON_DUMP_PTXAS_LOG": "1",
     }
 

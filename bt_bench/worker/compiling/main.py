@@ -46,6 +46,7 @@ from bt_bench.worker.call_stack import with_room
 from bt_bench.worker.compiling.census import ANSWER_NAME, REQUEST_NAME, Answer, Request
 from bt_bench.worker.compiling.driver import AheadDriver
 from bt_bench.worker.compiling.host_code import ImportWatch, digest_of
+from bt_bench.worker.compiling.machine_code import Disassembler
 from bt_bench.worker.compiling.ptxas import read_version
 from bt_bench.worker.compiling.recorder import Recorder, Window
 from bt_bench.worker.compiling.targets import capability_of
@@ -62,7 +63,8 @@ def main(folder: Path) -> None:
     seen: dict[str, None] = {}
     on_failure(lambda error: seen.setdefault(traceback_of(error)))
     try:
-        answer = Answer(census=with_room(Compiler(request).census))
+        compiler = Compiler(request)
+        answer = Answer(census=with_room(compiler.census), files=compiler.files)
     except BtBenchError as error:
         if error.__cause__ is not None:
             seen.setdefault(traceback_of(error.__cause__))
@@ -87,15 +89,20 @@ class Compiler:
 
     Args:
         request: what to compile.
+
+    Attributes:
+        files: those of the modules that each variant uses, by its name.
     """
 
     def __init__(self, request: Request) -> None:
         from triton import knobs
         from triton.runtime import driver
 
+        self.files: dict[str, list[str]] = {}
         capabilities = [capability_of(target) for target in request.targets]
         self._request = request
-        self._recorder = Recorder()
+        self._disassembler = Disassembler() if request.code else None
+        self._recorder = Recorder(self._disassembler)
         self._driver = AheadDriver(capabilities, self._recorder.on_load, self._recorder.on_launch)
         self._watch = ImportWatch()
         # Makes `torch.empty` fill its memory, so that contents of memory can be compared.
@@ -150,12 +157,20 @@ class Compiler:
                     taken, launched = self._operation(entry, variant, case, operation, target)
                     operations.append(taken)
                     kernels |= launched
+        modules = self._modules(entry)
+        self.files[entry.name] = sorted(str(path) for path in modules.values())
+        ordered = sorted(kernels, key=lambda k: (k.name, k.signature, k.target, k.binary))
         return VariantCensus(
             name=entry.name,
-            host_code=digest_of(self._modules(entry))[:16],
+            host_code=digest_of(modules)[:16],
             operations=operations,
-            kernels=sorted(kernels, key=lambda k: (k.name, k.signature, k.target, k.binary)),
+            kernels=[self._with_code(kernel) for kernel in ordered],
         )
+
+    def _with_code(self, kernel: Kernel) -> Kernel:
+        if self._disassembler is None:
+            return kernel
+        return kernel.model_copy(update={"code": self._disassembler.code(kernel.binary)})
 
     def _operation(
         self,

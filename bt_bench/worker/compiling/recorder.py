@@ -16,6 +16,7 @@ import torch
 
 from bt_bench.results import Kernel, StepLaunches
 from bt_bench.worker.compiling.driver import Launch
+from bt_bench.worker.compiling.machine_code import Disassembler, code_of
 from bt_bench.worker.compiling.ptxas import Usage, read_usage
 from bt_bench.worker.torch_operations import TorchOperations
 
@@ -83,12 +84,16 @@ class Window:
 class Recorder:
     """Keeps the usage of each compiled binary, and passes launches to the current window.
 
+    Args:
+        disassembler: reads each compiled binary; `None`: they are not read.
+
     Attributes:
         log: receives what is printed while kernels are compiled, including by ptxas.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, disassembler: Disassembler | None = None) -> None:
         self.log = io.StringIO()
+        self._disassembler = disassembler
         self._usages: dict[str, Usage] = {}  # by digest of the binary
         self._window: Window | None = None
 
@@ -116,15 +121,24 @@ class Recorder:
         self.log.truncate()
         if cache_hit:
             return  # compiled before in this process, for another variant
-        (path,) = (path for name, path in metadata_group.items() if name.endswith(".cubin"))
+        cubin, ptx = (
+            next(Path(path) for name, path in metadata_group.items() if name.endswith(kind))
+            for kind in (".cubin", ".ptx")
+        )
         usage = read_usage(log)
         if usage is None:
             raise RuntimeError(f"ptxas printed neither registers nor spills, but {log!r}")
-        self._usages[short_digest(Path(path).read_bytes())] = usage
+        digest = self.on_load(cubin.read_bytes())
+        self._usages[digest] = usage
+        if self._disassembler is not None:
+            self._disassembler.begin(digest, ptx, cubin)
 
     def on_load(self, binary: bytes) -> str:
-        """Called with a binary before it is launched for the first time."""
-        return short_digest(binary)
+        """Called with a binary before it is launched for the first time; its digest.
+
+        Where it is read, it has line information, which differs between folders.
+        """
+        return short_digest(binary if self._disassembler is None else code_of(binary))
 
     def on_launch(self, launch: Launch) -> None:
         """Called in place of a launch; ignores launches outside of any step."""

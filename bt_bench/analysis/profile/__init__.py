@@ -1,0 +1,24 @@
+"""What a profile says: of kernels as compiled, and what changed from one profile to another."""
+
+from __future__ import annotations
+
+from bt_bench.analysis.profile.kernel_changes import KernelChange, kernel_changes
+from bt_bench.analysis.profile.kernels import (
+    KernelRow,
+    accesses_as_text,
+    chain_as_text,
+    kernel_rows,
+    of_space,
+    waits_as_text,
+)
+
+__all__ = [
+    "KernelChange",
+    "KernelRow",
+    "accesses_as_text",
+    "chain_as_text",
+    "kernel_changes",
+    "kernel_rows",
+    "of_space",
+    "waits_as_text",
+]

@@ -1,0 +1,113 @@
+"""The kernels of a static census, each once, under names that tell them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bt_bench.results import Kernel, KernelCode, StaticCensus
+
+_SPACES = ("global", "any")
+"""What counts as global memory: an address whose space is not known may lead there."""
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """A kernel as compiled for one target.
+
+    Args:
+        label: its name, with a number if several binaries have it.
+        kernel: the binary.
+        variants: those that launch it.
+        places: where they do, as `operation/case`.
+        differs: what of its signature no other binary of the name has, if there are several.
+    """
+
+    label: str
+    kernel: Kernel
+    variants: tuple[str, ...]
+    places: tuple[str, ...]
+    differs: str = ""
+
+
+def kernel_rows(census: StaticCensus, target: str) -> list[KernelRow]:
+    """The kernels that are launched on a target, by name and signature."""
+    kernels: dict[str, Kernel] = {}
+    variants: dict[str, dict[str, None]] = {}
+    places: dict[str, dict[str, None]] = {}
+    for variant in census.variants:
+        known = {kernel.id: kernel for kernel in variant.kernels if kernel.target == target}
+        for of in variant.operations:
+            for digest in (each for each in of.kernels if each in known):
+                kernels[digest] = known[digest]
+                variants.setdefault(digest, {})[variant.name] = None
+                places.setdefault(digest, {})[f"{of.operation}/{of.case}"] = None
+    ordered = sorted(kernels.values(), key=lambda each: (each.name, each.signature, each.id))
+    labels, differs = _labels(ordered)
+    return [
+        KernelRow(
+            labels[each.id],
+            each,
+            tuple(variants[each.id]),
+            tuple(places[each.id]),
+            differs[each.id],
+        )
+        for each in ordered
+    ]
+
+
+def _labels(kernels: Sequence[Kernel]) -> tuple[dict[str, str], dict[str, str]]:
+    """Labels, and what of a signature is not in all of the same name, by the kernels' ids."""
+    named: dict[str, list[Kernel]] = {}
+    for kernel in kernels:
+        named.setdefault(kernel.name, []).append(kernel)
+    labels: dict[str, str] = {}
+    differs: dict[str, str] = {}
+    for name, of_name in named.items():
+        parts = [parameters_of(kernel) for kernel in of_name]
+        common = set(parts[0].items()).intersection(*(each.items() for each in parts))
+        for number, (kernel, of_kernel) in enumerate(zip(of_name, parts, strict=True), 1):
+            labels[kernel.id] = f"{name} #{number}" if len(of_name) > 1 else name
+            other = [text for item in of_kernel.items() if item not in common for text in item[1:]]
+            differs[kernel.id] = ", ".join(other) if len(of_name) > 1 else ""
+    return labels, differs
+
+
+def parameters_of(kernel: Kernel) -> dict[str, str]:
+    """The parameters of a signature as they stand there, by their names."""
+    found: dict[str, str] = {}
+    depth, text = 0, ""
+    for character in f"{kernel.signature}, ":
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and not depth:
+            text = text.strip()
+            found[text.partition(":")[0].partition(" =")[0]] = text
+            text = ""
+        else:
+            text += character
+    return {name: each for name, each in found.items() if name}
+
+
+def chain_as_text(code: KernelCode) -> str:
+    """Files and lines of the longest chain of loads."""
+    return " → ".join(code.dependent_loads)
+
+
+def waits_as_text(code: KernelCode) -> str:
+    """Files and lines of the loads that are waited for, wait by wait."""
+    return ", ".join(" and ".join(places) for places in code.waits)
+
+
+def accesses_as_text(counts: Mapping[str, int]) -> str:
+    """Loads or stores of global memory by width in bits, such as `11×32 4×128`."""
+    widths: dict[int, int] = {}
+    for kind, count in counts.items():
+        space, _, bits = kind.partition(":")
+        if space in _SPACES:
+            widths[int(bits)] = widths.get(int(bits), 0) + count
+    return " ".join(f"{count}×{bits}" for bits, count in sorted(widths.items())) or "none"
+
+
+def of_space(counts: Mapping[str, int], space: str) -> int:
+    """How many loads or stores are of a space."""
+    return sum(count for kind, count in counts.items() if kind.partition(":")[0] == space)

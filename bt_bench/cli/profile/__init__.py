@@ -1,0 +1,1 @@
+"""`bt-bench profile`, with a file for each of its tools."""

@@ -1,0 +1,38 @@
+"""`bt-bench profile --tool nsys`: the command for Nsight Systems, which is not run here."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bt_bench.cli.next_steps import command
+
+if TYPE_CHECKING:
+    from bt_bench.config import SweepSpec
+
+# Two users of CUPTI in a process disturb each other, and a recording of minutes is unreadable.
+_SETTINGS = ("plan.profile_rounds=0", "plan.case_seconds=1")
+
+
+def nsys_command(config: str, spec: SweepSpec, folders: Sequence[Path]) -> str:
+    """The command line, in a form that works when pasted here.
+
+    Args:
+        config: as given.
+        spec: what it and the options give.
+        folders: of variants.
+    """
+    name = f"{spec.name}-{spec.cases[0].name}" if len(spec.cases) == 1 else spec.name
+    sweep = [
+        "sweep",
+        config,
+        *("-k", ",".join(case.name for case in spec.cases)),
+        *("--variants", ",".join(spec.variants)),
+        *("--operations", ",".join(spec.operations)),
+        *(part for folder in folders for part in ("--kernels", folder)),
+        *(part for setting in _SETTINGS for part in ("--set", setting)),
+    ]
+    recorder = ["nsys", "profile", "--trace=cuda,nvtx", f"--output={name}"]
+    return f"{shlex.join(recorder)} {command(*sweep)}"

@@ -1,0 +1,152 @@
+"""`bt-bench profile --tool static`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bt_bench.cli.exits import say
+from bt_bench.cli.next_steps import command
+from bt_bench.cli.options import command_line, print_json, traceback_printer
+from bt_bench.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from bt_bench.analysis.profile import KernelChange
+    from bt_bench.config import SweepSpec
+    from bt_bench.results import StaticCensus
+    from bt_bench.variants import VariantEntry
+
+CENSUS_NAME = "census.json"
+PAGE_NAME = "profile.md"
+TARGETS = ("sm_90", "sm_80", "sm_100")
+"""The first is that of the GPUs that the documentation's figures are of."""
+
+
+@dataclass(frozen=True)
+class StaticRequest:
+    """What was asked for.
+
+    Args:
+        spec: cases and operations.
+        entries: the variants.
+        targets: what to compile for; `None`: `TARGETS`.
+        against: folder or census of another profile.
+        reports: where to make the folder; `None`: as the settings say, else `reports`.
+        out: the folder itself.
+        whole: print everything.
+        traceback: print tracebacks of errors in variants.
+        as_json: print one JSON document.
+    """
+
+    spec: SweepSpec
+    entries: Sequence[VariantEntry]
+    targets: Sequence[str] | None
+    against: Path | None
+    reports: Path | None
+    out: Path | None
+    whole: bool
+    traceback: bool
+    as_json: bool
+
+
+def static_profile(request: StaticRequest) -> ExitCode:
+    """Compiles, writes the profile, and prints it; says what changed since another one.
+
+    Returns:
+        `CHECK_FAILED` if a variant failed or did not compile.
+    """
+    from bt_bench.analysis.profile import kernel_changes
+    from bt_bench.config import read_settings
+    from bt_bench.report import print_document, render_document
+    from bt_bench.report.profile import (
+        changes_document,
+        changes_json,
+        kernels_document,
+        kernels_json,
+    )
+    from bt_bench.results import RunFolder, write_census
+    from bt_bench.results.atomic import replacing
+    from bt_bench.worker import take_code_census
+
+    targets = list(dict.fromkeys(request.targets or TARGETS))
+    # Before anything is compiled, since it may not be a census.
+    before = None if request.against is None else read_profile(request.against)
+    census = take_code_census(
+        request.spec,
+        request.entries,
+        targets,
+        on_traceback=traceback_printer(request.traceback),
+        on_compile=lambda names: say(
+            f"compiling {', '.join(names)} for {', '.join(targets)}, which takes a second or two "
+            "for each kernel; what is compiled is kept"
+        ),
+    )
+    changes: list[KernelChange] | None = None
+    if before is not None:
+        changes = kernel_changes(before, census, (str(request.against), "the working tree"))
+    if request.out is not None:
+        folder = RunFolder.create_exact(request.out)
+    else:
+        parent = request.reports or read_settings(Path.cwd()).reports or Path("reports")
+        folder = RunFolder.create(parent, f"profile-{request.spec.name}")
+    write_census(folder.path / CENSUS_NAME, census)
+    page = render_document(kernels_document(census, targets, whole=True))
+    with replacing(folder.path / PAGE_NAME) as file:
+        file.write(page.encode())
+    failed = any(of.failure is not None for v in census.variants for of in v.operations)
+    code = ExitCode.CHECK_FAILED if failed else ExitCode.OK
+    if request.as_json:
+        print_json(
+            {
+                "schema_version": 1,
+                "folder": str(folder.path),
+                "kernels": kernels_json(census, targets),
+                "changes": None if changes is None else changes_json(changes),
+            }
+        )
+        return code
+    if changes is None:
+        print_document(kernels_document(census, targets, whole=request.whole))
+    else:
+        print_document(changes_document(changes, str(request.against)))
+    print(f"\nProfile: {folder.path}/ ({PAGE_NAME}, {CENSUS_NAME})")
+    if changes is None:
+        again = command(*_without_places(command_line()[1:]), "--against", folder.path)
+        print(f"Next:    change a kernel, then {again}")
+    return code
+
+
+def _without_places(arguments: Sequence[str]) -> Iterator[str]:
+    """The arguments without those that say where the profile goes."""
+    given = iter(arguments)
+    for argument in given:
+        if argument in ("--out", "--reports"):
+            next(given, None)
+        elif not argument.startswith(("--out=", "--reports=")):
+            yield argument
+
+
+def read_profile(path: Path) -> StaticCensus:
+    """The census of another profile.
+
+    Raises:
+        UsageError: if it is not one, or has no code of its kernels.
+    """
+    from bt_bench.results import read_census
+
+    file = path / CENSUS_NAME if path.is_dir() else path
+    if path.is_dir() and not file.is_file():
+        raise UsageError(
+            f"--against {path} has no {CENSUS_NAME}; expected the folder of a profile by --tool "
+            "static"
+        )
+    census = read_census(file)
+    kernels = [kernel for variant in census.variants for kernel in variant.kernels]
+    if kernels and not any(kernel.code for kernel in kernels):
+        raise UsageError(
+            f"--against {path} is a census of a gate, which has no code of its kernels; compare "
+            "with it by bt-bench gate --static --against, or take one by bt-bench profile"
+        )
+    return census

@@ -1,0 +1,217 @@
+"""The report on kernels as compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from bt_bench.analysis.profile import (
+    KernelChange,
+    KernelRow,
+    accesses_as_text,
+    chain_as_text,
+    kernel_rows,
+    of_space,
+    waits_as_text,
+)
+from bt_bench.report.document import ABSENT, Bullets, Cell, Document, Section, Table, Tone
+from bt_bench.results import KernelCode, StaticCensus
+
+_EXPLAINED = (
+    "chain: the longest chain of loads from global memory, each of which needs a value of the one "
+    "before. waits: how often a warp waits for such loads, on the way with the most waits; those "
+    "made before one wait take their time together. Each loop counts once."
+)
+
+_Column = tuple[str, Callable[[KernelRow, KernelCode], str]]
+
+_COLUMNS: tuple[_Column, ...] = (
+    ("regs", lambda row, _: str(row.kernel.registers)),
+    ("spills", lambda row, _: str(row.kernel.spill_bytes)),
+    ("shared", lambda row, _: str(row.kernel.shared_bytes)),
+    ("instr", lambda _, code: str(code.instructions)),
+    ("loads", lambda _, code: accesses_as_text(code.loads)),
+    ("stores", lambda _, code: accesses_as_text(code.stores)),
+    ("shared ld/st", lambda _, code: _both(code, "shared")),
+    ("local ld/st", lambda _, code: _both(code, "local")),
+    ("atomics", lambda _, code: str(code.atomics)),
+    ("barriers", lambda _, code: str(code.barriers)),
+    ("branches", lambda _, code: str(code.branches)),
+    ("chain", lambda _, code: str(len(code.dependent_loads))),
+    ("waits", lambda _, code: str(len(code.waits))),
+)
+# Left out where no kernel has any, with a word for what there is not.
+_RARE = {
+    "spills": "spills",
+    "shared": "shared memory",
+    "shared ld/st": "access to shared memory",
+    "local ld/st": "access to local memory",
+    "atomics": "atomics",
+    "barriers": "barriers",
+}
+_EMPTY = {"0", "0/0"}
+
+
+def kernels_document(census: StaticCensus, targets: Sequence[str], *, whole: bool) -> Document:
+    """The kernels of a census of code.
+
+    Args:
+        census: what was compiled.
+        targets: in the order in which they are shown.
+        whole: show all targets, where each kernel is launched, and its signature.
+    """
+    cases, operations = (
+        len(census.cases),
+        {of.operation for v in census.variants for of in v.operations},
+    )
+    variants = ", ".join(variant.name for variant in census.variants)
+    lead = [
+        f"{cases} case{'s' * (cases != 1)}, {', '.join(sorted(operations))}; {variants}. Triton "
+        f"{census.toolchain.triton}.",
+        *_failures(census),
+    ]
+    shown = targets if whole else targets[:1]
+    sections = [section for target in shown for section in _of_target(census, target)]
+    if len(targets) > 1:
+        sections.append(_by_target(census, targets))
+    if whole:
+        sections += _launched(census, targets[0])
+    return Document(f"Kernels of {census.config}", tuple(lead), tuple(sections))
+
+
+def kernels_json(census: StaticCensus, targets: Sequence[str]) -> list[dict[str, Any]]:
+    """All kernels, as a JSON document has them."""
+    return [
+        {
+            "label": row.label,
+            "variants": row.variants,
+            "launched_by": row.places,
+            **row.kernel.model_dump(mode="json", exclude_none=True),
+        }
+        for target in targets
+        for row in kernel_rows(census, target)
+    ]
+
+
+def changes_document(changes: Sequence[KernelChange], before: str) -> Document:
+    """What changed since another profile."""
+    title = f"Against {before}"
+    if not changes:
+        return Document(title, ("No launch and no figure of any kernel has changed.",), ())
+    rows = tuple(
+        (
+            Cell(change.where),
+            Cell(change.what, note=change.detail or None),
+            Cell(", ".join(change.targets)),
+            Cell(change.before),
+            Cell(change.after, tone=Tone.BAD if change.more else None),
+        )
+        for change in changes
+    )
+    variants = dict.fromkeys(name for change in changes for name in change.variants)
+    lead = f"What has changed in {', '.join(variants)}, more before less:"
+    table = Table(("where", "what", "for", "before", "now"), rows, 3)
+    return Document(title, (lead, table), ())
+
+
+def changes_json(changes: Sequence[KernelChange]) -> list[dict[str, Any]]:
+    """What changed, as a JSON document has it."""
+    return [asdict(change) for change in changes]
+
+
+def _failures(census: StaticCensus) -> Iterator[str]:
+    found: dict[str, dict[str, None]] = {}
+    for variant in census.variants:
+        for of in variant.operations:
+            if of.failure is not None:
+                place = f"{variant.name}, {of.operation}/{of.case}"
+                found.setdefault(of.failure, {})[place] = None
+    for failure, places in found.items():
+        first, *others = places
+        more = f" and {len(others)} more" if others else ""
+        yield f"FAILED: {first}{more}: {failure}"
+
+
+def _of_target(census: StaticCensus, target: str) -> Iterator[Section]:
+    rows = [
+        (row, row.kernel.code) for row in kernel_rows(census, target) if row.kernel.code is not None
+    ]
+    if not rows:
+        yield Section(target, ("No kernel is launched.",))
+        return
+    columns = [(title, [text_of(row, code) for row, code in rows]) for title, text_of in _COLUMNS]
+    kept = [
+        (title, texts)
+        for title, texts in columns
+        if title not in _RARE or not _EMPTY.issuperset(texts)
+    ]
+    absent = [_RARE[title] for title, texts in columns if (title, texts) not in kept]
+    table = Table(
+        ("kernel", *(title for title, _ in kept)),
+        tuple(
+            (Cell(row.label), *(Cell(texts[index]) for _, texts in kept))
+            for index, (row, _) in enumerate(rows)
+        ),
+        1,
+    )
+    without = (
+        f"None has {' or '.join((', '.join(absent[:-1]), absent[-1]) if absent[1:] else absent)}."
+        if absent
+        else ""
+    )
+    yield Section(target, (f"{_EXPLAINED} {without}".strip(), table))
+    yield Section(f"What they wait for on {target}", (Bullets(tuple(_waits(rows))),))
+
+
+def _waits(rows: Sequence[tuple[KernelRow, KernelCode]]) -> Iterator[str]:
+    """A line for all kernels that wait for the same."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for row, code in rows:
+        alike.setdefault((chain_as_text(code), waits_as_text(code)), []).append(row.label)
+    for (chain, waits), labels in alike.items():
+        said = (
+            f"chain {chain}; waits at {waits or 'none'}" if chain else "no load from global memory"
+        )
+        yield f"{', '.join(_shortened(labels))}: {said}."
+
+
+def _shortened(labels: Sequence[str]) -> Iterator[str]:
+    """Labels of one name with the name only once: `a #1, #2`."""
+    before = ""
+    for label in labels:
+        name, _, number = label.partition(" #")
+        yield f"#{number}" if number and name == before else label
+        before = name
+
+
+def _by_target(census: StaticCensus, targets: Sequence[str]) -> Section:
+    """Registers, waits and spills of each kernel on each target."""
+    texts: dict[str, dict[str, str]] = {}
+    for target in targets:
+        for row in kernel_rows(census, target):
+            code = row.kernel.code
+            waits = ABSENT if code is None else str(len(code.waits))
+            spills = f", spills {row.kernel.spill_bytes}" if row.kernel.spill_bytes else ""
+            texts.setdefault(row.label, {})[target] = f"{row.kernel.registers}, {waits}{spills}"
+    rows = tuple(
+        (Cell(label), *(Cell(of.get(target, ABSENT)) for target in targets))
+        for label, of in texts.items()
+    )
+    table = Table(("kernel", *targets), rows, 1)
+    return Section("Registers and waits by target", (table,))
+
+
+def _launched(census: StaticCensus, target: str) -> Iterator[Section]:
+    rows = kernel_rows(census, target)
+    items = tuple(
+        f"{row.label}, by {', '.join(row.variants)} in {', '.join(row.places)}: "
+        f"{row.kernel.signature}"
+        for row in rows
+    )
+    if items:
+        yield Section("Who launches them, with which parameters", (Bullets(items),))
+
+
+def _both(code: KernelCode, space: str) -> str:
+    return f"{of_space(code.loads, space)}/{of_space(code.stores, space)}"

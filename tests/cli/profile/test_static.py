@@ -1,0 +1,119 @@
+"""`bt-bench profile --tool static`: what was changed in a kernel is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.commands import run
+
+MINE = '''
+"""Launches one kernel more."""
+
+import torch, triton
+import triton.language as tl
+from bt_kernels.fusions import FusedGatherSlots
+
+
+@triton.jit
+def probe_kernel(ids, out, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    first = tl.load(ids + at)
+    second = tl.load(ids + first)
+    tl.store(out + at, second)
+
+
+class Variant(FusedGatherSlots):
+    def _launch_apply(self, records_per_group):
+        out = self.slot_mappings
+        probe_kernel[(1,)](self.block_tables[0], out, BLOCK=128, num_warps=4)
+'''
+CONFIG = """
+name: tiny
+variants: [mine]
+operations: [apply]
+defaults: {max_num_reqs: 32, max_num_batched_tokens: 256, max_model_len: 1024}
+cases: [{name: one, groups: 1, requests: 8, tokens: 64}]
+"""
+DEPENDENT = ("tl.load(ids + first)", "tl.load(ids + tl.load(ids + first))")
+SPILLS = ("BLOCK=128, num_warps=4)", "BLOCK=8192, num_warps=1, maxnreg=32)")
+COPY = ("        probe", "        out.copy_(out.clone())\n        probe")
+
+
+@pytest.fixture
+def profile(tmp_path, monkeypatch):
+    """Profiles the variant with some texts replaced; into a folder of the given name."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "kernels").mkdir()
+    config = tmp_path / "tiny.yaml"
+    config.write_text(CONFIG, encoding="utf-8")
+
+    def profiled(name: str, *edits: tuple[str, str], more: tuple[object, ...] = ()):
+        text = MINE
+        for old, new in edits:
+            assert text.count(old) == 1
+            text = text.replace(old, new)
+        (tmp_path / "kernels" / "mine.py").write_text(text, encoding="utf-8")
+        folder = tmp_path / name
+        given = ("--kernels", tmp_path / "kernels", "--target", "sm_90", "--out", folder, *more)
+        return folder, run("profile", config, "--tool", "static", *given)
+
+    return profiled
+
+
+def test_what_was_changed_is_named_without_being_told_where_to_look(profile):
+    before, outcome = profile("before")
+    assert outcome.code == 0, outcome.err
+    assert "probe_kernel: chain mine.py:12 → mine.py:13; waits at mine.py:12, mine.py:13." in (
+        " ".join(outcome.out.split())
+    )
+    assert outcome.err.count("compiling mine for sm_90") == 1
+    assert {path.name for path in before.iterdir()} == {"census.json", "profile.md"}
+    against = ("--against", before)
+    changes = {}
+    for name, edit in (("dependent", DEPENDENT), ("spills", SPILLS), ("copy", COPY)):
+        _, outcome = profile(name, edit, more=(*against, "--json"))
+        assert outcome.code == 0, outcome.err
+        changes[name] = {
+            (change["where"], change["what"]): change
+            for change in json.loads(outcome.out)["changes"]
+        }
+    dependent = changes["dependent"]["probe_kernel", "dependent loads"]
+    assert (dependent["before"], dependent["after"], dependent["more"]) == ("2", "3", True)
+    assert dependent["detail"] == "mine.py:12 → mine.py:13 → mine.py:13"
+    assert changes["dependent"]["probe_kernel", "waits for loads"]["after"] == "3"
+    spilled = changes["spills"]["probe_kernel", "bytes that a thread spills"]
+    assert spilled["before"] == "0"
+    assert int(spilled["after"]) > 0
+    assert ("probe_kernel", "local stores") in changes["spills"]
+    assert ("apply/one", "launches of torch.clone per step") in changes["copy"]
+    assert not any(where == "probe_kernel" for where, _ in changes["copy"])
+    # What is as it was is not compiled again, and nothing has changed in it.
+    _, again = profile("again", more=against)
+    assert "compiling" not in again.err
+    assert "No launch and no figure of any kernel has changed." in again.out
+    # What a page says of a spill, and that a kernel that does not compile fails.
+    assert "spills" in (before.parent / "spills" / "profile.md").read_text(encoding="utf-8")
+    _, outcome = profile("broken", ("tl.store(out + at, second)", "tl.nothing(out)"))
+    assert outcome.code == 5
+    assert "FAILED: mine, apply/one: a kernel does not compile" in outcome.out
+
+
+def test_refusals(tmp_path):
+    outcome = run("profile", "quick", "--tool", "statik")
+    assert outcome.code == 2
+    assert "--tool 'statik' is not a tool; did you mean 'static'?" in outcome.err
+    outcome = run("profile", "quick", "--tool", "static", "--target", "sm_99")
+    assert outcome.code == 2
+    assert "unknown target 'sm_99'" in outcome.err
+    outcome = run("profile", "quick", "--tool", "static", "--against", tmp_path)
+    assert outcome.code == 2
+    assert "has no census.json; expected the folder of a profile" in outcome.err
+    census = Path(__file__).parents[3] / "reports" / "static" / "census.json"
+    outcome = run("profile", "quick", "--tool", "static", "--against", census)
+    assert outcome.code == 2
+    assert "is a census of a gate, which has no code of its kernels" in outcome.err
+    outcome = run("profile", "quick", "--tool", "static", "-k", "uniform_2grp")
+    assert outcome.code == 2
+    assert "uniform_1grp" in outcome.err
