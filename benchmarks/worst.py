@@ -26,11 +26,12 @@ from typing import Any
 
 from headline_runs import EACH, NEW
 from worst_aims import Worst, worst_of
-from worst_copy import PlainCopy
+from worst_copy import read_copy
 from worst_picture import picture
 from worst_runs import CONFIGS, Shard, expected_of, pieces_of, read_runs, run_pieces, seconds_of
 from worst_text import document
 
+from bt_bench.analysis import PlainCopy
 from bt_bench.errors import BtBenchError
 from bt_bench.report import print_document, render_document
 
@@ -115,7 +116,7 @@ def _short(value: Any) -> Any:
 def _copy(args: argparse.Namespace, runs: Path) -> PlainCopy | None:
     if args.bandwidth is not None:
         return PlainCopy.of_bandwidth(args.bandwidth)
-    return PlainCopy.read(runs / COPY) if (runs / COPY).is_file() else None
+    return read_copy(runs / COPY) if (runs / COPY).is_file() else None
 
 
 def _parse() -> argparse.Namespace:

@@ -8,11 +8,10 @@ from itertools import pairwise
 
 from headline_runs import DEVICE, HOST_STAGE, NEW, ONE_LAUNCH, TO_SYNC
 from measured import Measured
-from worst_copy import PlainCopy
 from worst_figures import DELAY_US, CaseFigures, Ratio, figures_of
 from worst_runs import Left
 
-from bt_bench.analysis import median
+from bt_bench.analysis import PlainCopy, median
 from bt_bench.results import Status
 
 SHORT_US = (0, 12, 14, 18)  # host + stage, by which delays are told

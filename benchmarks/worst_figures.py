@@ -19,10 +19,9 @@ from headline_runs import (
     judge_sides,
     metric_for,
 )
-from worst_copy import PlainCopy
 from worst_runs import CaseSizes, Left
 
-from bt_bench.analysis import WHOLE_CASE, Judgement, Verdict, percentile
+from bt_bench.analysis import WHOLE_CASE, Judgement, PlainCopy, Verdict, percentile
 from bt_bench.results import CompactCase, Status, Taken
 
 QUANTITIES = (HOST_STAGE, DEVICE, TO_SYNC)

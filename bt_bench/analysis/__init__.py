@@ -22,6 +22,7 @@ from bt_bench.analysis.deciding import (
 from bt_bench.analysis.figures import MethodLine, method_lines, step_medians_of, typical_us
 from bt_bench.analysis.influence import certain_influence
 from bt_bench.analysis.judging import BINDING, Entry, Settled, overall_ratios, settled
+from bt_bench.analysis.plain_copy import PlainCopy
 from bt_bench.analysis.power import (
     DEFAULT_DETECT,
     Asked,
@@ -48,6 +49,7 @@ from bt_bench.analysis.run.promises import (
     judge_promises,
     moved_by_delay_us,
 )
+from bt_bench.analysis.run.roofline import Binds, Roofline, roofline
 from bt_bench.analysis.statistics.estimates import (
     Estimate,
     wilson_interval,
@@ -92,6 +94,7 @@ __all__ = [
     "WHOLE_CASE",
     "WORST_FIRST",
     "Asked",
+    "Binds",
     "Budget",
     "Cause",
     "Correction",
@@ -110,9 +113,11 @@ __all__ = [
     "Matchup",
     "MethodLine",
     "Overall",
+    "PlainCopy",
     "Power",
     "Promise",
     "Reading",
+    "Roofline",
     "Rules",
     "Selection",
     "Settled",
@@ -152,6 +157,7 @@ __all__ = [
     "percentile",
     "power_of",
     "relative_half_width",
+    "roofline",
     "rounds_needed",
     "settled",
     "step_medians",

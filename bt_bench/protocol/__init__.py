@@ -28,6 +28,7 @@ from bt_bench.protocol.records import (
     check_workload,
     flat_parameters,
     record_of,
+    traffic_by_operation,
     varied_workload,
 )
 from bt_bench.protocol.suite import PROTOCOL, NoOpponents, Opponent, Opponents, Suite
@@ -74,6 +75,7 @@ __all__ = [
     "running",
     "shipped_suites",
     "suite_of",
+    "traffic_by_operation",
     "varied_workload",
     "wrong_parameter",
 ]

@@ -8,12 +8,13 @@ from typing import TypeVar
 import numpy as np
 
 from bt_bench.errors import UsageError
+from bt_bench.names import Operation
 from bt_bench.protocol.loading import place_of, ref_of, running, suite_of
 from bt_bench.protocol.misspelt import misspelt
 from bt_bench.protocol.parameters import WorkloadParameters
 from bt_bench.protocol.suite import Suite
-from bt_bench.protocol.workload import Workload
-from bt_bench.results import ParameterValue, WorkloadRecord
+from bt_bench.protocol.workload import Traffic, Workload
+from bt_bench.results import ParameterValue, RequiredBytes, WorkloadRecord
 
 WorkloadT = TypeVar("WorkloadT", bound=Workload)
 
@@ -92,14 +93,48 @@ def varied_workload(workload: WorkloadT, rng: np.random.Generator) -> WorkloadT:
 
 
 def record_of(parameters: WorkloadParameters, workload: Workload) -> WorkloadRecord:
-    """Parameters, sizes per step, and the digest by which equal workloads are recognised."""
+    """Parameters, sizes and required bytes per step, and the digest that equal workloads share.
+
+    Raises:
+        UsageError: for a `traffic` of other numbers than bytes of each step.
+    """
     return WorkloadRecord(
         kind=parameters.workload,
         parameters=flat_parameters(parameters),
         digest=workload.digest(),
         num_steps=len(workload.steps),
         sizes=dict(workload.sizes()),
+        required_bytes={
+            str(operation): RequiredBytes(
+                read=[each.read for each in steps], written=[each.written for each in steps]
+            )
+            for operation, steps in traffic_by_operation(suite_of(parameters), workload)
+            if not operation.traits.on_host
+        },
     )
+
+
+def traffic_by_operation(
+    suite: Suite, workload: Workload
+) -> Iterator[tuple[Operation, list[Traffic]]]:
+    """Per operation what one call must move in each step, where the suite knows it.
+
+    Raises:
+        UsageError: unless it is a number of bytes, 0 or more, for each step.
+    """
+    for operation in suite.operations:
+        with running(suite, "traffic"):
+            steps = workload.traffic(operation)
+        if not steps:
+            continue
+        if len(steps) != len(workload.steps) or any(
+            each.read < 0 or each.written < 0 for each in steps
+        ):
+            raise UsageError(
+                f"{place_of(suite)}: traffic of {operation} is {steps[:3]!r}…; expected one for "
+                f"each of {len(workload.steps)} steps, of 0 bytes or more"
+            )
+        yield operation, steps
 
 
 def flat_parameters(parameters: WorkloadParameters) -> dict[str, ParameterValue]:

@@ -25,6 +25,7 @@ from bt_bench.results import (
     Injection,
     L2Flush,
     Method,
+    PlainCopies,
     Quantity,
     format_bytes,
     format_number,
@@ -69,6 +70,7 @@ def calibration_document(calibration: Calibration, lead: Sequence[str] = ()) -> 
                 ("Chains of empty kernels", list(_chain_blocks(calibration))),
                 ("Injected delay", list(_injection_blocks(calibration.injection))),
                 ("Cold L2", list(_flush_blocks(calibration.flush))),
+                ("Plain copies", list(_copy_blocks(calibration.copies))),
             )
             if blocks
         ),
@@ -212,6 +214,29 @@ def _flush_blocks(flush: L2Flush | None) -> Iterator[Block]:
         f"{format_number(median(flush.hot))} us from a hot L2 and "
         f"{format_number(median(flush.cold))} us after the flush (medians)."
     )
+
+
+def _copy_blocks(copies: PlainCopies | None) -> Iterator[Block]:
+    if copies is None or not copies.moved_bytes:
+        return
+    yield (
+        "destination.copy_(source) on an idle device, by the profiler: bytes read and written "
+        "together, medians, and both together as a rate."
+    )
+    medians = [
+        (size, median(samples))
+        for size, samples in zip(copies.moved_bytes, copies.samples, strict=True)
+        if samples
+    ]
+    rows = tuple(
+        (
+            Cell(format_bytes(size)),
+            Cell(format_number(us)),
+            Cell(format_number(size / us / 1e3) if us else ABSENT),
+        )
+        for size, us in medians
+    )
+    yield Table(("Moved", "Time (us)", "GB/s"), rows, num_text_columns=0)
 
 
 def _median_cell(samples: Sequence[float] | None) -> Cell:

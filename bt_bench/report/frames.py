@@ -13,6 +13,7 @@ from bt_bench.analysis import (
     step_medians,
 )
 from bt_bench.errors import UsageError
+from bt_bench.report.run.work import roofline_json
 from bt_bench.results import CaseResult, Measurement, VariantResult
 
 if TYPE_CHECKING:
@@ -39,6 +40,26 @@ SUMMARY_COLUMNS = (
     "p99_us",
 )
 
+ROOFLINE_COLUMNS = (
+    "run_id",
+    "variant",
+    "operation",
+    "case",
+    "digest",
+    "required_read_bytes",
+    "required_written_bytes",
+    "required_bytes",
+    "gpu_us",
+    "gb_per_s",
+    "bytes_us",
+    "launch_us",
+    "bound_us",
+    "binds",
+    "times_bound",
+    "step_us",
+    "null_step_us",
+)
+
 
 def summary_frame(results: Sequence[VariantResult]) -> pd.DataFrame:
     """A row per variant, case and series that was measured.
@@ -50,13 +71,6 @@ def summary_frame(results: Sequence[VariantResult]) -> pd.DataFrame:
     Raises:
         UsageError: where pandas is not installed.
     """
-    try:
-        import pandas as pd
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "summary_frame needs pandas, which is not installed; pip install 'bt-bench[pandas]'"
-        ) from error
-
     rows = [
         _summarize(result, case, measurement)
         for result in results
@@ -64,19 +78,54 @@ def summary_frame(results: Sequence[VariantResult]) -> pd.DataFrame:
         for measurement in case.measurements
         if any(measurement.samples)
     ]
-    return pd.DataFrame(rows, columns=list(SUMMARY_COLUMNS))
+    return _frame("summary_frame", rows, SUMMARY_COLUMNS)
 
 
-def _summarize(result: VariantResult, case: CaseResult, measurement: Measurement) -> dict[str, Any]:
-    one_step = case.workload.num_steps == 1 or measurement.per == "window"
-    values = list(_first_step(measurement)) if one_step else step_medians(measurement.samples)
-    interval = median_interval(values) if one_step else None
+def roofline_frame(results: Sequence[VariantResult]) -> pd.DataFrame:
+    """A row per variant and case of which it is known what must move.
+
+    Times are in us, and for a window of several steps means over its steps;
+    `bt_bench.analysis.Roofline` explains the columns. Without a GPU, only the required bytes are
+    known.
+
+    Raises:
+        UsageError: where pandas is not installed.
+    """
+    rows = [
+        _identity(result, case) | found
+        for result in results
+        for case in result.cases
+        if (found := roofline_json(result, case)) is not None
+    ]
+    return _frame("roofline_frame", rows, ROOFLINE_COLUMNS)
+
+
+def _frame(name: str, rows: list[dict[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
+    """The rows with these columns, for the function of that name."""
+    try:
+        import pandas as pd
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"{name} needs pandas, which is not installed; pip install 'bt-bench[pandas]'"
+        ) from error
+    return pd.DataFrame(rows, columns=list(columns))
+
+
+def _identity(result: VariantResult, case: CaseResult) -> dict[str, str]:
     return {
         "run_id": result.run_id,
         "variant": result.variant.name,
         "operation": str(case.operation),
         "case": case.case,
         "digest": case.workload.digest,
+    }
+
+
+def _summarize(result: VariantResult, case: CaseResult, measurement: Measurement) -> dict[str, Any]:
+    one_step = case.workload.num_steps == 1 or measurement.per == "window"
+    values = list(_first_step(measurement)) if one_step else step_medians(measurement.samples)
+    interval = median_interval(values) if one_step else None
+    return _identity(result, case) | {
         "quantity": measurement.quantity.value,
         "method": measurement.method.value,
         "launch_path": measurement.launch_path.value,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bt_bench.protocol import Suite, Traffic, Workload, WorkloadParameters
+from bt_bench.protocol import Suite, Workload, WorkloadParameters, traffic_by_operation
 from bt_bench.report.document import Bullets, Cell, Document, Section, Table
 from bt_bench.results import format_bytes, format_number
 
@@ -29,7 +29,7 @@ def traffic_json(suite: Suite, workload: Workload) -> dict[str, list[dict[str, i
     """Per operation the bytes that each step must move, where the suite knows them."""
     return {
         str(operation): [{"read": each.read, "written": each.written} for each in steps]
-        for operation, steps in _traffic(suite, workload)
+        for operation, steps in traffic_by_operation(suite, workload)
     }
 
 
@@ -55,7 +55,7 @@ def traffic_section(suite: Suite, workload: Workload) -> Section | None:
             Cell(format_bytes(_mean([each.written for each in steps]))),
             Cell(format_bytes(max(each.read + each.written for each in steps))),
         )
-        for operation, steps in _traffic(suite, workload)
+        for operation, steps in traffic_by_operation(suite, workload)
         if not operation.traits.on_host
     ]
     if not rows:
@@ -63,21 +63,6 @@ def traffic_section(suite: Suite, workload: Workload) -> Section | None:
     columns = ("Operation", "read, mean", "written, mean", "both, most")
     note = "The least that a call moves in device memory, whatever the variant; bytes per step."
     return Section("Bytes that must move", (note, Table(columns, tuple(rows), num_text_columns=1)))
-
-
-def _traffic(suite: Suite, workload: Workload) -> Iterator[tuple[Any, list[Traffic]]]:
-    for operation in suite.operations:
-        steps = workload.traffic(operation)
-        if steps and (
-            len(steps) != len(workload.steps)
-            or any(each.read < 0 or each.written < 0 for each in steps)
-        ):
-            raise ValueError(
-                f"traffic of {operation} is {steps[:3]!r}…; expected one for each of "
-                f"{len(workload.steps)} steps, of 0 bytes or more"
-            )
-        if steps:
-            yield operation, steps
 
 
 def _mean(values: Sequence[int]) -> int:

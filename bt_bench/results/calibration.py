@@ -63,6 +63,16 @@ class L2Flush(Noun):
     cold: list[float]
 
 
+class PlainCopies(Noun):
+    """How long `destination.copy_(source)` takes on an idle device, by the profiler.
+
+    `samples[i]`, in us, are of copies that read and write `moved_bytes[i]` together. Sizes rise.
+    """
+
+    moved_bytes: list[Annotated[int, Field(gt=0, le=2**53)]]
+    samples: list[list[Annotated[float, Field(ge=0)]]]
+
+
 class Calibration(Noun):
     """What the harness itself costs and how far its methods are from the truth, in this run."""
 
@@ -72,6 +82,7 @@ class Calibration(Noun):
     chains: list[LaunchChain] = []
     injection: Injection | None = None
     flush: L2Flush | None = None
+    copies: PlainCopies | None = None  # an earlier version did not take them
 
     def samples(self, name: str) -> list[float] | None:
         """Samples of a figure, or `None` where it was not taken."""

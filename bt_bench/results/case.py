@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -149,10 +149,29 @@ class CheckReport(Noun):
     differences: list[str] = []
 
 
+_Bytes = Annotated[int, Field(ge=0, le=2**53)]
+
+
+class RequiredBytes(Noun):
+    """The bytes that one call of an operation must at least read and write in device memory.
+
+    Both lists have a value for each step of the window. Each byte counts once.
+    """
+
+    read: list[_Bytes]
+    written: list[_Bytes]
+
+    def totals(self) -> list[int]:
+        """Bytes read and written together, per step of the window."""
+        return [read + written for read, written in zip(self.read, self.written, strict=True)]
+
+
 class WorkloadRecord(Noun):
     """The workload of a case: its parameters, resulting sizes, and a digest of its arrays.
 
-    `sizes` are those of each step by name, as its suite names them.
+    `sizes` are those of each step by name, as its suite names them. `required_bytes` are by
+    operation, where the suite knows them: in a result file that of the case alone. Earlier versions
+    did not record them.
     """
 
     kind: str = Field(min_length=1)
@@ -160,6 +179,7 @@ class WorkloadRecord(Noun):
     digest: str
     num_steps: int = Field(ge=1)
     sizes: dict[str, list[int]] = {}
+    required_bytes: dict[str, RequiredBytes] = {}
 
     @model_validator(mode="before")
     @classmethod
@@ -174,6 +194,13 @@ class WorkloadRecord(Noun):
         }
         kept = {name: value for name, value in data.items() if name not in own}
         return kept | {"sizes": own} if own else data
+
+    def of_operation(self, operation: Operation) -> Self:
+        """The same, with the required bytes of one operation alone."""
+        known = self.required_bytes.get(operation)
+        return self.model_copy(
+            update={"required_bytes": {} if known is None else {str(operation): known}}
+        )
 
 
 class CaseResult(Noun):
@@ -199,6 +226,11 @@ class CaseResult(Noun):
     def digest(self) -> str:
         """Digest of its workload; cases with equal digests are compared."""
         return self.workload.digest
+
+    @property
+    def required_bytes(self) -> RequiredBytes | None:
+        """What each step must read and write; `None` where that is not known."""
+        return self.workload.required_bytes.get(self.operation)
 
     def measurement(self, series: Series) -> Measurement | None:
         """The measurement of a series, or `None` where it was not taken."""

@@ -18,6 +18,7 @@ from operator import lt
 import numpy as np
 import numpy.typing as npt
 
+from bt_bench.results.calibration import PlainCopies
 from bt_bench.results.case import CaseResult, CompiledKernel, LaunchCensus, Measurement, RoundLog
 from bt_bench.results.nouns import Series
 from bt_bench.results.result import VariantResult
@@ -72,6 +73,7 @@ def case_problems(path: str, case: CaseResult, samples: FloatArray | None = None
             f"{path}.launches.steps has {len(case.launches.steps)} steps; expected {num_steps}, "
             "as the window has"
         )
+    yield from _uneven_required_bytes(f"{path}.workload.required_bytes", case)
     if case.rounds is None and (case.measurements or case.control):
         yield f"{path}.rounds is missing; expected the log of the rounds that were measured"
     if case.rounds is not None:
@@ -131,6 +133,27 @@ def _impossible_calibration(result: VariantResult) -> Iterator[str]:
         path = f"$.calibration.lines[{index}]"
         yield from impossible_times(f"{path}.set_us", line.set_us)
         yield from _impossible_rows(f"{path}.reported_us", line.reported_us)
+    if calibration.copies is not None:
+        yield from _unsound_copies("$.calibration.copies", calibration.copies)
+
+
+def _unsound_copies(path: str, copies: PlainCopies) -> Iterator[str]:
+    sizes = copies.moved_bytes
+    if len(copies.samples) != len(sizes):
+        yield f"{path}.samples has {len(copies.samples)} lists; expected {len(sizes)}, one per size"
+    if sorted(set(sizes)) != sizes:
+        yield f"{path}.moved_bytes is {sizes}; expected sizes that rise"
+    yield from _impossible_rows(f"{path}.samples", copies.samples)
+
+
+def _uneven_required_bytes(path: str, case: CaseResult) -> Iterator[str]:
+    for operation, required in case.workload.required_bytes.items():
+        for name, values in (("read", required.read), ("written", required.written)):
+            if len(values) != case.workload.num_steps:
+                yield (
+                    f"{path}.{operation}.{name} has {len(values)} values; expected "
+                    f"{case.workload.num_steps}, one for each step of the window"
+                )
 
 
 def _impossible_launches(path: str, launches: LaunchCensus | None) -> Iterator[str]:

@@ -271,7 +271,7 @@ def _case_result(
         key=case_key(operation, case.name),
         case=case.name,
         operation=operation,
-        workload=checked.workload,
+        workload=checked.workload.of_operation(operation),
         status=_STATUS.get(reason.code if reason else None, Status.FAILED),
         reason=reason,
         check=outcome.report,

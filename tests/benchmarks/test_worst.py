@@ -7,7 +7,6 @@ import json
 import shutil
 import sys
 import xml.etree.ElementTree as ET
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,11 +22,13 @@ from support.factories import (
 )
 from support.goldens import assert_golden
 
+from bt_bench.analysis import PlainCopy
 from bt_bench.config import dump_config
 from bt_bench.config.load import load_config
 from bt_bench.errors import UsageError
 from bt_bench.protocol import build_workload, record_of
 from bt_bench.report import render_document
+from bt_bench.results.calibration import PlainCopies
 from bt_bench.results.folders import RunFolder
 from bt_bench.results.nouns import Quantity, ReasonCode, Status
 from bt_bench.results.writing import write_result
@@ -143,7 +144,7 @@ def spec(tmp_path):
 
 def copies(bench, us=1.0):
     """Copies of any size that take as long."""
-    return bench.worst_copy.PlainCopy(((1, us), (1 << 40, us)), "made up")
+    return PlainCopy(((1, us), (1 << 40, us)), "made up")
 
 
 def worst(bench, runs, copy=None, **options):
@@ -481,18 +482,11 @@ def test_every_case_is_profiled_in_enough_instances_for_an_interval(bench):
 # Copies
 
 
-def test_copies_between_and_beyond_what_was_measured(bench, tmp_path):
+def test_copies_of_a_file(bench, tmp_path):
     path = tmp_path / "copy.json"
     path.write_text('{"source": "here", "points": [[1024, 1.0], [4096, 4.0], [8192, 4.0]]}')
-    copy = bench.worst_copy.PlainCopy.read(path)
-    times = [copy.us(size) for size in (0, 1024, 2048, 4096, 6000, 16384)]
-    assert times == pytest.approx([1, 1, 2, 4, 4, 8])
-
-
-def test_copies_at_a_given_rate(bench):
-    copy = bench.worst_copy.PlainCopy.of_bandwidth(2000)
-    assert [copy.us(size) for size in (0, 2_000_000, 4_000)] == pytest.approx([0, 1, 0.002])
-    assert copy.source == "2000 GB/s, as given"
+    copy = bench.worst_copy.read_copy(path)
+    assert copy == PlainCopy(((1024, 1.0), (4096, 4.0), (8192, 4.0)), "here")
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"source": "x", "points": [[2, 1.0], [1, 1.0]]}'])
@@ -500,40 +494,27 @@ def test_a_file_of_copies_that_is_none(bench, tmp_path, text):
     path = tmp_path / "copy.json"
     path.write_text(text)
     with pytest.raises(UsageError, match=r"copy.json: .*expected"):
-        bench.worst_copy.PlainCopy.read(path)
+        bench.worst_copy.read_copy(path)
 
 
-class Session:
-    """In place of a session of the profiler, which records `recorded` of the calls."""
-
-    def __init__(self, recorded):
-        self.recorded = lambda: SimpleNamespace(by_range=lambda count: recorded[:count])
-
-    def run(self, call):
-        call()
-
-
-def test_records_of_copies_that_were_dropped(bench, monkeypatch):
-    from bt_bench.worker.measuring import profiler_session
-
-    one = [SimpleNamespace(duration_ns=1500)]
-    sessions = [Session([one, []]), Session([one, [*one, *one]])]
-    given = iter(sessions)
-    monkeypatch.setattr(profiler_session, "profiler_session", lambda _: nullcontext(next(given)))
-    made = []
-    calls = [lambda: made.append(1)] * 2
-    assert bench.worst_copy._device_times(calls, lambda: None) == [1.5, 3.0]
-    assert len(made) == 4
-    given = iter([Session([[]])] * 3)
-    with pytest.raises(UsageError, match="dropped records of copies 3 times"):
-        bench.worst_copy._device_times(calls[:1], lambda: None)
+def test_records_of_copies_that_were_dropped(bench):
+    sizes = list(bench.worst_copy.MOVED_BYTES)
+    samples = [[float(size)] * bench.worst_copy.TIMES for size in sizes]
+    whole = PlainCopies(moved_bytes=sizes, samples=samples)
+    assert bench.worst_copy.complete_points(whole) == [(size, float(size)) for size in sizes]
+    short = PlainCopies(moved_bytes=sizes, samples=[samples[0][1:], *samples[1:]])
+    with pytest.raises(UsageError, match=r"move \[1024\] bytes in every attempt; try again"):
+        bench.worst_copy.complete_points(short)
+    none = PlainCopies(moved_bytes=sizes[:-1], samples=samples[:-1])
+    with pytest.raises(UsageError, match=rf"move \[{sizes[-1]}\] bytes"):
+        bench.worst_copy.complete_points(none)
 
 
 @pytest.mark.gpu
 def test_copies_on_a_gpu(bench, tmp_path):
     path = tmp_path / "copy.json"
     path.write_text(json.dumps(bench.worst_copy.measure()), encoding="utf-8")
-    copy = bench.worst_copy.PlainCopy.read(path)
+    copy = bench.worst_copy.read_copy(path)
     assert 0.3 < copy.us(1024) < 20
     # Far beyond any cache, at the rate of no device yet.
     assert 0.5e9 / copy.us(2**29) * 1e6 < 2e13

@@ -6,10 +6,23 @@ import sys
 
 import pytest
 from support import scenarios
-from support.factories import make_case, make_measurement, make_result
+from support.factories import (
+    make_calibration,
+    make_case,
+    make_measurement,
+    make_required,
+    make_result,
+)
 
 from bt_bench.errors import UsageError
-from bt_bench.report.frames import SUMMARY_COLUMNS, summary_frame
+from bt_bench.report.frames import (
+    ROOFLINE_COLUMNS,
+    SUMMARY_COLUMNS,
+    roofline_frame,
+    summary_frame,
+)
+from bt_bench.report.run.work import roofline_json
+from bt_bench.results.calibration import PlainCopies
 from bt_bench.results.nouns import Quantity
 
 
@@ -60,7 +73,30 @@ def test_nothing_measured_is_an_empty_frame_with_columns() -> None:
     assert tuple(frame.columns) == SUMMARY_COLUMNS
 
 
+def test_what_cases_must_move_has_a_row_per_variant_and_case() -> None:
+    copies = PlainCopies(moved_bytes=[1000, 2000], samples=[[0.75], [1.5]])
+    calibration = make_calibration({"null_gpu": [0.5]}, copies=copies)
+    samples = {Quantity.GPU_US: [[3.0]]}
+    known = make_case("a", samples=samples, workload=make_required(1000, name="a"))
+    unknown = make_case("b", samples=samples)
+    frame = roofline_frame([make_result(cases=[known, unknown], calibration=calibration)])
+    assert tuple(frame.columns) == ROOFLINE_COLUMNS
+    (row,) = frame.to_dict("records")
+    assert (row["case"], row["required_bytes"], row["binds"]) == ("a", 1000, "launch")
+    assert (row["bound_us"], row["times_bound"]) == (0.75, 4.0)
+    assert not set(row) - set(ROOFLINE_COLUMNS)
+
+
+def test_every_figure_of_a_roofline_has_a_column() -> None:
+    case = make_case(workload=make_required(1000))
+    found = roofline_json(make_result(cases=[case]), case)
+    assert found is not None
+    assert tuple(found) == ROOFLINE_COLUMNS[5:]
+
+
 def test_without_pandas_it_says_what_to_install(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(UsageError, match=r"needs pandas.*pip install 'bt-bench\[pandas\]'"):
         summary_frame(scenarios.gpu_run())
+    with pytest.raises(UsageError, match=r"roofline_frame needs pandas"):
+        roofline_frame(scenarios.gpu_run())

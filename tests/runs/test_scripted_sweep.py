@@ -19,6 +19,7 @@ from triton.runtime.interpreter import InterpretedFunction
 
 from bt_bench.config.spec import CaseSpec, SweepSpec
 from bt_bench.report.run.rendering import render_comparison
+from bt_bench.results.calibration import PlainCopies
 from bt_bench.results.case import RoundKind
 from bt_bench.results.folders import RunFolder
 from bt_bench.results.nouns import Method, Quantity
@@ -76,10 +77,11 @@ class ScriptedBench(CudaBench):
         methods = (Method.PROFILER, Method.GRAPH_SLOPE, Method.EVENTS)
         figures = {**HOST_FIGURES, "event_floor": 2.5, "event_floor_busy": 0.0}
         figures |= dict.fromkeys(("null_host", "null_step"), 10.0)
-        figures |= dict.fromkeys(("null_graph_host", "null_graph_step"), 3.0)
+        figures |= dict.fromkeys(("null_graph_host", "null_graph_step"), 3.0) | {"null_gpu": 1.0}
         return make_calibration(
             figures=make_figures(figures),
             lines=[make_line(method, 1.0, 0.0) for method in methods],
+            copies=PlainCopies(moved_bytes=[100, 10_000], samples=[[2.0, 3.0, 9.0], [30.0]]),
         )
 
     def compiled(self, window):

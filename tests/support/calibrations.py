@@ -11,6 +11,7 @@ from bt_bench.results.calibration import (
     Injection,
     L2Flush,
     LaunchChain,
+    PlainCopies,
 )
 from bt_bench.results.nouns import Method, Quantity
 
@@ -22,6 +23,7 @@ DEVICE_FIGURES = {
     "synchronize": 3.25,
     "null_host": 6.5,
     "null_step": 12.5,
+    "null_gpu": 0.6,
     "null_graph_host": 4.5,
     "replay": 4.5,
     "replay_profiled": 4.6,
@@ -83,6 +85,10 @@ def make_calibration(**changes: Any) -> Calibration:
             read_bytes=8 << 20,
             hot=[2.9, 3.0, 3.1],
             cold=[4.9, 5.0, 5.1],
+        ),
+        "copies": PlainCopies(
+            moved_bytes=[1 << 10, 1 << 20, 1 << 28],
+            samples=[[0.79, 0.8, 0.81], [1.1, 1.2, 1.3], [64.0, 64.1, 63.9]],
         ),
     }
     return Calibration(**(fields | changes))

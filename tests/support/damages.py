@@ -167,6 +167,39 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         lambda data: data["calibration"]["lines"][0]["reported_us"].pop(),
         "is damaged: $.calibration.lines[0].reported_us has 3 lengths; expected 4, as set_us has",
     ),
+    "required bytes of another window": (
+        lambda data: data["cases"][1]["workload"].update(
+            required_bytes={"step": {"read": [8, 8], "written": [4]}}
+        ),
+        "is damaged: $.cases[1].workload.required_bytes.step.written has 1 values; expected 2, one "
+        "for each step of the window",
+    ),
+    "required bytes that are none": (
+        lambda data: data["cases"][1]["workload"].update(
+            required_bytes={"step": {"read": [8, -8], "written": [4, 4]}}
+        ),
+        "is not a valid result: $.cases[1].workload.required_bytes.step.read[1]: input should be "
+        "greater than or equal to 0, got -8",
+    ),
+    "a size of copies without times": (
+        lambda data: data["calibration"].update(
+            copies={"moved_bytes": [1024, 2048], "samples": [[0.8]]}
+        ),
+        "is damaged: $.calibration.copies.samples has 1 lists; expected 2, one per size",
+    ),
+    "sizes of copies that do not rise": (
+        lambda data: data["calibration"].update(
+            copies={"moved_bytes": [2048, 1024], "samples": [[0.8], [0.8]]}
+        ),
+        "is damaged: $.calibration.copies.moved_bytes is [2048, 1024]; expected sizes that rise",
+    ),
+    "no time of a copy": (
+        lambda data: data["calibration"].update(
+            copies={"moved_bytes": [1024], "samples": [[0.8, 1e13]]}
+        ),
+        "is damaged: $.calibration.copies.samples[0][1] is 1e+13, which no clock can have "
+        "measured; expected 0, or 1e-09 to 1e+12 us",
+    ),
     "less than any clock tells": (
         lambda data: _samples(data)[1].__setitem__(0, 5e-324),
         f"is damaged: {SAMPLES}[1][0] is 4.94066e-324, which no clock can have measured; "

@@ -16,6 +16,7 @@ from bt_bench.results.case import (
     LaunchCensus,
     LaunchCount,
     Measurement,
+    RequiredBytes,
     RoundKind,
     RoundLog,
     WorkloadRecord,
@@ -115,6 +116,17 @@ def make_workload(
                 "num_rows_written": [32] * num_steps,
             },
         }
+    )
+
+
+def make_required(
+    *moved: int, operation: Operation = ops.GATHER_SLOTS, name: str = "small"
+) -> WorkloadRecord:
+    """A workload of which an operation must move so many bytes in each step, half of them read."""
+    halves = [each // 2 for each in moved]
+    required = RequiredBytes(read=halves, written=halves)
+    return make_workload(name, len(moved)).model_copy(
+        update={"required_bytes": {str(operation): required}}
     )
 
 

@@ -32,6 +32,7 @@ from bt_bench.report.run.brief_tables import (
 from bt_bench.report.run.cells import range_text
 from bt_bench.report.run.document import FailedCase, failures_of, title_of
 from bt_bench.report.run.facts import brief_facts, measured_on, progress_text, stoppings
+from bt_bench.report.run.work import work_text
 from bt_bench.results import (
     Series,
     Status,
@@ -138,6 +139,8 @@ def _blocks(arms: Arms, operation: Operation) -> Iterator[Block]:
         yield launch_table(arms, operation, fits)
     elif launches := launch_text(arms, operation):
         yield launches
+    if work := work_text(arms, operation):
+        yield work
     if tabled and columns_fit:
         yield _which(arms, operation, fits, _caption(arms))
         yield time_table(arms, operation, tabled, fits)

@@ -21,6 +21,7 @@ from bt_bench.report.run.regime_tables import (
     regime_table,
 )
 from bt_bench.report.run.tables import distribution_table, event_table, time_table
+from bt_bench.report.run.work import WORK_CAPTION, work_table
 from bt_bench.results import (
     Quantity,
     Reason,
@@ -253,6 +254,7 @@ def _regimes(arms: Arms, operation: Operation) -> Iterator[tuple[str, Table | No
         "hidden behind the host, and gaps in which the device waited for it:",
         budget_table(arms, operation),
     )
+    yield WORK_CAPTION, work_table(arms, operation)
 
 
 def _has_windows(arms: Arms, operation: Operation) -> bool:

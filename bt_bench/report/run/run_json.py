@@ -8,6 +8,7 @@ from typing import Any
 from bt_bench.analysis import EVERYTHING, Selection, typical_us
 from bt_bench.report.formats.json_format import judgement_json
 from bt_bench.report.run.arranged import Arms, arrange
+from bt_bench.report.run.work import roofline_json
 from bt_bench.results import VariantResult, metric_of
 
 RUN_SCHEMA_VERSION = 1
@@ -16,7 +17,8 @@ RUN_SCHEMA_VERSION = 1
 def run_json(
     results: Sequence[VariantResult], selection: Selection = EVERYTHING
 ) -> dict[str, object]:
-    """One JSON document; what does not exist is null. Times are in us.
+    """One JSON document; what does not exist is null. Times are in us,
+    and of a window of several steps those of `roofline` are means over its steps.
 
     Args:
         results: of the run's variants, at least one.
@@ -60,4 +62,5 @@ def _cases(arms: Arms) -> Iterator[dict[str, Any]]:
                     metric_of(each.series).name: typical_us(case, each.series)
                     for each in case.measurements
                 },
+                "roofline": roofline_json(arm.result, case),
             }

@@ -1,11 +1,16 @@
-"""NVTX ranges in the domain `bt_bench`, one per variant, operation and case.
+"""NVTX ranges in the domain `bt_bench`, nested: a phase, in it a variant, in it an operation.
 
-A range is pushed right before the timed part and popped right after it, outside of what is timed.
-Names have no slash, which profilers read as nesting: `fused.step.small_batch_1grp`.
+The category of a range says which of them it is. Ranges of variants and operations carry the place
+of the step in its window, from 0, as their payload. All ranges are built once, and pushed and
+popped outside of what is timed. Names have no slash, which profilers read as nesting:
+`fused.step.small_batch_1grp`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
 from typing import Any
 
 import nvtx
@@ -13,18 +18,111 @@ import nvtx
 DOMAIN = "bt_bench"
 
 
-class Range:
-    """One named range, built once; pushing it costs some 50 ns and nothing without a profiler."""
+class Category(StrEnum):
+    """What a range spans."""
 
-    def __init__(self, variant: str, operation: str, case: str) -> None:
-        self._domain: Any = nvtx.get_domain(DOMAIN)
-        name = ".".join((variant, operation, case)).replace("/", "_")
-        self._attributes = self._domain.get_event_attributes(message=name)
+    PHASE = "phase"
+    """A part of the measuring of an operation: `warm-up` or `rounds`."""
+    VARIANT = "variant"
+    """All that one sample of a variant takes, with what precedes the timed part."""
+    OPERATION = "operation"
+    """The timed part of a sample."""
+
+
+class _Range:
+    """A range that is built once.
+
+    Args:
+        category: what it spans.
+        parts: of its name.
+        domain: of `nvtx`; `None`: that of bt-bench.
+    """
+
+    def __init__(self, category: Category, *parts: str, domain: Any = None) -> None:
+        self._domain = nvtx.get_domain(DOMAIN) if domain is None else domain
+        self._is_open = False
+        # `None` where no tool is attached.
+        self._attributes = self._domain.get_event_attributes(
+            message=range_name(*parts), category=self._domain.get_category_id(category.value)
+        )
+
+    def at(self, step: int) -> None:
+        """Sets the payload of the pushes that follow: the place of a step in its window."""
+        if self._attributes is not None:
+            self._attributes.payload = step
 
     def push(self) -> None:
         """Opens the range on this thread."""
+        self._is_open = True
         self._domain.push_range(self._attributes)
 
     def pop(self) -> None:
-        """Closes the range opened last."""
+        """Closes the range, which is the one opened last."""
         self._domain.pop_range()
+        self._is_open = False
+
+    def close(self) -> None:
+        """Closes the range if it is open."""
+        if self._is_open:
+            self.pop()
+
+
+class Range(_Range):
+    """The range of an operation, which spans the timed part.
+
+    Args:
+        variant: its name.
+        operation: what is called.
+        case: the case's name.
+        domain: of `nvtx`; `None`: that of bt-bench.
+    """
+
+    def __init__(self, variant: str, operation: str, case: str, domain: Any = None) -> None:
+        super().__init__(Category.OPERATION, variant, operation, case, domain=domain)
+
+
+class SampleRanges:
+    """The ranges of one variant's samples.
+
+    Args:
+        variant: its name.
+        operation: what is called.
+        case: the case's name.
+        domain: of `nvtx`; `None`: that of bt-bench.
+    """
+
+    def __init__(self, variant: str, operation: str, case: str, domain: Any = None) -> None:
+        self._variant = _Range(Category.VARIANT, variant, domain=domain)
+        self._operation = Range(variant, operation, case, domain)
+
+    def begin(self, step: int) -> Range:
+        """Opens the range of the variant, and gives that of the operation, still closed.
+
+        Args:
+            step: the place of the step in its window, from 0.
+        """
+        self._variant.at(step)
+        self._operation.at(step)
+        self._variant.push()
+        return self._operation
+
+    def end(self) -> None:
+        """Closes all that is open, also after the timed part has raised."""
+        self._operation.close()
+        self._variant.close()
+
+
+@contextmanager
+def phase(name: str, operation: str, case: str, domain: Any = None) -> Iterator[None]:
+    """Opens the range of a phase for the length of a `with`: `step.small_batch_1grp.rounds`."""
+    spanning = _Range(Category.PHASE, operation, case, name, domain=domain)
+    spanning.push()
+    try:
+        yield
+    finally:
+        spanning.pop()
+
+
+def range_name(*parts: str) -> str:
+    """The name of a range: its parts with dots between them, and `_` for each slash."""
+    return ".".join(parts).replace("/", "_")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from bt_bench.analysis import median
 from bt_bench.results import Plan, RoundKind, Series, StopReason, no_collection
 from bt_bench.worker.arm import Arm
 from bt_bench.worker.measuring.methods.probes import Probe
-from bt_bench.worker.measuring.nvtx_ranges import Range
+from bt_bench.worker.measuring.nvtx_ranges import SampleRanges, phase
 from bt_bench.worker.measuring.ports import Clock
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import Turn, Turns, Window
@@ -69,7 +70,8 @@ class Rounds:
         self._plan = plan
         self._clock = clock
         self._records = records
-        self._nvtx_ranges = {n: Range(n, window.operation, window.case) for n in window.names}
+        of_window = window.operation, window.case
+        self._ranges = {name: SampleRanges(name, *of_window) for name in window.names}
         rng = random.Random(plan.seed)
         # Two sequences, so that the rarer pairs also go through all instances.
         self._turns = Turns(window, rng, taken)
@@ -89,7 +91,13 @@ class Rounds:
         """
         if not (self._primary or self._secondary):
             return Stopped(StopReason.ROUNDS, 0, 0.0)
-        self._warm_up(on_round)
+        of_window = self._window.operation, self._window.case
+        with phase("warm-up", *of_window):
+            self._warm_up(on_round)
+        with phase("rounds", *of_window):
+            return self._timed(on_round)
+
+    def _timed(self, on_round: OnRound) -> Stopped:
         self._records.watch.begin()
         self._started_ns = self._clock.now_ns()
         done = 0
@@ -169,16 +177,23 @@ class Rounds:
         arms = [arm for arm in turn.arms if self._serves(probe, arm)]
         rows: Rows = {arm.name: [] for arm in arms}
         rewind(arms)
-        for step in window.steps:
+        for place, step in enumerate(window.steps):
             for arm in [arm for arm in arms if arm.name in rows]:
                 with arm.guarded():
-                    sample = probe.sample(arm, window.operation, step, self._nvtx_ranges[arm.name])
+                    sample = self._sample(probe, arm, place, step)
                 if sample is None:
                     del rows[arm.name]
                     self._give_up(probe, arm)
                 else:
                     rows[arm.name].append(sample)
         return rows
+
+    def _sample(self, probe: Probe, arm: Arm, place: int, step: Any) -> tuple[float, ...] | None:
+        ranges = self._ranges[arm.name]
+        try:
+            return probe.sample(arm, self._window.operation, step, ranges.begin(place))
+        finally:
+            ranges.end()
 
     def _serves(self, probe: Probe, arm: Arm) -> bool:
         return (id(probe), arm.name) not in self._unable and probe.serves(

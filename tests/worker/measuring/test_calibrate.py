@@ -8,18 +8,13 @@ from dataclasses import replace
 import pytest
 
 from bt_bench.results.nouns import Method, Quantity
-from bt_bench.worker.measuring.calibration.calibrate import (
-    QUICK,
-    THOROUGH,
-    DeviceWork,
-    Effort,
-    calibrate_host,
-    calibrate_with,
-)
+from bt_bench.worker.measuring.calibration.calibrate import calibrate_host, calibrate_with
+from bt_bench.worker.measuring.calibration.copies import MOVED_BYTES
 from bt_bench.worker.measuring.calibration.overhead import LaunchRoute
+from bt_bench.worker.measuring.calibration.work import QUICK, THOROUGH, DeviceWork, Effort
 from bt_bench.worker.measuring.profiler_session import Activity
 
-EFFORT = Effort(rounds=3, launches=10, spin_us=(3, 50), line_rounds=2, passes=2)
+EFFORT = Effort(rounds=3, launches=10, spin_us=(3, 50), line_rounds=2, passes=2, copies=3)
 
 TICK_NS = 10  # every reading of the clock takes as long
 LAUNCH_NS = 4_000
@@ -154,6 +149,8 @@ def work_on(device, profile=None):
         flushed_bytes=16_000,
         routes=[LaunchRoute("fast", "a fast one", lambda: device.run("null", NULL_NS, 1_500))],
         profile=profile or ScriptedProfiler(device),
+        copy=lambda moved: device.run("copy", moved),
+        copied_bytes=[1024, 2048],
     )
 
 
@@ -168,8 +165,8 @@ def run(device, profile=None, effort=EFFORT):
 
 def test_figures(device):
     calibration = run(device)
-    assert {figure.name: figure.samples[:3] for figure in calibration.figures} == {
-        name: [pytest.approx(value)] * 3
+    assert {figure.name: figure.samples[:2] for figure in calibration.figures} == {
+        name: [pytest.approx(value)] * 2
         for name, value in {
             "empty_call": 0.01,
             "empty_call_first": 0.01,
@@ -179,6 +176,7 @@ def test_figures(device):
             "event_null_busy": 0.5,
             "synchronize": 2.01,
             "null_host": 4.01,
+            "null_gpu": 0.58,
             "null_step": 6.51,  # a reading within passes while the device is busy
             "null_graph_host": 7.01,
             "null_graph_step": 9.51,
@@ -239,6 +237,12 @@ def test_flush(device):
     assert (flush.hot, flush.cold) == ([3.0] * 2, [5.0] * 2)
 
 
+def test_copies(device):
+    copies = run(device).copies
+    assert copies.moved_bytes == [1024, 2048]
+    assert copies.samples == [[pytest.approx(1.104)] * 3, [pytest.approx(2.128)] * 3]
+
+
 def test_the_time_it_took(device):
     started = device.clock.ns
     seconds = run(device).seconds
@@ -249,13 +253,13 @@ def test_the_time_it_took(device):
 def test_dropped_records_are_taken_again(device):
     profiler = ScriptedProfiler(device, drops=[0, 4])
     calibration = run(device, profiler)
-    assert profiler.sessions == 3
+    assert profiler.sessions == 3 + 1  # and one for copies
     assert [chain.counted for chain in calibration.chains] == [2, 4, 8]
 
 
 def test_what_is_dropped_every_time_is_not_made_up(device):
     # The first chain, and the only samples of 3 us.
-    effort = Effort(rounds=1, launches=1, spin_us=(3, 50), line_rounds=1, passes=1)
+    effort = Effort(rounds=1, launches=1, spin_us=(3, 50), line_rounds=1, passes=1, copies=1)
     chain = run(device, ScriptedProfiler(device, drops=[0, 0, 0]), effort).chains[0]
     assert (chain.launched, chain.counted) == (2, 1)
     lines = run(device, ScriptedProfiler(device, drops=[3, 3, 3]), effort).lines
@@ -268,6 +272,8 @@ def test_a_profiler_that_records_nothing_leaves_its_line_out(device):
     assert [line.method for line in calibration.lines] == [Method.GRAPH_SLOPE, Method.EVENTS]
     assert calibration.injection.without[Quantity.GPU_US] == []
     assert [chain.counted for chain in calibration.chains] == [0, 0, 0]
+    assert calibration.samples("null_gpu") is None
+    assert calibration.copies.moved_bytes == []
 
 
 def test_without_passes_nothing_is_profiled(device):
@@ -278,6 +284,8 @@ def test_without_passes_nothing_is_profiled(device):
     assert calibration.chains == []
     assert calibration.samples("replay") is not None
     assert calibration.samples("replay_profiled") is None
+    assert calibration.samples("null_gpu") is None
+    assert calibration.copies is None
     assert calibration.injection.without[Quantity.GPU_US] == []
 
 
@@ -333,6 +341,7 @@ def test_thorough_takes_more_of_everything():
     assert set(THOROUGH.spin_us) > set(QUICK.spin_us)
     assert THOROUGH.line_rounds > QUICK.line_rounds
     assert THOROUGH.passes > QUICK.passes
+    assert THOROUGH.copies > QUICK.copies
 
 
 @pytest.mark.gpu
@@ -347,3 +356,6 @@ def test_on_this_gpu():
         Method.GRAPH_SLOPE,
         Method.EVENTS,
     }
+    assert calibration.copies.moved_bytes == list(MOVED_BYTES)
+    assert all(len(samples) == QUICK.copies for samples in calibration.copies.samples)
+    assert 0.2 < calibration.samples("null_gpu")[0] < 10

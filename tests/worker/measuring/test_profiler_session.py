@@ -14,7 +14,7 @@ from bt_bench.results.nouns import Cache, Load
 from bt_bench.results.plan import Plan
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.worker.measuring import profiler_session as module
-from bt_bench.worker.measuring.calibration.calibrate import _profile_calls
+from bt_bench.worker.measuring.calibration.copies import profile_calls
 from bt_bench.worker.measuring.device_kernels import SPIN_KERNEL_NAME
 from bt_bench.worker.measuring.methods.device_times import settings_of
 from bt_bench.worker.measuring.methods.profiler import _session
@@ -135,7 +135,7 @@ class Profiled:
     def calibrated(self):
         """Durations of the activities of two calls, the second a spinning kernel."""
         calls = [lambda: self.device.enqueue(700), lambda: self.device.occupy(3.0)]
-        found = _profile_calls(self.device.synchronize, calls)
+        found = profile_calls(self.device.synchronize, calls)
         return [[one.duration_ns for one in of_call] for of_call in found]
 
 

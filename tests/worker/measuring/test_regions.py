@@ -13,8 +13,9 @@ from bt_bench.results.nouns import LaunchPath, Method
 from bt_bench.results.plan import Plan
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.worker.measuring.bench import cuda_probes
-from bt_bench.worker.measuring.calibration.calibrate import DeviceWork, Effort, calibrate_with
+from bt_bench.worker.measuring.calibration.calibrate import calibrate_with
 from bt_bench.worker.measuring.calibration.overhead import LaunchRoute
+from bt_bench.worker.measuring.calibration.work import DeviceWork, Effort
 from bt_bench.worker.measuring.methods.graphs import measure_graphs
 from bt_bench.worker.measuring.methods.probes import StageProbe
 from bt_bench.worker.measuring.records import Records
@@ -140,8 +141,10 @@ def calibrated():
         flushed_bytes=1,
         routes=[LaunchRoute("route", "one of them", launch)],
         profile=lambda calls: [[] for _ in calls],
+        copy=launch,
+        copied_bytes=[],
     )
-    effort = Effort(rounds=2, launches=2, spin_us=(3, 50), line_rounds=2, passes=1)
+    effort = Effort(rounds=2, launches=2, spin_us=(3, 50), line_rounds=2, passes=1, copies=1)
     calibration = calibrate_with(clock, device, lambda _: work, effort)
     found = {figure.name: figure.samples for figure in calibration.figures}
     found |= {line.method: line.reported_us for line in calibration.lines}

@@ -28,7 +28,6 @@ from bt_bench.worker.measuring.methods.probes import (
     PipelinedProbe,
     StageProbe,
 )
-from bt_bench.worker.measuring.nvtx_ranges import Range
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import Turns, Window
 from bt_bench.worker.measuring.timing import FULL_PAIRS_PER_INSTANCE, Rounds
@@ -361,13 +360,6 @@ def test_a_failing_arm_is_named_and_collection_is_on_again():
     assert caught.value.arm == "a"
     assert caught.value.reason().message.startswith("while measured: RuntimeError: broken")
     assert gc.isenabled()
-
-
-def test_range_names_have_no_slash():
-    region = Range("fused", "step", "a/b")
-    region.push()
-    region.pop()
-    assert "/" not in ".".join(("fused", "step", "a/b")).replace("/", "_")
 
 
 def test_arm_says_which_variant_failed_to_build():

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+
+import torch
 
 from bt_bench.analysis import SPIN_US
 from bt_bench.results import (
@@ -22,11 +23,8 @@ from bt_bench.results import (
     Quantity,
     no_collection,
 )
-from bt_bench.worker.measuring.calibration.overhead import (
-    LaunchRoute,
-    launch_routes,
-    launch_samplers,
-)
+from bt_bench.worker.measuring.calibration.copies import time_copies
+from bt_bench.worker.measuring.calibration.overhead import launch_samplers
 from bt_bench.worker.measuring.calibration.timers import (
     Sampler,
     Samples,
@@ -34,9 +32,15 @@ from bt_bench.worker.measuring.calibration.timers import (
     interleave,
     tick_us,
 )
-from bt_bench.worker.measuring.device_kernels import CacheReader, launch_null, launch_spin
+from bt_bench.worker.measuring.calibration.work import (
+    QUICK,
+    THOROUGH,
+    DeviceWork,
+    Effort,
+    cuda_work,
+)
 from bt_bench.worker.measuring.ports import Clock, DevicePort
-from bt_bench.worker.measuring.profiler_session import Activity, profiler_session
+from bt_bench.worker.measuring.profiler_session import Activity
 from bt_bench.worker.measuring.regions import NOTHING, host_times
 
 HOST_ROUNDS = 200
@@ -57,6 +61,7 @@ _WHAT = {
     "synchronize": "synchronizing with an idle device",
     "null_host": "launching one empty kernel, timed as host_us",
     "null_step": "one empty kernel, timed as step_us",
+    "null_gpu": "one empty kernel, timed as gpu_us",
     "null_graph_host": "replaying a graph of one empty kernel, timed as host_us",
     "null_graph_step": "a graph of one empty kernel, timed as step_us",
     "spin_host": "launching one kernel that spins for 10 us, timed as host_us",
@@ -66,54 +71,6 @@ _WHAT = {
     "replay": "null_graph_host, over and over",
     "replay_profiled": "the same, after something was profiled",
 }
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How many samples are taken of what.
-
-    Args:
-        rounds: samples of each figure.
-        launches: launches in a row that make one sample of a route.
-        spin_us: lengths of the kernels of known length.
-        line_rounds: samples of each length and method, of injected delays and of the L2 flush.
-        passes: samples of each length under the profiler; 0: nothing is profiled.
-    """
-
-    rounds: int
-    launches: int
-    spin_us: tuple[float, ...]
-    line_rounds: int
-    passes: int
-
-
-QUICK = Effort(rounds=100, launches=20, spin_us=(3, 10, 50), line_rounds=20, passes=10)
-THOROUGH = Effort(rounds=500, launches=100, spin_us=(3, 5, 10, 20, 50), line_rounds=200, passes=50)
-
-
-@dataclass(frozen=True)
-class DeviceWork:
-    """What calibration runs on a device.
-
-    Args:
-        launch_null: enqueues an empty kernel.
-        launch_spin: enqueues a kernel that runs for so many ns.
-        read: enqueues a read of `read_bytes`, which the L2 can hold.
-        read_bytes: what it reads.
-        l2_bytes: size of the L2.
-        flushed_bytes: what the port writes to flush it.
-        routes: ways to launch an empty kernel, warmed up.
-        profile: makes calls under a profiler; returns the device activities of each.
-    """
-
-    launch_null: Callable[[], object]
-    launch_spin: Callable[[int], object]
-    read: Callable[[], object]
-    read_bytes: int
-    l2_bytes: int
-    flushed_bytes: int
-    routes: Sequence[LaunchRoute]
-    profile: Callable[[Sequence[Callable[[], object]]], list[list[Activity]]]
 
 
 def calibrate(
@@ -130,7 +87,10 @@ def calibrate(
     effort = THOROUGH if thorough else QUICK
     if not profiles:
         effort = replace(effort, passes=0)
-    return calibrate_with(clock, port, cuda_work, effort)
+    calibration = calibrate_with(clock, port, cuda_work, effort)
+    # What was copied takes 256 MiB, which nothing else needs and no table should be placed in.
+    torch.cuda.empty_cache()
+    return calibration
 
 
 def calibrate_host(clock: Clock) -> Calibration:
@@ -139,24 +99,6 @@ def calibrate_host(clock: Clock) -> Calibration:
     with no_collection():
         samples = interleave(_host_samplers(clock), HOST_ROUNDS)
     return Calibration(seconds=_seconds_since(started_ns, clock), figures=_figures(samples, _WHAT))
-
-
-def cuda_work(port: DevicePort) -> DeviceWork:
-    """The harness's own kernels on the current CUDA device, compiled and warmed up."""
-    flush: Any = port.flush_l2  # a `CacheFlush`, which knows sizes
-    reader = CacheReader()
-    launch_spin(0)
-    reader()
-    return DeviceWork(
-        launch_null=launch_null,
-        launch_spin=launch_spin,
-        read=reader,
-        read_bytes=reader.read_bytes,
-        l2_bytes=flush.l2_bytes,
-        flushed_bytes=flush.flushed_bytes,
-        routes=launch_routes(),
-        profile=partial(_profile_calls, port.synchronize),
-    )
 
 
 def calibrate_with(
@@ -174,8 +116,11 @@ def calibrate_with(
         line_samples = interleave(lines, effort.line_rounds)
         samples |= interleave([_replay_sampler("replay", timers, work)], REPLAYS)
     profiled: list[_Profiled] = []
+    copies = None
     if effort.passes:
         profiled = _profile(timers, work, effort)
+        samples["null_gpu"] = _durations_us(profiled, _NULL, 0)
+        copies = time_copies(work.copy, work.profile, work.copied_bytes, effort.copies)
         with no_collection():
             samples |= interleave([_replay_sampler("replay_profiled", timers, work)], REPLAYS)
     what = _WHAT | {route.name: f"launching: {route.what}" for route in work.routes}
@@ -192,6 +137,7 @@ def calibrate_with(
             hot=line_samples[_HOT],
             cold=line_samples[_COLD],
         ),
+        copies=copies,
     )
 
 
@@ -272,6 +218,7 @@ def _seconds_since(started_ns: int, clock: Clock) -> float:
 _SPIN = "spin"
 _CHAIN = "chain"
 _INJECTED = "injected"
+_NULL = "null"
 
 
 @dataclass(frozen=True)
@@ -298,6 +245,7 @@ def _profile(timers: Timers, work: DeviceWork, effort: Effort) -> list[_Profiled
         for delay_us in (0.0, INJECTED_DELAY_US):
             call = timers.delayed(_spin(work, SPIN_US), PAUSE_US + delay_us)
             todo.append((_INJECTED, delay_us, call))
+        todo.append((_NULL, 0, work.launch_null))
     for _ in range(PROFILER_ATTEMPTS):
         found = work.profile([call for _, _, call in todo])
         profiled = [
@@ -307,15 +255,6 @@ def _profile(timers: Timers, work: DeviceWork, effort: Effort) -> list[_Profiled
         if all(one.is_complete for one in profiled):
             break
     return profiled
-
-
-def _profile_calls(
-    synchronize: Callable[[], object], calls: Sequence[Callable[[], object]]
-) -> list[list[Activity]]:
-    with profiler_session(synchronize) as session:
-        for call in calls:
-            session.run(call)
-    return session.recorded().by_range(len(calls))
 
 
 def _repeat(call: Callable[[], object], count: int) -> None:

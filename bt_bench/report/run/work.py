@@ -1,0 +1,129 @@
+"""What a step must move, and its device time against the bound that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from bt_bench.analysis import Binds, Roofline, roofline
+from bt_bench.names import Operation
+from bt_bench.report.document import ABSENT, Cell, Table
+from bt_bench.report.run.arranged import Arm, Arms, CaseId
+from bt_bench.report.run.cells import number_cell
+from bt_bench.results import CaseResult, VariantResult, format_number
+
+WORK_CAPTION = (
+    "Work: the bytes that a step must read and write at least, whatever the variant, and its "
+    "device time against its bound, in us; for a window of several steps, means over its steps. "
+    "GB/s are the required bytes over the device time. The bound is launch, the device time of an "
+    "empty kernel, and bytes, what a plain copy that moves as many takes beyond that; the larger "
+    "one binds. Null step is a whole step of one empty kernel:"
+)
+
+_LARGE_BYTES = 10_000_000  # from here on a table is in MB
+_LINE = 80
+_DIGITS = 2  # of a multiple in a sentence
+
+
+def work_table(arms: Arms, operation: Operation) -> Table | None:
+    """A row per case and variant; `None` where it is not known what must move, or without a GPU."""
+    found = list(_rooflines(arms, operation))
+    if not found:
+        return None
+    is_large = max(line.required_bytes for _, _, line in found) >= _LARGE_BYTES
+    unit, scale = ("MB", 1e6) if is_large else ("KB", 1e3)
+    columns = (
+        *("Config", "Variant", f"Required ({unit})", "Device", "GB/s", "Bytes", "Launch"),
+        *("Binds", "× bound", "Step", "Null step"),
+    )
+    rows = tuple(
+        (
+            Cell(case_id.case),
+            Cell(arm.name),
+            number_cell(line.required_bytes / scale),
+            number_cell(line.gpu_us),
+            number_cell(line.gb_per_s),
+            number_cell(line.bytes_us),
+            number_cell(line.launch_us),
+            Cell(ABSENT if line.binds is None else line.binds.value, _why_unbound(line)),
+            number_cell(line.times_bound),
+            number_cell(line.step_us),
+            number_cell(line.null_step_us),
+        )
+        for case_id, arm, line in found
+    )
+    return Table(columns, rows, num_text_columns=2)
+
+
+def work_text(arms: Arms, operation: Operation) -> str:
+    """The multiples of the bound over all cases, in a line; empty where none is known.
+
+    What does not fit is left out: which part binds, then the variants.
+    """
+    found = [each for each in _rooflines(arms, operation) if each[2].times_bound is not None]
+    if not found:
+        return ""
+    binds = {case_id: line.binds for case_id, _, line in found}
+    by_arm: dict[str, list[float]] = {}
+    for _, arm, line in found:
+        by_arm.setdefault(arm.name, []).append(line.times_bound or 0.0)
+    title, binding = "Device time over its bound", _binding([*binds.values()])
+    each = ", ".join(f"{name} {_range(multiples)}" for name, multiples in by_arm.items())
+    every = _range([one for multiples in by_arm.values() for one in multiples])
+    texts = (f"{title} ({binding}): {each}.", f"{title}: {each}.", f"{title} ({binding}): {every}.")
+    return next((text for text in texts if len(text) <= _LINE), texts[-1])
+
+
+def roofline_json(result: VariantResult, case: CaseResult) -> dict[str, Any] | None:
+    """The figures of a case for machines; what is not known is null."""
+    found = roofline(case, result.calibration)
+    if found is None:
+        return None
+    return {
+        "required_read_bytes": found.read_bytes,
+        "required_written_bytes": found.written_bytes,
+        "required_bytes": found.required_bytes,
+        "gpu_us": found.gpu_us,
+        "gb_per_s": found.gb_per_s,
+        "bytes_us": found.bytes_us,
+        "launch_us": found.launch_us,
+        "bound_us": found.bound_us,
+        "binds": None if found.binds is None else found.binds.value,
+        "times_bound": found.times_bound,
+        "step_us": found.step_us,
+        "null_step_us": found.null_step_us,
+    }
+
+
+def _rooflines(arms: Arms, operation: Operation) -> Iterator[tuple[CaseId, Arm, Roofline]]:
+    """Those of all cases and variants that were measured on a GPU."""
+    for case_id in arms.cases_of(operation):
+        for arm in arms.all:
+            case = arm.ok_case(case_id)
+            if case is None or arm.result.environment.device == "cpu":
+                continue
+            found = roofline(case, arm.result.calibration)
+            if found is not None:
+                yield case_id, arm, found
+
+
+def _why_unbound(line: Roofline) -> str | None:
+    if line.binds is not None:
+        return None
+    if not line.required_bytes:
+        return "nothing must move, so that nothing need be launched"
+    return "plain copies or empty kernels were not profiled in this run"
+
+
+def _binding(binds: list[Binds | None]) -> str:
+    """`launch binds`, `bytes bind` or `bytes bind in 2 of 5 cases`."""
+    number = binds.count(Binds.BYTES)
+    if not number:
+        return "launch binds"
+    return "bytes bind" if number == len(binds) else f"bytes bind in {number} of {len(binds)} cases"
+
+
+def _range(multiples: list[float]) -> str:
+    """`2.1`, or `2.1–5.4`."""
+    low, high = (format_number(most(multiples), _DIGITS) for most in (min, max))
+    return low if low == high else f"{low}–{high}"

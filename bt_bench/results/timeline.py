@@ -1,0 +1,138 @@
+"""The data types of a timeline: every call and device operation of one step, in many samples.
+
+All times are in us from the moment in which the step's call is made, and each list has a sample for
+each step that was recorded. So `start_us[i]` of all rows are of the same step.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bt_bench.names import Operation as Operation
+from bt_bench.results.host_profile import HostProfile
+from bt_bench.results.nouns import Noun, Reason
+from bt_bench.results.result import Environment
+
+TIMELINE_SCHEMA_VERSION: Literal[1] = 1
+
+Microseconds = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Tracing(StrEnum):
+    """What a profiler records while a step is run."""
+
+    NONE = "none"  # before any profiler was loaded
+    OFF = "off"  # a profiler is loaded, and records nothing
+    DEVICE = "device"  # kernels, copies and memsets
+    ALL = "all"  # these, and every call of the CUDA API
+
+
+class HostCall(Noun):
+    """A call of the CUDA API.
+
+    `records` are the profiler's records of it: a call of the runtime makes one of the driver.
+    `operation` is the place of what it enqueued among the device operations, if anything.
+    """
+
+    name: str
+    api: Literal["driver", "runtime"]
+    records: int = Field(ge=1)
+    operation: int | None = None
+    start_us: list[Microseconds]
+    end_us: list[Microseconds]
+
+
+class DeviceOperation(Noun):
+    """A kernel, copy or memset.
+
+    `queued_us` and `submitted_us` are when the command was put into its buffer, and when that was
+    given to the GPU; absent where the profiler does not tell. `moved_bytes` are those of a copy or
+    memset.
+    """
+
+    kind: Literal["kernel", "copy", "memset"]
+    name: str
+    queued_us: list[Microseconds] | None = None
+    submitted_us: list[Microseconds] | None = None
+    start_us: list[Microseconds]
+    end_us: list[Microseconds]
+    moved_bytes: int | None = None
+
+
+class TracedSteps(Noun):
+    """The samples of one variant under one kind of tracing.
+
+    `host_us` is the time until the call returned, `step_us` until the device had done all of it.
+    `left_out` are steps whose calls or operations were other ones than in most, which a first call
+    may have.
+    """
+
+    tracing: Tracing
+    host_us: list[Microseconds]
+    step_us: list[Microseconds]
+    calls: list[HostCall] = []
+    operations: list[DeviceOperation] = []
+    left_out: int = Field(default=0, ge=0)
+
+
+class EmptyCalls(Noun):
+    """What the profiler adds is measured on these, in the same rounds as the variants.
+
+    `name` is `launch`, an empty kernel by Triton's call, or `query`, some calls of the CUDA API in
+    a row that enqueue nothing.
+    """
+
+    name: Literal["launch", "query"]
+    tracing: Tracing
+    host_us: list[Microseconds]
+    step_us: list[Microseconds]
+    records: int = Field(ge=1)
+
+
+class VariantTimeline(Noun):
+    """One variant: its samples under each kind of tracing, or why there are none.
+
+    `nvtx_range` is the name of the range that the timed part of each step has. `host` are the
+    Python and C calls of a step.
+    """
+
+    name: str
+    nvtx_range: str
+    steps: list[TracedSteps] = []
+    host: HostProfile | None = None
+    reason: Reason | None = None
+
+    def of(self, tracing: Tracing) -> TracedSteps | None:
+        """The samples under one kind of tracing."""
+        return next((steps for steps in self.steps if steps.tracing is tracing), None)
+
+
+class Timeline(Noun):
+    """One timeline file: a step of a case, by each variant.
+
+    `source` is the profiler with its version, and `missing` what it does not tell. `required_bytes`
+    are what the step must read and write, if its suite says so.
+    """
+
+    schema_version: Literal[1] = TIMELINE_SCHEMA_VERSION
+    config: str
+    case: str
+    operation: Operation
+    step: int = Field(ge=0)
+    num_steps: int = Field(ge=1)
+    digest: str
+    required_bytes: list[int] | None = None
+    environment: Environment
+    source: str
+    missing: list[str] = []
+    seconds: float = Field(ge=0)
+    empty: list[EmptyCalls]
+    variants: list[VariantTimeline]
+
+    def empty_calls(self, name: str, tracing: Tracing) -> EmptyCalls | None:
+        """The empty calls of a name under one kind of tracing."""
+        found = (e for e in self.empty if e.name == name and e.tracing is tracing)
+        return next(found, None)

@@ -1,0 +1,91 @@
+"""How long plain copies take on the device: they bound a step that must move as many bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+
+from bt_bench.results import PlainCopies
+from bt_bench.worker.measuring.profiler_session import Activity, profiler_session
+
+# Read and written together: of a step with next to nothing, up to what few tables come near.
+MOVED_BYTES = tuple(2**power for power in range(10, 29))
+WARM = 5  # copies of each size before those that count
+ATTEMPTS = 3
+SHARE_OF_FREE = 4  # at most a quarter of the free memory is used
+
+Profile = Callable[[Sequence[Callable[[], object]]], list[list[Activity]]]
+"""Makes calls under a profiler, and returns the device activities of each."""
+
+
+class PlainCopier:
+    """Enqueues `destination.copy_(source)`.
+
+    Args:
+        largest_bytes: the most that is read and written together.
+        device: where both tensors are.
+    """
+
+    def __init__(self, largest_bytes: int, device: str = "cuda") -> None:
+        self._source = torch.zeros(largest_bytes // 2, dtype=torch.uint8, device=device)
+        self._destination = torch.zeros_like(self._source)
+
+    def __call__(self, moved_bytes: int) -> None:
+        """Enqueues a copy that reads half of so many bytes and writes the other half."""
+        half = moved_bytes // 2
+        self._destination[:half].copy_(self._source[:half])
+
+
+def affordable_sizes(free_bytes: int) -> tuple[int, ...]:
+    """Those of `MOVED_BYTES` that need at most a quarter of the free memory."""
+    return tuple(moved for moved in MOVED_BYTES if moved <= free_bytes // SHARE_OF_FREE)
+
+
+def profile_calls(
+    synchronize: Callable[[], object], calls: Sequence[Callable[[], object]]
+) -> list[list[Activity]]:
+    """Makes calls under torch's profiler, each on an idle device.
+
+    Args:
+        synchronize: waits until the device is idle.
+        calls: made one after the other.
+
+    Returns:
+        The device activities of each call; none where the profiler dropped them.
+    """
+    with profiler_session(synchronize) as session:
+        for call in calls:
+            session.run(call)
+    return session.recorded().by_range(len(calls))
+
+
+def time_copies(
+    copy: Callable[[int], object], profile: Profile, sizes: Sequence[int], times: int
+) -> PlainCopies:
+    """Times copies by the profiler, those of one size in a row, so that the L2 has what it can.
+
+    Args:
+        copy: enqueues a copy that moves so many bytes.
+        profile: makes calls under a profiler.
+        sizes: bytes that are read and written together, rising.
+        times: samples of each size.
+
+    Returns:
+        Their device times in us. Where the profiler dropped records in every attempt, a size has
+        fewer samples, and a size without any is left out.
+    """
+    calls = [partial(copy, moved) for moved in sizes for _ in range(WARM + times)]
+    found: list[list[Activity]] = []
+    for _ in range(ATTEMPTS):
+        found = profile(calls)
+        if all(found):
+            break
+    samples: dict[int, list[float]] = {}
+    for index, moved in enumerate(sizes):
+        end = (index + 1) * (WARM + times)
+        taken = [activities for activities in found[end - times : end] if activities]
+        if taken:
+            samples[moved] = [sum(each.duration_ns for each in of) / 1e3 for of in taken]
+    return PlainCopies(moved_bytes=[*samples], samples=[*samples.values()])
