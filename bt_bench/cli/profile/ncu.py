@@ -1,0 +1,188 @@
+"""`bt-bench profile --tool ncu`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bt_bench.cli.exits import say
+from bt_bench.cli.next_steps import command
+from bt_bench.cli.options import command_line, print_json, traceback_printer
+from bt_bench.cli.profile.places import new_folder, without_places
+from bt_bench.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from bt_bench.analysis.profile import CounterChange
+    from bt_bench.config import SweepSpec
+    from bt_bench.names import DeviceChoice
+    from bt_bench.results import Cache, Counters, RunFolder
+    from bt_bench.runs.profile import CountersRequest, TakenCounters
+    from bt_bench.variants import VariantEntry
+
+PAGE_NAME = "profile.md"
+_SHOWN_NAMES = 5
+
+
+@dataclass(frozen=True)
+class NcuRequest:
+    """What was asked for.
+
+    Args:
+        spec: one case, and one operation.
+        entries: the variants.
+        step: the place of the step in its window, from 0; `None`: the last one.
+        l2: whether caches are flushed before each run of a kernel; `None`: they are not.
+        device: the GPU.
+        against: folder, or file of counters, of another profile.
+        reports: where to make the folder; `None`: as the settings say, else `reports`.
+        out: the folder itself.
+        whole: print everything.
+        traceback: print tracebacks of errors in variants.
+        as_json: print one JSON document.
+    """
+
+    spec: SweepSpec
+    entries: Sequence[VariantEntry]
+    step: int | None
+    l2: Cache | None
+    device: DeviceChoice
+    against: Path | None
+    reports: Path | None
+    out: Path | None
+    whole: bool
+    traceback: bool
+    as_json: bool
+
+
+def ncu_profile(request: NcuRequest) -> ExitCode:
+    """Takes counters, writes the profile, and prints it; says what changed since another one.
+
+    Returns:
+        `CHECK_FAILED` if a variant failed.
+
+    Raises:
+        UsageError: for more than one case or operation, for one that launches nothing, without a
+            GPU, and if Nsight Compute is missing, too old, or may not read counters.
+    """
+    from bt_bench.analysis.profile import counter_changes
+    from bt_bench.results import read_counters
+    from bt_bench.runs.profile import take_counters
+
+    asked = _counters_request(request)
+    # Before minutes are spent, since it may not be one.
+    before = None if request.against is None else read_counters(request.against)
+    taken = take_counters(
+        asked,
+        lambda text: say(f"Nsight Compute is profiling {text}; each kernel is run some 40 times"),
+        traceback_printer(request.traceback),
+    )
+    changes = None
+    if before is not None:
+        labels = str(request.against), "this profile"
+        changes = counter_changes(before, taken.counters, labels)
+    folder = new_folder(request.spec.name, request.reports, request.out)
+    _write(folder, taken)
+    if request.as_json:
+        _print_json(folder, taken.counters, changes)
+    else:
+        _print(request, folder, taken.counters, changes)
+    failed = any(variant.reason is not None for variant in taken.counters.variants)
+    return ExitCode.CHECK_FAILED if failed else ExitCode.OK
+
+
+def _counters_request(request: NcuRequest) -> CountersRequest:
+    from bt_bench.results import Cache
+    from bt_bench.runs.profile import CountersRequest
+    from bt_bench.worker import WorkerSetup, arms_of
+
+    spec = request.spec
+    _refuse_several("case", "-k", [case.name for case in spec.cases])
+    _refuse_several("operation", "--operations", list(map(str, spec.operations)))
+    operation = spec.operations[0]
+    if operation.traits.on_host:
+        raise UsageError(
+            f"operation {str(operation)!r} launches nothing, so that --tool ncu has nothing to "
+            "profile; choose another one by --operations"
+        )
+    if request.device == "cpu":
+        raise UsageError("--tool ncu profiles kernels on a GPU; --device cpu has none")
+    setup = WorkerSetup(
+        # Without a GPU there is nothing to fall back to.
+        device="cuda" if request.device == "auto" else request.device,
+        arms=arms_of(request.entries),
+        plan=spec.plan,
+        suite=spec.suite,
+    )
+    return CountersRequest(
+        config=spec.name,
+        setup=setup,
+        case=spec.cases[0],
+        operation=operation,
+        step=request.step,
+        l2=request.l2 or Cache.HOT,
+    )
+
+
+def _refuse_several(what: str, option: str, names: Sequence[str]) -> None:
+    if len(names) > 1:
+        more = ", …" if len(names) > _SHOWN_NAMES else ""
+        raise UsageError(
+            f"--tool ncu profiles one {what}, and {len(names)} are chosen: "
+            f"{', '.join(names[:_SHOWN_NAMES])}{more}; choose one by {option}"
+        )
+
+
+def _write(folder: RunFolder, taken: TakenCounters) -> None:
+    from bt_bench.report import render_document
+    from bt_bench.report.profile import counters_document
+    from bt_bench.results import COUNTERS_NAME, NCU_REPORT_NAME, write_counters
+    from bt_bench.results.files import replacing
+    from bt_bench.runs.profile import too_large
+
+    if taken.report is not None:
+        with replacing(folder.path / NCU_REPORT_NAME) as file:
+            file.write(taken.report)
+    elif taken.report_bytes:
+        say(too_large(taken.report_bytes))
+    write_counters(folder.path / COUNTERS_NAME, taken.counters)
+    page = render_document(counters_document(taken.counters, whole=True))
+    with replacing(folder.path / PAGE_NAME) as file:
+        file.write(page.encode())
+
+
+def _print_json(
+    folder: RunFolder, counters: Counters, changes: Sequence[CounterChange] | None
+) -> None:
+    from bt_bench.report.profile import counter_changes_json, counters_json
+
+    print_json(
+        {
+            "schema_version": 1,
+            "folder": str(folder.path),
+            "counters": counters_json(counters),
+            "changes": None if changes is None else counter_changes_json(changes),
+        }
+    )
+
+
+def _print(
+    request: NcuRequest,
+    folder: RunFolder,
+    counters: Counters,
+    changes: Sequence[CounterChange] | None,
+) -> None:
+    from bt_bench.report import print_document
+    from bt_bench.report.profile import counter_changes_document, counters_document
+    from bt_bench.results import COUNTERS_NAME
+
+    if changes is None:
+        print_document(counters_document(counters, whole=request.whole))
+    else:
+        print_document(counter_changes_document(changes, str(request.against)))
+    files = [PAGE_NAME, COUNTERS_NAME, *filter(None, [counters.report])]
+    print(f"\nProfile: {folder.path}/ ({', '.join(files)})")
+    if changes is None:
+        again = command(*without_places(command_line()[1:]), "--against", folder.path)
+        print(f"Next:    change a kernel, then {again}")

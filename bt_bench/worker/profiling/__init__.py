@@ -1,0 +1,1 @@
+"""Profiles of one step, for `bt-bench profile`."""

@@ -1,0 +1,223 @@
+"""A process that calls one step of each variant in a marked range, for a profiler around it.
+
+Only what the operation itself launches lies in the range: everything is compiled and has run
+before, and what precedes the operation in its step is done outside.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bt_bench.errors import BtBenchError, UsageError
+from bt_bench.protocol import Workload, build_workload, driver_of, load_suite
+from bt_bench.results import Reason, ReasonCode
+from bt_bench.variants import add_variants_path, encodable, load_apart, traceback_of
+from bt_bench.worker import activity
+from bt_bench.worker.profiling.marking import (
+    ANSWER_NAME,
+    PROGRESS_NAME,
+    REQUEST_NAME,
+    MarkAnswer,
+    Marked,
+    MarkRequest,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+    from bt_bench.names import DeviceKind
+    from bt_bench.worker.arm import Arm
+
+WHERE = "while profiled"
+
+
+def main(folder: Path) -> None:
+    """Does what the request in a folder asks for, and leaves the answer there."""
+    request: MarkRequest = pickle.loads((folder / REQUEST_NAME).read_bytes())
+    seen: dict[str, None] = {}
+    try:
+        # Output of variants must not mix with what the profiler says.
+        with redirect_stdout(sys.stderr):
+            answer = MarkAnswer(marked=run(request, _teller(folder), seen))
+    except BtBenchError as error:
+        if error.__cause__ is not None:
+            seen.setdefault(traceback_of(error.__cause__))
+        answer = MarkAnswer(refusal=encodable(str(error)))
+    except Exception as error:
+        answer = MarkAnswer(defect=traceback_of(error))
+    answer.tracebacks = list(seen)
+    (folder / ANSWER_NAME).write_text(answer.model_dump_json(), encoding="utf-8")
+
+
+def run(request: MarkRequest, tell: Callable[[str], None], seen: dict[str, None]) -> Marked:
+    """Makes the marked calls of all variants.
+
+    Args:
+        request: what to run.
+        tell: is told what is being done.
+        seen: gets the traceback of each failure of a variant as a key.
+
+    Raises:
+        UsageError: for a device that is not there, a workload that cannot be built, a step that it
+            does not have, and a variant that does not import.
+    """
+    from bt_bench.worker.device import choose_device
+
+    # Before anything imports Triton.
+    kind = choose_device(request.setup.device)
+    from bt_bench.worker.arm import inputs_on
+    from bt_bench.worker.environment import read_environment
+    from bt_bench.worker.failures import on_failure
+
+    on_failure(lambda error: seen.setdefault(traceback_of(error)))
+    if kind == "cpu":
+        from bt_bench.worker.interpreter import speed_up_interpreter
+
+        speed_up_interpreter()
+    suite = load_suite(request.setup.suite)
+    driver_of(suite)  # all of the suite is loaded before anything of a variant
+    workload = build_workload(request.case.parameters)
+    marked = _described(request, workload, read_environment(kind, suite.package))
+    classes = _imported(request)
+    device = _device_of(kind)
+    steps = inputs_on(device, workload)[: marked.step + 1]
+    for place, (name, variant) in enumerate(classes.items()):
+        tell(f"{name}, {place + 1} of {len(classes)}")
+        reason = _mark(request, name, variant, workload, steps, device, marked)
+        if reason is not None:
+            marked.failures[name] = reason
+            if _is_spent(device):
+                _give_up(marked, list(classes)[place + 1 :], name)
+                break
+    return marked
+
+
+def _described(request: MarkRequest, workload: Workload, environment: Any) -> Marked:
+    """What is known of the step before anything runs."""
+    count = len(workload.steps)
+    step = count - 1 if request.step is None else request.step
+    if not 0 <= step < count:
+        raise UsageError(
+            f"step {step}: the window of case {request.case.name!r} has no such step; "
+            f"expected one from 0 to {count - 1}"
+        )
+    traffic = workload.traffic(request.operation)
+    return Marked(
+        environment=environment,
+        step=step,
+        num_steps=count,
+        digest=workload.digest(),
+        read_bytes=None if traffic is None else traffic[step].read,
+        written_bytes=None if traffic is None else traffic[step].written,
+    )
+
+
+def _imported(request: MarkRequest) -> dict[str, type[Any]]:
+    add_variants_path()
+    arms = request.setup.arms
+    activity.current().expect({arm.name: place for place, arm in enumerate(arms)})
+    classes = {}
+    for arm in arms:
+        with activity.current().running(arm.name):
+            classes[arm.name] = load_apart(arm.entry)
+    return classes
+
+
+def _device_of(kind: DeviceKind) -> torch.device:
+    import torch
+
+    return (
+        torch.device("cuda", torch.cuda.current_device()) if kind == "cuda" else torch.device(kind)
+    )
+
+
+def _mark(
+    request: MarkRequest,
+    name: str,
+    variant: type[Any],
+    workload: Workload,
+    steps: Sequence[Any],
+    device: torch.device,
+    marked: Marked,
+) -> Reason | None:
+    """Makes the marked calls of one variant; returns why it could not."""
+    from bt_bench.worker.arm import Arm, lacking
+    from bt_bench.worker.failures import ArmFailedError, reason_of
+
+    missing = lacking(variant, workload)
+    if missing is not None:
+        return missing
+    try:
+        arm = Arm(name, variant, workload, device)
+        with arm.guarded():
+            marked.ranges[name] = _called(request, arm, steps, device)
+    except ArmFailedError as failed:
+        marked.ranges.pop(name, None)
+        return reason_of(failed.error, WHERE)
+    return None
+
+
+def _called(request: MarkRequest, arm: Arm, steps: Sequence[Any], device: torch.device) -> str:
+    """Warms up and makes the marked calls; returns the name of the range."""
+    from bt_bench.results import LaunchPath
+    from bt_bench.worker.failures import synchronize
+    from bt_bench.worker.measuring.launch_paths import use
+    from bt_bench.worker.measuring.nvtx_ranges import Range, range_name
+
+    use(arm, LaunchPath.JIT)
+    place = (arm.name, request.operation, request.case.name)
+    marked = Range(*place)
+    marked.at(len(steps) - 1)
+    for replay in range(request.warm_up + request.calls):
+        call = _ready(request, arm, steps)
+        synchronize(device)
+        is_marked = replay >= request.warm_up
+        if is_marked:
+            marked.push()
+        try:
+            call()
+            synchronize(device)
+        finally:
+            marked.close()
+        arm.finish(request.operation)
+    return range_name(*place)
+
+
+def _ready(request: MarkRequest, arm: Arm, steps: Sequence[Any]) -> Callable[[], object]:
+    """Replays the window up to its last step, whose call is returned."""
+    arm.rewind()
+    for step in steps[:-1]:
+        arm.ready(request.operation, step)()
+        arm.finish(request.operation)
+    return arm.ready(request.operation, steps[-1])
+
+
+def _is_spent(device: torch.device) -> bool:
+    from bt_bench.worker.failures import device_fault
+
+    return device_fault(device) is not None
+
+
+def _give_up(marked: Marked, names: Sequence[str], culprit: str) -> None:
+    message = f"was not run, since {culprit} left the device unusable; leave {culprit} out"
+    for name in names:
+        marked.failures[name] = Reason(code=ReasonCode.CRASHED, message=message)
+
+
+def _teller(folder: Path) -> Callable[[str], None]:
+    """Appends to the file that the parent reads progress from."""
+
+    def tell(text: str) -> None:
+        with (folder / PROGRESS_NAME).open("a", encoding="utf-8") as file:
+            file.write(f"{encodable(text)}\n")
+
+    return tell
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
