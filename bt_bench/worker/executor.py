@@ -33,6 +33,7 @@ from bt_bench.worker.measuring.process_round import ProcessRound
 from bt_bench.worker.measuring.regions import NOTHING
 from bt_bench.worker.outcome import OnRound, RoundProgress, untold
 from bt_bench.worker.plays import Play, ReadCoverage, Survey
+from bt_bench.worker.profiling.timeline import take_timeline
 from bt_bench.worker.state_watch import StateWatch, TamperedError, ToolWatch
 from bt_bench.worker.tasks import (
     Attempt,
@@ -51,6 +52,7 @@ from bt_bench.worker.tasks import (
     RoundOutcome,
     RoundUnit,
     Success,
+    TakeTimeline,
     Task,
     Watcher,
 )
@@ -161,6 +163,15 @@ class Executor:
                 return Checked(known, self._check(task, arms, workload, on_round))
             case MeasureCase():
                 return self._measure(task, arms, on_round)
+            case TakeTimeline():
+                return take_timeline(
+                    task,
+                    {name: self._classes[name] for name in arms},
+                    self._workload(task.case),
+                    self._plan,
+                    self._bench,
+                    on_round,
+                )
             case PrepareRound():
                 self._ready_round(task.units, arms)
                 return None

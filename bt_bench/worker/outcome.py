@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from bt_bench.results import (
     CompiledKernel,
     ControlSpread,
+    EmptyCalls,
+    HostProfile,
     LaunchCensus,
     Measurement,
     Reason,
     RoundLog,
     Stopping,
+    TracedSteps,
 )
 
 
@@ -73,3 +76,28 @@ class Measured:
     rounds: RoundLog | None = None
     stopping: Stopping | None = None
     reason: Reason | None = None
+
+
+@dataclass
+class TimelineParts:
+    """What was traced for a timeline.
+
+    Args:
+        source: the profiler, with its version.
+        missing: what it does not tell, as clauses.
+        seconds: that all of it took.
+        empty: empty calls under each kind of tracing.
+        ranges: name of the NVTX range of each variant's step.
+        steps: of each variant under each kind of tracing.
+        host: the Python and C calls of each variant's step.
+        failed: variants whose records cannot be right, with the reason.
+    """
+
+    source: str
+    missing: list[str]
+    seconds: float = 0.0
+    empty: list[EmptyCalls] = field(default_factory=list)
+    ranges: dict[str, str] = field(default_factory=dict)
+    steps: dict[str, list[TracedSteps]] = field(default_factory=dict)
+    host: dict[str, HostProfile] = field(default_factory=dict)
+    failed: dict[str, Reason] = field(default_factory=dict)

@@ -25,7 +25,7 @@ from bt_bench.results import (
     WorkloadRecord,
 )
 from bt_bench.variants import Isolation, VariantEntry
-from bt_bench.worker.outcome import Measured, RoundProgress
+from bt_bench.worker.outcome import Measured, RoundProgress, TimelineParts
 
 ResultT = TypeVar("ResultT")
 ValueT_co = TypeVar("ValueT_co", covariant=True)
@@ -130,6 +130,31 @@ class MeasureCase(Task[dict[str, Measured]]):
     def doing(self) -> str:
         """What is being done, as the beginning of a message."""
         return "while measured"
+
+
+@dataclass(frozen=True)
+class TakeTimeline(Task[TimelineParts]):
+    """Trace one step of a case, all arms side by side.
+
+    Args:
+        case: the workload.
+        operation: what is called.
+        step: its place in the window, from 0.
+    """
+
+    case: CaseSpec
+    operation: Operation
+    step: int
+
+    @property
+    def title(self) -> str:
+        """The key of the case."""
+        return f"{self.operation}/{self.case.name}"
+
+    @property
+    def doing(self) -> str:
+        """What is being done, as the beginning of a message."""
+        return "while traced"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,182 @@
+"""What a host profile says by function, and what changed from one to another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum, auto
+from typing import Literal
+
+from bt_bench.results import HostFrame, HostProfile
+
+CHANGED_US = 0.3
+CHANGED_SHARE = 0.03
+"""A function's time has changed by one of these at least; the share is of the step."""
+
+
+@dataclass(frozen=True)
+class HostRow:
+    """A function, with all its places in the tree of calls together; times in us per step.
+
+    Args:
+        name: qualified.
+        kind: whether it is written in Python or in C.
+        file: relative; `None` for C.
+        line: that it begins in; `None` for C.
+        calls: per step.
+        calls_vary: not every repetition had as many.
+        self_us: in the function itself, not in what it calls.
+        self_low_us: low end of the spread over repetitions.
+        self_high_us: high end of it.
+        share: of the step's time without a handler; 0 if that is not known.
+    """
+
+    name: str
+    kind: Literal["python", "c"]
+    file: str | None
+    line: int | None
+    calls: int
+    calls_vary: bool
+    self_us: float
+    self_low_us: float
+    self_high_us: float
+    share: float = 0.0
+
+
+class Kind(StrEnum):
+    """How a function has changed."""
+
+    NEW = auto()
+    GONE = auto()
+    TIME = auto()  # longer or shorter
+    CALLS = auto()  # called more or less often, in as much time
+
+
+@dataclass(frozen=True)
+class HostChange:
+    """A function that is another one in two profiles.
+
+    Args:
+        kind: how it has changed.
+        before: the function in the first profile; `None` if it is new.
+        after: the function in the second one; `None` if it is gone.
+    """
+
+    kind: Kind
+    before: HostRow | None
+    after: HostRow | None
+
+    @property
+    def row(self) -> HostRow:
+        """The function as it is now, or as it was if it is gone."""
+        row = self.after or self.before
+        assert row is not None
+        return row
+
+    @property
+    def difference_us(self) -> float:
+        """By how much its own time is longer now, in us per step; negative if it is shorter."""
+        return _time_of(self.after) - _time_of(self.before)
+
+    @property
+    def more(self) -> bool:
+        """Whether it takes longer now, or is called more often where the time is no matter."""
+        if self.kind is Kind.CALLS:
+            assert self.before is not None
+            return self.row.calls > self.before.calls
+        return self.difference_us > 0
+
+
+def host_rows(profile: HostProfile) -> list[HostRow]:
+    """The functions of a step, the one with most time of its own first."""
+    rows = _grouped(profile, lambda frame: (frame.name, frame.kind, frame.file, frame.line))
+    return sorted(rows.values(), key=lambda row: row.self_us, reverse=True)
+
+
+def host_changes(before: HostProfile, after: HostProfile) -> list[HostChange]:
+    """The functions that changed between two profiles of the same step, the largest change first.
+
+    A function is the same if its name and its file are; lines move when a file is edited. Its time
+    has changed if the spreads over repetitions do not overlap, and the difference is 0.3 us or 3 %
+    of the step at least. A function that is new, gone or called more or less often has changed, in
+    whatever time; not so if already the calls of one profile vary.
+    """
+    old, new = _by_file(before), _by_file(after)
+    least_us = min(CHANGED_US, CHANGED_SHARE * before.plain_us)
+    found = [
+        HostChange(kind, old.get(key), new.get(key))
+        for key in {**old, **new}
+        if (kind := _kind(old.get(key), new.get(key), least_us)) is not None
+    ]
+    return sorted(found, key=lambda change: abs(change.difference_us), reverse=True)
+
+
+def _kind(before: HostRow | None, after: HostRow | None, least_us: float) -> Kind | None:
+    if before is None:
+        return Kind.NEW
+    if after is None:
+        return Kind.GONE
+    apart = max(before.self_low_us, after.self_low_us) > min(
+        before.self_high_us, after.self_high_us
+    )
+    if apart and abs(after.self_us - before.self_us) >= least_us:
+        return Kind.TIME
+    if before.calls != after.calls and not (before.calls_vary or after.calls_vary):
+        return Kind.CALLS
+    return None
+
+
+def _time_of(row: HostRow | None) -> float:
+    return 0.0 if row is None else row.self_us
+
+
+_Key = tuple[str | int | None, ...]
+
+
+def _by_file(profile: HostProfile) -> dict[_Key, HostRow]:
+    return _grouped(profile, lambda frame: (frame.name, frame.kind, frame.file))
+
+
+def _grouped(profile: HostProfile, key_of: Callable[[HostFrame], _Key]) -> dict[_Key, HostRow]:
+    """Rows by key, in the order of the first calls."""
+    found: dict[_Key, HostRow] = {}
+    for frame in _frames(profile.frames):
+        key, row = key_of(frame), _row(frame)
+        found[key] = _together(found[key], row) if key in found else row
+    step_us = profile.plain_us
+    return {
+        key: replace(row, share=row.self_us / step_us if step_us else 0.0)
+        for key, row in found.items()
+    }
+
+
+def _frames(frames: list[HostFrame]) -> Iterator[HostFrame]:
+    for frame in frames:
+        yield frame
+        yield from _frames(frame.children)
+
+
+def _row(frame: HostFrame) -> HostRow:
+    return HostRow(
+        name=frame.name,
+        kind=frame.kind,
+        file=frame.file,
+        line=frame.line,
+        calls=frame.calls,
+        calls_vary=frame.calls_vary,
+        self_us=frame.self_us,
+        self_low_us=frame.self_low_us,
+        self_high_us=frame.self_high_us,
+    )
+
+
+def _together(first: HostRow, second: HostRow) -> HostRow:
+    """Two places of a function as one; the spread is as if both were low, or high, at once."""
+    return replace(
+        first,
+        calls=first.calls + second.calls,
+        calls_vary=first.calls_vary or second.calls_vary,
+        self_us=first.self_us + second.self_us,
+        self_low_us=first.self_low_us + second.self_low_us,
+        self_high_us=first.self_high_us + second.self_high_us,
+    )

@@ -1,0 +1,193 @@
+"""The calls of a step as a flame graph: a picture in which a frame is as wide as it takes time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from html import escape
+from typing import Literal
+
+from bt_bench.report.document import one_line
+from bt_bench.report.profile.host_calls import place_of
+from bt_bench.results import HostFrame, HostProfile, format_percent
+
+WIDTH = 1000
+LEAST_SHARE = 0.003
+"""Of the picture's width; narrower frames are left out."""
+
+_MARGIN = 12
+_INNER = WIDTH - 2 * _MARGIN
+_HEAD = 58  # above the frames: title and legend
+_ROW = 20
+_FOOT = 30
+_FONT = 11
+_CHARACTER = 0.61 * _FONT  # the width of one in a monospaced font
+_PADDING = 4
+_FEWEST_CHARACTERS = 3  # of a text that is cut
+
+_Fill = Literal["python", "c", "rest"]
+_FILLS: dict[_Fill, str] = {"python": "#9ecae1", "c": "#fdd0a2", "rest": "#e3e3e3"}
+_LEGEND: dict[_Fill, str] = {"python": "Python", "c": "C", "rest": "not explained by calls"}
+
+
+def flame_graph(profile: HostProfile, title: str) -> str:
+    """The calls of a step as an SVG of its own, with the step's call at the top.
+
+    Below each frame are the functions that it calls, in the order of their first calls. A frame is
+    as wide as the function takes time with all that it calls. Texts on hovering have the names in
+    full, places, times and shares. Where the calls explain less than the step without a handler
+    takes, the rest is drawn beside them.
+
+    Args:
+        profile: of one step.
+        title: what is drawn.
+    """
+    canvas = _Canvas(profile)
+    x = float(_MARGIN)
+    for frame in profile.frames:
+        x += canvas.draw(frame, x, 0)
+    if (rest := profile.unexplained_us) > 0:
+        canvas.draw_rest(rest, x)
+    height = _HEAD + (canvas.deepest + 1) * _ROW + _FOOT
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
+            f'width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="12" '
+            'role="img">',
+            f"<title>{escape(one_line(title))}</title>",
+            f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
+            *_head(profile, title),
+            # The font of which a character's width is known.
+            f"<g font-family=\"'DejaVu Sans Mono', Menlo, Consolas, monospace\" "
+            f'font-size="{_FONT}">',
+            *canvas.parts,
+            "</g>",
+            _text(_MARGIN, height - 12, _note(canvas), "#555555"),
+            "</svg>\n",
+        ]
+    )
+
+
+@dataclass
+class _Canvas:
+    """Draws frames, and counts those that are left out."""
+
+    profile: HostProfile
+    parts: list[str] = field(default_factory=list)
+    deepest: int = 0
+    left_out: int = 0
+    left_out_us: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._plain_us = self.profile.plain_us
+        self._whole_us = max(self._plain_us, self.profile.explained_us)
+
+    def draw(self, frame: HostFrame, x: float, depth: int) -> float:
+        """Draws a frame with all that it calls; returns its width."""
+        total_us = _total(frame)
+        width = self._width(total_us)
+        if width < LEAST_SHARE * _INNER:
+            self.left_out += _count(frame)
+            self.left_out_us += total_us
+            return width
+        where = "" if frame.file is None else f", {place_of(frame.file, frame.line)}"
+        calls = f"{frame.calls} call{'s' * (frame.calls != 1)}"
+        self._rect(
+            x,
+            depth,
+            width,
+            frame.kind,
+            frame.name,
+            f"{frame.name}{where}: {total_us:.2f} us, {self._share(total_us)} of the step; "
+            f"{frame.self_us:.2f} us of its own; {calls}",
+        )
+        self.deepest = max(self.deepest, depth)
+        for child in frame.children:
+            x += self.draw(child, x, depth + 1)
+        return width
+
+    def draw_rest(self, time_us: float, x: float) -> None:
+        """Draws what the calls do not explain."""
+        width = self._width(time_us)
+        if width >= LEAST_SHARE * _INNER:
+            name = "not explained"
+            tip = f"{name}: {time_us:.2f} us, {self._share(time_us)} of the step"
+            self._rect(x, 0, width, "rest", name, tip)
+
+    def _rect(self, x: float, depth: int, width: float, fill: _Fill, name: str, tip: str) -> None:
+        y = _HEAD + depth * _ROW
+        self.parts.append(
+            f"<g><title>{escape(one_line(tip))}</title>"
+            f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="{_ROW - 1}" rx="1" '
+            f'fill="{_FILLS[fill]}" stroke="#ffffff" stroke-width="0.6"/>'
+            + (_text(x + _PADDING, y + 14, text) if (text := _fitting(name, width)) else "")
+            + "</g>"
+        )
+
+    def _width(self, time_us: float) -> float:
+        return _INNER * time_us / self._whole_us if self._whole_us else 0.0
+
+    def _share(self, time_us: float) -> str:
+        return f"{format_percent(100 * time_us / self._plain_us) if self._plain_us else '–'} %"
+
+
+def _head(profile: HostProfile, title: str) -> list[str]:
+    """The title, the step's time, and what the colours mean."""
+    said = f"step of {profile.plain_us:.2f} us without a handler"
+    if profile.unexplained_us < 0:
+        said += f"; its calls take {-profile.unexplained_us:.2f} us more as traced"
+    room = int((_INNER - 2 * _PADDING) / 8.5)
+    parts = [
+        f'<text x="{_MARGIN}" y="22" font-size="15" font-weight="bold" fill="#222222">'
+        f"{escape(_cut(one_line(title), room))}</text>",
+        _text(_MARGIN, 44, said, "#555555"),
+    ]
+    x = WIDTH - _MARGIN - 270
+    for fill, name in _LEGEND.items():
+        if fill == "rest" and profile.unexplained_us <= 0:
+            continue
+        parts += [
+            f'<rect x="{x}" y="34" width="12" height="12" fill="{_FILLS[fill]}"/>',
+            _text(x + 17, 44, name),
+        ]
+        x += 34 + 7 * len(name)
+    return parts
+
+
+def _note(canvas: _Canvas) -> str:
+    if not canvas.profile.frames:
+        return "The step makes no call of a Python function or of a builtin."
+    if not canvas.left_out:
+        return "All functions are drawn."
+    one = canvas.left_out == 1
+    return (
+        f"{canvas.left_out} frame{'' if one else 's'} of less than {100 * LEAST_SHARE:g} % of the "
+        f"width {'is' if one else 'are'} left out, {canvas.left_out_us:.2f} us"
+        f"{'' if one else ' together'}."
+    )
+
+
+def _fitting(name: str, width: float) -> str:
+    """What of a name fits: all of it, or its last part, or its begin; nothing in a narrow frame."""
+    room = int((width - 2 * _PADDING) / _CHARACTER)
+    name = one_line(name)
+    for text in (name, name.rpartition(".")[2]):
+        if text and len(text) <= room:
+            return text
+    return _cut(name.rpartition(".")[2] or name, room) if room >= _FEWEST_CHARACTERS else ""
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else f"{text[: room - 1]}…"
+
+
+def _text(x: float, y: float, text: str, colour: str = "#222222") -> str:
+    return f'<text x="{x:.2f}" y="{y:g}" fill="{colour}">{escape(text)}</text>'
+
+
+def _total(frame: HostFrame) -> float:
+    """The sum of the medians, so that children fit into their parent."""
+    return frame.self_us + sum(map(_total, frame.children))
+
+
+def _count(frame: HostFrame) -> int:
+    return 1 + sum(map(_count, frame.children))

@@ -1,0 +1,169 @@
+"""The report on a step's Python and C calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bt_bench.analysis.profile.host_calls import (
+    HostChange,
+    HostRow,
+    Kind,
+    host_changes,
+    host_rows,
+)
+from bt_bench.report.document import ABSENT, Block, Cell, Section, Table, Tone
+from bt_bench.results import HostProfile, format_percent
+
+MOST_ROWS = 12
+
+_IN_C = "C"
+
+
+def host_section(profile: HostProfile, title: str) -> Section:
+    """The functions that take most of a step's host time, and what they do not explain.
+
+    Args:
+        profile: of one step.
+        title: of the section.
+    """
+    lead = _lead(profile)
+    rows = host_rows(profile)
+    if not rows:
+        return Section(
+            title, (lead, "The step makes no call of a Python function or of a builtin.")
+        )
+    shown, others = rows[:MOST_ROWS], rows[MOST_ROWS:]
+    whole_us = profile.plain_us
+    table = Table(
+        ("function", "where", "calls", "self us", "10–90 %", "share"),
+        (
+            *map(_row, shown),
+            *([_sum_row(_functions(len(others)), _sum_of(others), whole_us)] if others else []),
+            _sum_row("not explained", profile.unexplained_us, whole_us, _note(profile)),
+            _sum_row("the whole step", whole_us, whole_us),
+        ),
+        2,
+    )
+    return Section(title, (lead, table))
+
+
+def host_changes_section(before: HostProfile, after: HostProfile, title: str) -> Section:
+    """What changed in the calls of a step between two profiles, the largest change first.
+
+    Args:
+        before: the first profile.
+        after: the second one.
+        title: of the section.
+    """
+    lead = (
+        f"The host's time of a step was {before.plain_us:.2f} us and is {after.plain_us:.2f} us, "
+        "without a handler."
+    )
+    changes = host_changes(before, after)
+    if not changes:
+        return Section(title, (f"{lead} No function has changed by more than it scatters.",))
+    shown, others = changes[:MOST_ROWS], changes[MOST_ROWS:]
+    table = Table(
+        ("function", "where", "what", "calls", "before us", "now us", "more us"),
+        tuple(map(_change, shown)),
+        3,
+    )
+    blocks: list[Block] = [lead, table]
+    if others:
+        largest = max(abs(change.difference_us) for change in others)
+        have = "has" if len(others) == 1 else "have"
+        blocks.append(
+            f"{_functions(len(others))} {have} changed, by {largest:.2f} us each at most."
+        )
+    return Section(title, tuple(blocks))
+
+
+def place_of(file: str | None, line: int | None) -> str:
+    """Where a function is, such as `fusions.py:32`; `C` for a builtin."""
+    if file is None:
+        return _IN_C
+    name = file.rpartition("/")[2]
+    return name if line is None else f"{name}:{line}"
+
+
+def _lead(profile: HostProfile) -> str:
+    python, c = profile.python_call, profile.c_call
+    left_out = (
+        f" {profile.left_out} more called other functions, and are left out."
+        if profile.left_out
+        else ""
+    )
+    return (
+        f"The host's time of a step is {profile.plain_us:.2f} us without a handler. Its calls were "
+        f"traced in {profile.repetitions} "
+        f"repetition{'s' * (profile.repetitions != 1)}.{left_out} What tracing adds was taken off: "
+        f"{python.within_us + python.around_us:.2f} us for each call of Python and "
+        f"{c.within_us + c.around_us:.2f} us for each of C."
+    )
+
+
+def _row(row: HostRow) -> tuple[Cell, ...]:
+    return (
+        Cell(row.name),
+        Cell(place_of(row.file, row.line)),
+        Cell(str(row.calls), note=_VARY if row.calls_vary else None),
+        Cell(f"{row.self_us:.2f}"),
+        Cell(f"{row.self_low_us:.2f}–{row.self_high_us:.2f}"),
+        Cell(f"{format_percent(100 * row.share)} %"),
+    )
+
+
+_VARY = (
+    "The number of calls differs between repetitions, as in a loop that waits; tracing takes the "
+    "place of waiting there, and nothing was taken off."
+)
+
+
+def _note(profile: HostProfile) -> str | None:
+    return _SLOWED if profile.unexplained_us < 0 else None
+
+
+_SLOWED = (
+    "Code is slower while it is traced, by more than what was taken off: CPython 3.11 specialises "
+    "no instruction then, and the handler displaces data from caches."
+)
+
+
+def _sum_row(
+    name: str, time_us: float, whole_us: float, note: str | None = None
+) -> tuple[Cell, ...]:
+    share = f"{format_percent(100 * time_us / whole_us)} %" if whole_us else ABSENT
+    # No row says -0.00.
+    time = f"{time_us:.2f}".replace("-0.00", "0.00")
+    return Cell(name), Cell(""), Cell(""), Cell(time, note=note), Cell(""), Cell(share)
+
+
+def _change(change: HostChange) -> tuple[Cell, ...]:
+    before, after = change.before, change.after
+    calls = list(dict.fromkeys(str(row.calls) for row in (before, after) if row is not None))
+    return (
+        Cell(change.row.name),
+        Cell(place_of(change.row.file, change.row.line)),
+        Cell(_said(change)),
+        Cell(" → ".join(calls)),
+        Cell(ABSENT if before is None else f"{before.self_us:.2f}"),
+        Cell(ABSENT if after is None else f"{after.self_us:.2f}"),
+        Cell(f"{change.difference_us:+.2f}", tone=Tone.BAD if change.more else None),
+    )
+
+
+def _said(change: HostChange) -> str:
+    match change.kind:
+        case Kind.TIME:
+            return "longer" if change.more else "shorter"
+        case Kind.CALLS:
+            return "more calls" if change.more else "fewer calls"
+    return change.kind.value
+
+
+def _sum_of(rows: Sequence[HostRow]) -> float:
+    return sum(row.self_us for row in rows)
+
+
+def _functions(count: int) -> str:
+    return f"{count} further function{'s' * (count != 1)}"

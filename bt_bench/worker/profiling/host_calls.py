@@ -1,0 +1,215 @@
+"""Traces the Python and C calls of one step, without what the tracing itself adds.
+
+`sys.setprofile` calls a handler at each begin and end of a function. What the handler takes is a
+multiple of what a short function takes, so it is measured in the same rounds, on functions that do
+nothing, and taken off each call. The step is also timed without the handler, and what the tree of
+calls does not explain of that time remains visible.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from types import FrameType, FunctionType
+from typing import Any
+
+from bt_bench.analysis import median
+from bt_bench.results import HandlerCost, HostProfile, no_collection
+from bt_bench.worker.measuring.ports import SystemClock
+from bt_bench.worker.measuring.regions import host_times
+from bt_bench.worker.profiling.call_tree import CallTree, Event, Repetition, builtin_name
+
+Call = Callable[[], object]
+Handler = Callable[[FrameType, str, Any], None]
+
+EMPTY_CALLS = 256  # per repetition and kind
+_CALLS_A_TURN = 8
+MOST_NAMINGS = 20
+
+
+def trace_host(prepare: Callable[[], Call], synchronize: Call, *, times: int = 40) -> HostProfile:
+    """Where the host's time of a step goes, function by function.
+
+    The step should make the same calls each time. Repetitions in which other functions are called
+    than in most, such as a lazy first one, are left out and counted. Only the calling thread is
+    seen. A function in C is seen if it is a builtin function or method, with all that it does as
+    its own time; so a step that launches its kernel by one call of C is a single frame. A type, or
+    another object of C that can be called, counts as its caller's own time.
+
+    CPython 3.11 specialises no instruction while a handler is set, so that code with many of its
+    own takes up to twice as long, which no call explains. From 3.12 on this is so only for calls.
+
+    Args:
+        prepare: gets ready for one step and returns its call; called some 100 times.
+        synchronize: waits for the device; called after each step, and not timed.
+        times: how many repetitions are timed with the handler, and as many without.
+
+    Raises:
+        ValueError: if `times` is not positive.
+    """
+    if times < 1:
+        raise ValueError(f"{times} repetitions; expected at least 1")
+    tree, costs = CallTree(), _Costs()
+    clock = SystemClock()
+    plain: list[float] = []
+    repetitions: list[Repetition] = []
+    for _ in range(times):
+        plain.append(_isolated(prepare, synchronize, lambda call: host_times(clock, call)[0]))
+        events = _isolated(prepare, synchronize, timed_events)
+        repetitions.append(tree.timed(events))
+        costs.sample()
+    (shape, _), *_ = Counter(each.shape for each in repetitions).most_common(1)
+    kept = [each for each in repetitions if each.shape == shape]
+    for _ in range(MOST_NAMINGS):
+        if tree.is_named(shape):
+            break
+        tree.name(_isolated(prepare, synchronize, _named_events))
+    python, c = costs.python(), costs.c()
+    return HostProfile(
+        plain_us=median(plain),
+        repetitions=len(kept),
+        left_out=len(repetitions) - len(kept),
+        python_call=python,
+        c_call=c,
+        frames=tree.frames(kept, python, c),
+    )
+
+
+def timed_events(call: Call) -> list[Event]:
+    """Makes a call, and returns its events with their times in ns."""
+    events: list[Event] = []
+    append, now_ns = events.append, time.perf_counter_ns
+
+    # Nothing but this: what is returned, or is called, must not live longer than without it.
+    def handler(frame: FrameType, event: str, _: Any) -> None:
+        append((event, frame.f_code, frame.f_lasti, now_ns()))
+
+    return _handled(call, handler, events)
+
+
+def _named_events(call: Call) -> list[Event]:
+    """Makes a call, and returns its events with the names of builtins."""
+    events: list[Event] = []
+
+    def handler(frame: FrameType, event: str, called: Any) -> None:
+        name = builtin_name(called) if event == "c_call" else None
+        events.append((event, frame.f_code, frame.f_lasti, name))
+
+    return _handled(call, handler, events)
+
+
+def _handled(call: Call, handler: Handler, events: list[Event]) -> list[Event]:
+    """Makes a call under a handler that fills a list of events.
+
+    A partial is taken apart, because Python reports a call of a builtin only where Python code
+    makes it. This function's own frame has no event, since it began before.
+    """
+    function, given, named = (
+        (call.func, call.args, call.keywords) if type(call) is partial else (call, (), {})
+    )
+    before = sys.getprofile()
+    sys.setprofile(handler)
+    try:
+        function(*given, **named)
+    finally:
+        sys.setprofile(before)
+    if events and events[-1][0] == "c_call":
+        del events[-1]  # of `sys.setprofile`
+    return events
+
+
+def _isolated(prepare: Callable[[], Call], synchronize: Call, use: Callable[[Call], Any]) -> Any:
+    """Uses the call of a step that is got ready, and waits for the device."""
+    call = prepare()
+    with no_collection(collect_first=False):
+        result = use(call)
+    synchronize()
+    return result
+
+
+# What the handler adds
+
+
+def _nothing() -> None:
+    pass
+
+
+def _in_a_row(empty: Callable[[], object], turns: range) -> None:
+    """Calls what does nothing, so often in a turn that the loop itself hardly counts."""
+    for _ in turns:
+        empty()
+        empty()
+        empty()
+        empty()
+        empty()
+        empty()
+        empty()
+        empty()
+
+
+_TURNS = range(EMPTY_CALLS // _CALLS_A_TURN)
+
+
+@dataclass
+class _Empty:
+    """What the handler adds to calls that do nothing.
+
+    Args:
+        empty: what is called.
+    """
+
+    empty: Callable[[], object]
+    within_us: list[float] = field(default_factory=list)
+    around_us: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        # CPython specialises a place that calls for what it calls, so each kind has its own code.
+        code = _in_a_row.__code__.replace()
+        self._call = partial(FunctionType(code, {}), self.empty, _TURNS)
+
+    def sample(self) -> None:
+        """Makes the calls with and without the handler."""
+        with no_collection(collect_first=False):
+            plain_us = host_times(SystemClock(), self._call)[0] / EMPTY_CALLS
+            events = timed_events(self._call)
+        # The first and the last event are of the function that makes the calls.
+        times = [ns / 1e3 for _, _, _, ns in events[1:-1]]
+        starts, ends = times[::2], times[1::2]
+        within = median(_differences(starts, ends))
+        between = median(_differences(ends[:-1], starts[1:]))
+        self.within_us.append(within)
+        # What a call takes without the handler is the caller's, and stays there.
+        self.around_us.append(max(0.0, between - plain_us))
+
+    def cost(self) -> HandlerCost:
+        """The medians of all samples."""
+        return HandlerCost(within_us=median(self.within_us), around_us=median(self.around_us))
+
+
+def _differences(first: Sequence[float], second: Sequence[float]) -> list[float]:
+    return [after - before for before, after in zip(first, second, strict=True)]
+
+
+class _Costs:
+    """What the handler adds to calls of both kinds."""
+
+    def __init__(self) -> None:
+        self._python, self._c = _Empty(_nothing), _Empty(gc.isenabled)
+
+    def sample(self) -> None:
+        """Takes one more sample of both."""
+        self._python.sample()
+        self._c.sample()
+
+    def python(self) -> HandlerCost:
+        """That of a Python function."""
+        return self._python.cost()
+
+    def c(self) -> HandlerCost:
+        """That of a builtin."""
+        return self._c.cost()

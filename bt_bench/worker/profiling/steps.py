@@ -1,0 +1,163 @@
+"""From the records of a pass to the calls and operations of each step, in samples."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bt_bench.results import DeviceOperation, HostCall, TracedSteps, Tracing
+from bt_bench.worker.profiling.tracers import ApiRecord, DeviceRecord, Taken
+
+_DIGITS = 3  # of us: the records are in whole ns
+
+
+class RecordsLostError(Exception):
+    """The records of a pass are not complete."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One step that was run: when, by the clock of the records, and how long it took.
+
+    Args:
+        start_ns: when its call was made.
+        end_ns: when the device was idle again.
+        host_us: time until the call had returned.
+        step_us: time until the device was idle.
+    """
+
+    start_ns: int
+    end_ns: int
+    host_us: float
+    step_us: float
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call with the records of those that it made itself."""
+
+    record: ApiRecord
+    records: int
+    operation: int | None
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """A step with its records."""
+
+    ran: Ran
+    calls: list[_Call]
+    operations: list[DeviceRecord]
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What is the same in all samples of a step."""
+        return (
+            tuple((c.record.name, c.records, c.operation) for c in self.calls),
+            tuple((o.kind, o.name, o.moved_bytes) for o in self.operations),
+        )
+
+
+def traced_steps(tracing: Tracing, ran: Sequence[Ran], taken: Taken) -> TracedSteps:
+    """The samples of a variant, from the records of the passes that its steps were run in.
+
+    Args:
+        tracing: what was recorded.
+        ran: the steps of the variant.
+        taken: records of these, and of other variants' steps.
+
+    Raises:
+        RecordsLostError: if records were dropped, or belong to nothing.
+    """
+    if taken.dropped:
+        raise RecordsLostError(f"the profiler lost {taken.dropped} records")
+    if tracing in (Tracing.NONE, Tracing.OFF):
+        return _merged(tracing, [_Recorded(each, [], []) for each in ran], 0)
+    calls = sorted(taken.calls, key=lambda call: (call.start_ns, -call.end_ns))
+    operations = sorted(taken.operations, key=lambda operation: operation.start_ns)
+    call_starts = [call.start_ns for call in calls]
+    operation_starts = [operation.start_ns for operation in operations]
+    found = []
+    for each in ran:
+        within = slice(
+            bisect_left(call_starts, each.start_ns), bisect_right(call_starts, each.end_ns)
+        )
+        # The device is idle before and after a step, so what begins within it belongs to it.
+        of_step = operations[
+            bisect_left(operation_starts, each.start_ns) : bisect_right(
+                operation_starts, each.end_ns
+            )
+        ]
+        found.append(_Recorded(each, _outermost(calls[within], of_step), of_step))
+    shapes = Counter(step.shape for step in found)
+    shape, most = shapes.most_common(1)[0]
+    if 2 * most <= len(found):
+        raise RecordsLostError(
+            f"of {len(found)} steps the profiler recorded {len(shapes)} different sequences of "
+            f"calls and operations, and none of them in most steps ({most} at most)"
+        )
+    kept = [step for step in found if step.shape == shape]
+    return _merged(tracing, kept, len(found) - len(kept))
+
+
+def _outermost(calls: Sequence[ApiRecord], operations: Sequence[DeviceRecord]) -> list[_Call]:
+    """Calls that no other one made, each with how many records it has and what it enqueued."""
+    places = {operation.correlation: place for place, operation in enumerate(operations)}
+    found: list[_Call] = []
+    for call in calls:
+        place = places.get(call.correlation)
+        if found and call.end_ns <= found[-1].record.end_ns:
+            outer = found[-1]
+            known = outer.operation if outer.operation is not None else place
+            found[-1] = _Call(outer.record, outer.records + 1, known)
+        else:
+            found.append(_Call(call, 1, place))
+    return found
+
+
+def _merged(tracing: Tracing, steps: Sequence[_Recorded], left_out: int) -> TracedSteps:
+    return TracedSteps(
+        tracing=tracing,
+        host_us=[round(step.ran.host_us, _DIGITS) for step in steps],
+        step_us=[round(step.ran.step_us, _DIGITS) for step in steps],
+        calls=[_call(steps, place) for place in range(len(steps[0].calls))] if steps else [],
+        operations=(
+            [_operation(steps, place) for place in range(len(steps[0].operations))] if steps else []
+        ),
+        left_out=left_out,
+    )
+
+
+def _call(steps: Sequence[_Recorded], place: int) -> HostCall:
+    first = steps[0].calls[place]
+    records = [(step.ran, step.calls[place].record) for step in steps]
+    return HostCall(
+        name=first.record.name,
+        api=first.record.api,
+        records=first.records,
+        operation=first.operation,
+        start_us=[_since(ran, record.start_ns) for ran, record in records],
+        end_us=[_since(ran, record.end_ns) for ran, record in records],
+    )
+
+
+def _operation(steps: Sequence[_Recorded], place: int) -> DeviceOperation:
+    records = [(step.ran, step.operations[place]) for step in steps]
+    first = records[0][1]
+    queued = [_since(ran, r.queued_ns) for ran, r in records if r.queued_ns is not None]
+    submitted = [_since(ran, r.submitted_ns) for ran, r in records if r.submitted_ns is not None]
+    return DeviceOperation(
+        kind=first.kind,
+        name=first.name,
+        queued_us=queued if len(queued) == len(records) else None,
+        submitted_us=submitted if len(submitted) == len(records) else None,
+        start_us=[_since(ran, record.start_ns) for ran, record in records],
+        end_us=[_since(ran, record.end_ns) for ran, record in records],
+        moved_bytes=first.moved_bytes,
+    )
+
+
+def _since(ran: Ran, moment_ns: int) -> float:
+    return round((moment_ns - ran.start_ns) / 1e3, _DIGITS)

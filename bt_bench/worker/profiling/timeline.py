@@ -1,0 +1,278 @@
+"""The steps of a timeline: one step of a case, run over and over under each kind of tracing.
+
+The steps are timed by the same region as in a sweep, first before any profiler is loaded, then in
+blocks under each kind of tracing in turn, with all variants interleaved in each. Beside them run
+empty calls, which say what a kind of tracing adds.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+from bt_bench.protocol import Workload
+from bt_bench.results import (
+    EmptyCalls,
+    HostProfile,
+    LaunchPath,
+    Plan,
+    Reason,
+    ReasonCode,
+    TracedSteps,
+    Tracing,
+    no_collection,
+)
+from bt_bench.worker.arm import Arm, inputs_on
+from bt_bench.worker.measuring.bench import Bench
+from bt_bench.worker.measuring.case import build_instances
+from bt_bench.worker.measuring.device_kernels import launch_null
+from bt_bench.worker.measuring.launch_paths import use
+from bt_bench.worker.measuring.nvtx_ranges import SampleRanges, range_name
+from bt_bench.worker.measuring.ports import Clock, CudaPort, DevicePort
+from bt_bench.worker.measuring.regions import host_times
+from bt_bench.worker.measuring.rounds import Turn, Turns, Window
+from bt_bench.worker.measuring.timing import rewind
+from bt_bench.worker.outcome import OnRound, RoundProgress, TimelineParts
+from bt_bench.worker.profiling.host_calls import trace_host
+from bt_bench.worker.profiling.steps import Ran, RecordsLostError, traced_steps
+from bt_bench.worker.profiling.tracers import Taken, Tracer, tracer
+from bt_bench.worker.tasks import TakeTimeline
+
+BLOCKS = 4
+SECONDS_PER_BLOCK = 0.25  # of each kind of tracing
+SECONDS_BEFORE = 1.0  # of steps before any profiler is loaded
+WARM_UP_ROUNDS = 6
+MOST_STEPS = 400  # per variant and kind of tracing, which bounds the file
+ATTEMPTS = 3
+QUERIES = 8  # in a row, which is long enough to time
+
+EmptyName = Literal["launch", "query"]
+
+
+def take_timeline(
+    task: TakeTimeline,
+    variants: Mapping[str, type[Any]],
+    workload: Workload,
+    plan: Plan,
+    bench: Bench,
+    on_round: OnRound,
+    *,
+    port: DevicePort | None = None,
+    tracer_of: Callable[[], Tracer] = tracer,
+) -> TimelineParts:
+    """Runs one step of a window under each kind of tracing.
+
+    Args:
+        task: says which step of which case.
+        variants: by name.
+        workload: of the case.
+        plan: instances and seed.
+        bench: where the variants' tensors live, and the host's clock.
+        on_round: is told of progress.
+        port: the device; by default the current one.
+        tracer_of: loads a profiler; called once the steps before it are done.
+
+    Raises:
+        ArmFailedError: when a variant raises.
+    """
+    copies = {name: (variant,) for name, variant in variants.items()}
+    instances = build_instances(copies, workload, plan, bench.device)
+    steps = inputs_on(bench.device, workload)[: task.step + 1]
+    window = Window(task.case.name, instances, steps, task.operation)
+    passes = _Passes(window, plan, bench.around.clock, port or CudaPort(), on_round)
+    return passes.take(tracer_of)
+
+
+class _Passes:
+    """All passes of a timeline."""
+
+    def __init__(
+        self, window: Window, plan: Plan, clock: Clock, port: DevicePort, on_round: OnRound
+    ) -> None:
+        self._window = window
+        self._clock = clock
+        self._port = port
+        self._on_round = on_round
+        self._turns = Turns(window, random.Random(plan.seed))
+        of_window = window.operation, window.case
+        self._ranges = {name: SampleRanges(name, *of_window) for name in window.names}
+        self._empty: dict[EmptyName, Callable[[], object]] = {
+            "launch": partial(launch_null),
+            "query": partial(_repeated, port.start_has_passed, QUERIES),
+        }
+
+    def take(self, tracer_of: Callable[[], Tracer]) -> TimelineParts:
+        started_ns = self._clock.now_ns()
+        with no_collection():
+            self._port.record_start()  # which is then queried
+            for _ in range(WARM_UP_ROUNDS):
+                self._round(self._turns.next_round(), _Samples())
+            before = _Samples()
+            self._fill(before, SECONDS_BEFORE, 0)
+        # Before CUPTI is loaded, which makes calls of CUDA longer.
+        host = {arms[0].name: self._host(arms[0]) for arms in self._by_name()}
+        with no_collection():
+            source = tracer_of()
+            parts = TimelineParts(source.source, list(source.missing), host=host)
+            parts.ranges = {
+                name: range_name(name, self._window.operation, self._window.case)
+                for name in self._window.names
+            }
+            of_tracing = {Tracing.NONE: [(before, Taken())]}
+            done = 1
+            for _ in range(BLOCKS):
+                for tracing in source.tracings:
+                    of_tracing.setdefault(tracing, []).append(self._block(source, tracing, done))
+                    done += 1
+        for tracing, blocks in of_tracing.items():
+            self._keep(parts, tracing, blocks)
+        parts.seconds = round((self._clock.now_ns() - started_ns) / 1e9, 3)
+        return parts
+
+    def _by_name(self) -> list[list[Arm]]:
+        return [list(arms) for arms in zip(*self._window.instances, strict=True)]
+
+    def _host(self, arm: Arm) -> HostProfile:
+        """The Python and C calls of an arm's step."""
+        *before, last = self._window.steps
+        operation = self._window.operation
+
+        def prepare() -> Callable[[], object]:
+            rewind([arm])
+            for step in before:
+                arm.ready(operation, step)()
+                arm.finish(operation)
+            call = arm.ready(operation, last)
+            self._port.synchronize()
+            return call
+
+        def finish() -> None:
+            arm.finish(operation)
+            self._port.synchronize()
+
+        with arm.guarded():
+            use(arm, LaunchPath.JIT)
+            return trace_host(prepare, finish)
+
+    def _block(self, source: Tracer, tracing: Tracing, done: int) -> tuple[_Samples, Taken]:
+        """Some rounds under a kind of tracing; again if records were lost, up to three times."""
+        for _ in range(ATTEMPTS):
+            samples = _Samples()
+            with source.tracing(tracing) as taken:
+                self._fill(samples, SECONDS_PER_BLOCK, done)
+            if not taken.dropped:
+                break
+        return samples, taken
+
+    def _fill(self, samples: _Samples, seconds: float, done: int) -> None:
+        """Rounds for some time, in pairs: each order in reverse as well."""
+        self._on_round(RoundProgress(done, 1 + 3 * BLOCKS, "tracing steps"))
+        end_ns = self._clock.now_ns() + int(seconds * 1e9)
+        most = MOST_STEPS // (BLOCKS if seconds == SECONDS_PER_BLOCK else 1)
+        taken = 0
+        while taken < 2 or (self._clock.now_ns() < end_ns and taken < most):
+            for turn in self._turns.next_pair():
+                self._round(turn, samples)
+                taken += 1
+
+    def _round(self, turn: Turn, samples: _Samples) -> None:
+        """Each variant once through the window; only its last step is timed."""
+        window, last = self._window, len(self._window.steps) - 1
+        rewind(turn.arms)
+        for place, step in enumerate(window.steps):
+            for arm in turn.arms:
+                with arm.guarded():
+                    use(arm, LaunchPath.JIT)
+                    if place == last:
+                        samples.of_arm(arm).append(self._sample(arm, step))
+                    else:
+                        arm.ready(window.operation, step)()
+                    arm.finish(window.operation)
+                    self._port.synchronize()
+        for name, empty in self._empty.items():
+            samples.empty.setdefault(name, []).append(self._run(empty))
+
+    def _sample(self, arm: Arm, step: Any) -> Ran:
+        """One step in the ranges that it has in a sweep."""
+        ranges = self._ranges[arm.name]
+        of_step = ranges.begin(len(self._window.steps) - 1)
+        try:
+            call = arm.ready(self._window.operation, step)
+            of_step.push()
+            return self._run(call)
+        finally:
+            ranges.end()
+
+    def _run(self, call: Callable[[], object]) -> Ran:
+        self._port.synchronize()
+        host_us, step_us = host_times(self._clock, call, self._port.synchronize)
+        # The clock of the records; the region's own tells how long it took, but not when it was.
+        end_ns = time.time_ns()
+        return Ran(end_ns - round(step_us * 1e3), end_ns, host_us, step_us)
+
+    def _keep(
+        self,
+        parts: TimelineParts,
+        tracing: Tracing,
+        blocks: Sequence[tuple[_Samples, Taken]],
+    ) -> None:
+        everything = Taken()
+        for _, taken in blocks:
+            everything.calls += taken.calls
+            everything.operations += taken.operations
+            everything.dropped += taken.dropped
+        for name in self._window.names:
+            ran = [one for samples, _ in blocks for one in samples.arms.get(name, ())]
+            try:
+                parts.steps.setdefault(name, []).append(traced_steps(tracing, ran, everything))
+            except RecordsLostError as error:
+                parts.failed[name] = Reason(
+                    code=ReasonCode.PROFILER_INCOMPLETE, message=f"{tracing}: {error}"
+                )
+        for empty in self._empty:
+            ran = [one for samples, _ in blocks for one in samples.empty[empty]]
+            try:
+                steps = traced_steps(tracing, ran, everything)
+            except RecordsLostError:
+                continue  # what it adds is not known then, and the report says so
+            parts.empty.append(
+                EmptyCalls(
+                    name=empty,
+                    tracing=tracing,
+                    host_us=steps.host_us,
+                    step_us=steps.step_us,
+                    records=_records_of(steps),
+                )
+            )
+
+
+@dataclass
+class _Samples:
+    """The steps of some rounds."""
+
+    arms: dict[str, list[Ran]] = field(default_factory=dict)
+    empty: dict[EmptyName, list[Ran]] = field(default_factory=dict)
+
+    def of_arm(self, arm: Arm) -> list[Ran]:
+        return self.arms.setdefault(arm.name, [])
+
+
+def _records_of(steps: TracedSteps) -> int:
+    """How many records of calls an empty call has, less those of the wait after it.
+
+    Where no calls are recorded there is one of a kernel, or none to tell apart.
+    """
+    if steps.tracing is not Tracing.ALL or not steps.calls:
+        return 1
+    wait = steps.calls[-1].records if len(steps.calls) > 1 else 0
+    counted = sum(call.records for call in steps.calls) - wait
+    return max(1, counted)
+
+
+def _repeated(call: Callable[[], object], times: int) -> None:
+    for _ in range(times):
+        call()

@@ -1,0 +1,155 @@
+"""What is said of a step's calls: the table, what changed, and the width of a terminal."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+from rich.console import Console
+
+from bt_bench.report.console import print_document
+from bt_bench.report.document import ABSENT, Document, Table, Tone
+from bt_bench.report.profile.host_calls import host_changes_section, host_section, place_of
+from bt_bench.results import HandlerCost, HostFrame, HostProfile
+
+PYTHON = HandlerCost(within_us=0.2, around_us=0.3)
+C = HandlerCost(within_us=0.1, around_us=0.15)
+
+
+def frame(name, self_us, *children, calls=1, file="pkg/a.py", vary=False):
+    return HostFrame(
+        name=name,
+        kind="c" if file is None else "python",
+        file=file,
+        line=None if file is None else 7,
+        calls=calls,
+        calls_vary=vary,
+        self_us=self_us,
+        self_low_us=self_us,
+        self_high_us=self_us,
+        total_us=self_us,
+        children=list(children),
+    )
+
+
+def profile(*frames, plain_us=50.0, left_out=0):
+    return HostProfile(
+        plain_us=plain_us,
+        repetitions=38,
+        left_out=left_out,
+        python_call=PYTHON,
+        c_call=C,
+        frames=list(frames),
+    )
+
+
+def table_of(section):
+    (table,) = [block for block in section.blocks if isinstance(block, Table)]
+    return table
+
+
+def texts_of(section):
+    return [[cell.text for cell in row] for row in table_of(section).rows]
+
+
+def test_functions_with_most_time_come_first_and_the_rest_is_a_row():
+    step = frame("step", 10, frame("Tensor.copy_", 20, calls=2, file=None))
+    section = host_section(profile(step, left_out=2), "Host of fused")
+    assert section.title == "Host of fused"
+    assert texts_of(section) == [
+        ["Tensor.copy_", "C", "2", "20.00", "20.00–20.00", "40.0 %"],
+        ["step", "a.py:7", "1", "10.00", "10.00–10.00", "20.0 %"],
+        ["not explained", "", "", "20.00", "", "40.0 %"],
+        ["the whole step", "", "", "50.00", "", "100.0 %"],
+    ]
+    lead = section.blocks[0]
+    assert "50.00 us without a handler" in lead
+    assert "traced in 38 repetitions. 2 more called other functions, and are left out." in lead
+    assert "0.50 us for each call of Python and 0.25 us for each of C" in lead
+
+
+def test_small_functions_are_one_row():
+    calls = [frame(f"f{n}", 1 + n / 100) for n in range(15)]
+    texts = texts_of(host_section(profile(*calls), "Host"))
+    assert len(texts) == 12 + 3
+    assert texts[12][:4] == ["3 further functions", "", "", "3.03"]
+
+
+def test_the_rows_add_up_to_the_whole_step():
+    calls = [frame(f"f{n}", 2) for n in range(20)]
+    *parts, whole = (float(texts[3]) for texts in texts_of(host_section(profile(*calls), "Host")))
+    assert sum(parts) == whole
+
+
+def test_frames_that_exceed_the_step_are_explained():
+    (row,) = [
+        row
+        for row in table_of(host_section(profile(frame("step", 60)), "Host")).rows
+        if row[0].text == "not explained"
+    ]
+    assert row[3].text == "-10.00"
+    assert "slower while it is traced" in row[3].note
+
+
+def test_calls_that_vary_have_a_note():
+    rows = table_of(host_section(profile(frame("f", 9, calls=4, vary=True)), "Host")).rows
+    assert "differs between repetitions" in rows[0][2].note
+    assert rows[1][2].note is None
+
+
+def test_a_step_without_calls_says_so():
+    section = host_section(profile(), "Host")
+    assert "makes no call" in section.blocks[1]
+
+
+def test_changes_name_the_function_and_its_times():
+    before = profile(frame("step", 10), frame("old", 3), frame("same", 1))
+    after = profile(frame("step", 15), frame("new", 4), frame("same", 1), plain_us=56)
+    section = host_changes_section(before, after, "Against a")
+    assert "was 50.00 us and is 56.00 us" in section.blocks[0]
+    assert texts_of(section) == [
+        ["step", "a.py:7", "longer", "1", "10.00", "15.00", "+5.00"],
+        ["new", "a.py:7", "new", "1", ABSENT, "4.00", "+4.00"],
+        ["old", "a.py:7", "gone", "1", "3.00", ABSENT, "-3.00"],
+    ]
+    tones = [row[-1].tone for row in table_of(section).rows]
+    assert tones == [Tone.BAD, Tone.BAD, None]
+
+
+def test_more_calls_are_shown():
+    before, after = profile(frame("f", 5, calls=2)), profile(frame("f", 5, calls=3))
+    assert texts_of(host_changes_section(before, after, "Against a"))[0][2:4] == [
+        "more calls",
+        "2 → 3",
+    ]
+
+
+def test_many_changes_are_cut_and_counted():
+    before = profile(*(frame(f"f{n}", 20 - n) for n in range(14)))
+    section = host_changes_section(before, profile(), "Against a")
+    assert len(table_of(section).rows) == 12
+    assert section.blocks[-1] == "2 further functions have changed, by 8.00 us each at most."
+
+
+def test_no_change_is_said():
+    same = profile(frame("f", 5))
+    (said,) = host_changes_section(same, same, "Against a").blocks
+    assert said.endswith("No function has changed by more than it scatters.")
+
+
+def test_all_fits_into_80_columns():
+    name = "FusedGatherSlots.gather_and_compute_slot_mappings"
+    before = profile(frame(name, 10_000.5, file="x/_function_base_impl.py"), plain_us=12_345.6)
+    after = profile(frame(name, 20_000.5, file="x/_function_base_impl.py"), plain_us=22_345.6)
+    sections = host_section(before, "Host"), host_changes_section(before, after, "Against a")
+    stream = StringIO()
+    console = Console(file=stream, width=80, force_terminal=True, color_system=None)
+    print_document(Document("Profile", (), sections), console)
+    lines = stream.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum(name in line for line in lines) == 2
+
+
+def test_places_are_short():
+    assert place_of("triton/runtime/jit.py", 375) == "jit.py:375"
+    assert place_of("<string>", 1) == "<string>:1"
+    assert place_of(None, None) == "C"
