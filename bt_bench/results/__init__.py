@@ -136,6 +136,7 @@ from bt_bench.results.suites import (
     suite_name,
 )
 from bt_bench.results.timeline import (
+    TIMELINE_NAME,
     DeviceOperation,
     EmptyCalls,
     HostCall,
@@ -143,6 +144,8 @@ from bt_bench.results.timeline import (
     TracedSteps,
     Tracing,
     VariantTimeline,
+    read_timeline,
+    write_timeline,
 )
 from bt_bench.results.units import (
     format_bytes,
@@ -163,6 +166,7 @@ __all__ = [
     "RESULT_SUFFIX",
     "SCHEMA_VERSION",
     "STDIN",
+    "TIMELINE_NAME",
     "Binaries",
     "Cache",
     "Calibration",
@@ -284,6 +288,7 @@ __all__ = [
     "read_result",
     "read_run",
     "read_text",
+    "read_timeline",
     "result_name",
     "result_schema",
     "save_baseline",
@@ -299,4 +304,5 @@ __all__ = [
     "write_counters",
     "write_run_file",
     "write_text",
+    "write_timeline",
 ]

@@ -18,19 +18,13 @@ from bt_bench.names import Operation as Operation
 from bt_bench.names import Row
 from bt_bench.results.files import name_of, read_text, write_text
 from bt_bench.results.invalid import describe_invalid
-from bt_bench.results.kinds import Kind
+from bt_bench.results.kinds import COUNTERS
 from bt_bench.results.nouns import Cache, Noun, Reason
 from bt_bench.results.result import Environment
 
 COUNTERS_NAME = "counters.json"
 NCU_REPORT_NAME = "kernels.ncu-rep"
 COUNTERS_SCHEMA_VERSION: Final = 1
-
-_KIND = Kind(
-    "file of counters",
-    frozenset({"tool", "calls", "l2", "variants"}),
-    "`bt-bench profile --tool ncu --against FILE` reads it",
-)
 
 SECTOR_BYTES = 32
 """A sector of the L2 cache, in which it moves data and counts."""
@@ -262,5 +256,5 @@ def read_counters(path: Path) -> Counters:
     try:
         return Counters.model_validate_json(text)
     except ValidationError as error:
-        problem = describe_invalid(text, error, Counters, COUNTERS_SCHEMA_VERSION, _KIND)
+        problem = describe_invalid(text, error, Counters, COUNTERS_SCHEMA_VERSION, COUNTERS)
         raise UsageError(f"{name} {problem}") from None

@@ -44,6 +44,16 @@ CENSUS = Kind(
     frozenset({"toolchain", "variants", "cases"}),
     "`bt-bench gate --static --against FILE` reads it",
 )
+COUNTERS = Kind(
+    "file of counters",
+    frozenset({"tool", "calls", "l2", "variants"}),
+    "`bt-bench profile --tool ncu --against FILE` reads it",
+)
+TIMELINE = Kind(
+    "timeline",
+    frozenset({"source", "empty", "variants"}),
+    "`bt-bench profile --against FILE` reads it",
+)
 _OTHERS = (
     Kind(
         "report of verdicts",
@@ -77,7 +87,7 @@ _OTHERS = (
         "no command reads it, so give the folder or the results that it names",
     ),
 )
-KINDS = (RESULT, RECORDING, CENSUS, *_OTHERS)
+KINDS = (RESULT, RECORDING, CENSUS, COUNTERS, TIMELINE, *_OTHERS)
 
 
 def kind_of_document(data: object) -> Kind | None:

@@ -7,15 +7,21 @@ each step that was recorded. So `start_us[i]` of all rows are of the same step.
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from bt_bench.errors import UsageError
 from bt_bench.names import Operation as Operation
+from bt_bench.results.files import name_of, read_text, write_text
 from bt_bench.results.host_profile import HostProfile
+from bt_bench.results.invalid import describe_invalid
+from bt_bench.results.kinds import TIMELINE
 from bt_bench.results.nouns import Noun, Reason
 from bt_bench.results.result import Environment
 
+TIMELINE_NAME = "timeline.json"
 TIMELINE_SCHEMA_VERSION: Literal[1] = 1
 
 Microseconds = Annotated[float, Field(allow_inf_nan=False)]
@@ -114,7 +120,7 @@ class Timeline(Noun):
     """One timeline file: a step of a case, by each variant.
 
     `source` is the profiler with its version, and `missing` what it does not tell. `required_bytes`
-    are what the step must read and write, if its suite says so.
+    are what the step must read and write in device memory, if its suite says so.
     """
 
     schema_version: Literal[1] = TIMELINE_SCHEMA_VERSION
@@ -124,7 +130,7 @@ class Timeline(Noun):
     step: int = Field(ge=0)
     num_steps: int = Field(ge=1)
     digest: str
-    required_bytes: list[int] | None = None
+    required_bytes: int | None = Field(default=None, ge=0)
     environment: Environment
     source: str
     missing: list[str] = []
@@ -132,7 +138,40 @@ class Timeline(Noun):
     empty: list[EmptyCalls]
     variants: list[VariantTimeline]
 
+    def variant(self, name: str) -> VariantTimeline | None:
+        """What is known of a variant, or `None` if it took no part."""
+        return next((variant for variant in self.variants if variant.name == name), None)
+
     def empty_calls(self, name: str, tracing: Tracing) -> EmptyCalls | None:
         """The empty calls of a name under one kind of tracing."""
         found = (e for e in self.empty if e.name == name and e.tracing is tracing)
         return next(found, None)
+
+
+def write_timeline(path: Path, timeline: Timeline) -> None:
+    """Writes or replaces a timeline, atomically.
+
+    Raises:
+        UsageError: if it cannot be written.
+    """
+    write_text(path, timeline.model_dump_json(exclude_none=True) + "\n")
+
+
+def read_timeline(path: Path) -> Timeline:
+    """Reads a timeline, or that of a profile's folder.
+
+    Raises:
+        UsageError: if it cannot be read or is not one, saying what is wrong with it.
+    """
+    file = path / TIMELINE_NAME if path.is_dir() else path
+    if path.is_dir() and not file.is_file():
+        raise UsageError(
+            f"{path} has no {TIMELINE_NAME}; expected the folder of a profile by --tool timeline"
+        )
+    name = name_of(file)
+    text = read_text(file, name, expected="the timeline of a profile", example=TIMELINE_NAME)
+    try:
+        return Timeline.model_validate_json(text)
+    except ValidationError as error:
+        problem = describe_invalid(text, error, Timeline, TIMELINE_SCHEMA_VERSION, TIMELINE)
+        raise UsageError(f"{name} {problem}") from None

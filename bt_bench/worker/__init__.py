@@ -9,7 +9,7 @@ from bt_bench.worker.device import choose_device
 from bt_bench.worker.environment import available_bytes, read_environment
 from bt_bench.worker.git import git_command, without_another_git
 from bt_bench.worker.lifetime import run_kept
-from bt_bench.worker.outcome import Measured, RoundProgress
+from bt_bench.worker.outcome import Measured, RoundProgress, TimelineParts
 from bt_bench.worker.plain_exploring import PlainExplorer, explorer_of
 from bt_bench.worker.plays import Coverage, Play, Played, ReadCoverage, Survey, Surveyed, Unreached
 from bt_bench.worker.supervisor import Serve, Supervisor
@@ -32,6 +32,7 @@ from bt_bench.worker.tasks import (
     RoundOutcome,
     RoundUnit,
     Runner,
+    TakeTimeline,
     Task,
     Watcher,
     WorkerSetup,
@@ -70,7 +71,9 @@ __all__ = [
     "Supervisor",
     "Survey",
     "Surveyed",
+    "TakeTimeline",
     "Task",
+    "TimelineParts",
     "Unreached",
     "Watcher",
     "WorkerSetup",

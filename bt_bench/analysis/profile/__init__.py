@@ -16,6 +16,7 @@ from bt_bench.analysis.profile.counters import (
     times_required,
     total,
 )
+from bt_bench.analysis.profile.host_calls import HostChange, host_changes
 from bt_bench.analysis.profile.kernel_changes import KernelChange, kernel_changes
 from bt_bench.analysis.profile.kernels import (
     KernelRow,
@@ -25,6 +26,10 @@ from bt_bench.analysis.profile.kernels import (
     of_space,
     waits_as_text,
 )
+from bt_bench.analysis.profile.reading import Reading, read_step
+from bt_bench.analysis.profile.same_step import refuse_another_step
+from bt_bench.analysis.profile.step_changes import StepChange, StepChangeKind, step_changes
+from bt_bench.analysis.profile.timeline import Explained, Lane, TimelineRow, What, explain
 
 __all__ = [
     "DRAM",
@@ -33,17 +38,30 @@ __all__ = [
     "PCIE",
     "CounterChange",
     "CounterRow",
+    "Explained",
+    "HostChange",
     "KernelChange",
     "KernelRow",
+    "Lane",
+    "Reading",
     "StallShare",
+    "StepChange",
+    "StepChangeKind",
+    "TimelineRow",
+    "What",
     "accesses_as_text",
     "chain_as_text",
     "counter_changes",
     "counter_rows",
+    "explain",
+    "host_changes",
     "kernel_changes",
     "kernel_rows",
     "of_space",
+    "read_step",
+    "refuse_another_step",
     "stall_shares",
+    "step_changes",
     "times_required",
     "total",
     "waits_as_text",

@@ -6,8 +6,8 @@ from collections import Counter as Counts
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from bt_bench.analysis.profile.same_step import refuse_another_step
 from bt_bench.analysis.statistics.samples import median
-from bt_bench.errors import NotComparableError
 from bt_bench.results import Counter, Counters, KernelCounters, VariantCounters, format_number
 
 DRAM = (Counter.DRAM_READ_BYTES, Counter.DRAM_WRITTEN_BYTES)
@@ -179,7 +179,7 @@ def counter_changes(
         NotComparableError: when they are of different GPUs, steps or conditions, or have no variant
             in common.
     """
-    _refuse_differences(before, after, labels)
+    refuse_another_step(before, after, labels)
     changes = [
         change
         for variant in after.variants
@@ -187,30 +187,6 @@ def counter_changes(
         for change in _of_variant(old, variant)
     ]
     return sorted(changes, key=lambda change: change.more is not True)
-
-
-def _refuse_differences(before: Counters, after: Counters, labels: tuple[str, str]) -> None:
-    conditions = [_conditions(counters) for counters in (before, after)]
-    for what, value in conditions[0].items():
-        other = conditions[1][what]
-        if value != other:
-            raise NotComparableError(
-                f"{what} is {value} in {labels[0]} and {other} in {labels[1]}; counters are "
-                "compared only if it is the same"
-            )
-    if not any(before.variant(variant.name) for variant in after.variants):
-        raise NotComparableError(f"{labels[0]} and {labels[1]} have no variant in common")
-
-
-def _conditions(counters: Counters) -> dict[str, str]:
-    """What has to be the same where counters are compared, by what messages call it."""
-    return {
-        "the GPU": ", ".join(gpu.name for gpu in counters.environment.gpus),
-        "the operation": str(counters.operation),
-        "the workload": f"{counters.case} ({counters.digest[:12]})",
-        "the step": str(counters.step),
-        "the L2 cache": counters.l2.value,
-    }
 
 
 def _of_variant(old: VariantCounters, new: VariantCounters) -> Iterator[CounterChange]:

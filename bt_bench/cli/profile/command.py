@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bt_bench.cli import completion
 from bt_bench.cli.options import (
     ConfigArgument,
+    DeviceOption,
     JsonOption,
     KernelsOption,
     OperationsOption,
@@ -18,44 +19,79 @@ from bt_bench.cli.options import (
     SuiteOption,
     TracebackOption,
     VariantsOption,
+    VllmSourceOption,
     choose_variants,
+    chosen_device,
     kernel_folders,
     load_spec,
     names_given,
     without_opponents,
 )
+from bt_bench.cli.profile.ncu import NcuRequest, ncu_profile
 from bt_bench.cli.profile.nsys import nsys_command
+from bt_bench.cli.profile.one_step import one_case
 from bt_bench.cli.profile.static import StaticRequest, static_profile
+from bt_bench.cli.profile.timeline import StepRequest, timeline_profile
 from bt_bench.errors import ExitCode, UsageError, names_hint
 
-TOOLS = ("static", "nsys")
+if TYPE_CHECKING:
+    from bt_bench.results import Cache
+
+TOOLS = ("timeline", "trace", "ncu", "static", "nsys")
+_OF_A_STEP = ("timeline", "trace", "ncu")
 
 
 def profile(
+    ctx: typer.Context,
     config: ConfigArgument,
     tool: Annotated[
         str,
         typer.Option(
             "--tool",
             metavar="TOOL",
-            help="static: what the compiler made of each kernel; needs no GPU. nsys: print the "
+            help="timeline: where each microsecond of a step goes, on host and GPU. trace: the "
+            "same as a trace for Perfetto. ncu: what limits each kernel of a step, by Nsight "
+            "Compute. static: what the compiler made of each kernel; needs no GPU. nsys: print the "
             "command that records a sweep with Nsight Systems.",
             autocompletion=completion.one_of(*TOOLS),
         ),
-    ],
+    ] = "timeline",
     variants: VariantsOption = None,
     operations: OperationsOption = None,
     select: SelectOption = None,
     overrides: SetOption = None,
+    device: DeviceOption = None,
     kernels: KernelsOption = None,
+    vllm_source: VllmSourceOption = None,
     suite: SuiteOption = None,
+    step: Annotated[
+        int | None,
+        typer.Option(
+            "--step",
+            metavar="N",
+            min=0,
+            help="Profile step N of the case's window, counted from 0.",
+            show_default="the last one",
+        ),
+    ] = None,
+    l2: Annotated[
+        str | None,
+        typer.Option(
+            "--l2",
+            metavar="STATE",
+            help="With --tool ncu, hot: leave the caches as they are. cold: flush them before each "
+            "replay of a kernel.",
+            show_default="hot",
+            autocompletion=completion.one_of("hot", "cold"),
+        ),
+    ] = None,
     target: Annotated[
         str | None,
         typer.Option(
             "--target",
             metavar="A,B,…",
-            help="Compile for these GPUs, the first of which is shown: sm_80 (A100), sm_86, sm_89, "
-            "sm_90 (H100, H200), sm_100 (B200), sm_103, sm_120.",
+            help="With --tool static, compile for these GPUs, the first of which is shown: sm_80 "
+            "(A100), sm_86, sm_89, sm_90 (H100, H200), sm_100 (B200), sm_103, sm_120.",
             show_default="sm_90,sm_80,sm_100",
         ),
     ] = None,
@@ -64,7 +100,8 @@ def profile(
         typer.Option(
             "--against",
             metavar="RUN",
-            help="Name what has changed since another profile: its folder, or its census.json.",
+            help="Name what has changed since another profile by the same tool: its folder, or its "
+            "file.",
         ),
     ] = None,
     reports: Annotated[
@@ -88,20 +125,23 @@ def profile(
     traceback: TracebackOption = False,
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Show what a variant's kernels consist of, and what they wait for.
+    """Show where a step's time goes, what limits its kernels, and what these consist of.
 
-    With `--tool static` every kernel that the cases launch is compiled, as for the static gate, and
-    disassembled: instructions by class, the longest chain of loads that wait for each other, and
-    the lines where a warp waits. What is compiled is kept, so that a second run takes a second.
+    By default, each host call, launch and device operation of one step, in order, with what binds
+    it: it needs a GPU, and cupti-python of the driver's CUDA version (without it torch's profiler,
+    which tells less). `--against` names what has changed since another profile.
 
     Examples:
+    - `bt-bench profile origin -k medium_batch_1grp`
+    - `bt-bench profile origin -k medium_batch_1grp --variants mine --kernels ./my_kernels --against
+      reports/profile-origin-20260102T030405Z`
+    - `bt-bench profile azure_conv -k busiest_rate1_1grp --step 3 --tool ncu --l2 cold`
     - `bt-bench profile quick --tool static`
-    - `bt-bench profile quick --tool static --variants fused,mine --kernels ./my_kernels`
-    - `bt-bench profile quick --tool static --against reports/profile-quick-20260102T030405Z`
     - `bt-bench profile origin -k medium_batch_1grp --tool nsys`
     """
     if tool not in TOOLS:
         raise UsageError(f"--tool {tool!r} is not a tool; {names_hint(tool, TOOLS)}")
+    _refuse_others(ctx, tool)
     spec = load_spec(
         config,
         suite=suite,
@@ -114,16 +154,81 @@ def profile(
     if tool == "nsys":
         print(nsys_command(config, spec, folders))
         return ExitCode.OK
-    spec = without_opponents(spec, by_name=variants is not None)
-    request = StaticRequest(
-        spec=spec,
-        entries=choose_variants(spec, folders),
-        targets=names_given("--target", target),
-        against=against,
-        reports=reports,
-        out=out,
-        whole=whole,
-        traceback=traceback,
-        as_json=as_json,
+    if tool == "static":
+        spec = without_opponents(spec, by_name=variants is not None)
+        return static_profile(
+            StaticRequest(
+                spec=spec,
+                entries=choose_variants(spec, folders),
+                targets=names_given("--target", target),
+                against=against,
+                reports=reports,
+                out=out,
+                whole=whole,
+                traceback=traceback,
+                as_json=as_json,
+            )
+        )
+    one_case(spec, tool)  # before variants are looked for, which may say something
+    entries = choose_variants(spec, folders, vllm_source, by_name=variants is not None)
+    if tool == "ncu":
+        return ncu_profile(
+            NcuRequest(
+                spec=spec,
+                operations_by_name=operations is not None,
+                entries=entries,
+                step=step,
+                l2=_cache(l2),
+                device=chosen_device(device),
+                against=against,
+                reports=reports,
+                out=out,
+                whole=whole,
+                traceback=traceback,
+                as_json=as_json,
+            )
+        )
+    return timeline_profile(
+        StepRequest(
+            tool="trace" if tool == "trace" else "timeline",
+            spec=spec,
+            operations_by_name=operations is not None,
+            entries=entries,
+            step=step,
+            device=device,
+            against=against,
+            reports=reports,
+            out=out,
+            whole=whole,
+            traceback=traceback,
+            as_json=as_json,
+        )
     )
-    return static_profile(request)
+
+
+def _refuse_others(ctx: typer.Context, tool: str) -> None:
+    """Refuses options that mean nothing to a tool; the environment is ignored."""
+    of_a_step = ", ".join(_OF_A_STEP)
+    meant = {
+        "step": ("--step", tool in _OF_A_STEP, of_a_step),
+        "device": ("--device", tool in _OF_A_STEP, of_a_step),
+        "vllm_source": ("--vllm-source", tool in _OF_A_STEP, of_a_step),
+        "l2": ("--l2", tool == "ncu", "ncu"),
+        "target": ("--target", tool == "static", "static"),
+        "against": ("--against", tool != "nsys", "every tool but nsys"),
+    }
+    for name, (option, is_meant, others) in meant.items():
+        source = ctx.get_parameter_source(name)
+        if not is_meant and source is not None and source.name == "COMMANDLINE":
+            raise UsageError(f"{option} means nothing to --tool {tool}, only to: {others}")
+
+
+def _cache(text: str | None) -> Cache | None:
+    from bt_bench.results import Cache
+
+    if text is None:
+        return None
+    names = [each.value for each in Cache]
+    if text not in names:
+        raise UsageError(f"--l2 {text!r} is not a state; {names_hint(text, names)}")
+    return Cache(text)

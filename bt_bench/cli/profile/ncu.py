@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from bt_bench.cli.exits import say
 from bt_bench.cli.next_steps import command
 from bt_bench.cli.options import command_line, print_json, traceback_printer
-from bt_bench.cli.profile.places import new_folder, without_places
+from bt_bench.cli.profile.one_step import one_case, one_operation
+from bt_bench.cli.profile.places import PAGE_NAME, new_folder, without_places
 from bt_bench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -21,16 +22,14 @@ if TYPE_CHECKING:
     from bt_bench.runs.profile import CountersRequest, TakenCounters
     from bt_bench.variants import VariantEntry
 
-PAGE_NAME = "profile.md"
-_SHOWN_NAMES = 5
-
 
 @dataclass(frozen=True)
 class NcuRequest:
     """What was asked for.
 
     Args:
-        spec: one case, and one operation.
+        spec: one case.
+        operations_by_name: whether the operations come from the command line.
         entries: the variants.
         step: the place of the step in its window, from 0; `None`: the last one.
         l2: whether caches are flushed before each run of a kernel; `None`: they are not.
@@ -44,6 +43,7 @@ class NcuRequest:
     """
 
     spec: SweepSpec
+    operations_by_name: bool
     entries: Sequence[VariantEntry]
     step: int | None
     l2: Cache | None
@@ -98,14 +98,8 @@ def _counters_request(request: NcuRequest) -> CountersRequest:
     from bt_bench.worker import WorkerSetup, arms_of
 
     spec = request.spec
-    _refuse_several("case", "-k", [case.name for case in spec.cases])
-    _refuse_several("operation", "--operations", list(map(str, spec.operations)))
-    operation = spec.operations[0]
-    if operation.traits.on_host:
-        raise UsageError(
-            f"operation {str(operation)!r} launches nothing, so that --tool ncu has nothing to "
-            "profile; choose another one by --operations"
-        )
+    case = one_case(spec, "ncu")
+    operation = one_operation(spec, "ncu", by_name=request.operations_by_name)
     if request.device == "cpu":
         raise UsageError("--tool ncu profiles kernels on a GPU; --device cpu has none")
     setup = WorkerSetup(
@@ -118,20 +112,11 @@ def _counters_request(request: NcuRequest) -> CountersRequest:
     return CountersRequest(
         config=spec.name,
         setup=setup,
-        case=spec.cases[0],
+        case=case,
         operation=operation,
         step=request.step,
         l2=request.l2 or Cache.HOT,
     )
-
-
-def _refuse_several(what: str, option: str, names: Sequence[str]) -> None:
-    if len(names) > 1:
-        more = ", …" if len(names) > _SHOWN_NAMES else ""
-        raise UsageError(
-            f"--tool ncu profiles one {what}, and {len(names)} are chosen: "
-            f"{', '.join(names[:_SHOWN_NAMES])}{more}; choose one by {option}"
-        )
 
 
 def _write(folder: RunFolder, taken: TakenCounters) -> None:

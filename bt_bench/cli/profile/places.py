@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bt_bench.results import RunFolder
 
+PAGE_NAME = "profile.md"
+
 
 def new_folder(name: str, reports: Path | None, out: Path | None) -> RunFolder:
     """Makes the folder of a profile.

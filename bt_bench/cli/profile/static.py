@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from bt_bench.cli.exits import say
 from bt_bench.cli.next_steps import command
 from bt_bench.cli.options import command_line, print_json, traceback_printer
+from bt_bench.cli.profile.places import PAGE_NAME, new_folder, without_places
 from bt_bench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from bt_bench.variants import VariantEntry
 
 CENSUS_NAME = "census.json"
-PAGE_NAME = "profile.md"
 TARGETS = ("sm_90", "sm_80", "sm_100")
 """The first is that of the GPUs that the documentation's figures are of."""
 
@@ -58,7 +58,6 @@ def static_profile(request: StaticRequest) -> ExitCode:
         `CHECK_FAILED` if a variant failed or did not compile.
     """
     from bt_bench.analysis.profile import kernel_changes
-    from bt_bench.config import read_settings
     from bt_bench.report import print_document, render_document
     from bt_bench.report.profile import (
         changes_document,
@@ -66,7 +65,7 @@ def static_profile(request: StaticRequest) -> ExitCode:
         kernels_document,
         kernels_json,
     )
-    from bt_bench.results import RunFolder, write_census
+    from bt_bench.results import write_census
     from bt_bench.results.atomic import replacing
     from bt_bench.worker import take_code_census
 
@@ -86,11 +85,7 @@ def static_profile(request: StaticRequest) -> ExitCode:
     changes: list[KernelChange] | None = None
     if before is not None:
         changes = kernel_changes(before, census, (str(request.against), "the working tree"))
-    if request.out is not None:
-        folder = RunFolder.create_exact(request.out)
-    else:
-        parent = request.reports or read_settings(Path.cwd()).reports or Path("reports")
-        folder = RunFolder.create(parent, f"profile-{request.spec.name}")
+    folder = new_folder(request.spec.name, request.reports, request.out)
     write_census(folder.path / CENSUS_NAME, census)
     page = render_document(kernels_document(census, targets, whole=True))
     with replacing(folder.path / PAGE_NAME) as file:
@@ -113,19 +108,9 @@ def static_profile(request: StaticRequest) -> ExitCode:
         print_document(changes_document(changes, str(request.against)))
     print(f"\nProfile: {folder.path}/ ({PAGE_NAME}, {CENSUS_NAME})")
     if changes is None:
-        again = command(*_without_places(command_line()[1:]), "--against", folder.path)
+        again = command(*without_places(command_line()[1:]), "--against", folder.path)
         print(f"Next:    change a kernel, then {again}")
     return code
-
-
-def _without_places(arguments: Sequence[str]) -> Iterator[str]:
-    """The arguments without those that say where the profile goes."""
-    given = iter(arguments)
-    for argument in given:
-        if argument in ("--out", "--reports"):
-            next(given, None)
-        elif not argument.startswith(("--out=", "--reports=")):
-            yield argument
 
 
 def read_profile(path: Path) -> StaticCensus:

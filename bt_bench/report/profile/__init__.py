@@ -8,12 +8,22 @@ from bt_bench.report.profile.counters import (
     counters_document,
     counters_json,
 )
+from bt_bench.report.profile.flame import flame_graph
 from bt_bench.report.profile.kernels import (
     changes_document,
     changes_json,
     kernels_document,
     kernels_json,
 )
+from bt_bench.report.profile.lanes import lanes_svg
+from bt_bench.report.profile.timeline import (
+    explained_steps,
+    timeline_changes_document,
+    timeline_changes_json,
+    timeline_document,
+    timeline_json,
+)
+from bt_bench.report.profile.trace import trace_json
 
 __all__ = [
     "changes_document",
@@ -22,6 +32,14 @@ __all__ = [
     "counter_changes_json",
     "counters_document",
     "counters_json",
+    "explained_steps",
+    "flame_graph",
     "kernels_document",
     "kernels_json",
+    "lanes_svg",
+    "timeline_changes_document",
+    "timeline_changes_json",
+    "timeline_document",
+    "timeline_json",
+    "trace_json",
 ]

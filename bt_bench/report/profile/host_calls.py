@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
 from bt_bench.analysis.profile.host_calls import (
     HostChange,
@@ -76,6 +78,21 @@ def host_changes_section(before: HostProfile, after: HostProfile, title: str) ->
             f"{_functions(len(others))} {have} changed, by {largest:.2f} us each at most."
         )
     return Section(title, tuple(blocks))
+
+
+def host_changes_json(changes: Sequence[HostChange]) -> list[dict[str, Any]]:
+    """The changes as a JSON document has them."""
+    return [
+        {
+            "kind": change.kind.value,
+            "name": change.row.name,
+            "where": place_of(change.row.file, change.row.line),
+            "difference_us": change.difference_us,
+            "before": None if change.before is None else asdict(change.before),
+            "after": None if change.after is None else asdict(change.after),
+        }
+        for change in changes
+    ]
 
 
 def place_of(file: str | None, line: int | None) -> str:

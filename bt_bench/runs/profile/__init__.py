@@ -1,4 +1,4 @@
-"""Profiles that another tool takes of a process of ours."""
+"""Profiles of one step: its timeline, and counters that another tool takes of a process of ours."""
 
 from __future__ import annotations
 
@@ -8,5 +8,13 @@ from bt_bench.runs.profile.ncu import (
     take_counters,
     too_large,
 )
+from bt_bench.runs.profile.timeline import TimelineRequest, take_step_timeline
 
-__all__ = ["CountersRequest", "TakenCounters", "take_counters", "too_large"]
+__all__ = [
+    "CountersRequest",
+    "TakenCounters",
+    "TimelineRequest",
+    "take_counters",
+    "take_step_timeline",
+    "too_large",
+]

@@ -37,6 +37,7 @@ def request_(tmp_path):
     config.write_text(CONFIG, encoding="utf-8")
     return NcuRequest(
         spec=load_config(str(config), select="one"),
+        operations_by_name=True,
         entries=[find_variants()["fused"]],
         step=None,
         l2=None,

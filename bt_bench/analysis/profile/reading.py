@@ -1,0 +1,59 @@
+"""Reads an explained step: what binds it, and how short it could be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bt_bench.analysis.profile.timeline import Explained, TimelineRow, What
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What an explained step says; all in us.
+
+    Args:
+        binds: `host` if the last operation waited for the host to launch it, and `device` if it
+            waited for the operations before it; a step without operations is bound by the host.
+        gaps_us: time between the first and the last operation in which the device does nothing.
+        after_us: from the return of the step's call until the device is idle.
+        spare_us: what the step takes beyond an empty launch and the wait for it.
+    """
+
+    binds: Literal["host", "device"]
+    gaps_us: float
+    after_us: float
+    spare_us: float
+
+
+def read_step(step: Explained) -> Reading:
+    """Says what binds a step."""
+    operations = sorted(
+        (row for row in step.rows if row.what is What.OPERATION), key=lambda row: row.start_us
+    )
+    return Reading(
+        binds="device" if _queued(step, operations) else "host",
+        gaps_us=_gaps(operations),
+        after_us=max(0.0, step.step_us - step.host_us),
+        spare_us=max(0.0, step.step_us - step.floor_us),
+    )
+
+
+def _queued(step: Explained, operations: list[TimelineRow]) -> bool:
+    """Whether the last operation was launched before the one before it had ended."""
+    if len(operations) < 2:
+        # The one operation is all that the device does: it binds if it outlasts the host.
+        return bool(operations) and step.busy_us > step.host_us
+    *_, before, last = operations
+    if last.launched_by is None:
+        return step.busy_us > step.host_us
+    return before.end_us > step.rows[last.launched_by].end_us
+
+
+def _gaps(operations: list[TimelineRow]) -> float:
+    gaps, at = 0.0, None
+    for row in operations:
+        if at is not None:
+            gaps += max(0.0, row.start_us - at)
+        at = row.end_us if at is None else max(at, row.end_us)
+    return gaps

@@ -1,0 +1,218 @@
+"""What changed in a step from one timeline to another, call by call and operation by operation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from enum import StrEnum, auto
+
+from bt_bench.analysis.profile.timeline import Explained, Lane, TimelineRow, What
+
+CHANGED_US = 0.3
+CHANGED_SHARE = 0.05
+"""A row's length has changed by both at least; the share is of the longer one of the two rows."""
+
+
+class StepChangeKind(StrEnum):
+    """How a row has changed."""
+
+    NEW = auto()
+    GONE = auto()
+    LONGER = auto()
+    SHORTER = auto()
+
+
+@dataclass(frozen=True)
+class StepChange:
+    """A row that is another one in two timelines.
+
+    Args:
+        kind: how it has changed.
+        before: the row in the first timeline; `None` if it is new.
+        after: the row in the second one; `None` if it is gone.
+        next_to: what tells the row from others of its name: the operation that a call launches, or
+            what the host's own code comes before. `None` for all other rows.
+    """
+
+    kind: StepChangeKind
+    before: TimelineRow | None
+    after: TimelineRow | None
+    next_to: str | None = None
+
+    @property
+    def row(self) -> TimelineRow:
+        """The row as it is now, or as it was if it is gone."""
+        row = self.after or self.before
+        assert row is not None
+        return row
+
+    @property
+    def difference_us(self) -> float:
+        """By how much it is longer now; negative if it is shorter."""
+        return _length_of(self.after) - _length_of(self.before)
+
+    @property
+    def more(self) -> bool:
+        """Whether there is more of it now: it is new or longer."""
+        return self.kind in (StepChangeKind.NEW, StepChangeKind.LONGER)
+
+
+def step_changes(before: Explained, after: Explained) -> list[StepChange]:
+    """The rows that changed between two timelines of the same step, the largest change first.
+
+    Rows are matched in their order. A launch is first matched with one of the same operation; what
+    is left between two matches is matched by the name of the call alone, so that an exchanged
+    kernel is not an exchanged launch. Names are the same only as a whole: Triton appends nothing to
+    the name of a kernel, whatever it is specialised for, and another instance of a C++ template is
+    other code. So a kernel with another suffix is a new one, and the old one is gone.
+
+    The host's own code between two calls is compared with that between the calls that these are
+    matched with, as a whole where a call came in between.
+
+    A length has changed if the spreads do not overlap, and the difference is both 0.3 us and 5 % of
+    the longer row at least; the host's own code that is new or gone has to reach this as well. A
+    row that only starts at another time has not changed. The wait for the device comes last: it
+    follows from the other rows.
+    """
+    old, new = _Rows(before.rows), _Rows(after.rows)
+    pairs = _matched(old, new)
+    found = [*_of_rows(old, new, pairs), *_of_code(old, new, pairs)]
+    return sorted(
+        found, key=lambda change: (change.row.what is What.WAIT, -abs(change.difference_us))
+    )
+
+
+_Key = tuple[str | None, ...]
+_Pair = tuple[int, int]
+
+
+class _Rows:
+    """The rows of a timeline by their places.
+
+    Args:
+        rows: all of them.
+    """
+
+    def __init__(self, rows: Sequence[TimelineRow]) -> None:
+        self.rows = rows
+        self.places = [place for place, row in enumerate(rows) if row.what is not What.CODE]
+        self._launched: dict[int, str] = {}
+        for row in rows:
+            if row.launched_by is not None:
+                self._launched.setdefault(row.launched_by, row.name)
+
+    def launched(self, place: int) -> str | None:
+        """The operation that a row enqueued."""
+        return self._launched.get(place)
+
+    def key(self, place: int) -> _Key:
+        """What is the same in rows that match."""
+        row = self.rows[place]
+        return row.lane, row.what, row.name
+
+    def narrow_key(self, place: int) -> _Key:
+        """Likewise, with what was launched."""
+        return *self.key(place), self.launched(place)
+
+    def code(self, start: int, stop: int) -> TimelineRow | None:
+        """The host's own code between two places, as one row.
+
+        Its spread is as if all of it were low, or high, at once.
+        """
+        parts = [row for row in self.rows[start:stop] if row.what is What.CODE]
+        if not parts:
+            return None
+        return replace(
+            parts[0],
+            end_us=parts[0].start_us + sum(row.length_us for row in parts),
+            low_us=sum(row.low_us for row in parts),
+            high_us=sum(row.high_us for row in parts),
+        )
+
+
+def _matched(old: _Rows, new: _Rows) -> list[_Pair]:
+    """Places of the rows that are the same, in order; without the host's own code."""
+    pairs: list[_Pair] = []
+    narrow = _blocks(
+        [old.narrow_key(place) for place in old.places],
+        [new.narrow_key(place) for place in new.places],
+    )
+    for (start, end), (new_start, new_end), same in narrow:
+        left, right = old.places[start:end], new.places[new_start:new_end]
+        if same:
+            pairs += zip(left, right, strict=True)
+            continue
+        by_name = _blocks([old.key(place) for place in left], [new.key(place) for place in right])
+        for one, other, alike in by_name:
+            if alike:
+                pairs += zip(left[slice(*one)], right[slice(*other)], strict=True)
+    return pairs
+
+
+def _blocks(old: Sequence[_Key], new: Sequence[_Key]) -> Iterator[tuple[_Pair, _Pair, bool]]:
+    """Begins and ends of the parts of two sequences, and whether these are the same."""
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    for tag, start, end, new_start, new_end in matcher.get_opcodes():
+        yield (start, end), (new_start, new_end), tag == "equal"
+
+
+def _of_rows(old: _Rows, new: _Rows, pairs: Sequence[_Pair]) -> Iterator[StepChange]:
+    kept, taken = {place for place, _ in pairs}, {place for _, place in pairs}
+    for place in old.places:
+        if place not in kept:
+            yield StepChange(StepChangeKind.GONE, old.rows[place], None, old.launched(place))
+    for place in new.places:
+        if place not in taken:
+            yield StepChange(StepChangeKind.NEW, None, new.rows[place], new.launched(place))
+    for left, right in pairs:
+        before, after = old.rows[left], new.rows[right]
+        if _differ(before, after):
+            yield StepChange(_longer(before, after), before, after, new.launched(right))
+
+
+def _of_code(old: _Rows, new: _Rows, pairs: Sequence[_Pair]) -> Iterator[StepChange]:
+    """Changes of the host's own code, of each part between two matched calls."""
+    calls = [pair for pair in pairs if new.rows[pair[1]].lane is Lane.HOST]
+    at, new_at = 0, 0
+    for place, new_place in [*calls, (len(old.rows), len(new.rows))]:
+        before, after = old.code(at, place), new.code(new_at, new_place)
+        at, new_at = place, new_place
+        if not _differ(before, after):
+            continue
+        if before is None:
+            kind = StepChangeKind.NEW
+        elif after is None:
+            kind = StepChangeKind.GONE
+        else:
+            kind = _longer(before, after)
+        yield StepChange(kind, before, after, _said(new, new_place))
+
+
+def _said(rows: _Rows, place: int) -> str | None:
+    """What the call at a place is, for what comes before it."""
+    if place >= len(rows.rows):
+        return None
+    row = rows.rows[place]
+    return "the return" if row.what is What.WAIT else rows.launched(place) or row.name
+
+
+def _differ(before: TimelineRow | None, after: TimelineRow | None) -> bool:
+    """Whether a length has changed; a row that is absent has none."""
+    (low, length, high), (new_low, new_length, new_high) = _spread(before), _spread(after)
+    apart = max(low, new_low) > min(high, new_high)
+    least_us = max(CHANGED_US, CHANGED_SHARE * max(length, new_length))
+    return apart and abs(new_length - length) >= least_us
+
+
+def _spread(row: TimelineRow | None) -> tuple[float, float, float]:
+    return (0.0, 0.0, 0.0) if row is None else (row.low_us, row.length_us, row.high_us)
+
+
+def _longer(before: TimelineRow, after: TimelineRow) -> StepChangeKind:
+    longer = after.length_us > before.length_us
+    return StepChangeKind.LONGER if longer else StepChangeKind.SHORTER
+
+
+def _length_of(row: TimelineRow | None) -> float:
+    return 0.0 if row is None else row.length_us

@@ -1,0 +1,188 @@
+"""`bt-bench profile --tool timeline`, and `--tool trace`, which shows the same recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from bt_bench.cli.next_steps import command
+from bt_bench.cli.options import command_line, print_json, say_begin, worker_for
+from bt_bench.cli.profile.one_step import one_case, one_operation
+from bt_bench.cli.profile.places import PAGE_NAME, new_folder, without_places
+from bt_bench.errors import ExitCode
+
+if TYPE_CHECKING:
+    from bt_bench.config import SweepSpec
+    from bt_bench.names import DeviceChoice
+    from bt_bench.report import Document
+    from bt_bench.results import RunFolder, Timeline
+    from bt_bench.runs.profile import TimelineRequest
+    from bt_bench.variants import VariantEntry
+
+TRACE_NAME = "trace.json"
+PICTURE_NAME = "timeline.svg"
+
+
+@dataclass(frozen=True)
+class StepRequest:
+    """What was asked for.
+
+    Args:
+        tool: what is printed: the timeline, or where the trace is.
+        spec: one case.
+        operations_by_name: whether the operations come from the command line.
+        entries: the variants.
+        step: the place of the step in its window, from 0; `None`: the last one.
+        device: the GPU.
+        against: folder, or timeline, of another profile.
+        reports: where to make the folder; `None`: as the settings say, else `reports`.
+        out: the folder itself.
+        whole: print everything.
+        traceback: print tracebacks of errors in variants.
+        as_json: print one JSON document.
+    """
+
+    tool: Literal["timeline", "trace"]
+    spec: SweepSpec
+    operations_by_name: bool
+    entries: Sequence[VariantEntry]
+    step: int | None
+    device: DeviceChoice | None
+    against: Path | None
+    reports: Path | None
+    out: Path | None
+    whole: bool
+    traceback: bool
+    as_json: bool
+
+
+def timeline_profile(request: StepRequest) -> ExitCode:
+    """Traces a step, writes the profile, and prints it; says what changed since another one.
+
+    Returns:
+        `CHECK_FAILED` if a variant failed.
+
+    Raises:
+        UsageError: for more than one case or operation, for one that launches nothing, for a step
+            that there is not, and without a GPU.
+    """
+    from bt_bench.cli.progress import progress_on_stderr
+    from bt_bench.results import read_timeline
+    from bt_bench.runs.profile import TimelineRequest as Asked
+    from bt_bench.runs.profile import take_step_timeline
+
+    case = one_case(request.spec, request.tool)
+    operation = one_operation(request.spec, request.tool, by_name=request.operations_by_name)
+    # Before seconds are spent, since it may not be one.
+    before = None if request.against is None else read_timeline(request.against)
+    spec = request.spec.model_copy(update={"operations": [operation]})
+    say_begin(spec, request.entries)
+    names = [entry.name for entry in request.entries]
+    asked: TimelineRequest = Asked(spec.name, case, operation, names, request.step)
+    with (
+        worker_for(spec, request.entries, request.device, traceback=request.traceback) as worker,
+        progress_on_stderr("profile") as progress,
+    ):
+        progress.start(1)
+        progress.phase("checking and tracing", case.name)
+        timeline = take_step_timeline(asked, worker, worker.hello, progress)
+    folder = new_folder(spec.name, request.reports, request.out)
+    files = write_profile(folder, timeline)
+    if request.as_json:
+        _print_json(request, folder, timeline, before)
+    else:
+        _print(request, folder, files, timeline, before)
+    failed = any(variant.reason is not None for variant in timeline.variants)
+    return ExitCode.CHECK_FAILED if failed else ExitCode.OK
+
+
+def write_profile(folder: RunFolder, timeline: Timeline) -> list[str]:
+    """Writes a timeline with its page, its pictures and its trace; returns the files' names."""
+    from bt_bench.report import render_document
+    from bt_bench.report.profile import (
+        explained_steps,
+        flame_graph,
+        lanes_svg,
+        timeline_document,
+        trace_json,
+    )
+    from bt_bench.results import TIMELINE_NAME, result_name, write_text, write_timeline
+
+    write_timeline(folder.path / TIMELINE_NAME, timeline)
+    page = timeline_document(timeline, whole=True)
+    texts = {PAGE_NAME: render_document(page), TRACE_NAME: trace_json(timeline)}
+    steps = explained_steps(timeline)
+    if steps:
+        texts[PICTURE_NAME] = lanes_svg(list(steps.values()), page.title)
+    for variant in timeline.variants:
+        if variant.host is not None:
+            name = f"host-{result_name(variant.name).removesuffix('.json')}.svg"
+            texts[name] = flame_graph(variant.host, f"{page.title}, {variant.name}: the host")
+    for name, text in texts.items():
+        write_text(folder.path / name, text)
+    return [PAGE_NAME, TIMELINE_NAME, *(name for name in texts if name != PAGE_NAME)]
+
+
+def _print_json(
+    request: StepRequest, folder: RunFolder, timeline: Timeline, before: Timeline | None
+) -> None:
+    from bt_bench.report.profile import timeline_changes_json, timeline_json
+
+    label = str(request.against)
+    changes = None if before is None else timeline_changes_json(before, timeline, label)
+    print_json(
+        {
+            "schema_version": 1,
+            "folder": str(folder.path),
+            "timeline": timeline_json(timeline),
+            "changes": changes,
+        }
+    )
+
+
+def _print(
+    request: StepRequest,
+    folder: RunFolder,
+    files: Sequence[str],
+    timeline: Timeline,
+    before: Timeline | None,
+) -> None:
+    from bt_bench.report import print_document
+
+    for document in _documents(request, folder, timeline, before):
+        print_document(document)
+    print(f"\nProfile: {folder.path}/ ({', '.join(files)})")
+    if before is None:
+        again = command(*without_places(command_line()[1:]), "--against", folder.path)
+        print(f"Next:    change a variant, then {again}")
+
+
+def _documents(
+    request: StepRequest, folder: RunFolder, timeline: Timeline, before: Timeline | None
+) -> Iterator[Document]:
+    from bt_bench.report.profile import timeline_changes_document, timeline_document
+
+    if before is not None:
+        yield timeline_changes_document(before, timeline, str(request.against))
+    elif request.tool == "trace":
+        yield _where_trace_is(folder, timeline)
+    else:
+        yield timeline_document(timeline, whole=request.whole)
+
+
+def _where_trace_is(folder: RunFolder, timeline: Timeline) -> Document:
+    from bt_bench.report import Document as Page
+    from bt_bench.report.profile import timeline_document
+
+    page = timeline_document(timeline, whole=False)
+    lead: Any = (
+        f"A trace of a few steps is in {folder.path / TRACE_NAME}: open it at "
+        "https://ui.perfetto.dev (which reads it in the browser, and uploads nothing) or in "
+        "chrome://tracing. Each variant is a process with rows for the host, for its NVTX ranges "
+        "on the GPU, and for the GPU; arrows lead from a launch to what it enqueued. Times are as "
+        "traced, with what the profiler adds.",
+        *page.lead[1:],
+    )
+    return Page(page.title, lead, ())

@@ -1,0 +1,401 @@
+"""A step as a picture: what the host and the device do, on one axis of time for all variants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from bt_bench.analysis.profile import Explained, Lane, TimelineRow, What
+from bt_bench.report.document import one_line
+from bt_bench.results import format_bytes
+
+WIDTH = 1000
+LABEL_ROWS = 4
+"""Below a variant's operations; those whose names find no place have them only on hovering."""
+
+OVERLAPS_US = 0.1
+"""Operations that overlap by no more are drawn in one row: rows are medians, which do not add up."""
+
+_MARGIN = 12
+_LEFT = 190  # of the axis; names and lanes are written before it
+_RIGHT = WIDTH - 84  # of the axis; totals are written behind it
+_HEAD = 66  # above the first variant: title and legend
+_FOOT = 58  # below the last one: axis and note
+_BAR = 20
+_BETWEEN = 22  # host and device, where the arrows are
+_AFTER_ROW = 3  # of the device's bars
+_LABEL_ROW = 14
+_AFTER_VARIANT = 22
+_LEAST_BAR = 1.5
+_FONT = 10
+_CHARACTER = 0.61 * _FONT  # the width of one in a monospaced font
+_PADDING = 3
+_NAME_CHARACTERS = 18  # of a variant, in each of two lines
+_LABEL_CHARACTERS = 30  # of an operation's name below its bar
+_FEWEST_CHARACTERS = 12  # of an operation's name that is cut inside its bar
+_MOST_TICKS = 10
+
+_FILLS = {
+    What.CODE: "#9ecae1",
+    What.LAUNCH: "#fdae6b",
+    What.CALL: "#c9b3de",
+    What.WAIT: "#e3e3e3",
+    What.OPERATION: "#8fd19e",
+}
+_LEGEND = {
+    What.CODE: "host's own code",
+    What.LAUNCH: "launch",
+    What.CALL: "other call of CUDA",
+    What.WAIT: "wait for the GPU",
+    What.OPERATION: "on the GPU",
+}
+_RETURN = "the step's call returns"
+_DARK, _GREY, _LIGHT = "#222222", "#666666", "#e8e8e8"
+
+
+def lanes_svg(explained: Sequence[Explained], title: str) -> str:
+    """The steps of some variants as an SVG of its own, without what the profiler adds.
+
+    Each variant has a lane of the host and one of the device, below each other, and all variants
+    have the same axis of time. Arrows lead from a launching call to its operation; a dashed line is
+    where the step's call returns. At the right end is the whole step, as measured before any
+    profiler was loaded. Texts on hovering have the names in full, and all times.
+
+    Args:
+        explained: the steps, from top to bottom; readable with up to six.
+        title: what is drawn.
+    """
+    axis = _Axis(explained)
+    parts: list[str] = []
+    unnamed = 0
+    y = float(_HEAD)
+    for step in explained:
+        band = _Band(step, axis, y)
+        parts += band.parts
+        unnamed += band.unnamed
+        y = band.bottom
+        parts.append(_line(_MARGIN, y - 8, WIDTH - _MARGIN, y - 8, _LIGHT))
+    height = round(y) + _FOOT
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
+            f'width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="12" '
+            'role="img">',
+            f"<title>{escape(one_line(title))}</title>",
+            '<defs><marker id="arrow" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="6" '
+            'markerHeight="6" orient="auto"><path d="M0 0L6 3L0 6z" fill="#666666"/></marker>'
+            "</defs>",
+            f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
+            *_head(title),
+            *axis.drawn(_HEAD - 10, y - 8),
+            *parts,
+            _text(_MARGIN, height - 12, _note(explained, unnamed), _GREY),
+            "</svg>\n",
+        ]
+    )
+
+
+def free_rows(spans: Sequence[tuple[float, float]]) -> list[int]:
+    """A row for each span, from 0, so that spans of one row do not overlap; the first free one.
+
+    Args:
+        spans: begin and end of each, in any order.
+    """
+    ends: list[float] = []
+    rows = [0] * len(spans)
+    for place in sorted(range(len(spans)), key=lambda place: spans[place]):
+        start, end = spans[place]
+        row = next((row for row, busy in enumerate(ends) if busy <= start), len(ends))
+        if row == len(ends):
+            ends.append(end)
+        ends[row] = end
+        rows[place] = row
+    return rows
+
+
+class _Axis:
+    """The axis of time that all variants share, from the step's call on."""
+
+    def __init__(self, explained: Sequence[Explained]) -> None:
+        ends = [row.end_us for step in explained for row in step.rows]
+        self._end_us = max([*ends, *(step.step_us for step in explained)], default=0.0)
+
+    def x(self, time_us: float) -> float:
+        """Where a time lies; clocks that differ a little can make it lie before the call."""
+        share = time_us / self._end_us if self._end_us > 0 else 0.0
+        return _LEFT + (_RIGHT - _LEFT) * min(1.0, max(0.0, share))
+
+    def drawn(self, top: float, bottom: float) -> Iterator[str]:
+        """Ticks, with lines across all variants."""
+        for tick in self._ticks():
+            x = self.x(tick)
+            yield _line(x, top, x, bottom + 4, _LIGHT)
+            yield _text(x, bottom + 17, f"{tick:g}", _GREY, anchor="middle", size=11)
+        label = "us from the step's call"
+        yield _text(_MARGIN, bottom + 17, label, _GREY, size=11)
+
+    def _ticks(self) -> list[float]:
+        step = next(
+            (
+                digit * 10.0**power
+                for power in range(-3, 9)
+                for digit in (1, 2, 5)
+                if digit * 10.0**power * _MOST_TICKS >= self._end_us
+            ),
+            0.0,
+        )
+        if self._end_us <= 0 or step <= 0:
+            return [0.0]
+        return [round(place * step, 6) for place in range(int(self._end_us / step + 1e-9) + 1)]
+
+
+class _Band:
+    """The two lanes of a variant.
+
+    Args:
+        step: of the variant.
+        axis: of all variants.
+        top: of the band.
+    """
+
+    def __init__(self, step: Explained, axis: _Axis, top: float) -> None:
+        self._step = step
+        self._axis = axis
+        self._host_y = top
+        self._device_y = top + _BAR + _BETWEEN
+        self.parts: list[str] = []
+        self.unnamed = 0
+        operations = [row for row in step.rows if row.lane is Lane.DEVICE]
+        spans = [(row.start_us, row.end_us - OVERLAPS_US) for row in operations]
+        rows = free_rows(spans)
+        depth = max(rows, default=0) + 1
+        self._device_bottom = self._device_y + depth * (_BAR + _AFTER_ROW) - _AFTER_ROW
+        self._names()
+        for row in step.rows:
+            if row.lane is Lane.HOST:
+                self._host(row)
+        outside = [
+            row
+            for row, place in zip(operations, rows, strict=True)
+            if not self._operation(row, self._row_y(place))
+        ]
+        for row, place in zip(operations, rows, strict=True):
+            self._arrow(row, self._row_y(place))
+        used = self._labels(outside)
+        self._end()
+        self.bottom = self._device_bottom + used * _LABEL_ROW + _AFTER_VARIANT
+
+    def _row_y(self, row: int) -> float:
+        return self._device_y + row * (_BAR + _AFTER_ROW)
+
+    def _names(self) -> None:
+        name = one_line(self._step.name)
+        lines = _two_lines(name, _NAME_CHARACTERS)
+        texts = "".join(
+            _text(_MARGIN, self._host_y + 14 + 15 * place, line, bold=True)
+            for place, line in enumerate(lines)
+        )
+        self.parts.append(_tipped(name, texts))
+        for y, lane in ((self._host_y, "host"), (self._device_y, "GPU")):
+            self.parts.append(_text(_LEFT - 8, y + 14, lane, _GREY, anchor="end", size=11))
+
+    def _host(self, row: TimelineRow) -> None:
+        name = _LEGEND[row.what] if row.what in (What.CODE, What.WAIT) else one_line(row.name)
+        texts = (f"{name} {row.length_us:.1f}", f"{row.length_us:.1f}", f"{row.length_us:.0f}")
+        self._bar(row, self._host_y, name, texts)
+
+    def _operation(self, row: TimelineRow, y: float) -> bool:
+        """Draws an operation; whether its name has found a place inside."""
+        name, length = one_line(row.name), f" {row.length_us:.1f}"
+        x, width = self._place(row)
+        room = int((width - 2 * _PADDING) / _CHARACTER) - len(length)
+        fits = len(name) <= room or room >= _FEWEST_CHARACTERS
+        self._bar(row, y, name, (f"{_cut(name, room)}{length}",) if fits else ())
+        return fits
+
+    def _bar(self, row: TimelineRow, y: float, name: str, texts: Sequence[str]) -> None:
+        x, width = self._place(row)
+        room = int((width - 2 * _PADDING) / _CHARACTER)
+        text = next((text for text in texts if len(text) <= room), "")
+        drawn = _rect(x, y, width, _FILLS[row.what])
+        if text:
+            drawn += _mono(x + _PADDING, y + 14, text)
+        self.parts.append(_tipped(self._tip(row, name), drawn))
+
+    def _place(self, row: TimelineRow) -> tuple[float, float]:
+        x = self._axis.x(row.start_us)
+        return x, max(_LEAST_BAR, self._axis.x(row.end_us) - x)
+
+    def _tip(self, row: TimelineRow, name: str) -> str:
+        said = [
+            f"{name}: {row.start_us:.2f} to {row.end_us:.2f} us, {row.length_us:.2f} us long "
+            f"(10–90 %: {row.low_us:.2f}–{row.high_us:.2f})"
+        ]
+        if row.moved_bytes is not None:
+            said.append(f"moves {format_bytes(row.moved_bytes)}")
+        if row.queued_us is not None:
+            said.append(f"queued at {row.queued_us:.2f} us")
+        if row.submitted_us is not None:
+            said.append(f"submitted at {row.submitted_us:.2f} us")
+        if row.launched_by is not None:
+            call = self._step.rows[row.launched_by]
+            said.append(f"launched by {call.name} at {call.start_us:.2f} us")
+        return "; ".join(said)
+
+    def _arrow(self, row: TimelineRow, y: float) -> None:
+        if row.launched_by is None:
+            return
+        call = self._step.rows[row.launched_by]
+        x = self._axis.x((call.start_us + call.end_us) / 2)
+        self.parts.append(
+            _line(
+                x,
+                self._host_y + _BAR,
+                self._axis.x(row.start_us),
+                y - 1,
+                _GREY,
+                'marker-end="url(#arrow)"',
+            )
+        )
+
+    def _labels(self, rows: Sequence[TimelineRow]) -> int:
+        """Names below the operations that they have no place in; returns how many rows they need.
+
+        From right to left: so a name goes below those behind it, and the line that leads to it
+        crosses none of them.
+        """
+        # What is free of each row ends where a name of it, or a line to a lower one, begins.
+        free = [float(WIDTH - _MARGIN)] * LABEL_ROWS
+        used = 0
+        for row in sorted(rows, key=lambda row: row.start_us, reverse=True):
+            text = f"{_cut(one_line(row.name), _LABEL_CHARACTERS)} {row.length_us:.1f}"
+            at, bar_width = self._place(row)
+            width = len(text) * _CHARACTER + 2 * _PADDING
+            # At the right edge a name begins before its operation.
+            x = min(at, WIDTH - _MARGIN - width)
+            place = next((place for place in range(LABEL_ROWS) if x + width <= free[place]), None)
+            if place is None:
+                self.unnamed += 1
+                continue
+            free[: place + 1] = [x] * (place + 1)
+            used = max(used, place + 1)
+            y = self._device_bottom + (place + 1) * _LABEL_ROW
+            middle = at + min(bar_width, 4) / 2
+            self.parts.append(
+                _line(middle, self._device_bottom, middle, y - 9, "#aaaaaa")
+                + _tipped(self._tip(row, one_line(row.name)), _mono(x, y, text))
+            )
+        return used
+
+    def _end(self) -> None:
+        """Where the call returns, and the whole step."""
+        step = self._step
+        waits = [row.start_us for row in step.rows if row.what is What.WAIT]
+        returns = waits[-1] if waits else step.host_us
+        x = self._axis.x(returns)
+        line = _line(
+            x, self._host_y - 5, x, self._device_bottom + 3, "#b22222", 'stroke-dasharray="4 3"'
+        )
+        self.parts.append(_tipped(f"{_RETURN}: {returns:.2f} us", line))
+        tip = (
+            f"the whole step: {step.step_us:.2f} us "
+            f"(10–90 %: {step.step_low_us:.2f}–{step.step_high_us:.2f})"
+        )
+        if step.residual_us is not None:
+            tip += f"; the traced steps do not explain {step.residual_us:.2f} us of it"
+        x = self._axis.x(step.step_us)
+        mark = _line(x, self._host_y - 3, x, self._host_y + _BAR + 3, _DARK)
+        text = _text(x + 6, self._host_y + 15, f"{step.step_us:.1f} us", bold=True)
+        self.parts.append(_tipped(tip, mark + text))
+
+
+def _head(title: str) -> list[str]:
+    """The title, and what colours and lines mean."""
+    room = int((WIDTH - 2 * _MARGIN) / 8.5)
+    parts = [
+        f'<text x="{_MARGIN}" y="22" font-size="15" font-weight="bold" fill="{_DARK}">'
+        f"{escape(_cut(one_line(title), room))}</text>"
+    ]
+    x = float(_MARGIN)
+    for what, name in _LEGEND.items():
+        parts.append(f'<rect x="{x:.1f}" y="34" width="12" height="12" fill="{_FILLS[what]}"/>')
+        parts.append(_text(x + 17, 44, name))
+        x += 40 + 6.6 * len(name)
+    parts.append(_line(x, 40, x + 18, 40, _GREY, 'marker-end="url(#arrow)"'))
+    parts.append(_text(x + 24, 44, "enqueued by"))
+    x += 110
+    parts.append(_line(x + 4, 33, x + 4, 48, "#b22222", 'stroke-dasharray="4 3"'))
+    parts.append(_text(x + 12, 44, _RETURN))
+    return parts
+
+
+def _note(explained: Sequence[Explained], unnamed: int) -> str:
+    if not explained:
+        return "There is no step that could be explained."
+    said = "Medians, in us, without what the profiler adds."
+    if unnamed:
+        one = unnamed == 1
+        said += (
+            f" {unnamed} operation{'' if one else 's'} "
+            f"{'has its name' if one else 'have their names'} only on hovering."
+        )
+    return said
+
+
+def _two_lines(name: str, room: int) -> list[str]:
+    """A name in one line or in two, broken behind a separator if it has one that fits."""
+    if len(name) <= room:
+        return [name]
+    cuts = [place + 1 for place, character in enumerate(name[:room]) if character in "_.-/: "]
+    at = cuts[-1] if cuts else room
+    return [name[:at], _cut(name[at:], room)]
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else f"{text[: room - 1]}…"
+
+
+def _tipped(tip: str, drawn: str) -> str:
+    """What is drawn, with a text on hovering."""
+    return f"<g><title>{escape(one_line(tip))}</title>{drawn}</g>"
+
+
+def _rect(x: float, y: float, width: float, fill: str) -> str:
+    # White edges would hide the narrowest bars.
+    edge = ' stroke="#ffffff" stroke-width="0.6"' if width > 4 * _LEAST_BAR else ""
+    return (
+        f'<rect x="{x:.2f}" y="{y:g}" width="{width:.2f}" height="{_BAR}" rx="1" '
+        f'fill="{fill}"{edge}/>'
+    )
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, colour: str, more: str = "") -> str:
+    return (
+        f'<line x1="{x1:.2f}" y1="{y1:g}" x2="{x2:.2f}" y2="{y2:g}" stroke="{colour}"'
+        f"{' ' if more else ''}{more}/>"
+    )
+
+
+def _mono(x: float, y: float, text: str) -> str:
+    # The font of which a character's width is known.
+    return (
+        f'<text x="{x:.2f}" y="{y:g}" font-size="{_FONT}" fill="{_DARK}" '
+        f"font-family=\"'DejaVu Sans Mono', Menlo, Consolas, monospace\">{escape(text)}</text>"
+    )
+
+
+def _text(
+    x: float,
+    y: float,
+    text: str,
+    colour: str = _DARK,
+    *,
+    anchor: str = "start",
+    size: int = 12,
+    bold: bool = False,
+) -> str:
+    weight = ' font-weight="bold"' if bold else ""
+    return (
+        f'<text x="{x:.2f}" y="{y:g}" font-size="{size}" text-anchor="{anchor}" '
+        f'fill="{colour}"{weight}>{escape(text)}</text>'
+    )

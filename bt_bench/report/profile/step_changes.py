@@ -1,0 +1,76 @@
+"""The report on what changed in a step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from bt_bench.analysis.profile import Explained, Lane, StepChange, What, step_changes
+from bt_bench.report.document import ABSENT, Cell, Section, Table, Tone
+
+MOST_ROWS = 12
+
+
+def step_changes_section(before: Explained, after: Explained, title: str) -> Section:
+    """What changed in a step between two timelines, the largest change first.
+
+    Args:
+        before: the step in the first timeline.
+        after: in the second one.
+        title: of the section.
+    """
+    lead = (
+        f"The step took {_with_spread(before)} us and takes {_with_spread(after)} us; until its "
+        f"call returned it took {before.host_us:.2f} us, and takes {after.host_us:.2f} us."
+    )
+    changes = step_changes(before, after)
+    if not changes:
+        return Section(title, (f"{lead} No row has changed by more than it scatters.",))
+    shown, others = changes[:MOST_ROWS], changes[MOST_ROWS:]
+    table = Table(
+        ("lane", "row", "what", "before us", "now us", "more us"), tuple(map(_row, shown)), 3
+    )
+    more = (f"{len(others)} further row{'s' * (len(others) != 1)} changed less.",) if others else ()
+    return Section(title, (lead, table, *more))
+
+
+def step_changes_json(changes: Sequence[StepChange]) -> list[dict[str, Any]]:
+    """The changes as a JSON document has them."""
+    return [
+        {
+            "kind": change.kind.value,
+            "lane": change.row.lane.value,
+            "what": change.row.what.value,
+            "name": change.row.name,
+            "next_to": change.next_to,
+            "difference_us": change.difference_us,
+            "before": None if change.before is None else asdict(change.before),
+            "after": None if change.after is None else asdict(change.after),
+        }
+        for change in changes
+    ]
+
+
+def _row(change: StepChange) -> tuple[Cell, ...]:
+    before, after = change.before, change.after
+    return (
+        Cell("GPU" if change.row.lane is Lane.DEVICE else "host"),
+        Cell(_name(change)),
+        Cell(change.kind.value),
+        Cell(ABSENT if before is None else f"{before.length_us:.2f}"),
+        Cell(ABSENT if after is None else f"{after.length_us:.2f}"),
+        Cell(f"{change.difference_us:+.2f}", tone=Tone.BAD if change.more else None),
+    )
+
+
+def _name(change: StepChange) -> str:
+    """The row with what tells it from others of its name: a step has many launches."""
+    row = change.row
+    if change.next_to is None:
+        return row.name
+    return f"{row.name} {'before' if row.what is What.CODE else 'of'} {change.next_to}"
+
+
+def _with_spread(step: Explained) -> str:
+    return f"{step.step_us:.2f} ({step.step_low_us:.2f}–{step.step_high_us:.2f})"

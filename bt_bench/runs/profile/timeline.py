@@ -1,0 +1,124 @@
+"""Takes the timeline of one step: has a worker check the variants, and trace those that passed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bt_bench.config import CaseSpec
+from bt_bench.errors import UsageError
+from bt_bench.protocol import Operation, Workload, build_workload
+from bt_bench.results import Reason, Timeline, VariantTimeline
+from bt_bench.worker import CheckCase, Hello, Runner, TakeTimeline, TimelineParts, Watcher
+
+
+@dataclass(frozen=True)
+class TimelineRequest:
+    """What to trace.
+
+    Args:
+        config: the config's name.
+        case: the workload.
+        operation: what is called.
+        names: the variants.
+        step: the place of the step in its window, from 0; `None`: the last one.
+    """
+
+    config: str
+    case: CaseSpec
+    operation: Operation
+    names: Sequence[str]
+    step: int | None = None
+
+
+def take_step_timeline(
+    request: TimelineRequest, runner: Runner, hello: Hello, watcher: Watcher | None = None
+) -> Timeline:
+    """Traces the step of all variants that compute the right result, side by side.
+
+    Args:
+        request: what to trace.
+        runner: has the worker of the variants.
+        hello: what that worker said of itself.
+        watcher: is told of progress.
+
+    Raises:
+        UsageError: without a GPU, and for a step that the window does not have.
+        WorkerError: if the worker cannot do it.
+    """
+    if hello.device == "cpu":
+        raise UsageError(
+            "--tool timeline traces a GPU, and there is none here, or --device cpu was given; "
+            "choose a GPU by --device, or use --tool static, which needs none"
+        )
+    workload = build_workload(request.case.parameters)
+    step = step_of(request.case.name, workload, request.step)
+    reasons = _checked(request, runner, watcher)
+    right = [name for name in request.names if name not in reasons]
+    finished = runner.run(TakeTimeline(request.case, request.operation, step), right, watcher)
+    parts = finished.value
+    reasons.update(finished.failed)
+    reasons.update(parts.failed)
+    traffic = workload.traffic(request.operation)
+    return Timeline(
+        config=request.config,
+        case=request.case.name,
+        operation=request.operation,
+        step=step,
+        num_steps=len(workload.steps),
+        digest=workload.digest(),
+        required_bytes=None if traffic is None else traffic[step].read + traffic[step].written,
+        environment=hello.environment,
+        source=parts.source,
+        missing=parts.missing,
+        seconds=parts.seconds,
+        empty=parts.empty,
+        variants=[_variant(name, parts, reasons) for name in request.names],
+    )
+
+
+def step_of(case: str, workload: Workload, asked: int | None) -> int:
+    """The place of a step in the window of a case, from 0.
+
+    Args:
+        case: its name.
+        workload: what it is.
+        asked: the place; `None`: the last one.
+
+    Raises:
+        UsageError: if the window has no such step.
+    """
+    count = len(workload.steps)
+    step = count - 1 if asked is None else asked
+    if not 0 <= step < count:
+        raise UsageError(
+            f"step {step}: the window of case {case!r} has no such step; expected one from 0 to "
+            f"{count - 1}"
+        )
+    return step
+
+
+def _checked(
+    request: TimelineRequest, runner: Runner, watcher: Watcher | None
+) -> dict[str, Reason]:
+    """Why variants are not traced: they failed, or lack a feature."""
+    finished = runner.run(
+        CheckCase(request.case, (request.operation,)), list(request.names), watcher
+    )
+    reasons: dict[str, Reason] = dict(finished.failed)
+    outcomes = finished.value.outcomes
+    for name in request.names:
+        if name not in reasons and (reason := outcomes[name, request.operation].reason):
+            reasons[name] = reason
+    return reasons
+
+
+def _variant(name: str, parts: TimelineParts, reasons: Mapping[str, Reason]) -> VariantTimeline:
+    reason = reasons.get(name)
+    return VariantTimeline(
+        name=name,
+        nvtx_range=parts.ranges.get(name, ""),
+        steps=[] if reason is not None else parts.steps.get(name, []),
+        host=None if reason is not None else parts.host.get(name),
+        reason=reason,
+    )
