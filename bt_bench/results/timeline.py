@@ -32,8 +32,7 @@ class Tracing(StrEnum):
 
     NONE = "none"  # before any profiler was loaded
     OFF = "off"  # a profiler is loaded, and records nothing
-    DEVICE = "device"  # kernels, copies and memsets
-    ALL = "all"  # these, and every call of the CUDA API
+    ALL = "all"  # every call of the CUDA API, kernels, copies and memsets
 
 
 class HostCall(Noun):
@@ -87,8 +86,8 @@ class TracedSteps(Noun):
 class EmptyCalls(Noun):
     """What the profiler adds is measured on these, in the same rounds as the variants.
 
-    `name` is `launch`, an empty kernel by Triton's call, or `query`, some calls of the CUDA API in
-    a row that enqueue nothing.
+    `name` is `launch`, an empty kernel by a call of the driver, or `query`, some calls of the CUDA
+    API in a row that enqueue nothing.
     """
 
     name: Literal["launch", "query"]
@@ -154,7 +153,7 @@ def write_timeline(path: Path, timeline: Timeline) -> None:
     Raises:
         UsageError: if it cannot be written.
     """
-    write_text(path, timeline.model_dump_json(exclude_none=True) + "\n")
+    write_text(path, timeline.model_dump_json() + "\n")
 
 
 def read_timeline(path: Path) -> Timeline:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -83,18 +84,25 @@ class FakeAction:
         lines: dict[int, tuple[str, int]] | None = None,
     ) -> None:
         self._name, self._range, self._lines = name, range_, lines or {}
+        self.views: list[Any] = []
         self._metrics = {
             key: value if isinstance(value, FakeMetric) else FakeMetric(value)
             for key, value in (metrics or {}).items()
         }
 
+    def _is_alive(self) -> None:
+        assert all(view() is not None for view in self.views), "a segmentation fault"
+
     def name(self) -> str:
+        self._is_alive()
         return self._name
 
     def metric_names(self) -> tuple[str, ...]:
+        self._is_alive()
         return tuple(self._metrics)
 
     def metric_by_name(self, name: str) -> FakeMetric | None:
+        self._is_alive()
         return self._metrics.get(name)
 
     def source_info(self, address: int) -> Any:
@@ -113,11 +121,30 @@ class FakeAction:
         return SimpleNamespace(domains=lambda: tuple(domains), domain_by_id=domains.__getitem__)
 
 
+class _FakeRange:
+    def __init__(self, actions: tuple[FakeAction, ...]) -> None:
+        self.num_actions = lambda: len(actions)
+        self.action_by_idx = actions.__getitem__
+
+
+class _FakeReport:
+    def __init__(self, actions: tuple[FakeAction, ...]) -> None:
+        self.num_ranges = lambda: 1
+        self._actions = actions
+
+    def range_by_idx(self, index: int) -> _FakeRange:
+        of_range = _FakeRange(self._actions)
+        for action in self._actions:
+            action.views = [weakref.ref(self), weakref.ref(of_range)]
+        return of_range
+
+
 def fake_module(*actions: FakeAction) -> Any:
-    """The module `ncu_report`, whose every report has these kernels."""
-    of_range = SimpleNamespace(num_actions=lambda: len(actions), action_by_idx=actions.__getitem__)
-    context = SimpleNamespace(num_ranges=lambda: 1, range_by_idx=lambda index: of_range)
-    return SimpleNamespace(load_report=lambda path: context)
+    """The module `ncu_report`, whose every report has these kernels.
+
+    As with the real one, a kernel dangles once its report, or its range, is gone.
+    """
+    return SimpleNamespace(load_report=lambda path: _FakeReport(actions))
 
 
 def kernel_counters(

@@ -1,8 +1,13 @@
 """What a timeline says: where each microsecond of a step goes, without the profiler's own weight.
 
 A profiler makes each call of the CUDA API longer. How much is measured on empty calls in the same
-rounds, and taken off every call of a step; what follows a call moves forward by as much. The step
-that is left must take as long as one that no profiler has seen. What does not fit is the residual.
+rounds, and taken off every call of a step. What follows a call on the host moves forward by as
+much, and so does an operation that waited for its call; one that waited for another operation
+stays behind that. The step that is left must take as long as one that no profiler has seen. What
+does not fit is the residual.
+
+What a profiler adds to the operations themselves, or between them, is not taken off: no empty call
+shows it. It is part of the residual.
 """
 
 from __future__ import annotations
@@ -54,20 +59,29 @@ class Weight:
     """What a kind of tracing adds, in us.
 
     Args:
-        launch_us: to a call that enqueues a kernel.
+        launch_us: to a call that enqueues something.
+        ahead_us: of that, before what it enqueues can begin.
         call_us: to each record of another call.
-        wait_us: to the wait after the call has returned.
+        wait_us: to a wait for a busy device, once that is idle.
+        idle_us: to a wait for a device that is idle already.
     """
 
     launch_us: float
+    ahead_us: float
     call_us: float
     wait_us: float
+    idle_us: float
 
     def of(self, call: HostCall) -> float:
         """What it adds to a call, with all that this calls itself."""
         if call.operation is None:
             return call.records * self.call_us
         return self.launch_us + (call.records - 1) * self.call_us
+
+    def ahead_of(self, call: HostCall) -> float:
+        """What it adds to a call before that has enqueued anything."""
+        behind = 0.0 if call.operation is None else self.launch_us - self.ahead_us
+        return self.of(call) - behind
 
 
 @dataclass(frozen=True)
@@ -112,7 +126,7 @@ class Explained:
 
     Args:
         name: of the variant.
-        step_us: the whole step, measured before any profiler was loaded.
+        step_us: the whole step, while the profiler recorded nothing, in turn with traced ones.
         step_low_us: low end of its spread.
         step_high_us: high end of it.
         host_us: time until the call returned, likewise.
@@ -129,6 +143,7 @@ class Explained:
         tail_us: from the end of the last operation to the end of the step.
         added_us: what tracing added to a step, and was taken off.
         floor_us: an empty launch and the wait for it, measured in the same rounds.
+        before_us: the whole step before any profiler was loaded, some seconds earlier.
     """
 
     name: str
@@ -149,6 +164,7 @@ class Explained:
     tail_us: float
     added_us: float
     floor_us: float
+    before_us: float | None = None
 
     @property
     def residual_us(self) -> float | None:
@@ -168,20 +184,22 @@ def weight_of(timeline: Timeline, tracing: Tracing) -> Weight | None:
     """What a kind of tracing adds; `None` where the empty calls were not taken."""
     found: dict[str, tuple[float, float, int]] = {}
     for name in ("launch", "query"):
-        plain, traced = (
-            timeline.empty_calls(name, Tracing.NONE),
-            timeline.empty_calls(name, tracing),
-        )
-        if plain is None or traced is None:
+        plain = timeline.empty_calls(name, Tracing.OFF)
+        traced = timeline.empty_calls(name, tracing)
+        if plain is None or traced is None or not plain.host_us or not traced.host_us:
             return None
         host = median(traced.host_us) - median(plain.host_us)
         wait = median(_wait(traced)) - median(_wait(plain))
         found[name] = host, wait, traced.records
-    launch_us, wait_us, launch_records = found["launch"]
-    query_us, _, query_records = found["query"]
+    all_launch_us, wait_us, launch_records = found["launch"]
+    query_us, idle_us, query_records = found["query"]
     call_us = max(0.0, query_us / query_records)
-    # An empty kernel by Triton's call may have records beside that of the launch.
-    return Weight(max(0.0, launch_us - (launch_records - 1) * call_us), call_us, wait_us)
+    # The empty launch may have records beside its own.
+    launch_us = max(0.0, all_launch_us - (launch_records - 1) * call_us)
+    # Where the device is idle earlier after the return than without tracing, part of the launch's
+    # weight lies behind what it enqueues.
+    behind_us = min(launch_us, max(0.0, -wait_us))
+    return Weight(launch_us, launch_us - behind_us, call_us, max(0.0, wait_us), max(0.0, idle_us))
 
 
 def _wait(steps: Any) -> list[float]:
@@ -190,10 +208,13 @@ def _wait(steps: Any) -> list[float]:
 
 def explain(timeline: Timeline, variant: VariantTimeline) -> Explained | None:
     """Where the time of a variant's step goes; `None` if it was not timed and traced."""
-    plain, traced = variant.of(Tracing.NONE), variant.of(Tracing.ALL)
+    plain, traced = variant.of(Tracing.OFF), variant.of(Tracing.ALL)
     weight = weight_of(timeline, Tracing.ALL)
-    empty = timeline.empty_calls("launch", Tracing.NONE)
-    if plain is None or traced is None or weight is None or empty is None or not traced.host_us:
+    empty = timeline.empty_calls("launch", Tracing.OFF)
+    before = variant.of(Tracing.NONE)
+    if plain is None or traced is None or weight is None or empty is None:
+        return None
+    if not plain.host_us or not traced.host_us:
         return None
     corrected = _Corrected(traced, weight)
     rows = corrected.rows()
@@ -210,6 +231,7 @@ def explain(timeline: Timeline, variant: VariantTimeline) -> Explained | None:
         step_low_us=float(low),
         step_high_us=float(high),
         host_us=median(plain.host_us),
+        before_us=median(before.step_us) if before is not None and before.step_us else None,
         predicted_us=end,
         rows=tuple(rows),
         launches=len(launching),
@@ -226,8 +248,25 @@ def explain(timeline: Timeline, variant: VariantTimeline) -> Explained | None:
     )
 
 
+@dataclass(frozen=True)
+class _Moved:
+    """An operation in all samples: as traced, and without what tracing added before it.
+
+    `call_shift` is by how much the call that enqueued it has moved forward when it did so.
+    """
+
+    traced_start: FloatArray
+    traced_end: FloatArray
+    start: FloatArray
+    end: FloatArray
+    call_shift: FloatArray
+
+
 class _Corrected:
     """Traced steps without what tracing added.
+
+    The calls are gone through in order, each with the operations that it enqueued. All is done for
+    each sample by itself: whether an operation waited for another one differs among them.
 
     Args:
         traced: with all calls and operations.
@@ -235,94 +274,168 @@ class _Corrected:
     """
 
     def __init__(self, traced: TracedSteps, weight: Weight) -> None:
-        self._traced = traced
-        host, step = _array(traced.host_us), _array(traced.step_us)
+        self._traced, self._weight = traced, weight
+        self._host, self._step = _array(traced.host_us), _array(traced.step_us)
         # The wait is a call of CUDA itself, behind the call's return.
-        self._calls = [call for call in traced.calls if median(_array(call.start_us) - host) < 0]
-        added = [weight.of(call) for call in self._calls]
-        self._before = np.concatenate([[0.0], np.cumsum(added)])
-        self._added = added
-        self._returned = host - self._before[-1]
-        self._end = step - self._before[-1] - weight.wait_us
+        self._calls = [
+            call for call in traced.calls if median(_array(call.start_us) - self._host) < 0
+        ]
+        self._spans: list[tuple[FloatArray, FloatArray]] = []
+        self._moved: dict[int, _Moved] = {}
+        shift = self._go_through()
+        self._returned = self._host - shift
+        self._end = self._ended(shift)
         self.returned_us = median(self._returned)
         self.end_us = median(self._end)
 
     def rows(self) -> list[TimelineRow]:
         """The host's stretches in order, each operation behind the call that enqueued it."""
         rows: list[TimelineRow] = []
-        operations = self._operations()
         shown: set[int] = set()
         at = np.zeros(len(self._returned))
-        for place, call in enumerate(self._calls):
-            start = _array(call.start_us) - self._before[place]
-            end = _array(call.end_us) - self._before[place + 1]
+        for call, (start, end) in zip(self._calls, self._spans, strict=True):
             _add_code(rows, at, start)
             what = What.CALL if call.operation is None else What.LAUNCH
-            rows.append(_row(Lane.HOST, what, call.name, start, np.maximum(start, end)))
+            rows.append(_row(Lane.HOST, what, call.name, start, end))
             if call.operation is not None and call.operation not in shown:
                 shown.add(call.operation)
-                rows.append(self._operation(operations, call.operation, len(rows) - 1))
-            at = np.maximum(start, end)
+                rows.append(self._operation(call.operation, len(rows) - 1))
+            at = end
         _add_code(rows, at, self._returned)
         rows += [
-            self._operation(operations, place, None)
-            for place in range(len(operations))
+            self._operation(place, None)
+            for place in range(len(self._traced.operations))
             if place not in shown
         ]
         rows.append(_row(Lane.HOST, What.WAIT, "wait for the device", self._returned, self._end))
         return rows
 
-    def _operations(self) -> list[tuple[FloatArray, FloatArray, float]]:
-        """Starts and ends of the operations, and by how much each was moved forward.
+    def _go_through(self) -> FloatArray:
+        """Moves all calls and operations; returns by how much the host has moved at the return."""
+        enqueued = self._enqueued()
+        shift = np.zeros(len(self._host))
+        at = shift
+        for place in enqueued.get(None, ()):
+            self._move(place, shift, None, shift)
+        for number, call in enumerate(self._calls):
+            start, end = _array(call.start_us), _array(call.end_us)
+            # A call that took less than what is taken off has no length: part of what tracing adds
+            # lies outside of the record, in what the host does next.
+            begun = np.maximum(start - shift, at)
+            for place in enqueued.get(number, ()):
+                self._move(place, shift + self._weight.ahead_of(call), begun, end)
+            shift = shift + self._weight.of(call)
+            if _waits(call.name):
+                shift = self._waited(start, end, shift)
+            at = np.maximum(begun, end - shift)
+            self._spans.append((begun, at))
+        return shift
 
-        An operation that waited for its call begins as much earlier as the call; one that waited
-        for the operation before it stays behind that.
+    def _enqueued(self) -> dict[int | None, list[int]]:
+        """The operations that each call enqueued, by places; `None`: before the first call.
+
+        One that no record of a call belongs to, as in a graph, is taken for one of the last call
+        that had begun before it.
         """
-        shifts = {
-            call.operation: self._before[place + 1]
-            for place, call in enumerate(self._calls)
+        of_operation = {
+            call.operation: number
+            for number, call in enumerate(self._calls)
             if call.operation is not None
         }
-        launched = {
-            call.operation: _array(call.end_us)
-            for call in self._calls
-            if call.operation is not None
-        }
-        found: list[tuple[FloatArray, FloatArray, float]] = []
-        shift = 0.0
-        before_end: FloatArray | None = None
+        begun = [median(call.start_us) for call in self._calls]
+        enqueued: dict[int | None, list[int]] = {}
         for place, operation in enumerate(self._traced.operations):
-            start, end = _array(operation.start_us), _array(operation.end_us)
-            own = float(shifts.get(place, shift))
-            waited = (
-                before_end is not None
-                and place in launched
-                and median(before_end - launched[place]) > 0
-            )
-            shift = shift if waited else own
-            found.append((start - shift, end - shift, shift))
-            before_end = end
-        return found
+            number = of_operation.get(place)
+            if number is None:
+                start = median(operation.start_us)
+                earlier = [at for at, moment in enumerate(begun) if moment < start]
+                number = earlier[-1] if earlier else None
+            enqueued.setdefault(number, []).append(place)
+        return enqueued
 
-    def _operation(
-        self,
-        operations: Sequence[tuple[FloatArray, FloatArray, float]],
-        place: int,
-        launched_by: int | None,
-    ) -> TimelineRow:
+    def _move(
+        self, place: int, shift: FloatArray, begun: FloatArray | None, call_end: FloatArray
+    ) -> None:
+        """Moves an operation forward with its call, but not before one that it came after.
+
+        Which stream an operation is of is not known. Those that overlap are of several; one that
+        began when another had ended is taken to follow it.
+
+        Args:
+            place: of the operation.
+            shift: by how much what was enqueued has moved forward.
+            begun: when the moved call begins.
+            call_end: when the call returned, as traced.
+        """
+        operation = self._traced.operations[place]
+        traced_start, traced_end = _array(operation.start_us), _array(operation.end_us)
+        start = traced_start - shift
+        if begun is not None:
+            start = np.maximum(start, begun)
+        before = [
+            moved for moved in self._moved.values() if median(traced_start - moved.traced_end) >= 0
+        ]
+        if before:
+            last = max(before, key=lambda moved: median(moved.traced_end))
+            gap = traced_start - last.traced_end
+            # One that was enqueued in time also keeps its distance, which is the device's own.
+            queued = last.traced_end > call_end
+            start = np.maximum(start, last.end + np.where(queued, gap, np.minimum(gap, 0.0)))
+        end = start + (traced_end - traced_start)
+        self._moved[place] = _Moved(traced_start, traced_end, start, end, shift)
+
+    def _waited(self, start: FloatArray, end: FloatArray, shift: FloatArray) -> FloatArray:
+        """By how much the return of a call moves that may have waited for the device.
+
+        Args:
+            start: when the call was made, as traced.
+            end: when it returned.
+            shift: of the host, if it did not wait.
+        """
+        last = start
+        for moved in self._moved.values():
+            waited = (moved.traced_end > last) & (moved.traced_end <= end)
+            behind = moved.traced_end - moved.end + self._weight.wait_us
+            shift = np.where(waited, behind, shift)
+            last = np.where(waited, moved.traced_end, last)
+        return shift
+
+    def _ended(self, shift: FloatArray) -> FloatArray:
+        """When the device is idle and the wait for it has returned."""
+        idle = self._step - shift - self._weight.idle_us
+        ends = list(self._moved.values())
+        if not ends:
+            return np.maximum(idle, self._returned)
+        traced: FloatArray = np.max([moved.traced_end for moved in ends], axis=0)
+        last: FloatArray = np.max([moved.end for moved in ends], axis=0)
+        busy = last + (self._step - traced) - self._weight.wait_us
+        end = np.where(traced > self._host, busy, idle)
+        # A wait lasts until the device is idle, whatever was taken off. How much longer than that
+        # is not known from samples in which the device was idle at the return already.
+        at_least: FloatArray = np.maximum(last, self._returned)
+        return np.maximum(end, at_least)
+
+    def _operation(self, place: int, launched_by: int | None) -> TimelineRow:
         operation: DeviceOperation = self._traced.operations[place]
-        start, end, shift = operations[place]
+        moved = self._moved[place]
         return _row(
             Lane.DEVICE,
             What.OPERATION,
             operation.name,
-            start,
-            end,
-            queued_us=_moment(operation.queued_us, shift),
-            submitted_us=_moment(operation.submitted_us, shift),
+            moved.start,
+            moved.end,
+            queued_us=_moment(operation.queued_us, moved.call_shift),
+            submitted_us=_moment(operation.submitted_us, moved.call_shift),
             launched_by=launched_by,
             moved_bytes=operation.moved_bytes,
         )
+
+
+def _waits(name: str) -> bool:
+    """Whether a call of CUDA may return only when the device has done something."""
+    if "Synchronize" in name:
+        return True
+    return name.startswith(("cudaMemcpy", "cuMemcpy")) and "Async" not in name
 
 
 def _row(
@@ -342,8 +455,8 @@ def _add_code(rows: list[TimelineRow], start: FloatArray, end: FloatArray) -> No
         rows.append(_row(Lane.HOST, What.CODE, "host code", start, np.maximum(start, end)))
 
 
-def _moment(samples: Sequence[float] | None, shift: float) -> float | None:
-    return None if samples is None else median(samples) - shift
+def _moment(samples: Sequence[float] | None, shift: FloatArray) -> float | None:
+    return None if samples is None else median(_array(samples) - shift)
 
 
 def _latency(rows: Sequence[TimelineRow]) -> float | None:

@@ -10,11 +10,11 @@ from bt_bench.report.document import one_line
 from bt_bench.results import format_bytes
 
 WIDTH = 1000
-LABEL_ROWS = 4
+LABEL_ROWS = 6
 """Below a variant's operations; those whose names find no place have them only on hovering."""
 
 OVERLAPS_US = 0.1
-"""Operations that overlap by no more are drawn in one row: rows are medians, which do not add up."""
+"""Operations that overlap by no more share a row: their times are medians, which do not add up."""
 
 _MARGIN = 12
 _LEFT = 190  # of the axis; names and lanes are written before it
@@ -31,7 +31,7 @@ _FONT = 10
 _CHARACTER = 0.61 * _FONT  # the width of one in a monospaced font
 _PADDING = 3
 _NAME_CHARACTERS = 18  # of a variant, in each of two lines
-_LABEL_CHARACTERS = 30  # of an operation's name below its bar
+_LABEL_CHARACTERS = (30, 20, 12)  # of an operation's name below its bar; the most that fit
 _FEWEST_CHARACTERS = 12  # of an operation's name that is cut inside its bar
 _MOST_TICKS = 10
 
@@ -174,13 +174,10 @@ class _Band:
         for row in step.rows:
             if row.lane is Lane.HOST:
                 self._host(row)
-        outside = [
-            row
-            for row, place in zip(operations, rows, strict=True)
-            if not self._operation(row, self._row_y(place))
-        ]
-        for row, place in zip(operations, rows, strict=True):
-            self._arrow(row, self._row_y(place))
+        placed = [(row, self._row_y(place)) for row, place in zip(operations, rows, strict=True)]
+        outside = [(row, y) for row, y in placed if not self._operation(row, y)]
+        for row, y in placed:
+            self._arrow(row, y)
         used = self._labels(outside)
         self._end()
         self.bottom = self._device_bottom + used * _LABEL_ROW + _AFTER_VARIANT
@@ -207,7 +204,7 @@ class _Band:
     def _operation(self, row: TimelineRow, y: float) -> bool:
         """Draws an operation; whether its name has found a place inside."""
         name, length = one_line(row.name), f" {row.length_us:.1f}"
-        x, width = self._place(row)
+        _, width = self._place(row)
         room = int((width - 2 * _PADDING) / _CHARACTER) - len(length)
         fits = len(name) <= room or room >= _FEWEST_CHARACTERS
         self._bar(row, y, name, (f"{_cut(name, room)}{length}",) if fits else ())
@@ -219,8 +216,16 @@ class _Band:
         text = next((text for text in texts if len(text) <= room), "")
         drawn = _rect(x, y, width, _FILLS[row.what])
         if text:
-            drawn += _mono(x + _PADDING, y + 14, text)
+            drawn += _mono(self._text_x(x, width, text), y + 14, text)
         self.parts.append(_tipped(self._tip(row, name), drawn))
+
+    def _text_x(self, x: float, width: float, text: str) -> float:
+        """Where a bar's text begins: behind the dashed line if that would cross it."""
+        long = len(text) * _CHARACTER
+        returns = self._axis.x(self._returns_us)
+        behind = returns + _PADDING
+        crossed = x < returns < x + _PADDING + long
+        return behind if crossed and behind + long <= x + width else x + _PADDING
 
     def _place(self, row: TimelineRow) -> tuple[float, float]:
         x = self._axis.x(row.start_us)
@@ -258,7 +263,7 @@ class _Band:
             )
         )
 
-    def _labels(self, rows: Sequence[TimelineRow]) -> int:
+    def _labels(self, placed: Sequence[tuple[TimelineRow, float]]) -> int:
         """Names below the operations that they have no place in; returns how many rows they need.
 
         From right to left: so a name goes below those behind it, and the line that leads to it
@@ -267,31 +272,48 @@ class _Band:
         # What is free of each row ends where a name of it, or a line to a lower one, begins.
         free = [float(WIDTH - _MARGIN)] * LABEL_ROWS
         used = 0
-        for row in sorted(rows, key=lambda row: row.start_us, reverse=True):
-            text = f"{_cut(one_line(row.name), _LABEL_CHARACTERS)} {row.length_us:.1f}"
+        lines: list[str] = []
+        texts: list[str] = []
+        for row, bar_y in sorted(placed, key=lambda each: each[0].start_us, reverse=True):
             at, bar_width = self._place(row)
-            width = len(text) * _CHARACTER + 2 * _PADDING
-            # At the right edge a name begins before its operation.
-            x = min(at, WIDTH - _MARGIN - width)
-            place = next((place for place in range(LABEL_ROWS) if x + width <= free[place]), None)
-            if place is None:
+            found = self._free_place(row, at, free)
+            if found is None:
                 self.unnamed += 1
                 continue
-            free[: place + 1] = [x] * (place + 1)
+            place, x, text = found
+            free[: place + 1] = [min(x, end) for end in free[: place + 1]]
             used = max(used, place + 1)
             y = self._device_bottom + (place + 1) * _LABEL_ROW
             middle = at + min(bar_width, 4) / 2
-            self.parts.append(
-                _line(middle, self._device_bottom, middle, y - 9, "#aaaaaa")
-                + _tipped(self._tip(row, one_line(row.name)), _mono(x, y, text))
-            )
+            lines.append(_line(middle, bar_y + _BAR, middle, y - 9, "#aaaaaa"))
+            texts.append(_tipped(self._tip(row, one_line(row.name)), _mono(x, y, text)))
+        # Texts last: at the right edge a line can meet the text of another operation.
+        self.parts += [*lines, *texts]
         return used
+
+    def _free_place(
+        self, row: TimelineRow, at: float, free: Sequence[float]
+    ) -> tuple[int, float, str] | None:
+        """The row, begin and text of an operation's name, with as much of it as finds a place."""
+        for characters in _LABEL_CHARACTERS:
+            text = f"{_cut(one_line(row.name), characters)} {row.length_us:.1f}"
+            width = len(text) * _CHARACTER + 2 * _PADDING
+            # At the right edge a name begins before its operation.
+            x = min(at, WIDTH - _MARGIN - width)
+            for place, end in enumerate(free):
+                if x + width <= end:
+                    return place, x, text
+        return None
+
+    @property
+    def _returns_us(self) -> float:
+        """When the call returns; without the profiler's weight, as the rows are."""
+        waits = [row.start_us for row in self._step.rows if row.what is What.WAIT]
+        return waits[-1] if waits else self._step.host_us
 
     def _end(self) -> None:
         """Where the call returns, and the whole step."""
-        step = self._step
-        waits = [row.start_us for row in step.rows if row.what is What.WAIT]
-        returns = waits[-1] if waits else step.host_us
+        step, returns = self._step, self._returns_us
         x = self._axis.x(returns)
         line = _line(
             x, self._host_y - 5, x, self._device_bottom + 3, "#b22222", 'stroke-dasharray="4 3"'
@@ -311,7 +333,7 @@ class _Band:
 
 def _head(title: str) -> list[str]:
     """The title, and what colours and lines mean."""
-    room = int((WIDTH - 2 * _MARGIN) / 8.5)
+    room = int((WIDTH - 2 * _MARGIN) / 10)
     parts = [
         f'<text x="{_MARGIN}" y="22" font-size="15" font-weight="bold" fill="{_DARK}">'
         f"{escape(_cut(one_line(title), room))}</text>"
@@ -320,10 +342,10 @@ def _head(title: str) -> list[str]:
     for what, name in _LEGEND.items():
         parts.append(f'<rect x="{x:.1f}" y="34" width="12" height="12" fill="{_FILLS[what]}"/>')
         parts.append(_text(x + 17, 44, name))
-        x += 40 + 6.6 * len(name)
+        x += 38 + 6.3 * len(name)
     parts.append(_line(x, 40, x + 18, 40, _GREY, 'marker-end="url(#arrow)"'))
-    parts.append(_text(x + 24, 44, "enqueued by"))
-    x += 110
+    parts.append(_text(x + 24, 44, "enqueues"))
+    x += 100
     parts.append(_line(x + 4, 33, x + 4, 48, "#b22222", 'stroke-dasharray="4 3"'))
     parts.append(_text(x + 12, 44, _RETURN))
     return parts

@@ -17,7 +17,6 @@ from bt_bench.analysis.statistics.samples import median
 from bt_bench.report.profile.lanes import free_rows
 from bt_bench.results import (
     DeviceOperation,
-    HostCall,
     Timeline,
     TracedSteps,
     Tracing,
@@ -50,8 +49,9 @@ def trace_events(timeline: Timeline, steps: int = STEPS) -> dict[str, Any]:
     """A few steps of each variant as a trace, one process per variant.
 
     All times are those of steps in which calls and operations were recorded. A variant without such
-    steps is left out. For each variant, a step has at most 4 events, one per call of the CUDA API
-    and 5 per operation; threads and the process have 2 more each, once.
+    steps is left out. A step of a variant has at most 3 events, one more for each call of the CUDA
+    API, 2 for each call that enqueues something, and 3 for each operation; the process and each of
+    its threads have 2 more, once.
 
     Args:
         timeline: of a case's step.
@@ -100,7 +100,7 @@ def trace_events(timeline: Timeline, steps: int = STEPS) -> dict[str, Any]:
 
 def trace_json(timeline: Timeline) -> str:
     """The trace of `trace_events` as a JSON text in one line, in ASCII."""
-    return json.dumps(trace_events(timeline), allow_nan=False, separators=(",", ":")) + "\n"
+    return json.dumps(trace_events(timeline), separators=(",", ":")) + "\n"
 
 
 def _near_median(samples: Sequence[float], number: int) -> list[int]:
@@ -150,8 +150,7 @@ class _Process:
                 operation.start_us,
                 operation.end_us,
             ):
-                if times is not None:
-                    moments.append(times[sample])
+                moments += [] if times is None else [times[sample]]
         return _ns(min(moments)), _ns(max(moments))
 
     def events(self) -> Iterator[_Event]:

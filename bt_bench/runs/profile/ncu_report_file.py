@@ -71,7 +71,10 @@ def read_variants(
         UsageError: if the report cannot be read.
     """
     try:
-        actions = list(_actions(module.load_report(str(path))))
+        # All of its objects are views into the report, and dangle once it is closed.
+        report = module.load_report(str(path))
+        held = [report.range_by_idx(index) for index in range(report.num_ranges())]
+        actions = [of.action_by_idx(place) for of in held for place in range(of.num_actions())]
     except Exception as error:  # the module has no class of its own for it
         raise _unreadable(path, str(error)) from error
     if not actions:
@@ -83,7 +86,9 @@ def read_variants(
             if name in of_range:
                 of_range[name].append(action)
     is_cut = len(actions) >= most
-    return [_variant(name, of_range[range_], calls, is_cut) for name, range_ in ranges.items()]
+    variants = [_variant(name, of_range[range_], calls, is_cut) for name, range_ in ranges.items()]
+    del actions, of_range, held, report
+    return variants
 
 
 def _unreadable(path: Path, why: str) -> UsageError:
@@ -91,13 +96,6 @@ def _unreadable(path: Path, why: str) -> UsageError:
         f"{MODULE} cannot read {path}: {why}; pip install -U ncu-report, which reads reports of "
         "older versions of Nsight Compute"
     )
-
-
-def _actions(context: Any) -> Iterator[Any]:
-    for index in range(context.num_ranges()):
-        of_range = context.range_by_idx(index)
-        for place in range(of_range.num_actions()):
-            yield of_range.action_by_idx(place)
 
 
 def _open_ranges(action: Any) -> Iterator[str]:

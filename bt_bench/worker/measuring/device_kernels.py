@@ -23,6 +23,9 @@ FLUSH_FACTOR = 2
 LARGEST_READ_BYTES = 8 << 20
 READ_SHARE = 4  # of the L2, at most a quarter is read: it has to stay in there
 
+_WARP = 32  # threads
+_HIDDEN_PARAMETERS = 8  # more than any version of Triton has
+
 _BLOCK = 4096  # elements per program
 _ELEMENT_BYTES = 4
 
@@ -68,6 +71,29 @@ _read: Any = bt_bench_read_kernel
 def launch_null() -> Any:
     """Enqueues a kernel that does nothing; returns Triton's handle of it."""
     return _null[(1,)]()
+
+
+def direct_null() -> Callable[[], object]:
+    """A call of the driver itself that enqueues the kernel that does nothing, on today's stream.
+
+    It is about the least that a launch can cost the host: Triton's own call takes several times as
+    long, and makes other calls of CUDA on the way.
+    """
+    compiled = launch_null()
+    call = ctypes.CDLL("libcuda.so.1").cuLaunchKernel
+    call.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3]
+    # Triton passes addresses of scratch memory that the kernel does not use; unused ones are not
+    # read.
+    unused = (ctypes.c_uint64 * _HIDDEN_PARAMETERS)()
+    places = [ctypes.addressof(unused) + 8 * index for index in range(_HIDDEN_PARAMETERS)]
+    parameters = (ctypes.c_void_p * _HIDDEN_PARAMETERS)(*places)
+    threads = int(compiled.metadata.num_warps) * _WARP
+    stream = torch.cuda.current_stream().cuda_stream
+
+    def launch(_: object = unused) -> object:  # which has to live as long as the call
+        return call(compiled.function, 1, 1, 1, threads, 1, 1, 0, stream, parameters, None)
+
+    return launch
 
 
 def launch_spin(duration_ns: int) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bt_bench.results import DeviceOperation, HostCall, TracedSteps, Tracing
 from bt_bench.worker.profiling.tracers import ApiRecord, DeviceRecord, Taken
+
+LEAST_SHARE = 0.2
+"""Of the steps that must have made the same calls: one that asks an event whether it may use a
+buffer again, say, makes several sequences of calls, each often.
+"""
 
 _DIGITS = 3  # of us: the records are in whole ns
 
@@ -69,34 +74,40 @@ def traced_steps(tracing: Tracing, ran: Sequence[Ran], taken: Taken) -> TracedSt
         taken: records of these, and of other variants' steps.
 
     Raises:
-        RecordsLostError: if records were dropped, or belong to nothing.
+        RecordsLostError: if records were dropped, or fewer than a fifth of the steps have the same
+            ones.
     """
     if taken.dropped:
         raise RecordsLostError(f"the profiler lost {taken.dropped} records")
     if tracing in (Tracing.NONE, Tracing.OFF):
         return _merged(tracing, [_Recorded(each, [], []) for each in ran], 0)
-    calls = sorted(taken.calls, key=lambda call: (call.start_ns, -call.end_ns))
+    # An outer call before those that it makes itself, though these are recorded first.
+    calls = sorted(
+        taken.calls, key=lambda call: (call.start_ns, -call.end_ns, call.api == "driver")
+    )
     operations = sorted(taken.operations, key=lambda operation: operation.start_ns)
     call_starts = [call.start_ns for call in calls]
     operation_starts = [operation.start_ns for operation in operations]
     found = []
     for each in ran:
         within = slice(
-            bisect_left(call_starts, each.start_ns), bisect_right(call_starts, each.end_ns)
+            bisect_left(call_starts, each.start_ns), bisect_left(call_starts, each.end_ns)
         )
         # The device is idle before and after a step, so what begins within it belongs to it.
         of_step = operations[
-            bisect_left(operation_starts, each.start_ns) : bisect_right(
+            bisect_left(operation_starts, each.start_ns) : bisect_left(
                 operation_starts, each.end_ns
             )
         ]
         found.append(_Recorded(each, _outermost(calls[within], of_step), of_step))
+    if not found:
+        return _merged(tracing, [], 0)
     shapes = Counter(step.shape for step in found)
     shape, most = shapes.most_common(1)[0]
-    if 2 * most <= len(found):
+    if most < LEAST_SHARE * len(found):
         raise RecordsLostError(
             f"of {len(found)} steps the profiler recorded {len(shapes)} different sequences of "
-            f"calls and operations, and none of them in most steps ({most} at most)"
+            f"calls and operations, and none of them in more than {most}"
         )
     kept = [step for step in found if step.shape == shape]
     return _merged(tracing, kept, len(found) - len(kept))
@@ -104,7 +115,9 @@ def traced_steps(tracing: Tracing, ran: Sequence[Ran], taken: Taken) -> TracedSt
 
 def _outermost(calls: Sequence[ApiRecord], operations: Sequence[DeviceRecord]) -> list[_Call]:
     """Calls that no other one made, each with how many records it has and what it enqueued."""
-    places = {operation.correlation: place for place, operation in enumerate(operations)}
+    places: dict[int, int] = {}
+    for number, operation in enumerate(operations):
+        places.setdefault(operation.correlation, number)  # a graph has many of one call
     found: list[_Call] = []
     for call in calls:
         place = places.get(call.correlation)

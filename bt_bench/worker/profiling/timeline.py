@@ -1,22 +1,25 @@
-"""The steps of a timeline: one step of a case, run over and over under each kind of tracing.
+"""The steps of a timeline: one step of a case, run over and over, traced and not traced.
 
-The steps are timed by the same region as in a sweep, first before any profiler is loaded, then in
-blocks under each kind of tracing in turn, with all variants interleaved in each. Beside them run
-empty calls, which say what a kind of tracing adds.
+The steps are timed by the same region as in a sweep, first before any profiler is loaded. Then they
+are traced and not traced in turn, in passes of some ten milliseconds: within seconds a machine may
+change its speed by more than tracing adds. All variants are interleaved in each pass. Beside them
+run empty calls, which say what tracing adds.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
+from bt_bench.analysis import median
 from bt_bench.protocol import Workload
 from bt_bench.results import (
     EmptyCalls,
+    HostCall,
     HostProfile,
     LaunchPath,
     Plan,
@@ -29,7 +32,7 @@ from bt_bench.results import (
 from bt_bench.worker.arm import Arm, inputs_on
 from bt_bench.worker.measuring.bench import Bench
 from bt_bench.worker.measuring.case import build_instances
-from bt_bench.worker.measuring.device_kernels import launch_null
+from bt_bench.worker.measuring.device_kernels import direct_null
 from bt_bench.worker.measuring.launch_paths import use
 from bt_bench.worker.measuring.nvtx_ranges import SampleRanges, range_name
 from bt_bench.worker.measuring.ports import Clock, CudaPort, DevicePort
@@ -42,11 +45,11 @@ from bt_bench.worker.profiling.steps import Ran, RecordsLostError, traced_steps
 from bt_bench.worker.profiling.tracers import Taken, Tracer, tracer
 from bt_bench.worker.tasks import TakeTimeline
 
-BLOCKS = 4
-SECONDS_PER_BLOCK = 0.25  # of each kind of tracing
-SECONDS_BEFORE = 1.0  # of steps before any profiler is loaded
+SECONDS = 4.0  # of steps that are traced and not traced in turn
+SECONDS_BEFORE = 0.5  # of steps before any profiler is loaded
 WARM_UP_ROUNDS = 6
-MOST_STEPS = 400  # per variant and kind of tracing, which bounds the file
+MOST_STEPS = 240  # per variant and kind of tracing, which bounds the file
+IN_TURN = (Tracing.OFF, Tracing.ALL, Tracing.ALL, Tracing.OFF)  # so that no drift is in favour
 ATTEMPTS = 3
 QUERIES = 8  # in a row, which is long enough to time
 
@@ -101,7 +104,7 @@ class _Passes:
         of_window = window.operation, window.case
         self._ranges = {name: SampleRanges(name, *of_window) for name in window.names}
         self._empty: dict[EmptyName, Callable[[], object]] = {
-            "launch": partial(launch_null),
+            "launch": direct_null(),
             "query": partial(_repeated, port.start_has_passed, QUERIES),
         }
 
@@ -112,7 +115,7 @@ class _Passes:
             for _ in range(WARM_UP_ROUNDS):
                 self._round(self._turns.next_round(), _Samples())
             before = _Samples()
-            self._fill(before, SECONDS_BEFORE, 0)
+            self._fill(before, SECONDS_BEFORE)
         # Before CUPTI is loaded, which makes calls of CUDA longer.
         host = {arms[0].name: self._host(arms[0]) for arms in self._by_name()}
         with no_collection():
@@ -123,11 +126,8 @@ class _Passes:
                 for name in self._window.names
             }
             of_tracing = {Tracing.NONE: [(before, Taken())]}
-            done = 1
-            for _ in range(BLOCKS):
-                for tracing in source.tracings:
-                    of_tracing.setdefault(tracing, []).append(self._block(source, tracing, done))
-                    done += 1
+            for tracing in self._in_turn(source.pairs):
+                of_tracing.setdefault(tracing, []).append(self._pass(source, tracing))
         for tracing, blocks in of_tracing.items():
             self._keep(parts, tracing, blocks)
         parts.seconds = round((self._clock.now_ns() - started_ns) / 1e9, 3)
@@ -158,26 +158,43 @@ class _Passes:
             use(arm, LaunchPath.JIT)
             return trace_host(prepare, finish)
 
-    def _block(self, source: Tracer, tracing: Tracing, done: int) -> tuple[_Samples, Taken]:
+    def _in_turn(self, pairs: int) -> Iterator[Tracing]:
+        """The kinds of tracing of all passes, until there are enough steps or the time is up."""
+        most = max(1, MOST_STEPS // (4 * pairs))  # a kind has two passes of two rounds a pair each
+        end_ns = self._clock.now_ns() + int(SECONDS * 1e9)
+        for done in range(most):
+            self._on_round(RoundProgress(1 + done, 1 + most, "tracing steps"))
+            yield from IN_TURN
+            if self._clock.now_ns() >= end_ns:
+                return
+
+    def _pass(self, source: Tracer, tracing: Tracing) -> tuple[_Samples, Taken]:
         """Some rounds under a kind of tracing; again if records were lost, up to three times."""
         for _ in range(ATTEMPTS):
             samples = _Samples()
             with source.tracing(tracing) as taken:
-                self._fill(samples, SECONDS_PER_BLOCK, done)
+                # What is switched on or off makes the first calls slower.
+                self._round(self._turns.next_round(), _Samples())
+                for _ in range(source.pairs):
+                    self._pair(samples)
             if not taken.dropped:
                 break
         return samples, taken
 
-    def _fill(self, samples: _Samples, seconds: float, done: int) -> None:
-        """Rounds for some time, in pairs: each order in reverse as well."""
-        self._on_round(RoundProgress(done, 1 + 3 * BLOCKS, "tracing steps"))
+    def _fill(self, samples: _Samples, seconds: float) -> None:
+        """Pairs of rounds for some time."""
+        self._on_round(RoundProgress(0, 1, "timing steps"))
         end_ns = self._clock.now_ns() + int(seconds * 1e9)
-        most = MOST_STEPS // (BLOCKS if seconds == SECONDS_PER_BLOCK else 1)
         taken = 0
-        while taken < 2 or (self._clock.now_ns() < end_ns and taken < most):
-            for turn in self._turns.next_pair():
-                self._round(turn, samples)
-                taken += 1
+        while taken < 2 or (self._clock.now_ns() < end_ns and taken < MOST_STEPS):
+            taken += self._pair(samples)
+
+    def _pair(self, samples: _Samples) -> int:
+        """Two rounds, the second in reverse order; returns how many there were."""
+        pair = self._turns.next_pair()
+        for turn in pair:
+            self._round(turn, samples)
+        return len(pair)
 
     def _round(self, turn: Turn, samples: _Samples) -> None:
         """Each variant once through the window; only its last step is timed."""
@@ -262,15 +279,16 @@ class _Samples:
 
 
 def _records_of(steps: TracedSteps) -> int:
-    """How many records of calls an empty call has, less those of the wait after it.
+    """How many records of calls an empty call has, without those of the wait after it.
 
     Where no calls are recorded there is one of a kernel, or none to tell apart.
     """
-    if steps.tracing is not Tracing.ALL or not steps.calls:
-        return 1
-    wait = steps.calls[-1].records if len(steps.calls) > 1 else 0
-    counted = sum(call.records for call in steps.calls) - wait
-    return max(1, counted)
+    return max(1, sum(call.records for call in steps.calls if _is_before_return(call, steps)))
+
+
+def _is_before_return(call: HostCall, steps: TracedSteps) -> bool:
+    pairs = zip(call.start_us, steps.host_us, strict=True)
+    return median([start - host for start, host in pairs]) < 0
 
 
 def _repeated(call: Callable[[], object], times: int) -> None:

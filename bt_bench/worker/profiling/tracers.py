@@ -67,8 +67,10 @@ class Tracer(Protocol):
         ...
 
     @property
-    def tracings(self) -> Sequence[Tracing]:
-        """The kinds of passes that it can take."""
+    def pairs(self) -> int:
+        """How many pairs of rounds a pass should have: fewer are taken in closer turns, more spare
+        the time that it takes to begin a pass and to end it.
+        """
         ...
 
     def tracing(self, tracing: Tracing) -> Any:
@@ -92,24 +94,26 @@ class CuptiTracer:
         RuntimeError: if CUPTI refuses, as beside another profiler.
     """
 
-    tracings = (Tracing.OFF, Tracing.DEVICE, Tracing.ALL)
+    pairs = 2
     missing: Sequence[str] = ()
 
     def __init__(self) -> None:
         self._cupti: Any = import_module("cupti.cupti")
         self.source = f"{_MODULE} {metadata.version(_MODULE)}"
         kinds = self._cupti.ActivityKind
-        device = (kinds.CONCURRENT_KERNEL, kinds.MEMCPY, kinds.MEMSET)
-        self._enabled = {
-            Tracing.OFF: (),
-            Tracing.DEVICE: device,
-            Tracing.ALL: (*device, kinds.DRIVER, kinds.RUNTIME),
-        }
+        self._kinds = (
+            *(kinds.CONCURRENT_KERNEL, kinds.MEMCPY, kinds.MEMSET),
+            *(kinds.DRIVER, kinds.RUNTIME),
+        )
         self._names: dict[tuple[str, int], str] = {}
         self._taken = Taken()
         try:
             self._cupti.activity_register_callbacks(lambda: (BUFFER_BYTES, 0), self._completed)
             self._cupti.activity_enable_latency_timestamps(1)
+            # Now rather than in the first pass, where nothing else could be used instead.
+            for kind in self._kinds:
+                self._cupti.activity_enable(kind)
+                self._cupti.activity_disable(kind)
         except self._cupti.cuptiError as error:
             raise RuntimeError(f"CUPTI refused: {error}") from error
 
@@ -118,7 +122,7 @@ class CuptiTracer:
         """See `Tracer`."""
         cupti = self._cupti
         taken = self._taken = Taken()
-        kinds = self._enabled[tracing]
+        kinds = self._kinds if tracing is Tracing.ALL else ()
         for kind in kinds:
             cupti.activity_enable(kind)
         try:
@@ -202,7 +206,7 @@ class TorchTracer:
         why: CUPTI's own module is not used.
     """
 
-    tracings = (Tracing.OFF, Tracing.ALL)
+    pairs = 10
 
     def __init__(self, why: str) -> None:
         import torch
@@ -211,6 +215,7 @@ class TorchTracer:
         self.missing = (
             "when a command was queued, and when it was submitted to the GPU",
             "calls of the CUDA API that torch's profiler leaves out",
+            "how many bytes a copy moved",
             "records that were lost",
             f"since cupti-python cannot be used ({why}); install that of the CUDA version of the "
             "driver, such as: pip install 'cupti-python==13.0.*'",

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from io import StringIO
 
 from rich.console import Console
 
+from bt_bench.analysis.profile.host_calls import host_changes
 from bt_bench.report.console import print_document
 from bt_bench.report.document import ABSENT, Document, Table, Tone
-from bt_bench.report.profile.host_calls import host_changes_section, host_section, place_of
+from bt_bench.report.profile.host_calls import (
+    host_changes_json,
+    host_changes_section,
+    host_section,
+    place_of,
+)
 from bt_bench.results import HandlerCost, HostFrame, HostProfile
 
 PYTHON = HandlerCost(within_us=0.2, around_us=0.3)
@@ -134,6 +141,20 @@ def test_no_change_is_said():
     same = profile(frame("f", 5))
     (said,) = host_changes_section(same, same, "Against a").blocks
     assert said.endswith("No function has changed by more than it scatters.")
+
+
+def test_changes_as_json_have_both_functions():
+    before = profile(frame("step", 10), frame("old", 3))
+    after = profile(frame("step", 15), frame("sleep", 4, file=None))
+    found = json.loads(json.dumps(host_changes_json(host_changes(before, after))))
+    assert [(each["kind"], each["name"], each["where"]) for each in found] == [
+        ("time", "step", "a.py:7"),
+        ("new", "sleep", "C"),
+        ("gone", "old", "a.py:7"),
+    ]
+    assert [each["difference_us"] for each in found] == [5, 4, -3]
+    assert (found[0]["before"]["self_us"], found[0]["after"]["self_us"]) == (10, 15)
+    assert (found[1]["before"], found[2]["after"]) == (None, None)
 
 
 def test_all_fits_into_80_columns():

@@ -10,7 +10,13 @@ import pytest
 
 from bt_bench.analysis.profile.host_calls import host_changes
 from bt_bench.results import HostProfile
+from bt_bench.suites.block_tables import operations as ops
+from bt_bench.suites.block_tables.workloads.assemble import step_of_requests
+from bt_bench.suites.block_tables.workloads.steps import Append, Workload
+from bt_bench.variants.catalogue import find_variants, load_apart
+from bt_bench.worker.arm import Arm, inputs_on
 from bt_bench.worker.profiling.host_calls import trace_host
+from bt_kernels.layout import TableLayout
 
 
 def traced(call, times=20, synchronize=lambda: None):
@@ -220,6 +226,40 @@ def test_a_wait_in_the_host_path_is_named_first(us):
     assert first.before is None
     assert first.difference_us + second.difference_us > 0.1 * us
     assert after.plain_us > us
+
+
+SLEEPS = """
+    def append_many(self, *args, **kwargs):
+        time.sleep(5e-6)
+        return super().append_many(*args, **kwargs)
+"""
+
+
+def staging_of(entry, device):
+    """Traces the part of a step that runs on the host alone: kernels are interpreted here."""
+    layout = TableLayout.for_length((1,), 2, max_num_reqs=2, max_num_batched_tokens=4)
+    step = step_of_requests([Append(0, ([1],), overwrite=True)], [0], [[0]])
+    workload = Workload(layout, "int64", (), (step,))
+    arm = Arm(entry.name, load_apart(entry), workload, device)
+    (inputs,) = inputs_on(device, workload)
+
+    def prepare():
+        arm.rewind()
+        return arm.ready(ops.STAGE, inputs)
+
+    return trace_host(prepare, lambda: arm.finish(ops.STAGE))
+
+
+def test_a_sleep_in_a_copy_of_a_shipped_variant_is_named_first(tmp_path, device):
+    shipped = find_variants()["fused"]
+    text = shipped.path.read_text(encoding="utf-8")
+    text = text.replace("from bt_kernels", "import time\n\nfrom bt_kernels", 1)
+    (tmp_path / "sleeping.py").write_text(text + SLEEPS, encoding="utf-8")
+    sleeping = find_variants([tmp_path])["sleeping"]
+    first, *_ = host_changes(staging_of(shipped, device), staging_of(sleeping, device))
+    assert first.row.name == "time.sleep"
+    assert (first.before, first.row.calls) == (None, 1)
+    assert first.difference_us > 5
 
 
 def test_the_handler_takes_the_place_of_waiting():
