@@ -76,12 +76,10 @@ class Counter(Row):
             "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
         ),
     )
+    # Of the SMs alone: the whole of the L2's traffic is mostly its own, for small kernels.
     L2_BYTES = (
         "l2_bytes",
-        CounterTraits(
-            "bytes moved by the L2 cache",
-            (("lts__t_sectors.sum", SECTOR_BYTES), ("lts__t_bytes.sum", 1)),
-        ),
+        _sectors("bytes that the SMs moved through the L2", "lts__t_sectors_srcunit_tex.sum"),
     )
     L2_PERCENT = (
         "l2_percent",
@@ -95,28 +93,25 @@ class Counter(Row):
         "l2_hit_percent",
         _one("the hit rate of the L2 cache", "lts__t_sector_hit_rate.pct"),
     )
-    PCIE_READ_BYTES = "pcie_read_bytes", _one("bytes read over PCIe", "pcie__read_bytes.sum")
+    PCIE_READ_BYTES = (
+        "pcie_read_bytes",
+        _sectors(
+            "bytes that the SMs read from host memory",
+            "lts__t_sectors_srcunit_tex_aperture_sysmem_op_read_lookup_miss.sum",
+        ),
+    )
     PCIE_WRITTEN_BYTES = (
         "pcie_written_bytes",
-        _one("bytes written over PCIe", "pcie__write_bytes.sum"),
+        _sectors(
+            "bytes that the SMs wrote to host memory",
+            "lts__t_sectors_srcunit_tex_aperture_sysmem_op_write.sum",
+        ),
     )
     PCIE_PERCENT = (
         "pcie_percent",
         _one(
-            "the share of PCIe's throughput",
-            "pcie__throughput.avg.pct_of_peak_sustained_elapsed",
-            "pcie__read_bytes.sum.pct_of_peak_sustained_elapsed",
-        ),
-    )
-    HOST_READ_BYTES = (
-        "host_read_bytes",
-        _sectors("bytes that the L2 cache fetched from the host", "lts__d_sectors_fill_sysmem.sum"),
-    )
-    HOST_WRITTEN_BYTES = (
-        "host_written_bytes",
-        _sectors(
-            "bytes that the L2 cache wrote to the host",
-            "lts__t_sectors_aperture_sysmem_op_write.sum",
+            "the share of the throughput from host memory",
+            "lts__d_sectors_fill_sysmem.sum.pct_of_peak_sustained_elapsed",
         ),
     )
     SM_PERCENT = (

@@ -71,13 +71,15 @@ class TracedSteps(Noun):
     """The samples of one variant under one kind of tracing.
 
     `host_us` is the time until the call returned, `step_us` until the device had done all of it.
-    `left_out` are steps whose calls or operations were other ones than in most, which a first call
-    may have.
+    `turns` says in which turn a sample was taken: the machine had the same speed within a turn,
+    more or less, whatever was traced. `left_out` are steps whose calls or operations were other
+    ones than in most, which a first call may have.
     """
 
     tracing: Tracing
     host_us: list[Microseconds]
     step_us: list[Microseconds]
+    turns: list[int]
     calls: list[HostCall] = []
     operations: list[DeviceOperation] = []
     left_out: int = Field(default=0, ge=0)
@@ -94,6 +96,7 @@ class EmptyCalls(Noun):
     tracing: Tracing
     host_us: list[Microseconds]
     step_us: list[Microseconds]
+    turns: list[int]
     records: int = Field(ge=1)
 
 

@@ -43,15 +43,12 @@ shift 2
 class FakeMetric:
     """A metric of a report, with a value and perhaps instances by address."""
 
-    def __init__(self, value: Any, unit: str = "", instances: dict[int, int] | None = None) -> None:
-        self._value, self._unit = value, unit
+    def __init__(self, value: Any, instances: dict[int, int] | None = None) -> None:
+        self._value = value
         self._instances = instances
 
     def value(self) -> Any:
         return self._value
-
-    def unit(self) -> str:
-        return self._unit
 
     def has_correlation_ids(self) -> bool:
         return self._instances is not None

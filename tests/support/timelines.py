@@ -236,6 +236,7 @@ def some_steps(
         tracing=tracing,
         host_us=_rounded(one.host_us for one in played),
         step_us=_rounded(one.step_us for one in played),
+        turns=[place // 2 for place in range(len(played))],
         calls=calls,
         operations=operations,
     )
@@ -274,6 +275,7 @@ def empty_calls(added: Added = ADDED, **more: Any) -> list[EmptyCalls]:
                     tracing=tracing,
                     host_us=steps.host_us,
                     step_us=steps.step_us,
+                    turns=steps.turns,
                     records=records,
                 )
             )

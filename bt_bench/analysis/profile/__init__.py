@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bt_bench.analysis.profile.counters import (
     DRAM,
-    HOST,
     L2,
     PCIE,
     CounterChange,
@@ -33,7 +32,6 @@ from bt_bench.analysis.profile.timeline import Explained, Lane, TimelineRow, Wha
 
 __all__ = [
     "DRAM",
-    "HOST",
     "L2",
     "PCIE",
     "CounterChange",

@@ -130,7 +130,8 @@ class Explained:
         step_low_us: low end of its spread.
         step_high_us: high end of it.
         host_us: time until the call returned, likewise.
-        predicted_us: the step as it follows from the traced ones; `None` if these are not known.
+        predicted_us: the step as it follows from the traced ones of the same turns; `None` if these
+            are not known.
         rows: what happens, in order; without the profiler's weight.
         launches: calls that enqueue something.
         launch_us: time in these calls.
@@ -188,8 +189,9 @@ def weight_of(timeline: Timeline, tracing: Tracing) -> Weight | None:
         traced = timeline.empty_calls(name, tracing)
         if plain is None or traced is None or not plain.host_us or not traced.host_us:
             return None
-        host = median(traced.host_us) - median(plain.host_us)
-        wait = median(_wait(traced)) - median(_wait(plain))
+        turns = traced.turns, plain.turns
+        host = in_turn(traced.host_us, plain.host_us, *turns)
+        wait = in_turn(_wait(traced), _wait(plain), *turns)
         found[name] = host, wait, traced.records
     all_launch_us, wait_us, launch_records = found["launch"]
     query_us, idle_us, query_records = found["query"]
@@ -200,6 +202,31 @@ def weight_of(timeline: Timeline, tracing: Tracing) -> Weight | None:
     # weight lies behind what it enqueues.
     behind_us = min(launch_us, max(0.0, -wait_us))
     return Weight(launch_us, launch_us - behind_us, call_us, max(0.0, wait_us), max(0.0, idle_us))
+
+
+def in_turn(
+    values: Sequence[float], others: Sequence[float], turns: Sequence[int], of_others: Sequence[int]
+) -> float:
+    """By how much values exceed others: the median over turns of the difference of the medians.
+
+    From turn to turn a machine may change its speed by more than the values differ.
+
+    Args:
+        values: at least one.
+        others: at least one.
+        turns: in which turn each value was taken.
+        of_others: the same for the others. If no turn has both, all are of one.
+    """
+    first, second = _by_turn(values, turns), _by_turn(others, of_others)
+    differences = [median(first[turn]) - median(second[turn]) for turn in first if turn in second]
+    return median(differences) if differences else median(values) - median(others)
+
+
+def _by_turn(values: Sequence[float], turns: Sequence[int]) -> dict[int, list[float]]:
+    found: dict[int, list[float]] = {}
+    for value, turn in zip(values, turns, strict=True):
+        found.setdefault(turn, []).append(value)
+    return found
 
 
 def _wait(steps: Any) -> list[float]:
@@ -225,6 +252,7 @@ def explain(timeline: Timeline, variant: VariantTimeline) -> Explained | None:
     busy, hidden = _busy(of_device, returned)
     last = max((row.end_us for row in of_device), default=returned)
     end = corrected.end_us
+    residual = in_turn(plain.step_us, corrected.ends_us, plain.turns, traced.turns)
     return Explained(
         name=variant.name,
         step_us=median(plain.step_us),
@@ -232,7 +260,7 @@ def explain(timeline: Timeline, variant: VariantTimeline) -> Explained | None:
         step_high_us=float(high),
         host_us=median(plain.host_us),
         before_us=median(before.step_us) if before is not None and before.step_us else None,
-        predicted_us=end,
+        predicted_us=median(plain.step_us) - residual,
         rows=tuple(rows),
         launches=len(launching),
         launch_us=sum(row.length_us for row in launching),
@@ -287,6 +315,7 @@ class _Corrected:
         self._end = self._ended(shift)
         self.returned_us = median(self._returned)
         self.end_us = median(self._end)
+        self.ends_us = [float(end) for end in self._end]
 
     def rows(self) -> list[TimelineRow]:
         """The host's stretches in order, each operation behind the call that enqueued it."""

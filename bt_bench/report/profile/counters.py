@@ -8,7 +8,6 @@ from typing import Any
 
 from bt_bench.analysis.profile import (
     DRAM,
-    HOST,
     L2,
     PCIE,
     CounterChange,
@@ -51,8 +50,9 @@ _L2_STATES = {
     Cache.COLD: "Caches were flushed before each run of a kernel, as for a cold L2",
 }
 _EXPLAINED = (
-    "Bytes are those that a kernel moved; % is the share of the device's peak throughput. warps: "
-    "share of an SM's warps that were resident on average."
+    "Bytes are those that a kernel moved: to and from DRAM, through the L2 for its SMs, and to and "
+    "from host memory, which lies behind PCIe. % is the share of the device's peak throughput. "
+    "warps: share of an SM's warps that were resident on average."
 )
 
 _Column = tuple[str, Callable[[CounterRow], float | None], Callable[[float], str]]
@@ -74,7 +74,6 @@ _COLUMNS: tuple[_Column, ...] = (
     ("%", lambda row: row.median(Counter.L2_PERCENT), format_percent),
     ("PCIe", lambda row: row.sum(PCIE), _bytes),
     ("%", lambda row: row.median(Counter.PCIE_PERCENT), format_percent),
-    ("host", lambda row: row.sum(HOST), _bytes),
     ("warps", lambda row: row.median(Counter.WARPS_PERCENT), format_percent),
 )
 _MORE_COLUMNS: tuple[_Column, ...] = (
@@ -155,8 +154,10 @@ def counter_changes_json(changes: Sequence[CounterChange]) -> list[dict[str, Any
 def _lead(counters: Counters) -> Iterator[Block]:
     gpus = ", ".join(gpu.name for gpu in counters.environment.gpus[:1]) or "no GPU"
     names = ", ".join(variant.name for variant in counters.variants)
+    last = counters.num_steps - 1
+    place = f"Step {counters.step} of 0 to {last}; " if last else ""
     yield (
-        f"Step {counters.step + 1} of {counters.num_steps}; {names}. {gpus}, Nsight Compute "
+        f"{place}{names}. {gpus}, Nsight Compute "
         f"{counters.tool}; medians of {counters.calls} calls."
     )
     yield (
@@ -185,8 +186,6 @@ def _required(counters: Counters) -> str:
 
 def _bytes_blocks(counters: Counters) -> Iterator[Block]:
     yield _EXPLAINED
-    if Counter.HOST_READ_BYTES not in counters.absent():
-        yield "host: bytes that L2 fetched from host memory or wrote there, as over PCIe."
     yield _table(counters, _COLUMNS)
 
 
@@ -266,7 +265,6 @@ def _row_json(row: CounterRow) -> dict[str, Any]:
         "l2_percent": row.median(Counter.L2_PERCENT),
         "pcie_bytes": row.sum(PCIE),
         "pcie_percent": row.median(Counter.PCIE_PERCENT),
-        "host_bytes": row.sum(HOST),
         "warps_percent": row.median(Counter.WARPS_PERCENT),
         "limited_by": list(row.limiters),
         "stalls": [asdict(stall) for stall in stall_shares(row.kernel, MOST_STALLS)],

@@ -20,12 +20,6 @@ MOST_STALLS = 20  # per kernel, which bounds the file
 _STALLED = "smsp__pcsamp_warps_issue_stalled_"
 _NOT_ISSUED = "_not_issued"  # the same samples again, of cycles in which no warp issued
 _NO_STALL = "selected"
-# What one unit is in ns, or in bytes. Reports have base units, but say so only here.
-_UNITS = {
-    **{"nsecond": 1.0, "usecond": 1e3, "msecond": 1e6, "second": 1e9},
-    **{"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9},
-    **{"byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9},
-}
 
 
 def load_module(ncu: Ncu) -> Any:
@@ -157,12 +151,16 @@ def _kernel(actions: Sequence[Any]) -> KernelCounters:
 
 
 def _value(action: Any, counter: Counter) -> float | None:
-    """The value of a counter, in its unit; `None` if the report has none."""
+    """The value of a counter, in its unit; `None` if the report has none.
+
+    Reports have base units, such as ns and bytes. They are not asked for: the module that comes
+    with Nsight Compute 2025.3 crashes then.
+    """
     for name, scale in counter.traits.sources:
         metric = action.metric_by_name(name)
         value = None if metric is None else metric.value()
         if isinstance(value, int | float):
-            return float(value) * scale * _UNITS.get(metric.unit(), 1.0)
+            return float(value) * scale
     return None
 
 

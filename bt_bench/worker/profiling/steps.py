@@ -31,12 +31,14 @@ class Ran:
         end_ns: when the device was idle again.
         host_us: time until the call had returned.
         step_us: time until the device was idle.
+        turn: in which it was run.
     """
 
     start_ns: int
     end_ns: int
     host_us: float
     step_us: float
+    turn: int = 0
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,10 @@ def traced_steps(tracing: Tracing, ran: Sequence[Ran], taken: Taken) -> TracedSt
         RecordsLostError: if records were dropped, or fewer than a fifth of the steps have the same
             ones.
     """
+    if tracing is not Tracing.ALL:
+        return _merged(tracing, [_Recorded(each, [], []) for each in ran], 0)
     if taken.dropped:
         raise RecordsLostError(f"the profiler lost {taken.dropped} records")
-    if tracing in (Tracing.NONE, Tracing.OFF):
-        return _merged(tracing, [_Recorded(each, [], []) for each in ran], 0)
     # An outer call before those that it makes itself, though these are recorded first.
     calls = sorted(
         taken.calls, key=lambda call: (call.start_ns, -call.end_ns, call.api == "driver")
@@ -135,6 +137,7 @@ def _merged(tracing: Tracing, steps: Sequence[_Recorded], left_out: int) -> Trac
         tracing=tracing,
         host_us=[round(step.ran.host_us, _DIGITS) for step in steps],
         step_us=[round(step.ran.step_us, _DIGITS) for step in steps],
+        turns=[step.ran.turn for step in steps],
         calls=[_call(steps, place) for place in range(len(steps[0].calls))] if steps else [],
         operations=(
             [_operation(steps, place) for place in range(len(steps[0].operations))] if steps else []

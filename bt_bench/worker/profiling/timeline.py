@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
@@ -100,6 +101,7 @@ class _Passes:
         self._clock = clock
         self._port = port
         self._on_round = on_round
+        self._turn = 0
         self._turns = Turns(window, random.Random(plan.seed))
         of_window = window.operation, window.case
         self._ranges = {name: SampleRanges(name, *of_window) for name in window.names}
@@ -125,11 +127,14 @@ class _Passes:
                 name: range_name(name, self._window.operation, self._window.case)
                 for name in self._window.names
             }
-            of_tracing = {Tracing.NONE: [(before, Taken())]}
+            samples = {Tracing.NONE: before, Tracing.OFF: _Samples(), Tracing.ALL: _Samples()}
+            lost = 0
             for tracing in self._in_turn(source.pairs):
-                of_tracing.setdefault(tracing, []).append(self._pass(source, tracing))
-        for tracing, blocks in of_tracing.items():
-            self._keep(parts, tracing, blocks)
+                lost += self._pass(source, tracing, samples[tracing])
+        taken = source.taken()
+        taken.dropped += lost
+        for tracing, of_tracing in samples.items():
+            self._keep(parts, tracing, of_tracing, taken)
         parts.seconds = round((self._clock.now_ns() - started_ns) / 1e9, 3)
         return parts
 
@@ -164,22 +169,29 @@ class _Passes:
         end_ns = self._clock.now_ns() + int(SECONDS * 1e9)
         for done in range(most):
             self._on_round(RoundProgress(1 + done, 1 + most, "tracing steps"))
+            self._turn = 1 + done
             yield from IN_TURN
             if self._clock.now_ns() >= end_ns:
                 return
 
-    def _pass(self, source: Tracer, tracing: Tracing) -> tuple[_Samples, Taken]:
-        """Some rounds under a kind of tracing; again if records were lost, up to three times."""
+    def _pass(self, source: Tracer, tracing: Tracing, samples: _Samples) -> int:
+        """Some rounds under a kind of tracing; again if records were lost, up to three times.
+
+        Returns:
+            How many records the last attempt lost.
+        """
         for _ in range(ATTEMPTS):
-            samples = _Samples()
-            with source.tracing(tracing) as taken:
+            found = _Samples()
+            with source.recording() if tracing is Tracing.ALL else nullcontext():
                 # What is switched on or off makes the first calls slower.
                 self._round(self._turns.next_round(), _Samples())
                 for _ in range(source.pairs):
-                    self._pair(samples)
-            if not taken.dropped:
+                    self._pair(found)
+            lost = source.dropped()
+            if not lost:
                 break
-        return samples, taken
+        samples.add(found)
+        return lost
 
     def _fill(self, samples: _Samples, seconds: float) -> None:
         """Pairs of rounds for some time."""
@@ -229,31 +241,22 @@ class _Passes:
         host_us, step_us = host_times(self._clock, call, self._port.synchronize)
         # The clock of the records; the region's own tells how long it took, but not when it was.
         end_ns = time.time_ns()
-        return Ran(end_ns - round(step_us * 1e3), end_ns, host_us, step_us)
+        return Ran(end_ns - round(step_us * 1e3), end_ns, host_us, step_us, self._turn)
 
     def _keep(
-        self,
-        parts: TimelineParts,
-        tracing: Tracing,
-        blocks: Sequence[tuple[_Samples, Taken]],
+        self, parts: TimelineParts, tracing: Tracing, samples: _Samples, taken: Taken
     ) -> None:
-        everything = Taken()
-        for _, taken in blocks:
-            everything.calls += taken.calls
-            everything.operations += taken.operations
-            everything.dropped += taken.dropped
         for name in self._window.names:
-            ran = [one for samples, _ in blocks for one in samples.arms.get(name, ())]
+            ran = samples.arms.get(name, [])
             try:
-                parts.steps.setdefault(name, []).append(traced_steps(tracing, ran, everything))
+                parts.steps.setdefault(name, []).append(traced_steps(tracing, ran, taken))
             except RecordsLostError as error:
                 parts.failed[name] = Reason(
                     code=ReasonCode.PROFILER_INCOMPLETE, message=f"{tracing}: {error}"
                 )
         for empty in self._empty:
-            ran = [one for samples, _ in blocks for one in samples.empty[empty]]
             try:
-                steps = traced_steps(tracing, ran, everything)
+                steps = traced_steps(tracing, samples.empty[empty], taken)
             except RecordsLostError:
                 continue  # what it adds is not known then, and the report says so
             parts.empty.append(
@@ -262,6 +265,7 @@ class _Passes:
                     tracing=tracing,
                     host_us=steps.host_us,
                     step_us=steps.step_us,
+                    turns=steps.turns,
                     records=_records_of(steps),
                 )
             )
@@ -273,6 +277,13 @@ class _Samples:
 
     arms: dict[str, list[Ran]] = field(default_factory=dict)
     empty: dict[EmptyName, list[Ran]] = field(default_factory=dict)
+
+    def add(self, others: _Samples) -> None:
+        """Takes those of other rounds."""
+        for name, ran in others.arms.items():
+            self.arms.setdefault(name, []).extend(ran)
+        for empty, ran in others.empty.items():
+            self.empty.setdefault(empty, []).extend(ran)
 
     def of_arm(self, arm: Arm) -> list[Ran]:
         return self.arms.setdefault(arm.name, [])

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module, metadata
 from typing import Any, Literal, Protocol
-
-from bt_bench.results import Tracing
 
 # Much more than a pass fills: a buffer that is full is given back in the middle of it.
 BUFFER_BYTES = 32 << 20
@@ -46,7 +44,10 @@ class DeviceRecord:
 
 @dataclass
 class Taken:
-    """The records of a pass, in the order in which they came."""
+    """The records of all passes, in the order in which they came.
+
+    `dropped` is how many were lost.
+    """
 
     calls: list[ApiRecord] = field(default_factory=list)
     operations: list[DeviceRecord] = field(default_factory=list)
@@ -73,8 +74,16 @@ class Tracer(Protocol):
         """
         ...
 
-    def tracing(self, tracing: Tracing) -> Any:
-        """A context in which everything is recorded; gives a `Taken`, complete when it is left."""
+    def recording(self) -> AbstractContextManager[None]:
+        """A pass: everything in the block is recorded."""
+        ...
+
+    def dropped(self) -> int:
+        """How many records were lost since this was last asked."""
+        ...
+
+    def taken(self) -> Taken:
+        """The records of all passes."""
         ...
 
 
@@ -94,7 +103,7 @@ class CuptiTracer:
         RuntimeError: if CUPTI refuses, as beside another profiler.
     """
 
-    pairs = 2
+    pairs = 3
     missing: Sequence[str] = ()
 
     def __init__(self) -> None:
@@ -118,27 +127,29 @@ class CuptiTracer:
             raise RuntimeError(f"CUPTI refused: {error}") from error
 
     @contextmanager
-    def tracing(self, tracing: Tracing) -> Iterator[Taken]:
+    def recording(self) -> Iterator[None]:
         """See `Tracer`."""
-        cupti = self._cupti
-        taken = self._taken = Taken()
-        kinds = self._kinds if tracing is Tracing.ALL else ()
-        for kind in kinds:
-            cupti.activity_enable(kind)
+        for kind in self._kinds:
+            self._cupti.activity_enable(kind)
         try:
-            yield taken
+            yield
         finally:
-            for kind in kinds:
-                cupti.activity_disable(kind)
-            if kinds:
-                cupti.activity_flush_all(1)
-                taken.dropped = self._dropped()
+            for kind in self._kinds:
+                self._cupti.activity_disable(kind)
 
-    def _dropped(self) -> int:
-        """How many records were lost since this was last asked; CUPTI forgets it then."""
+    def dropped(self) -> int:
+        """See `Tracer`; CUPTI forgets it when it is asked."""
         number = ctypes.c_size_t(0)
         self._cupti.activity_get_num_dropped_records(0, 0, ctypes.addressof(number))
         return number.value
+
+    def taken(self) -> Taken:
+        """See `Tracer`. Records are given out here alone: taking them between two passes would
+        leave nothing of the steps in the caches of the host.
+        """
+        self._cupti.activity_flush_all(1)
+        self._taken.dropped += self.dropped()
+        return self._taken
 
     def _completed(self, activities: Sequence[Any]) -> None:
         """Takes the records of a buffer, whose memory is CUPTI's again afterwards."""
@@ -211,6 +222,7 @@ class TorchTracer:
     def __init__(self, why: str) -> None:
         import torch
 
+        self._taken = Taken()
         self.source = f"torch.profiler {torch.__version__}"
         self.missing = (
             "when a command was queued, and when it was submitted to the GPU",
@@ -222,19 +234,23 @@ class TorchTracer:
         )
 
     @contextmanager
-    def tracing(self, tracing: Tracing) -> Iterator[Taken]:
+    def recording(self) -> Iterator[None]:
         """See `Tracer`."""
         from torch.autograd.profiler import profile
 
-        taken = Taken()
-        if tracing is Tracing.OFF:
-            yield taken
-            return
         with profile(use_kineto=True, use_device="cuda", use_cpu=False) as profiler:
-            yield taken
+            yield
         results: Any = profiler.kineto_results
         for event in results.events():
-            _take_event(event, taken)
+            _take_event(event, self._taken)
+
+    def dropped(self) -> int:
+        """See `Tracer`; torch does not tell."""
+        return 0
+
+    def taken(self) -> Taken:
+        """See `Tracer`."""
+        return self._taken
 
 
 def _take_event(event: Any, taken: Taken) -> None:

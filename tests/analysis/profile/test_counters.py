@@ -86,7 +86,7 @@ def test_only_what_differs_by_more_than_it_scatters_has_changed():
     ]
     assert changes_of(was, fused(kernel_counters("a", (4.0, 4.2, 4.4), l2=41_000))) == []
     assert changes_of(was, fused(kernel_counters("a", (4.0, 4.2, 4.4), l2=81_920))) == [
-        ("a", "bytes moved by L2", True)
+        ("a", "bytes moved through the L2", True)
     ]
 
 

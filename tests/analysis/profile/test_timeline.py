@@ -22,7 +22,14 @@ from support.timelines import (
     some_steps,
 )
 
-from bt_bench.analysis.profile.timeline import Lane, TimelineRow, What, explain, weight_of
+from bt_bench.analysis.profile.timeline import (
+    Lane,
+    TimelineRow,
+    What,
+    explain,
+    in_turn,
+    weight_of,
+)
 from bt_bench.results import HostCall, Tracing, VariantTimeline
 
 ROUNDING = 0.01  # of us: the times in a file are rounded, and are added up here
@@ -416,3 +423,11 @@ def test_the_spread_of_a_row_is_that_of_its_length():
     assert code.high_us == pytest.approx(5.0 + 0.16)
     assert (launch.low_us, launch.high_us) == pytest.approx((3.0, 3.0))
     assert (operation.low_us, operation.high_us) == pytest.approx((4.0, 4.0))
+
+
+def test_differences_are_taken_within_turns():
+    """A machine that becomes slower in between says nothing about what tracing adds."""
+    slow, fast = [100.0, 101.0, 102.0], [50.0, 51.0, 52.0]
+    traced, plain = [110.0, 112.0, 61.0], [*slow, *fast]
+    assert in_turn(traced, plain, [1, 1, 2], [1, 1, 1, 2, 2, 2]) == 10.0
+    assert in_turn(traced, plain, [1, 1, 2], [0] * 6) == 110.0 - 76.0

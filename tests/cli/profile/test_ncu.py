@@ -74,7 +74,7 @@ def profiled(tmp_path, monkeypatch):
             failures=failures,
         )
         answer.write_text(MarkAnswer(marked=marked, tracebacks=["A traceback"]).model_dump_json())
-        duration = FakeMetric(us * 1e3, "ns")
+        duration = FakeMetric(us * 1e3)
         action = FakeAction("gather", "fused.step.one", {"gpu__time_duration.sum": duration})
         monkeypatch.setitem(sys.modules, "ncu_report", fake_module(action, action, action))
 

@@ -18,7 +18,7 @@ from bt_bench.report.profile import (
 )
 from bt_bench.results import Cache, Reason, ReasonCode, VariantCounters
 
-LONG = kernel_counters("gather_slots_kernel", (9.0,) * 3, host_read_bytes=2e6, host_written_bytes=0)
+LONG = kernel_counters("gather_slots_kernel", (9.0,) * 3, pcie_read_bytes=2e6, pcie_written_bytes=0)
 SHORT = kernel_counters(
     "apply_kernel",
     stalls=(("barrier", None, 5), ("wait", "a.py:1", 3), ("x", "b", 2), ("y", "c", 1)),
@@ -43,7 +43,9 @@ def flat(text):
 def test_one_screen_of_eighty_columns():
     text = shown(counters_document(counters(FUSED, BROKEN, EMPTY), whole=False))
     assert max(map(len, text.splitlines())) <= 80
-    assert "Step 2 of 2; fused, broken, empty. NVIDIA H200, Nsight Compute 2025.3.1.0" in flat(text)
+    assert "Step 1 of 0 to 1; fused, broken, empty. NVIDIA H200, Nsight Compute 2025.3.1.0" in flat(
+        text
+    )
     assert "Caches were not flushed" in text
     assert "must read 8.00 KiB and write 2.00 KiB" in flat(text)
     assert "FAILED: broken: while profiled: oh no" in text
@@ -62,7 +64,7 @@ def test_one_screen_of_eighty_columns():
 def test_what_is_not_available_is_named_and_never_zero():
     text = flat(shown(counters_document(counters(FUSED), whole=False)))
     assert "Not available here:" in text
-    assert "bytes read over PCIe (pcie__read_bytes.sum)" in text
+    assert "the share of the throughput from host memory (lts__d_sectors_fill_sysmem.sum" in text
     assert " PCIe %" not in text
     (row,) = [
         line
@@ -90,11 +92,12 @@ def test_without_required_bytes_nothing_is_related_to_them():
 def test_json():
     document = json.loads(json.dumps(counters_json(counters(FUSED, BROKEN))))
     assert document["required_bytes"] == 10_240
-    assert "pcie__read_bytes.sum" in document["not_available"]
+    assert any("fill_sysmem" in name for name in document["not_available"])
     (figures,) = document["figures"]
     assert figures["times_required"] == {"dram": 0.2, "l2": 8.0}
     assert figures["kernels"][1]["us"] == 9.0
-    assert figures["kernels"][1]["pcie_bytes"] is None
+    assert figures["kernels"][0]["pcie_bytes"] is None
+    assert figures["kernels"][1]["pcie_bytes"] == 2e6
     assert figures["kernels"][0]["stalls"][1] == {
         "reason": "wait",
         "place": "a.py:1",

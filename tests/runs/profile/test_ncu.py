@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from support.factories import make_environment
-from support.ncu import FakeAction, FakeMetric, fake_module, fake_ncu
+from support.ncu import FakeAction, fake_module, fake_ncu
 
 from bt_bench.config.load import load_config
 from bt_bench.errors import BtBenchError, UsageError
@@ -62,7 +62,7 @@ def kernels(monkeypatch):
     def of(*actions):
         monkeypatch.setitem(sys.modules, "ncu_report", fake_module(*actions))
 
-    of(*[FakeAction("a", "fused.step.one", {"gpu__time_duration.sum": FakeMetric(4000, "ns")})] * 3)
+    of(*[FakeAction("a", "fused.step.one", {"gpu__time_duration.sum": 4000})] * 3)
     return of
 
 

@@ -25,17 +25,19 @@ def read(*actions, calls=2, most=100, ranges=RANGES):
 
 
 def test_values_are_of_each_call_and_in_base_units():
-    def action(us):
+    sectors = "lts__t_sectors_srcunit_tex"
+
+    def action(ns):
         metrics = {
-            "gpu__time_duration.sum": FakeMetric(us, "usecond"),
-            "lts__t_sectors.sum": FakeMetric(10, "sector"),
-            "dram__bytes_read.sum": FakeMetric(2, "Kbyte"),
-            "pcie__read_bytes.sum": FakeMetric(None),
-            "launch__registers_per_thread": FakeMetric(32, "register/thread"),
+            "gpu__time_duration.sum": ns,
+            f"{sectors}.sum": 10,
+            "dram__bytes_read.sum": 2000,
+            f"{sectors}_aperture_sysmem_op_read_lookup_miss.sum": FakeMetric(None),
+            "launch__registers_per_thread": 32,
         }
         return FakeAction("gather", "fused.step.one", metrics)
 
-    fused, baseline = read(action(4.5), action(4.0))
+    fused, baseline = read(action(4500), action(4000))
     (kernel,) = fused.kernels
     assert kernel.name == "gather"
     assert kernel.values == {

@@ -39,8 +39,8 @@ class Machine:
         self.clock = ScriptedClock()
         self.log = []
         self.passes = []
-        self.loses = {}  # how many records the next passes of a kind lose
-        self._now = Tracing.NONE
+        self.loses = []  # how many records the next passes lose
+        self._now = self._last = Tracing.NONE
         self._taken = Taken()
         self._correlation = 0
 
@@ -48,19 +48,25 @@ class Machine:
         return EPOCH_NS + self.clock.ns
 
     @contextmanager
-    def tracing(self, tracing):
-        self._now, self._taken = tracing, Taken()
-        self.passes.append(tracing)
-        yield self._taken
+    def recording(self):
+        self._now = Tracing.ALL
+        yield
         self._now = Tracing.OFF
-        lost = self.loses.get(tracing)
-        self._taken.dropped = lost.pop(0) if lost else 0
+
+    def dropped(self):
+        is_traced = self._last is Tracing.ALL
+        self.passes.append(Tracing.ALL if is_traced else Tracing.OFF)
+        return self.loses.pop(0) if self.loses and is_traced else 0
+
+    def taken(self):
+        return self._taken
 
     def call(self, name, length_ns=1_000):
         """A call of CUDA, which takes longer while it is recorded."""
         start = self.now_ns()
         self.clock.ns += length_ns
         self._correlation += 1
+        self._last = self._now
         if self._now is Tracing.ALL:
             self.clock.ns += HEAVY_NS
             api = "runtime" if name.startswith("cuda") else "driver"
@@ -234,7 +240,7 @@ def test_the_host_profile_is_of_the_same_step(machine):
 
 @pytest.mark.parametrize("lost", [[5], [5, 1]])
 def test_a_pass_is_taken_again_if_records_were_lost(machine, lost):
-    machine.loses[Tracing.ALL] = list(lost)
+    machine.loses = list(lost)
     parts = taken(machine, **two(machine))
     assert not parts.failed
     assert machine.passes.count(Tracing.ALL) == 2 * TURNS + len(lost)
@@ -244,7 +250,7 @@ def test_a_pass_is_taken_again_if_records_were_lost(machine, lost):
 
 
 def test_after_three_attempts_the_reason_is_kept(machine):
-    machine.loses[Tracing.ALL] = [5, 4, 3]
+    machine.loses = [5, 4, 3]
     parts = taken(machine, **two(machine))
     assert machine.passes.count(Tracing.ALL) == 2 * TURNS + 2
     for name in ("mine", "two"):

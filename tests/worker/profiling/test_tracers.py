@@ -11,7 +11,6 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from torch._C._autograd import DeviceType
 
-from bt_bench.results import Tracing
 from bt_bench.worker.profiling import tracers
 from bt_bench.worker.profiling.tracers import (
     ApiRecord,
@@ -130,44 +129,48 @@ def moved_of(kind, copy_kind=1):
     return SimpleNamespace(kind=kind, correlation_id=7, start=300, end=400, bytes=4_096, **fields)
 
 
-def taken_of(made, cupti, *activities, tracing=Tracing.ALL):
-    with made.tracing(tracing) as taken:
+def taken_of(made, cupti, *activities):
+    with made.recording():
         cupti.waiting += activities
-    return taken
+    return made.taken()
 
 
-@pytest.mark.parametrize(
-    ("tracing", "kinds"),
-    [
-        (Tracing.OFF, set()),
-        (Tracing.ALL, DEVICE | {Kind.DRIVER, Kind.RUNTIME}),
-    ],
-)
-def test_what_is_recorded_is_enabled_for_the_pass_alone(cupti, tracing, kinds):
+def test_what_is_recorded_is_enabled_for_the_pass_alone(cupti):
     made = CuptiTracer()
     assert made.source == "cupti-python 13.0.1"
     assert not made.missing
     for _ in range(2):
         assert cupti.enabled == set()
-        with made.tracing(tracing):
-            assert cupti.enabled == kinds
+        with made.recording():
+            assert cupti.enabled == DEVICE | {Kind.DRIVER, Kind.RUNTIME}
         assert cupti.enabled == set()
 
 
 def test_after_a_failure_nothing_stays_enabled(cupti):
     made = CuptiTracer()
-    with pytest.raises(KeyError), made.tracing(Tracing.ALL):
+    with pytest.raises(KeyError), made.recording():
         raise KeyError
     assert cupti.enabled == set()
 
 
-def test_each_pass_has_its_own_records_and_dropped_ones(cupti):
+def test_records_are_given_out_for_all_passes_together(cupti):
+    made = CuptiTracer()
+    for count in (1, 2):
+        with made.recording():
+            cupti.waiting += [kernel_of()] * count
+    assert len(made.taken().operations) == 3
+
+
+def test_lost_records_are_told_once(cupti):
     made = CuptiTracer()
     cupti.dropped = 3
-    first = taken_of(made, cupti, kernel_of())
-    second = taken_of(made, cupti, kernel_of(), kernel_of())
-    assert (len(first.operations), first.dropped) == (1, 3)
-    assert (len(second.operations), second.dropped) == (2, 0)
+    assert [made.dropped(), made.dropped()] == [3, 0]
+
+
+def test_records_that_are_lost_when_they_are_given_out_are_told(cupti):
+    made = CuptiTracer()
+    cupti.dropped = 2
+    assert taken_of(made, cupti, kernel_of()).dropped == 2
 
 
 def test_calls_have_the_names_of_programs(cupti):
@@ -310,9 +313,8 @@ def test_torch_records_a_pass(monkeypatch):
 
     monkeypatch.setattr("torch.autograd.profiler.profile", Profile)
     made = TorchTracer("why")
-    with made.tracing(Tracing.ALL) as taken:
-        assert taken == Taken()
-    assert [call.name for call in taken.calls] == ["cudaLaunchKernel"]
-    with made.tracing(Tracing.OFF) as taken:
-        pass
-    assert taken == Taken()
+    for _ in range(2):
+        with made.recording():
+            pass
+    assert [call.name for call in made.taken().calls] == ["cudaLaunchKernel"] * 2
+    assert made.dropped() == 0
