@@ -30,8 +30,7 @@ Microseconds = Annotated[float, Field(allow_inf_nan=False)]
 class Tracing(StrEnum):
     """What a profiler records while a step is run."""
 
-    NONE = "none"  # before any profiler was loaded
-    OFF = "off"  # a profiler is loaded, and records nothing
+    NONE = "none"  # no profiler is attached to the process
     ALL = "all"  # every call of the CUDA API, kernels, copies and memsets
 
 

@@ -39,7 +39,7 @@ def test_parts_are_found_by_name_and_tracing():
     assert made.variants[0].model_copy(update={"steps": []}).of(Tracing.ALL) is None
     found = made.empty_calls("query", Tracing.ALL)
     assert (found.name, found.tracing) == ("query", Tracing.ALL)
-    assert made.empty_calls("query", Tracing.NONE) is None
+    assert made.empty_calls("other", Tracing.ALL) is None
 
 
 def test_all_samples_of_a_step_are_as_many():

@@ -245,7 +245,7 @@ def some_steps(
 def a_variant(
     name: str, script: Sequence[Call] = FUSED, added: Added = ADDED, **more: Any
 ) -> VariantTimeline:
-    """A variant whose step is a script, under all kinds of tracing.
+    """A variant whose step is a script, traced and not traced.
 
     Args:
         name: of the variant.
@@ -253,7 +253,7 @@ def a_variant(
         added: to a step that is traced.
         **more: arguments of `some_steps`.
     """
-    weights = {Tracing.NONE: NOTHING, Tracing.OFF: NOTHING, Tracing.ALL: added}
+    weights = {Tracing.NONE: NOTHING, Tracing.ALL: added}
     steps = [some_steps(tracing, script, weight, **more) for tracing, weight in weights.items()]
     return VariantTimeline(name=name, nvtx_range=f"{name}.step.one", steps=steps)
 
@@ -266,7 +266,7 @@ def empty_calls(added: Added = ADDED, **more: Any) -> list[EmptyCalls]:
     }
     found = []
     for name, script in scripts.items():
-        for tracing, weight in ((Tracing.OFF, NOTHING), (Tracing.ALL, added)):
+        for tracing, weight in ((Tracing.NONE, NOTHING), (Tracing.ALL, added)):
             steps = some_steps(tracing, script, weight, **more)
             records = sum(call.records for call in script) if tracing is Tracing.ALL else 1
             found.append(

@@ -126,7 +126,7 @@ class Explained:
 
     Args:
         name: of the variant.
-        step_us: the whole step, while the profiler recorded nothing, in turn with traced ones.
+        step_us: the whole step without a profiler, in turn with traced ones.
         step_low_us: low end of its spread.
         step_high_us: high end of it.
         host_us: time until the call returned, likewise.
@@ -144,7 +144,6 @@ class Explained:
         tail_us: from the end of the last operation to the end of the step.
         added_us: what tracing added to a step, and was taken off.
         floor_us: an empty launch and the wait for it, measured in the same rounds.
-        before_us: the whole step before any profiler was loaded, some seconds earlier.
     """
 
     name: str
@@ -165,7 +164,6 @@ class Explained:
     tail_us: float
     added_us: float
     floor_us: float
-    before_us: float | None = None
 
     @property
     def residual_us(self) -> float | None:
@@ -185,7 +183,7 @@ def weight_of(timeline: Timeline, tracing: Tracing) -> Weight | None:
     """What a kind of tracing adds; `None` where the empty calls were not taken."""
     found: dict[str, tuple[float, float, int]] = {}
     for name in ("launch", "query"):
-        plain = timeline.empty_calls(name, Tracing.OFF)
+        plain = timeline.empty_calls(name, Tracing.NONE)
         traced = timeline.empty_calls(name, tracing)
         if plain is None or traced is None or not plain.host_us or not traced.host_us:
             return None
@@ -235,10 +233,9 @@ def _wait(steps: Any) -> list[float]:
 
 def explain(timeline: Timeline, variant: VariantTimeline) -> Explained | None:
     """Where the time of a variant's step goes; `None` if it was not timed and traced."""
-    plain, traced = variant.of(Tracing.OFF), variant.of(Tracing.ALL)
+    plain, traced = variant.of(Tracing.NONE), variant.of(Tracing.ALL)
     weight = weight_of(timeline, Tracing.ALL)
-    empty = timeline.empty_calls("launch", Tracing.OFF)
-    before = variant.of(Tracing.NONE)
+    empty = timeline.empty_calls("launch", Tracing.NONE)
     if plain is None or traced is None or weight is None or empty is None:
         return None
     if not plain.host_us or not traced.host_us:
@@ -259,7 +256,6 @@ def explain(timeline: Timeline, variant: VariantTimeline) -> Explained | None:
         step_low_us=float(low),
         step_high_us=float(high),
         host_us=median(plain.host_us),
-        before_us=median(before.step_us) if before is not None and before.step_us else None,
         predicted_us=median(plain.step_us) - residual,
         rows=tuple(rows),
         launches=len(launching),

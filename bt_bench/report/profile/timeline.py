@@ -35,7 +35,6 @@ from bt_bench.results import (
 )
 
 BAR_WIDTH = 22  # characters, for a table of 80
-DRIFT = 0.1  # of a step, which is worth a note
 _BAR, _NO_BAR = "█", "·"
 
 
@@ -137,7 +136,7 @@ def _lead(timeline: Timeline, steps: dict[str, Explained]) -> Iterator[Block]:
         f"{device}, {timeline.source}. Medians of {number}; what tracing adds is measured on empty "
         f"calls and taken off.{moved}"
     )
-    yield from _notes(timeline, steps)
+    yield from _notes(timeline)
     if timeline.missing:
         yield "Not known here: " + "; ".join(timeline.missing) + "."
     for variant in timeline.variants:
@@ -150,7 +149,7 @@ def _lead(timeline: Timeline, steps: dict[str, Explained]) -> Iterator[Block]:
             )
 
 
-def _notes(timeline: Timeline, steps: dict[str, Explained]) -> Iterator[str]:
+def _notes(timeline: Timeline) -> Iterator[str]:
     """What a reader has to know before the figures are believed."""
     left_out = {
         variant.name: (traced.left_out, traced.left_out + len(traced.host_us))
@@ -160,21 +159,6 @@ def _notes(timeline: Timeline, steps: dict[str, Explained]) -> Iterator[str]:
     if left_out:
         counts = ", ".join(f"{name} {some} of {all_}" for name, (some, all_) in left_out.items())
         yield f"Steps that made other calls than most are left out of the rows: {counts}."
-    drifted = {
-        name: step
-        for name, step in steps.items()
-        if step.before_us is not None and abs(step.before_us / step.step_us - 1) > DRIFT
-    }
-    if drifted:
-        said = ", ".join(
-            f"{name} {step.before_us:.1f} and {step.step_us:.1f} us"
-            for name, step in drifted.items()
-        )
-        yield (
-            "The steps took another time before the profiler was loaded than while it recorded "
-            f"nothing: {said}. Either the machine changed its speed, or a loaded profiler costs "
-            "as much; take the timeline again on a quieter machine."
-        )
 
 
 # One variant

@@ -1,9 +1,9 @@
 """The steps of a timeline: one step of a case, run over and over, traced and not traced.
 
-The steps are timed by the same region as in a sweep, first before any profiler is loaded. Then they
-are traced and not traced in turn, in passes of some ten milliseconds: within seconds a machine may
-change its speed by more than tracing adds. All variants are interleaved in each pass. Beside them
-run empty calls, which say what tracing adds.
+The steps are timed by the same region as in a sweep. They are traced and not traced in turn, in
+passes of some hundred milliseconds: within seconds a machine may change its speed by more than
+tracing adds. While they are not traced no profiler is attached to the process. All variants are
+interleaved in each pass. Beside them run empty calls, which say what tracing adds.
 """
 
 from __future__ import annotations
@@ -46,11 +46,10 @@ from bt_bench.worker.profiling.steps import Ran, RecordsLostError, traced_steps
 from bt_bench.worker.profiling.tracers import Taken, Tracer, tracer
 from bt_bench.worker.tasks import TakeTimeline
 
-SECONDS = 4.0  # of steps that are traced and not traced in turn
-SECONDS_BEFORE = 0.5  # of steps before any profiler is loaded
+SECONDS = 4.0
+PAIRS = 10  # of rounds in a pass
 WARM_UP_ROUNDS = 6
-MOST_STEPS = 240  # per variant and kind of tracing, which bounds the file
-IN_TURN = (Tracing.OFF, Tracing.ALL, Tracing.ALL, Tracing.OFF)  # so that no drift is in favour
+MOST_STEPS = 240  # per variant, traced and not traced each, which bounds the file
 ATTEMPTS = 3
 QUERIES = 8  # in a row, which is long enough to time
 
@@ -116,9 +115,6 @@ class _Passes:
             self._port.record_start()  # which is then queried
             for _ in range(WARM_UP_ROUNDS):
                 self._round(self._turns.next_round(), _Samples())
-            before = _Samples()
-            self._fill(before, SECONDS_BEFORE)
-        # Before CUPTI is loaded, which makes calls of CUDA longer.
         host = {arms[0].name: self._host(arms[0]) for arms in self._by_name()}
         with no_collection():
             source = tracer_of()
@@ -127,10 +123,8 @@ class _Passes:
                 name: range_name(name, self._window.operation, self._window.case)
                 for name in self._window.names
             }
-            samples = {Tracing.NONE: before, Tracing.OFF: _Samples(), Tracing.ALL: _Samples()}
-            lost = 0
-            for tracing in self._in_turn(source.pairs):
-                lost += self._pass(source, tracing, samples[tracing])
+            samples = {tracing: _Samples() for tracing in Tracing}
+            lost = sum(self._pass(source, tracing, samples[tracing]) for tracing in self._in_turn())
         taken = source.taken()
         taken.dropped += lost
         for tracing, of_tracing in samples.items():
@@ -163,15 +157,17 @@ class _Passes:
             use(arm, LaunchPath.JIT)
             return trace_host(prepare, finish)
 
-    def _in_turn(self, pairs: int) -> Iterator[Tracing]:
-        """The kinds of tracing of all passes, until there are enough steps or the time is up."""
-        most = max(1, MOST_STEPS // (4 * pairs))  # a kind has two passes of two rounds a pair each
+    def _in_turn(self) -> Iterator[Tracing]:
+        """What is traced in each pass, until there are enough steps or the time is up.
+
+        Every other turn begins with the other kind, so that no drift is in favour of one.
+        """
+        most = max(1, MOST_STEPS // (2 * PAIRS))
         end_ns = self._clock.now_ns() + int(SECONDS * 1e9)
-        for done in range(most):
-            self._on_round(RoundProgress(1 + done, 1 + most, "tracing steps"))
-            self._turn = 1 + done
-            yield from IN_TURN
-            if self._clock.now_ns() >= end_ns:
+        for self._turn in range(most):
+            self._on_round(RoundProgress(self._turn, most, "tracing steps"))
+            yield from (Tracing.ALL, Tracing.NONE) if self._turn % 2 else Tracing
+            if self._clock.now_ns() >= end_ns and self._turn:
                 return
 
     def _pass(self, source: Tracer, tracing: Tracing, samples: _Samples) -> int:
@@ -183,30 +179,16 @@ class _Passes:
         for _ in range(ATTEMPTS):
             found = _Samples()
             with source.recording() if tracing is Tracing.ALL else nullcontext():
-                # What is switched on or off makes the first calls slower.
+                # What is attached or detached makes the first calls slower.
                 self._round(self._turns.next_round(), _Samples())
-                for _ in range(source.pairs):
-                    self._pair(found)
+                for _ in range(PAIRS):
+                    for turn in self._turns.next_pair():
+                        self._round(turn, found)
             lost = source.dropped()
             if not lost:
                 break
         samples.add(found)
         return lost
-
-    def _fill(self, samples: _Samples, seconds: float) -> None:
-        """Pairs of rounds for some time."""
-        self._on_round(RoundProgress(0, 1, "timing steps"))
-        end_ns = self._clock.now_ns() + int(seconds * 1e9)
-        taken = 0
-        while taken < 2 or (self._clock.now_ns() < end_ns and taken < MOST_STEPS):
-            taken += self._pair(samples)
-
-    def _pair(self, samples: _Samples) -> int:
-        """Two rounds, the second in reverse order; returns how many there were."""
-        pair = self._turns.next_pair()
-        for turn in pair:
-            self._round(turn, samples)
-        return len(pair)
 
     def _round(self, turn: Turn, samples: _Samples) -> None:
         """Each variant once through the window; only its last step is timed."""

@@ -13,7 +13,7 @@ from importlib import import_module, metadata
 from typing import Any, Literal, Protocol
 
 # Much more than a pass fills: a buffer that is full is given back in the middle of it.
-BUFFER_BYTES = 32 << 20
+BUFFER_BYTES = 8 << 20
 _MODULE = "cupti-python"
 
 
@@ -67,15 +67,10 @@ class Tracer(Protocol):
         """What it does not tell, as clauses."""
         ...
 
-    @property
-    def pairs(self) -> int:
-        """How many pairs of rounds a pass should have: fewer are taken in closer turns, more spare
-        the time that it takes to begin a pass and to end it.
-        """
-        ...
-
     def recording(self) -> AbstractContextManager[None]:
-        """A pass: everything in the block is recorded."""
+        """A pass: everything in the block is recorded. Before and after it nothing is attached to
+        the process, which would make calls of CUDA longer.
+        """
         ...
 
     def dropped(self) -> int:
@@ -103,7 +98,6 @@ class CuptiTracer:
         RuntimeError: if CUPTI refuses, as beside another profiler.
     """
 
-    pairs = 3
     missing: Sequence[str] = ()
 
     def __init__(self) -> None:
@@ -116,39 +110,45 @@ class CuptiTracer:
         )
         self._names: dict[tuple[str, int], str] = {}
         self._taken = Taken()
-        try:
-            self._cupti.activity_register_callbacks(lambda: (BUFFER_BYTES, 0), self._completed)
-            self._cupti.activity_enable_latency_timestamps(1)
-            # Now rather than in the first pass, where nothing else could be used instead.
-            for kind in self._kinds:
-                self._cupti.activity_enable(kind)
-                self._cupti.activity_disable(kind)
-        except self._cupti.cuptiError as error:
-            raise RuntimeError(f"CUPTI refused: {error}") from error
+        self._lost = 0
+        # Now rather than in the first pass, where nothing else could be used instead.
+        with self.recording():
+            pass
 
     @contextmanager
     def recording(self) -> Iterator[None]:
         """See `Tracer`."""
+        try:
+            self._attach()
+            yield
+            self._give_out()
+        except self._cupti.cuptiError as error:
+            raise RuntimeError(f"CUPTI refused: {error}") from error
+        finally:
+            self._cupti.finalize()
+
+    def _attach(self) -> None:
+        self._cupti.activity_register_callbacks(lambda: (BUFFER_BYTES, 0), self._completed)
+        self._cupti.activity_enable_latency_timestamps(1)
         for kind in self._kinds:
             self._cupti.activity_enable(kind)
-        try:
-            yield
-        finally:
-            for kind in self._kinds:
-                self._cupti.activity_disable(kind)
 
-    def dropped(self) -> int:
-        """See `Tracer`; CUPTI forgets it when it is asked."""
+    def _give_out(self) -> None:
+        """Ends a pass: takes all records, and asks how many were lost, which CUPTI forgets then."""
+        for kind in self._kinds:
+            self._cupti.activity_disable(kind)
+        self._cupti.activity_flush_all(1)
         number = ctypes.c_size_t(0)
         self._cupti.activity_get_num_dropped_records(0, 0, ctypes.addressof(number))
-        return number.value
+        self._lost += number.value
+
+    def dropped(self) -> int:
+        """See `Tracer`."""
+        lost, self._lost = self._lost, 0
+        return lost
 
     def taken(self) -> Taken:
-        """See `Tracer`. Records are given out here alone: taking them between two passes would
-        leave nothing of the steps in the caches of the host.
-        """
-        self._cupti.activity_flush_all(1)
-        self._taken.dropped += self.dropped()
+        """See `Tracer`."""
         return self._taken
 
     def _completed(self, activities: Sequence[Any]) -> None:
@@ -216,8 +216,6 @@ class TorchTracer:
     Args:
         why: CUPTI's own module is not used.
     """
-
-    pairs = 10
 
     def __init__(self, why: str) -> None:
         import torch

@@ -322,7 +322,7 @@ def test_calls_do_not_overlap_where_the_record_begins_late():
         update={"start_us": [at + 0.4 for at in traced.calls[0].start_us]}
     )
     traced = traced.model_copy(update={"calls": [first, *traced.calls[1:]]})
-    plain = timeline.variants[0].of(Tracing.OFF)
+    plain = timeline.variants[0].of(Tracing.NONE)
     variant = timeline.variants[0].model_copy(update={"steps": [plain, traced]})
     _, late, following, *_ = explain(timeline, variant).rows
     assert following.what is What.CALL
@@ -331,7 +331,7 @@ def test_calls_do_not_overlap_where_the_record_begins_late():
 
 def test_an_operation_does_not_begin_before_its_call():
     """A launch to which less was added than to an empty one."""
-    steps = [some_steps(kind, (Launch(latency_us=1.0),)) for kind in (Tracing.OFF, Tracing.ALL)]
+    steps = [some_steps(kind, (Launch(latency_us=1.0),)) for kind in (Tracing.NONE, Tracing.ALL)]
     variant = VariantTimeline(name="mine", nvtx_range="mine.step.one", steps=steps)
     _, launch, operation, *_ = explain(a_timeline(added=ADDED), variant).rows
     assert operation.start_us == launch.start_us == pytest.approx(5.0)
@@ -349,7 +349,7 @@ def test_a_step_is_not_done_before_its_last_operation():
 def test_what_the_profiler_adds_to_kernels_is_the_residual():
     """No empty call shows it, so it must not be taken off silently."""
     longer = (Launch(runs_us=4.0 + 3.0),)
-    steps = [some_steps(Tracing.OFF, FUSED), some_steps(Tracing.ALL, longer, ADDED)]
+    steps = [some_steps(Tracing.NONE, FUSED), some_steps(Tracing.ALL, longer, ADDED)]
     variant = VariantTimeline(name="mine", nvtx_range="mine.step.one", steps=steps)
     found = explain(a_timeline(variants=[variant]), variant)
     assert found.residual_us == pytest.approx(-3.0)
@@ -371,7 +371,7 @@ def test_what_the_profiler_adds_to_kernels_is_the_residual():
 )
 def test_a_step_closes_within_5_percent_or_half_a_microsecond(step_us, more_us, closes):
     code = step_us - 2.5
-    plain = some_steps(Tracing.OFF, (Call(code_us=code),))
+    plain = some_steps(Tracing.NONE, (Call(code_us=code),))
     traced = some_steps(Tracing.ALL, (Call(code_us=code + more_us),), ADDED)
     variant = VariantTimeline(name="m", nvtx_range="m.step.one", steps=[plain, traced])
     found = explain(a_timeline(variants=[variant]), variant)
@@ -379,7 +379,7 @@ def test_a_step_closes_within_5_percent_or_half_a_microsecond(step_us, more_us, 
     assert found.closes is closes
 
 
-@pytest.mark.parametrize("missing", [Tracing.OFF, Tracing.ALL])
+@pytest.mark.parametrize("missing", [Tracing.NONE, Tracing.ALL])
 def test_a_variant_that_was_not_timed_or_not_traced_is_not_explained(missing):
     variant = a_variant("mine")
     kept = [steps for steps in variant.steps if steps.tracing is not missing]
@@ -387,7 +387,7 @@ def test_a_variant_that_was_not_timed_or_not_traced_is_not_explained(missing):
     assert explain(a_timeline(), variant) is None
 
 
-@pytest.mark.parametrize("empty", [Tracing.OFF, Tracing.ALL])
+@pytest.mark.parametrize("empty", [Tracing.NONE, Tracing.ALL])
 def test_a_variant_without_samples_is_not_explained(empty):
     variant = a_variant("mine")
     steps = [
@@ -403,7 +403,7 @@ def test_a_variant_without_samples_is_not_explained(empty):
 
 @pytest.mark.parametrize(
     ("name", "tracing"),
-    list(itertools.product(("launch", "query"), (Tracing.OFF, Tracing.ALL))),
+    list(itertools.product(("launch", "query"), (Tracing.NONE, Tracing.ALL))),
 )
 def test_without_all_empty_calls_the_weight_is_not_known(name, tracing):
     timeline = a_timeline()

@@ -23,8 +23,9 @@ from bt_bench.worker.tasks import TakeTimeline
 
 EPOCH_NS = 1_700_000_000_000_000_000
 STEP = 1  # of the window's steps, from 0; there are more
-TURNS = 4  # of each of which both kinds of tracing have two passes
-STEPS = TURNS * 2 * 2  # of a variant and a kind, with one pair of rounds in a pass
+TURNS = 3
+STEPS = TURNS * 2  # of a variant and a kind, with one pair of rounds in a pass
+NONE, ALL = Tracing
 HEAVY_NS = 2_000  # what recording a call adds
 
 
@@ -33,7 +34,6 @@ class Machine:
 
     source = "a profiler 1.0"
     missing = ("what it does not tell",)
-    pairs = 1
 
     def __init__(self):
         self.clock = ScriptedClock()
@@ -51,11 +51,11 @@ class Machine:
     def recording(self):
         self._now = Tracing.ALL
         yield
-        self._now = Tracing.OFF
+        self._now = Tracing.NONE
 
     def dropped(self):
         is_traced = self._last is Tracing.ALL
-        self.passes.append(Tracing.ALL if is_traced else Tracing.OFF)
+        self.passes.append(self._last)
         return self.loses.pop(0) if self.loses and is_traced else 0
 
     def taken(self):
@@ -100,6 +100,7 @@ def machine(monkeypatch):
     monkeypatch.setattr(timeline, "direct_null", lambda: lambda: made.launch("null"))
     monkeypatch.setattr(timeline, "time", SimpleNamespace(time_ns=made.now_ns))
     monkeypatch.setattr(timeline, "MOST_STEPS", STEPS)
+    monkeypatch.setattr(timeline, "PAIRS", 1)
     domain = SimpleNamespace(
         get_category_id=lambda name: name,
         get_event_attributes=lambda message, category: SimpleNamespace(message=message, payload=0),
@@ -195,27 +196,20 @@ def test_passes_take_turns_once_the_profiler_is_loaded(machine):
 
     def load():
         loaded.append(len(machine.log))
-        assert machine.log.count("mine_kernel called") > STEPS
         assert not machine.passes
         return machine
 
     parts = taken(machine, tracer_of=load, **two(machine))
     assert len(loaded) == 1
-    assert machine.passes == list(timeline.IN_TURN) * TURNS
+    assert machine.passes == [NONE, ALL, ALL, NONE, NONE, ALL]
     assert parts.seconds > 0
 
 
 def test_there_are_no_more_passes_once_the_time_is_up(machine, monkeypatch):
     monkeypatch.setattr(timeline, "SECONDS", 0.0)
     parts = taken(machine, **two(machine))
-    assert machine.passes == list(timeline.IN_TURN)
+    assert machine.passes == [NONE, ALL, ALL, NONE]
     assert len(parts.steps["mine"][-1].host_us) == 4
-
-
-def test_a_profiler_that_takes_long_to_begin_has_longer_passes(machine):
-    machine.pairs = 2
-    taken(machine, **two(machine))
-    assert machine.passes == list(timeline.IN_TURN) * (TURNS // 2)
 
 
 def test_the_last_step_alone_is_timed_and_has_the_range(machine):
@@ -223,7 +217,7 @@ def test_the_last_step_alone_is_timed_and_has_the_range(machine):
     assert parts.ranges == {"mine": "mine.step.one"}
     text = " ".join(machine.log)
     timed = f"<mine:{STEP} <mine.step.one:{STEP} mine_kernel called > >"
-    rounds = timeline.WARM_UP_ROUNDS + 3 * STEPS + 4 * TURNS
+    rounds = timeline.WARM_UP_ROUNDS + 2 * STEPS + 2 * TURNS
     # Before each of them the earlier step is run outside of any range.
     assert text.count(f"mine_kernel called {timed}") == rounds
     assert text.count("<") == text.count(">") == 2 * rounds
@@ -243,8 +237,8 @@ def test_a_pass_is_taken_again_if_records_were_lost(machine, lost):
     machine.loses = list(lost)
     parts = taken(machine, **two(machine))
     assert not parts.failed
-    assert machine.passes.count(Tracing.ALL) == 2 * TURNS + len(lost)
-    assert machine.passes.count(Tracing.OFF) == 2 * TURNS
+    assert machine.passes.count(Tracing.ALL) == TURNS + len(lost)
+    assert machine.passes.count(Tracing.NONE) == TURNS
     *_, full = parts.steps["mine"]
     assert len(full.host_us) == STEPS
 
@@ -252,13 +246,13 @@ def test_a_pass_is_taken_again_if_records_were_lost(machine, lost):
 def test_after_three_attempts_the_reason_is_kept(machine):
     machine.loses = [5, 4, 3]
     parts = taken(machine, **two(machine))
-    assert machine.passes.count(Tracing.ALL) == 2 * TURNS + 2
+    assert machine.passes.count(Tracing.ALL) == TURNS + 2
     for name in ("mine", "two"):
         reason = parts.failed[name]
         assert reason.code is ReasonCode.PROFILER_INCOMPLETE
         assert reason.message == "all: the profiler lost 3 records"
         kept = [each.tracing for each in parts.steps[name]]
-        assert kept == [Tracing.NONE, Tracing.OFF]
+        assert kept == [Tracing.NONE]
     assert Tracing.ALL not in {empty.tracing for empty in parts.empty}
 
 
@@ -288,5 +282,5 @@ def test_a_variant_that_raises_is_named_and_its_ranges_are_closed(machine):
 def test_progress_is_told_before_each_part(machine):
     told = []
     taken(machine, told.append, mine=launches(machine, "mine_kernel"))
-    assert [each.done for each in told] == list(range(1 + TURNS))
-    assert [each.what for each in told] == ["timing steps", *["tracing steps"] * TURNS]
+    assert [each.done for each in told] == list(range(TURNS))
+    assert {(each.rounds, each.what) for each in told} == {(TURNS, "tracing steps")}
