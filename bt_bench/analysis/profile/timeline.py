@@ -22,6 +22,7 @@ import numpy as np
 from bt_bench.analysis.statistics.samples import median
 from bt_bench.results import (
     DeviceOperation,
+    EmptyCalls,
     FloatArray,
     HostCall,
     Timeline,
@@ -143,7 +144,8 @@ class Explained:
         left_us: device work that is left when the call has returned, with what it waits for.
         tail_us: from the end of the last operation to the end of the step.
         added_us: what tracing added to a step, and was taken off.
-        floor_us: an empty launch and the wait for it, measured in the same rounds.
+        floor_us: the driver's call for an empty launch and the wait for it, measured in the same
+            rounds.
     """
 
     name: str
@@ -200,6 +202,14 @@ def weight_of(timeline: Timeline, tracing: Tracing) -> Weight | None:
     # weight lies behind what it enqueues.
     behind_us = min(launch_us, max(0.0, -wait_us))
     return Weight(launch_us, launch_us - behind_us, call_us, max(0.0, wait_us), max(0.0, idle_us))
+
+
+def _floor(timeline: Timeline, empty: EmptyCalls, weight: Weight) -> float:
+    """The least that a step which launches something can take: without any code of the host."""
+    traced = timeline.empty_calls("launch", Tracing.ALL)
+    within = traced.calls_us if traced is not None else []
+    call_us = max(0.0, median(within) - weight.launch_us) if within else 0.0
+    return call_us + median(_wait(empty))
 
 
 def in_turn(
@@ -268,7 +278,7 @@ def explain(timeline: Timeline, variant: VariantTimeline) -> Explained | None:
         left_us=max(0.0, last - returned),
         tail_us=max(0.0, end - max(last, returned)),
         added_us=median(traced.step_us) - end,
-        floor_us=median(empty.step_us),
+        floor_us=_floor(timeline, empty, weight),
     )
 
 

@@ -1,8 +1,8 @@
 """Traces the Python and C calls of one step, without what the tracing itself adds.
 
 `sys.setprofile` calls a handler at each begin and end of a function. What the handler takes is a
-multiple of what a short function takes, so it is measured in the same rounds, on functions that do
-nothing, and taken off each call. The step is also timed without the handler, and what the tree of
+multiple of what a short function takes, so it is measured beside the step, on functions that do
+nothing, and taken off each call. The step is timed without a handler before, and what the tree of
 calls does not explain of that time remains visible.
 """
 
@@ -12,7 +12,8 @@ import gc
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType, FunctionType
@@ -30,6 +31,7 @@ Handler = Callable[[FrameType, str, Any], None]
 EMPTY_CALLS = 256  # per repetition and kind
 _CALLS_A_TURN = 8
 MOST_NAMINGS = 20
+WARM_UP = 2  # repetitions with a handler that are not counted
 
 
 def trace_host(prepare: Callable[[], Call], synchronize: Call, *, times: int = 40) -> HostProfile:
@@ -57,18 +59,23 @@ def trace_host(prepare: Callable[[], Call], synchronize: Call, *, times: int = 4
     tree, costs = CallTree(), _Costs()
     clock = SystemClock()
     plain: list[float] = []
-    repetitions: list[Repetition] = []
     for _ in range(times):
         plain.append(_isolated(prepare, synchronize, lambda call: host_times(clock, call)[0]))
-        events = _isolated(prepare, synchronize, timed_events)
-        repetitions.append(tree.timed(events))
-        costs.sample()
+        costs.sample_plain()
+    repetitions: list[Repetition] = []
+    with recording() as take:
+        for number in range(times + WARM_UP):
+            events = _isolated(prepare, synchronize, take)
+            costs.sample_traced(take)
+            if number >= WARM_UP:
+                repetitions.append(tree.timed(events))
     (shape, _), *_ = Counter(each.shape for each in repetitions).most_common(1)
     kept = [each for each in repetitions if each.shape == shape]
-    for _ in range(MOST_NAMINGS):
-        if tree.is_named(shape):
-            break
-        tree.name(_isolated(prepare, synchronize, _named_events))
+    with recording(names=True) as take:
+        for _ in range(MOST_NAMINGS):
+            if tree.is_named(shape):
+                break
+            tree.name(_isolated(prepare, synchronize, take))
     python, c = costs.python(), costs.c()
     return HostProfile(
         plain_us=median(plain),
@@ -80,8 +87,14 @@ def trace_host(prepare: Callable[[], Call], synchronize: Call, *, times: int = 4
     )
 
 
-def timed_events(call: Call) -> list[Event]:
-    """Makes a call, and returns its events with their times in ns."""
+@contextmanager
+def recording(*, names: bool = False) -> Iterator[Callable[[Call], list[Event]]]:
+    """Sets a handler, and gives a function that makes a call and returns its events: with their
+    times in ns, or with the names of builtins in place of those.
+
+    The handler stays set between calls: from CPython 3.12 on every function is rewritten when it is
+    run for the first time after a handler was set or taken away.
+    """
     events: list[Event] = []
     append, now_ns = events.append, time.perf_counter_ns
 
@@ -89,38 +102,32 @@ def timed_events(call: Call) -> list[Event]:
     def handler(frame: FrameType, event: str, _: Any) -> None:
         append((event, frame.f_code, frame.f_lasti, now_ns()))
 
-    return _handled(call, handler, events)
-
-
-def _named_events(call: Call) -> list[Event]:
-    """Makes a call, and returns its events with the names of builtins."""
-    events: list[Event] = []
-
-    def handler(frame: FrameType, event: str, called: Any) -> None:
+    def naming_handler(frame: FrameType, event: str, called: Any) -> None:
         name = builtin_name(called) if event == "c_call" else None
-        events.append((event, frame.f_code, frame.f_lasti, name))
+        append((event, frame.f_code, frame.f_lasti, name))
 
-    return _handled(call, handler, events)
-
-
-def _handled(call: Call, handler: Handler, events: list[Event]) -> list[Event]:
-    """Makes a call under a handler that fills a list of events.
-
-    A partial is taken apart, because Python reports a call of a builtin only where Python code
-    makes it. This function's own frame has no event, since it began before.
-    """
-    function, given, named = (
-        (call.func, call.args, call.keywords) if type(call) is partial else (call, (), {})
-    )
-    before = sys.getprofile()
-    sys.setprofile(handler)
-    try:
+    def take(call: Call) -> list[Event]:
+        function, given, named = _taken_apart(call)
+        # Not `clear`, which would be a call of its own.
+        del events[:]
         function(*given, **named)
+        return events[:]
+
+    before = sys.getprofile()
+    sys.setprofile(naming_handler if names else handler)
+    try:
+        yield take
     finally:
         sys.setprofile(before)
-    if events and events[-1][0] == "c_call":
-        del events[-1]  # of `sys.setprofile`
-    return events
+
+
+def _taken_apart(call: Call) -> tuple[Call, tuple[Any, ...], dict[str, Any]]:
+    """A function with its arguments: Python reports a call of a builtin only where Python code
+    makes it, and not where a partial does.
+    """
+    if type(call) is partial:
+        return call.func, call.args, call.keywords
+    return call, (), {}
 
 
 def _isolated(prepare: Callable[[], Call], synchronize: Call, use: Callable[[Call], Any]) -> Any:
@@ -164,31 +171,35 @@ class _Empty:
     """
 
     empty: Callable[[], object]
+    plain_us: list[float] = field(default_factory=list)
     within_us: list[float] = field(default_factory=list)
-    around_us: list[float] = field(default_factory=list)
+    between_us: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         # CPython specialises a place that calls for what it calls, so each kind has its own code.
         code = _in_a_row.__code__.replace()
         self._call = partial(FunctionType(code, {}), self.empty, _TURNS)
 
-    def sample(self) -> None:
-        """Makes the calls with and without the handler."""
+    def sample_plain(self) -> None:
+        """Makes the calls without a handler."""
         with no_collection(collect_first=False):
-            plain_us = host_times(SystemClock(), self._call)[0] / EMPTY_CALLS
-            events = timed_events(self._call)
+            self.plain_us.append(host_times(SystemClock(), self._call)[0] / EMPTY_CALLS)
+
+    def sample_traced(self, take: Callable[[Call], list[Event]]) -> None:
+        """Makes the calls with one."""
+        with no_collection(collect_first=False):
+            events = take(self._call)
         # The first and the last event are of the function that makes the calls.
         times = [ns / 1e3 for _, _, _, ns in events[1:-1]]
         starts, ends = times[::2], times[1::2]
-        within = median(_differences(starts, ends))
-        between = median(_differences(ends[:-1], starts[1:]))
-        self.within_us.append(within)
-        # What a call takes without the handler is the caller's, and stays there.
-        self.around_us.append(max(0.0, between - plain_us))
+        self.within_us.append(median(_differences(starts, ends)))
+        self.between_us.append(median(_differences(ends[:-1], starts[1:])))
 
     def cost(self) -> HandlerCost:
         """The medians of all samples."""
-        return HandlerCost(within_us=median(self.within_us), around_us=median(self.around_us))
+        # What a call takes without the handler is the caller's, and stays there.
+        around_us = max(0.0, median(self.between_us) - median(self.plain_us))
+        return HandlerCost(within_us=median(self.within_us), around_us=around_us)
 
 
 def _differences(first: Sequence[float], second: Sequence[float]) -> list[float]:
@@ -201,10 +212,15 @@ class _Costs:
     def __init__(self) -> None:
         self._python, self._c = _Empty(_nothing), _Empty(gc.isenabled)
 
-    def sample(self) -> None:
-        """Takes one more sample of both."""
-        self._python.sample()
-        self._c.sample()
+    def sample_plain(self) -> None:
+        """Takes one more sample of both without a handler."""
+        self._python.sample_plain()
+        self._c.sample_plain()
+
+    def sample_traced(self, take: Callable[[Call], list[Event]]) -> None:
+        """Takes one more sample of both with the handler."""
+        self._python.sample_traced(take)
+        self._c.sample_traced(take)
 
     def python(self) -> HandlerCost:
         """That of a Python function."""

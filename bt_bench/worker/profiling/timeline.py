@@ -51,7 +51,9 @@ PAIRS = 10  # of rounds in a pass
 WARM_UP_ROUNDS = 6
 MOST_STEPS = 240  # per variant, traced and not traced each, which bounds the file
 ATTEMPTS = 3
-QUERIES = 8  # in a row, which is long enough to time
+QUERIES = 6  # which is long enough to time
+# Read between two of them: in a step calls of CUDA do not find each other in the nearest cache.
+_BETWEEN = bytes(48 << 10)
 
 EmptyName = Literal["launch", "query"]
 
@@ -248,6 +250,7 @@ class _Passes:
                     host_us=steps.host_us,
                     step_us=steps.step_us,
                     turns=steps.turns,
+                    calls_us=_within_calls(steps),
                     records=_records_of(steps),
                 )
             )
@@ -279,6 +282,16 @@ def _records_of(steps: TracedSteps) -> int:
     return max(1, sum(call.records for call in steps.calls if _is_before_return(call, steps)))
 
 
+def _within_calls(steps: TracedSteps) -> list[float]:
+    """Time in calls before the return, in each step; nothing if none was recorded."""
+    calls = [call for call in steps.calls if _is_before_return(call, steps)]
+    lengths = [
+        [end - start for start, end in zip(call.start_us, call.end_us, strict=True)]
+        for call in calls
+    ]
+    return [round(sum(of_step), 3) for of_step in zip(*lengths, strict=True)]
+
+
 def _is_before_return(call: HostCall, steps: TracedSteps) -> bool:
     pairs = zip(call.start_us, steps.host_us, strict=True)
     return median([start - host for start, host in pairs]) < 0
@@ -287,3 +300,4 @@ def _is_before_return(call: HostCall, steps: TracedSteps) -> bool:
 def _repeated(call: Callable[[], object], times: int) -> None:
     for _ in range(times):
         call()
+        _BETWEEN.count(1)

@@ -15,7 +15,7 @@ from bt_bench.suites.block_tables.workloads.assemble import step_of_requests
 from bt_bench.suites.block_tables.workloads.steps import Append, Workload
 from bt_bench.variants.catalogue import find_variants, load_apart
 from bt_bench.worker.arm import Arm, inputs_on
-from bt_bench.worker.profiling.host_calls import trace_host
+from bt_bench.worker.profiling.host_calls import WARM_UP, trace_host
 from bt_kernels.layout import TableLayout
 
 
@@ -166,12 +166,12 @@ def test_repetitions_with_other_calls_are_left_out():
     calls = iter(range(1000))
 
     def step():
-        if next(calls) < 3:
+        if next(calls) < 10 + WARM_UP + 1:
             time.time()
         return len("x")
 
     profile = traced(step, times=10)
-    # The first call is one without the handler; then they alternate.
+    # Ten calls without the handler and the warm-up come first.
     assert profile.left_out == 1
     assert profile.repetitions == 9
     assert outline(profile.frames[0])[2] == [("next", 1, []), ("len", 1, [])]
