@@ -88,8 +88,8 @@ class EmptyCalls(Noun):
     """What the profiler adds is measured on these, in the same rounds as the variants.
 
     `name` is `launch`, an empty kernel by a call of the driver, or `query`, some calls of the CUDA
-    API in a row that enqueue nothing. `calls_us` is the time within these calls, where they were
-    traced.
+    API in a row that enqueue nothing. `begin_us` is when the first of them began, where they
+    were traced.
     """
 
     name: Literal["launch", "query"]
@@ -97,7 +97,7 @@ class EmptyCalls(Noun):
     host_us: list[Microseconds]
     step_us: list[Microseconds]
     turns: list[int]
-    calls_us: list[Microseconds] = []
+    begin_us: list[Microseconds] = []
     records: int = Field(ge=1)
 
 

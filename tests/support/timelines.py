@@ -276,20 +276,11 @@ def empty_calls(added: Added = ADDED, **more: Any) -> list[EmptyCalls]:
                     host_us=steps.host_us,
                     step_us=steps.step_us,
                     turns=steps.turns,
-                    calls_us=_within(steps),
+                    begin_us=steps.calls[0].start_us if steps.calls else [],
                     records=records,
                 )
             )
     return found
-
-
-def _within(steps: TracedSteps) -> list[float]:
-    """Time in all calls but the wait, in each step."""
-    lengths = [
-        [end - start for start, end in zip(call.start_us, call.end_us, strict=True)]
-        for call in steps.calls[:-1]
-    ]
-    return _rounded(sum(of_step) for of_step in zip(*lengths, strict=True))
 
 
 def a_timeline(

@@ -144,8 +144,8 @@ class Explained:
         left_us: device work that is left when the call has returned, with what it waits for.
         tail_us: from the end of the last operation to the end of the step.
         added_us: what tracing added to a step, and was taken off.
-        floor_us: the driver's call for an empty launch and the wait for it, measured in the same
-            rounds.
+        floor_us: from the driver's call for an empty launch until the GPU is idle, measured in the
+            same rounds.
     """
 
     name: str
@@ -204,12 +204,11 @@ def weight_of(timeline: Timeline, tracing: Tracing) -> Weight | None:
     return Weight(launch_us, launch_us - behind_us, call_us, max(0.0, wait_us), max(0.0, idle_us))
 
 
-def _floor(timeline: Timeline, empty: EmptyCalls, weight: Weight) -> float:
-    """The least that a step which launches something can take: without any code of the host."""
+def _floor(timeline: Timeline, empty: EmptyCalls) -> float:
+    """The least that a step which launches something can take: no code of the host comes before."""
     traced = timeline.empty_calls("launch", Tracing.ALL)
-    within = traced.calls_us if traced is not None else []
-    call_us = max(0.0, median(within) - weight.launch_us) if within else 0.0
-    return call_us + median(_wait(empty))
+    begin_us = median(traced.begin_us) if traced is not None and traced.begin_us else 0.0
+    return median(empty.step_us) - begin_us
 
 
 def in_turn(
@@ -278,7 +277,7 @@ def explain(timeline: Timeline, variant: VariantTimeline) -> Explained | None:
         left_us=max(0.0, last - returned),
         tail_us=max(0.0, end - max(last, returned)),
         added_us=median(traced.step_us) - end,
-        floor_us=_floor(timeline, empty, weight),
+        floor_us=_floor(timeline, empty),
     )
 
 

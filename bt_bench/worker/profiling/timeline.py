@@ -250,7 +250,7 @@ class _Passes:
                     host_us=steps.host_us,
                     step_us=steps.step_us,
                     turns=steps.turns,
-                    calls_us=_within_calls(steps),
+                    begin_us=steps.calls[0].start_us if steps.calls else [],
                     records=_records_of(steps),
                 )
             )
@@ -280,16 +280,6 @@ def _records_of(steps: TracedSteps) -> int:
     Where no calls are recorded there is one of a kernel, or none to tell apart.
     """
     return max(1, sum(call.records for call in steps.calls if _is_before_return(call, steps)))
-
-
-def _within_calls(steps: TracedSteps) -> list[float]:
-    """Time in calls before the return, in each step; nothing if none was recorded."""
-    calls = [call for call in steps.calls if _is_before_return(call, steps)]
-    lengths = [
-        [end - start for start, end in zip(call.start_us, call.end_us, strict=True)]
-        for call in calls
-    ]
-    return [round(sum(of_step), 3) for of_step in zip(*lengths, strict=True)]
 
 
 def _is_before_return(call: HostCall, steps: TracedSteps) -> bool:
