@@ -58,7 +58,7 @@ LARGE = Sizes(
 
 
 # So that random sequences of this size reach every kind of launch.
-PAYLOADS = Payloads(single_ids=2, any_ids=6, few_apart=5, many_apart=8)
+PAYLOADS = Payloads(single_ids=2, few_ids=4, many_ids=6, few_apart=5, many_apart=8)
 
 
 @pytest.fixture(autouse=True)

@@ -30,32 +30,46 @@ static int set_value(Launch *self, PyObject *argument, uint64_t *place) {
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Launches on the device, which has been entered, with a value for each argument. Returns -1 for an
-   error. */
-static int launch_now(Launch *self, const unsigned *grid, void *stream, const uint64_t *values) {
+/* With a place for each value. */
+static Result launch_by_places(Launch *self, const unsigned *grid, void *stream,
+                               const uint64_t *values) {
     void *parameters[MAX_PARAMETERS];
-    uint64_t zero = 0, buffer[MAX_PARAMETERS + 1];
-    void *packed[] = {(void *)BUFFER_POINTER, buffer, (void *)BUFFER_SIZE, &self->size_of_all, NULL};
-    Py_ssize_t num_leading = self->num_arguments - self->side_by_side;
-    int is_packed = num_leading <= MAX_LEADING;
-    if (is_packed) {
-        /* The driver takes one buffer in less time than the places of hundreds of values. */
-        for (Py_ssize_t i = 0; i < num_leading; i++)
-            memcpy((char *)buffer + self->places[i], &values[i], self->sizes[i]);
-        size_t size = (size_t)self->side_by_side * sizeof(uint64_t);
-        memcpy((char *)buffer + self->first_place, values + num_leading, size);
-        size += self->first_place;
-        memset((char *)buffer + size, 0, self->size_of_all - size); /* scratch memory: none */
-    } else {
-        for (Py_ssize_t i = 0; i < self->num_parameters; i++)
-            parameters[i] = i < self->num_arguments ? (void *)&values[i] : &zero;
-    }
+    uint64_t zero = 0;
+    for (Py_ssize_t i = 0; i < self->num_parameters; i++)
+        parameters[i] = i < self->num_arguments ? (void *)&values[i] : &zero;
     Result result;
     Py_BEGIN_ALLOW_THREADS
     result = driver.launch(self->function, grid[0], grid[1], grid[2], self->threads, 1, 1,
-                           self->shared, stream, is_packed ? NULL : parameters,
-                           is_packed ? packed : NULL);
+                           self->shared, stream, parameters, NULL);
     Py_END_ALLOW_THREADS
+    return result;
+}
+
+/* With all values in one buffer, which the driver takes in less time than the places of hundreds. */
+static Result launch_packed(Launch *self, const unsigned *grid, void *stream,
+                            const uint64_t *values) {
+    uint64_t buffer[self->size_of_all / sizeof(uint64_t) + 1];
+    void *packed[] = {(void *)BUFFER_POINTER, buffer, (void *)BUFFER_SIZE, &self->size_of_all, NULL};
+    Py_ssize_t num_leading = self->num_arguments - self->side_by_side;
+    for (Py_ssize_t i = 0; i < num_leading; i++)
+        memcpy((char *)buffer + self->places[i], &values[i], self->sizes[i]);
+    size_t size = (size_t)self->side_by_side * sizeof(uint64_t);
+    memcpy((char *)buffer + self->first_place, values + num_leading, size);
+    size += self->first_place;
+    memset((char *)buffer + size, 0, self->size_of_all - size); /* scratch memory: none */
+    Result result;
+    Py_BEGIN_ALLOW_THREADS
+    result = driver.launch(self->function, grid[0], grid[1], grid[2], self->threads, 1, 1,
+                           self->shared, stream, NULL, packed);
+    Py_END_ALLOW_THREADS
+    return result;
+}
+
+/* Launches on the device, which has been entered, with a value for each argument. Returns -1 for an
+   error. */
+static int launch_now(Launch *self, const unsigned *grid, void *stream, const uint64_t *values) {
+    int is_packed = self->num_arguments - self->side_by_side <= MAX_LEADING;
+    Result result = (is_packed ? launch_packed : launch_by_places)(self, grid, stream, values);
     if (result) fail("cuLaunchKernel", result);
     return result ? -1 : 0;
 }

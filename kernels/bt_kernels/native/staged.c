@@ -147,6 +147,7 @@ static PyObject *append_requests(StagedWrites *self, PyObject *const *args, Py_s
 static void forget(StagedWrites *self)
 {
     self->num_records = self->num_pieces = self->size_of_ids = self->num_ids = 0;
+    self->is_ordered = 1;
     if (++self->generation == 0) {
         size_t num_marks = (size_t)(self->num_groups * self->max_num_reqs);
         memset(self->marks, 0, num_marks * sizeof(Mark));

@@ -116,12 +116,14 @@ static inline Record *record_of(StagedWrites *self, Py_ssize_t group, const Writ
     }
     int32_t index = (int32_t)self->num_records++;
     int32_t start = write->overwrite ? 0 : write->before;
-    self->records[index] = (Record){write->row, start, 0, NONE, NONE, NONE};
+    self->records[index] = (Record){write->row, start, 0, NONE, NONE, NONE, (int32_t)group};
     Group *of = &self->groups[group];
-    if (of->tail == NONE)
+    if (of->tail == NONE) {
         of->head = index;
-    else
+    } else {
         self->records[of->tail].next = index;
+        self->is_ordered &= write->row > self->records[of->tail].row;
+    }
     of->tail = index;
     of->num_records++;
     mark->generation = self->generation;

@@ -185,27 +185,36 @@ static int get_words(PyObject *object, const char *name, Py_buffer *view)
     return -1;
 }
 
-/* Which rows have an interval, and in each word how many the rows before it have. */
-static void write_bitmap(const StagedWrites *self, uint64_t *bitmap, Py_ssize_t per_group)
+/* Notes in a bitmap that a row has an interval, of which it has one. */
+static inline void note_row(uint64_t *bitmap, Py_ssize_t per_group, const Record *record)
 {
-    memset(bitmap, 0, (size_t)(per_group * self->num_groups) * sizeof(uint64_t));
-    uint64_t before = 0, *words = bitmap;
-    for (Py_ssize_t group = 0; group < self->num_groups; group++, words += per_group) {
-        for (int32_t at = self->groups[group].head; at != NONE; at = self->records[at].next) {
-            int32_t row = self->records[at].row;
-            words[row / BITMAP_ROWS] |= (uint64_t)1 << row % BITMAP_ROWS;
-        }
-        for (Py_ssize_t index = 0; index < per_group; index++) {
-            uint64_t bits = words[index];
-            words[index] = before << BITMAP_ROWS | bits;
-            before += (uint64_t)__builtin_popcountll(bits);
-        }
+    uint64_t *word = &bitmap[record->group * per_group + record->row / BITMAP_ROWS];
+    /* Counted at once, since to count bits later is a call. */
+    *word += ONE_ROW + ((uint64_t)1 << record->row % BITMAP_ROWS);
+}
+
+/* Has each word tell how many rows with an interval are before it, in place of how many it has. */
+static void number_rows(uint64_t *bitmap, Py_ssize_t num_words)
+{
+    uint64_t before = 0;
+    for (Py_ssize_t index = 0; index < num_words; index++) {
+        uint64_t number = bitmap[index] >> BITMAP_ROWS;
+        bitmap[index] = before << BITMAP_ROWS | (bitmap[index] & (ONE_ROW - 1));
+        before += number;
     }
 }
 
 static int32_t ceiling(int32_t number, int32_t by)
 {
     return number / by + (number % by != 0);
+}
+
+/* How many intervals those of groups and rows before a record are, by the bitmap. */
+static int32_t number_of(const Record *record, const uint64_t *bitmap)
+{
+    uint64_t bits = bitmap[record->row / BITMAP_ROWS];
+    uint64_t below = bits & (((uint64_t)1 << record->row % BITMAP_ROWS) - 1);
+    return (int32_t)(bits >> BITMAP_ROWS) + __builtin_popcountll(below);
 }
 
 /* The intervals in the order of groups and rows; a list of the pieces of those that have another
@@ -218,9 +227,7 @@ static void write_payload(const StagedWrites *self, const uint64_t *bitmap, Py_s
     for (Py_ssize_t group = 0; group < self->num_groups; group++, bitmap += per_group) {
         for (int32_t at = self->groups[group].head; at != NONE; at = self->records[at].next) {
             const Record *record = &self->records[at];
-            uint64_t bits = bitmap[record->row / BITMAP_ROWS];
-            uint64_t below = bits & (((uint64_t)1 << record->row % BITMAP_ROWS) - 1);
-            int32_t number = (int32_t)(bits >> BITMAP_ROWS) + __builtin_popcountll(below);
+            int32_t number = number_of(record, bitmap);
             uint64_t word = (uint64_t)record->row << 48 | (uint64_t)record->start << 32;
             if (record->length == 1) {
                 payload[number] = word | (uint32_t)self->ids[self->pieces[record->head].first];
@@ -241,6 +248,21 @@ static void write_payload(const StagedWrites *self, const uint64_t *bitmap, Py_s
         *ids = 0;
 }
 
+/* The same where each interval has one id, and rows were staged in ascending order: then nothing has
+ * to be looked up, and records are gone through as they lie in memory. */
+static void write_ordered_ids(StagedWrites *self, const uint64_t *bitmap, Py_ssize_t per_group,
+                              uint64_t *payload)
+{
+    for (Py_ssize_t group = 0; group < self->num_groups; group++)
+        self->groups[group].next_place = (int32_t)(bitmap[group * per_group] >> BITMAP_ROWS);
+    for (Py_ssize_t index = 0; index < self->num_records; index++) {
+        const Record *record = &self->records[index];
+        payload[self->groups[record->group].next_place++] =
+            (uint64_t)record->row << 48 | (uint64_t)record->start << 32 |
+            (uint32_t)self->ids[self->pieces[record->head].first];
+    }
+}
+
 /* Words of a bitmap for the rows of a group. */
 static Py_ssize_t bitmap_words(const StagedWrites *self)
 {
@@ -250,18 +272,23 @@ static Py_ssize_t bitmap_words(const StagedWrites *self)
 /* As `Packing.pack`; the bitmap is long enough. */
 static int pack_into(PyObject *object, const Room *room, Packed *packed)
 {
-    const StagedWrites *self = (StagedWrites *)object;
+    StagedWrites *self = (StagedWrites *)object;
     Py_ssize_t per_group = bitmap_words(self), num_pieces = 0, num_ids = 0, units = 0;
+    int are_ordered_ids = self->is_ordered; /* and each interval has one id */
     long long longest = 0;
     if (self->num_records > MOST_WORDS)
         return 0;
+    Py_ssize_t num_words = per_group * self->num_groups;
+    memset(room->bitmap, 0, (size_t)num_words * sizeof(uint64_t));
     for (Py_ssize_t index = 0; index < self->num_records; index++) {
         const Record *record = &self->records[index];
         if (record->start > MOST_WORDS || record->length > MOST_WORDS)
             return 0;
         if (record->length > longest)
             longest = record->length;
+        note_row(room->bitmap, per_group, record);
         if (record->length != 1) {
+            are_ordered_ids = 0;
             num_pieces += ceiling(record->length, PIECE_IDS);
             num_ids += record->length;
             units += ceiling(record->length, ALIGNED_IDS);
@@ -272,12 +299,15 @@ static int pack_into(PyObject *object, const Room *room, Packed *packed)
     Py_ssize_t head = self->num_records + (num_pieces + 1) / 2, size = head + (num_ids + 1) / 2;
     *packed = (Packed){self->num_records, num_pieces, head, size, units * ALIGNED_IDS / 2,
                        longest};
-    write_bitmap(self, room->bitmap, per_group);
+    number_rows(room->bitmap, num_words);
     if (room->ids == NULL && size <= room->payload_room) {
         if (num_ids > MOST_WORDS)
             return 0;
-        write_payload(self, room->bitmap, per_group, packed, room->payload,
-                      (int32_t *)(room->payload + head), 1);
+        if (are_ordered_ids)
+            write_ordered_ids(self, room->bitmap, per_group, room->payload);
+        else
+            write_payload(self, room->bitmap, per_group, packed, room->payload,
+                          (int32_t *)(room->payload + head), 1);
     } else if (room->ids != NULL && head <= room->payload_room && packed->apart <= room->ids_room) {
         write_payload(self, room->bitmap, per_group, packed, room->payload, room->ids, ALIGNED_IDS);
     }

@@ -12,6 +12,7 @@
 #define STEP_RECORD_FIELDS 8
 #define MARK_FIELDS 4
 #define BITMAP_ROWS 48
+#define ONE_ROW ((uint64_t)1 << BITMAP_ROWS) /* counted above the bits */
 #define SEVERAL ((uint64_t)1 << 63)
 #define PIECE_IDS 512
 #define ALIGNED_IDS 4
@@ -48,12 +49,14 @@ typedef struct {
     int32_t row, start, length;
     int32_t head, tail; /* pieces or NONE */
     int32_t next;       /* record of the same group or NONE */
+    int32_t group;
 } Record;
 
 typedef struct {
     int32_t width;
     int32_t head, tail; /* records or NONE */
     int32_t num_records;
+    int32_t next_place; /* of its next interval, while they are packed */
 } Group;
 
 /* Where the record of a row is, if it was made in this generation. */
@@ -78,6 +81,7 @@ typedef struct {
     Py_ssize_t size_of_ids, room_for_ids;
     Py_ssize_t num_ids; /* without them */
     long long longest;
+    int is_ordered;  /* the rows of each group were staged in ascending order */
     int has_shrunk;  /* a row that had as many blocks: `longest` is a bound */
     Arguments spare; /* memory for the next call */
     /* What says why a request is refused, or several; NULL: nothing does. */

@@ -3,9 +3,9 @@
 /* Launches by the driver; 0 where Python code has to handle it, -1 for an error. */
 static int launch_step(Step *self, Launch *launch, int kind, void *stream, unsigned num_programs,
                        const uint64_t *leading) {
-    uint64_t values[MAX_PARAMETERS];
     Py_ssize_t num_words = self->is.first + self->is.payloads[kind];
     if (NUM_LEADING + num_words != launch->num_arguments) return 0;
+    uint64_t values[NUM_LEADING + num_words]; /* no more: each page of the stack is touched */
     memcpy(values, leading, NUM_LEADING * sizeof(uint64_t));
     memcpy(values + NUM_LEADING, self->words.buf, (size_t)num_words * sizeof(uint64_t));
     unsigned grid[3] = {num_programs, 1, 1};
@@ -83,7 +83,8 @@ static unsigned programs_of(const Step *self, const Plan *plan) {
 static int kind_of(const Step *self, const Packed *packed) {
     const long long *room = self->is.payloads;
     if (packed->size <= room[SINGLE_IDS] && packed->num_pieces == 0) return SINGLE_IDS;
-    if (packed->size <= room[ANY_IDS] && packed->longest <= self->is.most_carried) return ANY_IDS;
+    if (packed->size <= room[MANY_IDS] && packed->longest <= self->is.most_carried)
+        return packed->size <= room[FEW_IDS] ? FEW_IDS : MANY_IDS;
     if (packed->head <= room[FEW_APART]) return FEW_APART;
     return packed->head <= room[MANY_APART] ? MANY_APART : IN_MEMORY;
 }
@@ -101,7 +102,7 @@ static int pack_and_launch(Step *self, Plan *plan) {
     PyObject *launch = self->launches[plan->shape][kind][plan->has_options][plan->is_aligned];
     if (!launch) return 0;
     uint64_t *leading = plan->leading;
-    int in_memory = kind != SINGLE_IDS && kind != ANY_IDS;
+    int in_memory = kind > MANY_IDS;
     Py_INCREF(launch); /* code that runs meanwhile may put another one in its place */
     int done = -1;
     if (!in_memory || (leading[STAGING] = pack_in_memory(self, kind, &room, &packed))) {
@@ -271,7 +272,7 @@ static PyObject *step_add(Step *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "iippO", &shape, &kind, &has_options, &is_aligned, &launch))
         return NULL;
     if (shape < 0 || shape >= NUM_SHAPES || kind < 0 || kind >= NUM_KINDS)
-        return PyErr_Format(PyExc_ValueError, "shape is %d and kind %d; expected 0 to 1, and to 4",
+        return PyErr_Format(PyExc_ValueError, "shape is %d and kind %d; expected 0 to 1, and to 5",
                             shape, kind);
     if (Py_TYPE(launch) == &LaunchType && ((Launch *)launch)->device != self->device) {
         PyErr_SetString(PyExc_ValueError, "the launch has another Device than the step");
@@ -285,7 +286,8 @@ static PyObject *step_add(Step *self, PyObject *args) {
 static PyMethodDef step_methods[] = {
     {"add", (PyCFunction)step_add, METH_VARARGS,
      "add(shape, kind, has_options, is_aligned, launch): what launches steps of a shape (0 few, 1\n"
-     "many) and kind (0 single ids, 1 any, 2 few and 3 many with ids in memory, 4 all in memory)."},
+     "many) and kind (0 single ids, 1 few and 2 many, 3 few and 4 many with ids in memory, 5 all\n"
+     "in memory)."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -25,10 +25,11 @@ typedef struct {
 #define DLPACK_INT 0
 #define DLPACK_UINT 1
 #define NUM_SHAPES 2
-#define NUM_KINDS 5
+#define NUM_KINDS 6
 
 enum { FEW, MANY };
-enum { SINGLE_IDS, ANY_IDS, FEW_APART, MANY_APART, IN_MEMORY }; /* as in one_launch/carrying.py */
+/* As in one_launch/carrying.py. */
+enum { SINGLE_IDS, FEW_IDS, MANY_IDS, FEW_APART, MANY_APART, IN_MEMORY };
 
 /* Constants of the tables, in the order in which `one_launch/native_step.py` gives them. */
 typedef struct {

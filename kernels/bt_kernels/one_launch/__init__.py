@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bt_kernels.one_launch.captured import CapturedLaunch
 from bt_kernels.one_launch.carrying import (
-    ANY_IDS,
     FEW_APART,
+    FEW_IDS,
     IN_MEMORY,
     KINDS,
     MANY_APART,
+    MANY_IDS,
     SINGLE_IDS,
     Batch,
     CarryingLaunch,
@@ -50,17 +51,18 @@ from bt_kernels.one_launch.writes import StepWrites
 
 __all__ = [
     "ADDRESS_BITS",
-    "ANY_IDS",
     "BLOCK",
     "DLPACK_CUDA",
     "FEW",
     "FEW_APART",
+    "FEW_IDS",
     "FIXED",
     "HEADER_FIELDS",
     "IN_MEMORY",
     "KINDS",
     "MANY",
     "MANY_APART",
+    "MANY_IDS",
     "MANY_ROWS",
     "MARK_FIELDS",
     "MAX_BITMAP",

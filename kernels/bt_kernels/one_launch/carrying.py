@@ -31,14 +31,15 @@ if TYPE_CHECKING:
     from bt_kernels.one_launch.shapes import Shape
     from bt_kernels.one_launch.tables import OneLaunch
 
-SINGLE_IDS, ANY_IDS, FEW_APART, MANY_APART, IN_MEMORY = KINDS = range(len(PAYLOADS))
-"""What a launch carries, in the order of `Payloads`: intervals of one id each; any with their ids;
-few or many of them without their ids; or none.
+SINGLE_IDS, FEW_IDS, MANY_IDS, FEW_APART, MANY_APART, IN_MEMORY = KINDS = range(len(PAYLOADS))
+"""What a launch carries, in the order of `Payloads`: intervals of one id each; few or many of any
+length with their ids; few or many of them without their ids; or none.
 """
 
 _WHERE = {
     SINGLE_IDS: CARRIED.value,
-    ANY_IDS: CARRIED.value,
+    FEW_IDS: CARRIED.value,
+    MANY_IDS: CARRIED.value,
     FEW_APART: PARTED.value,
     MANY_APART: PARTED.value,
     IN_MEMORY: LISTED.value,
@@ -161,8 +162,8 @@ class CarryingLaunch:
         room = self.payloads
         if size <= room.single_ids and not num_pieces:
             return SINGLE_IDS
-        if size <= room.any_ids and longest <= MOST_CARRIED:
-            return ANY_IDS
+        if size <= room.many_ids and longest <= MOST_CARRIED:
+            return FEW_IDS if size <= room.few_ids else MANY_IDS
         if head <= room.few_apart:
             return FEW_APART
         return MANY_APART if head <= room.many_apart else IN_MEMORY

@@ -93,14 +93,16 @@ class Payloads(NamedTuple):
 
     Args:
         single_ids: intervals of one id each.
-        any_ids: any intervals, with their pieces and ids.
+        few_ids: any intervals, with their pieces and ids.
+        many_ids: the same.
         few_apart: any intervals, with their pieces; ids are in memory.
         many_apart: the same. The kernel reads one address less in a row than in `in_memory`.
         in_memory: none.
     """
 
     single_ids: int
-    any_ids: int
+    few_ids: int
+    many_ids: int
     few_apart: int
     many_apart: int
     in_memory: int = 0
@@ -129,10 +131,10 @@ BLOCK = 1024  # slots that are padded, or ids that are written, at a time
 WORDS_WRITTEN = 64  # intervals that a program writes
 # A launch takes 2 to 4 ns longer for each word, however many of them are used; a read of pinned
 # memory before another one takes 2 to 3 us of the device (both measured on an H200).
-PAYLOADS = Payloads(single_ids=64, any_ids=1024, few_apart=256, many_apart=1024)
+PAYLOADS = Payloads(single_ids=64, few_ids=256, many_ids=1024, few_apart=256, many_apart=1024)
 MOST_CARRIED = 256  # ids of an interval; memory is the quicker, the more of them are read at once
 # So that few writes show every way.
-PAYLOADS_INTERPRETED = Payloads(single_ids=2, any_ids=8, few_apart=3, many_apart=6)
+PAYLOADS_INTERPRETED = Payloads(single_ids=2, few_ids=4, many_ids=8, few_apart=3, many_apart=6)
 MAX_BITMAP = 768  # words of all groups, a bit for each row and an address for each group
 MAX_PROGRAMS = 1056  # of a launch that never changes: eight for each multiprocessor
 PROGRAMS_INTERPRETED = 6  # each one takes long to read its header in the interpreter

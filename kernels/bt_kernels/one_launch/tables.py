@@ -78,14 +78,25 @@ class OneLaunch(FusedApply, FusedGatherSlots):
             and (self._captured_writes is None or not self._captured_writes.is_pending)
             and not self.validate
         ):
+            # Not unpacked from tuples, which takes 0.1 us longer.
             num_reqs = self._quick(
-                *(idx_mapping, query_start_loc, positions, num_reqs_padded, num_tokens_padded),
-                *(self.num_dirty_rows, num_computed_tokens, out, out_ptrs, slots_out),
+                idx_mapping,
+                query_start_loc,
+                positions,
+                num_reqs_padded,
+                num_tokens_padded,
+                self.num_dirty_rows,
+                num_computed_tokens,
+                out,
+                out_ptrs,
+                slots_out,
             )
             if num_reqs is not None:
                 if out is None:
                     self.num_dirty_rows = num_reqs
-                views = self._views(num_reqs_padded, out)
+                    views = self._views_of_tables(num_reqs_padded)
+                else:
+                    views = self._views(num_reqs_padded, out)
                 if slots_out is None:
                     return views, self._views_of_slots(num_tokens_padded)
                 return views, slots_out[:, :num_tokens_padded]

@@ -227,11 +227,11 @@ def test_a_kernel_that_cannot_be_loaded_is_tried_once_and_stops_no_other(
 
     monkeypatch.setattr(carries, "_load", load)
     carries.attach(SimpleNamespace(add=lambda *place: added.append(place)))
-    other = BINARY._replace(kind=one_launch.ANY_IDS)
+    other = BINARY._replace(kind=one_launch.MANY_IDS)
     for binary in (BINARY, BINARY, other, other, BINARY):
         assert carries._launch_of(binary) == (None if binary == BINARY else other)
     assert loaded == [BINARY, other]
-    assert added == [(0, one_launch.ANY_IDS, False, True, other)]
+    assert added == [(0, one_launch.MANY_IDS, False, True, other)]
     # What takes the place of a step in C, when tables move, has them, too.
     carries.attach(SimpleNamespace(add=lambda *place: added.append(place)))
     assert added[1:] == added[:1]

@@ -209,7 +209,8 @@ class Ring:
 
 memory = memoryview(bytearray(400)).cast("i")
 CONSTANTS = dict(
-    descriptors=77, first=2, single=1, any=2, few=2, many=2, none=0, max_num_reqs=4,
+    descriptors=77, first=2, single=1, few=2, many=2, few_apart=2, many_apart=2, none=0,
+    max_num_reqs=4,
     max_num_tokens=8, widest=4, has_window=0, sharded=0, aligned=0, requests=1,
     requests_of_many=1, tokens=9, tokens_of_many=9, many_rows=9, span=9, max_spans=9,
     own_columns=99, wide_columns=9, max_chunks=1, max_wide_programs=1, words_written=64,
@@ -422,8 +423,8 @@ for numbers in {CURRENT}:
 def test_what_words_do_not_hold_goes_to_a_buffer(driver):
     code = """
 step = make_step(size=4)
-step.add(0, 2, False, False, make(22, 22))
-step.add(0, 4, False, False, make(20, 20))
+step.add(0, 3, False, False, make(22, 22))
+step.add(0, 5, False, False, make(20, 20))
 staged.append(1, [[5, 6]], True, False)
 step_once(step)
 print(memory[:4].tolist())
@@ -452,13 +453,13 @@ def test_what_runs_while_a_buffer_is_taken_does_no_harm(driver):
     code = """
 ring = Ring()
 step = make_step(size=4, ring=ring)
-step.add(0, 2, False, False, make(22, 22))
+step.add(0, 3, False, False, make(22, 22))
 ring.meanwhile = lambda: staged.append(2, [[9]], True, False)
 staged.append(1, [[5, 6]], True, False)
 refused(step_once, step)
 print(len(staged.intervals()))
 staged.clear()
-ring.meanwhile = lambda: step.add(0, 2, False, False, make(1, 1))
+ring.meanwhile = lambda: step.add(0, 3, False, False, make(1, 1))
 staged.append(1, [[5, 6]], True, False)
 step_once(step)
 print(bool(staged))
@@ -480,20 +481,20 @@ refused(lambda: make_step(device=None))
 refused(lambda: make_step(device_type=1))
 refused(lambda: make_step(device=launcher.Device(2)).add(0, 0, True, False, make(21, 21)))
 refused(lambda: make_step().add(2, 0, True, False, None))
-refused(lambda: make_step().add(0, 5, True, False, None))
+refused(lambda: make_step().add(0, 6, True, False, None))
 refused(lambda: make_step(size=2))
 refused(lambda: make_step(size=2030))
 refused(lambda: make_step(constants=[1, 2]))
 refused(lambda: make_step(constants=(CONSTANTS | dict(span=0)).values()))
 refused(lambda: make_step(staged=None))
 """
-    places = "shape is {} and kind {}; expected 0 to 1, and to 4"
+    places = "shape is {} and kind {}; expected 0 to 1, and to 5"
     assert printed(driver, VECTORS + code) == [
         "TypeError: device is a NoneType; expected a Device",
         "TypeError: device is a launcher.Device; expected None",
         "ValueError: the launch has another Device than the step",
         f"ValueError: {places.format(2, 0)}",
-        f"ValueError: {places.format(0, 5)}",
+        f"ValueError: {places.format(0, 6)}",
         *["ValueError: constants do not fit each other, or the words"] * 4,
         "AttributeError: 'NoneType' object has no attribute 'packing'",
     ]

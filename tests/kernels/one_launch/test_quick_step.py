@@ -54,7 +54,7 @@ class Noted:
         """What a kernel would find: words, and pinned memory if it reads that."""
         words = self.carrying.words[: self.carrying._num_words(kind)]
         memory = self.memory.current
-        if kind not in (one_launch.SINGLE_IDS, one_launch.ANY_IDS):
+        if kind > one_launch.MANY_IDS:
             assert staging == memory.data_ptr()
             return tuple(words), memory.tolist()
         assert staging == self.tables.descriptors.data_ptr()

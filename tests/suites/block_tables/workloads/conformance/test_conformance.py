@@ -120,7 +120,7 @@ def test_decoding_has_rows_far_apart_and_few_and_many_writes():
     assert {row // BITMAP_ROWS for row in rows} == {0, 1, 2}
     assert {BITMAP_ROWS - 1, BITMAP_ROWS} <= rows
     of_steps = [workload.layout.num_groups * len(step.appends) for step in workload.steps]
-    single, most = PAYLOADS_INTERPRETED.single_ids, PAYLOADS_INTERPRETED.any_ids
+    single, most = PAYLOADS_INTERPRETED.single_ids, PAYLOADS_INTERPRETED.many_ids
     assert 0 in of_steps
     assert any(0 < number <= single for number in of_steps)
     assert any(single < number <= most for number in of_steps)
