@@ -138,6 +138,22 @@ MUTANTS = {
         "to[4] = (int32_t)(ids - start) + 1;",
         variant="one_launch_graph",
     ),
+    "rows_in_any_order_in_c": Mutant(
+        "rows that were staged in another order than theirs are packed as if in order",
+        "native/staged_changes.h",
+        "self->is_ordered &= write->row > self->records[of->tail].row;",
+        "self->is_ordered &= 1;",
+        "decoding",
+        variant="one_launch",
+    ),
+    "places_of_the_first_group_in_c": Mutant(
+        "intervals of each group are packed from the first place on",
+        "native/staged_packs.h",
+        "self->groups[group].next_place = (int32_t)(bitmap[group * per_group] >> BITMAP_ROWS);",
+        "self->groups[group].next_place = 0;",
+        "decoding",
+        variant="one_launch",
+    ),
     "last_program_has_an_old_header": Mutant(
         "the last program does what an older step had for it",
         "one_launch/fixed.py",
