@@ -61,8 +61,8 @@ MUTANTS = {
     "bitmap_counts_nothing_in_c": Mutant(
         "the words of a bitmap do not tell how many intervals come before them",
         "native/staged_packs.h",
-        "words[index] = before << BITMAP_ROWS | bits;",
-        "words[index] = (before & 0) << BITMAP_ROWS | bits;",
+        "bitmap[index] = before << BITMAP_ROWS | (",
+        "bitmap[index] = (before & 0) << BITMAP_ROWS | (",
         "decoding",
         variant="one_launch",
     ),
@@ -78,8 +78,8 @@ MUTANTS = {
     "later_rows_are_lost_in_c": Mutant(
         "rows that are not in the first word of a group's bitmap have no bit",
         "native/staged_packs.h",
-        "words[row / BITMAP_ROWS] |= (uint64_t)1 << row % BITMAP_ROWS;",
-        "words[row / BITMAP_ROWS] |= (uint64_t)(row < BITMAP_ROWS) << row % BITMAP_ROWS;",
+        "((uint64_t)1 << record->row % BITMAP_ROWS);\n}",
+        "((uint64_t)(record->row < BITMAP_ROWS) << record->row % BITMAP_ROWS);\n}",
         "decoding",
         variant="one_launch",
     ),
