@@ -25,7 +25,7 @@ from bt_bench.analysis.profile.kernels import (
     of_space,
     waits_as_text,
 )
-from bt_bench.analysis.profile.reading import Reading, read_step
+from bt_bench.analysis.profile.reading import Reading, condensed, read_step
 from bt_bench.analysis.profile.same_step import refuse_another_step
 from bt_bench.analysis.profile.step_changes import StepChange, StepChangeKind, step_changes
 from bt_bench.analysis.profile.timeline import Explained, Lane, TimelineRow, What, explain
@@ -49,6 +49,7 @@ __all__ = [
     "What",
     "accesses_as_text",
     "chain_as_text",
+    "condensed",
     "counter_changes",
     "counter_rows",
     "explain",

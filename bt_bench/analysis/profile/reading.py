@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from bt_bench.analysis.profile.timeline import Explained, TimelineRow, What
@@ -57,3 +58,34 @@ def _gaps(operations: list[TimelineRow]) -> float:
             gaps += max(0.0, row.start_us - at)
         at = row.end_us if at is None else max(at, row.end_us)
     return gaps
+
+
+def condensed(rows: Sequence[TimelineRow]) -> list[TimelineRow]:
+    """The rows of a step with the host's own code, and calls that enqueue nothing, taken together.
+
+    Such a row is of code if it has no call, else it is named by how many it has. The ends of its
+    spread are sums of those of its parts, so that it is not narrower than the true one.
+    """
+    found: list[TimelineRow] = []
+    calls = 0
+    for row in rows:
+        if row.what not in (What.CODE, What.CALL):
+            found.append(row)
+            calls = 0
+            continue
+        is_first = not found or found[-1].what not in (What.CODE, What.CALL)
+        calls += row.what is What.CALL
+        if is_first:
+            found.append(row)
+        else:
+            before = found[-1]
+            found[-1] = replace(
+                before,
+                end_us=row.end_us,
+                low_us=before.low_us + row.low_us,
+                high_us=before.high_us + row.high_us,
+            )
+        if calls:
+            name = f"own code, {calls} call{'s' * (calls != 1)}"
+            found[-1] = replace(found[-1], what=What.CALL, name=name)
+    return found

@@ -30,6 +30,7 @@ from bt_bench.cli.options import (
 from bt_bench.cli.profile.ncu import NcuRequest, ncu_profile
 from bt_bench.cli.profile.nsys import nsys_command
 from bt_bench.cli.profile.one_step import one_case
+from bt_bench.cli.profile.places import refuse_existing
 from bt_bench.cli.profile.static import StaticRequest, static_profile
 from bt_bench.cli.profile.timeline import StepRequest, timeline_profile
 from bt_bench.errors import ExitCode, UsageError, names_hint
@@ -142,6 +143,7 @@ def profile(
     if tool not in TOOLS:
         raise UsageError(f"--tool {tool!r} is not a tool; {names_hint(tool, TOOLS)}")
     _refuse_others(ctx, tool)
+    refuse_existing(out)
     spec = load_spec(
         config,
         suite=suite,

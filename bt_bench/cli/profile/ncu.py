@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from bt_bench.config import SweepSpec
     from bt_bench.names import DeviceChoice
     from bt_bench.results import Cache, Counters, RunFolder
-    from bt_bench.runs.profile import CountersRequest, TakenCounters
+    from bt_bench.runs.profile import TakenCounters
+    from bt_bench.runs.profile.ncu_tool import Ncu
     from bt_bench.variants import VariantEntry
 
 
@@ -68,58 +69,99 @@ def ncu_profile(request: NcuRequest) -> ExitCode:
     """
     from bt_bench.analysis.profile import counter_changes
     from bt_bench.results import read_counters
-    from bt_bench.runs.profile import take_counters
 
-    asked = _counters_request(request)
+    case = one_case(request.spec, "ncu")
+    operation = one_operation(request.spec, "ncu", by_name=request.operations_by_name)
+    if request.device == "cpu":
+        raise UsageError("--tool ncu profiles kernels on a GPU; --device cpu has none")
+    spec = request.spec.model_copy(update={"cases": [case], "operations": [operation]})
     # Before minutes are spent, since it may not be one.
     before = None if request.against is None else read_counters(request.against)
-    taken = take_counters(
-        asked,
-        lambda text: say(f"Nsight Compute is profiling {text}; each kernel is run some 40 times"),
-        traceback_printer(request.traceback),
+    taken = count_step(
+        spec,
+        request.entries,
+        request.device,
+        step=request.step,
+        l2=request.l2,
+        traceback=request.traceback,
     )
     changes = None
     if before is not None:
         labels = str(request.against), "this profile"
         changes = counter_changes(before, taken.counters, labels)
     folder = new_folder(request.spec.name, request.reports, request.out)
-    _write(folder, taken)
+    files = write_counters_profile(folder, taken)
     if request.as_json:
         _print_json(folder, taken.counters, changes)
     else:
-        _print(request, folder, taken.counters, changes)
+        _print(request, folder, files, taken.counters, changes)
     failed = any(variant.reason is not None for variant in taken.counters.variants)
     return ExitCode.CHECK_FAILED if failed else ExitCode.OK
 
 
-def _counters_request(request: NcuRequest) -> CountersRequest:
+def count_step(
+    spec: SweepSpec,
+    entries: Sequence[VariantEntry],
+    device: DeviceChoice,
+    *,
+    step: int | None = None,
+    l2: Cache | None = None,
+    traceback: bool = False,
+    ncu: Ncu | None = None,
+) -> TakenCounters:
+    """Has Nsight Compute take counters of a step; tells of progress on stderr.
+
+    Args:
+        spec: one case and one operation.
+        entries: the variants.
+        device: the GPU.
+        step: the place of the step in its window, from 0; `None`: the last one.
+        l2: whether caches are flushed before each run of a kernel; `None`: they are not.
+        traceback: print tracebacks of errors in variants.
+        ncu: the program; `None`: the one that is found.
+
+    Raises:
+        UsageError: as `take_counters`.
+    """
     from bt_bench.results import Cache
-    from bt_bench.runs.profile import CountersRequest
+    from bt_bench.runs.profile import CountersRequest, take_counters
     from bt_bench.worker import WorkerSetup, arms_of
 
-    spec = request.spec
-    case = one_case(spec, "ncu")
-    operation = one_operation(spec, "ncu", by_name=request.operations_by_name)
-    if request.device == "cpu":
-        raise UsageError("--tool ncu profiles kernels on a GPU; --device cpu has none")
     setup = WorkerSetup(
         # Without a GPU there is nothing to fall back to.
-        device="cuda" if request.device == "auto" else request.device,
-        arms=arms_of(request.entries),
+        device="cuda" if device == "auto" else device,
+        arms=arms_of(entries),
         plan=spec.plan,
         suite=spec.suite,
     )
-    return CountersRequest(
-        config=spec.name,
-        setup=setup,
-        case=case,
-        operation=operation,
-        step=request.step,
-        l2=request.l2 or Cache.HOT,
+    return take_counters(
+        CountersRequest(
+            config=spec.name,
+            setup=setup,
+            case=spec.cases[0],
+            operation=spec.operations[0],
+            step=step,
+            l2=l2 or Cache.HOT,
+        ),
+        lambda text: say(f"Nsight Compute is profiling {text}; each kernel is run some 40 times"),
+        traceback_printer(traceback),
+        ncu=ncu,
     )
 
 
-def _write(folder: RunFolder, taken: TakenCounters) -> None:
+def write_counters_profile(
+    folder: RunFolder, taken: TakenCounters, page_name: str = PAGE_NAME
+) -> list[str]:
+    """Writes counters with their page, and Nsight Compute's own report unless it is too large.
+
+    Args:
+        folder: where to.
+        taken: what was taken.
+        page_name: name of the page.
+
+    Returns:
+        The files' names.
+    """
     from bt_bench.report import render_document
     from bt_bench.report.profile import counters_document
     from bt_bench.results import COUNTERS_NAME, NCU_REPORT_NAME, write_counters
@@ -131,10 +173,12 @@ def _write(folder: RunFolder, taken: TakenCounters) -> None:
             file.write(taken.report)
     elif taken.report_bytes:
         say(too_large(taken.report_bytes))
-    write_counters(folder.path / COUNTERS_NAME, taken.counters)
     page = render_document(counters_document(taken.counters, whole=True))
-    with replacing(folder.path / PAGE_NAME) as file:
+    with replacing(folder.path / page_name) as file:
         file.write(page.encode())
+    # Last, so that where there are counters nothing of their profile is missing.
+    write_counters(folder.path / COUNTERS_NAME, taken.counters)
+    return [page_name, COUNTERS_NAME, *filter(None, [taken.counters.report])]
 
 
 def _print_json(
@@ -155,18 +199,17 @@ def _print_json(
 def _print(
     request: NcuRequest,
     folder: RunFolder,
+    files: Sequence[str],
     counters: Counters,
     changes: Sequence[CounterChange] | None,
 ) -> None:
     from bt_bench.report import print_document
     from bt_bench.report.profile import counter_changes_document, counters_document
-    from bt_bench.results import COUNTERS_NAME
 
     if changes is None:
         print_document(counters_document(counters, whole=request.whole))
     else:
         print_document(counter_changes_document(changes, str(request.against)))
-    files = [PAGE_NAME, COUNTERS_NAME, *filter(None, [counters.report])]
     print(f"\nProfile: {folder.path}/ ({', '.join(files)})")
     if changes is None:
         again = command(*without_places(command_line()[1:]), "--against", folder.path)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from bt_bench.errors import UsageError
 
 if TYPE_CHECKING:
     from bt_bench.results import RunFolder
 
 PAGE_NAME = "profile.md"
+COUNTERS_PAGE_NAME = "counters.md"
+"""The page of counters where another tool's profile is in the same folder."""
+
+_PREFIX = "profile-"
+_MOST_CHARACTERS = 100  # of a case's name
 
 
 def new_folder(name: str, reports: Path | None, out: Path | None) -> RunFolder:
@@ -29,7 +37,55 @@ def new_folder(name: str, reports: Path | None, out: Path | None) -> RunFolder:
     if out is not None:
         return RunFolder.create_exact(out)
     parent = reports or read_settings(Path.cwd()).reports or Path("reports")
-    return RunFolder.create(parent, f"profile-{name}")
+    return RunFolder.create(parent, f"{_PREFIX}{name}")
+
+
+def case_folder(run: Path, case: str) -> Path:
+    """The folder in that of a run for profiles of a case.
+
+    Args:
+        run: the run's folder.
+        case: the case's name. If it cannot be part of a file name as it is, something that only
+            this name has is added to what can.
+    """
+    import hashlib  # late, as `--help` needs none
+
+    plain = re.sub(r"[^A-Za-z0-9._=+-]", "-", case)[:_MOST_CHARACTERS]
+    # A run's folder takes whatever ends like that for a result.
+    if plain != case or plain.endswith((".json", ".jsonl")):
+        plain = f"{plain}-{hashlib.sha256(case.encode(errors='surrogatepass')).hexdigest()[:8]}"
+    return run / f"{_PREFIX}{plain}"
+
+
+def case_folders(run: Path) -> list[Path]:
+    """The folders of profiles in that of a run, by name.
+
+    Args:
+        run: the run's folder.
+    """
+    from bt_bench.results import COUNTERS_NAME, TIMELINE_NAME
+
+    return sorted(
+        folder
+        for folder in run.glob(f"{_PREFIX}*")
+        if any((folder / name).is_file() for name in (TIMELINE_NAME, COUNTERS_NAME))
+    )
+
+
+def refuse_existing(out: Path | None) -> None:
+    """Refuses a folder for a profile that exists, before time is spent on the profile.
+
+    Args:
+        out: what `--out` names; `None`: a folder with a new name is made.
+
+    Raises:
+        UsageError: if there is something.
+    """
+    # A link that leads nowhere is something, too.
+    if out is not None and (out.is_symlink() or out.exists()):
+        raise UsageError(
+            f"--out {out} exists, and a profile is never overwritten; choose another folder"
+        )
 
 
 def without_places(arguments: Sequence[str]) -> Iterator[str]:

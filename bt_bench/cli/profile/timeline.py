@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from bt_bench.names import DeviceChoice
     from bt_bench.report import Document
     from bt_bench.results import RunFolder, Timeline
-    from bt_bench.runs.profile import TimelineRequest
     from bt_bench.variants import VariantEntry
 
 TRACE_NAME = "trace.json"
@@ -66,28 +65,24 @@ def timeline_profile(request: StepRequest) -> ExitCode:
 
     Raises:
         UsageError: for more than one case or operation, for one that launches nothing, for a step
-            that there is not, and without a GPU.
+            that there is not, without a GPU, and for a variant whose name cannot be a file's.
+        NotComparableError: if the other profile is of another step or GPU; nothing is written then.
     """
-    from bt_bench.cli.progress import progress_on_stderr
-    from bt_bench.results import read_timeline
-    from bt_bench.runs.profile import TimelineRequest as Asked
-    from bt_bench.runs.profile import take_step_timeline
+    from bt_bench.analysis.profile import refuse_another_step
+    from bt_bench.results import read_timeline, result_name
 
-    case = one_case(request.spec, request.tool)
+    one_case(request.spec, request.tool)
     operation = one_operation(request.spec, request.tool, by_name=request.operations_by_name)
     # Before seconds are spent, since it may not be one.
     before = None if request.against is None else read_timeline(request.against)
+    for entry in request.entries:
+        result_name(entry.name)  # refuses what would fail only when it is written
     spec = request.spec.model_copy(update={"operations": [operation]})
-    say_begin(spec, request.entries)
-    names = [entry.name for entry in request.entries]
-    asked: TimelineRequest = Asked(spec.name, case, operation, names, request.step)
-    with (
-        worker_for(spec, request.entries, request.device, traceback=request.traceback) as worker,
-        progress_on_stderr("profile") as progress,
-    ):
-        progress.start(1)
-        progress.phase("checking and tracing", case.name)
-        timeline = take_step_timeline(asked, worker, worker.hello, progress)
+    timeline = trace_step(
+        spec, request.entries, request.device, step=request.step, traceback=request.traceback
+    )
+    if before is not None:
+        refuse_another_step(before, timeline, (str(request.against), "this profile"))
     folder = new_folder(spec.name, request.reports, request.out)
     files = write_profile(folder, timeline)
     if request.as_json:
@@ -96,6 +91,42 @@ def timeline_profile(request: StepRequest) -> ExitCode:
         _print(request, folder, files, timeline, before)
     failed = any(variant.reason is not None for variant in timeline.variants)
     return ExitCode.CHECK_FAILED if failed else ExitCode.OK
+
+
+def trace_step(
+    spec: SweepSpec,
+    entries: Sequence[VariantEntry],
+    device: DeviceChoice | None,
+    *,
+    step: int | None = None,
+    traceback: bool = False,
+) -> Timeline:
+    """Has a worker of its own check the variants and trace a step; tells of progress on stderr.
+
+    Args:
+        spec: one case and one operation.
+        entries: the variants.
+        device: the GPU.
+        step: the place of the step in its window, from 0; `None`: the last one.
+        traceback: print tracebacks of errors in variants.
+
+    Raises:
+        UsageError: without a GPU, and for a step that there is not.
+        WorkerError: if the worker cannot do it.
+    """
+    from bt_bench.cli.progress import progress_on_stderr
+    from bt_bench.runs.profile import TimelineRequest, take_step_timeline
+
+    say_begin(spec, entries)
+    case, operation = spec.cases[0], spec.operations[0]
+    asked = TimelineRequest(spec.name, case, operation, [each.name for each in entries], step)
+    with (
+        worker_for(spec, entries, device, traceback=traceback) as worker,
+        progress_on_stderr("profile") as progress,
+    ):
+        progress.start(1)
+        progress.phase("checking and tracing", case.name)
+        return take_step_timeline(asked, worker, worker.hello, progress)
 
 
 def write_profile(folder: RunFolder, timeline: Timeline) -> list[str]:
@@ -110,7 +141,6 @@ def write_profile(folder: RunFolder, timeline: Timeline) -> list[str]:
     )
     from bt_bench.results import TIMELINE_NAME, result_name, write_text, write_timeline
 
-    write_timeline(folder.path / TIMELINE_NAME, timeline)
     page = timeline_document(timeline, whole=True)
     texts = {PAGE_NAME: render_document(page), TRACE_NAME: trace_json(timeline)}
     steps = explained_steps(timeline)
@@ -122,6 +152,8 @@ def write_profile(folder: RunFolder, timeline: Timeline) -> list[str]:
             texts[name] = flame_graph(variant.host, f"{page.title}, {variant.name}: the host")
     for name, text in texts.items():
         write_text(folder.path / name, text)
+    # Last, so that where there is a timeline nothing of its profile is missing.
+    write_timeline(folder.path / TIMELINE_NAME, timeline)
     return [PAGE_NAME, TIMELINE_NAME, *(name for name in texts if name != PAGE_NAME)]
 
 

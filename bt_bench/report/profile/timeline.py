@@ -12,6 +12,7 @@ from bt_bench.analysis.profile import (
     Lane,
     TimelineRow,
     What,
+    condensed,
     explain,
     host_changes,
     read_step,
@@ -35,6 +36,9 @@ from bt_bench.results import (
 )
 
 BAR_WIDTH = 22  # characters, for a table of 80
+LEAST_BAR_WIDTH = 14
+MOST_CHARACTERS = 27  # of a name, likewise
+LEAST_US = 0.05  # that is spoken of: less is printed as 0.0
 _BAR, _NO_BAR = "█", "·"
 
 
@@ -70,11 +74,8 @@ def timeline_document(timeline: Timeline, *, whole: bool) -> Document:
         host = None if variant is None else variant.host
         if host is not None and whole:
             sections.append(host_section(host, f"The host's calls in a step of {name}"))
-    if not single:
-        said = tuple(f"{name}: {_said(step)}" for name, step in steps.items())
-        if said:
-            sections.insert(1, Section("What binds", (Bullets(said),)))
-    return Document(_title(timeline), tuple(_lead(timeline, steps)), tuple(sections))
+    title = f"Timeline of {_title(timeline)}"
+    return Document(title, tuple(_lead(timeline, steps)), tuple(sections))
 
 
 def timeline_json(timeline: Timeline) -> dict[str, Any]:
@@ -111,6 +112,7 @@ def _variant_json(variant: VariantTimeline, step: Explained | None) -> dict[str,
 
 
 def _title(timeline: Timeline) -> str:
+    """What was traced, for titles."""
     place = (
         ""
         if timeline.num_steps == 1
@@ -125,7 +127,9 @@ def _lead(timeline: Timeline, steps: dict[str, Explained]) -> Iterator[Block]:
         for variant in timeline.variants
         if (found := variant.of(Tracing.ALL)) is not None
     ]
-    number = f"{min(traced)} traced steps" if traced else "no traced step"
+    number = f"{min(traced)} traced step{'s' * (min(traced) != 1)}" if traced else "no traced step"
+    if len(set(traced)) > 1:
+        number = f"at least {number}"
     device = device_name(timeline.environment) or "an unknown GPU"
     moved = (
         ""
@@ -167,7 +171,8 @@ def _notes(timeline: Timeline) -> Iterator[str]:
 def _rows_section(step: Explained, *, whole: bool) -> Section:
     moments = ("queued", "submitted", "ends") if whole else ()
     columns = ("lane", "what", "from", "us", "10–90 %", *moments, f"0 to {step.step_us:.1f} us")
-    rows = [_row(step, row, whole=whole) for row in step.rows]
+    shown = step.rows if whole else condensed(step.rows)
+    rows = [_row(step, row, whole=whole) for row in shown]
     blank = [Cell("")] * (3 if whole else 0)
     if step.residual_us is not None:
         tone = None if step.closes else Tone.DOUBTFUL
@@ -194,14 +199,13 @@ def _rows_section(step: Explained, *, whole: bool) -> Section:
         )
     )
     table = Table(columns, tuple(rows), 2)
-    return Section(f"A step of {step.name}", (_said(step), table))
+    return Section(f"A step of {step.name}", (Bullets(_said(step)), table))
 
 
 def _row(step: Explained, row: TimelineRow, *, whole: bool) -> tuple[Cell, ...]:
     lane = "GPU" if row.lane is Lane.DEVICE else "host"
     name = _CODE_HELP.get(row.what, row.name)
-    if row.moved_bytes is not None:
-        name = f"{name}, {format_bytes(row.moved_bytes)}"
+    moved = "" if row.moved_bytes is None else f", {format_bytes(row.moved_bytes)}"
     more = (
         (Cell(_moment(row.queued_us)), Cell(_moment(row.submitted_us)), Cell(f"{row.end_us:.2f}"))
         if whole
@@ -209,7 +213,7 @@ def _row(step: Explained, row: TimelineRow, *, whole: bool) -> tuple[Cell, ...]:
     )
     return (
         Cell(lane),
-        Cell(name if whole else _cut(name)),
+        Cell(f"{name}{moved}" if whole else _cut(name, moved)),
         Cell(f"{row.start_us:.2f}" if whole else f"{row.start_us:.1f}"),
         Cell(f"{row.length_us:.2f}"),
         Cell(f"{_zero(row.low_us, 1)}–{_zero(row.high_us, 1)}"),
@@ -220,57 +224,96 @@ def _row(step: Explained, row: TimelineRow, *, whole: bool) -> tuple[Cell, ...]:
 
 def _bar(row: TimelineRow, whole_us: float) -> str:
     """Where the row lies in the step: at least one mark."""
+    width = _bar_width(whole_us)
     if whole_us <= 0:
-        return _NO_BAR * BAR_WIDTH
-    each = whole_us / BAR_WIDTH
-    first = min(BAR_WIDTH - 1, max(0, int(row.start_us / each)))
-    last = min(BAR_WIDTH, max(first + 1, round(row.end_us / each)))
-    return _NO_BAR * first + _BAR * (last - first) + _NO_BAR * (BAR_WIDTH - last)
+        return _NO_BAR * width
+    each = whole_us / width
+    first = min(width - 1, max(0, int(row.start_us / each)))
+    last = min(width, max(first + 1, round(row.end_us / each)))
+    return _NO_BAR * first + _BAR * (last - first) + _NO_BAR * (width - last)
 
 
-def _cut(name: str) -> str:
-    """A long name with its end left out, which for kernels is the least telling part."""
-    longest = 27
-    return name if len(name) <= longest else f"{name[: longest - 1]}…"
+def _bar_width(whole_us: float) -> int:
+    """Each digit beyond three makes the numbers of a row wider by four characters together."""
+    digits = len(str(int(whole_us)))
+    return max(LEAST_BAR_WIDTH, BAR_WIDTH - 4 * max(0, digits - 3))
 
 
-def _said(step: Explained) -> str:
-    """The step in sentences: what binds, what the host does, what the GPU does, and the floor."""
+def _cut(name: str, moved: str) -> str:
+    """A long name with its end left out, which for kernels is the least telling part.
+
+    What was moved is kept: by that it is seen to be a copy.
+    """
+    name = name.removeprefix("copy ") if moved else name
+    longest = MOST_CHARACTERS - len(moved)
+    return f"{name if len(name) <= longest else f'{name[: longest - 1]}…'}{moved}"
+
+
+def _said(step: Explained) -> tuple[str, ...]:
+    """The step in sentences: what binds, the host, the GPU, and the floor."""
+    if not step.launches and not step.busy_us:
+        return (f"The step takes {_us(step.step_us)}, all of it on the host: it launches nothing.",)
+    return (_binds(step), _of_host(step), _of_device(step), _of_floor(step))
+
+
+def _binds(step: Explained) -> str:
+    returned = f"the step takes {_us(step.step_us)}, its call returns after {_us(step.host_us)}"
+    if read_step(step).binds == "host":
+        return f"The host binds: {returned}, and the GPU waits for the launches."
+    operations = sum(row.what is What.OPERATION for row in step.rows)
+    waited = "last operation waits for those before it" if operations > 1 else "work outlasts that"
+    return f"The GPU binds: {returned}, and the GPU's {waited}."
+
+
+def _of_host(step: Explained) -> str:
+    """The overhead of launches, and the host's own code."""
+    others = (
+        f", and other calls of CUDA take {_us(step.other_calls_us)}"
+        if step.other_calls_us >= LEAST_US
+        else ""
+    )
+    return (
+        f"The launch overhead is {_us(step.launch_us)} ({_percent(step.launch_us, step.step_us)} "
+        f"of the step) in {step.launches} launch{'es' * (step.launches != 1)}; the host's own code "
+        f"takes {_us(step.code_us)}{others}."
+    )
+
+
+def _of_device(step: Explained) -> str:
+    """The GPU's work, how much of it is hidden, and what follows the return."""
     reading = read_step(step)
-    share = _percent(step.launch_us, step.step_us)
-    parts = []
-    if not step.launches:
-        return f"The step takes {step.step_us:.1f} us, all of it on the host: it launches nothing."
-    launches = f"{step.launches} launch{'es' * (step.launches != 1)}"
-    if reading.binds == "host":
-        parts.append(
-            f"The host binds: of {step.step_us:.1f} us, {step.host_us:.1f} us pass until the call "
-            f"returns, {step.code_us:.1f} us in its own code and {step.launch_us:.1f} us "
-            f"({share}) in {launches}{_others(step)}."
-        )
-    else:
-        parts.append(
-            f"The GPU binds: it works for {step.busy_us:.1f} us of {step.step_us:.1f} us, and its "
-            f"last operation had to queue. The host needs {step.host_us:.1f} us, "
-            f"{step.code_us:.1f} us of them in its own code and {step.launch_us:.1f} us ({share} "
-            f"of the step) in {launches}{_others(step)}."
-        )
-    idle = f", and idles {reading.gaps_us:.1f} us in between" if reading.gaps_us >= 0.1 else ""
-    parts.append(
-        f"The GPU works for {step.busy_us:.1f} us{idle}; {step.hidden_us:.1f} us of that are "
-        f"hidden behind the host, and {reading.after_us:.1f} us pass after the call has returned."
+    hidden = f"{_us(step.hidden_us)} of that"
+    if step.hidden_us < LEAST_US:
+        hidden = "none of it"
+    elif step.busy_us - step.hidden_us < LEAST_US:
+        hidden = "all of it"
+    idle = (
+        f", and is idle for {_us(reading.gaps_us)} in between"
+        if reading.gaps_us >= LEAST_US
+        else ""
     )
-    parts.append(
-        f"The floor is {step.floor_us:.1f} us, an empty launch and the wait for it: "
-        f"{reading.spare_us:.1f} us above it could be saved at most."
+    tail = (
+        f", {_us(step.tail_us)} of them when the GPU is done"
+        if LEAST_US <= step.tail_us < reading.after_us
+        else ""
     )
-    return " ".join(parts)
+    return (
+        f"The GPU works for {_us(step.busy_us)}, {hidden} hidden behind the host{idle}; "
+        f"{_us(reading.after_us)} pass after the return{tail}."
+    )
 
 
-def _others(step: Explained) -> str:
-    if step.other_calls_us < 0.05:
-        return ""
-    return f", and {step.other_calls_us:.1f} us in other calls of CUDA"
+def _of_floor(step: Explained) -> str:
+    """The least that a step which launches something takes."""
+    spare_us = read_step(step).spare_us
+    floor = f"The floor, an empty launch and the wait for it, is {_us(step.floor_us)}"
+    if spare_us < LEAST_US:
+        return f"{floor}: the step takes no longer than that."
+    return f"{floor}: {_us(spare_us)} of the step could be saved at most."
+
+
+def _us(value: float) -> str:
+    return f"{_zero(value, 1)} us"
 
 
 # Several variants
@@ -279,32 +322,38 @@ def _others(step: Explained) -> str:
 def _summary(steps: Sequence[Explained]) -> Section:
     columns = (
         "us",
+        "binds",
         "step",
-        "10–90 %",
         "host",
         "own code",
         "launches",
         "GPU busy",
         "hidden",
         "after",
-        "unexplained",
+        "not explained",
     )
     rows = tuple(_summary_row(step) for step in steps)
-    floor = min(step.floor_us for step in steps)
     lead = (
-        "step: until the GPU is idle. host: until the call has returned; of that, own code and "
-        "launches. hidden: work of the GPU before the return. after: behind it. The floor of any "
-        f"step that launches something is {floor:.1f} us here."
+        "step: until the GPU is idle. host: until the call has returned; own code and launches "
+        "(how many: overhead) are parts of that. hidden: work of the GPU before the return. after: "
+        "what passes behind it."
     )
-    return Section("Side by side", (lead, Table(columns, rows, 1)))
+    floors = sorted(step.floor_us for step in steps if step.launches)
+    floor = (
+        f"The floor, an empty launch and the wait for it, is {_us(floors[0])}: every step that "
+        "launches something takes about as long at least."
+        if floors
+        else ""
+    )
+    return Section("Side by side", (lead, Table(columns, rows, 2), *filter(None, [floor])))
 
 
 def _summary_row(step: Explained) -> tuple[Cell, ...]:
     residual = step.residual_us
     return (
         Cell(step.name),
+        Cell("GPU" if read_step(step).binds == "device" else "host"),
         Cell(f"{step.step_us:.1f}"),
-        Cell(f"{step.step_low_us:.1f}–{step.step_high_us:.1f}"),
         Cell(f"{step.host_us:.1f}"),
         Cell(f"{step.code_us:.1f}"),
         Cell(f"{step.launches}: {step.launch_us:.1f}"),

@@ -1,0 +1,32 @@
+"""What binds a step, and its rows taken together."""
+
+from __future__ import annotations
+
+from support.timelines import Call, Launch, a_timeline
+
+from bt_bench.analysis.profile import What, condensed, explain
+
+
+def explained(script):
+    timeline = a_timeline({"fused": script})
+    return explain(timeline, timeline.variants[0])
+
+
+def test_code_and_calls_between_launches_are_one_row():
+    calls = [Call(name="cudaGetDevice", code_us=1.0)] * 3
+    step = explained([*calls, Launch(operation="a"), Launch(operation="b")])
+    rows = condensed(step.rows)
+    kinds = [(row.what, row.name) for row in rows]
+    assert kinds[0] == (What.CALL, "own code, 3 calls")
+    assert [row.name for row in rows if row.what is What.OPERATION] == ["a", "b"]
+    assert rows[0].start_us == step.rows[0].start_us
+    # Nothing is lost between the rows that stay.
+    merged = sum(row.length_us for row in rows if row.what in (What.CODE, What.CALL))
+    parts = sum(row.length_us for row in step.rows if row.what in (What.CODE, What.CALL))
+    assert abs(merged - parts) < 0.05
+
+
+def test_code_alone_stays_code():
+    step = explained([Launch(operation="a")])
+    (first, *_) = condensed(step.rows)
+    assert first.what is What.CODE

@@ -1,0 +1,37 @@
+"""Where profiles are written."""
+
+from __future__ import annotations
+
+import pytest
+
+from bt_bench.cli.profile.places import case_folder, case_folders
+
+
+def test_a_case_has_a_folder_of_its_name(tmp_path):
+    assert case_folder(tmp_path, "batch-tokens=1.5") == tmp_path / "profile-batch-tokens=1.5"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("a/b", "a b", "a-b", "../a-b"),
+        ("x" * 101, "x" * 102, "x" * 100),
+        ("a.json", "a.jsonl", "a"),
+        ("\ud800", "é", "\n"),
+    ],
+)
+def test_other_names_have_a_folder_each_too(tmp_path, names):
+    folders = [case_folder(tmp_path, name) for name in names]
+    assert len(set(folders)) == len(names)
+    for folder in folders:
+        assert folder.parent == tmp_path
+        assert not folder.name.endswith((".json", ".jsonl"))  # else it would be taken for a result
+        folder.mkdir()
+
+
+def test_folders_that_hold_a_profile_are_found(tmp_path):
+    for name, file in [("b", "counters.json"), ("a", "timeline.json"), ("c", "profile.md")]:
+        case_folder(tmp_path, name).mkdir()
+        (case_folder(tmp_path, name) / file).touch()
+    (tmp_path / "timeline.json").touch()
+    assert case_folders(tmp_path) == [tmp_path / "profile-a", tmp_path / "profile-b"]
