@@ -1,0 +1,236 @@
+"""The defects that `bt-bench profile` has to name: they can be planted, and told when named."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import profile_planted
+import pytest
+from profile_planted import DEFECTS, KERNEL, VARIANT, Kernels, ProfileError
+from support.timelines import FUSED, SEPARATE, Launch, a_timeline
+
+from bt_bench.report.profile import timeline_changes_json
+from bt_bench.results import HandlerCost, HostFrame, HostProfile
+
+DEFECT = {defect.name: defect for defect in DEFECTS}
+COPY = next(call for call in SEPARATE if isinstance(call, Launch) and call.kind == "copy")
+
+
+def figure(what, before="3", after="4", where=KERNEL, more=True):
+    return {"where": where, "what": what, "before": before, "after": after, "more": more}
+
+
+def right(name, changes):
+    return [named.right for named in DEFECT[name].first_named(changes)]
+
+
+def host(*functions):
+    """A profile of functions with their own times in us."""
+    cost = HandlerCost(within_us=0.1, around_us=0.1)
+    frames = [
+        HostFrame(
+            name=name,
+            kind="c",
+            calls=1,
+            self_us=us,
+            self_low_us=us,
+            self_high_us=us,
+            total_us=us,
+        )
+        for name, us in functions
+    ]
+    whole_us = sum(us for _, us in functions)
+    return HostProfile(
+        plain_us=whole_us, repetitions=5, python_call=cost, c_call=cost, frames=frames
+    )
+
+
+def step_changes(script, *functions):
+    """What changes from the fused step to another one, as `--json` has it."""
+    before, after = a_timeline({VARIANT: FUSED}), a_timeline({VARIANT: script})
+    sides = []
+    for timeline, of_host in ((before, host(("step", 5.0))), (after, host(*functions))):
+        (variant,) = timeline.variants
+        variant = variant.model_copy(update={"host": of_host})
+        sides.append(timeline.model_copy(update={"variants": [variant]}))
+    return json.loads(json.dumps(timeline_changes_json(*sides, "before")))
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=DEFECT)
+def test_defects_can_be_planted(defect, tmp_path):
+    kernels = Kernels(tmp_path)
+    kernels.plant(())
+    package = tmp_path / "kernels" / "bt_kernels"
+    shipped = {path: path.read_text() for path in package.rglob("*.py")}
+    kernels.plant(defect.edits)
+    changed = {path.relative_to(package).as_posix() for path in shipped if differs(path, shipped)}
+    assert changed == {file for file, _, _ in defect.edits}
+    kernels.plant(())
+    assert not any(differs(path, shipped) for path in shipped)
+
+
+def differs(path, texts):
+    text = path.read_text()
+    ast.parse(text)
+    return text != texts[path]
+
+
+def test_an_edit_that_does_not_fit_is_not_planted(tmp_path):
+    with pytest.raises(SystemExit, match="has 0 times: 'no such text'"):
+        Kernels(tmp_path).plant([("fusions.py", "no such text", "")])
+
+
+def test_the_host_sleeps_for_five_microseconds(tmp_path):
+    names = {"time": time}
+    exec(profile_planted.SLEEP, names)
+    start_ns = time.perf_counter_ns()
+    names["_sleep_5_us"]()
+    assert time.perf_counter_ns() - start_ns >= 5_000
+
+
+def test_figures_of_kernels():
+    spills, loads = figure("bytes that a thread spills"), figure("dependent loads")
+    waits, registers = figure("waits for loads"), figure("registers of a thread")
+    assert right("spill", [spills, loads]) == [True]
+    assert right("dependent-load", [loads]) == right("dependent-load", [waits]) == [True]
+    for name, changes in [
+        ("spill", []),
+        ("spill", [registers, spills]),
+        ("spill", [figure("bytes that a thread spills", more=False)]),
+        ("dependent-load", [figure("dependent loads", where="gather_kernel")]),
+        ("dependent-load", [spills, loads]),
+    ]:
+        assert right(name, changes) == [False]
+
+
+def test_a_new_copy():
+    slow = Launch(operation="fused_kernel", code_us=40.0)
+    table = Launch(name="cudaMemcpyAsync", operation="copy device to device", kind="copy",
+                   runs_us=30.0, moved_bytes=1 << 25)  # fmt: skip
+    (named,) = DEFECT["copy"].first_named(step_changes((table, *FUSED), ("step", 5.0)))
+    assert named.right
+    assert named.text == "copy device to device: new, +30.00 us"
+    assert right("copy", step_changes((COPY, slow), ("step", 5.0))) == [False]
+    assert right("copy", step_changes(FUSED, ("step", 5.0))) == [False]
+    assert right("copy", {}) == [False]
+    # As torch's profiler calls it.
+    row = {"lane": "device", "what": "operation", "next_to": None, "difference_us": 20.0}
+    row |= {"kind": "new", "name": "Memcpy DtoD (Device -> Device)"}
+    assert right("copy", {VARIANT: {"rows": [row], "host_calls": None}}) == [True]
+    assert right("copy", {VARIANT: {"rows": [row | {"kind": "gone"}]}}) == [False]
+
+
+def test_a_host_that_sleeps():
+    slow = (Launch(operation="fused_kernel", code_us=10.0),)
+    changes = step_changes(slow, ("step", 5.0), ("_sleep_5_us", 3.0), ("time.perf_counter_ns", 2.0))
+    code, function = DEFECT["sleep"].first_named(changes)
+    assert code.right
+    assert code.text == "host code before fused_kernel: longer, +5.00 us"
+    assert function.right
+    assert function.text == "_sleep_5_us (C): new, +3.00 us"
+    assert right("sleep", step_changes(slow, ("step", 9.0))) == [True, False]
+    launch = step_changes((Launch(operation="fused_kernel", us=9.0),), ("_sleep_5_us", 9.0))
+    assert right("sleep", launch) == [False, True]
+    assert right("sleep", step_changes(FUSED, ("step", 5.0), ("_sleep_5_us", 3.0))) == [False, True]
+    assert right("sleep", {}) == [False, False]
+
+
+# The whole, with profiles that are made up
+
+
+@pytest.fixture
+def answers(monkeypatch, tmp_path):
+    """What profiles of defects say has changed; an exception is raised. Gives the asked ones."""
+    named = {
+        "spill": [figure("bytes that a thread spills")],
+        "dependent-load": [figure("dependent loads")],
+    }
+    asked = []
+
+    def profile(kernels, tool, out, *options):
+        asked.append((tool, out.name, options))
+        out.mkdir()
+        answer = named.get(out.name)
+        if isinstance(answer, Exception):
+            raise answer
+        return {"changes": answer}
+
+    monkeypatch.setattr(profile_planted, "profile", profile)
+    monkeypatch.setattr(profile_planted, "has_gpu", lambda: False)
+    monkeypatch.setattr(sys, "argv", ["profile_planted.py", "--out", str(tmp_path / "out")])
+    named["asked"] = asked
+    return named
+
+
+def test_all_that_needs_no_gpu_is_named(answers, tmp_path, capsys):
+    assert profile_planted.main() == 0
+    out, err = capsys.readouterr()
+    assert "2 of 4 defects were named; 2 were skipped." in out
+    assert "SKIPPED: copy: --tool timeline needs a GPU, and there is none here" in err
+    assert "SKIPPED: sleep" in err
+    folder = tmp_path / "out"
+    against = ("--against", str(folder / "shipped-static"))
+    assert answers["asked"] == [
+        ("static", "shipped-static", ()),
+        ("static", "spill", against),
+        ("static", "dependent-load", against),
+    ]
+    found = json.loads((folder / "planted.json").read_text())
+    assert [(each["name"], each["right"]) for each in found] == [
+        ("spill", True),
+        ("dependent-load", True),
+        ("copy", None),
+        ("sleep", None),
+    ]
+    page = (folder / "planted.md").read_text()
+    assert f"{KERNEL}: bytes that a thread spills, 3 to 4" in page.replace("\\_", "_")
+
+
+@pytest.mark.parametrize("answer", [[], ProfileError("spill: ended with 5\nbecause")])
+def test_one_that_is_not_named(answers, answer, capsys):
+    answers["spill"] = answer
+    assert profile_planted.main() == 1
+    out, err = capsys.readouterr()
+    assert "1 of 4 defects were named" in out
+    assert "NO" in out
+    assert ("because" in err) == bool(answer)
+    assert "dependent loads" in out
+
+
+def test_a_folder_is_not_overwritten(answers, tmp_path):
+    (tmp_path / "out").mkdir()
+    with pytest.raises(SystemExit, match="exists, and is not overwritten"):
+        profile_planted.main()
+
+
+def test_why_a_profile_fails_is_said(tmp_path, monkeypatch):
+    def failing(*command, **options):
+        return subprocess.CompletedProcess(command, 5, '{"reason": "row 3 differs"}', "loading")
+
+    monkeypatch.setattr(subprocess, "run", failing)
+    with pytest.raises(ProfileError, match=r"(?s)ended with 5\nloading\n.*row 3 differs"):
+        profile_planted.profile(Kernels(tmp_path), "static", tmp_path / "x")
+
+
+@pytest.mark.slow
+def test_real_profiles_name_what_needs_no_gpu(tmp_path):
+    script = Path(profile_planted.__file__)
+    done = subprocess.run(
+        [sys.executable, script, "--only", "spill", "dependent-load", "--out", tmp_path / "out"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "out" / "planted.json").read_text())
+    assert [(each["name"], each["right"]) for each in found] == [
+        ("spill", True),
+        ("dependent-load", True),
+    ]
+    census = tmp_path / "out" / "spill" / "census.json"
+    assert census.is_file()
