@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bt_bench.cli import completion
+from bt_bench.cli.exits import visible
 from bt_bench.cli.next_steps import next_lines
 from bt_bench.cli.options import JsonOption, joined, names_given, print_json
+from bt_bench.cli.profile.places import case_folders
 from bt_bench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -89,6 +91,8 @@ def show(
     print_run(results, selection, planned_cases=planned, whole=whole)
     if not whole and Path(run).is_dir():
         print("", *next_lines(Path(run), results), sep="\n")
+        if profiles := case_folders(Path(run)):
+            print(visible(f"Profile: {', '.join(f'{folder}/' for folder in profiles)}"))
     return ExitCode.OK
 
 
