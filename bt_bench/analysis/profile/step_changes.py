@@ -59,7 +59,7 @@ class StepChange:
 
 
 def step_changes(before: Explained, after: Explained) -> list[StepChange]:
-    """The rows that changed between two timelines of the same step, the largest change first.
+    """The rows that changed between two timelines of the same step, the most telling first.
 
     Rows are matched in their order. A launch is first matched with one of the same operation; what
     is left between two matches is matched by the name of the call alone, so that an exchanged
@@ -72,15 +72,22 @@ def step_changes(before: Explained, after: Explained) -> list[StepChange]:
 
     A length has changed if the spreads do not overlap, and the difference is both 0.3 us and 5 % of
     the longer row at least; the host's own code that is new or gone has to reach this as well. A
-    row that only starts at another time has not changed. The wait for the device comes last: it
-    follows from the other rows.
+    row that only starts at another time has not changed.
+
+    Operations that are new or gone come first: they are certain, while a machine that has become
+    slower makes other rows longer. The wait for the device comes last: it follows from all others.
     """
     old, new = _Rows(before.rows), _Rows(after.rows)
     pairs = _matched(old, new)
     found = [*_of_rows(old, new, pairs), *_of_code(old, new, pairs)]
-    return sorted(
-        found, key=lambda change: (change.row.what is What.WAIT, -abs(change.difference_us))
-    )
+    return sorted(found, key=lambda change: (_rank(change), -abs(change.difference_us)))
+
+
+def _rank(change: StepChange) -> int:
+    if change.row.what is What.WAIT:
+        return 2
+    is_other = change.before is None or change.after is None
+    return 0 if is_other and change.row.what is What.OPERATION else 1
 
 
 _Key = tuple[str | None, ...]

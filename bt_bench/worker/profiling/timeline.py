@@ -52,8 +52,10 @@ WARM_UP_ROUNDS = 6
 MOST_STEPS = 240  # per variant, traced and not traced each, which bounds the file
 ATTEMPTS = 3
 QUERIES = 6  # which is long enough to time
-# Read between two of them: in a step calls of CUDA do not find each other in the nearest cache.
+# Read between two of them, a byte of each cache line: in a step, too, calls of CUDA do not find
+# each other in the nearest cache.
 _BETWEEN = bytes(48 << 10)
+_LINE_BYTES = 64
 
 EmptyName = Literal["launch", "query"]
 
@@ -290,4 +292,4 @@ def _is_before_return(call: HostCall, steps: TracedSteps) -> bool:
 def _repeated(call: Callable[[], object], times: int) -> None:
     for _ in range(times):
         call()
-        _BETWEEN.count(1)
+        _BETWEEN[::_LINE_BYTES]
