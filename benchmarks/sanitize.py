@@ -17,8 +17,9 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,49 +50,62 @@ def main() -> int:
             ("planted error", ["benchmarks/planted.py", tool], FOUND),
         )
     ]
-    lines = []
+    found: dict[int, list[str]] = {}
     good = True
-    with ThreadPoolExecutor(len(runs)) as pool:
-        ended = pool.map(lambda run: _timed([sanitizer, "--tool", run[0]], run[1], run[3]), runs)
-        for (tool, _, what, _, expected), (code, said, seconds) in zip(runs, ended, strict=True):
+    with ThreadPoolExecutor(len(runs)) as pool, tempfile.TemporaryDirectory() as folder:
+        logs = [Path(folder) / f"{tool}, {what}.log" for tool, _, what, _, _ in runs]
+        print(f"what the tools say meanwhile is in {folder}", file=sys.stderr, flush=True)
+        ended = {
+            pool.submit(_timed, [sanitizer, "--tool", run[0]], run[1], run[3], log): number
+            for number, (run, log) in enumerate(zip(runs, logs, strict=True))
+        }
+        for future in as_completed(ended):
+            number = ended[future]
+            tool, _, what, _, expected = runs[number]
+            code, said, seconds = future.result()
             right = code == expected
             good &= right
             verdict = "as it must" if right else f"WRONG: exit code {expected} was expected"
             line = f"{tool}, {what}: exit code {code}, {verdict} ({seconds:.0f} s)"
             print(line, flush=True)
-            lines += [line, *(f"    {text}" for text in _shortened(said)), ""]
-    (args.out / "sanitize.txt").write_text("\n".join(lines), encoding="utf-8")
+            found[number] = [line, *(f"    {text}" for text in _shortened(said)), ""]
+            # With what is not there yet, should this be stopped.
+            missing = [
+                f"{runs[n][0]}, {runs[n][2]}: not ended" for n in ended.values() if n not in found
+            ]
+            lines = [line for n in sorted(found) for line in found[n]]
+            (args.out / "sanitize.txt").write_text("\n".join([*lines, *missing]), encoding="utf-8")
     return 0 if good else 1
 
 
 def _timed(
-    sanitizer: list[str], settings: dict[str, str], command: list[str]
+    sanitizer: list[str], settings: dict[str, str], command: list[str], log: Path
 ) -> tuple[int, str, float]:
     """Exit code of one command, what it said, and how many seconds it took."""
     began = time.monotonic()
-    code, said = _run(sanitizer, settings, command)
+    code = _run(sanitizer, settings, command, log)
+    said = log.read_text(encoding="utf-8", errors="replace")
     return code, said, time.monotonic() - began
 
 
-def _run(sanitizer: list[str], settings: dict[str, str], command: list[str]) -> tuple[int, str]:
-    """Runs one command of this interpreter under the sanitizer."""
-    environment = os.environ | settings | {"BT_BENCH_TEST_GPU": "1"}
+def _run(sanitizer: list[str], settings: dict[str, str], command: list[str], log: Path) -> int:
+    """Runs one command of this interpreter under the sanitizer; 124: it took too long."""
+    environment = os.environ | settings | {"BT_BENCH_TEST_GPU": "1", "PYTHONUNBUFFERED": "1"}
     environment.pop("TRITON_INTERPRET", None)
-    try:
-        done = subprocess.run(
-            [*sanitizer, f"--error-exitcode={FOUND}", sys.executable, *command],
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=LONGEST_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as expired:
-        said = expired.stdout or b""
-        return 124, said.decode(errors="replace") if isinstance(said, bytes) else said
-    return done.returncode, done.stdout
+    with log.open("wb") as file:
+        try:
+            done = subprocess.run(
+                [*sanitizer, f"--error-exitcode={FOUND}", sys.executable, *command],
+                cwd=ROOT,
+                env=environment,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                timeout=LONGEST_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return 124
+    return done.returncode
 
 
 def _shortened(said: str) -> list[str]:
