@@ -12,12 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from io import StringIO
 from typing import Any, Literal
 
+from rich.console import Console
+
+from bt_bench.report import Document, print_document
 from bt_bench.results import (
     DeviceOperation,
     EmptyCalls,
+    HandlerCost,
     HostCall,
+    HostFrame,
+    HostProfile,
+    Reason,
+    ReasonCode,
     Timeline,
     TracedSteps,
     Tracing,
@@ -313,3 +322,41 @@ def a_timeline(
 
 def _rounded(samples: Any) -> list[float]:
     return [round(each, DIGITS) for each in samples]
+
+
+def shown(document: Document, width: int = 80) -> str:
+    """A document as a terminal of that width shows it."""
+    stream = StringIO()
+    print_document(
+        document, Console(file=stream, width=width, force_terminal=True, color_system=None)
+    )
+    return stream.getvalue()
+
+
+def with_host(timeline: Timeline, profile: HostProfile) -> Timeline:
+    """The timeline with the same calls of the host for all variants."""
+    variants = [variant.model_copy(update={"host": profile}) for variant in timeline.variants]
+    return timeline.model_copy(update={"variants": variants})
+
+
+def host_profile(name: str = "step", us: float = 20.0) -> HostProfile:
+    """A step that consists of a single function."""
+    frame = HostFrame(
+        name=name,
+        kind="python",
+        file="pkg/a.py",
+        line=7,
+        calls=1,
+        self_us=us,
+        self_low_us=us,
+        self_high_us=us,
+        total_us=us,
+    )
+    cost = HandlerCost(within_us=0.1, around_us=0.2)
+    return HostProfile(plain_us=us, repetitions=9, python_call=cost, c_call=cost, frames=[frame])
+
+
+def failed(name: str, message: str = "it broke") -> VariantTimeline:
+    """A variant that raised."""
+    reason = Reason(code=ReasonCode.RAISED, message=message)
+    return VariantTimeline(name=name, nvtx_range="", reason=reason)

@@ -18,10 +18,12 @@ from bt_bench.report.profile.kernels import (
 from bt_bench.report.profile.lanes import lanes_svg
 from bt_bench.report.profile.timeline import (
     explained_steps,
-    timeline_changes_document,
-    timeline_changes_json,
     timeline_document,
     timeline_json,
+)
+from bt_bench.report.profile.timeline_changes import (
+    timeline_changes_document,
+    timeline_changes_json,
 )
 from bt_bench.report.profile.trace import trace_json
 

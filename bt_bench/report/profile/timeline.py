@@ -14,31 +14,23 @@ from bt_bench.analysis.profile import (
     What,
     condensed,
     explain,
-    host_changes,
     read_step,
-    refuse_another_step,
-    step_changes,
 )
 from bt_bench.report.document import ABSENT, Block, Bullets, Cell, Document, Section, Table, Tone
 from bt_bench.report.profile.host_calls import (
-    host_changes_json,
-    host_changes_section,
     host_section,
 )
-from bt_bench.report.profile.step_changes import step_changes_json, step_changes_section
+from bt_bench.report.profile.sentences import sentences, unsigned_zero, us
 from bt_bench.results import (
-    HostProfile,
     Timeline,
     Tracing,
     VariantTimeline,
     format_bytes,
-    format_percent,
 )
 
 BAR_WIDTH = 22  # characters, for a table of 80
 LEAST_BAR_WIDTH = 14
 MOST_CHARACTERS = 27  # of a name, likewise
-LEAST_US = 0.05  # that is spoken of: less is printed as 0.0
 _BAR, _NO_BAR = "█", "·"
 
 
@@ -74,7 +66,7 @@ def timeline_document(timeline: Timeline, *, whole: bool) -> Document:
         host = None if variant is None else variant.host
         if host is not None and whole:
             sections.append(host_section(host, f"The host's calls in a step of {name}"))
-    title = f"Timeline of {_title(timeline)}"
+    title = f"Timeline of {title_of(timeline)}"
     return Document(title, tuple(_lead(timeline, steps)), tuple(sections))
 
 
@@ -111,7 +103,7 @@ def _variant_json(variant: VariantTimeline, step: Explained | None) -> dict[str,
     }
 
 
-def _title(timeline: Timeline) -> str:
+def title_of(timeline: Timeline) -> str:
     """What was traced, for titles."""
     place = (
         ""
@@ -181,7 +173,7 @@ def _rows_section(step: Explained, *, whole: bool) -> Section:
                 Cell(""),
                 Cell("not explained"),
                 Cell(""),
-                Cell(f"{_zero(step.residual_us)}", tone=tone),
+                Cell(f"{unsigned_zero(step.residual_us)}", tone=tone),
                 Cell(""),
                 *blank,
                 Cell(""),
@@ -199,7 +191,7 @@ def _rows_section(step: Explained, *, whole: bool) -> Section:
         )
     )
     table = Table(columns, tuple(rows), 2)
-    return Section(f"A step of {step.name}", (Bullets(_said(step)), table))
+    return Section(f"A step of {step.name}", (Bullets(sentences(step)), table))
 
 
 def _row(step: Explained, row: TimelineRow, *, whole: bool) -> tuple[Cell, ...]:
@@ -216,7 +208,7 @@ def _row(step: Explained, row: TimelineRow, *, whole: bool) -> tuple[Cell, ...]:
         Cell(f"{name}{moved}" if whole else _cut(name, moved)),
         Cell(f"{row.start_us:.2f}" if whole else f"{row.start_us:.1f}"),
         Cell(f"{row.length_us:.2f}"),
-        Cell(f"{_zero(row.low_us, 1)}–{_zero(row.high_us, 1)}"),
+        Cell(f"{unsigned_zero(row.low_us, 1)}–{unsigned_zero(row.high_us, 1)}"),
         *more,
         Cell(_bar(row, step.step_us)),
     )
@@ -249,73 +241,6 @@ def _cut(name: str, moved: str) -> str:
     return f"{name if len(name) <= longest else f'{name[: longest - 1]}…'}{moved}"
 
 
-def _said(step: Explained) -> tuple[str, ...]:
-    """The step in sentences: what binds, the host, the GPU, and the floor."""
-    if not step.launches and not step.busy_us:
-        return (f"The step takes {_us(step.step_us)}, all of it on the host: it launches nothing.",)
-    return (_binds(step), _of_host(step), _of_device(step), _of_floor(step))
-
-
-def _binds(step: Explained) -> str:
-    returned = f"the step takes {_us(step.step_us)}, its call returns after {_us(step.host_us)}"
-    if read_step(step).binds == "host":
-        return f"The host binds: {returned}, and the GPU waits for the launches."
-    operations = sum(row.what is What.OPERATION for row in step.rows)
-    waited = "last operation waits for those before it" if operations > 1 else "work outlasts that"
-    return f"The GPU binds: {returned}, and the GPU's {waited}."
-
-
-def _of_host(step: Explained) -> str:
-    """The overhead of launches, and the host's own code."""
-    others = (
-        f", and other calls of CUDA take {_us(step.other_calls_us)}"
-        if step.other_calls_us >= LEAST_US
-        else ""
-    )
-    return (
-        f"The launch overhead is {_us(step.launch_us)} ({_percent(step.launch_us, step.step_us)} "
-        f"of the step) in {step.launches} launch{'es' * (step.launches != 1)}; the host's own code "
-        f"takes {_us(step.code_us)}{others}."
-    )
-
-
-def _of_device(step: Explained) -> str:
-    """The GPU's work, how much of it is hidden, and what follows the return."""
-    reading = read_step(step)
-    hidden = f"{_us(step.hidden_us)} of that"
-    if step.hidden_us < LEAST_US:
-        hidden = "none of it"
-    elif step.busy_us - step.hidden_us < LEAST_US:
-        hidden = "all of it"
-    idle = (
-        f", and is idle for {_us(reading.gaps_us)} in between"
-        if reading.gaps_us >= LEAST_US
-        else ""
-    )
-    tail = (
-        f", {_us(step.tail_us)} of them when the GPU is done"
-        if LEAST_US <= step.tail_us < reading.after_us
-        else ""
-    )
-    return (
-        f"The GPU works for {_us(step.busy_us)}, {hidden} hidden behind the host{idle}; "
-        f"{_us(reading.after_us)} pass after the return{tail}."
-    )
-
-
-def _of_floor(step: Explained) -> str:
-    """The least that a step which launches something takes."""
-    spare_us = read_step(step).spare_us
-    floor = f"The floor, an empty launch and the wait for it, is {_us(step.floor_us)}"
-    if spare_us < LEAST_US:
-        return f"{floor}: the step takes no longer than that."
-    return f"{floor}: {_us(spare_us)} of the step could be saved at most."
-
-
-def _us(value: float) -> str:
-    return f"{_zero(value, 1)} us"
-
-
 # Several variants
 
 
@@ -340,7 +265,7 @@ def _summary(steps: Sequence[Explained]) -> Section:
     )
     floors = sorted(step.floor_us for step in steps if step.launches)
     floor = (
-        f"The floor, an empty launch and the wait for it, is {_us(floors[0])}: every step that "
+        f"The floor, an empty launch and the wait for it, is {us(floors[0])}: every step that "
         "launches something takes about as long at least."
         if floors
         else ""
@@ -361,79 +286,11 @@ def _summary_row(step: Explained) -> tuple[Cell, ...]:
         Cell(f"{step.hidden_us:.1f}"),
         Cell(f"{read_step(step).after_us:.1f}"),
         Cell(
-            ABSENT if residual is None else _zero(residual),
+            ABSENT if residual is None else unsigned_zero(residual),
             tone=None if step.closes else Tone.DOUBTFUL,
         ),
     )
 
 
-def _percent(part: float, whole: float) -> str:
-    return f"{format_percent(100 * part / whole)} %" if whole > 0 else ABSENT
-
-
 def _moment(moment_us: float | None) -> str:
     return ABSENT if moment_us is None else f"{moment_us:.2f}"
-
-
-def _zero(value: float, digits: int = 2) -> str:
-    """A number that is never printed as -0.00."""
-    text = f"{value:.{digits}f}"
-    return text.removeprefix("-") if float(text) == 0 else text
-
-
-# What changed
-
-
-def timeline_changes_document(before: Timeline, after: Timeline, label: str) -> Document:
-    """What changed between two timelines, of all variants that both have.
-
-    Args:
-        before: the first timeline.
-        after: the second one.
-        label: of the first one.
-
-    Raises:
-        NotComparableError: if they are not of the same step.
-    """
-    sections = []
-    for name, old, new in _pairs(before, after, label):
-        sections.append(step_changes_section(old, new, f"A step of {name}"))
-        hosts = _hosts(before, after, name)
-        if hosts is not None:
-            sections.append(host_changes_section(*hosts, f"The host's calls in a step of {name}"))
-    lead = tuple(_unpaired(before, after))
-    return Document(f"Against {label}: {_title(after)}", lead, tuple(sections))
-
-
-def timeline_changes_json(before: Timeline, after: Timeline, label: str) -> dict[str, Any]:
-    """What changed, as a JSON document has it; see `timeline_changes_document`."""
-    found = {}
-    for name, old, new in _pairs(before, after, label):
-        hosts = _hosts(before, after, name)
-        found[name] = {
-            "step_us": [old.step_us, new.step_us],
-            "host_us": [old.host_us, new.host_us],
-            "rows": step_changes_json(step_changes(old, new)),
-            "host_calls": None if hosts is None else host_changes_json(host_changes(*hosts)),
-        }
-    return found
-
-
-def _pairs(before: Timeline, after: Timeline, label: str) -> list[tuple[str, Explained, Explained]]:
-    refuse_another_step(before, after, (label, "this profile"))
-    old, new = explained_steps(before), explained_steps(after)
-    return [(name, old[name], step) for name, step in new.items() if name in old]
-
-
-def _hosts(before: Timeline, after: Timeline, name: str) -> tuple[HostProfile, HostProfile] | None:
-    sides = [timeline.variant(name) for timeline in (before, after)]
-    old, new = (None if side is None else side.host for side in sides)
-    return None if old is None or new is None else (old, new)
-
-
-def _unpaired(before: Timeline, after: Timeline) -> Iterator[str]:
-    old, new = explained_steps(before), explained_steps(after)
-    for name in (variant.name for variant in after.variants):
-        if name not in new or name not in old:
-            which = "this profile" if name not in new else "the other one"
-            yield f"{name} is not compared: {which} does not explain its step."

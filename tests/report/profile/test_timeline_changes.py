@@ -1,0 +1,79 @@
+"""What is said of the changes between two timelines."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.factories import make_environment
+from support.timelines import (
+    FUSED,
+    Launch,
+    a_timeline,
+    a_variant,
+    failed,
+    host_profile,
+    shown,
+    with_host,
+)
+
+from bt_bench.errors import NotComparableError
+from bt_bench.report.profile.timeline_changes import (
+    timeline_changes_document,
+    timeline_changes_json,
+)
+
+WIDTH = 80
+
+
+def test_changes_of_all_variants_that_both_have():
+    before = with_host(a_timeline({"mine": FUSED, "old": FUSED}), host_profile("pkg.step"))
+    slow = (Launch(operation="fused_kernel", code_us=15.0),)
+    after = with_host(a_timeline({"mine": slow, "new": FUSED}), host_profile("pkg.sleep", 30.0))
+    document = timeline_changes_document(before, after, "reports/before")
+    assert document.title == "Against reports/before: step/one, step 1 of 0 to 1"
+    assert [section.title for section in document.sections] == [
+        "A step of mine",
+        "The host's calls in a step of mine",
+    ]
+    assert document.lead == ("new is not compared: the other one does not explain its step.",)
+    text = shown(document)
+    assert max(map(len, text.splitlines())) <= WIDTH
+    assert "host code before fused_kernel" in text
+    assert "+10.00" in text
+    assert "pkg.sleep" in text
+    changes = json.loads(json.dumps(timeline_changes_json(before, after, "x"), allow_nan=False))
+    assert list(changes) == ["mine"]
+    first = changes["mine"]["rows"][0]
+    assert (first["kind"], first["what"], first["next_to"]) == ("longer", "code", "fused_kernel")
+    assert changes["mine"]["step_us"] == pytest.approx([14.0, 24.0], abs=2.0)
+    assert {change["name"] for change in changes["mine"]["host_calls"]} == {"pkg.step", "pkg.sleep"}
+
+
+def test_changes_without_the_hosts_calls_of_both():
+    before, after = a_timeline(), with_host(a_timeline(), host_profile())
+    document = timeline_changes_document(before, after, "x")
+    assert [section.title for section in document.sections] == [
+        "A step of fused",
+        "A step of separate",
+    ]
+    assert timeline_changes_json(before, after, "x")["fused"]["host_calls"] is None
+    gone = a_timeline(variants=[a_variant("fused"), failed("separate")])
+    document = timeline_changes_document(before, gone, "x")
+    assert document.lead == ("separate is not compared: this profile does not explain its step.",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"step": 0}, "the step is 1 in before and 0 in this profile"),
+        ({"case": "other"}, "the workload is one .* and other "),
+        ({"digest": "b" * 64}, r"the workload is one \(aaaaaaaaaaaa\) .* one \(bbbbbbbbbbbb\)"),
+        ({"environment": make_environment("cpu")}, "the GPU is NVIDIA H200 in before"),
+        ({"variants": [a_variant("another")]}, "have no variant in common"),
+    ],
+)
+def test_another_step_is_not_compared(changes, expected):
+    for compare in (timeline_changes_document, timeline_changes_json):
+        with pytest.raises(NotComparableError, match=expected):
+            compare(a_timeline(), a_timeline(**changes), "before")
