@@ -129,8 +129,8 @@ MAX_WIDE_PROGRAMS = 2048  # of all groups, for columns of long rows
 MAX_PADS = 16
 BLOCK = 1024  # slots that are padded, or ids that are written, at a time
 WORDS_WRITTEN = 64  # intervals that a program writes
-# A launch takes 2 to 4 ns longer for each word on an H200, and 1.2 to 1.8 on an H100, however many of
-# them are used; a read of pinned memory before another one takes 2 to 3 us of the device.
+# A launch takes 2 to 4 ns longer for each word on an H200, and 1.2 to 1.8 on an H100, however many
+# of them are used; a read of pinned memory before another one takes 2 to 3 us of the device.
 PAYLOADS = Payloads(single_ids=64, few_ids=256, many_ids=1024, few_apart=256, many_apart=1024)
 MOST_CARRIED = 256  # ids of an interval; memory is the quicker, the more of them are read at once
 # So that few writes show every way.
