@@ -12,6 +12,7 @@ from bt_bench.cli.exits import visible
 from bt_bench.cli.next_steps import next_lines
 from bt_bench.cli.options import JsonOption, joined, names_given, print_json
 from bt_bench.cli.profile.places import case_folders
+from bt_bench.cli.profile.shown import show_profile
 from bt_bench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ def show(
     run: Annotated[
         str,
         typer.Argument(
-            metavar="RUN", help="A run folder or a result file; - reads a result from stdin."
+            metavar="RUN",
+            help="A run folder, a result file, or the folder of a profile; - reads a result from "
+            "stdin.",
         ),
     ],
     whole: Annotated[
@@ -74,10 +77,14 @@ def show(
     - `bt-bench show reports/run --operations step -k 'medium*' --variants fused`
     - `bt-bench show reports/run --all`
     - `bt-bench show reports/run/fused.json --json`
+    - `bt-bench show reports/profile-origin-20260102T030405Z --all`
     """
     from bt_bench.analysis import Selection
     from bt_bench.report import print_run, run_json
 
+    selects = select is not None or variants is not None or operations is not None
+    if show_profile(run, whole=whole, as_json=as_json, selects=selects):
+        return ExitCode.OK
     results = _read(run)
     selection = Selection(
         joined(select),
@@ -116,7 +123,7 @@ def _read(run: str) -> list[VariantResult]:
     path = Path(run)
     if run != STDIN and not path.exists():
         raise UsageError(
-            f"{run} does not exist; expected a run folder or a result file{like(path)}"
+            f"{run} does not exist; expected a run folder, a result file or a profile{like(path)}"
         )
     if not path.is_dir():
         return [read_result(run)]

@@ -47,12 +47,12 @@ CENSUS = Kind(
 COUNTERS = Kind(
     "file of counters",
     frozenset({"tool", "calls", "l2", "variants"}),
-    "`bt-bench profile --tool ncu --against FILE` reads it",
+    "`bt-bench show` and `bt-bench profile --tool ncu --against FILE` read it",
 )
 TIMELINE = Kind(
     "timeline",
     frozenset({"source", "empty", "variants"}),
-    "`bt-bench profile --against FILE` reads it",
+    "`bt-bench show` and `bt-bench profile --against FILE` read it",
 )
 _OTHERS = (
     Kind(

@@ -1,0 +1,92 @@
+"""Prints a profile again, for `bt-bench show`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bt_bench.cli.options import print_json
+from bt_bench.cli.profile.static import CENSUS_NAME
+from bt_bench.errors import UsageError
+
+if TYPE_CHECKING:
+    from bt_bench.report import Document
+
+
+def show_profile(run: str, *, whole: bool, as_json: bool, selects: bool) -> bool:
+    """Prints what a profile's folder or file has; `False` if it is not one.
+
+    A folder with results of a run is not one, even if profiles are in it.
+
+    Args:
+        run: as given.
+        whole: print everything, as in profile.md.
+        as_json: print one JSON document.
+        selects: whether cases, variants or operations are chosen.
+
+    Raises:
+        UsageError: if it is damaged, and for a choice, since a profile is shown as a whole.
+    """
+    from bt_bench.results import CONFIG_NAME, COUNTERS_NAME, TIMELINE_NAME
+
+    path = Path(run)
+    names = (TIMELINE_NAME, COUNTERS_NAME, CENSUS_NAME)
+    if path.is_dir():
+        files = [] if (path / CONFIG_NAME).is_file() else [path / name for name in names]
+    else:
+        files = [path] if path.name in names else []
+    files = [file for file in files if file.is_file()]
+    if not files:
+        return False
+    if selects:
+        raise UsageError(
+            f"{run} is a profile, which is shown as a whole; leave out -k, --variants and "
+            "--operations"
+        )
+    shown = [_read(file, whole=whole) for file in files]
+    if as_json:
+        print_json({"schema_version": 1} | {key: found for key, found, _ in shown})
+        return True
+    from bt_bench.report import print_document
+
+    for _, _, document in shown:
+        print_document(document)
+    return True
+
+
+def _read(file: Path, *, whole: bool) -> tuple[str, Any, Document]:
+    """What a file has: its key in JSON, its JSON, and its page."""
+    from bt_bench.report.profile import (
+        counters_document,
+        counters_json,
+        kernels_document,
+        kernels_json,
+        timeline_document,
+        timeline_json,
+    )
+    from bt_bench.results import (
+        COUNTERS_NAME,
+        TIMELINE_NAME,
+        read_census,
+        read_counters,
+        read_timeline,
+    )
+
+    if file.name == TIMELINE_NAME:
+        timeline = read_timeline(file)
+        return "timeline", timeline_json(timeline), timeline_document(timeline, whole=whole)
+    if file.name == COUNTERS_NAME:
+        counters = read_counters(file)
+        return "counters", counters_json(counters), counters_document(counters, whole=whole)
+    census = read_census(file)
+    if not any(kernel.code for variant in census.variants for kernel in variant.kernels):
+        raise UsageError(
+            f"{file} is a census of a gate, which has no code of its kernels; `bt-bench gate "
+            "--static --against FILE` reads it"
+        )
+    targets = list(dict.fromkeys(k.target for v in census.variants for k in v.kernels))
+    return (
+        "kernels",
+        kernels_json(census, targets),
+        kernels_document(census, targets, whole=whole),
+    )

@@ -1,0 +1,71 @@
+"""`bt-bench show` of a profile."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.commands import run
+from support.ncu import counters, kernel_counters
+from support.timelines import a_timeline
+
+from bt_bench.results import (
+    COUNTERS_NAME,
+    TIMELINE_NAME,
+    VariantCounters,
+    write_counters,
+    write_timeline,
+)
+
+
+@pytest.fixture
+def profile(tmp_path):
+    """The folder of a profile with a timeline and counters, as `sweep --profile` leaves it."""
+    folder = tmp_path / "profile-one"
+    folder.mkdir()
+    write_timeline(folder / TIMELINE_NAME, a_timeline())
+    variant = VariantCounters(name="fused", kernels=[kernel_counters()])
+    write_counters(folder / COUNTERS_NAME, counters(variant))
+    return folder
+
+
+def test_all_that_a_profile_has_is_printed(profile):
+    done = run("show", str(profile))
+    assert done.code == 0
+    assert "Timeline of step/one" in done.out
+    assert "Counters of step/one" in done.out
+    assert "submitted" not in done.out
+    assert "submitted" in run("show", str(profile), "--all").out
+
+
+def test_a_file_of_it_alone_and_json(profile):
+    done = run("show", str(profile / COUNTERS_NAME))
+    assert "Counters of step/one" in done.out
+    assert "Timeline" not in done.out
+    document = json.loads(run("show", str(profile), "--json").out)
+    assert set(document) == {"schema_version", "timeline", "counters"}
+    assert document["timeline"]["variants"]["fused"]["binds"] == "host"
+
+
+def test_refusals(profile):
+    done = run("show", str(profile), "-k", "one")
+    assert done.code == 2
+    assert "is a profile, which is shown as a whole; leave out -k" in done.err
+    (profile / TIMELINE_NAME).write_text("{", encoding="utf-8")
+    done = run("show", str(profile))
+    assert done.code == 2
+    assert TIMELINE_NAME in done.err
+    done = run("show", "reports/static/census.json")
+    assert done.code == 2
+    assert "is a census of a gate, which has no code of its kernels" in done.err
+
+
+def test_a_static_profile(tmp_path):
+    folder = tmp_path / "kernels"
+    options = ["-k", "uniform_1grp", "--operations", "slots", "--variants", "baseline"]
+    made = run("profile", "quick", "--tool", "static", *options, "--target", "sm_90",
+               "--out", str(folder))  # fmt: skip
+    assert made.code == 0
+    done = run("show", str(folder))
+    assert done.code == 0
+    assert "slots_kernel" in done.out
