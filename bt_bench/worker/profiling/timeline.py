@@ -47,7 +47,7 @@ from bt_bench.worker.profiling.tracers import Taken, Tracer, tracer
 from bt_bench.worker.tasks import TakeTimeline
 
 SECONDS = 4.0
-PAIRS = 10  # of rounds in a pass
+PAIRS = 10  # of rounds in a turn, traced and not traced each
 WARM_UP_ROUNDS = 6
 MOST_STEPS = 240  # per variant, traced and not traced each, which bounds the file
 ATTEMPTS = 3
@@ -128,7 +128,10 @@ class _Passes:
                 for name in self._window.names
             }
             samples = {tracing: _Samples() for tracing in Tracing}
-            lost = sum(self._pass(source, tracing, samples[tracing]) for tracing in self._in_turn())
+            lost = sum(
+                self._pass(source, tracing, pairs, samples[tracing])
+                for tracing, pairs in self._in_turn()
+            )
         taken = source.taken()
         taken.dropped += lost
         for tracing, of_tracing in samples.items():
@@ -161,20 +164,23 @@ class _Passes:
             use(arm, LaunchPath.JIT)
             return trace_host(prepare, finish)
 
-    def _in_turn(self) -> Iterator[Tracing]:
-        """What is traced in each pass, until there are enough steps or the time is up.
+    def _in_turn(self) -> Iterator[tuple[Tracing, int]]:
+        """The passes, each with its pairs of rounds, until there are enough or the time is up.
 
-        Every other turn begins with the other kind, so that no drift is in favour of one.
+        Half of what is not traced comes before what is, so that no drift is in favour of one; and
+        two traced passes never follow each other, where torch's profiler would lose the second.
         """
         most = max(1, MOST_STEPS // (2 * PAIRS))
         end_ns = self._clock.now_ns() + int(SECONDS * 1e9)
         for self._turn in range(most):
             self._on_round(RoundProgress(self._turn, most, "tracing steps"))
-            yield from (Tracing.ALL, Tracing.NONE) if self._turn % 2 else Tracing
+            yield Tracing.NONE, PAIRS // 2
+            yield Tracing.ALL, PAIRS
+            yield Tracing.NONE, PAIRS - PAIRS // 2
             if self._clock.now_ns() >= end_ns and self._turn:
                 return
 
-    def _pass(self, source: Tracer, tracing: Tracing, samples: _Samples) -> int:
+    def _pass(self, source: Tracer, tracing: Tracing, pairs: int, samples: _Samples) -> int:
         """Some rounds under a kind of tracing; again if records were lost, up to three times.
 
         Returns:
@@ -185,7 +191,7 @@ class _Passes:
             with source.recording() if tracing is Tracing.ALL else nullcontext():
                 # What is attached or detached makes the first calls slower.
                 self._round(self._turns.next_round(), _Samples())
-                for _ in range(PAIRS):
+                for _ in range(pairs):
                     for turn in self._turns.next_pair():
                         self._round(turn, found)
             lost = source.dropped()

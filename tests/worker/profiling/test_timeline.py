@@ -24,7 +24,7 @@ from bt_bench.worker.tasks import TakeTimeline
 EPOCH_NS = 1_700_000_000_000_000_000
 STEP = 1  # of the window's steps, from 0; there are more
 TURNS = 3
-STEPS = TURNS * 2  # of a variant and a kind, with one pair of rounds in a pass
+STEPS = TURNS * 4  # of a variant, traced and not traced each, with two pairs of rounds in a turn
 NONE, ALL = Tracing
 HEAVY_NS = 2_000  # what recording a call adds
 
@@ -100,7 +100,7 @@ def machine(monkeypatch):
     monkeypatch.setattr(timeline, "direct_null", lambda: lambda: made.launch("null"))
     monkeypatch.setattr(timeline, "time", SimpleNamespace(time_ns=made.now_ns))
     monkeypatch.setattr(timeline, "MOST_STEPS", STEPS)
-    monkeypatch.setattr(timeline, "PAIRS", 1)
+    monkeypatch.setattr(timeline, "PAIRS", 2)
     domain = SimpleNamespace(
         get_category_id=lambda name: name,
         get_event_attributes=lambda message, category: SimpleNamespace(message=message, payload=0),
@@ -201,15 +201,15 @@ def test_passes_take_turns_once_the_profiler_is_loaded(machine):
 
     parts = taken(machine, tracer_of=load, **two(machine))
     assert len(loaded) == 1
-    assert machine.passes == [NONE, ALL, ALL, NONE, NONE, ALL]
+    assert machine.passes == [NONE, ALL, NONE] * TURNS
     assert parts.seconds > 0
 
 
 def test_there_are_no_more_passes_once_the_time_is_up(machine, monkeypatch):
     monkeypatch.setattr(timeline, "SECONDS", 0.0)
     parts = taken(machine, **two(machine))
-    assert machine.passes == [NONE, ALL, ALL, NONE]
-    assert len(parts.steps["mine"][-1].host_us) == 4
+    assert machine.passes == [NONE, ALL, NONE] * 2
+    assert len(parts.steps["mine"][-1].host_us) == 8
 
 
 def test_the_last_step_alone_is_timed_and_has_the_range(machine):
@@ -217,7 +217,7 @@ def test_the_last_step_alone_is_timed_and_has_the_range(machine):
     assert parts.ranges == {"mine": "mine.step.one"}
     text = " ".join(machine.log)
     timed = f"<mine:{STEP} <mine.step.one:{STEP} mine_kernel called > >"
-    rounds = timeline.WARM_UP_ROUNDS + 2 * STEPS + 2 * TURNS
+    rounds = timeline.WARM_UP_ROUNDS + 2 * STEPS + 3 * TURNS
     # Before each of them the earlier step is run outside of any range.
     assert text.count(f"mine_kernel called {timed}") == rounds
     assert text.count("<") == text.count(">") == 2 * rounds
@@ -238,7 +238,7 @@ def test_a_pass_is_taken_again_if_records_were_lost(machine, lost):
     parts = taken(machine, **two(machine))
     assert not parts.failed
     assert machine.passes.count(Tracing.ALL) == TURNS + len(lost)
-    assert machine.passes.count(Tracing.NONE) == TURNS
+    assert machine.passes.count(Tracing.NONE) == 2 * TURNS
     *_, full = parts.steps["mine"]
     assert len(full.host_us) == STEPS
 
