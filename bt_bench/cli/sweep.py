@@ -295,9 +295,9 @@ def _show(
         else:
             for each in made:
                 print(visible(f"Profile: {each['folder']}/ ({'; '.join(each['why'])})"))
-    if profiles is not None and profiles.code is not ExitCode.OK:
-        return profiles.code
-    return ExitCode.CHECK_FAILED if counts["failed"] else ExitCode.OK
+    if counts["failed"]:
+        return ExitCode.CHECK_FAILED
+    return ExitCode.OK if profiles is None else profiles.code
 
 
 def _summary(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
@@ -31,7 +32,7 @@ def select_names(names: Sequence[str], select: str) -> list[str]:
     for pattern in wanted:
         # A pattern that matches nothing is a misspelt one.
         if not any(_matches(name, pattern) for name in names):
-            like = nearest(pattern, names)
+            like = nearest(pattern, names) or _nearest_part(pattern, names)
             hint = "the" if like is None else f"did you mean {like!r}? The"
             raise UsageError(
                 f"-k {pattern!r}: no case matches; {hint} cases are:\n{_listed(names)}"
@@ -45,6 +46,12 @@ def select_names(names: Sequence[str], select: str) -> list[str]:
     if not kept:
         raise UsageError(f"-k {select!r}: no case is left; the cases are:\n{_listed(names)}")
     return kept
+
+
+def _nearest_part(pattern: str, names: Sequence[str]) -> str | None:
+    """The part of a name that is most like a pattern: patterns may be parts."""
+    parts = dict.fromkeys(part for name in names for part in re.split(r"[_.\-]", name))
+    return nearest(pattern, parts)
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -6,11 +6,12 @@ each step that was recorded. So `start_us[i]` of all rows are of the same step.
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from bt_bench.errors import UsageError
 from bt_bench.names import Operation as Operation
@@ -25,6 +26,12 @@ TIMELINE_NAME = "timeline.json"
 TIMELINE_SCHEMA_VERSION: Literal[1] = 1
 
 Microseconds = Annotated[float, Field(allow_inf_nan=False)]
+
+
+def _check_lengths(count: int, **lists: Sized) -> None:
+    for name, values in lists.items():
+        if len(values) != count:
+            raise ValueError(f"{name} has {len(values)} samples; expected {count}, as host_us")
 
 
 class Tracing(StrEnum):
@@ -83,6 +90,23 @@ class TracedSteps(Noun):
     operations: list[DeviceOperation] = []
     left_out: int = Field(default=0, ge=0)
 
+    @model_validator(mode="after")
+    def _has_a_sample_of_each_step(self) -> Self:
+        _check_lengths(len(self.host_us), step_us=self.step_us, turns=self.turns)
+        for call in self.calls:
+            _check_lengths(len(self.host_us), start_us=call.start_us, end_us=call.end_us)
+        for operation in self.operations:
+            _check_lengths(len(self.host_us), start_us=operation.start_us, end_us=operation.end_us)
+            known = {"queued_us": operation.queued_us, "submitted_us": operation.submitted_us}
+            given = {name: values for name, values in known.items() if values is not None}
+            _check_lengths(len(self.host_us), **given)
+        for call in self.calls:
+            if call.operation is not None and not 0 <= call.operation < len(self.operations):
+                raise ValueError(
+                    f"{call.name} enqueues operation {call.operation}, of {len(self.operations)}"
+                )
+        return self
+
 
 class EmptyCalls(Noun):
     """What the profiler adds is measured on these, in the same rounds as the variants.
@@ -99,6 +123,11 @@ class EmptyCalls(Noun):
     turns: list[int]
     begin_us: list[Microseconds] = []
     records: int = Field(ge=1)
+
+    @model_validator(mode="after")
+    def _has_a_sample_of_each_call(self) -> Self:
+        _check_lengths(len(self.host_us), step_us=self.step_us, turns=self.turns)
+        return self
 
 
 class VariantTimeline(Noun):
@@ -140,6 +169,15 @@ class Timeline(Noun):
     seconds: float = Field(ge=0)
     empty: list[EmptyCalls]
     variants: list[VariantTimeline]
+
+    @model_validator(mode="after")
+    def _is_of_one_step(self) -> Self:
+        if self.step >= self.num_steps:
+            raise ValueError(f"step {self.step} is not one of {self.num_steps}, counted from 0")
+        names = [variant.name for variant in self.variants]
+        if len(set(names)) < len(names):
+            raise ValueError(f"variants are called {', '.join(names)}; expected each name once")
+        return self
 
     def variant(self, name: str) -> VariantTimeline | None:
         """What is known of a variant, or `None` if it took no part."""

@@ -98,3 +98,28 @@ def test_times_that_are_not_finite_are_refused(tmp_path):
     spoil(path, lambda data: data["variants"][0]["steps"][0].update(step_us=[float("inf")]))
     with pytest.raises(UsageError, match=r"timeline\.json"):
         read_timeline(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda d: d["variants"][0]["steps"][-1]["step_us"].pop(), "step_us has 4 samples"),
+        (lambda d: d["variants"][0]["steps"][-1]["turns"].pop(), "turns has 4 samples"),
+        (lambda d: _calls(d)[0]["start_us"].pop(), "start_us has 4 samples; expected 5"),
+        (lambda d: _calls(d)[0].update(operation=9), "enqueues operation 9, of 1"),
+        (lambda d: d["empty"][0]["step_us"].pop(), "step_us has 4 samples"),
+        (lambda d: d.update(step=2), "step 2 is not one of 2, counted from 0"),
+        (lambda d: d["variants"].append(d["variants"][0]), "expected each name once"),
+    ],
+)
+def test_a_timeline_that_contradicts_itself_is_refused(change, expected, tmp_path):
+    document = json.loads(a_timeline().model_dump_json())
+    change(document)
+    path = tmp_path / "timeline.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(UsageError, match=expected):
+        read_timeline(path)
+
+
+def _calls(document):
+    return document["variants"][0]["steps"][-1]["calls"]

@@ -26,7 +26,7 @@ from bt_bench.analysis.profile.kernels import (
     waits_as_text,
 )
 from bt_bench.analysis.profile.reading import Reading, condensed, read_step
-from bt_bench.analysis.profile.same_step import refuse_another_step
+from bt_bench.analysis.profile.same_step import plan_of, refuse_another_plan, refuse_another_step
 from bt_bench.analysis.profile.step_changes import StepChange, StepChangeKind, step_changes
 from bt_bench.analysis.profile.timeline import Explained, Lane, TimelineRow, What, explain
 
@@ -57,7 +57,9 @@ __all__ = [
     "kernel_changes",
     "kernel_rows",
     "of_space",
+    "plan_of",
     "read_step",
+    "refuse_another_plan",
     "refuse_another_step",
     "stall_shares",
     "step_changes",

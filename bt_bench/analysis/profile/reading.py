@@ -14,8 +14,8 @@ class Reading:
     """What an explained step says; all in us.
 
     Args:
-        binds: `host` if the last operation waited for the host to launch it, and `device` if it
-            waited for the operations before it; a step without operations is bound by the host.
+        binds: `device` if the last operation waited for those before it, or the GPU works longer
+            after the return than the host took until then; else `host`.
         gaps_us: time between the first and the last operation in which the device does nothing.
         after_us: from the return of the step's call until the device is idle.
         spare_us: what the step takes beyond an empty launch and the wait for it.
@@ -41,14 +41,13 @@ def read_step(step: Explained) -> Reading:
 
 
 def _queued(step: Explained, operations: list[TimelineRow]) -> bool:
-    """Whether the last operation was launched before the one before it had ended."""
+    """Whether the last operation had to queue, or most of the step passes behind the return."""
+    if step.left_us > step.host_us:
+        return True
     if len(operations) < 2:
-        # The one operation is all that the device does: it binds if it outlasts the host.
-        return bool(operations) and step.busy_us > step.host_us
+        return False
     *_, before, last = operations
-    if last.launched_by is None:
-        return step.busy_us > step.host_us
-    return before.end_us > step.rows[last.launched_by].end_us
+    return last.launched_by is not None and before.end_us > step.rows[last.launched_by].end_us
 
 
 def _gaps(operations: list[TimelineRow]) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from bt_bench.errors import NotComparableError
 from bt_bench.results import Counters, Timeline
 
@@ -20,26 +22,64 @@ def refuse_another_step(
         NotComparableError: when they are of different GPUs, steps or conditions, or have no variant
             in common.
     """
-    first, second = _conditions(before), _conditions(after)
-    for what, value in first.items():
-        other = second[what]
+    names = [variant.name for variant in after.variants]
+    _refuse_differences(before, _conditions(before), _conditions(after), names, labels)
+
+
+def refuse_another_plan(
+    before: Counters | Timeline,
+    planned: Mapping[str, str],
+    names: Sequence[str],
+    labels: tuple[str, str],
+) -> None:
+    """The same before a profile is taken, by what is known of it then.
+
+    Args:
+        before: the first profile.
+        planned: of `plan_of`.
+        names: of the variants that are to be profiled.
+        labels: what messages call both.
+
+    Raises:
+        NotComparableError: as `refuse_another_step`.
+    """
+    _refuse_differences(before, _conditions(before), planned, names, labels)
+
+
+def plan_of(operation: str, case: str, digest: str, step: int) -> dict[str, str]:
+    """What has to be the same of a step, by what messages call it."""
+    return {
+        "the operation": operation,
+        "the workload": f"{case} ({digest[:12]})",
+        "the step": str(step),
+    }
+
+
+def _refuse_differences(
+    before: Counters | Timeline,
+    first: Mapping[str, str],
+    second: Mapping[str, str],
+    names: Sequence[str],
+    labels: tuple[str, str],
+) -> None:
+    for what, other in second.items():
+        value = first[what]
         if value != other:
             raise NotComparableError(
                 f"{what} is {value} in {labels[0]} and {other} in {labels[1]}; profiles are "
                 "compared only if it is the same"
             )
-    if not any(before.variant(variant.name) for variant in after.variants):
+    if not any(before.variant(name) for name in names):
         raise NotComparableError(f"{labels[0]} and {labels[1]} have no variant in common")
 
 
 def _conditions(profile: Counters | Timeline) -> dict[str, str]:
     """What has to be the same, by what messages call it."""
-    conditions = {
-        "the GPU": ", ".join(gpu.name for gpu in profile.environment.gpus),
-        "the operation": str(profile.operation),
-        "the workload": f"{profile.case} ({profile.digest[:12]})",
-        "the step": str(profile.step),
-    }
+    conditions = plan_of(str(profile.operation), profile.case, profile.digest, profile.step)
+    conditions["the GPU"] = ", ".join(gpu.name for gpu in profile.environment.gpus)
     if isinstance(profile, Counters):
         conditions["the L2 cache"] = profile.l2.value
+    else:
+        # They name calls and operations differently, and torch's leaves some out.
+        conditions["the profiler"] = profile.source.partition(" ")[0]
     return conditions

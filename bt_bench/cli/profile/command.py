@@ -30,7 +30,7 @@ from bt_bench.cli.options import (
 from bt_bench.cli.profile.ncu import NcuRequest, ncu_profile
 from bt_bench.cli.profile.nsys import nsys_command
 from bt_bench.cli.profile.one_step import one_case
-from bt_bench.cli.profile.places import refuse_existing
+from bt_bench.cli.profile.places import refuse_place
 from bt_bench.cli.profile.static import StaticRequest, static_profile
 from bt_bench.cli.profile.timeline import StepRequest, timeline_profile
 from bt_bench.errors import ExitCode, UsageError, names_hint
@@ -40,6 +40,14 @@ if TYPE_CHECKING:
 
 TOOLS = ("timeline", "trace", "ncu", "static", "nsys")
 _OF_A_STEP = ("timeline", "trace", "ncu")
+_OF_A_PROFILE = {
+    "against": "--against",
+    "reports": "--reports",
+    "out": "--out",
+    "whole": "--all",
+    "traceback": "--traceback",
+    "as_json": "--json",
+}
 
 
 def profile(
@@ -143,7 +151,7 @@ def profile(
     if tool not in TOOLS:
         raise UsageError(f"--tool {tool!r} is not a tool; {names_hint(tool, TOOLS)}")
     _refuse_others(ctx, tool)
-    refuse_existing(out)
+    refuse_place(out)
     spec = load_spec(
         config,
         suite=suite,
@@ -171,7 +179,8 @@ def profile(
                 as_json=as_json,
             )
         )
-    one_case(spec, tool)  # before variants are looked for, which may say something
+    # Before variants are looked for, which may say something.
+    spec = spec.model_copy(update={"cases": [one_case(spec, tool, select or ())]})
     entries = choose_variants(spec, folders, vllm_source, by_name=variants is not None)
     if tool == "ncu":
         return ncu_profile(
@@ -217,7 +226,10 @@ def _refuse_others(ctx: typer.Context, tool: str) -> None:
         "vllm_source": ("--vllm-source", tool in _OF_A_STEP, of_a_step),
         "l2": ("--l2", tool == "ncu", "ncu"),
         "target": ("--target", tool == "static", "static"),
-        "against": ("--against", tool != "nsys", "every tool but nsys"),
+        **{
+            name: (option, tool != "nsys", ", ".join(each for each in TOOLS if each != "nsys"))
+            for name, option in _OF_A_PROFILE.items()
+        },
     }
     for name, (option, is_meant, others) in meant.items():
         source = ctx.get_parameter_source(name)

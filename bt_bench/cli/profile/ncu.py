@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING
 from bt_bench.cli.exits import say
 from bt_bench.cli.next_steps import command
 from bt_bench.cli.options import command_line, print_json, traceback_printer
-from bt_bench.cli.profile.one_step import one_case, one_operation
-from bt_bench.cli.profile.places import PAGE_NAME, new_folder, without_places
+from bt_bench.cli.profile.one_step import (
+    one_case,
+    one_operation,
+    refuse_before_it_is_taken,
+)
+from bt_bench.cli.profile.places import (
+    PAGE_NAME,
+    naming_profile,
+    new_folder,
+    without_places,
+)
 from bt_bench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -68,7 +77,7 @@ def ncu_profile(request: NcuRequest) -> ExitCode:
             GPU, and if Nsight Compute is missing, too old, or may not read counters.
     """
     from bt_bench.analysis.profile import counter_changes
-    from bt_bench.results import read_counters
+    from bt_bench.results import Cache, read_counters
 
     case = one_case(request.spec, "ncu")
     operation = one_operation(request.spec, "ncu", by_name=request.operations_by_name)
@@ -77,6 +86,10 @@ def ncu_profile(request: NcuRequest) -> ExitCode:
     spec = request.spec.model_copy(update={"cases": [case], "operations": [operation]})
     # Before minutes are spent, since it may not be one.
     before = None if request.against is None else read_counters(request.against)
+    if before is not None and request.against is not None:
+        names = [entry.name for entry in request.entries]
+        l2 = {"the L2 cache": (request.l2 or Cache.HOT).value}
+        refuse_before_it_is_taken(before, request.against, spec, request.step, names, l2)
     taken = count_step(
         spec,
         request.entries,
@@ -85,12 +98,13 @@ def ncu_profile(request: NcuRequest) -> ExitCode:
         l2=request.l2,
         traceback=request.traceback,
     )
+    folder = new_folder(request.spec.name, request.reports, request.out)
+    files = write_counters_profile(folder, taken)
     changes = None
     if before is not None:
         labels = str(request.against), "this profile"
-        changes = counter_changes(before, taken.counters, labels)
-    folder = new_folder(request.spec.name, request.reports, request.out)
-    files = write_counters_profile(folder, taken)
+        with naming_profile(folder):
+            changes = counter_changes(before, taken.counters, labels)
     if request.as_json:
         _print_json(folder, taken.counters, changes)
     else:

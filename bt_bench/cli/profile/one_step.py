@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bt_bench.errors import UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bt_bench.config import CaseSpec, SweepSpec
     from bt_bench.protocol import Operation
+    from bt_bench.results import Counters, Timeline
 
 _SHOWN_NAMES = 5
 
 
-def one_case(spec: SweepSpec, tool: str) -> CaseSpec:
-    """The only case of a config.
+def one_case(spec: SweepSpec, tool: str, select: Sequence[str] = ()) -> CaseSpec:
+    """The only case of a config, or the one whose whole name was given.
+
+    Args:
+        spec: the config, with the cases that were chosen.
+        tool: for messages.
+        select: what `-k` was given.
 
     Raises:
         UsageError: if there are several.
     """
+    given = {pattern.strip() for text in select for pattern in text.split(",")}
+    # Text that is all of a name may be a part of another one.
+    exact = [case for case in spec.cases if case.name in given]
+    if len(exact) == 1:
+        return exact[0]
     _refuse_several("case", "-k", [case.name for case in spec.cases], tool)
     return spec.cases[0]
 
@@ -45,6 +58,40 @@ def one_operation(spec: SweepSpec, tool: str, *, by_name: bool) -> Operation:
             "profile; choose another one by --operations"
         )
     return operation
+
+
+def refuse_before_it_is_taken(
+    before: Counters | Timeline,
+    against: Path,
+    spec: SweepSpec,
+    step: int | None,
+    names: Sequence[str],
+    conditions: Mapping[str, str],
+) -> None:
+    """Refuses another profile that the one that is asked for cannot be compared with.
+
+    Args:
+        before: the other profile.
+        against: where it is.
+        spec: one case and one operation.
+        step: the place of the step in its window, from 0; `None`: the last one.
+        names: of the variants.
+        conditions: what else has to be the same, by what messages call it.
+
+    Raises:
+        NotComparableError: if that is known already; not so of another GPU.
+        UsageError: for a step that the window does not have.
+    """
+    from bt_bench.analysis.profile import plan_of, refuse_another_plan
+    from bt_bench.protocol import build_workload
+    from bt_bench.runs.profile import step_of
+
+    case = spec.cases[0]
+    workload = build_workload(case.parameters)
+    place = step_of(case.name, workload, step)
+    planned = plan_of(str(spec.operations[0]), case.name, workload.digest(), place)
+    labels = str(against), "this profile"
+    refuse_another_plan(before, {**planned, **conditions}, names, labels)
 
 
 def _refuse_several(what: str, option: str, names: Sequence[str], tool: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bt_bench.errors import UsageError
+from bt_bench.errors import NotComparableError, UsageError
 
 if TYPE_CHECKING:
     from bt_bench.results import RunFolder
@@ -72,20 +74,36 @@ def case_folders(run: Path) -> list[Path]:
     )
 
 
-def refuse_existing(out: Path | None) -> None:
-    """Refuses a folder for a profile that exists, before time is spent on the profile.
+def refuse_place(out: Path | None) -> None:
+    """Refuses a folder for a profile that cannot be made, before time is spent on the profile.
 
     Args:
         out: what `--out` names; `None`: a folder with a new name is made.
 
     Raises:
-        UsageError: if there is something.
+        UsageError: if there is something, or what it would lie in is not a folder.
     """
     # A link that leads nowhere is something, too.
     if out is not None and (out.is_symlink() or out.exists()):
         raise UsageError(
             f"--out {out} exists, and a profile is never overwritten; choose another folder"
         )
+    parent = None if out is None else next((at for at in out.parents if at.exists()), None)
+    if parent is not None and not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
+        what = "cannot be written to" if parent.is_dir() else "is not a folder"
+        raise UsageError(f"--out {out} cannot be made: {parent} {what}; choose another folder")
+
+
+@contextmanager
+def naming_profile(folder: RunFolder) -> Iterator[None]:
+    """Says where the profile is if it cannot be compared: it is not taken again for that."""
+    from bt_bench.cli.exits import say
+
+    try:
+        yield
+    except NotComparableError:
+        say(f"the profile is in {folder.path}")
+        raise
 
 
 def without_places(arguments: Sequence[str]) -> Iterator[str]:

@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bt_bench.cli.next_steps import command
 from bt_bench.cli.options import command_line, print_json, say_begin, worker_for
-from bt_bench.cli.profile.one_step import one_case, one_operation
-from bt_bench.cli.profile.places import PAGE_NAME, new_folder, without_places
+from bt_bench.cli.profile.one_step import (
+    one_case,
+    one_operation,
+    refuse_before_it_is_taken,
+)
+from bt_bench.cli.profile.places import (
+    PAGE_NAME,
+    naming_profile,
+    new_folder,
+    without_places,
+)
 from bt_bench.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -66,25 +75,30 @@ def timeline_profile(request: StepRequest) -> ExitCode:
     Raises:
         UsageError: for more than one case or operation, for one that launches nothing, for a step
             that there is not, without a GPU, and for a variant whose name cannot be a file's.
-        NotComparableError: if the other profile is of another step or GPU; nothing is written then.
+        NotComparableError: if the other profile is of another step, before this one is taken, or of
+            another GPU, once it is written.
     """
     from bt_bench.analysis.profile import refuse_another_step
     from bt_bench.results import read_timeline, result_name
 
     one_case(request.spec, request.tool)
+    names = [entry.name for entry in request.entries]
     operation = one_operation(request.spec, request.tool, by_name=request.operations_by_name)
     # Before seconds are spent, since it may not be one.
     before = None if request.against is None else read_timeline(request.against)
     for entry in request.entries:
         result_name(entry.name)  # refuses what would fail only when it is written
     spec = request.spec.model_copy(update={"operations": [operation]})
+    if before is not None and request.against is not None:
+        refuse_before_it_is_taken(before, request.against, spec, request.step, names, {})
     timeline = trace_step(
         spec, request.entries, request.device, step=request.step, traceback=request.traceback
     )
-    if before is not None:
-        refuse_another_step(before, timeline, (str(request.against), "this profile"))
     folder = new_folder(spec.name, request.reports, request.out)
     files = write_profile(folder, timeline)
+    if before is not None:
+        with naming_profile(folder):
+            refuse_another_step(before, timeline, (str(request.against), "this profile"))
     if request.as_json:
         _print_json(request, folder, timeline, before)
     else:
@@ -197,7 +211,7 @@ def _documents(
     from bt_bench.report.profile import timeline_changes_document, timeline_document
 
     if before is not None:
-        yield timeline_changes_document(before, timeline, str(request.against))
+        yield timeline_changes_document(before, timeline, str(request.against), whole=request.whole)
     elif request.tool == "trace":
         yield _where_trace_is(folder, timeline)
     else:

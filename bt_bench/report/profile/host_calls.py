@@ -49,13 +49,16 @@ def host_section(profile: HostProfile, title: str) -> Section:
     return Section(title, (lead, table))
 
 
-def host_changes_section(before: HostProfile, after: HostProfile, title: str) -> Section:
+def host_changes_section(
+    before: HostProfile, after: HostProfile, title: str, *, whole: bool = False
+) -> Section:
     """What changed in the calls of a step between two profiles, the largest change first.
 
     Args:
         before: the first profile.
         after: the second one.
         title: of the section.
+        whole: show all changes, not only the largest.
     """
     lead = (
         f"The host's time of a step was {before.plain_us:.2f} us and is {after.plain_us:.2f} us, "
@@ -64,7 +67,8 @@ def host_changes_section(before: HostProfile, after: HostProfile, title: str) ->
     changes = host_changes(before, after)
     if not changes:
         return Section(title, (f"{lead} No function has changed by more than it scatters.",))
-    shown, others = changes[:MOST_ROWS], changes[MOST_ROWS:]
+    most = len(changes) if whole else MOST_ROWS
+    shown, others = changes[:most], changes[most:]
     table = Table(
         ("function", "where", "what", "calls", "before us", "now us", "more us"),
         tuple(map(_change, shown)),

@@ -12,13 +12,16 @@ from bt_bench.report.document import ABSENT, Cell, Section, Table, Tone
 MOST_ROWS = 12
 
 
-def step_changes_section(before: Explained, after: Explained, title: str) -> Section:
+def step_changes_section(
+    before: Explained, after: Explained, title: str, *, whole: bool = False
+) -> Section:
     """What changed in a step between two timelines, the largest change first.
 
     Args:
         before: the step in the first timeline.
         after: in the second one.
         title: of the section.
+        whole: show all changes, not only the first.
     """
     lead = (
         f"The step took {_with_spread(before)} us and takes {_with_spread(after)} us; until its "
@@ -27,11 +30,12 @@ def step_changes_section(before: Explained, after: Explained, title: str) -> Sec
     changes = step_changes(before, after)
     if not changes:
         return Section(title, (f"{lead} No row has changed by more than it scatters.",))
-    shown, others = changes[:MOST_ROWS], changes[MOST_ROWS:]
+    most = len(changes) if whole else MOST_ROWS
+    shown, others = changes[:most], changes[most:]
     table = Table(
         ("lane", "row", "what", "before us", "now us", "more us"), tuple(map(_row, shown)), 3
     )
-    more = (f"{len(others)} further row{'s' * (len(others) != 1)} changed less.",) if others else ()
+    more = (f"{len(others)} further row{'s' * (len(others) != 1)} changed.",) if others else ()
     return Section(title, (lead, table, *more))
 
 

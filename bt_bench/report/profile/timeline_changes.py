@@ -13,23 +13,28 @@ from bt_bench.report.profile.timeline import explained_steps, title_of
 from bt_bench.results import HostProfile, Timeline
 
 
-def timeline_changes_document(before: Timeline, after: Timeline, label: str) -> Document:
+def timeline_changes_document(
+    before: Timeline, after: Timeline, label: str, *, whole: bool = False
+) -> Document:
     """What changed between two timelines, of all variants that both have.
 
     Args:
         before: the first timeline.
         after: the second one.
         label: of the first one.
+        whole: all changes, not one screen.
 
     Raises:
         NotComparableError: if they are not of the same step.
     """
     sections = []
     for name, old, new in _pairs(before, after, label):
-        sections.append(step_changes_section(old, new, f"A step of {name}"))
+        sections.append(step_changes_section(old, new, f"A step of {name}", whole=whole))
         hosts = _hosts(before, after, name)
         if hosts is not None:
-            sections.append(host_changes_section(*hosts, f"The host's calls in a step of {name}"))
+            sections.append(
+                host_changes_section(*hosts, f"The host's calls in a step of {name}", whole=whole)
+            )
     lead = tuple(_unpaired(before, after))
     return Document(f"Against {label}: {title_of(after)}", lead, tuple(sections))
 

@@ -33,14 +33,14 @@ def load_module(ncu: Ncu) -> Any:
     """
     try:
         return importlib.import_module(MODULE)
-    except ImportError as error:
-        problems = [f"it is not installed ({error})"]
+    except Exception as error:  # a broken one may raise anything
+        problems = [f"it cannot be imported ({type(error).__name__}: {error})"]
     for folder in filter(Path.is_dir, ncu.modules):
         sys.path.append(str(folder))
         try:
             return importlib.import_module(MODULE)
-        except ImportError as error:
-            problems.append(f"that of {folder} does not import ({error})")
+        except Exception as error:
+            problems.append(f"that of {folder} does not import ({type(error).__name__}: {error})")
         finally:
             sys.path.remove(str(folder))
     raise UsageError(
@@ -65,12 +65,20 @@ def read_variants(
         UsageError: if the report cannot be read.
     """
     try:
-        # All of its objects are views into the report, and dangle once it is closed.
-        report = module.load_report(str(path))
-        held = [report.range_by_idx(index) for index in range(report.num_ranges())]
-        actions = [of.action_by_idx(place) for of in held for place in range(of.num_actions())]
+        return _read(module, path, ranges, calls, most)
+    except UsageError:
+        raise
     except Exception as error:  # the module has no class of its own for it
-        raise _unreadable(path, str(error)) from error
+        raise _unreadable(path, f"{type(error).__name__}: {error}") from error
+
+
+def _read(
+    module: Any, path: Path, ranges: Mapping[str, str], calls: int, most: int
+) -> list[VariantCounters]:
+    # All of its objects are views into the report, and dangle once it is closed.
+    report = module.load_report(str(path))
+    held = [report.range_by_idx(index) for index in range(report.num_ranges())]
+    actions = [of.action_by_idx(place) for of in held for place in range(of.num_actions())]
     if not actions:
         # Nsight Compute writes none without a kernel, but the module reads a damaged one as empty.
         raise _unreadable(path, "no kernel was found in it")

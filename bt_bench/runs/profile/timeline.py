@@ -48,8 +48,8 @@ def take_step_timeline(
     """
     if hello.device == "cpu":
         raise UsageError(
-            "--tool timeline traces a GPU, and there is none here, or --device cpu was given; "
-            "choose a GPU by --device, or use --tool static, which needs none"
+            "a timeline, and a trace, are of a GPU, and there is none here, or --device cpu was "
+            "given; choose a GPU by --device, or use --tool static, which needs none"
         )
     workload = build_workload(request.case.parameters)
     step = step_of(request.case.name, workload, request.step)

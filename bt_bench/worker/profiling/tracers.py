@@ -86,7 +86,7 @@ def tracer() -> Tracer:
     """CUPTI's own module if it is there and works, else torch's profiler."""
     try:
         return CuptiTracer()
-    except (ImportError, OSError, RuntimeError) as error:
+    except (ImportError, OSError, RuntimeError, AttributeError) as error:
         return TorchTracer(f"{type(error).__name__}: {error}")
 
 
@@ -95,6 +95,7 @@ class CuptiTracer:
 
     Raises:
         ImportError: if the module, or what it needs, is not installed.
+        AttributeError: if it is too old to have what is needed.
         RuntimeError: if CUPTI refuses, as beside another profiler.
     """
 
@@ -119,13 +120,14 @@ class CuptiTracer:
     def recording(self) -> Iterator[None]:
         """See `Tracer`."""
         try:
-            self._attach()
-            yield
-            self._give_out()
+            try:
+                self._attach()
+                yield
+                self._give_out()
+            finally:
+                self._cupti.finalize()
         except self._cupti.cuptiError as error:
             raise RuntimeError(f"CUPTI refused: {error}") from error
-        finally:
-            self._cupti.finalize()
 
     def _attach(self) -> None:
         self._cupti.activity_register_callbacks(lambda: (BUFFER_BYTES, 0), self._completed)
@@ -152,7 +154,16 @@ class CuptiTracer:
         return self._taken
 
     def _completed(self, activities: Sequence[Any]) -> None:
-        """Takes the records of a buffer, whose memory is CUPTI's again afterwards."""
+        """Takes the records of a buffer, whose memory is CUPTI's again afterwards.
+
+        Nothing is raised into CUPTI, which would leave the records out without a word.
+        """
+        try:
+            self._take(activities)
+        except Exception:
+            self._lost += 1
+
+    def _take(self, activities: Sequence[Any]) -> None:
         kinds = self._cupti.ActivityKind
         for activity in activities:
             kind = activity.kind

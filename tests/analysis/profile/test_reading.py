@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.timelines import Call, Launch, a_timeline
 
-from bt_bench.analysis.profile import What, condensed, explain
+from bt_bench.analysis.profile import What, condensed, explain, read_step
 
 
 def explained(script):
@@ -30,3 +30,12 @@ def test_code_alone_stays_code():
     step = explained([Launch(operation="a")])
     (first, *_) = condensed(step.rows)
     assert first.what is What.CODE
+
+
+def test_the_gpu_binds_where_most_of_the_step_passes_behind_the_return():
+    kernel = Launch(operation="long", runs_us=100.0)
+    clear = Launch(operation="memset", kind="memset", runs_us=0.5)
+    assert read_step(explained([kernel])).binds == "device"
+    # The second one waited for its launch, but that is not what the step waits for.
+    assert read_step(explained([clear, kernel])).binds == "device"
+    assert read_step(explained([clear, Launch(operation="short", runs_us=2.0)])).binds == "host"

@@ -14,6 +14,7 @@ from bt_bench.cli.profile.ncu import NcuRequest, ncu_profile
 from bt_bench.cli.profile.places import without_places
 from bt_bench.config.load import load_config
 from bt_bench.errors import ExitCode, UsageError
+from bt_bench.protocol import build_workload
 from bt_bench.results import Reason, ReasonCode, read_counters
 from bt_bench.runs.profile import ncu
 from bt_bench.variants.catalogue import find_variants
@@ -33,10 +34,8 @@ cases:
 @pytest.fixture
 def request_(tmp_path):
     """A request for one case, with the profile in a folder of its own."""
-    config = tmp_path / "tiny.yaml"
-    config.write_text(CONFIG, encoding="utf-8")
     return NcuRequest(
-        spec=load_config(str(config), select="one"),
+        spec=load_config(str(tmp_path / "tiny.yaml"), select="one"),
         operations_by_name=True,
         entries=[find_variants()["fused"]],
         step=None,
@@ -54,6 +53,7 @@ def request_(tmp_path):
 @pytest.fixture(autouse=True)
 def profiled(tmp_path, monkeypatch):
     """Puts a stand-in on `PATH`; gives a function that sets what it finds."""
+    (tmp_path / "tiny.yaml").write_text(CONFIG, encoding="utf-8")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     answer = tmp_path / "answer.json"
     fake_ncu(
@@ -62,6 +62,9 @@ def profiled(tmp_path, monkeypatch):
         'echo a report > "$report"',
     )
 
+    case = load_config(str(tmp_path / "tiny.yaml"), select="one").cases[0]
+    digest = build_workload(case.parameters).digest()
+
     def found(us=4.0, failure=None):
         ranges = {} if failure else {"fused": "fused.step.one"}
         failures = {"fused": Reason(code=ReasonCode.RAISED, message=failure)} if failure else {}
@@ -69,7 +72,7 @@ def profiled(tmp_path, monkeypatch):
             environment=make_environment(),
             step=0,
             num_steps=1,
-            digest="d",
+            digest=digest,
             ranges=ranges,
             failures=failures,
         )

@@ -72,3 +72,11 @@ def test_an_operation_that_launches_nothing(spec_of, by_name):
     expected = r"'stage' launches nothing, so that --tool timeline has nothing to profile"
     with pytest.raises(UsageError, match=expected):
         one_operation(spec, "timeline", by_name=by_name)
+
+
+def test_a_whole_name_wins_over_names_that_it_is_a_part_of():
+    spec = load_config("features", select="mixed_window")
+    assert len(spec.cases) > 1
+    assert one_case(spec, "ncu", ["mixed_window"]).name == "mixed_window"
+    with pytest.raises(UsageError, match="one case, and 2 are chosen"):
+        one_case(spec, "ncu", ["mixed_w"])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bt_bench.cli.profile.places import case_folder, case_folders
+from bt_bench.cli.profile.places import case_folder, case_folders, refuse_place
+from bt_bench.errors import UsageError
 
 
 def test_a_case_has_a_folder_of_its_name(tmp_path):
@@ -35,3 +36,12 @@ def test_folders_that_hold_a_profile_are_found(tmp_path):
         (case_folder(tmp_path, name) / file).touch()
     (tmp_path / "timeline.json").touch()
     assert case_folders(tmp_path) == [tmp_path / "profile-a", tmp_path / "profile-b"]
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(UsageError, match=r"cannot be made: .*file is not a folder"):
+        refuse_place(file / "below" / "x")
+    refuse_place(tmp_path / "new" / "x")
+    refuse_place(None)

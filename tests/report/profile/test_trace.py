@@ -301,7 +301,11 @@ def test_variants_without_such_steps_are_left_out():
     nothing = VariantTimeline(
         name="nothing",
         nvtx_range="nothing.step.one",
-        steps=[some_steps(Tracing.ALL, FUSED).model_copy(update={"host_us": [], "step_us": []})],
+        steps=[
+            some_steps(Tracing.ALL, FUSED).model_copy(
+                update={"host_us": [], "step_us": [], "turns": [], "calls": [], "operations": []}
+            )
+        ],
     )
     trace = trace_events(a_timeline(variants=[failed, a_variant("fused"), untraced, nothing]))
     assert_sound(trace)

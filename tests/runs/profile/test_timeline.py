@@ -160,7 +160,7 @@ def test_variants_that_fail_while_traced():
 
 def test_nothing_is_asked_without_a_gpu():
     runner = ScriptedRunner()
-    with pytest.raises(UsageError, match=r"traces a GPU, and there is none here.*--tool static"):
+    with pytest.raises(UsageError, match=r"are of a GPU, and there is none here.*--tool static"):
         taken(runner, hello=Hello("cpu", make_environment("cpu"), None))
     assert runner.asked == []
 

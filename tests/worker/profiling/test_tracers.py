@@ -322,3 +322,23 @@ def test_torch_records_a_pass(monkeypatch):
             pass
     assert [call.name for call in made.taken().calls] == ["cudaLaunchKernel"] * 2
     assert made.dropped() == 0
+
+
+@pytest.mark.parametrize("lacks", ["finalize", "activity_enable_latency_timestamps"])
+def test_torch_is_used_beside_a_module_that_is_too_old(cupti, monkeypatch, lacks):
+    monkeypatch.delattr(FakeCupti, lacks)
+    found = tracer()
+    assert isinstance(found, TorchTracer)
+    assert any(lacks in clause for clause in found.missing)
+
+
+def test_torch_is_used_if_cupti_does_not_let_go(cupti):
+    cupti.refuses = "finalize"
+    assert isinstance(tracer(), TorchTracer)
+
+
+def test_a_record_that_cannot_be_read_is_lost(cupti):
+    made = CuptiTracer()
+    with made.recording():
+        cupti.waiting += [call_of(Kind.DRIVER, 999), kernel_of()]
+    assert made.dropped() == 1
