@@ -128,7 +128,7 @@ def test_the_module_is_the_installed_one_or_that_of_the_tool(tmp_path, monkeypat
     module.write_text("raise ImportError('no library')\n")
     importlib.invalidate_caches()
     with pytest.raises(
-        UsageError, match=r"extras/python does not import \(ImportError: no library\)"
+        UsageError, match=r"python does not import \(ImportError: no library\)"
     ):
         load_module(ncu)
     module.write_text("MINE = True  # now it is there\n")
