@@ -127,9 +127,7 @@ def test_the_module_is_the_installed_one_or_that_of_the_tool(tmp_path, monkeypat
     module = folder / "ncu_report_stand_in.py"
     module.write_text("raise ImportError('no library')\n")
     importlib.invalidate_caches()
-    with pytest.raises(
-        UsageError, match=r"python does not import \(ImportError: no library\)"
-    ):
+    with pytest.raises(UsageError, match=r"python does not import \(ImportError: no library\)"):
         load_module(ncu)
     module.write_text("MINE = True  # now it is there\n")
     assert load_module(ncu).MINE
