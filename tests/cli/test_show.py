@@ -75,7 +75,10 @@ def test_json_has_all_cases_and_the_verdicts_of_compare():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((ORIGIN.with_name("origni"),), "expected a run folder, a result file or a profile; did you mean '"),
+        (
+            (ORIGIN.with_name("origni"),),
+            "expected a run folder, a result file or a profile; did you mean '",
+        ),
         ((ORIGIN.parent,), "holds no result file (<variant>.json); it holds the runs origin"),
         ((ORIGIN / "comparison.md",), "is not JSON"),
         ((ORIGIN, "-k", "smal_"), "-k 'smal_': no case matches"),
