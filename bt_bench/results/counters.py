@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from bt_bench.errors import UsageError
 from bt_bench.names import Operation as Operation
 from bt_bench.names import Row
-from bt_bench.results.files import name_of, read_text, write_text
-from bt_bench.results.invalid import describe_invalid
+from bt_bench.results.files import write_text
 from bt_bench.results.kinds import COUNTERS
 from bt_bench.results.nouns import Cache, Noun, Reason
+from bt_bench.results.profile_files import read_profile_file
 from bt_bench.results.result import Environment
 
 COUNTERS_NAME = "counters.json"
@@ -241,15 +240,6 @@ def read_counters(path: Path) -> Counters:
     Raises:
         UsageError: if it cannot be read or is not one, saying what is wrong with it.
     """
-    file = path / COUNTERS_NAME if path.is_dir() else path
-    if path.is_dir() and not file.is_file():
-        raise UsageError(
-            f"{path} has no {COUNTERS_NAME}; expected the folder of a profile by --tool ncu"
-        )
-    name = name_of(file)
-    text = read_text(file, name, expected="counters of a profile", example=COUNTERS_NAME)
-    try:
-        return Counters.model_validate_json(text)
-    except ValidationError as error:
-        problem = describe_invalid(text, error, Counters, COUNTERS_SCHEMA_VERSION, COUNTERS)
-        raise UsageError(f"{name} {problem}") from None
+    return read_profile_file(
+        path, COUNTERS_NAME, Counters, COUNTERS_SCHEMA_VERSION, COUNTERS, "ncu"
+    )

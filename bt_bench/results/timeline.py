@@ -11,15 +11,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from bt_bench.errors import UsageError
 from bt_bench.names import Operation as Operation
-from bt_bench.results.files import name_of, read_text, write_text
+from bt_bench.results.files import write_text
 from bt_bench.results.host_profile import HostProfile
-from bt_bench.results.invalid import describe_invalid
 from bt_bench.results.kinds import TIMELINE
 from bt_bench.results.nouns import Noun, Reason
+from bt_bench.results.profile_files import read_profile_file
 from bt_bench.results.result import Environment
 
 TIMELINE_NAME = "timeline.json"
@@ -204,15 +203,6 @@ def read_timeline(path: Path) -> Timeline:
     Raises:
         UsageError: if it cannot be read or is not one, saying what is wrong with it.
     """
-    file = path / TIMELINE_NAME if path.is_dir() else path
-    if path.is_dir() and not file.is_file():
-        raise UsageError(
-            f"{path} has no {TIMELINE_NAME}; expected the folder of a profile by --tool timeline"
-        )
-    name = name_of(file)
-    text = read_text(file, name, expected="the timeline of a profile", example=TIMELINE_NAME)
-    try:
-        return Timeline.model_validate_json(text)
-    except ValidationError as error:
-        problem = describe_invalid(text, error, Timeline, TIMELINE_SCHEMA_VERSION, TIMELINE)
-        raise UsageError(f"{name} {problem}") from None
+    return read_profile_file(
+        path, TIMELINE_NAME, Timeline, TIMELINE_SCHEMA_VERSION, TIMELINE, "timeline"
+    )

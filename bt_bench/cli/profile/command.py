@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -164,57 +164,31 @@ def profile(
     if tool == "nsys":
         print(nsys_command(config, spec, folders))
         return ExitCode.OK
+    asked: dict[str, Any] = {
+        "against": against,
+        "reports": reports,
+        "out": out,
+        "whole": whole,
+        "traceback": traceback,
+        "as_json": as_json,
+    }
     if tool == "static":
         spec = without_opponents(spec, by_name=variants is not None)
-        return static_profile(
-            StaticRequest(
-                spec=spec,
-                entries=choose_variants(spec, folders),
-                targets=names_given("--target", target),
-                against=against,
-                reports=reports,
-                out=out,
-                whole=whole,
-                traceback=traceback,
-                as_json=as_json,
-            )
-        )
+        entries = choose_variants(spec, folders)
+        targets = names_given("--target", target)
+        return static_profile(StaticRequest(spec=spec, entries=entries, targets=targets, **asked))
     # Before variants are looked for, which may say something.
     spec = spec.model_copy(update={"cases": [one_case(spec, tool, select or ())]})
-    entries = choose_variants(spec, folders, vllm_source, by_name=variants is not None)
+    asked |= {
+        "spec": spec,
+        "entries": choose_variants(spec, folders, vllm_source, by_name=variants is not None),
+        "operations_by_name": operations is not None,
+        "step": step,
+    }
     if tool == "ncu":
-        return ncu_profile(
-            NcuRequest(
-                spec=spec,
-                operations_by_name=operations is not None,
-                entries=entries,
-                step=step,
-                l2=_cache(l2),
-                device=chosen_device(device),
-                against=against,
-                reports=reports,
-                out=out,
-                whole=whole,
-                traceback=traceback,
-                as_json=as_json,
-            )
-        )
-    return timeline_profile(
-        StepRequest(
-            tool="trace" if tool == "trace" else "timeline",
-            spec=spec,
-            operations_by_name=operations is not None,
-            entries=entries,
-            step=step,
-            device=device,
-            against=against,
-            reports=reports,
-            out=out,
-            whole=whole,
-            traceback=traceback,
-            as_json=as_json,
-        )
-    )
+        return ncu_profile(NcuRequest(l2=_cache(l2), device=chosen_device(device), **asked))
+    shown: Literal["timeline", "trace"] = "trace" if tool == "trace" else "timeline"
+    return timeline_profile(StepRequest(tool=shown, device=device, **asked))
 
 
 def _refuse_others(ctx: typer.Context, tool: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bt_bench.cli.exits import say
@@ -21,6 +20,7 @@ from bt_bench.cli.profile.places import (
     new_folder,
     without_places,
 )
+from bt_bench.cli.profile.requests import OneStepRequest
 from bt_bench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -33,37 +33,17 @@ if TYPE_CHECKING:
     from bt_bench.variants import VariantEntry
 
 
-@dataclass(frozen=True)
-class NcuRequest:
-    """What was asked for.
+@dataclass(frozen=True, kw_only=True)
+class NcuRequest(OneStepRequest):
+    """What was asked for: one case.
 
     Args:
-        spec: one case.
-        operations_by_name: whether the operations come from the command line.
-        entries: the variants.
-        step: the place of the step in its window, from 0; `None`: the last one.
         l2: whether caches are flushed before each run of a kernel; `None`: they are not.
         device: the GPU.
-        against: folder, or file of counters, of another profile.
-        reports: where to make the folder; `None`: as the settings say, else `reports`.
-        out: the folder itself.
-        whole: print everything.
-        traceback: print tracebacks of errors in variants.
-        as_json: print one JSON document.
     """
 
-    spec: SweepSpec
-    operations_by_name: bool
-    entries: Sequence[VariantEntry]
-    step: int | None
     l2: Cache | None
     device: DeviceChoice
-    against: Path | None
-    reports: Path | None
-    out: Path | None
-    whole: bool
-    traceback: bool
-    as_json: bool
 
 
 def ncu_profile(request: NcuRequest) -> ExitCode:

@@ -11,44 +11,27 @@ from bt_bench.cli.exits import say
 from bt_bench.cli.next_steps import command
 from bt_bench.cli.options import command_line, print_json, traceback_printer
 from bt_bench.cli.profile.places import PAGE_NAME, new_folder, without_places
+from bt_bench.cli.profile.requests import ProfileRequest
 from bt_bench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from bt_bench.analysis.profile import KernelChange
-    from bt_bench.config import SweepSpec
     from bt_bench.results import StaticCensus
-    from bt_bench.variants import VariantEntry
 
 CENSUS_NAME = "census.json"
 TARGETS = ("sm_90", "sm_80", "sm_100")
 """The first is that of the GPUs that the documentation's figures are of."""
 
 
-@dataclass(frozen=True)
-class StaticRequest:
+@dataclass(frozen=True, kw_only=True)
+class StaticRequest(ProfileRequest):
     """What was asked for.
 
     Args:
-        spec: cases and operations.
-        entries: the variants.
         targets: what to compile for; `None`: `TARGETS`.
-        against: folder or census of another profile.
-        reports: where to make the folder; `None`: as the settings say, else `reports`.
-        out: the folder itself.
-        whole: print everything.
-        traceback: print tracebacks of errors in variants.
-        as_json: print one JSON document.
     """
 
-    spec: SweepSpec
-    entries: Sequence[VariantEntry]
     targets: Sequence[str] | None
-    against: Path | None
-    reports: Path | None
-    out: Path | None
-    whole: bool
-    traceback: bool
-    as_json: bool
 
 
 def static_profile(request: StaticRequest) -> ExitCode:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bt_bench.cli.next_steps import command
@@ -20,6 +19,7 @@ from bt_bench.cli.profile.places import (
     new_folder,
     without_places,
 )
+from bt_bench.cli.profile.requests import OneStepRequest
 from bt_bench.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -33,37 +33,17 @@ TRACE_NAME = "trace.json"
 PICTURE_NAME = "timeline.svg"
 
 
-@dataclass(frozen=True)
-class StepRequest:
-    """What was asked for.
+@dataclass(frozen=True, kw_only=True)
+class StepRequest(OneStepRequest):
+    """What was asked for: one case.
 
     Args:
         tool: what is printed: the timeline, or where the trace is.
-        spec: one case.
-        operations_by_name: whether the operations come from the command line.
-        entries: the variants.
-        step: the place of the step in its window, from 0; `None`: the last one.
         device: the GPU.
-        against: folder, or timeline, of another profile.
-        reports: where to make the folder; `None`: as the settings say, else `reports`.
-        out: the folder itself.
-        whole: print everything.
-        traceback: print tracebacks of errors in variants.
-        as_json: print one JSON document.
     """
 
     tool: Literal["timeline", "trace"]
-    spec: SweepSpec
-    operations_by_name: bool
-    entries: Sequence[VariantEntry]
-    step: int | None
     device: DeviceChoice | None
-    against: Path | None
-    reports: Path | None
-    out: Path | None
-    whole: bool
-    traceback: bool
-    as_json: bool
 
 
 def timeline_profile(request: StepRequest) -> ExitCode:
