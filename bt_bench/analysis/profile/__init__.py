@@ -26,9 +26,10 @@ from bt_bench.analysis.profile.kernels import (
     waits_as_text,
 )
 from bt_bench.analysis.profile.reading import Reading, condensed, read_step
+from bt_bench.analysis.profile.rows import Lane, TimelineRow, What
 from bt_bench.analysis.profile.same_step import plan_of, refuse_another_plan, refuse_another_step
 from bt_bench.analysis.profile.step_changes import StepChange, StepChangeKind, step_changes
-from bt_bench.analysis.profile.timeline import Explained, Lane, TimelineRow, What, explain
+from bt_bench.analysis.profile.timeline import Explained, explain
 
 __all__ = [
     "DRAM",

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from bt_bench.analysis.profile.timeline import Explained, TimelineRow, What
+from bt_bench.analysis.profile.rows import TimelineRow, What
+from bt_bench.analysis.profile.timeline import Explained
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from enum import StrEnum, auto
 
-from bt_bench.analysis.profile.timeline import Explained, Lane, TimelineRow, What
+from bt_bench.analysis.profile.rows import Lane, TimelineRow, What
+from bt_bench.analysis.profile.timeline import Explained
 
 CHANGED_US = 0.3
 CHANGED_SHARE = 0.05

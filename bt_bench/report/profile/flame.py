@@ -7,6 +7,7 @@ from html import escape
 from typing import Literal
 
 from bt_bench.report.document import one_line
+from bt_bench.report.profile import svg
 from bt_bench.report.profile.host_calls import place_of
 from bt_bench.results import HostFrame, HostProfile, format_percent
 
@@ -61,7 +62,7 @@ def flame_graph(profile: HostProfile, title: str) -> str:
             f'font-size="{_FONT}">',
             *canvas.parts,
             "</g>",
-            _text(_MARGIN, height - 12, _note(canvas), "#555555"),
+            svg.text(_MARGIN, height - 12, _note(canvas), "#555555"),
             "</svg>\n",
         ]
     )
@@ -119,7 +120,7 @@ class _Canvas:
             f"<g><title>{escape(one_line(tip))}</title>"
             f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="{_ROW - 1}" rx="1" '
             f'fill="{_FILLS[fill]}" stroke="#ffffff" stroke-width="0.6"/>'
-            + (_text(x + _PADDING, y + 14, text) if (text := _fitting(name, width)) else "")
+            + (svg.text(x + _PADDING, y + 14, text) if (text := _fitting(name, width)) else "")
             + "</g>"
         )
 
@@ -138,8 +139,8 @@ def _head(profile: HostProfile, title: str) -> list[str]:
     room = int((_INNER - 2 * _PADDING) / 8.5)
     parts = [
         f'<text x="{_MARGIN}" y="22" font-size="15" font-weight="bold" fill="#222222">'
-        f"{escape(_cut(one_line(title), room))}</text>",
-        _text(_MARGIN, 44, said, "#555555"),
+        f"{escape(svg.cut(one_line(title), room))}</text>",
+        svg.text(_MARGIN, 44, said, "#555555"),
     ]
     x = WIDTH - _MARGIN - 270
     for fill, name in _LEGEND.items():
@@ -147,7 +148,7 @@ def _head(profile: HostProfile, title: str) -> list[str]:
             continue
         parts += [
             f'<rect x="{x}" y="34" width="12" height="12" fill="{_FILLS[fill]}"/>',
-            _text(x + 17, 44, name),
+            svg.text(x + 17, 44, name),
         ]
         x += 34 + 7 * len(name)
     return parts
@@ -173,15 +174,7 @@ def _fitting(name: str, width: float) -> str:
     for text in (name, name.rpartition(".")[2]):
         if text and len(text) <= room:
             return text
-    return _cut(name.rpartition(".")[2] or name, room) if room >= _FEWEST_CHARACTERS else ""
-
-
-def _cut(text: str, room: int) -> str:
-    return text if len(text) <= room else f"{text[: room - 1]}…"
-
-
-def _text(x: float, y: float, text: str, colour: str = "#222222") -> str:
-    return f'<text x="{x:.2f}" y="{y:g}" fill="{colour}">{escape(text)}</text>'
+    return svg.cut(name.rpartition(".")[2] or name, room) if room >= _FEWEST_CHARACTERS else ""
 
 
 def _total(frame: HostFrame) -> float:

@@ -7,6 +7,7 @@ from html import escape
 
 from bt_bench.analysis.profile import Explained, Lane, TimelineRow, What
 from bt_bench.report.document import one_line
+from bt_bench.report.profile import svg
 from bt_bench.results import format_bytes
 
 WIDTH = 1000
@@ -89,7 +90,7 @@ def lanes_svg(explained: Sequence[Explained], title: str) -> str:
             *_head(title),
             *axis.drawn(_HEAD - 10, y - 8),
             *parts,
-            _text(_MARGIN, height - 12, _note(explained, unnamed), _GREY),
+            svg.text(_MARGIN, height - 12, _note(explained, unnamed), _GREY),
             "</svg>\n",
         ]
     )
@@ -130,9 +131,9 @@ class _Axis:
         for tick in self._ticks():
             x = self.x(tick)
             yield _line(x, top, x, bottom + 4, _LIGHT)
-            yield _text(x, bottom + 17, f"{tick:g}", _GREY, anchor="middle", size=11)
+            yield svg.text(x, bottom + 17, f"{tick:g}", _GREY, anchor="middle", size=11)
         label = "us from the step's call"
-        yield _text(_MARGIN, bottom + 17, label, _GREY, size=11)
+        yield svg.text(_MARGIN, bottom + 17, label, _GREY, size=11)
 
     def _ticks(self) -> list[float]:
         step = next(
@@ -189,12 +190,12 @@ class _Band:
         name = one_line(self._step.name)
         lines = _two_lines(name, _NAME_CHARACTERS)
         texts = "".join(
-            _text(_MARGIN, self._host_y + 14 + 15 * place, line, bold=True)
+            svg.text(_MARGIN, self._host_y + 14 + 15 * place, line, bold=True)
             for place, line in enumerate(lines)
         )
-        self.parts.append(_tipped(name, texts))
+        self.parts.append(svg.tipped(name, texts))
         for y, lane in ((self._host_y, "host"), (self._device_y, "GPU")):
-            self.parts.append(_text(_LEFT - 8, y + 14, lane, _GREY, anchor="end", size=11))
+            self.parts.append(svg.text(_LEFT - 8, y + 14, lane, _GREY, anchor="end", size=11))
 
     def _host(self, row: TimelineRow) -> None:
         name = _LEGEND[row.what] if row.what in (What.CODE, What.WAIT) else one_line(row.name)
@@ -207,7 +208,7 @@ class _Band:
         _, width = self._place(row)
         room = int((width - 2 * _PADDING) / _CHARACTER) - len(length)
         fits = len(name) <= room or room >= _FEWEST_CHARACTERS
-        self._bar(row, y, name, (f"{_cut(name, room)}{length}",) if fits else ())
+        self._bar(row, y, name, (f"{svg.cut(name, room)}{length}",) if fits else ())
         return fits
 
     def _bar(self, row: TimelineRow, y: float, name: str, texts: Sequence[str]) -> None:
@@ -217,7 +218,7 @@ class _Band:
         drawn = _rect(x, y, width, _FILLS[row.what])
         if text:
             drawn += _mono(self._text_x(x, width, text), y + 14, text)
-        self.parts.append(_tipped(self._tip(row, name), drawn))
+        self.parts.append(svg.tipped(self._tip(row, name), drawn))
 
     def _text_x(self, x: float, width: float, text: str) -> float:
         """Where a bar's text begins: behind the dashed line if that would cross it."""
@@ -286,7 +287,7 @@ class _Band:
             y = self._device_bottom + (place + 1) * _LABEL_ROW
             middle = at + min(bar_width, 4) / 2
             lines.append(_line(middle, bar_y + _BAR, middle, y - 9, "#aaaaaa"))
-            texts.append(_tipped(self._tip(row, one_line(row.name)), _mono(x, y, text)))
+            texts.append(svg.tipped(self._tip(row, one_line(row.name)), _mono(x, y, text)))
         # Texts last: at the right edge a line can meet the text of another operation.
         self.parts += [*lines, *texts]
         return used
@@ -296,7 +297,7 @@ class _Band:
     ) -> tuple[int, float, str] | None:
         """The row, begin and text of an operation's name, with as much of it as finds a place."""
         for characters in _LABEL_CHARACTERS:
-            text = f"{_cut(one_line(row.name), characters)} {row.length_us:.1f}"
+            text = f"{svg.cut(one_line(row.name), characters)} {row.length_us:.1f}"
             width = len(text) * _CHARACTER + 2 * _PADDING
             # At the right edge a name begins before its operation.
             x = min(at, WIDTH - _MARGIN - width)
@@ -318,7 +319,7 @@ class _Band:
         line = _line(
             x, self._host_y - 5, x, self._device_bottom + 3, "#b22222", 'stroke-dasharray="4 3"'
         )
-        self.parts.append(_tipped(f"{_RETURN}: {returns:.2f} us", line))
+        self.parts.append(svg.tipped(f"{_RETURN}: {returns:.2f} us", line))
         tip = (
             f"the whole step: {step.step_us:.2f} us "
             f"(10–90 %: {step.step_low_us:.2f}–{step.step_high_us:.2f})"
@@ -327,8 +328,8 @@ class _Band:
             tip += f"; the traced steps do not explain {step.residual_us:.2f} us of it"
         x = self._axis.x(step.step_us)
         mark = _line(x, self._host_y - 3, x, self._host_y + _BAR + 3, _DARK)
-        text = _text(x + 6, self._host_y + 15, f"{step.step_us:.1f} us", bold=True)
-        self.parts.append(_tipped(tip, mark + text))
+        text = svg.text(x + 6, self._host_y + 15, f"{step.step_us:.1f} us", bold=True)
+        self.parts.append(svg.tipped(tip, mark + text))
 
 
 def _head(title: str) -> list[str]:
@@ -336,18 +337,18 @@ def _head(title: str) -> list[str]:
     room = int((WIDTH - 2 * _MARGIN) / 10)
     parts = [
         f'<text x="{_MARGIN}" y="22" font-size="15" font-weight="bold" fill="{_DARK}">'
-        f"{escape(_cut(one_line(title), room))}</text>"
+        f"{escape(svg.cut(one_line(title), room))}</text>"
     ]
     x = float(_MARGIN)
     for what, name in _LEGEND.items():
         parts.append(f'<rect x="{x:.1f}" y="34" width="12" height="12" fill="{_FILLS[what]}"/>')
-        parts.append(_text(x + 17, 44, name))
+        parts.append(svg.text(x + 17, 44, name))
         x += 38 + 6.3 * len(name)
     parts.append(_line(x, 40, x + 18, 40, _GREY, 'marker-end="url(#arrow)"'))
-    parts.append(_text(x + 24, 44, "enqueues"))
+    parts.append(svg.text(x + 24, 44, "enqueues"))
     x += 100
     parts.append(_line(x + 4, 33, x + 4, 48, "#b22222", 'stroke-dasharray="4 3"'))
-    parts.append(_text(x + 12, 44, _RETURN))
+    parts.append(svg.text(x + 12, 44, _RETURN))
     return parts
 
 
@@ -370,16 +371,7 @@ def _two_lines(name: str, room: int) -> list[str]:
         return [name]
     cuts = [place + 1 for place, character in enumerate(name[:room]) if character in "_.-/: "]
     at = cuts[-1] if cuts else room
-    return [name[:at], _cut(name[at:], room)]
-
-
-def _cut(text: str, room: int) -> str:
-    return text if len(text) <= room else f"{text[: room - 1]}…"
-
-
-def _tipped(tip: str, drawn: str) -> str:
-    """What is drawn, with a text on hovering."""
-    return f"<g><title>{escape(one_line(tip))}</title>{drawn}</g>"
+    return [name[:at], svg.cut(name[at:], room)]
 
 
 def _rect(x: float, y: float, width: float, fill: str) -> str:
@@ -403,21 +395,4 @@ def _mono(x: float, y: float, text: str) -> str:
     return (
         f'<text x="{x:.2f}" y="{y:g}" font-size="{_FONT}" fill="{_DARK}" '
         f"font-family=\"'DejaVu Sans Mono', Menlo, Consolas, monospace\">{escape(text)}</text>"
-    )
-
-
-def _text(
-    x: float,
-    y: float,
-    text: str,
-    colour: str = _DARK,
-    *,
-    anchor: str = "start",
-    size: int = 12,
-    bold: bool = False,
-) -> str:
-    weight = ' font-weight="bold"' if bold else ""
-    return (
-        f'<text x="{x:.2f}" y="{y:g}" font-size="{size}" text-anchor="{anchor}" '
-        f'fill="{colour}"{weight}>{escape(text)}</text>'
     )

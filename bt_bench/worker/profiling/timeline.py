@@ -167,8 +167,9 @@ class _Passes:
     def _in_turn(self) -> Iterator[tuple[Tracing, int]]:
         """The passes, each with its pairs of rounds, until there are enough or the time is up.
 
-        Half of what is not traced comes before what is, so that no drift is in favour of one; and
-        two traced passes never follow each other, where torch's profiler would lose the second.
+        Half of what is not traced comes before what is, so that no drift is in favour of one. Nor
+        do two turns' traced passes follow each other: so taken, every other one of torch's profiler
+        had other calls.
         """
         most = max(1, MOST_STEPS // (2 * PAIRS))
         end_ns = self._clock.now_ns() + int(SECONDS * 1e9)

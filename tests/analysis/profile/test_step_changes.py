@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from bt_bench.analysis.profile.rows import Lane, TimelineRow, What
 from bt_bench.analysis.profile.step_changes import StepChangeKind, step_changes
-from bt_bench.analysis.profile.timeline import Explained, Lane, TimelineRow, What
+from bt_bench.analysis.profile.timeline import Explained
 
 NEW, GONE, LONGER, SHORTER = StepChangeKind
 LAUNCH = "cuLaunchKernelEx"

@@ -22,14 +22,9 @@ from support.timelines import (
     some_steps,
 )
 
-from bt_bench.analysis.profile.timeline import (
-    Lane,
-    TimelineRow,
-    What,
-    explain,
-    in_turn,
-    weight_of,
-)
+from bt_bench.analysis.profile.rows import Lane, TimelineRow, What
+from bt_bench.analysis.profile.timeline import explain
+from bt_bench.analysis.profile.weight import in_turn, weight_of
 from bt_bench.results import HostCall, Tracing, VariantTimeline
 
 ROUNDING = 0.01  # of us: the times in a file are rounded, and are added up here

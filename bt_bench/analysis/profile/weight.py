@@ -1,0 +1,92 @@
+"""What tracing adds to the calls of a step, measured on empty calls in the same turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bt_bench.analysis.statistics.samples import median
+from bt_bench.results import EmptyCalls, HostCall, Timeline, Tracing
+
+
+@dataclass(frozen=True)
+class Weight:
+    """What a kind of tracing adds, in us.
+
+    Args:
+        launch_us: to a call that enqueues something.
+        ahead_us: of that, before what it enqueues can begin.
+        call_us: to each record of another call.
+        wait_us: to a wait for a busy device, once that is idle.
+        idle_us: to a wait for a device that is idle already.
+    """
+
+    launch_us: float
+    ahead_us: float
+    call_us: float
+    wait_us: float
+    idle_us: float
+
+    def of(self, call: HostCall) -> float:
+        """What it adds to a call, with all that this calls itself."""
+        if call.operation is None:
+            return call.records * self.call_us
+        return self.launch_us + (call.records - 1) * self.call_us
+
+    def ahead_of(self, call: HostCall) -> float:
+        """What it adds to a call before that has enqueued anything."""
+        behind = 0.0 if call.operation is None else self.launch_us - self.ahead_us
+        return self.of(call) - behind
+
+
+def weight_of(timeline: Timeline, tracing: Tracing) -> Weight | None:
+    """What a kind of tracing adds; `None` where the empty calls were not taken."""
+    found: dict[str, tuple[float, float, int]] = {}
+    for name in ("launch", "query"):
+        plain = timeline.empty_calls(name, Tracing.NONE)
+        traced = timeline.empty_calls(name, tracing)
+        if plain is None or traced is None or not plain.host_us or not traced.host_us:
+            return None
+        turns = traced.turns, plain.turns
+        host = in_turn(traced.host_us, plain.host_us, *turns)
+        wait = in_turn(waits_of(traced), waits_of(plain), *turns)
+        found[name] = host, wait, traced.records
+    all_launch_us, wait_us, launch_records = found["launch"]
+    query_us, idle_us, query_records = found["query"]
+    call_us = max(0.0, query_us / query_records)
+    # The empty launch may have records beside its own.
+    launch_us = max(0.0, all_launch_us - (launch_records - 1) * call_us)
+    # Where the device is idle earlier after the return than without tracing, part of the launch's
+    # weight lies behind what it enqueues.
+    behind_us = min(launch_us, max(0.0, -wait_us))
+    return Weight(launch_us, launch_us - behind_us, call_us, max(0.0, wait_us), max(0.0, idle_us))
+
+
+def in_turn(
+    values: Sequence[float], others: Sequence[float], turns: Sequence[int], of_others: Sequence[int]
+) -> float:
+    """By how much values exceed others: the median over turns of the difference of the medians.
+
+    From turn to turn a machine may change its speed by more than the values differ.
+
+    Args:
+        values: at least one.
+        others: at least one.
+        turns: in which turn each value was taken.
+        of_others: the same for the others. If no turn has both, all are of one.
+    """
+    first, second = _by_turn(values, turns), _by_turn(others, of_others)
+    differences = [median(first[turn]) - median(second[turn]) for turn in first if turn in second]
+    return median(differences) if differences else median(values) - median(others)
+
+
+def _by_turn(values: Sequence[float], turns: Sequence[int]) -> dict[int, list[float]]:
+    found: dict[int, list[float]] = {}
+    for value, turn in zip(values, turns, strict=True):
+        found.setdefault(turn, []).append(value)
+    return found
+
+
+def waits_of(steps: EmptyCalls) -> list[float]:
+    """From the return of each call until the device was idle, in us."""
+    return [step - host for step, host in zip(steps.step_us, steps.host_us, strict=True)]
