@@ -2,7 +2,7 @@
 
 `sys.setprofile` calls a handler at each begin and end of a function. What the handler takes is a
 multiple of what a short function takes, so it is measured beside the step, on functions that do
-nothing, and taken off each call. The step is timed without a handler before, and what the tree of
+nothing, and taken off each call. The step is timed without a handler in turn, and what the tree of
 calls does not explain of that time remains visible.
 """
 
@@ -31,7 +31,8 @@ Handler = Callable[[FrameType, str, Any], None]
 EMPTY_CALLS = 256  # per repetition and kind
 _CALLS_A_TURN = 8
 MOST_NAMINGS = 20
-WARM_UP = 2  # repetitions with a handler that are not counted
+PARTS = 4  # without a handler and with one in turn, as a machine may change its speed
+WARM_UP = 2  # repetitions of a part with a handler that are not counted
 
 
 def trace_host(prepare: Callable[[], Call], synchronize: Call, *, times: int = 40) -> HostProfile:
@@ -59,16 +60,18 @@ def trace_host(prepare: Callable[[], Call], synchronize: Call, *, times: int = 4
     tree, costs = CallTree(), _Costs()
     clock = SystemClock()
     plain: list[float] = []
-    for _ in range(times):
-        plain.append(_isolated(prepare, synchronize, lambda call: host_times(clock, call)[0]))
-        costs.sample_plain()
     repetitions: list[Repetition] = []
-    with recording() as take:
-        for number in range(times + WARM_UP):
-            events = _isolated(prepare, synchronize, take)
-            costs.sample_traced(take)
-            if number >= WARM_UP:
-                repetitions.append(tree.timed(events))
+    for part in range(PARTS):
+        count = times // PARTS + (part < times % PARTS)
+        for _ in range(count):
+            plain.append(_isolated(prepare, synchronize, lambda call: host_times(clock, call)[0]))
+            costs.sample_plain()
+        with recording() as take:
+            for number in range(WARM_UP + count if count else 0):
+                events = _isolated(prepare, synchronize, take)
+                costs.sample_traced(take)
+                if number >= WARM_UP:
+                    repetitions.append(tree.timed(events))
     (shape, _), *_ = Counter(each.shape for each in repetitions).most_common(1)
     kept = [each for each in repetitions if each.shape == shape]
     with recording(names=True) as take:
