@@ -95,6 +95,9 @@ def test_many_changes_are_cut_and_counted():
     section = step_changes_section(explained(), after, "Step")
     assert [texts[1] for texts in texts_of(section)] == [f"call{n}" for n in range(12)]
     assert section.blocks[-1].startswith("2 further rows ")
+    section = step_changes_section(explained(), after, "Step", whole=True)
+    assert len(texts_of(section)) == 14
+    assert not str(section.blocks[-1]).startswith("2 further")
 
 
 def test_json_has_all_rows_with_their_names():

@@ -70,6 +70,10 @@ def test_changes_without_the_hosts_calls_of_both():
         ({"case": "other"}, "the workload is one .* and other "),
         ({"digest": "b" * 64}, r"the workload is one \(aaaaaaaaaaaa\) .* one \(bbbbbbbbbbbb\)"),
         ({"environment": make_environment("cpu")}, "the GPU is NVIDIA H200 in before"),
+        (
+            {"source": "torch.profiler 2.11"},
+            "the profiler is .* in before and torch.profiler in this",
+        ),
         ({"variants": [a_variant("another")]}, "have no variant in common"),
     ],
 )
