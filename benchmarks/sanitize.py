@@ -4,9 +4,10 @@
 
 Two tools, memcheck (accesses outside of any allocation) and initcheck (reads of memory that
 nothing has written), each over the tests that are marked `sanitize`, which must be clean, and over
-a planted error (`benchmarks/planted.py`), which must be found. The four run side by side: most of
-their time is Python's and the tool's. Writes what the tools said to `--out`, and ends with 1 if one
-of them ended as it must not.
+a planted error (`benchmarks/planted.py`), which must be found. The tests are dealt out to several
+processes, and all run side by side: most of their time is Python's and the tool's, which runs a
+launch on one core. Writes what the tools said to `--out`, and ends with 1 if one of them ended as
+it must not.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOUND = 9  # exit code of the sanitizer when it has found an error
-TESTS = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "sanitize", "tests/kernels"]
+PYTEST = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
+MARKED = ["-m", "sanitize", "tests/kernels"]
+PARTS = 6  # processes, for each tool, that the marked tests are dealt out to
 # Without it, tables lie in torch's large blocks, and what is read past one is still allocated.
 UNCACHED = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 SETTINGS = {"memcheck": UNCACHED, "initcheck": {}}
@@ -33,7 +36,7 @@ KEPT_LINES = 12
 
 
 def main() -> int:
-    """Runs the four, and writes a summary."""
+    """Runs them all, and writes a summary."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="folder for what the tools say")
     args = parser.parse_args()
@@ -42,11 +45,16 @@ def main() -> int:
         print("compute-sanitizer is not on PATH; it comes with the CUDA toolkit", file=sys.stderr)
         return 2
     args.out.mkdir(parents=True, exist_ok=True)
+    tests = _marked()
+    parts = [tests[start::PARTS] for start in range(min(PARTS, len(tests)))]
     runs = [
         (tool, settings, what, command, expected)
         for tool, settings in SETTINGS.items()
         for what, command, expected in (
-            ("marked tests", TESTS, 0),
+            *(
+                (f"part {n} of {len(parts)} of {len(tests)} tests", [*PYTEST, *part], 0)
+                for n, part in enumerate(parts, start=1)
+            ),
             ("planted error", ["benchmarks/planted.py", tool], FOUND),
         )
     ]
@@ -76,6 +84,22 @@ def main() -> int:
             lines = [line for n in sorted(found) for line in found[n]]
             (args.out / "sanitize.txt").write_text("\n".join([*lines, *missing]), encoding="utf-8")
     return 0 if good else 1
+
+
+def _marked() -> list[str]:
+    """The tests that are marked, by their names."""
+    listed = subprocess.run(
+        [sys.executable, *PYTEST, "--collect-only", *MARKED],
+        cwd=ROOT,
+        env=os.environ | {"BT_BENCH_TEST_GPU": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    tests = [line for line in listed.stdout.splitlines() if "::" in line]
+    if listed.returncode != 0 or not tests:
+        sys.exit(f"pytest does not list the tests to run:\n{listed.stdout}{listed.stderr}")
+    return tests
 
 
 def _timed(
