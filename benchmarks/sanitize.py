@@ -5,9 +5,8 @@
 Two tools, memcheck (accesses outside of any allocation) and initcheck (reads of memory that
 nothing has written), each over the tests that are marked `sanitize`, which must be clean, and over
 a planted error (`benchmarks/planted.py`), which must be found. The tests are dealt out to several
-processes, and all run side by side: most of their time is Python's and the tool's, which runs a
-launch on one core. Writes what the tools said to `--out`, and ends with 1 if one of them ended as
-it must not.
+processes, and all run side by side: most of their time is Python's and the tool's. Writes what the
+tools said to `--out`, and ends with 1 if one of them ended as it must not.
 """
 
 from __future__ import annotations
