@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import torch
+import triton
+
+FIRST_STREAM = 17
 
 
 class ScriptedDevices:
@@ -12,6 +16,8 @@ class ScriptedDevices:
 
     A context is its kind and its device, such as `("primary", 1)`. Torch sets the last one, as
     `cudaSetDevice` does, and knows primary ones alone.
+
+    The current stream of a device has the number of the device and `FIRST_STREAM`.
 
     Args:
         monkeypatch: of the test in which torch is to believe it.
@@ -23,6 +29,8 @@ class ScriptedDevices:
         self.capturing = set()  # devices
         monkeypatch.setattr(torch._C, "_cuda_getDevice", self.find_current, raising=False)
         monkeypatch.setattr(torch.cuda, "device", self._switched)
+        active = SimpleNamespace(get_current_stream=lambda index: FIRST_STREAM + index)
+        monkeypatch.setattr(triton.runtime, "driver", SimpleNamespace(active=active))
         monkeypatch.setattr(
             torch._C,
             "_cuda_isCurrentStreamCapturing",
@@ -69,3 +77,9 @@ class _Device:
 
     def pop(self):
         self._devices.contexts.pop()
+
+    def is_current(self):
+        return bool(self._devices.contexts) and self._devices.find_current() == self.index
+
+    def is_captured(self, stream):
+        return stream - FIRST_STREAM in self._devices.capturing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import product
 from operator import index
@@ -57,9 +58,11 @@ class DeviceBlockTables(CheckedState):
         ):
             own = getattr(type(self), name) is getattr(DeviceBlockTables, name)
             if own and hasattr(staged, in_c):
-                self.__dict__[name] = getattr(staged, in_c)
+                # Not by `__dict__`: an object that has been asked for it finds its methods slower.
+                setattr(self, name, getattr(staged, in_c))
             else:
-                self.__dict__.pop(name, None)
+                with suppress(AttributeError):  # it was not in C before either
+                    delattr(self, name)
         if hasattr(staged, "append_block_ids"):
             staged.redirects = self._redirects
             staged.refuse = partial(refuse_append, self.layout, self.num_blocks)
@@ -91,12 +94,13 @@ class DeviceBlockTables(CheckedState):
     def apply_staged_writes(self) -> None:
         if self._captured_writes is not None:
             self._captured_writes.settle(self)
-        if self._staged:
+        staged = self._staged
+        if staged:
             self.refuse_capture("apply_staged_writes")
             self._launch_apply(self._publish())
             self._ring.note_reader()
             # Not earlier: if a launch fails, the next one makes the writes.
-            self._staged.clear()
+            staged.clear()
 
     def gather_block_tables(
         self,

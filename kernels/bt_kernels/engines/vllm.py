@@ -123,7 +123,7 @@ class BlockTables:
         for name in ("append_block_ids", "append_many"):
             if getattr(type(self), name) is getattr(BlockTables, name):
                 # A function on the way would take as long as a short call, or longer.
-                self.__dict__[name] = getattr(self._variant, name)
+                setattr(self, name, getattr(self._variant, name))
         self.block_sizes = list(block_sizes)
         self.max_num_reqs = max_num_reqs
         self.max_num_batched_tokens = max_num_batched_tokens

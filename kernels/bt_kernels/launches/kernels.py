@@ -51,9 +51,9 @@ class Tables(Protocol):
 
 def jit_launches(place: Place) -> Callable[..., Any]:
     """`launch_jit` on the device of a place, whatever device is current."""
-    find_current, index = place.find_current, place.index
-    if index is None:
+    if place.index is None:
         return launch_jit
+    is_current = place.is_current
 
     def launch(
         kernel: Any,
@@ -64,7 +64,7 @@ def jit_launches(place: Place) -> Callable[..., Any]:
         num_warps: int = NUM_WARPS,
     ) -> Any:
         # Not by `place.run`, since two more calls in every launch would cost time in every step.
-        if find_current() == index:
+        if is_current():
             return kernel[grid](*arguments, *constants, num_warps=num_warps)
         return place.run(launch_jit, kernel, grid, arguments, constants, inputs, num_warps)
 

@@ -70,7 +70,7 @@ class CompiledLaunches:
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._find_current, self._index = place.find_current, place.index
+        self._is_current = place.is_current
         self._handles: dict[tuple[Any, ...], Any] = {}
 
     def __call__(
@@ -88,7 +88,7 @@ class CompiledLaunches:
         if handle is None:
             launched = kernel, grid, arguments, constants, inputs, num_warps
             self._handles[key] = self._place.run(launch_jit, *launched)
-        elif self._find_current() == self._index:  # as `run` does, but quicker
+        elif self._is_current():  # as `run` does, but quicker
             handle[grid](*arguments, *constants)
         else:
             self._place.run(handle[grid], *arguments, *constants)

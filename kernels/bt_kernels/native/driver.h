@@ -98,22 +98,28 @@ typedef struct {
     void *context; /* retained, and released with the object */
 } Device;
 
-/* Makes the device current for calls of the driver by this thread, unless it is. Another context of
-   the device than its primary one stays: streams of a green context, whose default stream is not
-   that of the primary one, are to be met in it. Returns -1 for an error. */
-static int enter(const Device *self, int *pushed) {
+/* Whether the device is current in this thread, by its primary context or another one. Returns -1
+   for an error. */
+static int has_current(const Device *self) {
     void *context = NULL;
     int number;
-    *pushed = 0;
     Result result = driver.current_context(&context);
     if (result) {
         fail("cuCtxGetCurrent", result);
         return -1;
     }
-    if (context == self->context ||
-        (context && !driver.current_device(&number) && number == self->number))
-        return 0;
-    result = driver.push(self->context);
+    return context == self->context ||
+           (context && !driver.current_device(&number) && number == self->number);
+}
+
+/* Makes the device current for calls of the driver by this thread, unless it is. Another context of
+   the device than its primary one stays: streams of a green context, whose default stream is not
+   that of the primary one, are to be met in it. Returns -1 for an error. */
+static int enter(const Device *self, int *pushed) {
+    *pushed = 0;
+    int is_current = has_current(self);
+    if (is_current) return is_current < 0 ? -1 : 0;
+    Result result = driver.push(self->context);
     if (result) {
         fail("cuCtxPushCurrent", result);
         return -1;
@@ -169,7 +175,24 @@ static PyObject *device_pop(Device *self, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-/* Events and graphs, by the handles that torch made. */
+static PyObject *device_is_current(Device *self, PyObject *unused) {
+    (void)unused;
+    int is_current = has_current(self);
+    if (is_current < 0) return NULL;
+    return PyBool_FromLong(is_current);
+}
+
+/* Streams, events and graphs, by the handles that torch has. */
+
+static PyObject *device_is_captured(Device *self, PyObject *stream) {
+    void *address = address_of(stream);
+    int pushed, status = 0;
+    if (PyErr_Occurred() || enter(self, &pushed)) return NULL;
+    Result result = driver.is_capturing(address, &status);
+    if (result) fail("cuStreamIsCapturing", result);
+    if (leave(pushed)) return NULL;
+    return PyBool_FromLong(status); /* also of a capture that has failed and not ended yet */
+}
 
 static PyObject *device_record(Device *self, PyObject *const *args, Py_ssize_t num) {
     if (num != 2) return PyErr_Format(PyExc_TypeError, "%zd arguments; expected 2", num);
@@ -212,6 +235,10 @@ static PyObject *device_wait_for(Device *self, PyObject *event) {
 }
 
 static PyMethodDef device_methods[] = {
+    {"is_current", (PyCFunction)device_is_current, METH_NOARGS,
+     "is_current(): whether the device is current in this thread, by whatever context."},
+    {"is_captured", (PyCFunction)device_is_captured, METH_O,
+     "is_captured(stream): whether a stream is being captured."},
     {"record", (PyCFunction)(void (*)(void))device_record, METH_FASTCALL,
      "record(event, stream): enqueues an event."},
     {"replay", (PyCFunction)(void (*)(void))device_replay, METH_FASTCALL,

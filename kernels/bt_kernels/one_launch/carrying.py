@@ -88,7 +88,7 @@ class CarryingLaunch:
         """Whether steps of tables can be launched so."""
         layout = tables.layout
         size = layout.num_groups * (bitmap_words(layout.max_num_reqs) + 1)
-        return size <= MAX_BITMAP and (tables._launcher is not None or not tables._on_gpu)
+        return size <= MAX_BITMAP and (tables.place.launcher is not None or not tables._on_gpu)
 
     def __init__(self, tables: OneLaunch) -> None:
         layout, self._place = tables.layout, tables.place

@@ -35,12 +35,12 @@ def native_step(tables: OneLaunch, carrying: CarryingLaunch) -> Any:
     """
     # Older versions of torch do not expose tensors to C; writes may be staged in Python.
     if (
-        tables._launcher is None
+        tables.place.launcher is None
         or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
         or not hasattr(tables._staged, "packing")
     ):
         return None
-    return make_step(tables, carrying, tables._launcher, DLPACK_CUDA, tables.place.native)
+    return make_step(tables, carrying, tables.place.launcher, DLPACK_CUDA, tables.place.native)
 
 
 def make_step(

@@ -29,7 +29,7 @@ class PinnedSteps:
 
     def __init__(self, tables: OneLaunch, *, captures: bool) -> None:
         self._captures = captures and tables._on_gpu
-        self._fixed = FixedLaunch(tables, tables._launcher)
+        self._fixed = FixedLaunch(tables, tables.place.launcher)
         self._writes = StepWrites(tables.layout, self._fixed.body)
         # Steps without writes need a buffer too, but a promise of how many steps are in flight does
         # not include them: with as many buffers as it takes, only these may have to wait.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import partial
 
 import torch
 
@@ -181,13 +181,13 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         most = max(1, MAX_WIDE_PROGRAMS // (num_wide * self.layout.num_groups))
         return num_wide, min(MAX_CHUNKS, -(-(longest - OWN_COLUMNS) // WIDE_COLUMNS), most)
 
-    @cached_property
+    @property
     def widest(self) -> int:
         """Columns of the widest table."""
         return max(self.layout.widths)
 
     def _make_captured_writes(self) -> CapturedWrites:
-        return CapturedLaunch(self, self._launcher)
+        return CapturedLaunch(self, self.place.launcher)
 
     def _launch_captured(
         self,

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import pytest
 import torch
-import triton
 from support.scripted_devices import ScriptedDevices
 from support.variants import SHIPPED, classes
 
@@ -147,6 +146,12 @@ class FakeLauncher:
 
     pop = push
 
+    def is_current(self):
+        return torch._C._cuda_getDevice() == self.index
+
+    def is_captured(self, _stream):
+        return False
+
     def replay(self, *arguments):
         self.log.append(arguments)
 
@@ -158,8 +163,6 @@ class FakeLauncher:
 
 @pytest.fixture
 def stream_17(monkeypatch):
-    active = SimpleNamespace(get_current_stream=lambda index: 17 + index)
-    monkeypatch.setattr(triton.runtime, "driver", SimpleNamespace(active=active))
     ScriptedDevices(monkeypatch, ("primary", 0))
 
 

@@ -18,7 +18,8 @@ pytestmark = pytest.mark.skipif(
 # Numbers stand for what a driver has handles of. The low byte of a function is its number of
 # parameters, 8 and 4 bytes long in turn; bit 8 makes the first 16 bytes long. Everything is done on
 # device 2, whose handle is 52, and its primary context 1052; 2052 is another context of it. Of
-# device 9 the primary context cannot be had. Stream 13 has failed.
+# device 9 the primary context cannot be had. Stream 13 has failed. Stream 21 is being captured, the
+# capture of 22 has failed, and of 23 the driver cannot tell.
 DRIVER = r"""
 #include <stddef.h>
 #include <stdint.h>
@@ -97,7 +98,11 @@ static int noted(const char *what, void *one, void *stream) {
 }
 int cuGraphLaunch(void *graph, void *stream) { return noted("replay", graph, stream); }
 int cuEventRecord(void *event, void *stream) { return noted("record", event, stream); }
-int cuStreamIsCapturing(void *stream, int *status) { *status = 0; return outcome(); }
+int cuStreamIsCapturing(void *stream, int *status) {
+    uintptr_t number = (uintptr_t)stream;
+    *status = number == 21 ? 1 : number == 22 ? 2 : 0;
+    return number == 23 ? 906 : outcome();
+}
 int cuEventQuery(void *event) {
     if (outcome()) return outcome();
     return (uintptr_t)event == 5 ? 600 : (uintptr_t)event == 13 ? 719 : 0;
@@ -500,6 +505,28 @@ refused(lambda: make_step(staged=None))
     ]
 
 
+def test_a_device_is_current_by_whatever_context_of_it(driver):
+    code = f"""
+for numbers in {CURRENT}:
+    among(numbers, lambda: print(device().is_current()))
+"""
+    found = printed(driver, code)
+    assert found[::2] == ["False", "False", "False", "True", "True"]
+    assert found[1::2] == ["taken"] * 5
+
+
+def test_a_stream_is_captured_whatever_is_current(driver):
+    code = f"""
+for numbers in {CURRENT}:
+    among(numbers, lambda: print([device().is_captured(stream) for stream in (7, 21, 22)]))
+    among(numbers, device().is_captured, 23)
+refused(device().is_captured, None)
+"""
+    told = ["[False, True, True]", "taken"]
+    failed = ["RuntimeError: cuStreamIsCapturing: CUDA error 906: unknown error"]
+    assert printed(driver, code) == [*(told + failed) * 5, "TypeError: an integer is required"]
+
+
 def test_nothing_is_pushed_where_the_device_is_current(driver):
     code = """
 launch = make(1, 1)
@@ -509,13 +536,15 @@ def call_all():
     device().record(5, 12)
     device().replay(6, 12)
     device().wait_for(5)
+    device().is_current()
+    device().is_captured(7)
     print(cuda.pushed() - before)
 among([1052], call_all)
 among([2052], call_all)
 among([1051], call_all)
 """
     lines = printed(driver, code)
-    assert [line for line in lines if line.isdigit()] == ["0", "0", "4"]
+    assert [line for line in lines if line.isdigit()] == ["0", "0", "5"]
 
 
 def test_a_context_is_retained_as_long_as_something_needs_it(driver):

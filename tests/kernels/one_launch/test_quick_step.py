@@ -362,7 +362,7 @@ def test_staged_writes_that_are_replaced_are_those_of_the_step_in_c(monkeypatch)
 def test_bitmaps_that_parameters_do_not_hold_are_not_carried(num_groups, max_num_reqs, possible):
     sizes = (16,) * num_groups
     layout = TableLayout(sizes, sizes, max_num_reqs, max_num_batched_tokens=8)
-    tables = SimpleNamespace(layout=layout, _launcher=object(), _on_gpu=True)
+    tables = SimpleNamespace(layout=layout, place=SimpleNamespace(launcher=object()), _on_gpu=True)
     assert one_launch.CarryingLaunch.is_possible(tables) is possible
 
 

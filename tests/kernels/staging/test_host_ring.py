@@ -66,6 +66,12 @@ class ScriptedLauncher:
     def Device(self, _index):  # noqa: N802 - a class of the compiled module
         return self
 
+    def is_current(self):
+        return True
+
+    def is_captured(self, _stream):
+        return False
+
     def record(self, handle, _stream):
         handle.record()
 

@@ -32,4 +32,4 @@ class Variant(OneLaunchGraph):
 
     def __init__(self, layout, device, **options):
         super().__init__(layout, device, **options)
-        self._pinned._fixed = Launch(self, self._launcher)
+        self._pinned._fixed = Launch(self, self.place.launcher)
