@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from bt_bench.results.nouns import Method, Quantity
+from bt_bench.worker.measuring.calibration import calibrate
 from bt_bench.worker.measuring.calibration.calibrate import calibrate_host, calibrate_with
 from bt_bench.worker.measuring.calibration.copies import MOVED_BYTES
 from bt_bench.worker.measuring.calibration.overhead import LaunchRoute
@@ -47,6 +49,8 @@ class ScriptedDevice:
         self.ran = []
         self.blockers_us = []
         self.l2_is_warm = False
+        self.cold_ns = 0  # what the first launch after a pair of events takes longer
+        self._is_cold = False
         self._capture = None
         self._events = {}
 
@@ -56,6 +60,8 @@ class ScriptedDevice:
             self._capture.append((name, device_ns))
             return
         self.clock.ns += self.launch_ns if host_ns is None else host_ns
+        self.clock.ns += self.cold_ns * self._is_cold
+        self._is_cold = False
         self._enqueue(name, device_ns)
 
     def _enqueue(self, name, device_ns):
@@ -73,6 +79,7 @@ class ScriptedDevice:
     def record_end(self):
         self._events["end"] = max(self.clock.ns, self.free_ns)
         self.clock.ns += EVENT_NS
+        self._is_cold = True
 
     def start_has_passed(self):
         return self.clock.ns >= self._events["start"]
@@ -229,6 +236,29 @@ def test_injected_delay(device):
     assert moved[Quantity.HOST_US] == pytest.approx(20, abs=0.03)
     assert moved[Quantity.STEP_US] == pytest.approx(20, abs=0.03)
     assert moved[Quantity.GPU_US] == 0
+
+
+def test_the_first_launch_after_other_work_is_not_set_against_the_delay(device):
+    device.cold_ns = 10_000
+    injection = run(device).injection
+    for quantity in (Quantity.HOST_US, Quantity.STEP_US):
+        for without, delayed in zip(
+            injection.without[quantity], injection.with_delay[quantity], strict=True
+        ):
+            assert delayed - without == pytest.approx(20, abs=0.03)
+
+
+def test_neither_of_the_delays_is_always_the_first(device):
+    noted = []
+
+    def host_and_step(delay_us):
+        noted.append(delay_us)
+        return delay_us + 1, delay_us + 2
+
+    timers = SimpleNamespace(delayed=lambda _, delay_us: delay_us, host_and_step=host_and_step)
+    sampler = calibrate._delay_sampler(timers, work_on(device))
+    assert [sampler.sample() for _ in range(2)] == [(101, 102, 121, 122)] * 2
+    assert noted == [100, 100, 120, 100, 120, 100]
 
 
 def test_flush(device):
