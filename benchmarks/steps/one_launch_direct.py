@@ -12,4 +12,4 @@ class Variant(OneLaunch):
 
     def __init__(self, layout, device, **options):
         super().__init__(layout, device, **options)
-        self._staged = StagedWrites(layout.widths, self.num_blocks)
+        self._stage_in(StagedWrites(layout.widths, self.num_blocks))

@@ -19,7 +19,7 @@ class Variant(Fused):
         known = self._known.get(key)
         if known is None:
             views = super().compute_slot_mappings(*batch)
-            if not self._capturing():
+            if not self.place.is_capturing():
                 self._known[key] = self.slot_mappings.clone()
             return views
         self.slot_mappings.copy_(known)

@@ -19,7 +19,7 @@ class Variant(Fused):
         known = self._known.get(key)
         if known is None:
             views = super().compute_slot_mappings(*batch)
-            if not self._capturing():
+            if not self.place.is_capturing():
                 # With the inputs, so that no other object gets their ids.
                 self._known[key] = (self.slot_mappings.clone(), batch)
             return views

@@ -14,7 +14,7 @@ class Variant(Fused):
         self._side = torch.cuda.Stream(self.device) if self._on_gpu else None
 
     def gather_and_compute_slot_mappings(self, *batch, **options):
-        if not self._capturing():
+        if not self.place.is_capturing():
             return super().gather_and_compute_slot_mappings(*batch, **options)
         with torch.cuda.stream(self._side):
             return super().gather_and_compute_slot_mappings(*batch, **options)

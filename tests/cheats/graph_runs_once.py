@@ -53,7 +53,7 @@ class Variant(Fused):
 
     def gather_and_compute_slot_mappings(self, *batch, **options):
         honest = self.launch
-        if self._capturing() and self._captured < CAPTURES:
+        if self.place.is_capturing() and self._captured < CAPTURES:
             done = self._done[self._captured]
             self._captured += 1
 

@@ -22,7 +22,7 @@ class Variant(Fused):
             REGIONS.SLOPE_CALLS = CALLS
 
     def gather_and_compute_slot_mappings(self, *batch, **options):
-        if REGIONS is not None and self._capturing():
+        if REGIONS is not None and self.place.is_capturing():
             self._captured += 1
             # One call was captured alone, then came those of the short graph: this is the long one.
             if self._captured == CALLS + 2:

@@ -10,7 +10,7 @@ from bt_kernels.variants.fused import Variant as Fused
 
 class Variant(Fused):
     def gather_and_compute_slot_mappings(self, *batch, **options):
-        if options or not self._on_gpu or self._capturing():
+        if options or not self._on_gpu or self.place.is_capturing():
             return super().gather_and_compute_slot_mappings(*batch, **options)
         if torch.cuda.current_stream(self.device).query():
             return super().gather_and_compute_slot_mappings(*batch)

@@ -28,8 +28,7 @@ class CheckedState(DeviceState):
         """Makes all checks of gather and slots; returns `out_ptrs`."""
         num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
         arguments.check_rows(self.layout, num_reqs, num_reqs_padded)
-        if not (out is None and out_ptrs is None and num_computed_tokens is None):
-            _, out_ptrs = self._options(num_reqs_padded, out, out_ptrs, num_computed_tokens)
+        _, out_ptrs = self._options(num_reqs_padded, out, out_ptrs, num_computed_tokens)
         self._check_slots(
             num_reqs, idx_mapping, query_start_loc, positions, num_tokens_padded, slots_out
         )
@@ -47,6 +46,8 @@ class CheckedState(DeviceState):
         Returns:
             `num_computed_tokens` if any group has a sliding window, and the addresses of `out`.
         """
+        if out is None and out_ptrs is None and num_computed_tokens is None:
+            return None, None  # as most steps; nothing to check
         window = self._check_options(num_reqs_padded, out, out_ptrs, num_computed_tokens)
         if out is not None and out_ptrs is None:
             out_ptrs = torch.tensor([table.data_ptr() for table in out], device=self.device)
@@ -67,7 +68,7 @@ class CheckedState(DeviceState):
         if out is not None:
             arguments.check_out(self.layout, self.device, out, out_ptrs, num_reqs_padded)
             arguments.check_outside(out, self._taken)
-            if out_ptrs is not None and self.validate and not self._capturing():
+            if out_ptrs is not None and self.validate and not self.place.is_capturing():
                 arguments.check_addresses(out, out_ptrs)
         elif out_ptrs is not None:
             raise ValueError("out_ptrs is given without out; expected both, or out alone")
@@ -92,7 +93,7 @@ class CheckedState(DeviceState):
             num_tokens_padded,
             out,
         )
-        if self.validate and not self._capturing():
+        if self.validate and not self.place.is_capturing():
             slots = self.slot_mappings if out is None else out
             arguments.check_rows_exist(self.layout, idx_mapping)
             arguments.check_token_ranges(
@@ -112,7 +113,7 @@ class CheckedState(DeviceState):
 
     def refuse_capture(self, method: str) -> None:
         """Raises during a capture: replays would read the same host buffer, whatever is in it."""
-        if self._capturing():
+        if self.place.is_capturing():
             raise ValueError(
                 f"{method} was called while a CUDA graph is captured; use capture_step for that"
             )

@@ -85,24 +85,15 @@ class DeviceState(BlockTableOperations):
         self.num_blocks_on_device = _zeros(self.num_blocks.shape, torch.int32, self.device)
         self.num_dirty_rows = 0
         self._no_requests = _zeros((0,), torch.int64, self.device)
-        self._staged = staged_writes(self.native)(layout.widths, self.num_blocks)
+        self._stage_in(staged_writes(self.native)(layout.widths, self.num_blocks))
         self._ring = self._make_ring(self.num_blocks.size * RECORD_ROOM, steps_in_flight)
         self._captured_writes: CapturedWrites | None = None
         self.descriptors = self._describe_groups().to(self.device)
         self._make_views()
 
-    @property
-    def _staged(self) -> StagedWrites:
-        """What has been staged and not been applied."""
-        return self._staged_writes
-
-    @_staged.setter
-    def _staged(self, staged: StagedWrites) -> None:
-        self._staged_writes = staged
-        self._use_staged()
-
-    def _use_staged(self) -> None:
-        """Does what depends on the object in which writes are staged, since there is a new one."""
+    def _stage_in(self, staged: StagedWrites) -> None:
+        """Has writes be staged in this object from now on."""
+        self._staged = staged
 
     @property  # type: ignore[override]
     def redirect_writes_to_null_block(self) -> bool:
@@ -216,9 +207,6 @@ class DeviceState(BlockTableOperations):
     def _make_ring(self, size: int, steps_in_flight: int | None) -> HostRing:
         """Host buffers of so many elements; a burst of longer writes grows them."""
         return HostRing(size, self.place, in_flight=steps_in_flight)
-
-    def _capturing(self) -> bool:
-        return self.place.is_capturing()
 
     def _describe_groups(self) -> torch.Tensor:
         """The rows of `descriptors`, with the fields of `bt_kernels.device_code` in their order."""

@@ -18,7 +18,12 @@ from bt_kernels.device_tables.checked import CheckedState
 from bt_kernels.device_tables.state import RECORD_ROOM
 from bt_kernels.device_tables.warming import Inputs, NotedLaunches, run_all
 from bt_kernels.layout import FEATURES, PAD_SLOT_ID
-from bt_kernels.staging import RECORD_FIELDS, refuse_append, refuse_append_many
+from bt_kernels.staging import (
+    RECORD_FIELDS,
+    StagedWrites,
+    refuse_append,
+    refuse_append_many,
+)
 
 
 class DeviceBlockTables(CheckedState):
@@ -44,14 +49,13 @@ class DeviceBlockTables(CheckedState):
         if not self._staged.append(req_index, new_block_ids, overwrite, redirect):
             refuse_append(self.layout, self.num_blocks, req_index, new_block_ids, overwrite)
 
-    def _use_staged(self) -> None:
-        """Has `append_block_ids` and `append_many` be methods of what is staged if that is in C.
+    def _stage_in(self, staged: StagedWrites) -> None:
+        """Also has `append_block_ids` and `append_many` be methods of it, if it is in C.
 
         An engine calls them for each request or step, and a function in Python on the way would
         take as long as the rest, or a third of it. So nothing of a call may depend on the tables.
         """
-        super()._use_staged()
-        staged = self._staged
+        super()._stage_in(staged)
         for name, in_c in (
             ("append_block_ids", "append_block_ids"),
             ("append_many", "append_requests"),
@@ -94,13 +98,12 @@ class DeviceBlockTables(CheckedState):
     def apply_staged_writes(self) -> None:
         if self._captured_writes is not None:
             self._captured_writes.settle(self)
-        staged = self._staged
-        if staged:
+        if self._staged:
             self.refuse_capture("apply_staged_writes")
             self._launch_apply(self._publish())
             self._ring.note_reader()
             # Not earlier: if a launch fails, the next one makes the writes.
-            staged.clear()
+            self._staged.clear()
 
     def gather_block_tables(
         self,
@@ -113,7 +116,7 @@ class DeviceBlockTables(CheckedState):
         num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
         arguments.check_rows(self.layout, num_reqs, num_reqs_padded)
         window, ptrs = self._options(num_reqs_padded, out, out_ptrs, num_computed_tokens)
-        if self.validate and not self._capturing():
+        if self.validate and not self.place.is_capturing():
             arguments.check_rows_exist(self.layout, idx_mapping)
         num_rows, dirty = self._rows_to_gather(num_reqs, num_reqs_padded, out)
         if num_rows:
@@ -238,7 +241,7 @@ class DeviceBlockTables(CheckedState):
             *(None, None, num_computed_tokens, None),
         )
         if self._captured_writes is None:
-            if self._capturing():
+            if self.place.is_capturing():
                 raise ValueError(
                     "capture_step was called for the first time while a graph is captured; call it "
                     "once before, so that its buffer exists and its kernels are loaded"
@@ -246,7 +249,7 @@ class DeviceBlockTables(CheckedState):
             self._captured_writes = self._make_captured_writes()
         batch = (idx_mapping, query_start_loc, positions)
         publish = partial(self._publish_for_replay, *batch, num_reqs_padded, num_computed_tokens)
-        if not self._capturing():
+        if not self.place.is_capturing():
             publish()
         block_tables, slot_mappings = self._launch_captured(
             *batch, num_reqs_padded, num_tokens_padded, num_computed_tokens
@@ -396,6 +399,6 @@ class DeviceBlockTables(CheckedState):
         if out is not None:
             return num_reqs_padded, dirty
         num_rows = max(num_reqs_padded, dirty)
-        if self._capturing():
+        if self.place.is_capturing():
             return num_rows, max(num_reqs, dirty)  # nothing runs during a capture
         return num_rows, num_reqs

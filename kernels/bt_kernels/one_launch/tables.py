@@ -27,6 +27,7 @@ from bt_kernels.one_launch.shapes import (
     WIDE_COLUMNS,
     Cut,
 )
+from bt_kernels.staging import StagedWrites
 
 
 class OneLaunch(FusedApply, FusedGatherSlots):
@@ -134,8 +135,8 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         self.rows_are_aligned = rows_are_aligned([*self.block_tables, *self.input_block_tables])
         self._make_quick()
 
-    def _use_staged(self) -> None:
-        super()._use_staged()
+    def _stage_in(self, staged: StagedWrites) -> None:
+        super()._stage_in(staged)
         self._make_quick()
 
     def _make_quick(self) -> None:

@@ -85,7 +85,7 @@ def test_what_a_variant_overrides_counts():
 
 def test_what_takes_the_place_of_staged_writes_counts():
     tables = FUSED(LAYOUT, "cpu")
-    tables._staged = StagedWrites(LAYOUT.widths, tables.num_blocks)
+    tables._stage_in(StagedWrites(LAYOUT.widths, tables.num_blocks))
     tables.redirect_writes_to_null_block = True
     tables.append_block_ids(1, [[5], []], True)
     assert tables._staged.intervals()[:1] == [(0, 1, 0, [0])]

@@ -33,9 +33,10 @@ def step(tables):
 def replay(tables, batch=BATCH, num_rows=1, num_tokens=4, computed=None):
     """What a replay of a captured step runs, of which the host code sees nothing."""
     dirty = tables.num_dirty_rows
-    tables._capturing = lambda: True
+    is_capturing = tables.place.is_capturing
+    tables.place.is_capturing = lambda: True
     tables._launch_captured(*batch, num_rows, num_tokens, computed)
-    del tables._capturing
+    tables.place.is_capturing = is_capturing
     tables.num_dirty_rows = dirty
 
 
@@ -260,7 +261,7 @@ def test_a_mutant_is_found(name, tmp_path):
 def capturing(tables, step, monkeypatch):
     """As if on a GPU, within a capture; what is launched runs all the same."""
     append(tables, 7)
-    monkeypatch.setattr(type(tables), "_capturing", lambda _: True)
+    monkeypatch.setattr(tables.place, "is_capturing", lambda: True)
     return tables
 
 
@@ -285,7 +286,7 @@ def test_what_is_dirty_stays_so(tables, monkeypatch):
     two, one = torch.tensor([2, 2]), torch.tensor([2])
     tables.gather_block_tables(two, 2)
     with monkeypatch.context() as patched:
-        patched.setattr(type(tables), "_capturing", lambda _: True)
+        patched.setattr(tables.place, "is_capturing", lambda: True)
         tables.gather_block_tables(one, 1)
         tables.get_dummy_block_tables(1)
     assert tables.num_dirty_rows == 2

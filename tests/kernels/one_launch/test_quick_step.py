@@ -348,7 +348,7 @@ def test_staged_writes_that_are_replaced_are_those_of_the_step_in_c(monkeypatch)
     made = []
     monkeypatch.setattr(one_launch_tables, "native_step", lambda tables, _: made.append(tables))
     staged = type(tables._staged)(LAYOUT.widths, tables.num_blocks)
-    tables._staged = staged
+    tables._stage_in(staged)
     assert made == [tables]
     assert tables._staged is staged
     tables.redirect_writes_to_null_block = True

@@ -17,7 +17,7 @@ _CP_FIELDS = """\
                 layout.cp_interleave if layout.dcp_sharded[group] else 1,
 """
 _LOOK_UP = "block_id = tl.load(source + row * width + column, mask=mask & inside, other=0)"
-_TO_APPLY = "        if staged:\n"
+_TO_APPLY = "        if self._staged:\n"
 _REFUSE = (
     "            refuse_append(self.layout, self.num_blocks, req_index, new_block_ids, overwrite)\n"
 )

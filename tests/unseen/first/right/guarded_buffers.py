@@ -31,5 +31,5 @@ class Variant(FusedApply):
 
     def apply_staged_writes(self) -> None:
         super().apply_staged_writes()
-        if not self._capturing():
+        if not self.place.is_capturing():
             assert all(bool((guard == self.MARK).all()) for guard in self._guards)

@@ -30,7 +30,7 @@ class Variant(DeviceBlockTables):
             )
         finally:
             self.validate = validate
-        if validate and not self._capturing():
+        if validate and not self.place.is_capturing():
             ends = query_start_loc[[0, num_reqs]] if num_reqs else query_start_loc[:1]
             slots = self.slot_mappings if out is None else out
             arguments.check_rows_exist(self.layout, idx_mapping)

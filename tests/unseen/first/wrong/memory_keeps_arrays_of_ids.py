@@ -39,4 +39,4 @@ class Variant(FusedApply):
 
     def __init__(self, layout: TableLayout, device: torch.device | str, **options: object) -> None:
         super().__init__(layout, device, **options)
-        self._staged = _Staged(layout.widths, self.num_blocks)
+        self._stage_in(_Staged(layout.widths, self.num_blocks))

@@ -35,4 +35,4 @@ class Variant(OneLaunchVariant):
 
     def __init__(self, layout: TableLayout, device: torch.device | str, **options: object) -> None:
         super().__init__(layout, device, **options)
-        self._staged = _Staged(layout.widths, self.num_blocks)
+        self._stage_in(_Staged(layout.widths, self.num_blocks))

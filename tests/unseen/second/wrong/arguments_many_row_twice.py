@@ -38,4 +38,4 @@ class Variant(fused.Variant):
 
     def __init__(self, layout, device, **options):
         super().__init__(layout, device, **options)
-        self._staged = Staged(layout.widths, self.num_blocks)
+        self._stage_in(Staged(layout.widths, self.num_blocks))

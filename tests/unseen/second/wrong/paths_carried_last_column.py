@@ -37,4 +37,4 @@ class Variant(OneLaunch):
 
     def __init__(self, layout, device, **options):
         super().__init__(layout, device, **options)
-        self._staged = Staged(layout.widths, self.num_blocks)
+        self._stage_in(Staged(layout.widths, self.num_blocks))
