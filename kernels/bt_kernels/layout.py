@@ -26,6 +26,9 @@ FEATURES = frozenset(
 """Optional features beyond the plain path, by the names in a variant's `features`."""
 
 
+MAX_WIDTH = 2**30
+"""Columns of a row at most: kernels count them as int32, and go beyond the last by a step."""
+
 MAX_NUM_REQS = 32_767
 """A launch has up to two programs per row and one more, on a grid axis of 65,535."""
 
@@ -61,8 +64,8 @@ class TableLayout:
 
     Raises:
         ValueError: when a size is not an integer, below 1 or above its limit (int32;
-            `MAX_NUM_REQS`), a sequence does not have one entry per group, the rank is not below
-            `cp_size`, or the interleave does not divide the block size of a sharded group.
+            `MAX_NUM_REQS`; `MAX_WIDTH`), a sequence does not have one entry per group, the rank is
+            not below `cp_size`, or the interleave does not divide a sharded group's block size.
     """
 
     block_sizes: tuple[int, ...]
@@ -84,8 +87,9 @@ class TableLayout:
             )
         for name, least in (("block_sizes", 1), ("widths", 1), ("sliding_window_reach", 0)):
             values = tuple(getattr(self, name))
+            most = MAX_WIDTH if name == "widths" else INT32_MAX
             sizes = tuple(
-                _size(f"{name}[{group}]", value, least) for group, value in enumerate(values)
+                _size(f"{name}[{group}]", value, least, most) for group, value in enumerate(values)
             )
             object.__setattr__(self, name, sizes)
         for name in ("max_num_reqs", "max_num_batched_tokens", "cp_size", "cp_interleave"):

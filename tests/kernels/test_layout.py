@@ -123,6 +123,7 @@ def test_an_interleave_need_only_divide_what_is_shared(options):
         ({"block_sizes": (16.0, 16)}, r"block_sizes\[0\] is 16.0; expected an integer"),
         ({"block_sizes": (16, 2**32)}, r"block_sizes\[1\] is 4294967296; expected 2147483647 or"),
         ({"max_num_reqs": 32_768}, "max_num_reqs is 32768; expected 32767 or less"),
+        ({"widths": (3, 2**30 + 1)}, r"widths\[1\] is 1073741825; expected 1073741824 or less"),
         ({"cp_interleave": 1.0}, "cp_interleave is 1.0; expected an integer"),
         ({"sliding_window_reach": (1.5, 0)}, "sliding_window_reach.0. is 1.5; expected an integer"),
     ],

@@ -60,6 +60,7 @@ def _gather_row(
 
     No branch stands before the first load of block ids, so that what a descriptor has is loaded at
     once with the request's row: a load behind a branch begins when all before it have ended.
+    Columns are int32, since of those in int64 each address would be computed by itself.
     """
     descriptor = descriptors + group * DESCRIPTOR_FIELDS
     source = tl.load(descriptor + SOURCE).to(tl.pointer_type(tl.int32))
@@ -68,7 +69,7 @@ def _gather_row(
     target = _target(descriptor, out_ptrs, group) + batch_index * width
     row = _row(descriptor, idx_mapping, num_reqs, batch_index)
     length = tl.load(num_blocks + row, mask=row >= 0, other=0)
-    written = tl.where(row < 0, width, length)
+    written = tl.where(row < 0, width.to(tl.int32), length)
     first_column = _first_column(descriptor, num_computed_tokens, row)
     for first in range(0, tl.maximum(written, 1), BLOCK):
         columns = first + tl.arange(0, BLOCK)

@@ -41,7 +41,7 @@ MUTANTS = {
     "first_column_zeroed": Mutant(
         "only column 0 of a row without a request is zeroed",
         "device_code/parts.py",
-        "written = tl.where(row < 0, width, length)",
+        "written = tl.where(row < 0, width.to(tl.int32), length)",
         "written = tl.where(row < 0, 1, length)",
         "shrinking",
     ),
@@ -296,15 +296,15 @@ MUTANTS = {
     "first_pass_only": Mutant(
         "columns past the first block of columns are not gathered",
         "device_code/parts.py",
-        "written = tl.where(row < 0, width, length)",
-        "written = tl.where(row < 0, width, tl.minimum(length, BLOCK))",
+        "written = tl.where(row < 0, width.to(tl.int32), length)",
+        "written = tl.where(row < 0, width.to(tl.int32), tl.minimum(length, BLOCK))",
         "long",
     ),
     "zeroed_once": Mutant(
         "columns past the first block of columns are not zeroed",
         "device_code/parts.py",
-        "written = tl.where(row < 0, width, length)",
-        "written = tl.where(row < 0, tl.minimum(width, BLOCK), length)",
+        "written = tl.where(row < 0, width.to(tl.int32), length)",
+        "written = tl.where(row < 0, tl.minimum(width.to(tl.int32), BLOCK), length)",
         "long",
     ),
     "overwrite_appends": Mutant(
