@@ -28,9 +28,17 @@ from bt_bench.report import ABSENT
 from bt_bench.results import CONFIG_NAME, read_compact_run
 
 ROOT = Path(__file__).resolve().parents[1]
-REPORTS = ROOT / "reports" / "h200"
+REPORTS = ROOT / "reports"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "one-launch.md")
 _BLOCK = re.compile(r"<!-- figures: (?P<name>.*?) -->\n(?P<text>.*?)<!-- end of figures -->", re.S)
+
+# A figure that a page has a footnote to, and a table here one for all of them.
+_FOOTNOTE = re.compile(r"[¹²³⁴⁵⁶⁷⁸⁹⁰]+$")
+IN_DOUBT = "†"
+_DOUBT = (
+    f"{IN_DOUBT} Two methods of timing it on the device differ by more than they may; the folder's "
+    "tables say by how much."
+)
 
 Rows = list[list[str]]
 
@@ -40,7 +48,7 @@ class Figures:
     """A table of a page.
 
     Args:
-        folder: with the runs that it is of, below `reports/h200`.
+        folder: with the runs that it is of, below `reports/`.
         page: the file in the folder that has the figures.
         section: of the page that has them; empty: all of it.
         rows_of: its rows, from those of the page's tables.
@@ -81,7 +89,8 @@ def _regimes(rows: Rows) -> Rows:
     for row in rows[rows.index(head) + 1 :]:
         if len(row) == len(head) and row[1] in ("baseline", "fused"):
             cells = [
-                row[head.index(name)].rstrip("¹²³⁴⁵") for name in ("Step", "Busy hot", "Host jit")
+                _FOOTNOTE.sub(IN_DOUBT, row[head.index(name)])
+                for name in ("Step", "Busy hot", "Host jit")
             ]
             found.setdefault(row[0], {})[row[1]] = cells
     return [
@@ -92,7 +101,7 @@ def _regimes(rows: Rows) -> Rows:
 
 TABLES: Mapping[str, Figures] = {
     "all cases": Figures(
-        "worst",
+        "h200/worst",
         "worst.md",
         "## The aims",
         _worst,
@@ -100,7 +109,7 @@ TABLES: Mapping[str, Figures] = {
         "python benchmarks/worst.py (docs/one-launch.md)",
     ),
     "cases by kind": Figures(
-        "worst",
+        "h200/worst",
         "worst.md",
         "## By kind of case",
         _kinds,
@@ -115,7 +124,7 @@ TABLES: Mapping[str, Figures] = {
         "python benchmarks/worst.py (docs/one-launch.md)",
     ),
     "a whole step by events": Figures(
-        "origin",
+        "h100/origin",
         "comparison.md",
         "## Whole step",
         _events,
@@ -123,7 +132,7 @@ TABLES: Mapping[str, Figures] = {
         "bt-bench sweep origin",
     ),
     "a whole step by regime": Figures(
-        "origin",
+        "h100/origin",
         "comparison.md",
         "## Whole step",
         _regimes,
@@ -187,6 +196,8 @@ def written(text: str, reports: Path) -> str:
         lines.insert(1, "|---|" + "---:|" * (len(figures.head) - 1))
         body = "\n".join(lines)
         below = measured_in(folder).sentence()
+        if IN_DOUBT in body:
+            below = f"{_DOUBT} {below}"
         return f"<!-- figures: {name} -->\n{body}\n\n{below}\n<!-- end of figures -->"
 
     return _BLOCK.sub(table, text)
@@ -252,7 +263,9 @@ def _parse() -> argparse.Namespace:
         action="append",
         help="a page; may be repeated; default: README.md and docs/one-launch.md",
     )
-    add("--reports", type=Path, default=REPORTS, help="its folders; default: reports/h200")
+    add(
+        "--reports", type=Path, default=REPORTS, help="the folder that has theirs; default: reports"
+    )
     add("--check", action="store_true", help="write nothing; end with 1 if a table is another one")
     add("--fresh", action="store_true", help="also end with 1 if variants have changed since")
     return parser.parse_args()

@@ -3,7 +3,7 @@
     python benchmarks/screens.py            # both; the second runs the config of `make sweep`
     python benchmarks/screens.py --origin   # only the committed run on a GPU, the same every time
 
-- `show-origin.svg`: what `bt-bench show` prints of a step in `reports/h200/origin`.
+- `show-origin.svg`: what `bt-bench show` prints of a step in `reports/h100/origin`.
 - `sweep-quick.svg`: what `make sweep` ends with on a machine without a GPU. Its times are of the
   machine that draws it.
 """
@@ -30,7 +30,7 @@ from bt_bench.results import VariantResult, read_run
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs" / "pictures"
-ORIGIN = Path("reports/h200/origin")
+ORIGIN = Path("reports/h100/origin")
 COLUMNS = 80
 AFTER_MAKE = ".venv/bin/bt-bench"
 """What `make sweep` installs, and therefore names."""

@@ -15,7 +15,7 @@ from bt_bench.variants import find_variants
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-REPORTS = ROOT / "reports" / "h200"
+REPORTS = ROOT / "reports"
 
 
 @pytest.fixture
@@ -54,38 +54,55 @@ def test_variants_that_have_changed_since_are_named(readme, monkeypatch, tmp_pat
     page = tmp_path / "README.md"
     begin = "<!-- figures: a whole step by events -->\n"
     page.write_text(f"{begin}<!-- end of figures -->\n", encoding="utf-8")
-    folder = tmp_path / "reports" / "origin"
+    folder = tmp_path / "reports" / "h100" / "origin"
     folder.mkdir(parents=True)
     for name in ("config.yaml", "comparison.md", "fused.json", "baseline.json"):
-        shutil.copy(REPORTS / "origin" / name, folder / name)
-    now = find_variants()["fused"].source_sha256()
-    path = folder / "fused.json"
-    result = json.loads(path.read_text(encoding="utf-8"))
-    result["variant"]["source_sha256"] = now
-    path.write_text(json.dumps(result), encoding="utf-8")
-    options = ["--page", page, "--reports", folder.parent]
+        shutil.copy(REPORTS / "h100" / "origin" / name, folder / name)
+    for name, source in (
+        ("fused", find_variants()["fused"].source_sha256()),
+        ("baseline", "0" * 64),
+    ):
+        path = folder / f"{name}.json"
+        result = json.loads(path.read_text(encoding="utf-8"))
+        result["variant"]["source_sha256"] = source
+        path.write_text(json.dumps(result), encoding="utf-8")
+    options = ["--page", page, "--reports", tmp_path / "reports"]
     assert run(readme, monkeypatch, *options) == 0
     assert "and have changed since: baseline; measure again: bt-bench" in capsys.readouterr().err
     assert run(readme, monkeypatch, "--check", *options) == 0
     assert run(readme, monkeypatch, "--fresh", *options) == 1
     (folder / "baseline.json").unlink()
     assert run(readme, monkeypatch, "--fresh", *options) == 0
-    assert "Of commit c0a30f3, on one NVIDIA H200 with torch" in page.read_text(encoding="utf-8")
+    assert "Of commit 5562c5b, on one NVIDIA H100 80GB HBM3 with torch" in page.read_text(
+        encoding="utf-8"
+    )
 
 
 def test_what_cannot_be_written_is_refused(readme, tmp_path):
     block = "<!-- figures: {} -->\n<!-- end of figures -->"
     with pytest.raises(UsageError, match="there is no table 'steps'; expected one of all cases, c"):
         readme.written(block.format("steps"), REPORTS)
-    (tmp_path / "origin").mkdir()
-    (tmp_path / "origin" / "comparison.md").write_text("nothing", encoding="utf-8")
+    folder = tmp_path / "h100" / "origin"
+    folder.mkdir(parents=True)
+    (folder / "comparison.md").write_text("nothing", encoding="utf-8")
     with pytest.raises(UsageError, match=r"comparison\.md has no figures for the table"):
         readme.written(block.format("a whole step by events"), tmp_path)
 
 
+def test_figures_on_which_two_methods_disagree_are_marked(readme):
+    rows = [
+        ["Config", "Variant", "Step", "Busy hot", "Host jit"],
+        ["a", "baseline", "1", "2¹", "3"],
+        ["a", "fused", "4", "5¹²", "6"],
+    ]
+    assert readme._regimes(rows) == [["a", "1 → 4", "2† → 5†", "3 → 6"]]
+    text = README.read_text(encoding="utf-8")
+    assert (readme.IN_DOUBT in text) == (readme._DOUBT in text)
+
+
 def test_the_range_over_all_cases_is_that_of_its_page(readme, tmp_path):
-    folder = tmp_path / "worst"
-    folder.mkdir()
+    folder = tmp_path / "h200" / "worst"
+    folder.mkdir(parents=True)
     page = """# The worst of 3 cases
 
 ## The aims

@@ -14,7 +14,11 @@ from bt_bench.results.calibration import Calibration
 from bt_bench.results.reading import read_run
 
 ROOT = Path(__file__).parents[2]
-RUNS = sorted(path.parent for path in (ROOT / "reports" / "h200").rglob("comparison.md"))
+RUNS = sorted(
+    path.parent
+    for machine in ("h100", "h200")
+    for path in (ROOT / "reports" / machine).rglob("comparison.md")
+)
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -60,6 +64,7 @@ def test_committed_runs_are_complete_and_render_as_committed(run):
     assert results
     assert all(result.complete for result in results)
     assert all(case.status == "ok" for result in results for case in result.cases)
-    assert all(result.environment.gpus[0].name == "NVIDIA H200" for result in results)
+    machine = run.relative_to(ROOT / "reports").parts[0].upper()
+    assert all(machine in result.environment.gpus[0].name for result in results)
     committed = (run / "comparison.md").read_text(encoding="utf-8")
     assert render_comparison(results) == committed

@@ -20,8 +20,9 @@ from bt_bench.report.run.tables import event_table
 from bt_bench.results import read_run
 from bt_bench.suites.block_tables import operations as ops
 
-REPORTS = Path(__file__).parents[2] / "reports" / "h200"
-RUNS = [REPORTS / "origin", REPORTS / "headline" / "steps", REPORTS / "headline" / "trace"]
+REPORTS = Path(__file__).parents[2] / "reports"
+HEADLINE = REPORTS / "h200" / "headline"
+RUNS = [REPORTS / "h200" / "origin", HEADLINE / "steps", HEADLINE / "trace"]
 COLUMNS = {
     **{"Host (%)": "host_us", "Device (%)": "gpu_us", "Stage (%)": "stage_us", "Step": "step_us"},
     **{"Busy hot": "event_us/busy", "Busy cold": "event_us/busy/cold", "Graph": "gpu_us/graph"},
@@ -115,7 +116,7 @@ def test_both_compare_with_the_first_variant_of_the_config(tmp_path: Path) -> No
 
 def test_a_sum_changes_nothing_and_lies_between() -> None:
     """Sums are judged apart, so that whatever is asked beside them has the same answer."""
-    folder = REPORTS / "headline" / "steps"
+    folder = HEADLINE / "steps"
     asked = judgements(folder, "--metric", "host_us+stage_us", "--metric", "host_us")
     sums = {place: each for place, each in asked.items() if place[2] == "host_us+stage_us"}
     assert len(sums) == len(asked) / 2 >= 40
