@@ -198,7 +198,7 @@ def test_only_what_needs_a_gpu_is_marked():
         for command in commands(block)
     ]
     assert marked
-    needs = re.compile(r"overhead|--device cuda|profile (?!.*--tool (static|nsys))")
+    needs = re.compile(r"overhead|--device cuda|--vllm-source|profile (?!.*--tool (static|nsys))")
     assert all(needs.search(line) for line in marked)
 
 
