@@ -6,7 +6,7 @@ import ctypes
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -70,12 +70,12 @@ class Window:
         """Adds a launch of a kernel with this usage."""
         self.steps[-1][launch.kernel] += 1
         self.kernels.add(_kernel(launch, usage, self._target))
-        self._note(launch.binary, launch.settings, launch.grid, _described(launch.arguments))
+        self._note(launch.binary, launch.settings, launch.grid, _all_described(launch.arguments))
 
     def computed(self, name: str, arguments: tuple[Any, ...]) -> None:
         """Adds an operation of torch."""
         self.steps[-1][f"torch.{name}"] += 1
-        self._note(name, _described(arguments))
+        self._note(name, _all_described(arguments))
 
     def _note(self, *what: object) -> None:
         self._sequence.update(f"{what}\n".encode())
@@ -160,25 +160,41 @@ def _kernel(launch: Launch, usage: Usage, target: str) -> Kernel:
     return Kernel.model_validate(facts | {"id": short_digest(repr(facts).encode())})
 
 
-def _described(value: object) -> object:
-    """An argument, without anything that differs between processes."""
+def _all_described(arguments: Sequence[object]) -> object:
+    """The arguments of a call, without anything that differs between processes."""
+    return _described(arguments, frozenset(_with_addresses(arguments)))
+
+
+def _with_addresses(value: object) -> Iterator[int]:
+    """Where the memory is that may hold addresses, since one of the tensors there is int64."""
+    if isinstance(value, torch.Tensor):
+        if value.dtype is torch.int64:
+            yield value.untyped_storage().data_ptr()
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _with_addresses(item)
+
+
+def _described(value: object, with_addresses: frozenset[int]) -> object:
     if isinstance(value, torch.Tensor):
         shape = str(value.dtype), tuple(value.shape), value.stride(), value.storage_offset()
-        return *shape, _contents(value)
+        return *shape, _contents(value, with_addresses)
     if isinstance(value, tuple | list):
-        return tuple(_described(item) for item in value)
+        return tuple(_described(item, with_addresses) for item in value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return type(value).__name__
 
 
-def _contents(tensor: torch.Tensor) -> str:
+def _contents(tensor: torch.Tensor, with_addresses: frozenset[int]) -> str:
     """Digest of the memory behind a tensor, with addresses in it numbered."""
     storage = tensor.untyped_storage()
     # Without operations of torch, which would count as the variant's.
     data = ctypes.string_at(storage.data_ptr(), storage.nbytes())
-    if tensor.dtype is torch.int64:
-        data = number_addresses(np.frombuffer(data, dtype=np.int64)).tobytes()
+    if storage.data_ptr() in with_addresses:
+        words = len(data) // 8
+        numbered = number_addresses(np.frombuffer(data, dtype=np.int64, count=words))
+        data = numbered.tobytes() + data[8 * words :]
     return short_digest(data)
 
 
