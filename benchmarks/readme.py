@@ -32,8 +32,10 @@ REPORTS = ROOT / "reports"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "one-launch.md")
 _BLOCK = re.compile(r"<!-- figures: (?P<name>.*?) -->\n(?P<text>.*?)<!-- end of figures -->", re.S)
 
-# A figure that a page has a footnote to, and a table here one for all of them.
-_FOOTNOTE = re.compile(r"[¹²³⁴⁵⁶⁷⁸⁹⁰]+$")
+# A page has a footnote to some figures, each with a number; a table here has one for all of them.
+_NUMBERS = re.compile(r"[¹²³⁴⁵⁶⁷⁸⁹⁰]+$")
+_FOOTNOTE = re.compile(r"- (?P<number>[¹²³⁴⁵⁶⁷⁸⁹⁰]+) (?P<text>.*)")
+_IS_IN_DOUBT = "methods disagree"
 IN_DOUBT = "†"
 _DOUBT = (
     f"{IN_DOUBT} Two methods of timing it on the device differ by more than they may; the folder's "
@@ -88,10 +90,7 @@ def _regimes(rows: Rows) -> Rows:
     found: dict[str, dict[str, list[str]]] = {}
     for row in rows[rows.index(head) + 1 :]:
         if len(row) == len(head) and row[1] in ("baseline", "fused"):
-            cells = [
-                _FOOTNOTE.sub(IN_DOUBT, row[head.index(name)])
-                for name in ("Step", "Busy hot", "Host jit")
-            ]
+            cells = [row[head.index(name)] for name in ("Step", "Busy hot", "Host jit")]
             found.setdefault(row[0], {})[row[1]] = cells
     return [
         [case, *map(" → ".join, zip(of["baseline"], of["fused"], strict=True))]
@@ -192,6 +191,12 @@ def written(text: str, reports: Path) -> str:
         )
         if not rows:
             raise UsageError(f"{folder / figures.page} has no figures for the table {name!r}")
+        for cell in (cell for row in rows for cell in row):
+            if _NUMBERS.search(cell):
+                raise UsageError(
+                    f"{folder / figures.page} has a footnote to {cell!r}; of the table {name!r} "
+                    f"expected only footnotes that begin with {_IS_IN_DOUBT!r}"
+                )
         lines = ["| " + " | ".join(cells) + " |" for cells in ((figures.head), *rows)]
         lines.insert(1, "|---|" + "---:|" * (len(figures.head) - 1))
         body = "\n".join(lines)
@@ -230,13 +235,30 @@ def measured_in(folder: Path) -> Measured:
 
 
 def tables_in(text: str) -> Rows:
-    """Cells of all table rows of a Markdown text, but for the lines below titles."""
-    rows = [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in text.splitlines()
-        if line.startswith("|")
-    ]
-    return [row for row in rows if not all(cell.strip(":-") == "" for cell in row)]
+    """Cells of all table rows of a Markdown text, but for the lines below titles.
+
+    Those with a footnote that two methods disagree end with `IN_DOUBT`, others with a footnote as
+    they are.
+    """
+    found: Rows = []
+    table: Rows = []  # the last one
+    was_row = False
+    for line in text.splitlines():
+        if is_row := line.startswith("|"):
+            row = [cell.strip() for cell in line.strip("|").split("|")]
+            table = [*(table if was_row else []), row]
+            if not all(cell.strip(":-") == "" for cell in row):
+                found.append(row)
+        elif (note := _FOOTNOTE.match(line)) and note["text"].startswith(_IS_IN_DOUBT):
+            for row in table:
+                row[:] = [_in_doubt(cell, note["number"]) for cell in row]
+        was_row = is_row
+    return found
+
+
+def _in_doubt(cell: str, number: str) -> str:
+    found = _NUMBERS.search(cell)
+    return _NUMBERS.sub(IN_DOUBT, cell) if found and found[0] == number else cell
 
 
 def _figures(name: str) -> Figures:

@@ -89,12 +89,34 @@ def test_what_cannot_be_written_is_refused(readme, tmp_path):
         readme.written(block.format("a whole step by events"), tmp_path)
 
 
-def test_figures_on_which_two_methods_disagree_are_marked(readme):
-    rows = [
-        ["Config", "Variant", "Step", "Busy hot", "Host jit"],
-        ["a", "baseline", "1", "2¹", "3"],
-        ["a", "fused", "4", "5¹²", "6"],
-    ]
+def test_figures_on_which_two_methods_disagree_are_marked(readme, tmp_path):
+    folder = tmp_path / "h100" / "origin"
+    folder.mkdir(parents=True)
+    shutil.copy(REPORTS / "h100" / "origin" / "config.yaml", folder / "config.yaml")
+    page = """## Whole step
+
+| Config | Variant  | Step | Busy hot | Host jit |
+| ------ | -------- | ---: | -------: | -------: |
+| a      | baseline |    1 |       2¹ |        3 |
+| a      | fused    |    4 |       5² |       6³ |
+
+- ¹ methods disagree: 2 by events against 3 by profiler for the span on a busy GPU, L2 hot
+  (tolerance 0.5 us)
+- ² methods disagree: 5 by events against 6 by profiler
+- ³ something else
+
+| Other | Table |
+| ----- | ----: |
+| a     |    7¹ |
+
+- ¹ not this either
+"""
+    (folder / "comparison.md").write_text(page, encoding="utf-8")
+    block = "<!-- figures: a whole step by regime -->\n<!-- end of figures -->"
+    with pytest.raises(UsageError, match=r"comparison\.md has a footnote to '3 → 6³'; of the"):
+        readme.written(block, tmp_path)
+    assert ["a", "7¹"] in readme.tables_in(page)
+    rows = readme.tables_in(page.replace("6³", "6"))
     assert readme._regimes(rows) == [["a", "1 → 4", "2† → 5†", "3 → 6"]]
     text = README.read_text(encoding="utf-8")
     assert (readme.IN_DOUBT in text) == (readme._DOUBT in text)

@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FunctionType, MethodType
 from typing import Any
 
 from bt_bench.analysis import faster_mean
@@ -127,8 +128,8 @@ class ProcessRound:
             for unit in self._units
             for arms in unit.window.instances
             for arm in arms
-            for name in getattr(arm.variant, "__dict__", {})
-            if callable(getattr(type(arm.variant), name, None))
+            for name in dir(type(arm.variant))
+            if not name.startswith("__") and _is_hidden(arm.variant, name)
         }
 
     def _passes(self) -> Iterator[int]:
@@ -184,6 +185,23 @@ class ProcessRound:
                 bench.census(unit.window, plan, of_unit)
         else:
             bench.profile_all([(unit.window, of_unit) for unit, of_unit in profiled], plan)
+
+
+def _is_hidden(variant: object, name: str) -> bool:
+    """Whether an object has an attribute of its own in place of a method of its class.
+
+    Its `__dict__` is not asked for: before Python 3.13 an object that has been asked for it finds
+    its methods slower from then on, so that something else would be timed.
+    """
+    of_class = getattr(type(variant), name)
+    if not callable(of_class):
+        return False
+    own = getattr(variant, name)
+    if not isinstance(of_class, FunctionType):
+        return bool(own != of_class)  # a method of the class, a class, or something in C
+    if isinstance(own, MethodType):
+        return own.__func__ is not of_class or own.__self__ is not variant
+    return own is not of_class  # a static method
 
 
 @contextmanager

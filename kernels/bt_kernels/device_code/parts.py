@@ -60,7 +60,7 @@ def _gather_row(
 
     No branch stands before the first load of block ids, so that what a descriptor has is loaded at
     once with the request's row: a load behind a branch begins when all before it have ended.
-    Columns are int32, since of those in int64 each address would be computed by itself.
+    Columns are int32: with int64 columns, every address would be computed separately.
     """
     descriptor = descriptors + group * DESCRIPTOR_FIELDS
     source = tl.load(descriptor + SOURCE).to(tl.pointer_type(tl.int32))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -26,6 +27,14 @@ _UNUSED_FIELDS = DESCRIPTOR_FIELDS.value - NUM_ROWS.value - 1
 _KEPT_VIEWS = 256
 
 
+@dataclass
+class _Launches:
+    """Launch functions by launch path, and which path was chosen."""
+
+    by_path: dict[str, Callable[..., None]]
+    chosen: str = JIT
+
+
 class DeviceState(BlockTableOperations):
     """Block tables on a device (or on the CPU, under Triton's interpreter), without operations.
 
@@ -34,6 +43,9 @@ class DeviceState(BlockTableOperations):
 
     `native` says whether a subclass uses the compiled helpers if available (see
     `bt_kernels.native`). Without them host code is Python, and there is no direct launch.
+
+    An object has few attributes, and is not asked for its `__dict__`: then Python finds methods and
+    attributes faster (see `tests/kernels/device_tables/test_attributes.py`).
 
     Args:
         layout: sizes and options.
@@ -74,10 +86,9 @@ class DeviceState(BlockTableOperations):
         self.input_block_tables = [_zeros(shape, torch.int32, device) for shape in shapes]
         # With its index, like the devices of the arguments.
         self.device = self.block_tables[0].device
-        self._on_gpu = self.device.type == "cuda" and launches.COMPILES
         launcher = launches.find_launcher() if self.native and self._on_gpu else None
         self.place = Place(self.device, launcher)
-        self._launches = self._make_launches()
+        self._launches = _Launches(self._make_launches())
         self.launch_path = JIT
         slots = (layout.num_groups, layout.max_num_batched_tokens)
         self.slot_mappings = torch.full(slots, PAD_SLOT_ID, dtype=torch.int64, device=self.device)
@@ -95,6 +106,11 @@ class DeviceState(BlockTableOperations):
         """Has writes be staged in this object from now on."""
         self._staged = staged
 
+    @property
+    def _on_gpu(self) -> bool:
+        """Whether kernels run on a GPU."""
+        return self.device.type == "cuda" and launches.COMPILES
+
     @property  # type: ignore[override]
     def redirect_writes_to_null_block(self) -> bool:
         """See `BlockTableOperations`."""
@@ -109,7 +125,7 @@ class DeviceState(BlockTableOperations):
     @property
     def launch_paths(self) -> tuple[str, ...]:
         """Launch paths that work here; only Triton's call if kernels are interpreted."""
-        return tuple(self._launches)
+        return tuple(self._launches.by_path)
 
     @property
     def launch_path(self) -> str:
@@ -118,16 +134,16 @@ class DeviceState(BlockTableOperations):
         Raises:
             ValueError: when it is set to anything else.
         """
-        return next(path for path, launch in self._launches.items() if launch is self.launch)
+        return self._launches.chosen
 
     @launch_path.setter
     def launch_path(self, path: str) -> None:
         if path not in self.launch_paths:
             expected = " or ".join(repr(known) for known in self.launch_paths)
             raise ValueError(f"launch_path is {path!r}; expected {expected} on {self.device}")
-        # The function alone is kept: launches need not choose, and attributes are counted; see
-        # `test_attributes`.
-        self.launch = self._launches[path]
+        self._launches.chosen = path
+        # Stored as an attribute, so that launches need not choose.
+        self.launch = self._launches.by_path[path]
 
     def init_block_table_layout_tensors(self) -> None:
         """Tells the kernels where the tables are, after `block_tables` or others were replaced.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import product
 from operator import index
+from types import MethodType
 
 import torch
 
@@ -64,9 +64,8 @@ class DeviceBlockTables(CheckedState):
             if own and hasattr(staged, in_c):
                 # Not by `__dict__`: an object that has been asked for it finds its methods slower.
                 setattr(self, name, getattr(staged, in_c))
-            else:
-                with suppress(AttributeError):  # it was not in C before either
-                    delattr(self, name)
+            elif not isinstance(getattr(self, name), MethodType):  # it was in C before
+                delattr(self, name)
         if hasattr(staged, "append_block_ids"):
             staged.redirects = self._redirects
             staged.refuse = partial(refuse_append, self.layout, self.num_blocks)

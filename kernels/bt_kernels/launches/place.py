@@ -57,12 +57,20 @@ class Place:
         if self.index is None:
             return lambda: False
         if self.native is not None:
-            # A third of what torch's function takes, which tells of the current device alone.
+            # Half of what torch's function takes, which tells of the current device alone.
             is_captured, index = self.native.is_captured, self.index
             current_stream = triton.runtime.driver.active.get_current_stream
             return lambda: is_captured(current_stream(index))
-        current_is_capturing = torch._C._cuda_isCurrentStreamCapturing
-        return lambda: self.run(current_is_capturing)
+        is_current, device = self.is_current, self.device
+        current_is_capturing: Callable[[], bool] = torch._C._cuda_isCurrentStreamCapturing
+
+        def is_capturing() -> bool:
+            if is_current():
+                return current_is_capturing()
+            with torch.cuda.device(device):
+                return current_is_capturing()
+
+        return is_capturing
 
     def run(self, call: Callable[..., _Result], *arguments: Any) -> _Result:
         """Calls with the device current."""

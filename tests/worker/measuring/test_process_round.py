@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -128,6 +129,48 @@ def test_a_method_that_an_object_gets_of_its_own_is_told(runner):
     arm.variant.apply_staged_writes = lambda: None
     arm.variant.more = lambda: None  # hides nothing
     assert ready.newly_hidden() == ["fused: apply_staged_writes"]
+
+
+class Several:
+    def plain(self): ...
+
+    @staticmethod
+    def static(): ...
+
+    @classmethod
+    def of_class(cls): ...
+
+    @property
+    def value(self):
+        return print
+
+    kind = dict
+
+
+@pytest.mark.parametrize("name", ["plain", "static", "of_class", "kind"])
+def test_what_hides_a_method_is_told_from_the_method(name):
+    variant, other = Several(), Several()
+    assert not process_round._is_hidden(variant, name)
+    setattr(variant, name, getattr(variant, name))
+    assert not process_round._is_hidden(variant, name)  # the same does no harm
+    for own in (print, lambda: None, other.plain):
+        setattr(variant, name, own)
+        assert process_round._is_hidden(variant, name)
+    assert not process_round._is_hidden(variant, "value")
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="since 3.13 it does no harm")
+def test_objects_are_not_asked_for_their_dict(runner):
+    units = (unit("one"),)
+    runner.run(PrepareRound(units), ["baseline", "fused"])
+    ready = runner._executor._ready_round(units, ["baseline", "fused"])
+    ready.newly_hidden()
+    arms = ready._units[0].window.instances[0]
+    assert arms
+    for arm in arms:
+        referents = gc.get_referents(arm.variant)
+        attributes = vars(arm.variant)
+        assert not any(each is attributes for each in referents), arm.name
 
 
 ORDERS = ["abc", "cba", "bca", "acb"]
