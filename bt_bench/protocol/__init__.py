@@ -22,6 +22,7 @@ from bt_bench.protocol.loading import (
     shipped_suites,
     suite_of,
 )
+from bt_bench.protocol.misspelt import misspelt_overrides
 from bt_bench.protocol.parameters import UserFile, WorkloadParameters, wrong_parameter
 from bt_bench.protocol.records import (
     build_workload,
@@ -69,6 +70,7 @@ __all__ = [
     "is_of_users_suite",
     "load_suite",
     "loaded_files",
+    "misspelt_overrides",
     "place_of",
     "record_of",
     "ref_of",

@@ -1,11 +1,13 @@
-"""Finds methods of a suite that are probably misspelt: nobody would ever call them."""
+"""Finds methods of a suite or a variant that are probably misspelt: nobody would call them."""
 
 from __future__ import annotations
 
+import ast
 import difflib
 from collections.abc import Iterator
 
 _ALIKE = 0.75
+_OVERRIDE_ALIKE = 0.85
 
 
 def misspelt(found: type, base: type) -> Iterator[str]:
@@ -28,6 +30,40 @@ def misspelt(found: type, base: type) -> Iterator[str]:
             yield (
                 f"{found.__name__} has {name!r}, which is never used; did you mean "
                 f"{nearest[0]!r}? Begin the names of your own with an underscore"
+            )
+
+
+def misspelt_overrides(found: type, source: str) -> Iterator[tuple[int, str]]:
+    """Methods of a user's class that look like an inherited one, and that its file never uses.
+
+    Args:
+        found: the class.
+        source: of the file that defines it.
+
+    Yields:
+        The line of a method, and what is wrong with it in a sentence.
+    """
+    own = {
+        name: value
+        for each in found.__mro__
+        if each.__module__ == found.__module__
+        for name, value in vars(each).items()
+        if _is_method(value) and not name.startswith("__")
+    }
+    bases = [each for each in found.__mro__ if each.__module__ != found.__module__]
+    known = {name for each in bases for name, value in vars(each).items() if _is_method(value)}
+    nodes = list(ast.walk(ast.parse(source)))
+    used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    used |= {node.id for node in nodes if isinstance(node, ast.Name)}
+    used |= {str(node.value) for node in nodes if isinstance(node, ast.Constant)}  # for getattr
+    lines = {node.name: node.lineno for node in nodes if isinstance(node, ast.FunctionDef)}
+    for name in sorted(own.keys() - known - used):
+        candidates = sorted(known - own.keys())
+        nearest = difflib.get_close_matches(name, candidates, n=1, cutoff=_OVERRIDE_ALIKE)
+        if nearest and name in lines:
+            yield (
+                lines[name],
+                f"{found.__name__} has {name!r}, which nothing uses; did you mean {nearest[0]!r}?",
             )
 
 

@@ -9,6 +9,13 @@ from typing import Protocol
 from bt_bench.results import StopReason
 from bt_bench.worker import Watcher
 
+_STOPPED = {
+    StopReason.PRECISE: "precise",
+    StopReason.STABLE: "stable",
+    StopReason.TIME: "time is up",
+    StopReason.ROUNDS: "the most asked for",
+}
+
 
 @dataclass(frozen=True)
 class CaseReport:
@@ -54,7 +61,7 @@ class CaseReport:
         if self.left_out:
             parts.append(f"not run: {', '.join(self.left_out)}")
         if self.rounds is not None:
-            stopped = f" ({self.stopped})" if self.stopped else ""
+            stopped = f" ({_STOPPED[self.stopped]})" if self.stopped else ""
             parts.append(f"{self.rounds} rounds{stopped}")
         if self.half_width_percent is not None:
             parts.append(f"± {self.half_width_percent:.2f} %")

@@ -17,7 +17,14 @@ from types import ModuleType
 from typing import Any
 
 from bt_bench.errors import UsageError, names_hint
-from bt_bench.protocol import NoOpponents, Opponent, Opponents, Suite, default_suite
+from bt_bench.protocol import (
+    NoOpponents,
+    Opponent,
+    Opponents,
+    Suite,
+    default_suite,
+    misspelt_overrides,
+)
 from bt_bench.results import BASELINE
 from bt_bench.variants.isolation import FreshSourceLoader
 from bt_bench.variants.raised import is_interrupt, text_of
@@ -150,7 +157,8 @@ def load(entry: VariantEntry) -> type[Any]:
     """Imports a variant's file and returns its class.
 
     Raises:
-        UsageError: when the file does not import or lacks something, naming file and line.
+        UsageError: when the file does not import, lacks something, or has a method that looks like
+            a misspelt one, naming file and line.
     """
     try:
         module = _import(entry)
@@ -174,6 +182,10 @@ def load(entry: VariantEntry) -> type[Any]:
     missing += sorted(set(getattr(variant, "__abstractmethods__", ())) - set(missing))
     if missing:
         raise UsageError(f"{entry.path}: class 'Variant' lacks {', '.join(missing)}")
+    if not entry.shipped:
+        source = entry.path.read_text(encoding="utf-8")
+        for number, problem in misspelt_overrides(variant, source):
+            raise UsageError(f"{entry.path}:{number}: {problem}")
     return variant
 
 

@@ -18,7 +18,7 @@ from bt_bench.runs.progress import CaseReport
         (CaseReport("step/one", ["a", "b"]), "FAILED: a, b"),
         (
             CaseReport("step/one", ["a"], ["b"], 48, StopReason.TIME),
-            "FAILED: a, INSUFFICIENT: b, 48 rounds (time)",
+            "FAILED: a, INSUFFICIENT: b, 48 rounds (time is up)",
         ),
         (CaseReport("step/one", unsupported=["a"]), "ok, unsupported: a"),
         (CaseReport("step/one", left_out=["a"]), "ok, not run: a"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import pytest
@@ -37,6 +38,44 @@ def test_a_users_file_is_loaded_apart_as_well(tmp_path):
     shared, apart = load(entry), load_apart(entry)
     assert apart is not shared
     assert apart.prepare_step.__globals__ is not shared.prepare_step.__globals__
+
+
+SUBCLASS = """from bt_kernels.fusions import FusedGatherSlots
+
+
+class Variant(FusedGatherSlots):
+    def {}(self, *arguments):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("_lanch_apply", "_launch_apply"), ("prepare_steps", "prepare_step")],
+)
+def test_a_method_that_nothing_calls_and_that_looks_like_another_is_refused(name, meant, tmp_path):
+    (tmp_path / "mine.py").write_text(SUBCLASS.format(name))
+    message = f"mine.py:5: Variant has '{name}', which nothing uses; did you mean '{meant}'?"
+    with pytest.raises(UsageError, match=re.escape(message)):
+        load(find_variants([tmp_path])["mine"])
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "\n    def _launch_slots(self, *arguments):\n        self._lanch_apply()\n",
+        '\n    def _launch_slots(self, *arguments):\n        getattr(self, "_lanch_apply")()\n',
+        "\n    def _launch_apply(self, *arguments):\n        pass\n",
+    ],
+)
+def test_a_method_that_the_file_uses_or_has_beside_the_other_is_not(more, tmp_path):
+    (tmp_path / "mine.py").write_text(SUBCLASS.format("_lanch_apply") + more)
+    assert load(find_variants([tmp_path])["mine"])._lanch_apply
+
+
+def test_a_method_that_is_like_no_other_is_the_users_own(tmp_path):
+    (tmp_path / "mine.py").write_text(SUBCLASS.format("halves"))
+    assert load(find_variants([tmp_path])["mine"]).halves
 
 
 def another_revision(folder):

@@ -311,7 +311,7 @@ def _constant_detail(base: FloatArray, other: FloatArray) -> str:
 def _counts(rounds: int, instances: int) -> str:
     return (
         f"{rounds} round{'s' * (rounds != 1)} of {instances} instance{'s' * (instances != 1)} are "
-        "too few for an interval; expected at least 3 of each"
+        "too few for an interval; expected at least 3 rounds and 3 instances"
     )
 
 
