@@ -16,6 +16,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 from rich.progress import Progress as RichBars
+from rich.table import Column
 
 from bt_bench.cli.exits import visible
 from bt_bench.runs import CaseReport, Progress
@@ -32,18 +33,23 @@ def progress_on_stderr(run: str) -> Iterator[Progress]:
     if not sys.stderr.isatty():
         yield Lines()
         return
-    bars = RichBars(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=None),
+    with made_bars(Console(stderr=True)) as bars:
+        yield Bars(bars, run)
+
+
+def made_bars(console: Console) -> RichBars:
+    """Bars on a terminal, each on a line. What does not fit is cut from texts, not from numbers."""
+    said = Column(ratio=3, no_wrap=True, overflow="ellipsis")
+    return RichBars(
+        TextColumn("{task.description}", markup=False, table_column=said),
+        BarColumn(bar_width=None, table_column=Column(ratio=1)),
         MofNCompleteColumn(),
         TextColumn("{task.fields[detail]}", markup=False),
         TimeElapsedColumn(),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
         expand=True,
     )
-    with bars:
-        yield Bars(bars, run)
 
 
 LINE_SECONDS = 30.0
