@@ -41,7 +41,12 @@ def command(*arguments: object, called: str | None = None) -> str:
 
 
 def resume_command(
-    folder: object, device: str, sources: Iterable[object] = (), called: str | None = None
+    folder: object,
+    device: str,
+    sources: Iterable[object] = (),
+    called: str | None = None,
+    *,
+    profile: bool = False,
 ) -> str:
     """The command that goes on with a run.
 
@@ -50,8 +55,10 @@ def resume_command(
         device: as `--device` takes it.
         sources: of vLLM, as `--vllm-source` takes them.
         called: how the program is called; as it can be called here if `None`.
+        profile: whether it also profiles cases.
     """
     given = [part for source in sources for part in ("--vllm-source", source)]
+    given += ["--profile"] * profile
     return command("sweep", "--resume", folder, "--device", device, *given, called=called)
 
 
@@ -83,7 +90,8 @@ def next_lines(
         indexed = [given for given in _given(begun, "--device") if given.startswith("cuda:")]
         device = [results[0].environment.device, *indexed][-1]
         sources = _given(begun, "--vllm-source")
-        commands.append(resume_command(folder, device, sources, called))
+        profile = "--profile" in begun
+        commands.append(resume_command(folder, device, sources, called, profile=profile))
     compared = _comparable(results)
     if compared:
         # What failed is left out: it would only fail the comparison, too.

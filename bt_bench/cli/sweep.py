@@ -253,8 +253,7 @@ def _again(request: SweepRequest, device: DeviceChoice, *, profile: bool) -> str
     """The command that continues the run, or takes its profiles later."""
     opponents = [entry.opponent for entry in request.entries if entry.opponent is not None]
     roots = [opponent.source.root for opponent in opponents]
-    again = resume_command(request.folder.path, device, roots)
-    return f"{again} --profile" if profile else again
+    return resume_command(request.folder.path, device, roots, profile=profile)
 
 
 def _run(request: SweepRequest, runner: Runner, again: str) -> list[VariantResult]:

@@ -149,14 +149,16 @@ def test_a_partial_run_is_to_be_continued():
             "cuda:1",
         ),
         (["sweep", "--device=auto", "--vllm-source", "/v 1", "--vllm-source", "w"], "cuda"),
+        (["sweep", "a", "--profile", "--vllm-source", "/v 1", "--vllm-source", "w"], "cuda"),
     ],
 )
 def test_a_partial_run_is_continued_with_what_it_was_begun_with(begun, device):
     base = make_result("baseline", FINE, complete=False)
     base = base.model_copy(update={"tool": base.tool.model_copy(update={"command": begun})})
     sources = "--vllm-source '/v 1' --vllm-source w"
+    profile = " --profile" * ("--profile" in begun)
     assert next_of(base, make_result("fused", FINE, complete=False))[0] == (
-        f"bt-bench sweep --resume reports/run --device {device} {sources}"
+        f"bt-bench sweep --resume reports/run --device {device} {sources}{profile}"
     )
 
 
