@@ -68,9 +68,25 @@ def _spelled(value: object) -> str:
     return repr(value)
 
 
+_CANDIDATES = 10
+_OF_WHOLE_WORDS = 0.1
+
+
 def nearest(name: str, valid: Iterable[str]) -> str | None:
-    """The valid name that is most like an unknown one; `None` if none is like it."""
-    return next(iter(difflib.get_close_matches(name, list(valid), n=1)), None)
+    """The valid name that is most like an unknown one; `None` if none is like it.
+
+    It counts for a name if it only has a word too few or too many: `num_requests` is taken for
+    `requests`, and not for `dummy_requests`.
+    """
+    words = set(name.split("_"))
+
+    def likeness(other: str) -> float:
+        others = set(other.split("_"))
+        bonus = _OF_WHOLE_WORDS if words <= others or others <= words else 0
+        return difflib.SequenceMatcher(None, name, other).ratio() + bonus
+
+    like = difflib.get_close_matches(name, list(valid), n=_CANDIDATES)
+    return max(like, key=likeness, default=None)
 
 
 def names_hint(name: str, valid: Iterable[str]) -> str:

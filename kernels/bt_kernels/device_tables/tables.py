@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
 from operator import index
-from types import MethodType
+from types import BuiltinMethodType
 
 import torch
 
@@ -64,7 +64,7 @@ class DeviceBlockTables(CheckedState):
             if own and hasattr(staged, in_c):
                 # Not by `__dict__`: an object that has been asked for it finds its methods slower.
                 setattr(self, name, getattr(staged, in_c))
-            elif not isinstance(getattr(self, name), MethodType):  # it was in C before
+            elif own and isinstance(getattr(self, name), BuiltinMethodType):  # it was in C before
                 delattr(self, name)
         if hasattr(staged, "append_block_ids"):
             staged.redirects = self._redirects
