@@ -35,7 +35,11 @@ def partial_warnings(matchups: Sequence[Matchup], *, allow_partial: bool) -> Ite
     sides = {side.label: side for each in matchups for side in (each.base, each.other)}
     partial = [s for s in sides.values() if not (s.absent or s.result.header.complete)]
     if partial and not allow_partial:
-        raise NotComparableError("\n".join(how_to_finish(s.label, s.folder) for s in partial))
+        of_run: dict[Path | None, list[str]] = {}
+        for side in partial:
+            of_run.setdefault(side.folder, []).append(side.label)
+        told = [how_to_finish(labels, folder) for folder, labels in of_run.items()]
+        raise NotComparableError("\n".join(told))
     for side in partial:
         yield f"{side.label} is a partial result"
     for side in sides.values():
@@ -52,16 +56,18 @@ def _odd_reasons(side: Side) -> Iterator[str]:
         yield f"{side.label}: {odd[0].key} is ok, but has a failure reason: {odd[0].reason}{more}"
 
 
-def how_to_finish(label: str, folder: Path | None) -> str:
-    """Why a partial result is not compared, and what to do.
+def how_to_finish(labels: Sequence[str], folder: Path | None) -> str:
+    """Why partial results are not compared, and what to do.
 
     Args:
-        label: of the result.
-        folder: where the result is; if it is a run folder, the run can be resumed there.
+        labels: of the results of a run.
+        folder: where they are; if it is a run folder, the run can be resumed there.
     """
     known = folder is not None and (folder / CONFIG_NAME).is_file()
+    names = " and ".join(filter(None, (", ".join(labels[:-1]), labels[-1])))
+    are = "is a partial result: its" if len(labels) == 1 else "are partial results: their"
     return (
-        f"{label} is a partial result: its run was interrupted or is still going on. Finish it "
+        f"{names} {are} run was interrupted or is still going on. Finish it "
         f"with `bt-bench sweep --resume {shlex.quote(str(folder)) if known else 'DIR'}`, or pass "
         "--allow-partial to compare the cases that it has"
     )

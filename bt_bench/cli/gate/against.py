@@ -72,7 +72,7 @@ def _stored(options: Options) -> VariantResult:
     if not stored.complete and not options.allow_partial:
         from bt_bench.analysis import how_to_finish
 
-        raise NotComparableError(how_to_finish(path, None if path == "-" else Path(path).parent))
+        raise NotComparableError(how_to_finish([path], None if path == "-" else Path(path).parent))
     return stored
 
 
