@@ -99,6 +99,12 @@ def check(
             "'# unreached: REASON' excuses.",
         ),
     ] = False,
+    show_all: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="Print a line for each check, rather than one for those that passed."
+        ),
+    ] = False,
     traceback: TracebackOption = False,
     as_json: JsonOption = False,
 ) -> ExitCode:
@@ -137,7 +143,7 @@ def check(
     say_begin(spec, entries)
 
     from bt_bench.analysis import crash_text
-    from bt_bench.cli.progress import exploring_on_stderr
+    from bt_bench.cli.progress import checking_on_stderr, exploring_on_stderr
     from bt_bench.protocol import load_suite
     from bt_bench.runs import EXPLORE_SECONDS, FEWEST, Exploring, check_memory, check_spec
     from bt_bench.worker import Noticing
@@ -165,12 +171,19 @@ def check(
         noticing = Noticing(worker, warn)
         names = [entry.name for entry in entries]
         alike: dict[Failure, list[str]] = {}
-        for outcome in check_spec(noticing, spec, names) if numbers is None else ():
-            outcomes.append(outcome)
-            if not as_json and not _is_told(outcome, alike):
-                print(_line(outcome), flush=True)
-        for line in () if as_json else _told_together(alike):
-            print(line)
+        try:
+            with checking_on_stderr() as tell_check:
+                for outcome in check_spec(noticing, spec, names) if numbers is None else ():
+                    outcomes.append(outcome)
+                    tell_check(f"{outcome.workload} · {outcome.operation}", len(outcomes))
+                    told = _is_told(outcome, alike) or not (show_all or outcome.failure is not None)
+                    if not as_json and not told:
+                        print(_line(outcome), flush=True)
+        finally:  # also when it is interrupted
+            for line in () if as_json else _told_together(alike):
+                print(line)
+            for line in () if as_json or show_all else _summed_up(outcomes):
+                print(line, flush=True)
         failed = {outcome.variant for outcome in outcomes if outcome.failure is not None}
         right = [name for name in names if name not in failed]
         repeating = " ".join(
@@ -239,6 +252,28 @@ def _told_together(alike: Mapping[Failure, Sequence[str]]) -> Iterator[str]:
             more = f" and {len(others) - _NAMED} more" * (len(others) > _NAMED)
             names = f"{', '.join(others[:_NAMED])}{more}"
             yield f"FAILED  {variant} · {len(others)} more just as {first}: {names}"
+
+
+def _summed_up(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Per variant, a line for the checks that passed, and one for each reason to skip some."""
+    for variant in dict.fromkeys(outcome.variant for outcome in outcomes):
+        its = [each for each in outcomes if each.variant == variant]
+        passed = [each for each in its if each.reason is None]
+        if passed:
+            yield f"ok      {variant} · {_number_of(passed)}"
+        skipped: dict[str, list[Outcome]] = {}
+        for each in its:
+            if each.reason is not None and each.failure is None:
+                skipped.setdefault(each.reason.message, []).append(each)
+        for reason, of_reason in skipped.items():
+            yield f"skipped {variant} · {_number_of(of_reason)} · {reason}"
+
+
+def _number_of(outcomes: Sequence[Outcome]) -> str:
+    """`24 checks of 12 workloads`."""
+    workloads = len({outcome.workload for outcome in outcomes})
+    checks = f"{len(outcomes)} check{'s' * (len(outcomes) != 1)}"
+    return f"{checks} of {workloads} workload{'s' * (workloads != 1)}"
 
 
 def _numbers(scenario: str | None) -> range | None:

@@ -56,6 +56,29 @@ LINE_SECONDS = 30.0
 
 
 @contextmanager
+def checking_on_stderr() -> Iterator[Callable[[str, int], None]]:
+    """Takes which check is done, and how many are."""
+    began = told = time.monotonic()
+    if sys.stderr.isatty():
+        with Console(stderr=True).status("") as status:
+            yield lambda what, done: status.update(_checked(what, done, time.monotonic() - began))
+        return
+
+    def tell(what: str, done: int) -> None:
+        nonlocal told
+        now = time.monotonic()
+        if now >= told + LINE_SECONDS:
+            told = now
+            _print(f"bt-bench: {_checked(what, done, now - began)}")
+
+    yield tell
+
+
+def _checked(what: str, done: int, seconds: float) -> str:
+    return f"checked {visible(what)}: {done} checks in {seconds:.0f} s"
+
+
+@contextmanager
 def exploring_on_stderr() -> Iterator[Callable[[str, int, float], None]]:
     """Takes how far a variant has been explored: its name, scenarios played, and seconds."""
     if sys.stderr.isatty():

@@ -8,6 +8,9 @@ import jsonschema
 import pytest
 from support.commands import TINY, run, run_apart
 
+from bt_bench.results import Reason, ReasonCode
+from bt_bench.runs.check import Outcome
+
 COMMANDS = ("sweep", "check", "overhead", "show", "compare", "workload", "list", "env", "schema")
 
 
@@ -128,8 +131,30 @@ def test_check(config):
     checked = ("check", config, "--variants", "fused", "--operations", "step")
     outcome = run(*checked, checks=None)
     assert outcome.code == 0
-    assert "ok      fused · conformance:corners · step" in outcome.out
-    assert outcome.out.rstrip().endswith("25 passed, 0 failed, on cpu")
+    assert outcome.out.splitlines() == [
+        "ok      fused · 25 checks of 25 workloads",
+        "25 passed, 0 failed, on cpu",
+    ]
+    each = run(*checked, "--all", checks=None).out.splitlines()
+    assert "ok      fused · conformance:corners · step" in each
+    assert len(each) == 26
+
+
+def test_what_was_checked_until_ctrl_c_is_told(config, monkeypatch):
+    def two_and_then_ctrl_c(*_):
+        lacks = Reason(code=ReasonCode.UNSUPPORTED, message="lacks dummy_requests")
+        yield Outcome("fused", "one", "step", None, 3)
+        yield Outcome("fused", "one", "apply", None, 3)
+        yield Outcome("fused", "two", "step", lacks, 0)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bt_bench.runs.check_spec", two_and_then_ctrl_c)
+    outcome = run("check", config, "--variants", "fused", "--explore", "0")
+    assert outcome.code == 130
+    assert outcome.out.splitlines() == [
+        "ok      fused · 2 checks of 1 workload",
+        "skipped fused · 1 check of 1 workload · lacks dummy_requests",
+    ]
 
 
 def test_check_json(config):

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import io
 import re
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
-from bt_bench.cli.progress import Bars, Lines, TimeLeft, exploring_on_stderr, made_bars
+from bt_bench.cli.progress import (
+    Bars,
+    Lines,
+    TimeLeft,
+    checking_on_stderr,
+    exploring_on_stderr,
+    made_bars,
+)
 from bt_bench.results.case import StopReason
 from bt_bench.runs.progress import CaseReport
 from bt_bench.worker.outcome import RoundProgress
@@ -151,4 +159,16 @@ def test_exploring_is_told_now_and_then(capsys):
         "bt-bench: exploring fused: 31 scenarios in 31 s",
         "bt-bench: exploring fused: 62 scenarios in 62 s",
         "bt-bench: exploring next: 60 scenarios in 34 s",
+    ]
+
+
+def test_checking_is_told_now_and_then(capsys, monkeypatch):
+    now = iter([0.0, 6.0, 31.0, 40.0, 62.0])
+    monkeypatch.setattr("bt_bench.cli.progress.time", SimpleNamespace(monotonic=lambda: next(now)))
+    with checking_on_stderr() as tell:
+        for done in range(1, 5):
+            tell("corners · step", done)
+    assert capsys.readouterr().err.splitlines() == [
+        "bt-bench: checked corners · step: 2 checks in 31 s",
+        "bt-bench: checked corners · step: 4 checks in 62 s",
     ]
