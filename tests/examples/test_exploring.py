@@ -215,7 +215,7 @@ def floats(tmp_path):
 
 
 def test_floats_are_compared_within_their_tolerance(floats):
-    assert "off_later · conformance" in bench("check", "quick", suite=floats).out
+    assert "ok      off_later · 1 check of 1 workload" in bench("check", "quick", suite=floats).out
     outcome = bench("check", "quick", "--scenario", "0-20", "--json", suite=floats)
     assert outcome.code == 5, json.dumps(outcome.json(), indent=1)
     found = explored(outcome)

@@ -151,7 +151,7 @@ def test_floats_that_are_changed_in_place_are_compared(tmp_path):
         factor = 3 if name == "second" else 2
         changed(folder, path, "= tokens", f"*= {factor}")
     outcome = check(folder)
-    assert "baseline · n1 · copy" in outcome.out
+    assert "ok      baseline · 4 checks of 4 workloads" in outcome.out
     assert "FAILED  second" in outcome.out
     assert "FAILED  baseline" not in outcome.out
 
