@@ -68,6 +68,11 @@ def _spelled(value: object) -> str:
     return repr(value)
 
 
+def listed(names: Sequence[str]) -> str:
+    """Names in words: `uniform, batch and spread`."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
 _CANDIDATES = 10
 _OF_WHOLE_WORDS = 0.1
 

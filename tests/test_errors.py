@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bt_bench.errors import names_hint, nearest
+from bt_bench.errors import listed, names_hint, nearest
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,12 @@ def test_the_nearest_name(name, valid, meant):
 def test_what_is_like_none_is_answered_by_all():
     assert names_hint("xyz", ["fused", "baseline"]) == "expected one of fused, baseline"
     assert names_hint("fuse", ["fused", "baseline"]) == "did you mean 'fused'?"
+
+
+def test_names_in_words():
+    assert [listed(list(names)) for names in ("", "a", "ab", "abc")] == [
+        "",
+        "a",
+        "a and b",
+        "a, b and c",
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -143,7 +144,7 @@ def check(
     say_begin(spec, entries)
 
     from bt_bench.analysis import crash_text
-    from bt_bench.cli.progress import checking_on_stderr, exploring_on_stderr
+    from bt_bench.cli.progress import told_on_stderr
     from bt_bench.protocol import load_suite
     from bt_bench.runs import EXPLORE_SECONDS, FEWEST, Exploring, check_memory, check_spec
     from bt_bench.worker import Noticing
@@ -172,10 +173,12 @@ def check(
         names = [entry.name for entry in entries]
         alike: dict[Failure, list[str]] = {}
         try:
-            with checking_on_stderr() as tell_check:
+            began = time.monotonic()
+            with told_on_stderr() as tell:
                 for outcome in check_spec(noticing, spec, names) if numbers is None else ():
                     outcomes.append(outcome)
-                    tell_check(f"{outcome.workload} · {outcome.operation}", len(outcomes))
+                    what = f"checked {outcome.workload} · {outcome.operation}"
+                    tell(f"{what}: {len(outcomes)} checks", time.monotonic() - began)
                     told = _is_told(outcome, alike) or not (show_all or outcome.failure is not None)
                     if not as_json and not told:
                         print(_line(outcome), flush=True)
@@ -195,12 +198,14 @@ def check(
             ]
         )
         if right and (seconds or numbers is not None):
-            with references, exploring_on_stderr() as tell:
+            with references, told_on_stderr() as tell:
                 exploring = Exploring(
                     *(known, noticing, references, spec.plan.seed),
                     deep=deep,
                     lines=paths or require_paths,
-                    on_batch=tell,
+                    on_batch=lambda arm, played, seconds: tell(
+                        f"exploring {arm}: {played} scenarios", seconds
+                    ),
                 )
                 for one in exploring.explore(right, seconds, numbers, fewest):
                     explored.append(one)

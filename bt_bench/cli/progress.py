@@ -56,49 +56,26 @@ LINE_SECONDS = 30.0
 
 
 @contextmanager
-def checking_on_stderr() -> Iterator[Callable[[str, int], None]]:
-    """Takes which check is done, and how many are."""
-    began = told = time.monotonic()
+def told_on_stderr() -> Iterator[Callable[[str, float], None]]:
+    """Takes what goes on, and for how many seconds it has: shown on a terminal, else now and then.
+
+    Elsewhere it is a line each `LINE_SECONDS`; fewer seconds than before mean that another thing
+    has begun.
+    """
     if sys.stderr.isatty():
         with Console(stderr=True).status("") as status:
-            yield lambda what, done: status.update(_checked(what, done, time.monotonic() - began))
-        return
-
-    def tell(what: str, done: int) -> None:
-        nonlocal told
-        now = time.monotonic()
-        if now >= told + LINE_SECONDS:
-            told = now
-            _print(f"bt-bench: {_checked(what, done, now - began)}")
-
-    yield tell
-
-
-def _checked(what: str, done: int, seconds: float) -> str:
-    return f"checked {visible(what)}: {done} checks in {seconds:.0f} s"
-
-
-@contextmanager
-def exploring_on_stderr() -> Iterator[Callable[[str, int, float], None]]:
-    """Takes how far a variant has been explored: its name, scenarios played, and seconds."""
-    if sys.stderr.isatty():
-        with Console(stderr=True).status("") as status:
-            yield lambda arm, played, seconds: status.update(_explored(arm, played, seconds))
+            yield lambda what, seconds: status.update(f"{visible(what)} in {seconds:.0f} s")
         return
     told = 0.0
 
-    def tell(arm: str, played: int, seconds: float) -> None:
+    def tell(what: str, seconds: float) -> None:
         nonlocal told
-        told = min(told, seconds)  # of another variant
+        told = min(told, seconds)
         if seconds >= told + LINE_SECONDS:
             told = seconds
-            print(f"bt-bench: {_explored(arm, played, seconds)}", file=sys.stderr, flush=True)
+            _print(f"bt-bench: {visible(what)} in {seconds:.0f} s")
 
     yield tell
-
-
-def _explored(arm: str, played: int, seconds: float) -> str:
-    return f"exploring {visible(arm)}: {played} scenarios in {seconds:.0f} s"
 
 
 class TimeLeft:

@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 
 from bt_bench.config.problems import Place, Problems
 from bt_bench.config.yaml import Entry, Located
-from bt_bench.errors import UsageError, names_hint, shown
+from bt_bench.errors import UsageError, listed, names_hint, shown
 from bt_bench.protocol import Suite, WorkloadParameters, load_suite, place_of, ref_of
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -99,8 +99,7 @@ class Vocabulary:
 
     def having_text(self, name: str) -> str:
         """The kinds of workload that have a parameter, in words: `uniform, batch and spread`."""
-        kinds = self.kinds_with(name)
-        return " and ".join(filter(None, (", ".join(kinds[:-1]), *kinds[-1:])))
+        return listed(self.kinds_with(name))
 
     def replaced_by(self, key: str, value: Located) -> tuple[str, ...]:
         """Parameters of lower layers, such as defaults, that a parameter makes void."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -13,9 +12,8 @@ from bt_bench.cli.progress import (
     Bars,
     Lines,
     TimeLeft,
-    checking_on_stderr,
-    exploring_on_stderr,
     made_bars,
+    told_on_stderr,
 )
 from bt_bench.results.case import StopReason
 from bt_bench.runs.progress import CaseReport
@@ -149,26 +147,14 @@ def test_bars_of_a_gate_show_phase_and_processes_but_no_time_left():
     assert "0/24" in shown(bars, stream)
 
 
-def test_exploring_is_told_now_and_then(capsys):
-    with exploring_on_stderr() as tell:
+def test_what_goes_on_is_told_now_and_then(capsys):
+    with told_on_stderr() as tell:
         for seconds in (6.0, 31.0, 40.0, 62.0):
-            tell("fused", int(seconds), seconds)
-        tell("next", 6, 3.0)
-        tell("next", 60, 33.5)
+            tell(f"exploring fused: {seconds:.0f} scenarios", seconds)
+        tell("exploring next: 6 scenarios", 3.0)
+        tell("exploring next\x1b: 60 scenarios", 33.5)
     assert capsys.readouterr().err.splitlines() == [
         "bt-bench: exploring fused: 31 scenarios in 31 s",
         "bt-bench: exploring fused: 62 scenarios in 62 s",
-        "bt-bench: exploring next: 60 scenarios in 34 s",
-    ]
-
-
-def test_checking_is_told_now_and_then(capsys, monkeypatch):
-    now = iter([0.0, 6.0, 31.0, 40.0, 62.0])
-    monkeypatch.setattr("bt_bench.cli.progress.time", SimpleNamespace(monotonic=lambda: next(now)))
-    with checking_on_stderr() as tell:
-        for done in range(1, 5):
-            tell("corners · step", done)
-    assert capsys.readouterr().err.splitlines() == [
-        "bt-bench: checked corners · step: 2 checks in 31 s",
-        "bt-bench: checked corners · step: 4 checks in 62 s",
+        "bt-bench: exploring next\\x1b: 60 scenarios in 34 s",
     ]

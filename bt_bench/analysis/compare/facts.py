@@ -15,7 +15,7 @@ from bt_bench.analysis.deciding import (
     Rules,
 )
 from bt_bench.analysis.verdicts import Cause, Judgement, Verdict
-from bt_bench.errors import NotComparableError
+from bt_bench.errors import NotComparableError, listed
 from bt_bench.results import CONFIG_NAME, Decides, Quantity, Status, format_share, metric_named
 
 _CORRECTIONS = {
@@ -64,10 +64,9 @@ def how_to_finish(labels: Sequence[str], folder: Path | None) -> str:
         folder: where they are; if it is a run folder, the run can be resumed there.
     """
     known = folder is not None and (folder / CONFIG_NAME).is_file()
-    names = " and ".join(filter(None, (", ".join(labels[:-1]), labels[-1])))
     are = "is a partial result: its" if len(labels) == 1 else "are partial results: their"
     return (
-        f"{names} {are} run was interrupted or is still going on. Finish it "
+        f"{listed(labels)} {are} run was interrupted or is still going on. Finish it "
         f"with `bt-bench sweep --resume {shlex.quote(str(folder)) if known else 'DIR'}`, or pass "
         "--allow-partial to compare the cases that it has"
     )

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from bt_bench.analysis import device_name
+from bt_bench.errors import listed
 from bt_bench.names import DEFAULT_SUITE
 from bt_bench.report.run.arranged import Arms, CaseId
 from bt_bench.report.run.cells import range_text
@@ -139,10 +140,6 @@ def _counted(number: int, name: str) -> str:
     return f"{number:,} {name}{'' if number == 1 else 's'}"
 
 
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
-
-
 def _measured_facts(arms: Arms) -> Iterator[str]:
     """What was measured, in how many rounds, and what was not."""
     cases = [case for arm in arms.all for case in arm.cases.values()]
@@ -150,7 +147,7 @@ def _measured_facts(arms: Arms) -> Iterator[str]:
     whole = [quantity for quantity in Quantity if not quantity.traits.is_part]
     times = [quantity.traits.heading for quantity in whole if quantity in taken]
     what = ["launches"] if any(case.launches for case in cases) else []
-    what += [f"{_listed(times)} times"] if times else []
+    what += [f"{listed(times)} times"] if times else []
     rounds = [stopping.rounds for stopping in stoppings(arms)]
     many = f", in {range_text(rounds)} rounds per case" if any(rounds) else ""
     if what:
@@ -160,13 +157,13 @@ def _measured_facts(arms: Arms) -> Iterator[str]:
         absent.remove(Quantity.STAGE_US.traits.heading)
         yield "Not measured: stage times, since no case got that far."
     if arms.on_cpu:
-        yield f"Not measured: {_listed(absent)} times, which need a GPU."
+        yield f"Not measured: {listed(absent)} times, which need a GPU."
     elif absent and times:
         reasons = {
             case.reason.message for case in cases if case.status is Status.OK and case.reason
         }
         why = f": {'; '.join(sorted(reasons))}" if reasons else ""
-        yield f"Not measured: {_listed(absent)} times{why}."
+        yield f"Not measured: {listed(absent)} times{why}."
 
 
 def _round_facts(arms: Arms) -> Iterator[str]:

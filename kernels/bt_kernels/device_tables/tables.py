@@ -18,12 +18,7 @@ from bt_kernels.device_tables.checked import CheckedState
 from bt_kernels.device_tables.state import RECORD_ROOM
 from bt_kernels.device_tables.warming import Inputs, NotedLaunches, run_all
 from bt_kernels.layout import FEATURES, PAD_SLOT_ID
-from bt_kernels.staging import (
-    RECORD_FIELDS,
-    StagedWrites,
-    refuse_append,
-    refuse_append_many,
-)
+from bt_kernels.staging import RECORD_FIELDS, StagedWrites, refuse_append, refuse_append_many
 
 
 class DeviceBlockTables(CheckedState):
