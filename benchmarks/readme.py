@@ -100,7 +100,7 @@ def _regimes(rows: Rows) -> Rows:
 
 TABLES: Mapping[str, Figures] = {
     "all cases": Figures(
-        "h200/worst",
+        "h100/worst",
         "worst.md",
         "## The aims",
         _worst,
@@ -108,7 +108,7 @@ TABLES: Mapping[str, Figures] = {
         "python benchmarks/worst.py (docs/one-launch.md)",
     ),
     "cases by kind": Figures(
-        "h200/worst",
+        "h100/worst",
         "worst.md",
         "## By kind of case",
         _kinds,

@@ -123,7 +123,7 @@ def test_figures_on_which_two_methods_disagree_are_marked(readme, tmp_path):
 
 
 def test_the_range_over_all_cases_is_that_of_its_page(readme, tmp_path):
-    folder = tmp_path / "h200" / "worst"
+    folder = tmp_path / readme.TABLES["all cases"].folder
     folder.mkdir(parents=True)
     page = """# The worst of 3 cases
 

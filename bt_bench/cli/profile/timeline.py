@@ -58,7 +58,6 @@ def timeline_profile(request: StepRequest) -> ExitCode:
         NotComparableError: if the other profile is of another step, before this one is taken, or of
             another GPU, once it is written.
     """
-    from bt_bench.analysis.profile import refuse_another_step
     from bt_bench.results import read_timeline, result_name
 
     one_case(request.spec, request.tool)
@@ -77,6 +76,9 @@ def timeline_profile(request: StepRequest) -> ExitCode:
     folder = new_folder(spec.name, request.reports, request.out)
     files = write_profile(folder, timeline)
     if before is not None:
+        # Not before the worker is started, which would wait for it.
+        from bt_bench.analysis.profile import refuse_another_step
+
         with naming_profile(folder):
             refuse_another_step(before, timeline, (str(request.against), "this profile"))
     if request.as_json:
