@@ -21,7 +21,8 @@ class Measured:
         torch: version.
         triton: version.
         sources: digest of each variant's sources, of all runs.
-        num_gpus: how many GPUs of that name took part, as far as they could be told apart.
+        num_gpus: how many GPUs of that name took part, as far as they could be told apart. Of those
+            that a run saw, it used the first.
     """
 
     commits: Sequence[str]
@@ -45,7 +46,7 @@ class Measured:
             env.torch,
             env.triton,
             sources,
-            max(1, len({gpu.uuid for h in headers for gpu in h.environment.gpus})),
+            max(1, len({gpu.uuid for h in headers for gpu in h.environment.gpus[:1]})),
         )
 
     def shown_commits(self) -> str:
