@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 
@@ -60,8 +59,51 @@ else:
 """
 
 
+# A worker's process to be forked, since it takes seconds to import what each of them needs.
+FORKED = """\
+import json, os, sys, traceback
+import bt_bench.worker.executor, bt_bench.worker.main, torch, triton
+for line in sys.stdin:
+    code, arguments, cwd, path = json.loads(line)
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        os.dup2(writing, 1)
+        os.chdir(cwd)
+        os.environ["PYTHONPATH"] = path
+        sys.path.insert(1, path)
+        sys.argv[1:] = arguments
+        try:
+            exec(code, {"__name__": "__main__"})
+        except BaseException:
+            print(traceback.format_exc(), flush=True)
+        sys.stdout.flush()
+        os._exit(0)
+    os.close(writing)
+    with open(reading) as said:
+        print(json.dumps(said.read()), flush=True)
+    os.wait()
+"""
+
+
+@pytest.fixture(scope="module")
+def fork():
+    """A function that runs a program in a process of its own, and returns what it printed."""
+    command = [sys.executable, "-c", FORKED]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+
+        def run(*request):
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+
+        yield run
+        process.stdin.close()
+
+
 @pytest.fixture
-def look(tmp_path):
+def look(tmp_path, fork):
     """A function that runs a worker with all three arms of a variant and returns what they say."""
 
     def run(head="", body="return 0", order="base,head,control", **files):
@@ -72,16 +114,10 @@ def look(tmp_path):
                 "mine/data.json": json.dumps(name),
             }
             write(tmp_path / name, texts | {p: t.format(name=name) for p, t in files.items()})
-        done = subprocess.run(
-            [sys.executable, "-c", WORKER, str(tmp_path), order],
-            cwd=tmp_path / "head",
-            env=os.environ | {"PYTHONPATH": str(tmp_path / "head/lib")},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout)
+        tree = str(tmp_path / "head")
+        said = fork(WORKER, [str(tmp_path), order], tree, f"{tree}/lib")
+        assert said.startswith("{"), said
+        found = json.loads(said)
         assert "refused" not in found or "stolen" in body, found
         return found
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -173,7 +174,7 @@ class _Group:
             )
         ]
 
-    @property
+    @cached_property
     def _shared(self) -> list[tuple[int, int]] | None:
         """Rows of the rounds that both sides have; `None` if they are not of one run."""
         first = self._questions[0]

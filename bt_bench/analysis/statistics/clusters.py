@@ -94,7 +94,11 @@ def _rows_by(clusters: Sequence[Hashable]) -> list[list[int]]:
 
 def _error_of_clusters(values: FloatArray, clusters: Sequence[Sequence[int]]) -> FloatArray:
     """Standard error of the mean of the clusters' medians. [C, R] → [C]"""
-    medians = np.stack([np.median(values[:, rows], axis=1) for rows in clusters], axis=1)
+    medians = np.empty((len(values), len(clusters)))
+    # Those of one size at once: most clusters have few rounds, and numpy's call takes longer.
+    for size in {len(rows) for rows in clusters}:
+        places = [place for place, rows in enumerate(clusters) if len(rows) == size]
+        medians[:, places] = np.median(values[:, [clusters[place] for place in places]], axis=2)
     error: FloatArray = medians.std(axis=1, ddof=1) / math.sqrt(len(clusters))
     return error
 

@@ -100,7 +100,7 @@ class TickingClock(ScriptedClock):
     """Time also passes with each reading."""
 
     def now_ns(self):
-        self.ns += 10
+        self.ns += 100  # waits of some us read it until they end
         return self.ns
 
 
