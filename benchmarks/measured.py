@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from bt_bench.results import VariantResult
 from bt_bench.variants import find_variants
 
+CPU = "a CPU"
 _SHORT = 7  # of a commit
 
 
@@ -42,11 +43,11 @@ class Measured:
             known += [header.variant.source_sha256] * (header.variant.source_sha256 not in known)
         return cls(
             sorted({header.environment.commit or "unknown" for header in headers}),
-            env.gpus[0].name if env.gpus else "a CPU",
+            env.gpus[0].name if env.gpus else CPU,
             env.torch,
             env.triton,
             sources,
-            max(1, len({gpu.uuid for h in headers for gpu in h.environment.gpus[:1]})),
+            max(1, len({g.uuid for h in headers for g in h.environment.gpus[:1] if g.uuid})),
         )
 
     def shown_commits(self) -> str:
@@ -57,6 +58,8 @@ class Measured:
     def sentence(self) -> str:
         """What stands below a table."""
         device = f"one {self.device}" if self.num_gpus == 1 else f"{self.num_gpus} {self.device}s"
+        if self.device == CPU:
+            device = CPU
         return (
             f"Of {self.shown_commits()}, on {device} with torch {self.torch} and Triton "
             f"{self.triton}."

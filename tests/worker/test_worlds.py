@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -66,7 +67,8 @@ import bt_bench.worker.executor, bt_bench.worker.main, torch, triton
 for line in sys.stdin:
     code, arguments, cwd, path = json.loads(line)
     reading, writing = os.pipe()
-    if os.fork() == 0:
+    child = os.fork()
+    if child == 0:
         os.dup2(writing, 1)
         os.chdir(cwd)
         os.environ["PYTHONPATH"] = path
@@ -76,21 +78,24 @@ for line in sys.stdin:
             exec(code, {"__name__": "__main__"})
         except BaseException:
             print(traceback.format_exc(), flush=True)
+            os._exit(1)
         sys.stdout.flush()
         os._exit(0)
     os.close(writing)
-    with open(reading) as said:
-        print(json.dumps(said.read()), flush=True)
-    os.wait()
+    with open(reading) as file:
+        said = file.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(json.dumps([code, said]), flush=True)
 """
 
 
 @pytest.fixture(scope="module")
 def fork():
-    """A function that runs a program in a process of its own, and returns what it printed."""
+    """A function that runs a program in a process of its own: its exit code, what it printed."""
     command = [sys.executable, "-c", FORKED]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
     ) as process:
 
         def run(*request):
@@ -115,8 +120,8 @@ def look(tmp_path, fork):
             }
             write(tmp_path / name, texts | {p: t.format(name=name) for p, t in files.items()})
         tree = str(tmp_path / "head")
-        said = fork(WORKER, [str(tmp_path), order], tree, f"{tree}/lib")
-        assert said.startswith("{"), said
+        code, said = fork(WORKER, [str(tmp_path), order], tree, f"{tree}/lib")
+        assert code == 0, said
         found = json.loads(said)
         assert "refused" not in found or "stolen" in body, found
         return found

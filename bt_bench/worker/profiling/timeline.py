@@ -46,7 +46,7 @@ from bt_bench.worker.profiling.steps import Ran, RecordsLostError, traced_steps
 from bt_bench.worker.profiling.tracers import Taken, Tracer, tracer
 from bt_bench.worker.tasks import TakeTimeline
 
-# After which no more passes begin; most of it goes by while records are read, about 40 us for each.
+# After which no turn begins, but for the second; most of it goes by while CUPTI hands out records.
 SECONDS = 4.0
 PAIRS = 10  # of rounds in a turn, traced and not traced each
 WARM_UP_ROUNDS = 6
