@@ -57,6 +57,12 @@ class ScriptedGpu:
     def __init__(self, setup: Any, serve: object, on_traceback: object = None) -> None:
         self.hello = Hello("cuda", make_environment(), 1 << 40)
 
+    def start(self) -> None:
+        """There is nothing to start ahead."""
+
+    def close(self) -> None:
+        """There is nothing to kill."""
+
     def __enter__(self) -> ScriptedGpu:
         return self
 

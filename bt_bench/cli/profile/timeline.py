@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -110,19 +111,19 @@ def trace_step(
         UsageError: without a GPU, and for a step that there is not.
         WorkerError: if the worker cannot do it.
     """
-    from bt_bench.cli.progress import progress_on_stderr
-    from bt_bench.runs.profile import TimelineRequest, take_step_timeline
-
     say_begin(spec, entries)
     case, operation = spec.cases[0], spec.operations[0]
-    asked = TimelineRequest(spec.name, case, operation, [each.name for each in entries], step)
-    with (
-        worker_for(spec, entries, device, traceback=traceback) as worker,
-        progress_on_stderr("profile") as progress,
-    ):
-        progress.start(1)
-        progress.phase("checking and tracing", case.name)
-        return take_step_timeline(asked, worker, worker.hello, progress)
+    with closing(worker_for(spec, entries, device, traceback=traceback)) as starting:
+        starting.start()
+        # Which take half a second, while the worker takes several.
+        from bt_bench.cli.progress import progress_on_stderr
+        from bt_bench.runs.profile import TimelineRequest, take_step_timeline
+
+        asked = TimelineRequest(spec.name, case, operation, [each.name for each in entries], step)
+        with starting as worker, progress_on_stderr("profile") as progress:
+            progress.start(1)
+            progress.phase("checking and tracing", case.name)
+            return take_step_timeline(asked, worker, worker.hello, progress)
 
 
 def write_profile(folder: RunFolder, timeline: Timeline) -> list[str]:
@@ -195,16 +196,16 @@ def _documents(
     if before is not None:
         yield timeline_changes_document(before, timeline, str(request.against), whole=request.whole)
     elif request.tool == "trace":
-        yield _where_trace_is(folder, timeline)
+        yield _where_trace_is(folder, timeline, whole=request.whole)
     else:
         yield timeline_document(timeline, whole=request.whole)
 
 
-def _where_trace_is(folder: RunFolder, timeline: Timeline) -> Document:
+def _where_trace_is(folder: RunFolder, timeline: Timeline, *, whole: bool) -> Document:
     from bt_bench.report import Document as Page
     from bt_bench.report.profile import timeline_document
 
-    page = timeline_document(timeline, whole=False)
+    page = timeline_document(timeline, whole=whole)
     lead: Any = (
         f"A trace of a few steps is in {folder.path / TRACE_NAME}: open it at "
         "https://ui.perfetto.dev (which reads it in the browser, and uploads nothing) or in "
@@ -213,4 +214,4 @@ def _where_trace_is(folder: RunFolder, timeline: Timeline) -> Document:
         "traced, with what the profiler adds.",
         *page.lead[1:],
     )
-    return Page(page.title, lead, ())
+    return Page(page.title, lead, page.sections if whole else ())

@@ -60,7 +60,7 @@ def describe(
     if value == right:
         note = " by now: something went on after the call had returned"
     elif _is_poison(value, poison):
-        note = " (never written: it holds the poison)"
+        note = " (never written by the variant)"
     elif _is_poison(right, poison):
         note = " (written although nothing may write there)"
     place = ", ".join(map(str, where))

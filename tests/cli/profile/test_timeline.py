@@ -72,6 +72,12 @@ class FakeWorker:
     host: HostProfile | None = HOST
     asked: list = field(default_factory=list)
 
+    def start(self):
+        """There is nothing to start ahead."""
+
+    def close(self):
+        """There is nothing to kill."""
+
     def __enter__(self):
         return self
 
@@ -208,6 +214,14 @@ def test_the_trace_is_shown_the_way_to(request_, worker, capsys):
     assert "https://ui.perfetto.dev" in out
     assert "The host binds" not in out
     assert "timeline.json" in out
+
+
+def test_with_all_the_steps_of_the_trace_come_behind_it(request_, worker, capsys):
+    timeline_profile(replace(request_, tool="trace", whole=True))
+    out = " ".join(capsys.readouterr().out.split())
+    before, _, after = out.partition("A trace of a few steps is in")
+    assert "The host's calls in a step of fused" not in before
+    assert "The host's calls in a step of fused" in after
 
 
 def test_json_is_one_document(request_, worker, capsys):

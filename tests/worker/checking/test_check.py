@@ -139,7 +139,7 @@ def cannot_find_addresses(step, args, given):
     ("defect", "message"),
     [
         (ignores_out, "slot_mappings[0, 0] is "),
-        (fills_a_copy, "(never written: it holds the poison)"),
+        (fills_a_copy, "(never written by the variant)"),
         (writes_both, "(written although nothing may write there)"),
         (returns_the_persistent, "is not a view of the buffer that it must be written to"),
         (writes_past_the_rows, "(written although nothing may write there)"),

@@ -84,5 +84,5 @@ def test_message_says_which_element_is_wrong(tmp_path, device):
     found = failures(variants, WORKLOADS["corners"], [ops.STEP], device, title="corners")
     message = found["stale_slots", "step"]
     assert message.startswith("corners, round 0, step 0, calls step: slot_mappings[0, ")
-    assert "expected -1 (never written: it holds the poison)" in message
+    assert "expected -1 (never written by the variant)" in message
     assert "of 144 elements differ" in message
