@@ -58,8 +58,7 @@ class Measured:
     def sentence(self) -> str:
         """What stands below a table."""
         device = f"one {self.device}" if self.num_gpus == 1 else f"{self.num_gpus} {self.device}s"
-        if self.device == CPU:
-            device = CPU
+        device = CPU if self.device == CPU else device
         return (
             f"Of {self.shown_commits()}, on {device} with torch {self.torch} and Triton "
             f"{self.triton}."

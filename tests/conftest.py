@@ -53,40 +53,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="runs under the interpreter: make test"))
 
 
-class _Heap:
-    """Keeps the collector from going through torch and all tests again and again.
-
-    What is tested may lift that, as a gate's round does at its end; then it is put back after the
-    test, or each collection in later ones takes half a second.
-    """
-
-    def __init__(self) -> None:
-        self._is_aside = False
-        self._bring_back = gc.unfreeze
-        gc.unfreeze = self.bring_back
-
-    def put_aside(self) -> None:
-        if not self._is_aside:
-            gc.collect()
-            gc.freeze()
-            self._is_aside = True
-
-    def bring_back(self) -> None:
-        self._bring_back()
-        self._is_aside = False
-
-
-_HEAP = _Heap()
-
-
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Everything is imported now."""
-    _HEAP.put_aside()
+    """Keeps the collector from going through torch and all tests again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionfinish() -> None:
-    """Or nanobind takes what is left at the end for leaks."""
-    _HEAP.bring_back()
+    """Lets it, or nanobind takes what is left at the end for leaks."""
+    gc.unfreeze()
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
@@ -94,7 +69,6 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     with_room(lambda: runtestprotocol(item, nextitem=nextitem))
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    _HEAP.put_aside()
     return True
 
 

@@ -19,7 +19,7 @@ def runs(pid: int) -> bool:
     """Whether a process is there, and no mere entry of one that has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter if it ends while it is read
         return False
 
 

@@ -95,7 +95,7 @@ def _rows_by(clusters: Sequence[Hashable]) -> list[list[int]]:
 def _error_of_clusters(values: FloatArray, clusters: Sequence[Sequence[int]]) -> FloatArray:
     """Standard error of the mean of the clusters' medians. [C, R] → [C]"""
     medians = np.empty((len(values), len(clusters)))
-    # Those of one size at once: most clusters have few rounds, and numpy's call takes longer.
+    # Clusters of one size in one call: for few rounds each, the calls would take most of the time.
     for size in {len(rows) for rows in clusters}:
         places = [place for place, rows in enumerate(clusters) if len(rows) == size]
         medians[:, places] = np.median(values[:, [clusters[place] for place in places]], axis=2)

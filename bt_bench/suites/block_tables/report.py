@@ -23,7 +23,8 @@ def workload_document(name: str, description: Description) -> Document:
 def _facts(description: Description) -> Iterator[str]:
     groups = zip(description.block_sizes, description.widths, strict=True)
     shown = ", ".join(f"{size} tokens × {width} columns" for size, width in groups)
-    yield f"{len(description.block_sizes)} groups (block size × row width): {shown}"
+    count = len(description.block_sizes)
+    yield f"{count} group{'s' * (count != 1)} (block size × row width): {shown}"
     yield (
         f"limits: {description.max_num_reqs} requests, "
         f"{description.max_num_batched_tokens} tokens a step; "

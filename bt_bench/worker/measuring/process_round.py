@@ -6,11 +6,9 @@ takes about a second, while nothing else runs.
 
 from __future__ import annotations
 
-import gc
 import math
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import Any
@@ -94,7 +92,7 @@ class ProcessRound:
         Raises:
             ArmFailedError: when a variant raises.
         """
-        with _heap_aside(), no_collection():
+        with no_collection():
             started_ns = self._bench.around.clock.now_ns()
             brief = self._plan.model_copy(update={"rounds": 2, "warmup_rounds": 0})
             warmed = 0
@@ -202,17 +200,6 @@ def _is_hidden(variant: object, name: str) -> bool:
     if isinstance(own, MethodType):
         return own.__func__ is not of_class or own.__self__ is not variant
     return own is not of_class  # a static method
-
-
-@contextmanager
-def _heap_aside() -> Iterator[None]:
-    """Exempts existing objects from garbage collection: torch's modules alone take 70 ms of it."""
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def _set_up(

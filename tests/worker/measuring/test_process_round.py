@@ -46,6 +46,7 @@ def runner(monkeypatch):
 
 def test_every_variant_of_every_unit_has_a_value(runner):
     units = (unit("one"), unit("two", variants=("fused",)))
+    frozen = gc.get_freeze_count()
     runner.run(PrepareRound(units), ["baseline", "fused"])
     values = runner.run(MeasureRound(units), ["baseline", "fused"]).value.values
     found = {(v.case, v.variant, metric_of(v.series).name) for v in values}
@@ -55,7 +56,8 @@ def test_every_variant_of_every_unit_has_a_value(runner):
         ("two", "fused", "stage_us"),
     }
     assert all(value.value > 0 for value in values)
-    assert gc.get_freeze_count() == 0
+    # It stays out of collections, but for the little of it that has been freed by now.
+    assert gc.get_freeze_count() > frozen / 2 > 0
 
 
 def test_variants_that_take_no_part_are_left_out(runner):
