@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bt_bench.results import DeviceOperation, HostCall, TracedSteps, Tracing
-from bt_bench.worker.profiling.tracers import ApiRecord, DeviceRecord, Taken
+from bt_bench.worker.profiling.records import ApiRecord, DeviceRecord, Taken
 
 LEAST_SHARE = 0.2
 """Of the steps that must have made the same calls: one that asks an event whether it may use a
@@ -67,13 +67,41 @@ class _Recorded:
         )
 
 
-def traced_steps(tracing: Tracing, ran: Sequence[Ran], taken: Taken) -> TracedSteps:
+class InOrder:
+    """The records of all passes by the time at which they begin.
+
+    Args:
+        taken: in any order.
+    """
+
+    def __init__(self, taken: Taken) -> None:
+        self.dropped = taken.dropped
+        # An outer call before those that it makes itself, though these are recorded first.
+        self._calls = sorted(
+            taken.calls, key=lambda call: (call.start_ns, -call.end_ns, call.api == "driver")
+        )
+        self._operations = sorted(taken.operations, key=lambda operation: operation.start_ns)
+        self._call_starts = [call.start_ns for call in self._calls]
+        self._operation_starts = [operation.start_ns for operation in self._operations]
+
+    def of(self, ran: Ran) -> _Recorded:
+        """A step with its records."""
+        calls, operations = (
+            slice(bisect_left(starts, ran.start_ns), bisect_left(starts, ran.end_ns))
+            for starts in (self._call_starts, self._operation_starts)
+        )
+        # The device is idle before and after a step, so what begins within it belongs to it.
+        of_step = self._operations[operations]
+        return _Recorded(ran, _outermost(self._calls[calls], of_step), of_step)
+
+
+def traced_steps(tracing: Tracing, ran: Sequence[Ran], records: InOrder) -> TracedSteps:
     """The samples of a variant, from the records of the passes that its steps were run in.
 
     Args:
         tracing: what was recorded.
         ran: the steps of the variant.
-        taken: records of these, and of other variants' steps.
+        records: of these, and of other variants' steps.
 
     Raises:
         RecordsLostError: if records were dropped, or fewer than a fifth of the steps have the same
@@ -81,27 +109,9 @@ def traced_steps(tracing: Tracing, ran: Sequence[Ran], taken: Taken) -> TracedSt
     """
     if tracing is not Tracing.ALL:
         return _merged(tracing, [_Recorded(each, [], []) for each in ran], 0)
-    if taken.dropped:
-        raise RecordsLostError(f"the profiler lost {taken.dropped} records")
-    # An outer call before those that it makes itself, though these are recorded first.
-    calls = sorted(
-        taken.calls, key=lambda call: (call.start_ns, -call.end_ns, call.api == "driver")
-    )
-    operations = sorted(taken.operations, key=lambda operation: operation.start_ns)
-    call_starts = [call.start_ns for call in calls]
-    operation_starts = [operation.start_ns for operation in operations]
-    found = []
-    for each in ran:
-        within = slice(
-            bisect_left(call_starts, each.start_ns), bisect_left(call_starts, each.end_ns)
-        )
-        # The device is idle before and after a step, so what begins within it belongs to it.
-        of_step = operations[
-            bisect_left(operation_starts, each.start_ns) : bisect_left(
-                operation_starts, each.end_ns
-            )
-        ]
-        found.append(_Recorded(each, _outermost(calls[within], of_step), of_step))
+    if records.dropped:
+        raise RecordsLostError(f"the profiler lost {records.dropped} records")
+    found = [records.of(each) for each in ran]
     if not found:
         return _merged(tracing, [], 0)
     shapes = Counter(step.shape for step in found)

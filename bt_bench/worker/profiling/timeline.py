@@ -42,15 +42,16 @@ from bt_bench.worker.measuring.rounds import Turn, Turns, Window
 from bt_bench.worker.measuring.timing import rewind
 from bt_bench.worker.outcome import OnRound, RoundProgress, TimelineParts
 from bt_bench.worker.profiling.host_calls import trace_host
-from bt_bench.worker.profiling.steps import Ran, RecordsLostError, traced_steps
-from bt_bench.worker.profiling.tracers import Taken, Tracer, tracer
+from bt_bench.worker.profiling.steps import InOrder, Ran, RecordsLostError, traced_steps
+from bt_bench.worker.profiling.tracers import Tracer, tracer
 from bt_bench.worker.tasks import TakeTimeline
 
-# After which no turn begins, but for the second; most of it goes by while CUPTI hands out records.
-SECONDS = 4.0
-PAIRS = 10  # of rounds in a turn, traced and not traced each
+SECONDS = 3.0  # after which no turn begins, but for the second
+# Of rounds in a turn, traced and not traced each. Many short turns: a machine that others use changes
+# its speed from one pass to the next, by up to twice, and only the median of turns is free of that.
+PAIRS = 5
 WARM_UP_ROUNDS = 6
-MOST_STEPS = 240  # per variant, traced and not traced each, which bounds the file
+MOST_STEPS = 400  # per variant, traced and not traced each, which bounds the file
 ATTEMPTS = 3
 QUERIES = 6  # which is long enough to time
 # Read between two of them, a byte of each cache line: in a step, too, calls of CUDA do not find
@@ -135,8 +136,9 @@ class _Passes:
             )
         taken = source.taken()
         taken.dropped += lost
+        records = InOrder(taken)
         for tracing, of_tracing in samples.items():
-            self._keep(parts, tracing, of_tracing, taken)
+            self._keep(parts, tracing, of_tracing, records)
         parts.seconds = round((self._clock.now_ns() - started_ns) / 1e9, 3)
         return parts
 
@@ -238,19 +240,19 @@ class _Passes:
         return Ran(end_ns - round(step_us * 1e3), end_ns, host_us, step_us, self._turn)
 
     def _keep(
-        self, parts: TimelineParts, tracing: Tracing, samples: _Samples, taken: Taken
+        self, parts: TimelineParts, tracing: Tracing, samples: _Samples, records: InOrder
     ) -> None:
         for name in self._window.names:
             ran = samples.arms.get(name, [])
             try:
-                parts.steps.setdefault(name, []).append(traced_steps(tracing, ran, taken))
+                parts.steps.setdefault(name, []).append(traced_steps(tracing, ran, records))
             except RecordsLostError as error:
                 parts.failed[name] = Reason(
                     code=ReasonCode.PROFILER_INCOMPLETE, message=f"{tracing}: {error}"
                 )
         for empty in self._empty:
             try:
-                steps = traced_steps(tracing, samples.empty[empty], taken)
+                steps = traced_steps(tracing, samples.empty[empty], records)
             except RecordsLostError:
                 continue  # what it adds is not known then, and the report says so
             parts.empty.append(

@@ -17,8 +17,8 @@ from bt_bench.worker.failures import ArmFailedError
 from bt_bench.worker.measuring import nvtx_ranges
 from bt_bench.worker.measuring.bench import CpuBench
 from bt_bench.worker.profiling import timeline
+from bt_bench.worker.profiling.records import ApiRecord, DeviceRecord, Taken
 from bt_bench.worker.profiling.timeline import take_timeline
-from bt_bench.worker.profiling.tracers import ApiRecord, DeviceRecord, Taken
 from bt_bench.worker.tasks import TakeTimeline
 
 EPOCH_NS = 1_700_000_000_000_000_000
