@@ -19,7 +19,8 @@ import numpy as np
 
 from bt_bench.analysis.profile.corrected import HIGH, LOW, Corrected
 from bt_bench.analysis.profile.rows import Lane, TimelineRow, What
-from bt_bench.analysis.profile.weight import in_turn, weight_of
+from bt_bench.analysis.profile.weight import differences_in_turn, weight_of
+from bt_bench.analysis.statistics.estimates import trimmed_estimate
 from bt_bench.analysis.statistics.samples import median
 from bt_bench.results import (
     EmptyCalls,
@@ -30,6 +31,7 @@ from bt_bench.results import (
 
 CLOSES_WITHIN_PERCENT = 5.0
 CLOSES_WITHIN_US = 0.5
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Explained:
         host_us: time until the call returned, likewise.
         predicted_us: the step as it follows from the traced ones of the same turns; `None` if these
             are not known.
+        error_us: half the 95 % interval of that, over turns; `None` if there are fewer than three.
         rows: what happens, in order; without the profiler's weight.
         launches: calls that enqueue something.
         launch_us: time in these calls.
@@ -65,6 +68,7 @@ class Explained:
     step_high_us: float
     host_us: float
     predicted_us: float | None
+    error_us: float | None
     rows: tuple[TimelineRow, ...]
     launches: int
     launch_us: float
@@ -117,7 +121,9 @@ def explain(timeline: Timeline, variant: VariantTimeline) -> Explained | None:
     busy, hidden = _busy(of_device, returned)
     last = max((row.end_us for row in of_device), default=returned)
     end = corrected.end_us
-    residual = in_turn(plain.step_us, corrected.ends_us, plain.turns, traced.turns)
+    residuals = differences_in_turn(plain.step_us, corrected.ends_us, plain.turns, traced.turns)
+    estimate = trimmed_estimate(residuals)
+    residual = median(residuals) if estimate is None else estimate.location
     return Explained(
         name=variant.name,
         step_us=median(plain.step_us),
@@ -125,6 +131,7 @@ def explain(timeline: Timeline, variant: VariantTimeline) -> Explained | None:
         step_high_us=float(high),
         host_us=median(plain.host_us),
         predicted_us=median(plain.step_us) - residual,
+        error_us=None if estimate is None else estimate.interval(CONFIDENCE).half_width,
         rows=tuple(rows),
         launches=len(launching),
         launch_us=sum(row.length_us for row in launching),

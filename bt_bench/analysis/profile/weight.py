@@ -65,7 +65,14 @@ def weight_of(timeline: Timeline, tracing: Tracing) -> Weight | None:
 def in_turn(
     values: Sequence[float], others: Sequence[float], turns: Sequence[int], of_others: Sequence[int]
 ) -> float:
-    """By how much values exceed others: the median over turns of the difference of the medians.
+    """By how much values exceed others: the median of `differences_in_turn`."""
+    return median(differences_in_turn(values, others, turns, of_others))
+
+
+def differences_in_turn(
+    values: Sequence[float], others: Sequence[float], turns: Sequence[int], of_others: Sequence[int]
+) -> list[float]:
+    """By how much the median of values exceeds that of others in each turn that has both.
 
     From turn to turn a machine may change its speed by more than the values differ.
 
@@ -77,7 +84,7 @@ def in_turn(
     """
     first, second = _by_turn(values, turns), _by_turn(others, of_others)
     differences = [median(first[turn]) - median(second[turn]) for turn in first if turn in second]
-    return median(differences) if differences else median(values) - median(others)
+    return differences or [median(values) - median(others)]
 
 
 def _by_turn(values: Sequence[float], turns: Sequence[int]) -> dict[int, list[float]]:

@@ -173,7 +173,7 @@ def _rows_section(step: Explained, *, whole: bool) -> Section:
                 Cell(""),
                 Cell("not explained"),
                 Cell(""),
-                Cell(f"{unsigned_zero(step.residual_us)}", tone=tone),
+                Cell(_residual(step), tone=tone),
                 Cell(""),
                 *blank,
                 Cell(""),
@@ -261,7 +261,8 @@ def _summary(steps: Sequence[Explained]) -> Section:
     lead = (
         "step: until the GPU is idle. host: until the call has returned; own code and launches "
         "(how many: overhead) are parts of that. hidden: work of the GPU before the return. after: "
-        "what passes behind it."
+        "what passes behind it. not explained: by traced steps, of the others; ± half the 95 % "
+        "interval."
     )
     floors = sorted(step.floor_us for step in steps if step.launches)
     floor = (
@@ -274,7 +275,6 @@ def _summary(steps: Sequence[Explained]) -> Section:
 
 
 def _summary_row(step: Explained) -> tuple[Cell, ...]:
-    residual = step.residual_us
     return (
         Cell(step.name),
         Cell("GPU" if read_step(step).binds == "device" else "host"),
@@ -285,11 +285,16 @@ def _summary_row(step: Explained) -> tuple[Cell, ...]:
         Cell(f"{step.busy_us:.1f}"),
         Cell(f"{step.hidden_us:.1f}"),
         Cell(f"{read_step(step).after_us:.1f}"),
-        Cell(
-            ABSENT if residual is None else unsigned_zero(residual),
-            tone=None if step.closes else Tone.DOUBTFUL,
-        ),
+        Cell(_residual(step), tone=None if step.closes else Tone.DOUBTFUL),
     )
+
+
+def _residual(step: Explained) -> str:
+    """What is not explained, with its error."""
+    if step.residual_us is None:
+        return ABSENT
+    error = "" if step.error_us is None else f" ± {step.error_us:.2f}"
+    return f"{unsigned_zero(step.residual_us)}{error}"
 
 
 def _moment(moment_us: float | None) -> str:

@@ -46,11 +46,15 @@ from bt_bench.worker.profiling.steps import InOrder, Ran, RecordsLostError, trac
 from bt_bench.worker.profiling.tracers import Tracer, tracer
 from bt_bench.worker.tasks import TakeTimeline
 
-SECONDS = 3.0  # after which no turn begins, but for the second
-# Of rounds in a turn, traced and not traced each. Many short turns: a machine that others use changes
-# its speed from one pass to the next, by up to twice, and only the median of turns is free of that.
+SECONDS = 3.0  # after which no turn begins, if there were some
+# Of rounds in a turn, traced and not traced each. Many short turns: a machine that others use
+# changes its speed from one pass to the next, by up to twice; the median of turns is free of that.
 PAIRS = 5
+LEAST_TURNS = 4
 WARM_UP_ROUNDS = 6
+CHANGED_ROUNDS = (
+    3  # that are not kept after a profiler was attached or detached: the first are slower
+)
 MOST_STEPS = 400  # per variant, traced and not traced each, which bounds the file
 ATTEMPTS = 3
 QUERIES = 6  # which is long enough to time
@@ -107,6 +111,7 @@ class _Passes:
         self._port = port
         self._on_round = on_round
         self._turn = 0
+        self._was = Tracing.ALL  # when the tracer was made
         self._turns = Turns(window, random.Random(plan.seed))
         of_window = window.operation, window.case
         self._ranges = {name: SampleRanges(name, *of_window) for name in window.names}
@@ -181,7 +186,7 @@ class _Passes:
             yield Tracing.NONE, PAIRS // 2
             yield Tracing.ALL, PAIRS
             yield Tracing.NONE, PAIRS - PAIRS // 2
-            if self._clock.now_ns() >= end_ns and self._turn:
+            if self._clock.now_ns() >= end_ns and self._turn + 1 >= LEAST_TURNS:
                 return
 
     def _pass(self, source: Tracer, tracing: Tracing, pairs: int, samples: _Samples) -> int:
@@ -193,8 +198,11 @@ class _Passes:
         for _ in range(ATTEMPTS):
             found = _Samples()
             with source.recording() if tracing is Tracing.ALL else nullcontext():
-                # What is attached or detached makes the first calls slower.
-                self._round(self._turns.next_round(), _Samples())
+                # Between two attempts that are traced something is attached anew, too.
+                changed = Tracing.ALL in (tracing, self._was)
+                for _ in range(CHANGED_ROUNDS if changed else 0):
+                    self._round(self._turns.next_round(), _Samples())
+                self._was = tracing
                 for _ in range(pairs):
                     for turn in self._turns.next_pair():
                         self._round(turn, found)

@@ -47,6 +47,7 @@ def explained(*parts, first_us=0.0):
         step_high_us=at,
         host_us=at,
         predicted_us=at,
+        error_us=None,
         rows=tuple(rows),
         launches=0,
         launch_us=0,

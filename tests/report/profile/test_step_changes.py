@@ -28,6 +28,7 @@ def explained(*rows, step_us=50.0):
         step_high_us=step_us + 2,
         host_us=step_us - 10,
         predicted_us=step_us,
+        error_us=None,
         rows=rows,
         launches=0,
         launch_us=0,

@@ -213,6 +213,18 @@ def test_the_residual_is_a_row_and_marked_where_it_is_large():
         assert (row[3].text, row[3].tone) == expected
 
 
+def test_the_residual_has_its_error():
+    step = a_variant("mine", samples=9)
+    for timeline in (a_timeline(variants=[step]), a_timeline(variants=[step, a_variant("two")])):
+        *_, cell = (
+            cell
+            for row in table_of(timeline_document(timeline, whole=False).sections[0]).rows
+            for cell in row
+            if "±" in cell.text
+        )
+        assert cell.text == "0.00 ± 0.00"
+
+
 def test_everything_has_the_whole_names_and_all_moments():
     document = page(whole=True, engine=ENGINE, fused=FUSED)
     titles = [section.title for section in document.sections]

@@ -144,12 +144,15 @@ def test_kernels_whose_names_are_elsewhere_in_the_next_pass(cupti):
 
 
 def test_what_a_failed_pass_left_is_not_read(cupti):
-    made = CuptiTracer()
-    with pytest.raises(KeyError), made.recording():
+    def fails():
         cupti.waiting += [kernel_of()]
         cupti.enabled.clear()
         cupti.activity_flush_all(1)  # as CUPTI does by itself when a buffer is full
         raise KeyError
+
+    made = CuptiTracer()
+    with pytest.raises(KeyError), made.recording():
+        fails()
     with made.recording():
         pass
     assert made.taken() == Taken()

@@ -207,6 +207,7 @@ def test_passes_take_turns_once_the_profiler_is_loaded(machine):
 
 def test_there_are_no_more_passes_once_the_time_is_up(machine, monkeypatch):
     monkeypatch.setattr(timeline, "SECONDS", 0.0)
+    monkeypatch.setattr(timeline, "LEAST_TURNS", 2)
     parts = taken(machine, **two(machine))
     assert machine.passes == [NONE, ALL, NONE] * 2
     assert len(parts.steps["mine"][-1].host_us) == 8
@@ -217,7 +218,8 @@ def test_the_last_step_alone_is_timed_and_has_the_range(machine):
     assert parts.ranges == {"mine": "mine.step.one"}
     text = " ".join(machine.log)
     timed = f"<mine:{STEP} <mine.step.one:{STEP} mine_kernel called > >"
-    rounds = timeline.WARM_UP_ROUNDS + 2 * STEPS + 3 * TURNS
+    # Making the tracer attaches it, too.
+    rounds = timeline.WARM_UP_ROUNDS + 2 * STEPS + timeline.CHANGED_ROUNDS * (2 * TURNS + 1)
     # Before each of them the earlier step is run outside of any range.
     assert text.count(f"mine_kernel called {timed}") == rounds
     assert text.count("<") == text.count(">") == 2 * rounds
