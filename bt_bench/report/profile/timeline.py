@@ -173,8 +173,8 @@ def _rows_section(step: Explained, *, whole: bool) -> Section:
                 Cell(""),
                 Cell("not explained"),
                 Cell(""),
-                Cell(_residual(step), tone=tone),
-                Cell(""),
+                Cell(unsigned_zero(step.residual_us), tone=tone),
+                Cell(_error(step).strip()),
                 *blank,
                 Cell(""),
             )
@@ -291,10 +291,11 @@ def _summary_row(step: Explained) -> tuple[Cell, ...]:
 
 def _residual(step: Explained) -> str:
     """What is not explained, with its error."""
-    if step.residual_us is None:
-        return ABSENT
-    error = "" if step.error_us is None else f" ± {step.error_us:.2f}"
-    return f"{unsigned_zero(step.residual_us)}{error}"
+    return ABSENT if step.residual_us is None else unsigned_zero(step.residual_us) + _error(step)
+
+
+def _error(step: Explained) -> str:
+    return "" if step.error_us is None else f" ± {step.error_us:.2f}"
 
 
 def _moment(moment_us: float | None) -> str:

@@ -421,7 +421,7 @@ def test_the_spread_of_a_row_is_that_of_its_length():
 
 
 def test_what_is_not_explained_has_an_error_over_turns():
-    """The trimmed mean of the turns' differences: a turn in which the machine was slow is cut off."""
+    """The trimmed mean of the differences: a turn in which the machine was slow is cut off."""
     more_us = [0.8, 0.9, 1.0, 1.1, 1.2, 60.0]
     turns = list(range(len(more_us)))
     plain, traced = (
