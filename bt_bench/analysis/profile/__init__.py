@@ -27,7 +27,12 @@ from bt_bench.analysis.profile.kernels import (
 )
 from bt_bench.analysis.profile.reading import Reading, condensed, read_step
 from bt_bench.analysis.profile.rows import Lane, TimelineRow, What
-from bt_bench.analysis.profile.same_step import plan_of, refuse_another_plan, refuse_another_step
+from bt_bench.analysis.profile.same_step import (
+    other_speed,
+    plan_of,
+    refuse_another_plan,
+    refuse_another_step,
+)
 from bt_bench.analysis.profile.step_changes import StepChange, StepChangeKind, step_changes
 from bt_bench.analysis.profile.timeline import Explained, explain
 
@@ -58,6 +63,7 @@ __all__ = [
     "kernel_changes",
     "kernel_rows",
     "of_space",
+    "other_speed",
     "plan_of",
     "read_step",
     "refuse_another_plan",

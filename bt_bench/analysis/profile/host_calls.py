@@ -94,12 +94,15 @@ def host_rows(profile: HostProfile) -> list[HostRow]:
 
 
 def host_changes(before: HostProfile, after: HostProfile) -> list[HostChange]:
-    """The functions that changed between two profiles of the same step, the largest change first.
+    """The functions that changed between two profiles of the same step, the most telling first.
 
     A function is the same if its name and its file are; lines move when a file is edited. Its time
     has changed if the spreads over repetitions do not overlap, and the difference is 0.3 us or 3 %
     of the step at least. A function that is new, gone or called more or less often has changed, in
     whatever time; not so if already the calls of one profile vary.
+
+    Functions that are new, gone or called more or less often come first if their time has changed
+    by as much: that is certain, while a machine that has become slower makes all others longer.
     """
     old, new = _by_file(before), _by_file(after)
     least_us = min(CHANGED_US, CHANGED_SHARE * before.plain_us)
@@ -108,7 +111,15 @@ def host_changes(before: HostProfile, after: HostProfile) -> list[HostChange]:
         for key in {**old, **new}
         if (kind := _kind(old.get(key), new.get(key), least_us)) is not None
     ]
-    return sorted(found, key=lambda change: abs(change.difference_us), reverse=True)
+    return sorted(found, key=lambda change: (_rank(change, least_us), -abs(change.difference_us)))
+
+
+def _rank(change: HostChange, least_us: float) -> int:
+    before, after = change.before, change.after
+    varies = before is not None and after is not None and (before.calls_vary or after.calls_vary)
+    calls = [0 if row is None else row.calls for row in (before, after)]
+    is_certain = calls[0] != calls[1] and not varies
+    return 0 if is_certain and abs(change.difference_us) >= least_us else 1
 
 
 def _kind(before: HostRow | None, after: HostRow | None, least_us: float) -> Kind | None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bt_bench.analysis.statistics.samples import median
 from bt_bench.errors import NotComparableError
-from bt_bench.results import Counters, Timeline
+from bt_bench.results import Counters, Timeline, Tracing
+
+SPEED_CHANGED_SHARE = 0.1
+"""By which the empty calls of two timelines may differ without a word: of the shorter ones."""
 
 
 def refuse_another_step(
@@ -53,6 +57,18 @@ def plan_of(operation: str, case: str, digest: str, step: int) -> dict[str, str]
         "the workload": f"{case} ({digest[:12]})",
         "the step": str(step),
     }
+
+
+def other_speed(before: Timeline, after: Timeline) -> tuple[float, float] | None:
+    """How long the same empty calls of CUDA took in two timelines, in us, if that is not the same.
+
+    They are run beside the steps, so they tell whether the machine has become slower or faster.
+    """
+    empty = [timeline.empty_calls("query", Tracing.NONE) for timeline in (before, after)]
+    times = [median(calls.host_us) for calls in empty if calls is not None and calls.host_us]
+    if len(times) < len(empty) or max(times) <= (1 + SPEED_CHANGED_SHARE) * min(times):
+        return None
+    return times[0], times[1]
 
 
 def _refuse_differences(

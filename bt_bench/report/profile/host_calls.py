@@ -52,13 +52,13 @@ def host_section(profile: HostProfile, title: str) -> Section:
 def host_changes_section(
     before: HostProfile, after: HostProfile, title: str, *, whole: bool = False
 ) -> Section:
-    """What changed in the calls of a step between two profiles, the largest change first.
+    """What changed in the calls of a step between two profiles, the most telling change first.
 
     Args:
         before: the first profile.
         after: the second one.
         title: of the section.
-        whole: show all changes, not only the largest.
+        whole: show all changes, not only the first.
     """
     lead = (
         f"The host's time of a step was {before.plain_us:.2f} us and is {after.plain_us:.2f} us, "

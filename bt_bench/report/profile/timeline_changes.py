@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from bt_bench.analysis.profile import Explained, host_changes, refuse_another_step, step_changes
+from bt_bench.analysis.profile import (
+    Explained,
+    host_changes,
+    other_speed,
+    refuse_another_step,
+    step_changes,
+)
 from bt_bench.report.document import Document
 from bt_bench.report.profile.host_calls import host_changes_json, host_changes_section
 from bt_bench.report.profile.step_changes import step_changes_json, step_changes_section
@@ -35,18 +41,20 @@ def timeline_changes_document(
             sections.append(
                 host_changes_section(*hosts, f"The host's calls in a step of {name}", whole=whole)
             )
-    lead = tuple(_unpaired(before, after))
+    lead = (*_speed(before, after), *_unpaired(before, after))
     return Document(f"Against {label}: {title_of(after)}", lead, tuple(sections))
 
 
 def timeline_changes_json(before: Timeline, after: Timeline, label: str) -> dict[str, Any]:
     """What changed, as a JSON document has it; see `timeline_changes_document`."""
     found = {}
+    speed = other_speed(before, after)
     for name, old, new in _pairs(before, after, label):
         hosts = _hosts(before, after, name)
         found[name] = {
             "step_us": [old.step_us, new.step_us],
             "host_us": [old.host_us, new.host_us],
+            "other_speed_us": None if speed is None else list(speed),
             "rows": step_changes_json(step_changes(old, new)),
             "host_calls": None if hosts is None else host_changes_json(host_changes(*hosts)),
         }
@@ -63,6 +71,17 @@ def _hosts(before: Timeline, after: Timeline, name: str) -> tuple[HostProfile, H
     sides = [timeline.variant(name) for timeline in (before, after)]
     old, new = (None if side is None else side.host for side in sides)
     return None if old is None or new is None else (old, new)
+
+
+def _speed(before: Timeline, after: Timeline) -> Iterator[str]:
+    speed = other_speed(before, after)
+    if speed is not None:
+        old, new = speed
+        yield (
+            f"The machine has another speed: the same empty calls of CUDA took {old:.2f} us then, "
+            f"and take {new:.2f} us now. Rows of the host differ for that alone; take both "
+            "timelines again, one right after the other."
+        )
 
 
 def _unpaired(before: Timeline, after: Timeline) -> Iterator[str]:

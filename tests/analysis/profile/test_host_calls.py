@@ -67,15 +67,23 @@ def test_the_same_profile_has_not_changed():
     assert changes(frames, frames) == []
 
 
-def test_the_largest_change_comes_first():
-    before = [frame("a", 5), frame("b", 9), frame("gone", 2)]
-    after = [frame("a", 6), frame("b", 4), frame("new", 0.1)]
+def test_the_most_telling_change_comes_first():
+    """A machine that has become slower makes functions longer, but calls no others."""
+    before = [frame("a", 5), frame("b", 9), frame("gone", 2), frame("often", 4, calls=4)]
+    after = [frame("a", 6), frame("b", 4), frame("new", 0.1), frame("often", 5, calls=5)]
     assert changes(before, after) == [
-        ("b", Kind.TIME, -5),
         ("gone", Kind.GONE, -2),
+        ("often", Kind.TIME, 1),
+        ("b", Kind.TIME, -5),
         ("a", Kind.TIME, 1),
         ("new", Kind.NEW, 0.1),
     ]
+
+
+def test_calls_that_vary_anyway_are_not_more_telling_than_time():
+    before = [frame("a", 5), frame("often", 4, calls=4, vary=True)]
+    after = [frame("a", 9), frame("often", 6, calls=5)]
+    assert changes(before, after) == [("a", Kind.TIME, 4), ("often", Kind.TIME, 2)]
 
 
 def test_lines_move_when_a_file_is_edited():

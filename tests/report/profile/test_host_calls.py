@@ -114,12 +114,12 @@ def test_changes_name_the_function_and_its_times():
     section = host_changes_section(before, after, "Against a")
     assert "was 50.00 us and is 56.00 us" in section.blocks[0]
     assert texts_of(section) == [
-        ["step", "a.py:7", "longer", "1", "10.00", "15.00", "+5.00"],
         ["new", "a.py:7", "new", "1", ABSENT, "4.00", "+4.00"],
         ["old", "a.py:7", "gone", "1", "3.00", ABSENT, "-3.00"],
+        ["step", "a.py:7", "longer", "1", "10.00", "15.00", "+5.00"],
     ]
     tones = [row[-1].tone for row in table_of(section).rows]
-    assert tones == [Tone.BAD, Tone.BAD, None]
+    assert tones == [Tone.BAD, None, Tone.BAD]
 
 
 def test_more_calls_are_shown():
@@ -148,13 +148,13 @@ def test_changes_as_json_have_both_functions():
     after = profile(frame("step", 15), frame("sleep", 4, file=None))
     found = json.loads(json.dumps(host_changes_json(host_changes(before, after))))
     assert [(each["kind"], each["name"], each["where"]) for each in found] == [
-        ("time", "step", "a.py:7"),
         ("new", "sleep", "C"),
         ("gone", "old", "a.py:7"),
+        ("time", "step", "a.py:7"),
     ]
-    assert [each["difference_us"] for each in found] == [5, 4, -3]
-    assert (found[0]["before"]["self_us"], found[0]["after"]["self_us"]) == (10, 15)
-    assert (found[1]["before"], found[2]["after"]) == (None, None)
+    assert [each["difference_us"] for each in found] == [4, -3, 5]
+    assert (found[2]["before"]["self_us"], found[2]["after"]["self_us"]) == (10, 15)
+    assert (found[0]["before"], found[1]["after"]) == (None, None)
 
 
 def test_all_fits_into_80_columns():

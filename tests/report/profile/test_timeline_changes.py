@@ -63,6 +63,26 @@ def test_changes_without_the_hosts_calls_of_both():
     assert document.lead == ("separate is not compared: this profile does not explain its step.",)
 
 
+@pytest.mark.parametrize(("factor", "said"), [(1.09, False), (1.12, True), (0.9, True)])
+def test_a_machine_of_another_speed_is_told(factor, said):
+    before = a_timeline()
+    slower = [
+        empty.model_copy(update={"host_us": [factor * us for us in empty.host_us]})
+        for empty in before.empty
+    ]
+    after = a_timeline(empty=slower)
+    (*lead,) = timeline_changes_document(before, after, "x").lead
+    assert [text.startswith("The machine has another speed:") for text in lead] == [True] * said
+    found = timeline_changes_json(before, after, "x")["fused"]["other_speed_us"]
+    # 8 queries of 0.5 us, each behind 0.1 us of code, and 1 us behind the last.
+    assert found == (pytest.approx([5.8, 5.8 * factor]) if said else None)
+
+
+def test_without_empty_calls_the_speed_is_not_known():
+    before, after = a_timeline(), a_timeline(empty=[])
+    assert "speed" not in shown(timeline_changes_document(before, after, "x"))
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
