@@ -123,6 +123,7 @@ class FakeCupti(ModuleType):
         self.attached = False
         self.refuses = ""
         self.unreadable = False
+        self.late = []  # records that are given out when it is finalized
 
     def _may(self, call):
         if call == self.refuses:
@@ -155,9 +156,10 @@ class FakeCupti(ModuleType):
         while self.waiting:
             of_buffer = self.waiting[: self.per_buffer]
             del self.waiting[: self.per_buffer]
-            self._fill(of_buffer)
+            self.fill(of_buffer)
 
-    def _fill(self, records):
+    def fill(self, records):
+        """Has a buffer lent, and gives it back with records."""
         address, size, most = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t(7)
         self._requested(*(ctypes.pointer(each) for each in (address, size, most)))
         assert size.value >= 1 << 20
@@ -187,6 +189,8 @@ class FakeCupti(ModuleType):
 
     def finalize(self):
         self._may("finalize")
+        if self.late:
+            self.fill(self.late.pop())
         self.attached = False
         self.enabled = set()
 
@@ -195,12 +199,12 @@ class FakeCupti(ModuleType):
         return NAMES[domain, number]
 
 
-_FORMS = {
-    "cuptiActivityRegisterCallbacks": (ctypes.c_void_p, ctypes.c_void_p),
+_CALLBACKS = "CUpti_BuffersCallbackRequestFunc, CUpti_BuffersCallbackCompleteFunc"
+_SIGNATURES = {
+    "cuptiActivityRegisterCallbacks": (_CALLBACKS, (ctypes.c_void_p, ctypes.c_void_p)),
     "cuptiActivityGetNextRecord": (
-        ctypes.c_void_p,
-        ctypes.c_size_t,
-        ctypes.POINTER(ctypes.c_void_p),
+        "uint8_t *, size_t, CUpti_Activity **",
+        (ctypes.c_void_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p)),
     ),
 }
 
@@ -221,8 +225,9 @@ class FakeCycupti(ModuleType):
         self._kept = []
         self.__pyx_capi__ = {}
         for name, call in calls.items():
-            function = ctypes.PYFUNCTYPE(ctypes.c_int, *_FORMS[name])(call)
-            signature = ctypes.create_string_buffer(f"CUptiResult ({name})".encode())
+            text, arguments = _SIGNATURES[name]
+            function = ctypes.PYFUNCTYPE(ctypes.c_int, *arguments)(call)
+            signature = ctypes.create_string_buffer(f"CUptiResult ({text})".encode())
             self._kept += [function, signature]
             address = ctypes.cast(function, ctypes.c_void_p)
             self.__pyx_capi__[name] = new(address, signature, None)

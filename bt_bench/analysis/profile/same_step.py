@@ -63,10 +63,16 @@ def other_speed(before: Timeline, after: Timeline) -> tuple[float, float] | None
     """How long the same empty calls of CUDA took in two timelines, in us, if that is not the same.
 
     They are run beside the steps, so they tell whether the machine has become slower or faster.
+    `None` also where it is not known: one has none, or they are not as many calls.
     """
-    empty = [timeline.empty_calls("query", Tracing.NONE) for timeline in (before, after)]
-    times = [median(calls.host_us) for calls in empty if calls is not None and calls.host_us]
-    if len(times) < len(empty) or max(times) <= (1 + SPEED_CHANGED_SHARE) * min(times):
+    times, counts = [], set()
+    for timeline in (before, after):
+        plain, traced = (timeline.empty_calls("query", tracing) for tracing in Tracing)
+        if plain is None or traced is None or not plain.host_us:
+            return None
+        times.append(median(plain.host_us))
+        counts.add(traced.records)
+    if len(counts) > 1 or max(times) <= (1 + SPEED_CHANGED_SHARE) * min(times):
         return None
     return times[0], times[1]
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bt_bench.analysis.profile.corrected import HIGH, LOW, Corrected
+from bt_bench.analysis.profile.residual import residual_of
 from bt_bench.analysis.profile.rows import Lane, TimelineRow, What
-from bt_bench.analysis.profile.weight import differences_in_turn, weight_of
-from bt_bench.analysis.statistics.estimates import trimmed_estimate
+from bt_bench.analysis.profile.weight import weight_of
 from bt_bench.analysis.statistics.samples import median
 from bt_bench.results import (
     EmptyCalls,
@@ -31,7 +31,6 @@ from bt_bench.results import (
 
 CLOSES_WITHIN_PERCENT = 5.0
 CLOSES_WITHIN_US = 0.5
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Explained:
         host_us: time until the call returned, likewise.
         predicted_us: the step as it follows from the traced ones of the same turns; `None` if these
             are not known.
-        error_us: half the 95 % interval of that, over turns; `None` if there are fewer than three.
+        error_us: half the 95 % interval of the residual; `None` for fewer than three turns.
         rows: what happens, in order; without the profiler's weight.
         launches: calls that enqueue something.
         launch_us: time in these calls.
@@ -89,11 +88,12 @@ class Explained:
 
     @property
     def closes(self) -> bool:
-        """Whether the residual is within 5 % or 0.5 us of the step."""
+        """Whether the residual, and its error, are within 5 % or 0.5 us of the step."""
         residual = self.residual_us
         if residual is None:
             return False
-        return abs(residual) <= max(CLOSES_WITHIN_US, CLOSES_WITHIN_PERCENT / 100 * self.step_us)
+        most_us = max(CLOSES_WITHIN_US, CLOSES_WITHIN_PERCENT / 100 * self.step_us)
+        return max(abs(residual), self.error_us or 0.0) <= most_us
 
 
 def _floor(timeline: Timeline, empty: EmptyCalls) -> float:
@@ -112,6 +112,7 @@ def explain(timeline: Timeline, variant: VariantTimeline) -> Explained | None:
         return None
     if not plain.host_us or not traced.host_us:
         return None
+    residual = residual_of(timeline, weight, plain, traced)
     corrected = Corrected(traced, weight)
     rows = corrected.rows()
     returned = corrected.returned_us
@@ -121,17 +122,14 @@ def explain(timeline: Timeline, variant: VariantTimeline) -> Explained | None:
     busy, hidden = _busy(of_device, returned)
     last = max((row.end_us for row in of_device), default=returned)
     end = corrected.end_us
-    residuals = differences_in_turn(plain.step_us, corrected.ends_us, plain.turns, traced.turns)
-    estimate = trimmed_estimate(residuals)
-    residual = median(residuals) if estimate is None else estimate.location
     return Explained(
         name=variant.name,
         step_us=median(plain.step_us),
         step_low_us=float(low),
         step_high_us=float(high),
         host_us=median(plain.host_us),
-        predicted_us=median(plain.step_us) - residual,
-        error_us=None if estimate is None else estimate.interval(CONFIDENCE).half_width,
+        predicted_us=median(plain.step_us) - residual.us,
+        error_us=residual.error_us,
         rows=tuple(rows),
         launches=len(launching),
         launch_us=sum(row.length_us for row in launching),

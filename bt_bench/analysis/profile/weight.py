@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from bt_bench.analysis.statistics.samples import median
@@ -39,8 +39,16 @@ class Weight:
         return self.of(call) - behind
 
 
-def weight_of(timeline: Timeline, tracing: Tracing) -> Weight | None:
-    """What a kind of tracing adds; `None` where the empty calls were not taken."""
+def weight_of(
+    timeline: Timeline, tracing: Tracing, *, without: Collection[int] = ()
+) -> Weight | None:
+    """What a kind of tracing adds; `None` where the empty calls were not taken.
+
+    Args:
+        timeline: with empty calls.
+        tracing: the kind.
+        without: turns to leave out.
+    """
     found: dict[str, tuple[float, float, int]] = {}
     for name in ("launch", "query"):
         plain = timeline.empty_calls(name, Tracing.NONE)
@@ -48,8 +56,8 @@ def weight_of(timeline: Timeline, tracing: Tracing) -> Weight | None:
         if plain is None or traced is None or not plain.host_us or not traced.host_us:
             return None
         turns = traced.turns, plain.turns
-        host = in_turn(traced.host_us, plain.host_us, *turns)
-        wait = in_turn(waits_of(traced), waits_of(plain), *turns)
+        host = in_turn(traced.host_us, plain.host_us, *turns, without=without)
+        wait = in_turn(waits_of(traced), waits_of(plain), *turns, without=without)
         found[name] = host, wait, traced.records
     all_launch_us, wait_us, launch_records = found["launch"]
     query_us, idle_us, query_records = found["query"]
@@ -63,14 +71,24 @@ def weight_of(timeline: Timeline, tracing: Tracing) -> Weight | None:
 
 
 def in_turn(
-    values: Sequence[float], others: Sequence[float], turns: Sequence[int], of_others: Sequence[int]
+    values: Sequence[float],
+    others: Sequence[float],
+    turns: Sequence[int],
+    of_others: Sequence[int],
+    *,
+    without: Collection[int] = (),
 ) -> float:
     """By how much values exceed others: the median of `differences_in_turn`."""
-    return median(differences_in_turn(values, others, turns, of_others))
+    return median(differences_in_turn(values, others, turns, of_others, without=without))
 
 
 def differences_in_turn(
-    values: Sequence[float], others: Sequence[float], turns: Sequence[int], of_others: Sequence[int]
+    values: Sequence[float],
+    others: Sequence[float],
+    turns: Sequence[int],
+    of_others: Sequence[int],
+    *,
+    without: Collection[int] = (),
 ) -> list[float]:
     """By how much the median of values exceeds that of others in each turn that has both.
 
@@ -81,10 +99,13 @@ def differences_in_turn(
         others: at least one.
         turns: in which turn each value was taken.
         of_others: the same for the others. If no turn has both, all are of one.
+        without: turns to leave out.
     """
     first, second = _by_turn(values, turns), _by_turn(others, of_others)
-    differences = [median(first[turn]) - median(second[turn]) for turn in first if turn in second]
-    return differences or [median(values) - median(others)]
+    both = [turn for turn in first if turn in second and turn not in without]
+    if not both:
+        return [median(values) - median(others)]
+    return [median(first[turn]) - median(second[turn]) for turn in both]
 
 
 def _by_turn(values: Sequence[float], turns: Sequence[int]) -> dict[int, list[float]]:

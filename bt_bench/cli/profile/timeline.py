@@ -157,6 +157,7 @@ def write_profile(folder: RunFolder, timeline: Timeline) -> list[str]:
 def _print_json(
     request: StepRequest, folder: RunFolder, timeline: Timeline, before: Timeline | None
 ) -> None:
+    from bt_bench.analysis.profile import other_speed
     from bt_bench.report.profile import timeline_changes_json, timeline_json
 
     label = str(request.against)
@@ -167,6 +168,8 @@ def _print_json(
             "folder": str(folder.path),
             "timeline": timeline_json(timeline),
             "changes": changes,
+            # Of the machine, in both: how long the same calls took.
+            "other_speed_us": None if before is None else other_speed(before, timeline),
         }
     )
 

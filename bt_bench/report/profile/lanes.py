@@ -325,7 +325,8 @@ class _Band:
             f"(10–90 %: {step.step_low_us:.2f}–{step.step_high_us:.2f})"
         )
         if step.residual_us is not None:
-            tip += f"; the traced steps do not explain {step.residual_us:.2f} us of it"
+            error = "" if step.error_us is None else f" ± {step.error_us:.2f}"
+            tip += f"; the traced steps do not explain {step.residual_us:.2f}{error} us of it"
         x = self._axis.x(step.step_us)
         mark = _line(x, self._host_y - 3, x, self._host_y + _BAR + 3, _DARK)
         text = svg.text(x + 6, self._host_y + 15, f"{step.step_us:.1f} us", bold=True)

@@ -261,8 +261,8 @@ def _summary(steps: Sequence[Explained]) -> Section:
     lead = (
         "step: until the GPU is idle. host: until the call has returned; own code and launches "
         "(how many: overhead) are parts of that. hidden: work of the GPU before the return. after: "
-        "what passes behind it. not explained: by traced steps, of the others; ± half the 95 % "
-        "interval."
+        "what passes behind it. not explained: how much longer steps take without a profiler than "
+        "the traced ones say, ± half the 95 % interval."
     )
     floors = sorted(step.floor_us for step in steps if step.launches)
     floor = (

@@ -48,13 +48,11 @@ def timeline_changes_document(
 def timeline_changes_json(before: Timeline, after: Timeline, label: str) -> dict[str, Any]:
     """What changed, as a JSON document has it; see `timeline_changes_document`."""
     found = {}
-    speed = other_speed(before, after)
     for name, old, new in _pairs(before, after, label):
         hosts = _hosts(before, after, name)
         found[name] = {
             "step_us": [old.step_us, new.step_us],
             "host_us": [old.host_us, new.host_us],
-            "other_speed_us": None if speed is None else list(speed),
             "rows": step_changes_json(step_changes(old, new)),
             "host_calls": None if hosts is None else host_changes_json(host_changes(*hosts)),
         }

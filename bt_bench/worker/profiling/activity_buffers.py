@@ -7,6 +7,7 @@ has thousands of records.
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
@@ -38,6 +39,7 @@ _Completed = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t
 )
 
+_Layout = Mapping[str, tuple[int, str]]
 Columns = Mapping[str, list[int]]
 _Bytes = npt.NDArray[np.uint8]
 
@@ -56,7 +58,7 @@ class ActivityBuffers:
     def __init__(self, cupti: Any) -> None:
         self._cupti = cupti
         kinds = cupti.ActivityKind
-        self._layouts = {
+        self._layouts: dict[int, _Layout] = {
             int(kinds.DRIVER): _CALL,
             int(kinds.RUNTIME): _CALL,
             int(kinds.CONCURRENT_KERNEL): _KERNEL,
@@ -66,52 +68,85 @@ class ActivityBuffers:
         }
         _check_layouts(cupti)
         self._end = int(cupti.Result.ERROR_MAX_LIMIT_REACHED)
-        self._register = _c_function("cuptiActivityRegisterCallbacks", _Requested, _Completed)
+        self._register = _c_function(
+            "cuptiActivityRegisterCallbacks",
+            "CUptiResult (CUpti_BuffersCallbackRequestFunc, CUpti_BuffersCallbackCompleteFunc)",
+            *(_Requested, _Completed),
+        )
         self._next_record = _c_function(
             "cuptiActivityGetNextRecord",
+            "CUptiResult (uint8_t *, size_t, CUpti_Activity **)",
             *(ctypes.c_void_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p)),
         )
         self._callbacks = _Requested(self._lend), _Completed(self._given_back)
         self._free: list[_Bytes] = []
         self._lent: dict[int, _Bytes] = {}
         self._filled: list[tuple[_Bytes, int]] = []
+        self._lost = 0
 
     def register(self) -> None:
         """Has CUPTI take its memory from here, until it is finalized."""
-        # What an earlier CUPTI has not given back, and what was not read before it was finalized.
-        self._lent.clear()
-        self._filled.clear()
+        if self not in _ever_registered:
+            _ever_registered.append(self)
         self._cupti.check_status(self._register(*self._callbacks))
 
     def take(self) -> list[tuple[int, Columns]]:
         """The records of all buffers that CUPTI has given back: the kind, and the columns of each.
 
-        Those of other kinds than are read here are left out.
+        Those of other kinds than are read here are left out. A buffer that cannot be read is lost.
         """
         found: list[tuple[int, Columns]] = []
         while self._filled:
             buffer, valid = self._filled.pop(0)
-            found += self._read(buffer, valid)
-            self._free.append(buffer)
+            try:
+                found += self._read(buffer, valid)
+            except self._cupti.cuptiError:
+                self._lost += 1
+            finally:
+                self._free.append(buffer)
         return found
 
+    def reclaim(self) -> int:
+        """Takes all memory back once CUPTI is finalized.
+
+        Returns:
+            How many buffers with records were lost since this was last called: given back too late
+            to be read, unreadable, or not of this memory.
+        """
+        late = sum(valid > 0 for _, valid in self._filled)
+        lost, self._lost = self._lost + late, 0
+        self._free += [*(buffer for buffer, _ in self._filled), *self._lent.values()]
+        self._filled.clear()
+        self._lent.clear()
+        return lost
+
     def _lend(self, buffer: Any, size: Any, most: Any) -> None:
-        memory = self._free.pop() if self._free else np.zeros(BUFFER_BYTES, np.uint8)
+        """Called by CUPTI, in any thread; a buffer of 0 bytes makes it drop the record."""
+        buffer[0], size[0], most[0] = None, 0, 0  # as many records as fit
+        try:
+            memory = self._free.pop()
+        except IndexError:
+            memory = np.zeros(BUFFER_BYTES, np.uint8)
         self._lent[memory.ctypes.data] = memory
-        buffer[0], size[0], most[0] = memory.ctypes.data, BUFFER_BYTES, 0  # as many as fit
+        buffer[0], size[0] = memory.ctypes.data, BUFFER_BYTES
 
     def _given_back(self, _context: int, _stream: int, buffer: int, _size: int, valid: int) -> None:
-        self._filled.append((self._lent.pop(buffer), valid))
+        """Called by CUPTI, in any thread; nothing may be raised into it."""
+        memory = self._lent.pop(buffer, None)
+        if memory is None:
+            self._lost += 1
+        else:
+            self._filled.append((memory, valid))
 
     def _read(self, buffer: _Bytes, valid: int) -> list[tuple[int, Columns]]:
-        places = self._places(buffer.ctypes.data, valid)
-        kinds = buffer.view(np.int32)[places // 4]
+        offsets = self._record_offsets(buffer.ctypes.data, valid)
+        kinds = buffer.view(np.int32)[offsets // 4]
         return [
-            (kind, _columns(buffer, places[kinds == kind], layout))
+            (kind, _columns(buffer, offsets[kinds == kind], layout))
             for kind, layout in self._layouts.items()
         ]
 
-    def _places(self, base: int, valid: int) -> npt.NDArray[np.int64]:
+    def _record_offsets(self, base: int, valid: int) -> npt.NDArray[np.int64]:
         """Where each record begins, in bytes from the start of its buffer."""
         record = ctypes.c_void_p()
         address = ctypes.byref(record)
@@ -122,46 +157,51 @@ class ActivityBuffers:
         return np.array(found, np.int64) - base
 
 
-def _columns(
-    buffer: _Bytes, places: npt.NDArray[np.int64], layout: Mapping[str, tuple[int, str]]
-) -> Columns:
+_ever_registered: list[ActivityBuffers] = []
+"""For good: a CUPTI that could not be finalized may still call them, and write to their memory."""
+
+
+def _columns(buffer: _Bytes, offsets: npt.NDArray[np.int64], layout: _Layout) -> Columns:
     columns = {}
-    for name, (offset, form) in layout.items():
-        within = np.arange(offset, offset + np.dtype(form).itemsize)
-        columns[name] = buffer[places[:, None] + within].view(form)[:, 0].tolist()
+    for name, (place, form) in layout.items():
+        within = np.arange(place, place + np.dtype(form).itemsize)
+        columns[name] = buffer[offsets[:, None] + within].view(form)[:, 0].tolist()
     return columns
 
 
-def _c_function(name: str, *arguments: Any) -> Any:
+# Prototypes of our own: those of `ctypes.pythonapi` itself are everyone's.
+_pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+def _c_function(name: str, signature: str, *arguments: Any) -> Any:
     """A function of CUPTI's, as the module's own C code calls it."""
-    functions = import_module("cupti.cycupti").__pyx_capi__
-    if name not in functions:
-        raise AttributeError(f"cupti.cycupti has no {name}")
-    api = ctypes.pythonapi
-    api.PyCapsule_GetName.argtypes, api.PyCapsule_GetName.restype = (
-        [ctypes.py_object],
-        ctypes.c_char_p,
-    )
-    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
-    capsule = functions[name]
-    address = api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule))
+    capsule = import_module("cupti.cycupti").__pyx_capi__.get(name)
+    try:
+        address = _pointer_of(capsule, signature.encode())
+    except ValueError as error:
+        raise AttributeError(f"cupti.cycupti has no {name} of the form {signature}") from error
     return ctypes.PYFUNCTYPE(ctypes.c_int, *arguments)(address)
 
 
 def _check_layouts(cupti: Any) -> None:
-    """Compares the layouts with those of the module, which has them from version 13 on."""
-    for start, layout in (
-        *(("activity_api", _CALL), ("activity_kernel", _KERNEL)),
-        *(("activity_memcpy", _MEMCPY), ("activity_memset", _MEMSET)),
+    """Compares the layouts with all those that the module has, which may be of several versions."""
+    for kind, layout in (
+        *(("api", _CALL), ("kernel", _KERNEL)),
+        *(("memcpy", _MEMCPY), ("memset", _MEMSET)),
     ):
-        for name in dir(cupti):
-            number = name.removeprefix(start).removesuffix("_dtype")
-            if name == f"{start}{number}_dtype" and (not number or number.isdecimal()):
-                fields = getattr(cupti, name).fields
-                for field, (offset, form) in layout.items():
-                    kind, place = fields[field][:2]
-                    if place != offset or kind.itemsize != np.dtype(form).itemsize:
-                        raise RuntimeError(
-                            f"{name}.{field} lies at byte {place}, and is expected at {offset}"
-                        )
+        # With a prefix before cupti-python 13.
+        name = re.compile(rf"(c_upti_)?activity_{kind}\d*_dtype")
+        found = {each: getattr(cupti, each).fields for each in dir(cupti) if name.fullmatch(each)}
+        if not found:
+            raise AttributeError(
+                f"cupti.cupti does not say how records of kind {kind} are laid out"
+            )
+        for each, fields in found.items():
+            for field, (place, form) in layout.items():
+                dtype, its_place = (*fields.get(field, (None, None)), None)[:2]
+                if its_place != place or dtype.itemsize != np.dtype(form).itemsize:
+                    raise RuntimeError(
+                        f"{each}.{field} lies at byte {its_place}, and is expected at {place}"
+                    )

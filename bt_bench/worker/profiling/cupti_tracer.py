@@ -52,6 +52,7 @@ class CuptiTracer:
                 self._give_out()
             finally:
                 self._cupti.finalize()
+                self._lost += self._buffers.reclaim()
         except self._cupti.cuptiError as error:
             raise RuntimeError(f"CUPTI refused: {error}") from error
 
@@ -66,11 +67,16 @@ class CuptiTracer:
         for kind in self._kinds:
             self._cupti.activity_disable(kind)
         self._cupti.activity_flush_all(1)
-        # Before CUPTI is finalized: the names of kernels are in its memory.
-        self._take()
         number = ctypes.c_size_t(0)
         self._cupti.activity_get_num_dropped_records(0, 0, ctypes.addressof(number))
         self._lost += number.value
+        # Before CUPTI is finalized: the names of kernels are in its memory.
+        self._kernel_names.clear()
+        for kind, columns in self._buffers.take():
+            try:
+                self._take(kind, columns)
+            except Exception:  # what cannot be read is lost, and the pass is taken again
+                self._lost += 1
 
     def dropped(self) -> int:
         """See `Tracer`."""
@@ -81,20 +87,18 @@ class CuptiTracer:
         """See `Tracer`."""
         return self._taken
 
-    def _take(self) -> None:
+    def _take(self, kind: int, columns: Columns) -> None:
         kinds = self._cupti.ActivityKind
-        self._kernel_names.clear()  # their addresses are of one pass
-        for kind, columns in self._buffers.take():
-            if kind in (kinds.DRIVER, kinds.RUNTIME):
-                self._taken.calls += self._calls(columns, kind == kinds.DRIVER)
-            elif kind in (kinds.CONCURRENT_KERNEL, kinds.KERNEL):
-                self._taken.operations += self._kernels(columns)
-            elif kind == kinds.MEMCPY:
-                names = [_copy_name(copy_kind) for copy_kind in columns["copy_kind"]]
-                self._taken.operations += _moves("copy", names, columns)
-            else:
-                names = ["memset"] * len(columns["bytes"])
-                self._taken.operations += _moves("memset", names, columns)
+        if kind in (kinds.DRIVER, kinds.RUNTIME):
+            self._taken.calls += self._calls(columns, kind == kinds.DRIVER)
+        elif kind in (kinds.CONCURRENT_KERNEL, kinds.KERNEL):
+            self._taken.operations += self._kernels(columns)
+        elif kind == kinds.MEMCPY:
+            names = [_copy_name(copy_kind) for copy_kind in columns["copy_kind"]]
+            self._taken.operations += _moves("copy", names, columns)
+        else:
+            names = ["memset"] * len(columns["bytes"])
+            self._taken.operations += _moves("memset", names, columns)
 
     def _calls(self, columns: Columns, is_driver: bool) -> Iterator[ApiRecord]:
         api: Literal["driver", "runtime"] = "driver" if is_driver else "runtime"
@@ -116,10 +120,14 @@ class CuptiTracer:
         names = "name", "correlation_id", "start", "end", "queued", "submitted"
         for address, correlation, start, end, queued, submitted in _rows(columns, *names):
             if address not in self._kernel_names:
-                self._kernel_names[address] = ctypes.string_at(address).decode()
+                self._kernel_names[address] = _text_at(address)
             name = self._kernel_names[address]
             queue = queued or None, submitted or None
             yield DeviceRecord("kernel", name, correlation, start, end, *queue)
+
+
+def _text_at(address: int) -> str:
+    return ctypes.string_at(address).decode(errors="replace") if address else "unnamed kernel"
 
 
 def _moves(

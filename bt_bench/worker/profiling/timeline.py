@@ -46,16 +46,15 @@ from bt_bench.worker.profiling.steps import InOrder, Ran, RecordsLostError, trac
 from bt_bench.worker.profiling.tracers import Tracer, tracer
 from bt_bench.worker.tasks import TakeTimeline
 
-SECONDS = 3.0  # after which no turn begins, if there were some
-# Of rounds in a turn, traced and not traced each. Many short turns: a machine that others use
-# changes its speed from one pass to the next, by up to twice; the median of turns is free of that.
-PAIRS = 5
+SECONDS = 3.0  # after which no turn begins, once there are LEAST_TURNS
 LEAST_TURNS = 4
-WARM_UP_ROUNDS = 6
-CHANGED_ROUNDS = (
-    3  # that are not kept after a profiler was attached or detached: the first are slower
-)
+# Of rounds in a turn, traced and not traced each. Many short turns: a machine that others use
+# changes its speed from one pass to the next, by up to twice.
+PAIRS = 5
 MOST_STEPS = 400  # per variant, traced and not traced each, which bounds the file
+WARM_UP_ROUNDS = 6
+# The first rounds after a profiler was attached or detached are slower, and are not kept.
+CHANGED_ROUNDS = 3
 ATTEMPTS = 3
 QUERIES = 6  # which is long enough to time
 # Read between two of them, a byte of each cache line: in a step, too, calls of CUDA do not find
@@ -111,7 +110,7 @@ class _Passes:
         self._port = port
         self._on_round = on_round
         self._turn = 0
-        self._was = Tracing.ALL  # when the tracer was made
+        self._previous = Tracing.ALL  # when the tracer was made
         self._turns = Turns(window, random.Random(plan.seed))
         of_window = window.operation, window.case
         self._ranges = {name: SampleRanges(name, *of_window) for name in window.names}
@@ -199,10 +198,10 @@ class _Passes:
             found = _Samples()
             with source.recording() if tracing is Tracing.ALL else nullcontext():
                 # Between two attempts that are traced something is attached anew, too.
-                changed = Tracing.ALL in (tracing, self._was)
+                changed = Tracing.ALL in (tracing, self._previous)
                 for _ in range(CHANGED_ROUNDS if changed else 0):
                     self._round(self._turns.next_round(), _Samples())
-                self._was = tracing
+                self._previous = tracing
                 for _ in range(pairs):
                     for turn in self._turns.next_pair():
                         self._round(turn, found)

@@ -17,6 +17,7 @@ from support.timelines import (
     with_host,
 )
 
+from bt_bench.analysis.profile import other_speed
 from bt_bench.errors import NotComparableError
 from bt_bench.report.profile.timeline_changes import (
     timeline_changes_document,
@@ -73,14 +74,22 @@ def test_a_machine_of_another_speed_is_told(factor, said):
     after = a_timeline(empty=slower)
     (*lead,) = timeline_changes_document(before, after, "x").lead
     assert [text.startswith("The machine has another speed:") for text in lead] == [True] * said
-    found = timeline_changes_json(before, after, "x")["fused"]["other_speed_us"]
+    found = other_speed(before, after)
     # 8 queries of 0.5 us, each behind 0.1 us of code, and 1 us behind the last.
-    assert found == (pytest.approx([5.8, 5.8 * factor]) if said else None)
+    assert found == (pytest.approx((5.8, 5.8 * factor)) if said else None)
 
 
-def test_without_empty_calls_the_speed_is_not_known():
-    before, after = a_timeline(), a_timeline(empty=[])
-    assert "speed" not in shown(timeline_changes_document(before, after, "x"))
+def test_the_speed_may_not_be_known():
+    before = a_timeline()
+    assert other_speed(before, a_timeline(empty=[])) is None
+    # Of another version, which made other calls.
+    more = [
+        empty.model_copy(
+            update={"host_us": [2 * us for us in empty.host_us], "records": empty.records + 1}
+        )
+        for empty in before.empty
+    ]
+    assert other_speed(before, a_timeline(empty=more)) is None
 
 
 @pytest.mark.parametrize(

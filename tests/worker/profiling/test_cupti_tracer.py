@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
+import sys
+import threading
+
 import numpy as np
 import pytest
 from support.cupti import Kind, record
 
+from bt_bench.worker.profiling import activity_buffers
 from bt_bench.worker.profiling.cupti_tracer import CuptiTracer
 from bt_bench.worker.profiling.records import ApiRecord, DeviceRecord, Taken
 
@@ -122,7 +128,15 @@ def test_other_records_are_left(cupti):
     assert taken == Taken()
 
 
-def test_records_come_from_several_buffers_and_these_are_lent_again(cupti):
+def test_records_come_from_several_buffers_and_these_are_lent_again(cupti, monkeypatch):
+    made_arrays = []
+    zeros = np.zeros
+
+    def counted(*given):
+        made_arrays.append(given)
+        return zeros(*given)
+
+    monkeypatch.setattr(activity_buffers.np, "zeros", counted)
     cupti.per_buffer = 2
     made = CuptiTracer()
     for count in (5, 4):
@@ -131,65 +145,143 @@ def test_records_come_from_several_buffers_and_these_are_lent_again(cupti):
                 call_of(Kind.DRIVER, 1, correlation=number, start=number) for number in range(count)
             ]
     assert [call.correlation for call in made.taken().calls] == [*range(5), *range(4)]
-    assert set(cupti.lent[3:]) <= set(cupti.lent[:3])
+    assert len(cupti.lent) == 5
+    assert len(made_arrays) == 3
 
 
-def test_kernels_whose_names_are_elsewhere_in_the_next_pass(cupti):
+def test_an_address_may_be_another_name_in_the_next_pass(cupti):
+    """CUPTI has forgotten the names of a pass once it is finalized."""
     made = CuptiTracer()
-    names = "gather_kernel", "slots"
+    names = [b"gather", b"slots"]
+    memory = ctypes.create_string_buffer(16)
     for name in names:
+        memory.value = name
         with made.recording():
-            cupti.waiting += [kernel_of(name=name)]
-    assert tuple(one.name for one in made.taken().operations) == names
+            one = kernel_of()
+            one["name"] = ctypes.addressof(memory)
+            cupti.waiting += [one]
+    assert [one.name for one in made.taken().operations] == ["gather", "slots"]
+
+
+@pytest.mark.parametrize(("content", "name"), [(None, "unnamed kernel"), (b"a\xffb", "a\ufffdb")])
+def test_a_kernel_has_a_name_whatever_cupti_gives(cupti, content, name):
+    memory = ctypes.create_string_buffer(content) if content else None
+    one = kernel_of()
+    one["name"] = ctypes.addressof(memory) if memory is not None else 0
+    assert [each.name for each in taken_of(CuptiTracer(), cupti, one).operations] == [name]
 
 
 def test_what_a_failed_pass_left_is_not_read(cupti):
     def fails():
-        cupti.waiting += [kernel_of()]
-        cupti.enabled.clear()
-        cupti.activity_flush_all(1)  # as CUPTI does by itself when a buffer is full
+        cupti.fill([kernel_of()])  # as CUPTI does by itself when a buffer is full
         raise KeyError
 
     made = CuptiTracer()
     with pytest.raises(KeyError), made.recording():
         fails()
+    assert made.dropped() == 1
     with made.recording():
         pass
     assert made.taken() == Taken()
+    assert made.dropped() == 0
 
 
-def test_an_unreadable_buffer_is_refused(cupti):
+def test_a_buffer_that_comes_too_late_is_lost(cupti):
     made = CuptiTracer()
+    cupti.late += [[kernel_of()]]
+    assert not taken_of(made, cupti).operations
+    assert made.dropped() == 1
+
+
+def test_a_buffer_that_was_not_lent_is_lost(cupti):
+    made = CuptiTracer()
+    with made.recording():
+        cupti._completed(None, 0, 4_096, 1 << 20, 40)
+    assert made.dropped() == 1
+
+
+def test_buffers_may_be_asked_for_and_given_back_by_another_thread(cupti):
+    made = CuptiTracer()
+    with made.recording():
+        thread = threading.Thread(target=cupti.fill, args=([kernel_of()] * 3,))
+        thread.start()
+        thread.join()
+    assert len(made.taken().operations) == 3
+
+
+def test_what_cannot_be_read_is_lost(cupti):
+    """So that the pass is taken again."""
+    made = CuptiTracer()
+    taken_of(made, cupti, call_of(Kind.DRIVER, 999), kernel_of())
+    assert made.dropped() == 1
     cupti.unreadable = True
-    with pytest.raises(RuntimeError, match="CUPTI refused: CUPTI_ERROR_INVALID_KIND"):
-        taken_of(made, cupti, kernel_of())
-    assert not cupti.attached
+    taken_of(made, cupti, kernel_of())
+    assert made.dropped() == 1
+    cupti.unreadable = False
+    before = len(made.taken().operations)
+    assert len(taken_of(made, cupti, kernel_of()).operations) == before + 1
+    assert made.dropped() == 0
 
 
-@pytest.mark.parametrize("name", ["activity_kernel10_dtype", "activity_memset4_dtype"])
-def test_records_that_are_laid_out_in_another_way_are_refused(cupti, name):
-    layout = getattr(cupti, name)
-    fields = {
-        field: (kind, place + (field == "start") * 8)
-        for field, (kind, place, *_) in layout.fields.items()
-    }
-    moved = np.dtype(
+def test_what_cupti_may_still_use_stays(cupti):
+    """Where it cannot be finalized it may ask for a buffer, or fill one, at any time."""
+    cupti.refuses = "finalize"
+    with pytest.raises(RuntimeError, match="CUPTI refused"):
+        CuptiTracer()
+    gc.collect()
+    assert cupti.attached
+    cupti.fill([kernel_of()])
+    assert np.frombuffer(ctypes.string_at(cupti.lent[-1], 4), np.int32) == Kind.CONCURRENT_KERNEL
+
+
+def replaced(layout, field, place=None, form=None):
+    """A layout with a field at another place, of another form, or without it."""
+    fields = {name: (kind, at) for name, (kind, at, *_) in layout.fields.items()}
+    kind, _ = fields.pop(field)
+    if place is not None:
+        fields[field] = (kind if form is None else form, place)
+    return np.dtype(
         {
             "names": list(fields),
             "formats": [kind for kind, _ in fields.values()],
-            "offsets": [place for _, place in fields.values()],
+            "offsets": [at for _, at in fields.values()],
             "itemsize": layout.itemsize + 8,
         }
     )
-    setattr(cupti, name.replace("4", "5").replace("10", "11"), moved)
-    with pytest.raises(RuntimeError, match=r"_dtype\.start lies at byte 24, and is expected at 16"):
+
+
+@pytest.mark.parametrize(
+    ("change", "where"), [((24,), 24), ((16, "u4"), 16), ((), None)], ids=["place", "form", "gone"]
+)
+@pytest.mark.parametrize("name", ["activity_kernel10_dtype", "activity_memset4_dtype"])
+def test_records_that_are_laid_out_in_another_way_are_refused(cupti, name, change, where):
+    newer = name.replace("4", "5").replace("10", "11")
+    setattr(cupti, newer, replaced(getattr(cupti, name), "start", *change))
+    with pytest.raises(RuntimeError, match=rf"{newer}\.start lies at byte {where}, and is"):
         CuptiTracer()
 
 
-def test_a_module_without_layouts_is_used(cupti):
-    """As cupti-python 12.8."""
-    for name in dir(cupti):
-        if name.endswith("_dtype"):
-            delattr(cupti, name)
-    taken = taken_of(CuptiTracer(), cupti, kernel_of())
-    assert len(taken.operations) == 1
+def test_layouts_have_a_prefix_before_version_13(cupti):
+    for name in [name for name in dir(cupti) if name.endswith("_dtype")]:
+        setattr(cupti, f"c_upti_{name}", getattr(cupti, name))
+        delattr(cupti, name)
+    assert len(taken_of(CuptiTracer(), cupti, kernel_of()).operations) == 1
+
+
+@pytest.mark.parametrize("kind", ["api", "kernel10", "memcpy6", "memset4"])
+def test_a_module_that_does_not_say_how_records_are_laid_out_is_refused(cupti, kind):
+    delattr(cupti, f"activity_{kind}_dtype")
+    with pytest.raises(AttributeError, match="does not say how records of kind"):
+        CuptiTracer()
+
+
+@pytest.mark.parametrize("name", ["cuptiActivityRegisterCallbacks", "cuptiActivityGetNextRecord"])
+def test_c_functions_that_are_not_there_or_of_another_form_are_refused(cupti, name):
+    functions = sys.modules["cupti.cycupti"].__pyx_capi__
+    others = dict(functions)
+    functions[name] = next(other for key, other in others.items() if key != name)
+    with pytest.raises(AttributeError, match=rf"has no {name} of the form CUptiResult"):
+        CuptiTracer()
+    del functions[name]
+    with pytest.raises(AttributeError, match=rf"has no {name} of the form CUptiResult"):
+        CuptiTracer()

@@ -207,10 +207,11 @@ def test_passes_take_turns_once_the_profiler_is_loaded(machine):
 
 def test_there_are_no_more_passes_once_the_time_is_up(machine, monkeypatch):
     monkeypatch.setattr(timeline, "SECONDS", 0.0)
-    monkeypatch.setattr(timeline, "LEAST_TURNS", 2)
+    monkeypatch.setattr(timeline, "MOST_STEPS", 10 * STEPS)
     parts = taken(machine, **two(machine))
-    assert machine.passes == [NONE, ALL, NONE] * 2
-    assert len(parts.steps["mine"][-1].host_us) == 8
+    assert timeline.LEAST_TURNS > 3  # or nothing is known of how they scatter
+    assert machine.passes == [NONE, ALL, NONE] * timeline.LEAST_TURNS
+    assert len(parts.steps["mine"][-1].host_us) == 4 * timeline.LEAST_TURNS
 
 
 def test_the_last_step_alone_is_timed_and_has_the_range(machine):
@@ -243,6 +244,10 @@ def test_a_pass_is_taken_again_if_records_were_lost(machine, lost):
     assert machine.passes.count(Tracing.NONE) == 2 * TURNS
     *_, full = parts.steps["mine"]
     assert len(full.host_us) == STEPS
+    # Each attempt attaches the profiler anew.
+    rounds = timeline.WARM_UP_ROUNDS + 2 * STEPS + timeline.CHANGED_ROUNDS * (2 * TURNS + 1)
+    again = len(lost) * (STEPS // TURNS + timeline.CHANGED_ROUNDS)
+    assert machine.log.count(f"<mine.step.one:{STEP}") == rounds + again
 
 
 def test_after_three_attempts_the_reason_is_kept(machine):
