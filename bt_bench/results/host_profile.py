@@ -75,6 +75,11 @@ class HostProfile(Noun):
         """What the frames leave of `plain_us`; negative if they exceed it."""
         return self.plain_us - self.explained_us
 
+    @property
+    def whole_us(self) -> float:
+        """What shares are of: the step, or all frames together where these exceed it."""
+        return max(self.plain_us, self.explained_us)
+
 
 def _whole(frame: HostFrame) -> float:
     return frame.self_us + sum(map(_whole, frame.children))

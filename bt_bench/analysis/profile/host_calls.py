@@ -28,7 +28,7 @@ class HostRow:
         self_us: in the function itself, not in what it calls.
         self_low_us: low end of the spread over repetitions.
         self_high_us: high end of it.
-        share: of the step's time without a handler; 0 if that is not known.
+        share: of the step's time, see `HostProfile.whole_us`; 0 if that is 0.
     """
 
     name: str
@@ -154,9 +154,9 @@ def _grouped(profile: HostProfile, key_of: Callable[[HostFrame], _Key]) -> dict[
     for frame in _frames(profile.frames):
         key, row = key_of(frame), _row(frame)
         found[key] = _together(found[key], row) if key in found else row
-    step_us = profile.plain_us
+    whole_us = profile.whole_us
     return {
-        key: replace(row, share=row.self_us / step_us if step_us else 0.0)
+        key: replace(row, share=row.self_us / whole_us if whole_us else 0.0)
         for key, row in found.items()
     }
 

@@ -79,8 +79,7 @@ class _Canvas:
     left_out_us: float = 0.0
 
     def __post_init__(self) -> None:
-        self._plain_us = self.profile.plain_us
-        self._whole_us = max(self._plain_us, self.profile.explained_us)
+        self._whole_us = self.profile.whole_us
 
     def draw(self, frame: HostFrame, x: float, depth: int) -> float:
         """Draws a frame with all that it calls; returns its width."""
@@ -128,7 +127,7 @@ class _Canvas:
         return _INNER * time_us / self._whole_us if self._whole_us else 0.0
 
     def _share(self, time_us: float) -> str:
-        return f"{format_percent(100 * time_us / self._plain_us) if self._plain_us else '–'} %"
+        return f"{format_percent(100 * time_us / self._whole_us) if self._whole_us else '–'} %"
 
 
 def _head(profile: HostProfile, title: str) -> list[str]:

@@ -35,14 +35,14 @@ def host_section(profile: HostProfile, title: str) -> Section:
             title, (lead, "The step makes no call of a Python function or of a builtin.")
         )
     shown, others = rows[:MOST_ROWS], rows[MOST_ROWS:]
-    whole_us = profile.plain_us
+    whole_us = profile.whole_us
     table = Table(
         ("function", "where", "calls", "self us", "10–90 %", "share"),
         (
             *map(_row, shown),
             *([_sum_row(_functions(len(others)), _sum_of(others), whole_us)] if others else []),
             _sum_row("not explained", profile.unexplained_us, whole_us, _note(profile)),
-            _sum_row("the whole step", whole_us, whole_us),
+            _sum_row("the whole step", profile.plain_us, whole_us),
         ),
         2,
     )
@@ -114,12 +114,17 @@ def _lead(profile: HostProfile) -> str:
         if profile.left_out
         else ""
     )
+    shares = (
+        f" Shares are of the {profile.explained_us:.2f} us that its calls take as traced."
+        if profile.unexplained_us < 0
+        else ""
+    )
     return (
         f"The host's time of a step is {profile.plain_us:.2f} us without a handler. Its calls were "
         f"traced in {profile.repetitions} "
         f"repetition{'s' * (profile.repetitions != 1)}.{left_out} What tracing adds was taken off: "
         f"{python.within_us + python.around_us:.2f} us for each call of Python and "
-        f"{c.within_us + c.around_us:.2f} us for each of C."
+        f"{c.within_us + c.around_us:.2f} us for each of C.{shares}"
     )
 
 
@@ -145,15 +150,15 @@ def _note(profile: HostProfile) -> str | None:
 
 
 _SLOWED = (
-    "Code is slower while it is traced, by more than what was taken off: CPython 3.11 specialises "
-    "no instruction then, and the handler displaces data from caches."
+    "Code is slower while it is traced, by more than what was taken off: CPython specialises fewer "
+    "instructions then, or none, and the handler displaces data from caches."
 )
 
 
 def _sum_row(
     name: str, time_us: float, whole_us: float, note: str | None = None
 ) -> tuple[Cell, ...]:
-    share = f"{format_percent(100 * time_us / whole_us)} %" if whole_us else ABSENT
+    share = f"{format_percent(100 * time_us / whole_us)} %" if whole_us and time_us >= 0 else ABSENT
     # No row says -0.00.
     time = f"{time_us:.2f}".replace("-0.00", "0.00")
     return Cell(name), Cell(""), Cell(""), Cell(time, note=note), Cell(""), Cell(share)

@@ -71,7 +71,7 @@ def test_functions_with_most_time_come_first_and_the_rest_is_a_row():
     lead = section.blocks[0]
     assert "50.00 us without a handler" in lead
     assert "traced in 38 repetitions. 2 more called other functions, and are left out." in lead
-    assert "0.50 us for each call of Python and 0.25 us for each of C" in lead
+    assert lead.endswith("0.50 us for each call of Python and 0.25 us for each of C.")
 
 
 def test_small_functions_are_one_row():
@@ -88,13 +88,17 @@ def test_the_rows_add_up_to_the_whole_step():
 
 
 def test_frames_that_exceed_the_step_are_explained():
-    (row,) = [
-        row
-        for row in table_of(host_section(profile(frame("step", 60)), "Host")).rows
-        if row[0].text == "not explained"
+    section = host_section(profile(frame("step", 30, frame("f", 50))), "Host")
+    *_, rest, _ = table_of(section).rows
+    assert "slower while it is traced" in rest[3].note
+    # So that shares do not exceed 100 %.
+    assert "Shares are of the 80.00 us that its calls take as traced." in section.blocks[0]
+    assert [texts[3:] for texts in texts_of(section)] == [
+        ["50.00", "50.00–50.00", "62.5 %"],
+        ["30.00", "30.00–30.00", "37.5 %"],
+        ["-30.00", "", ABSENT],
+        ["50.00", "", "62.5 %"],
     ]
-    assert row[3].text == "-10.00"
-    assert "slower while it is traced" in row[3].note
 
 
 def test_calls_that_vary_have_a_note():
