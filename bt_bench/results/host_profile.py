@@ -76,6 +76,11 @@ class HostProfile(Noun):
         return self.plain_us - self.explained_us
 
     @property
+    def exceeds(self) -> bool:
+        """Whether the frames take longer than the step, by more than two digits hide."""
+        return self.unexplained_us < -0.005
+
+    @property
     def whole_us(self) -> float:
         """What shares are of: the step, or all frames together where these exceed it."""
         return max(self.plain_us, self.explained_us)

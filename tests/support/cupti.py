@@ -160,15 +160,20 @@ class FakeCupti(ModuleType):
 
     def fill(self, records):
         """Has a buffer lent, and gives it back with records."""
+        address, size = self.lend()
+        content = b"".join(each.tobytes() for each in records)
+        ctypes.memmove(address, content, len(content))
+        self._completed(None, 0, address, size, len(content))
+
+    def lend(self):
+        """Has a buffer lent; returns its address and its size."""
         address, size, most = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t(7)
         self._requested(*(ctypes.pointer(each) for each in (address, size, most)))
         assert size.value >= 1 << 20
         assert most.value == 0  # as many records as fit
         assert address.value % 8 == 0
         self.lent.append(address.value)
-        content = b"".join(each.tobytes() for each in records)
-        ctypes.memmove(address.value, content, len(content))
-        self._completed(None, 0, address.value, size.value, len(content))
+        return address.value, size.value
 
     def next_record(self, buffer, valid, address):
         """The record behind the one that the address is of."""

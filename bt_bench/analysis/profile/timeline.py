@@ -88,12 +88,11 @@ class Explained:
 
     @property
     def closes(self) -> bool:
-        """Whether the residual, and its error, are within 5 % or 0.5 us of the step."""
-        residual = self.residual_us
-        if residual is None:
+        """Whether the residual, and its error, are known and within 5 % or 0.5 us of the step."""
+        if self.residual_us is None or self.error_us is None:
             return False
         most_us = max(CLOSES_WITHIN_US, CLOSES_WITHIN_PERCENT / 100 * self.step_us)
-        return max(abs(residual), self.error_us or 0.0) <= most_us
+        return max(abs(self.residual_us), self.error_us) <= most_us
 
 
 def _floor(timeline: Timeline, empty: EmptyCalls) -> float:

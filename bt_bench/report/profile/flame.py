@@ -97,7 +97,7 @@ class _Canvas:
             width,
             frame.kind,
             frame.name,
-            f"{frame.name}{where}: {total_us:.2f} us, {self._share(total_us)} of the step; "
+            f"{frame.name}{where}: {total_us:.2f} us, {self._share(total_us)}; "
             f"{frame.self_us:.2f} us of its own; {calls}",
         )
         self.deepest = max(self.deepest, depth)
@@ -110,7 +110,7 @@ class _Canvas:
         width = self._width(time_us)
         if width >= LEAST_SHARE * _INNER:
             name = "not explained"
-            tip = f"{name}: {time_us:.2f} us, {self._share(time_us)} of the step"
+            tip = f"{name}: {time_us:.2f} us, {self._share(time_us)}"
             self._rect(x, 0, width, "rest", name, tip)
 
     def _rect(self, x: float, depth: int, width: float, fill: _Fill, name: str, tip: str) -> None:
@@ -127,14 +127,15 @@ class _Canvas:
         return _INNER * time_us / self._whole_us if self._whole_us else 0.0
 
     def _share(self, time_us: float) -> str:
-        return f"{format_percent(100 * time_us / self._whole_us) if self._whole_us else '–'} %"
+        share = format_percent(100 * time_us / self._whole_us) if self._whole_us else "–"
+        return f"{share} % of {'what its calls add up to' if self.profile.exceeds else 'the step'}"
 
 
 def _head(profile: HostProfile, title: str) -> list[str]:
     """The title, the step's time, and what the colours mean."""
     said = f"step of {profile.plain_us:.2f} us without a handler"
-    if profile.unexplained_us < 0:
-        said += f"; its calls take {-profile.unexplained_us:.2f} us more as traced"
+    if profile.exceeds:
+        said += f"; its calls add up to {-profile.unexplained_us:.2f} us more"
     room = int((_INNER - 2 * _PADDING) / 8.5)
     parts = [
         f'<text x="{_MARGIN}" y="22" font-size="15" font-weight="bold" fill="#222222">'

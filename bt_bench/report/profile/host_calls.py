@@ -36,13 +36,14 @@ def host_section(profile: HostProfile, title: str) -> Section:
         )
     shown, others = rows[:MOST_ROWS], rows[MOST_ROWS:]
     whole_us = profile.whole_us
+    of_rest = 0.0 if profile.exceeds else whole_us
     table = Table(
         ("function", "where", "calls", "self us", "10–90 %", "share"),
         (
             *map(_row, shown),
             *([_sum_row(_functions(len(others)), _sum_of(others), whole_us)] if others else []),
-            _sum_row("not explained", profile.unexplained_us, whole_us, _note(profile)),
-            _sum_row("the whole step", profile.plain_us, whole_us),
+            _sum_row("not explained", profile.unexplained_us, of_rest, _note(profile)),
+            _sum_row("the whole step", profile.plain_us, of_rest),
         ),
         2,
     )
@@ -115,8 +116,8 @@ def _lead(profile: HostProfile) -> str:
         else ""
     )
     shares = (
-        f" Shares are of the {profile.explained_us:.2f} us that its calls take as traced."
-        if profile.unexplained_us < 0
+        f" Shares are of the {profile.explained_us:.2f} us that its calls add up to."
+        if profile.exceeds
         else ""
     )
     return (
@@ -146,7 +147,7 @@ _VARY = (
 
 
 def _note(profile: HostProfile) -> str | None:
-    return _SLOWED if profile.unexplained_us < 0 else None
+    return _SLOWED if profile.exceeds else None
 
 
 _SLOWED = (
@@ -158,7 +159,7 @@ _SLOWED = (
 def _sum_row(
     name: str, time_us: float, whole_us: float, note: str | None = None
 ) -> tuple[Cell, ...]:
-    share = f"{format_percent(100 * time_us / whole_us)} %" if whole_us and time_us >= 0 else ABSENT
+    share = f"{format_percent(100 * time_us / whole_us)} %" if whole_us else ABSENT
     # No row says -0.00.
     time = f"{time_us:.2f}".replace("-0.00", "0.00")
     return Cell(name), Cell(""), Cell(""), Cell(time, note=note), Cell(""), Cell(share)

@@ -83,6 +83,8 @@ class ActivityBuffers:
         self._lent: dict[int, _Bytes] = {}
         self._filled: list[tuple[_Bytes, int]] = []
         self._lost = 0
+        self.unreadable: Exception | None = None
+        """The first that kept a buffer from being read."""
 
     def register(self) -> None:
         """Has CUPTI take its memory from here, until it is finalized."""
@@ -100,8 +102,9 @@ class ActivityBuffers:
             buffer, valid = self._filled.pop(0)
             try:
                 found += self._read(buffer, valid)
-            except self._cupti.cuptiError:
+            except Exception as error:
                 self._lost += 1
+                self.unreadable = self.unreadable or error
             finally:
                 self._free.append(buffer)
         return found

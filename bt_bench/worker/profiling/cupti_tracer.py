@@ -38,6 +38,7 @@ class CuptiTracer:
         self._kernel_names: dict[int, str] = {}
         self._taken = Taken()
         self._lost = 0
+        self._unreadable: Exception | None = None
         # Now rather than in the first pass, where nothing else could be used instead.
         with self.recording():
             pass
@@ -75,8 +76,9 @@ class CuptiTracer:
         for kind, columns in self._buffers.take():
             try:
                 self._take(kind, columns)
-            except Exception:  # what cannot be read is lost, and the pass is taken again
+            except Exception as error:  # what cannot be read is lost, and the pass is taken again
                 self._lost += 1
+                self._unreadable = self._unreadable or error
 
     def dropped(self) -> int:
         """See `Tracer`."""
@@ -85,20 +87,23 @@ class CuptiTracer:
 
     def taken(self) -> Taken:
         """See `Tracer`."""
+        unreadable = self._unreadable or self._buffers.unreadable
+        if unreadable is not None:
+            self._taken.unreadable = f"{type(unreadable).__name__}: {unreadable}"
         return self._taken
 
     def _take(self, kind: int, columns: Columns) -> None:
         kinds = self._cupti.ActivityKind
         if kind in (kinds.DRIVER, kinds.RUNTIME):
-            self._taken.calls += self._calls(columns, kind == kinds.DRIVER)
+            self._taken.calls += list(self._calls(columns, kind == kinds.DRIVER))
         elif kind in (kinds.CONCURRENT_KERNEL, kinds.KERNEL):
-            self._taken.operations += self._kernels(columns)
+            self._taken.operations += list(self._kernels(columns))
         elif kind == kinds.MEMCPY:
             names = [_copy_name(copy_kind) for copy_kind in columns["copy_kind"]]
-            self._taken.operations += _moves("copy", names, columns)
+            self._taken.operations += list(_moves("copy", names, columns))
         else:
             names = ["memset"] * len(columns["bytes"])
-            self._taken.operations += _moves("memset", names, columns)
+            self._taken.operations += list(_moves("memset", names, columns))
 
     def _calls(self, columns: Columns, is_driver: bool) -> Iterator[ApiRecord]:
         api: Literal["driver", "runtime"] = "driver" if is_driver else "runtime"

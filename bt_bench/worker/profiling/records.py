@@ -33,9 +33,10 @@ class DeviceRecord(NamedTuple):
 class Taken:
     """The records of all passes, in any order.
 
-    `dropped` is how many were lost.
+    `dropped` is how many were lost, and `unreadable` why the first of those that came was not read.
     """
 
     calls: list[ApiRecord] = field(default_factory=list)
     operations: list[DeviceRecord] = field(default_factory=list)
     dropped: int = 0
+    unreadable: str | None = None

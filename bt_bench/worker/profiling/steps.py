@@ -76,6 +76,7 @@ class InOrder:
 
     def __init__(self, taken: Taken) -> None:
         self.dropped = taken.dropped
+        self.unreadable = taken.unreadable
         # An outer call before those that it makes itself, though these are recorded first.
         self._calls = sorted(
             taken.calls, key=lambda call: (call.start_ns, -call.end_ns, call.api == "driver")
@@ -110,7 +111,8 @@ def traced_steps(tracing: Tracing, ran: Sequence[Ran], records: InOrder) -> Trac
     if tracing is not Tracing.ALL:
         return _merged(tracing, [_Recorded(each, [], []) for each in ran], 0)
     if records.dropped:
-        raise RecordsLostError(f"the profiler lost {records.dropped} records")
+        why = "" if records.unreadable is None else f"; of one buffer: {records.unreadable}"
+        raise RecordsLostError(f"the profiler lost {records.dropped} records{why}")
     found = [records.of(each) for each in ran]
     if not found:
         return _merged(tracing, [], 0)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from support.timelines import ADDED, FUSED, NOTHING, a_timeline, a_variant, empty_calls, some_steps
 
 from bt_bench.analysis.profile.residual import Residual, residual_of
 from bt_bench.analysis.profile.weight import weight_of
+from bt_bench.analysis.statistics.student import t_quantile
 from bt_bench.results import Tracing
 
 # Of the turns; in one of them the machine was slow.
@@ -45,6 +47,27 @@ def test_a_turn_in_which_the_machine_was_slow_is_cut_off():
     # Without a turn at a time: 1.1, 1.1, 1.0667, 1.0333, 1.0 and 1.0, with a sum of squares of
     # 0.010556; t(0.975, 5) is 2.5706.
     assert residual.error_us == pytest.approx(2.5706 * (5 / 6 * 0.010556) ** 0.5, rel=1e-3)
+
+
+@pytest.mark.parametrize("samples", [4, 5, 10, 23, 40])
+def test_the_error_is_that_of_a_jackknife_over_tenths_of_the_turns(samples):
+    more_us = [((7 * turn) % samples) ** 1.5 / 100 for turn in range(samples)]
+    more_us[samples // 2] = 80.0  # the machine was slow
+
+    def trimmed(values):
+        cut = round(0.2 * len(values))
+        return np.sort(values)[cut : len(values) - cut].mean()
+
+    groups = min(10, samples)
+    without = [
+        trimmed([us for turn, us in enumerate(more_us) if turn % groups != group])
+        for group in range(groups)
+    ]
+    error = np.sqrt((groups - 1) * np.var(without))
+    residual = found(more_us, samples=samples)
+    assert residual.us == pytest.approx(trimmed(more_us))
+    assert residual.error_us == pytest.approx(t_quantile(0.975, groups - 1) * error)
+    assert residual.error_us < 10
 
 
 def test_steps_that_are_explained_exactly_have_no_error():

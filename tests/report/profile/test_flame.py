@@ -82,7 +82,7 @@ def test_calls_that_exceed_the_step_fill_the_picture():
     frames = drawn(picture)
     assert frames["step"].width == pytest.approx(INNER)
     assert "not explained" not in frames
-    assert any("take 10.00 us more as traced" in text for text in said(picture))
+    assert any("add up to 10.00 us more" in text for text in said(picture))
     assert not any("not explained" in text for text in said(picture))
 
 

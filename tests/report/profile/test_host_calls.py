@@ -92,13 +92,20 @@ def test_frames_that_exceed_the_step_are_explained():
     *_, rest, _ = table_of(section).rows
     assert "slower while it is traced" in rest[3].note
     # So that shares do not exceed 100 %.
-    assert "Shares are of the 80.00 us that its calls take as traced." in section.blocks[0]
+    assert "Shares are of the 80.00 us that its calls add up to." in section.blocks[0]
     assert [texts[3:] for texts in texts_of(section)] == [
         ["50.00", "50.00–50.00", "62.5 %"],
         ["30.00", "30.00–30.00", "37.5 %"],
         ["-30.00", "", ABSENT],
-        ["50.00", "", "62.5 %"],
+        ["50.00", "", ABSENT],
     ]
+
+
+def test_what_two_digits_hide_is_not_too_much():
+    section = host_section(profile(frame("step", 50.004)), "Host")
+    *_, rest, _ = table_of(section).rows
+    assert (rest[3].text, rest[3].note) == ("0.00", None)
+    assert "Shares" not in section.blocks[0]
 
 
 def test_calls_that_vary_have_a_note():

@@ -193,6 +193,16 @@ def test_a_buffer_that_comes_too_late_is_lost(cupti):
     assert made.dropped() == 1
 
 
+def test_a_buffer_that_cupti_kept_is_lent_again_once_it_is_finalized(cupti):
+    made = CuptiTracer()
+    for _ in range(2):
+        with made.recording():
+            cupti.lend()
+    first, second = cupti.lent
+    assert first == second
+    assert made.dropped() == 0
+
+
 def test_a_buffer_that_was_not_lent_is_lost(cupti):
     made = CuptiTracer()
     with made.recording():
@@ -212,24 +222,35 @@ def test_buffers_may_be_asked_for_and_given_back_by_another_thread(cupti):
 def test_what_cannot_be_read_is_lost(cupti):
     """So that the pass is taken again."""
     made = CuptiTracer()
-    taken_of(made, cupti, call_of(Kind.DRIVER, 999), kernel_of())
-    assert made.dropped() == 1
+    assert made.taken().unreadable is None
     cupti.unreadable = True
     taken_of(made, cupti, kernel_of())
     assert made.dropped() == 1
+    assert made.taken().unreadable == "cuptiError: CUPTI_ERROR_INVALID_KIND"
     cupti.unreadable = False
     before = len(made.taken().operations)
     assert len(taken_of(made, cupti, kernel_of()).operations) == before + 1
     assert made.dropped() == 0
 
 
+def test_a_call_without_a_name_is_lost(cupti):
+    made = CuptiTracer()
+    taken = taken_of(made, cupti, call_of(Kind.DRIVER, 1), call_of(Kind.DRIVER, 999), kernel_of())
+    assert made.dropped() == 1
+    assert not taken.calls  # not even those before it
+    assert len(taken.operations) == 1
+    assert made.taken().unreadable == "KeyError: ('driver', 999)"
+
+
 def test_what_cupti_may_still_use_stays(cupti):
     """Where it cannot be finalized it may ask for a buffer, or fill one, at any time."""
     cupti.refuses = "finalize"
+    known = len(activity_buffers._ever_registered)
     with pytest.raises(RuntimeError, match="CUPTI refused"):
         CuptiTracer()
     gc.collect()
     assert cupti.attached
+    assert len(activity_buffers._ever_registered) > known  # or what follows ends the process
     cupti.fill([kernel_of()])
     assert np.frombuffer(ctypes.string_at(cupti.lent[-1], 4), np.int32) == Kind.CONCURRENT_KERNEL
 
