@@ -183,11 +183,11 @@ def test_dropped_records_are_an_error():
     records = Pass()
     ran = [records.step("one")]
     records.taken.dropped = 7
-    with pytest.raises(RecordsLostError, match="the profiler lost 7 records$"):
+    with pytest.raises(RecordsLostError, match=r"the profiler lost 7 records$"):
         traced_steps(Tracing.ALL, ran, InOrder(records.taken))
     records.taken.unreadable = "ValueError: why"
     with pytest.raises(
-        RecordsLostError, match="the profiler lost 7 records; of one buffer: ValueError: why$"
+        RecordsLostError, match=r"the profiler lost 7 records; of one buffer: ValueError: why$"
     ):
         traced_steps(Tracing.ALL, ran, InOrder(records.taken))
 
