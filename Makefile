@@ -11,9 +11,13 @@ PIP_INSTALL := $(VENV)/bin/python -m pip install --disable-pip-version-check
 DOWNLOADS := downloads about 0.5 GB with a CPU build of torch, 2.8 GB with that of PyPI
 SOURCES := bt_bench kernels tests benchmarks
 
+# In a folder that a gate passes over, or no two trees of this project would be equal.
+STATE := $(VENV)/share/bt-bench
+ANY_TRITON := $(STATE)/constraints-any-triton.txt
+
 ifeq ($(PY),$(VENV)/bin/python)
-RUN_READY := $(VENV)/.ready-run
-DEV_READY := $(VENV)/.ready-dev
+RUN_READY := $(STATE)/ready-run
+DEV_READY := $(STATE)/ready-dev
 endif
 
 # Without a GPU kernels are interpreted; tests that need a GPU are skipped with a reason. Tests
@@ -113,18 +117,18 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # Only the census of binaries needs one Triton, and torch of PyPI asks for another one.
-$(VENV)/constraints-any-triton.txt: constraints.txt | $(VENV)/bin/python
+$(ANY_TRITON): constraints.txt | $(VENV)/bin/python
+	@mkdir -p $(STATE)
 	@sed '/^triton/d' $< > $@
 
-$(VENV)/.ready-run: pyproject.toml $(VENV)/constraints-any-triton.txt | $(VENV)/bin/python
+$(STATE)/ready-run: pyproject.toml $(ANY_TRITON) | $(VENV)/bin/python
 	@echo "Installing into $(VENV): $(DOWNLOADS) …"
-	$(PIP_INSTALL) --constraint $(VENV)/constraints-any-triton.txt --editable .
+	$(PIP_INSTALL) --constraint $(ANY_TRITON) --editable .
 	@touch $@
 
-$(VENV)/.ready-dev: pyproject.toml constraints.txt $(VENV)/constraints-any-triton.txt \
-		| $(VENV)/bin/python
+$(STATE)/ready-dev: pyproject.toml constraints.txt $(ANY_TRITON) | $(VENV)/bin/python
 	@echo "Installing into $(VENV) what tests and linters need, too: $(DOWNLOADS) …"
 	$(PIP_INSTALL) --constraint constraints.txt --editable '.[dev]' || { \
 	echo "Trying again with any Triton; make gate-static, and so make check, needs that of constraints.txt"; \
-	$(PIP_INSTALL) --constraint $(VENV)/constraints-any-triton.txt --editable '.[dev]'; }
-	@touch $@ $(VENV)/.ready-run
+	$(PIP_INSTALL) --constraint $(ANY_TRITON) --editable '.[dev]'; }
+	@touch $@ $(STATE)/ready-run

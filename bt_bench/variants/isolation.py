@@ -127,7 +127,12 @@ def installed_places() -> list[Path]:
     names = ("bin", "lib", "lib64", "include", "share", "etc", "pyvenv.cfg")
     places = {Path(top, name) for top in (sys.prefix, sys.base_prefix) for name in names}
     places |= {Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")}
-    return sorted(place.resolve() for place in places if place.exists())
+    found = [place for place in places if place.exists()]
+    # `lib64` is a link to `lib`: the place itself, and what it leads to.
+    return sorted(
+        {place.parent.resolve() / place.name for place in found}
+        | {place.resolve() for place in found}
+    )
 
 
 def _is_below(path: str, top: str) -> bool:

@@ -142,7 +142,8 @@ def test_sources_beside_a_virtual_environment_count(pair, monkeypatch):
     """As of `python -m venv .`: the environment is bin, lib and the like."""
     top = pair[1].top
     monkeypatch.setattr(sys, "prefix", str(top))
-    write(top, {"lib/python3/x.py": "", "pyvenv.cfg": "", "bin/python": ""})
+    write(top, {"lib/python3/x.py": "", "pyvenv.cfg": "", "bin/python": "", "share/stamp": ""})
+    (top / "lib64").symlink_to("lib")  # as `venv` does on Linux
     assert compare_trees(*pair, built=False).proved
     write(top, {"mine/one.py": "x = 2\n"})
     assert "differ: mine/one.py." in how(pair)
