@@ -9,21 +9,19 @@ from bt_bench.worker.device import choose_device
 from bt_bench.worker.environment import available_bytes, read_environment
 from bt_bench.worker.git import git_command, without_another_git
 from bt_bench.worker.lifetime import run_kept
+from bt_bench.worker.messages import Ahead, ArmSetup, Hello, WorkerSetup, arms_of
 from bt_bench.worker.outcome import Measured, RoundProgress, TimelineParts
 from bt_bench.worker.plain_exploring import PlainExplorer, explorer_of
 from bt_bench.worker.plays import Coverage, Play, Played, ReadCoverage, Survey, Surveyed, Unreached
+from bt_bench.worker.runner import Finished, Runner, Watcher
 from bt_bench.worker.supervisor import Serve, Supervisor
 from bt_bench.worker.tasks import (
-    Ahead,
-    ArmSetup,
     Calibrate,
     CheckCase,
     CheckConformance,
     Checked,
     CheckOutcome,
     CheckOutcomes,
-    Finished,
-    Hello,
     MeasureCase,
     MeasureRound,
     PrepareRound,
@@ -31,12 +29,8 @@ from bt_bench.worker.tasks import (
     ResultT,
     RoundOutcome,
     RoundUnit,
-    Runner,
     TakeTimeline,
     Task,
-    Watcher,
-    WorkerSetup,
-    arms_of,
 )
 
 __all__ = [

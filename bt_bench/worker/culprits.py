@@ -6,18 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bt_bench.results import Crash, Reason, ReasonCode
-from bt_bench.worker.tasks import (
+from bt_bench.worker.runner import (
     Attempt,
     Failure,
     Finished,
-    ResultT,
     Runner,
     Setback,
     Success,
-    Task,
     Watcher,
     WorkerError,
 )
+from bt_bench.worker.tasks import ResultT, Task
 
 
 class Noticing:

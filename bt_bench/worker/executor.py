@@ -34,16 +34,14 @@ from bt_bench.worker.measuring.regions import NOTHING
 from bt_bench.worker.outcome import OnRound, RoundProgress, untold
 from bt_bench.worker.plays import Play, ReadCoverage, Survey
 from bt_bench.worker.profiling.timeline import take_timeline
+from bt_bench.worker.runner import Attempt, Failure, Finished, Success, Watcher
 from bt_bench.worker.state_watch import StateWatch, TamperedError, ToolWatch
 from bt_bench.worker.tasks import (
-    Attempt,
     Calibrate,
     CheckCase,
     CheckConformance,
     Checked,
     CheckOutcomes,
-    Failure,
-    Finished,
     MeasureCase,
     MeasureRound,
     PrepareRound,
@@ -51,10 +49,8 @@ from bt_bench.worker.tasks import (
     ResultT,
     RoundOutcome,
     RoundUnit,
-    Success,
     TakeTimeline,
     Task,
-    Watcher,
 )
 
 PROGRESS_SECONDS = 0.1  # between two reports of progress

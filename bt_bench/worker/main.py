@@ -24,9 +24,7 @@ from bt_bench.variants import add_variants_path, ignore_interrupts, text_of, tra
 from bt_bench.worker import activity
 from bt_bench.worker.interpreter import speed_up_interpreter
 from bt_bench.worker.lifetime import end_with_parent
-from bt_bench.worker.outcome import RoundProgress
-from bt_bench.worker.tasks import (
-    Attempt,
+from bt_bench.worker.messages import (
     Defect,
     Hello,
     Message,
@@ -35,6 +33,8 @@ from bt_bench.worker.tasks import (
     Traceback,
     WorkerSetup,
 )
+from bt_bench.worker.outcome import RoundProgress
+from bt_bench.worker.runner import Attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -33,25 +33,26 @@ from bt_bench.worker.lifetime import (
     kill,
     marked,
 )
-from bt_bench.worker.outcome import RoundProgress
-from bt_bench.worker.tasks import (
-    Attempt,
+from bt_bench.worker.messages import (
     Defect,
-    Failure,
-    Finished,
     Hello,
     Message,
     Refusal,
     Request,
-    ResultT,
-    Setback,
-    Success,
-    Task,
     Traceback,
-    Watcher,
-    WorkerError,
     WorkerSetup,
 )
+from bt_bench.worker.outcome import RoundProgress
+from bt_bench.worker.runner import (
+    Attempt,
+    Failure,
+    Finished,
+    Setback,
+    Success,
+    Watcher,
+    WorkerError,
+)
+from bt_bench.worker.tasks import ResultT, Task
 
 Serve = Callable[[Connection, Any, WorkerSetup], None]
 

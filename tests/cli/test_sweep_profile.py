@@ -34,8 +34,10 @@ from bt_bench.worker import (
     TakeTimeline,
     TimelineParts,
 )
+from bt_bench.worker.messages import Hello
 from bt_bench.worker.profiling.marking import MarkAnswer, Marked
-from bt_bench.worker.tasks import CheckConformance, Finished, Hello
+from bt_bench.worker.runner import Finished
+from bt_bench.worker.tasks import CheckConformance
 
 ROUNDS = 40
 # Time of a step by case and variant in us: one case is the slowest, another one changes most.

@@ -30,15 +30,14 @@ from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.workloads import UniformParameters
 from bt_bench.variants.catalogue import VariantEntry
 from bt_bench.worker.outcome import Measured, RoundProgress
+from bt_bench.worker.runner import Finished, Setback
 from bt_bench.worker.tasks import (
     Calibrate,
     CheckCase,
     CheckConformance,
     Checked,
     CheckOutcome,
-    Finished,
     MeasureCase,
-    Setback,
 )
 
 ARMS = ("baseline", "fused")

@@ -16,7 +16,8 @@ from unittest.mock import patch
 from typer.testing import CliRunner
 
 from bt_bench.cli.app import app
-from bt_bench.worker.tasks import CheckConformance, Finished
+from bt_bench.worker.runner import Finished
+from bt_bench.worker.tasks import CheckConformance
 
 TINY = """\
 variants: [baseline, fused]

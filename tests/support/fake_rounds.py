@@ -22,21 +22,18 @@ from bt_bench.results.case import CheckReport
 from bt_bench.results.nouns import Reason, ReasonCode
 from bt_bench.worker.activity import Activity
 from bt_bench.worker.culprits import run_without_culprits
+from bt_bench.worker.messages import Hello, Message, Refusal
+from bt_bench.worker.runner import Failure, Success
 from bt_bench.worker.tasks import (
     CheckCase,
     CheckConformance,
     Checked,
     CheckOutcome,
-    Failure,
-    Hello,
     MeasureRound,
-    Message,
     PrepareRound,
     ReadChanges,
-    Refusal,
     RoundOutcome,
     RoundValue,
-    Success,
 )
 from support.factories import make_environment, make_workload
 

@@ -14,18 +14,10 @@ from pathlib import Path
 
 from bt_bench.results.nouns import Reason, ReasonCode
 from bt_bench.worker.activity import Activity
+from bt_bench.worker.messages import Defect, Hello, Message, Refusal, Request, Traceback
 from bt_bench.worker.outcome import RoundProgress
-from bt_bench.worker.tasks import (
-    Defect,
-    Failure,
-    Hello,
-    Message,
-    Refusal,
-    Request,
-    Success,
-    Task,
-    Traceback,
-)
+from bt_bench.worker.runner import Failure, Success
+from bt_bench.worker.tasks import Task
 
 SPENT = Failure(Reason(code=ReasonCode.OUT_OF_MEMORY, message="no memory"), 0, True)
 RAISED = Failure(Reason(code=ReasonCode.RAISED, message="raised"), 0, False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.worker.culprits import run_without_culprits
-from bt_bench.worker.tasks import Failure, Success
+from bt_bench.worker.runner import Failure, Success
 
 TAMPERED = Reason(code=ReasonCode.TAMPERED, message="it has changed something")
 

@@ -20,14 +20,8 @@ from bt_bench.worker.failures import ArmFailedError
 from bt_bench.worker.measuring.bench import CpuBench
 from bt_bench.worker.measuring.case import CONTROL
 from bt_bench.worker.outcome import Measured, RoundProgress
-from bt_bench.worker.tasks import (
-    Calibrate,
-    CheckCase,
-    CheckConformance,
-    MeasureCase,
-    Success,
-    WorkerError,
-)
+from bt_bench.worker.runner import Success, WorkerError
+from bt_bench.worker.tasks import Calibrate, CheckCase, CheckConformance, MeasureCase
 
 PARAMETERS = UniformParameters(
     workload="uniform",

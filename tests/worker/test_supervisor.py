@@ -23,17 +23,9 @@ from bt_bench.results.plan import Plan
 from bt_bench.variants.catalogue import VariantEntry
 from bt_bench.worker.culprits import run_without_culprits
 from bt_bench.worker.lifetime import descendants_of
+from bt_bench.worker.messages import Hello, Message, WorkerSetup, arms_of
+from bt_bench.worker.runner import Failure, Setback, Success, WorkerError
 from bt_bench.worker.supervisor import Supervisor
-from bt_bench.worker.tasks import (
-    Failure,
-    Hello,
-    Message,
-    Setback,
-    Success,
-    WorkerError,
-    WorkerSetup,
-    arms_of,
-)
 
 ARMS = ["first", "second", "third"]
 ENTRIES = tuple(
@@ -409,7 +401,7 @@ def test_a_worker_can_be_started_ahead_and_abandoned():
 def test_a_crash_before_a_worker_is_asked_is_that_of_the_arm_that_ran(tmp_path):
     from dataclasses import replace
 
-    from bt_bench.worker.tasks import Ahead
+    from bt_bench.worker.messages import Ahead
 
     setup = replace(SETUP, ahead=Ahead(Script({"second": "kills"}), tuple(ARMS)))
     with Supervisor(setup, fake_workers.serve_ahead) as supervisor:
@@ -426,7 +418,7 @@ def test_what_a_first_worker_does_ahead_its_successor_does_not(tmp_path):
     """It may be what ended the first one."""
     from dataclasses import replace
 
-    from bt_bench.worker.tasks import Ahead
+    from bt_bench.worker.messages import Ahead
 
     setups = []
 

@@ -28,7 +28,7 @@ from bt_bench.variants.isolation import Isolation
 from bt_bench.results.plan import Plan
 from bt_bench.worker import activity
 from bt_bench.worker.main import set_up
-from bt_bench.worker.tasks import ArmSetup, WorkerSetup
+from bt_bench.worker.messages import ArmSetup, WorkerSetup
 
 top = Path(sys.argv[1])
 SIDES = {"base": "base", "head": "head", "control": "base"}

@@ -27,7 +27,8 @@ from bt_bench.results import (
 )
 from bt_bench.variants.catalogue import find_variants
 from bt_bench.worker import CheckCase, Hello, TimelineParts
-from bt_bench.worker.tasks import Checked, CheckOutcome, Finished
+from bt_bench.worker.runner import Finished
+from bt_bench.worker.tasks import Checked, CheckOutcome
 
 CONFIG = """
 name: tiny

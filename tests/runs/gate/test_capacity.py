@@ -9,7 +9,7 @@ from support.tiny_gates import Quiet
 
 from bt_bench.errors import UsageError
 from bt_bench.runs.gate.processes import ProcessRounds
-from bt_bench.worker.tasks import Hello
+from bt_bench.worker.messages import Hello
 
 
 def test_workers_are_as_many_as_cores_and_memory_allow(tmp_path, monkeypatch):

@@ -18,7 +18,8 @@ from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.workloads import TraceParameters, UniformParameters, Window
 from bt_bench.worker import CheckCase, Hello, TakeTimeline, TimelineParts
 from bt_bench.worker.outcome import RoundProgress
-from bt_bench.worker.tasks import Checked, CheckOutcome, Finished
+from bt_bench.worker.runner import Finished
+from bt_bench.worker.tasks import Checked, CheckOutcome
 
 STEPS = 3
 CASE = CaseSpec(

@@ -14,6 +14,7 @@ from bt_bench.results import Plan, ReasonCode
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.variants.catalogue import find_variants
 from bt_bench.worker.measuring import nvtx_ranges
+from bt_bench.worker.messages import WorkerSetup, arms_of
 from bt_bench.worker.profiling import marked as process
 from bt_bench.worker.profiling.marking import (
     ANSWER_NAME,
@@ -23,7 +24,6 @@ from bt_bench.worker.profiling.marking import (
     accepted,
     read_answer,
 )
-from bt_bench.worker.tasks import WorkerSetup, arms_of
 
 CONFIG = """
 name: tiny
