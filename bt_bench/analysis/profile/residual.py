@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from bt_bench.analysis.profile.corrected import Corrected
-from bt_bench.analysis.profile.weight import Weight, differences_in_turn, weight_of
+from bt_bench.analysis.profile.weight import differences_in_turn, weight_of
 from bt_bench.analysis.statistics.estimates import trimmed_estimate
 from bt_bench.analysis.statistics.samples import median
 from bt_bench.analysis.statistics.student import t_quantile
@@ -34,7 +34,7 @@ class Residual:
 
 
 def residual_of(
-    timeline: Timeline, weight: Weight, plain: TracedSteps, traced: TracedSteps
+    timeline: Timeline, plain: TracedSteps, traced: TracedSteps, ends_us: Sequence[float]
 ) -> Residual:
     """What traced steps do not explain of those without a profiler, turn by turn.
 
@@ -47,11 +47,11 @@ def residual_of(
 
     Args:
         timeline: with empty calls.
-        weight: of all of its turns.
         plain: steps without a profiler; at least one.
         traced: steps with all calls and operations; at least one.
+        ends_us: of the traced steps, without what tracing added to them.
     """
-    located = _location(weight, plain, traced)
+    located = _location(plain, traced, ends_us)
     turns = sorted({*plain.turns} & {*traced.turns})
     count = min(GROUPS, len(turns))
     if count < LEAST_GROUPS:
@@ -59,9 +59,9 @@ def residual_of(
     found = []
     for group in range(count):
         without = frozenset(turns[group::count])
-        its_weight = weight_of(timeline, Tracing.ALL, without=without)
-        assert its_weight is not None  # there are other turns
-        found.append(_location(its_weight, plain, traced, without))
+        weight = weight_of(timeline, Tracing.ALL, without=without)
+        assert weight is not None  # there are other turns
+        found.append(_location(plain, traced, Corrected(traced, weight).ends_us, without))
     mean = sum(found) / count
     squares = sum((each - mean) ** 2 for each in found)
     error = math.sqrt((count - 1) / count * squares)
@@ -69,17 +69,17 @@ def residual_of(
 
 
 def _location(
-    weight: Weight, plain: TracedSteps, traced: TracedSteps, without: Collection[int] = ()
+    plain: TracedSteps,
+    traced: TracedSteps,
+    ends_us: Sequence[float],
+    without: Collection[int] = (),
 ) -> float:
     differences = differences_in_turn(
-        plain.step_us,
-        Corrected(traced, weight).ends_us,
-        plain.turns,
-        traced.turns,
-        without=without,
+        plain.step_us, ends_us, plain.turns, traced.turns, without=without
     )
     count = len(differences)
-    # Rounded, so that of few turns as many are cut with one more or less: at least one.
+    # Rounded up or down, and at least one: else of five turns one would be cut on either side, but
+    # none of the four that are left without one of them, and a slow turn would be all of the error.
     cut = max(1, round(SHARE * count))
     estimate = trimmed_estimate(differences, (cut + 0.5) / count) if count > 2 * cut + 1 else None
     return median(differences) if estimate is None else estimate.location

@@ -111,8 +111,8 @@ def explain(timeline: Timeline, variant: VariantTimeline) -> Explained | None:
         return None
     if not plain.host_us or not traced.host_us:
         return None
-    residual = residual_of(timeline, weight, plain, traced)
     corrected = Corrected(traced, weight)
+    residual = residual_of(timeline, plain, traced, corrected.ends_us)
     rows = corrected.rows()
     returned = corrected.returned_us
     low, high = np.percentile(plain.step_us, [LOW, HIGH])

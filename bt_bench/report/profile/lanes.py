@@ -8,6 +8,7 @@ from html import escape
 from bt_bench.analysis.profile import Explained, Lane, TimelineRow, What
 from bt_bench.report.document import one_line
 from bt_bench.report.profile import svg
+from bt_bench.report.profile.sentences import residual_error
 from bt_bench.results import format_bytes
 
 WIDTH = 1000
@@ -325,8 +326,8 @@ class _Band:
             f"(10–90 %: {step.step_low_us:.2f}–{step.step_high_us:.2f})"
         )
         if step.residual_us is not None:
-            error = "" if step.error_us is None else f" ± {step.error_us:.2f}"
-            tip += f"; the traced steps do not explain {step.residual_us:.2f}{error} us of it"
+            tip += f"; not explained by the traced steps: {step.residual_us:.2f} us"
+            tip += f" {residual_error(step)}".rstrip()
         x = self._axis.x(step.step_us)
         mark = _line(x, self._host_y - 3, x, self._host_y + _BAR + 3, _DARK)
         text = svg.text(x + 6, self._host_y + 15, f"{step.step_us:.1f} us", bold=True)

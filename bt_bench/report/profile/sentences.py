@@ -84,3 +84,8 @@ def unsigned_zero(value: float, digits: int = 2) -> str:
     """A number that is never printed as -0.00."""
     text = f"{value:.{digits}f}"
     return text.removeprefix("-") if float(text) == 0 else text
+
+
+def residual_error(step: Explained) -> str:
+    """Half the 95 % interval of what is not explained, to stand behind it; empty if not known."""
+    return "" if step.error_us is None else f"± {step.error_us:.2f}"

@@ -20,7 +20,7 @@ from bt_bench.report.document import ABSENT, Block, Bullets, Cell, Document, Sec
 from bt_bench.report.profile.host_calls import (
     host_section,
 )
-from bt_bench.report.profile.sentences import sentences, unsigned_zero, us
+from bt_bench.report.profile.sentences import residual_error, sentences, unsigned_zero, us
 from bt_bench.results import (
     Timeline,
     Tracing,
@@ -174,7 +174,7 @@ def _rows_section(step: Explained, *, whole: bool) -> Section:
                 Cell("not explained"),
                 Cell(""),
                 Cell(unsigned_zero(step.residual_us), tone=tone),
-                Cell(_error(step).strip()),
+                Cell(residual_error(step)),
                 *blank,
                 Cell(""),
             )
@@ -291,11 +291,9 @@ def _summary_row(step: Explained) -> tuple[Cell, ...]:
 
 def _residual(step: Explained) -> str:
     """What is not explained, with its error."""
-    return ABSENT if step.residual_us is None else unsigned_zero(step.residual_us) + _error(step)
-
-
-def _error(step: Explained) -> str:
-    return "" if step.error_us is None else f" ± {step.error_us:.2f}"
+    if step.residual_us is None:
+        return ABSENT
+    return f"{unsigned_zero(step.residual_us)} {residual_error(step)}".rstrip()
 
 
 def _moment(moment_us: float | None) -> str:

@@ -75,10 +75,11 @@ def _speed(before: Timeline, after: Timeline) -> Iterator[str]:
     speed = other_speed(before, after)
     if speed is not None:
         old, new = speed
+        which = "slower" if new > old else "faster"
         yield (
-            f"The machine has another speed: the same empty calls of CUDA took {old:.2f} us then, "
-            f"and take {new:.2f} us now. Rows of the host differ for that alone; take both "
-            "timelines again, one right after the other."
+            f"The machine is {which} than it was: the same empty calls of CUDA took {old:.2f} us, and "
+            f"take {new:.2f} us now. Rows of the host differ for that alone; take both timelines "
+            "again, one right after the other."
         )
 
 

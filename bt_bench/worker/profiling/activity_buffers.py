@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -83,8 +83,8 @@ class ActivityBuffers:
         self._lent: dict[int, _Bytes] = {}
         self._filled: list[tuple[_Bytes, int]] = []
         self._lost = 0
-        self.unreadable: Exception | None = None
-        """The first that kept a buffer from being read."""
+        self.unreadable: str | None = None
+        """Why the first buffer that could not be read was not, since this was made."""
 
     def register(self) -> None:
         """Has CUPTI take its memory from here, until it is finalized."""
@@ -92,22 +92,25 @@ class ActivityBuffers:
             _ever_registered.append(self)
         self._cupti.check_status(self._register(*self._callbacks))
 
-    def take(self) -> list[tuple[int, Columns]]:
-        """The records of all buffers that CUPTI has given back: the kind, and the columns of each.
+    def take(self, use: Callable[[int, Columns], None]) -> None:
+        """Reads all buffers that CUPTI has given back.
 
-        Those of other kinds than are read here are left out. A buffer that cannot be read is lost.
+        A buffer that cannot be read, or used, is lost, at least from there on: a caller who is told
+        so takes the pass again.
+
+        Args:
+            use: is given the records of each kind that a buffer has: the kind, and its columns.
         """
-        found: list[tuple[int, Columns]] = []
         while self._filled:
             buffer, valid = self._filled.pop(0)
             try:
-                found += self._read(buffer, valid)
+                for kind, columns in self._read(buffer, valid):
+                    use(kind, columns)
             except Exception as error:
                 self._lost += 1
-                self.unreadable = self.unreadable or error
+                self.unreadable = self.unreadable or f"{type(error).__name__}: {error}"
             finally:
                 self._free.append(buffer)
-        return found
 
     def reclaim(self) -> int:
         """Takes all memory back once CUPTI is finalized.
@@ -203,8 +206,9 @@ def _check_layouts(cupti: Any) -> None:
             )
         for each, fields in found.items():
             for field, (place, form) in layout.items():
-                dtype, its_place = (*fields.get(field, (None, None)), None)[:2]
+                dtype, its_place = fields.get(field, (None, None))[:2]
                 if its_place != place or dtype.itemsize != np.dtype(form).itemsize:
                     raise RuntimeError(
-                        f"{each}.{field} lies at byte {its_place}, and is expected at {place}"
+                        f"{each}.{field} is {dtype} at byte {its_place}, and is expected to be "
+                        f"{np.dtype(form)} at byte {place}"
                     )

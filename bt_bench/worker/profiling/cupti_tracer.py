@@ -38,7 +38,6 @@ class CuptiTracer:
         self._kernel_names: dict[int, str] = {}
         self._taken = Taken()
         self._lost = 0
-        self._unreadable: Exception | None = None
         # Now rather than in the first pass, where nothing else could be used instead.
         with self.recording():
             pass
@@ -73,12 +72,7 @@ class CuptiTracer:
         self._lost += number.value
         # Before CUPTI is finalized: the names of kernels are in its memory.
         self._kernel_names.clear()
-        for kind, columns in self._buffers.take():
-            try:
-                self._take(kind, columns)
-            except Exception as error:  # what cannot be read is lost, and the pass is taken again
-                self._lost += 1
-                self._unreadable = self._unreadable or error
+        self._buffers.take(self._take)
 
     def dropped(self) -> int:
         """See `Tracer`."""
@@ -87,9 +81,7 @@ class CuptiTracer:
 
     def taken(self) -> Taken:
         """See `Tracer`."""
-        unreadable = self._unreadable or self._buffers.unreadable
-        if unreadable is not None:
-            self._taken.unreadable = f"{type(unreadable).__name__}: {unreadable}"
+        self._taken.unreadable = self._buffers.unreadable
         return self._taken
 
     def _take(self, kind: int, columns: Columns) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from support.timelines import ADDED, FUSED, NOTHING, a_timeline, a_variant, empty_calls, some_steps
 
+from bt_bench.analysis.profile.corrected import Corrected
 from bt_bench.analysis.profile.residual import Residual, residual_of
 from bt_bench.analysis.profile.weight import weight_of
 from bt_bench.analysis.statistics.student import t_quantile
@@ -37,8 +38,8 @@ def found(plain_more=None, empty_more=None, samples=6):
         for one in empty_calls(ADDED, **more)
     ]
     timeline = a_timeline(empty=empty)
-    weight = weight_of(timeline, Tracing.ALL)
-    return residual_of(timeline, weight, in_turns(plain, plain_more), in_turns(traced))
+    ends_us = Corrected(traced, weight_of(timeline, Tracing.ALL)).ends_us
+    return residual_of(timeline, in_turns(plain, plain_more), in_turns(traced), ends_us)
 
 
 def test_a_turn_in_which_the_machine_was_slow_is_cut_off():
@@ -90,5 +91,6 @@ def test_without_turns_in_common_there_is_no_error():
     plain, traced = a_variant("mine").steps
     timeline = a_timeline()
     later = traced.model_copy(update={"turns": [turn + 100 for turn in traced.turns]})
-    residual = residual_of(timeline, weight_of(timeline, Tracing.ALL), plain, later)
+    ends_us = Corrected(later, weight_of(timeline, Tracing.ALL)).ends_us
+    residual = residual_of(timeline, plain, later, ends_us)
     assert residual.error_us is None

@@ -73,7 +73,10 @@ def test_a_machine_of_another_speed_is_told(factor, said):
     ]
     after = a_timeline(empty=slower)
     (*lead,) = timeline_changes_document(before, after, "x").lead
-    assert [text.startswith("The machine has another speed:") for text in lead] == [True] * said
+    which = "slower" if factor > 1 else "faster"
+    assert [text.startswith(f"The machine is {which} than it was:") for text in lead] == [
+        True
+    ] * said
     found = other_speed(before, after)
     # 8 queries of 0.5 us, each behind 0.1 us of code, and 1 us behind the last.
     assert found == (pytest.approx((5.8, 5.8 * factor)) if said else None)

@@ -238,7 +238,6 @@ def test_a_call_without_a_name_is_lost(cupti):
     taken = taken_of(made, cupti, call_of(Kind.DRIVER, 1), call_of(Kind.DRIVER, 999), kernel_of())
     assert made.dropped() == 1
     assert not taken.calls  # not even those before it
-    assert len(taken.operations) == 1
     assert made.taken().unreadable == "KeyError: ('driver', 999)"
 
 
@@ -278,7 +277,10 @@ def replaced(layout, field, place=None, form=None):
 def test_records_that_are_laid_out_in_another_way_are_refused(cupti, name, change, where):
     newer = name.replace("4", "5").replace("10", "11")
     setattr(cupti, newer, replaced(getattr(cupti, name), "start", *change))
-    with pytest.raises(RuntimeError, match=rf"{newer}\.start lies at byte {where}, and is"):
+    with pytest.raises(
+        RuntimeError,
+        match=rf"{newer}\.start is .* at byte {where}, and is expected to be uint64 at byte 16",
+    ):
         CuptiTracer()
 
 
