@@ -84,7 +84,7 @@ class ActivityBuffers:
         self._filled: list[tuple[_Bytes, int]] = []
         self._lost = 0
         self.unreadable: str | None = None
-        """Why the first buffer that could not be read was not, since this was made."""
+        """Why the last buffer that could not be read was not."""
 
     def register(self) -> None:
         """Has CUPTI take its memory from here, until it is finalized."""
@@ -108,7 +108,7 @@ class ActivityBuffers:
                     use(kind, columns)
             except Exception as error:
                 self._lost += 1
-                self.unreadable = self.unreadable or f"{type(error).__name__}: {error}"
+                self.unreadable = f"{type(error).__name__}: {error}"
             finally:
                 self._free.append(buffer)
 

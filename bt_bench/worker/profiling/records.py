@@ -33,7 +33,7 @@ class DeviceRecord(NamedTuple):
 class Taken:
     """The records of all passes, in any order.
 
-    `dropped` is how many were lost, and `unreadable` why the first of those that came was not read.
+    `dropped` is how many were lost, and `unreadable` why the last of those that came was not read.
     """
 
     calls: list[ApiRecord] = field(default_factory=list)
