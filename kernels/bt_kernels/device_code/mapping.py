@@ -74,21 +74,30 @@ def _store_slots(group, tokens, SIZES: tl.constexpr):
 
 @triton.jit
 def _requests_in(batch, first, SIZES: tl.constexpr):
-    """How many requests end before the span of tokens from `first` on, how many begin before its
-    end, and the most tokens of a request that has some in it.
+    """Count the requests around the span of tokens from `first` on.
+
+    Returns:
+        How many requests end before the span, how many begin before its end, and how far from the
+        first token of its tile the last token of one that has some in the span is, at most.
     """
     counts = 0
-    longest = 0
+    farthest = 0
     for base in range(0, batch.num_reqs, SIZES.searched):
         request = base + tl.arange(0, SIZES.searched)
         begin = tl.load(batch.query_start_loc + tl.minimum(request, batch.num_reqs))
+        its_tile = begin
+        if SIZES.tile > 1:
+            # A request before it in the tile may take all tokens that the tile maps.
+            first_of_tile = tl.minimum(request // SIZES.tile * SIZES.tile, batch.num_reqs)
+            its_tile = tl.load(batch.query_start_loc + first_of_tile)
         end = tl.load(batch.query_start_loc + tl.minimum(request + 1, batch.num_reqs))
         ended = end <= first
         begun = (request < batch.num_reqs) & (begin < first + SIZES.span)
         # Both counts in one sum.
         counts += tl.sum(ended.to(tl.int32) + (begun.to(tl.int32) << 16), axis=0)
-        longest = tl.maximum(longest, tl.max(tl.where(begun & (~ended), end - begin, 0), axis=0))
-    return counts & 0xFFFF, counts >> 16, longest
+        distance = tl.where(begun & (~ended), end - its_tile, 0)
+        farthest = tl.maximum(farthest, tl.max(distance, axis=0))
+    return counts & 0xFFFF, counts >> 16, farthest
 
 
 @triton.jit

@@ -38,7 +38,7 @@ int32, in four parts:
   has
 
   0. 16 bits of `num_reqs`, 48 of the address of `idx_mapping`;
-  1. 16 bits of `num_rows`, 48 of the address of `query_start_loc`;
+  1. 16 bits of `num_rows`, 48 of the address of `query_start_loc`, which is 0 if there is no batch;
   2. 8 bits each of `num_chunks` and `num_pads`, 48 of the address of `positions`;
   3. 1 unused bit, so that no word is negative; 31 bits of the number of the step, which is 0 if
      nothing is staged, so that no mark is valid; 31 of `num_records`; 1 that is set if
@@ -183,6 +183,8 @@ def one_launch_captured_kernel(
         _upper(first),
         _upper(second),
     )
+    # Without a batch, where only records are written, there is nothing to find requests in.
+    num_spans = tl.where(_lower(second) != 0, num_spans, 0)
     cut = Cut(num_spans, _upper(second), _upper(third) >> 8, _upper(third) & 0xFF)
     step = (last >> 32).to(tl.int32)
     num_records = ((last >> 1) & 0x7FFFFFFF).to(tl.int32)

@@ -28,6 +28,7 @@ from bt_kernels.device_code.mapping import (
 from bt_kernels.device_code.staged_rows import (
     _find_carried,
     _find_marked,
+    _mapped_rows,
     _write_several,
     _write_staged,
     _write_words,
@@ -37,8 +38,7 @@ from bt_kernels.device_code.staged_rows import (
 @triton.jit
 def _rows_at(group, staged, batch, batch_index, FEATURES: tl.constexpr):
     """The `Rows` of requests, by their places in the batch."""
-    place = batch.idx_mapping + batch_index * batch.index_step
-    row = tl.load(place, mask=batch_index < batch.num_reqs, other=-1).to(tl.int32)
+    row = _mapped_rows(batch, batch_index)
     # One that does not exist counts as a dummy request.
     row = tl.where(row < tl.load(group.descriptor + NUM_ROWS), row, -1)
     if FEATURES.where == MARKED:
@@ -90,8 +90,8 @@ def _map_spans(group, staged, batch, span, num_spans, SIZES: tl.constexpr, FEATU
     """Maps what tiles leave of every `num_spans`-th span of the batch's tokens."""
     num_tokens = tl.load(batch.query_start_loc + batch.num_reqs)
     for first in range(span * SIZES.span, num_tokens, num_spans * SIZES.span):
-        ended, begun, longest = _requests_in(batch, first, SIZES)
-        if longest * SIZES.tile > SIZES.tokens:  # else tiles map all of it
+        ended, begun, farthest = _requests_in(batch, first, SIZES)
+        if farthest > SIZES.tokens:  # else tiles map all of it
             token = first + tl.arange(0, SIZES.span)
             request = _request_of(batch, token, ended, begun)
             rows = _rows_at(group, staged, batch, request, FEATURES)

@@ -224,13 +224,25 @@ def _write_words(descriptors, staged, first, SIZES: tl.constexpr, FEATURES: tl.c
 
 
 @triton.jit
+def _mapped_rows(batch, batch_index):
+    """Load the rows of requests, int32; -1 past the batch, and for one that int32 does not hold.
+
+    An int64 row is read as two halves, so that both dtypes of the mapping take one binary.
+    """
+    place = batch.idx_mapping + batch_index * batch.index_step
+    row = tl.load(place, mask=batch_index < batch.num_reqs, other=-1)
+    wide = batch_index < tl.where(batch.index_step > 1, batch.num_reqs, 0)
+    upper = tl.load(place + 1, mask=wide, other=0)
+    return tl.where(wide & (upper != (row >> 31)), -1, row)
+
+
+@triton.jit
 def _is_left(batch, row, SIZES: tl.constexpr):
     """Whether a row is of no request in the batch, `[1]`."""
     found = tl.zeros([1], dtype=tl.int32)
     for base in range(0, batch.num_reqs, SIZES.searched):
         index = base + tl.arange(0, SIZES.searched)
-        place = batch.idx_mapping + index * batch.index_step
-        its_row = tl.load(place, mask=index < batch.num_reqs, other=-1)
+        its_row = _mapped_rows(batch, index)
         found = tl.maximum(found, tl.max((its_row == row).to(tl.int32), axis=0))
     return found == 0
 
