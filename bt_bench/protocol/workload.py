@@ -32,9 +32,12 @@ class Workload(ABC):
     Subclasses, usually frozen dataclasses, belong to the modules of their suite.
 
     `steps` is the window that is replayed, in order; what a step is made of is the suite's matter.
+    A conformance workload that is `large` takes Triton's interpreter minutes: variants are checked
+    on it only where kernels are compiled.
     """
 
     steps: Sequence[Any]
+    large: bool = False
 
     @property
     def features(self) -> frozenset[str]:

@@ -55,7 +55,9 @@ def check(
     """
     suite = suite_of(workload)
     reasons = {
-        name: lacking(variant, workload) or _undefined(suite, variant, workload)
+        name: lacking(variant, workload)
+        or _undefined(suite, variant, workload)
+        or _too_large(workload, device)
         for name, variant in variants.items()
     }
     able = {name: variant for name, variant in variants.items() if reasons[name] is None}
@@ -158,6 +160,13 @@ def _trial(
 ) -> Trial:
     kind = driver_of(suite).trial or PlainTrial
     return kind(load_reference(suite), workload, device, rng, paths)
+
+
+def _too_large(workload: Workload, device: torch.device) -> Reason | None:
+    if not workload.large or device.type != "cpu":
+        return None
+    message = "takes the interpreter minutes; checked on a GPU"
+    return Reason(code=ReasonCode.UNSUPPORTED, message=message)
 
 
 def _undefined(suite: Suite, variant: type[Any], workload: Workload) -> Reason | None:

@@ -16,12 +16,12 @@ from bt_kernels import launches
 from bt_kernels.device_code import CARRIED, LISTED, PARTED, Features, one_launch_carrying_kernel
 from bt_kernels.one_launch.shapes import (
     FEW,
-    MANY_ROWS,
     MAX_BITMAP,
     MOST_CARRIED,
     PAYLOADS,
     PAYLOADS_INTERPRETED,
     SHAPES,
+    many_rows,
     pads_for,
 )
 from bt_kernels.staging import PIECE_IDS, bitmap_words
@@ -175,7 +175,7 @@ class CarryingLaunch:
             aligned: whether the rows of the tables are; those of a caller may not be.
         """
         num_rows = self._groups * self._max_num_reqs
-        shapes = SHAPES if num_rows > MANY_ROWS else (FEW,)
+        shapes = SHAPES if num_rows > many_rows() else (FEW,)
         beyond = [room < self._most_listed for room in self.payloads[FEW_APART:]]
         kinds = KINDS[: FEW_APART + 1 + beyond[:-1].count(True)]
         ways = [(True, False), (True, aligned)] if aligned else [(True, False)]

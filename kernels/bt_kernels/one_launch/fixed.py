@@ -24,7 +24,6 @@ from bt_kernels.one_launch.shapes import (
     FIXED_SPANS,
     HEADER_FIELDS,
     MANY,
-    MANY_ROWS,
     MAX_CHUNKS,
     MAX_PROGRAMS,
     MAX_WIDE_PROGRAMS,
@@ -33,6 +32,7 @@ from bt_kernels.one_launch.shapes import (
     PROGRAMS_INTERPRETED,
     WIDE_COLUMNS,
     WORDS,
+    many_rows,
     pads_for,
 )
 
@@ -102,7 +102,7 @@ class FixedLaunch:
     ) -> None:
         layout = tables.layout
         num_rows = layout.num_groups * layout.max_num_reqs
-        self._shape = MANY if num_rows > MANY_ROWS else FIXED
+        self._shape = MANY if num_rows > many_rows() else FIXED
         num_tiles = -(-layout.max_num_reqs // self._shape.requests)
         num_pads = pads_for(layout.max_num_batched_tokens)
         # One for each tile and padding of any batch. They take other parts in turn, since more

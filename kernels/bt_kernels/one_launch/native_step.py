@@ -10,7 +10,6 @@ import torch
 from bt_kernels.one_launch.shapes import (
     BLOCK,
     DLPACK_CUDA,
-    MANY_ROWS,
     MAX_CHUNKS,
     MAX_PADS,
     MAX_SPANS,
@@ -21,6 +20,7 @@ from bt_kernels.one_launch.shapes import (
     SPAN,
     WIDE_COLUMNS,
     WORDS_WRITTEN,
+    many_rows,
 )
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def make_step(
                     tables.rows_are_aligned,
                     *[shape.requests for shape in SHAPES],
                     *[shape.tokens for shape in SHAPES],
-                    MANY_ROWS,
+                    many_rows(),
                     SPAN,
                     MAX_SPANS,
                     OWN_COLUMNS,

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from bt_kernels import device_code as one_launch_code
+from bt_kernels import launches
 from bt_kernels.device_code import Sizes
 from bt_kernels.layout import PAD_SLOT_ID
 
@@ -137,7 +138,13 @@ MOST_CARRIED = 256  # ids of an interval; memory is the quicker, the more of the
 PAYLOADS_INTERPRETED = Payloads(single_ids=2, few_ids=4, many_ids=8, few_apart=3, many_apart=6)
 MAX_BITMAP = 768  # words of all groups, a bit for each row and an address for each group
 MAX_PROGRAMS = 1056  # of a launch that never changes: eight for each multiprocessor
+MANY_ROWS_INTERPRETED = 12  # so that few rows show both ways
 PROGRAMS_INTERPRETED = 6  # each one takes long to read its header in the interpreter
+
+
+def many_rows() -> int:
+    """Rows of all groups up to which a program each is made."""
+    return MANY_ROWS if launches.COMPILES else MANY_ROWS_INTERPRETED
 
 
 def pads_for(num_slots: int) -> int:

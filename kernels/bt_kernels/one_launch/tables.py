@@ -20,12 +20,12 @@ from bt_kernels.one_launch.pinned import PinnedSteps
 from bt_kernels.one_launch.shapes import (
     FEW,
     MANY,
-    MANY_ROWS,
     MAX_CHUNKS,
     MAX_WIDE_PROGRAMS,
     OWN_COLUMNS,
     WIDE_COLUMNS,
     Cut,
+    many_rows,
 )
 from bt_kernels.staging import StagedWrites
 
@@ -161,7 +161,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
 
     def cut_of(self, batch: Batch) -> Cut:
         """How a step is cut into programs."""
-        shape = MANY if batch.num_rows * self.layout.num_groups > MANY_ROWS else FEW
+        shape = MANY if batch.num_rows * self.layout.num_groups > many_rows() else FEW
         num_wide, num_chunks = self._wide_rows(batch)
         num_tiles = -(-batch.num_rows // shape.requests)
         num_spans = shape.spans(batch.positions.shape[0])

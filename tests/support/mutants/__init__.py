@@ -129,7 +129,11 @@ OUT_OF_BOUNDS = {
 }
 
 
-SMALL = {"MANY_ROWS = 1024 ": "MANY_ROWS = 0 ", "WORDS_WRITTEN = 64 ": "WORDS_WRITTEN = 4 "}
+SMALL = {
+    "MANY_ROWS = 1024 ": "MANY_ROWS = 0 ",
+    "MANY_ROWS_INTERPRETED = 12 ": "MANY_ROWS_INTERPRETED = 0 ",
+    "WORDS_WRITTEN = 64 ": "WORDS_WRITTEN = 4 ",
+}
 """Sizes in `shapes.py` of mutants that are `small`."""
 
 

@@ -87,6 +87,7 @@ class Workload(CommonWorkload):
         setup: appends that build the state before the first step.
         steps: the window, in order; state is carried from step to step.
         custom_outputs: gather and slots write into buffers of the caller, in every step.
+        large: see the base class.
     """
 
     layout: TableLayout
@@ -94,6 +95,7 @@ class Workload(CommonWorkload):
     setup: tuple[Append, ...]
     steps: tuple[Step, ...]
     custom_outputs: bool = False
+    large: bool = False
 
     @cached_property
     def features(self) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Small random workloads for corner cases, whatever a config happens to contain.
+"""Workloads for corner cases, whatever a config happens to contain, most of them small and random.
 
 `check` runs every variant on them, because a config may not reveal a defect: if every mapping is
 the identity, a kernel that ignores the mapping passes.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from bt_bench.suites.block_tables.workloads.assemble import step_of_requests
 from bt_bench.suites.block_tables.workloads.conformance.features import feature_workloads
 from bt_bench.suites.block_tables.workloads.conformance.random_calls import random_workload
+from bt_bench.suites.block_tables.workloads.conformance.thresholds import threshold_workloads
 from bt_bench.suites.block_tables.workloads.steps import Append, Workload
 from bt_kernels.layout import TableLayout
 
@@ -38,6 +39,7 @@ def conformance_workloads(seed: int) -> dict[str, Workload]:
         "shrinking": _shrinking(),
         "decoding": _decoding(),
         **feature_workloads(seed + 3),
+        **threshold_workloads(),
     }
 
 

@@ -21,6 +21,8 @@ WORKLOADS = conformance_workloads(seed=0)
 def test_conformance_workloads_are_legal_and_small(name):
     workload = WORKLOADS[name]
     assert_legal(workload)
+    if workload.large:
+        return
     rows = workload.layout.num_groups * sum(step.num_reqs for step in workload.steps)
     assert rows <= (200 if name == "edges" else 80)  # about as many programs, at 1 ms each
 
