@@ -1,0 +1,1 @@
+"""Random steps on a GPU, each compared with an oracle that shares no code with the kernels."""

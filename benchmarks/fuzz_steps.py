@@ -1,0 +1,188 @@
+"""Compare random steps with an oracle in plain torch, on a GPU or in Triton's interpreter.
+
+    python benchmarks/fuzz_steps.py --steps 50000 --processes 8 --out reports/h100/fuzz
+
+A session is some sixty steps on one object: eager, captured and replayed ones, single operations;
+1 to 8 groups, up to 1,024 rows and 16,384 tokens, all kinds of lengths, dummies, rows that occur
+twice or do not exist, windows, context parallelism, buffers of the caller. All buffers are random
+before a step, and are compared as a whole after it (`benchmarks/fuzz/`). Ends with 1 if anything
+differs, and prints the command that repeats the session.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+STEPS_OF_A_SESSION = 60
+LAYOUTS = 48  # sessions take turns with them; each layout has kernels of its own to compile
+VARIANTS = ("one_launch", "one_launch", "one_launch", "one_launch_graph", "fused")
+MOST_SHOWN = 20
+
+
+def main() -> int:
+    """Fuzz, report, and write a summary."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--steps", type=int, default=50_000, help="at least so many")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=1, help="that share the GPU")
+    parser.add_argument("--device", default=None, help="default: cuda, or cpu without a GPU")
+    parser.add_argument("--variant", action="append", help="may be repeated; default: a mix")
+    parser.add_argument("--kernels", type=Path, default=ROOT / "kernels", help="that are fuzzed")
+    parser.add_argument("--session", type=int, help="play this one alone")
+    parser.add_argument("--out", type=Path, help="folder for fuzz.json")
+    args = parser.parse_args()
+    sessions = range(-(-args.steps // STEPS_OF_A_SESSION))
+    if args.session is not None:
+        sessions = range(args.session, args.session + 1)
+    context = multiprocessing.get_context("spawn")
+    results: Any = context.Queue()
+    processes = min(args.processes, len(sessions))
+    workers = [
+        context.Process(target=_work, args=(args, sessions, number, processes, results))
+        for number in range(processes)
+    ]
+    began = time.monotonic()
+    for worker in workers:
+        worker.start()
+    summary = _collect(results, workers, len(sessions))
+    for worker in workers:
+        worker.join()
+    summary |= {"seconds": round(time.monotonic() - began, 1), **_facts(args)}
+    _say(summary, args)
+    if args.out:
+        args.out.mkdir(parents=True, exist_ok=True)
+        (args.out / "fuzz.json").write_text(json.dumps(summary, indent=1) + "\n")
+    return 1 if summary["num_differences"] or summary["failures"] else 0
+
+
+def _work(args: argparse.Namespace, sessions: range, number: int, of: int, results: Any) -> None:
+    """Play the sessions whose layouts are this process's."""
+    sys.path.insert(0, str(args.kernels.resolve()))
+    if args.device == "cpu":
+        os.environ["TRITON_INTERPRET"] = "1"
+    session = None
+    try:
+        import torch
+
+        torch.set_num_threads(1)
+        device = torch.device(args.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        if device.type == "cpu":
+            os.environ["TRITON_INTERPRET"] = "1"
+        if device.type == "cuda":
+            results.put(("device", torch.cuda.get_device_name(device)))
+        for session in sessions:
+            if session % LAYOUTS % of == number or args.session is not None:
+                results.put(("session", session, *_play(args, session, device)))
+    except Exception:
+        results.put(("failed", f"session {session}: {traceback.format_exc()}"))
+    results.put(("ended", number))
+
+
+def _play(args: argparse.Namespace, number: int, device: Any) -> tuple[dict[str, int], list[Any]]:
+    """Play a session; return what it had, and its differences."""
+    import numpy as np
+    from fuzz.draw import INTERPRETED, ON_GPU, layout_of
+    from fuzz.session import STEPS_INTERPRETED, Session
+
+    limits = ON_GPU if device.type == "cuda" else INTERPRETED
+    layout = layout_of(np.random.default_rng((args.seed, number % LAYOUTS)), limits)
+    rng = np.random.default_rng((args.seed, 1_000 + number))
+    name = str(rng.choice(args.variant or VARIANTS))
+    variant = import_module(f"bt_kernels.variants.{name}").Variant
+    session = Session(variant, layout, device, rng)
+    steps = STEPS_OF_A_SESSION if device.type == "cuda" else STEPS_INTERPRETED
+    found = [asdict(difference) | {"variant": name} for difference in session.play(steps)]
+    session.seen[f"variant: {name}"] = steps
+    session.seen[f"groups: {layout.num_groups}"] = steps
+    return dict(session.seen), found
+
+
+def _collect(results: Any, workers: list[Any], num_sessions: int) -> dict[str, Any]:
+    """Take what processes report until all have ended."""
+    seen: Counter[str] = Counter()
+    found: list[Any] = []
+    failures: list[str] = []
+    device, ended, done, said = "cpu", 0, 0, 0.0
+    while ended < len(workers):
+        kind, *what = results.get()
+        if kind == "device":
+            device = what[0]
+        elif kind == "failed":
+            failures.append(what[0])
+        elif kind == "ended":
+            ended += 1
+        else:
+            session, counted, differences = what
+            seen.update(counted)
+            found += [{"session": session, **difference} for difference in differences]
+            done += 1
+        if time.monotonic() - said > 5 or ended == len(workers):
+            said = time.monotonic()
+            line = f"{done} of {num_sessions} sessions, {len(found)} differences"
+            print(line, file=sys.stderr, flush=True)
+    steps = sum(count for name, count in seen.items() if name.startswith("kind: "))
+    return {
+        "steps": steps,
+        "num_differences": len(found),
+        "sessions_with_differences": len({difference["session"] for difference in found}),
+        "device": device,
+        "of_these": dict(sorted(seen.items())),
+        "differences": found[:MOST_SHOWN],
+        "failures": failures[:3],
+    }
+
+
+def _facts(args: argparse.Namespace) -> dict[str, Any]:
+    import torch
+    import triton
+
+    commit = subprocess.run(
+        ["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return {
+        "seed": args.seed,
+        "commit": commit.stdout.strip() or None,
+        "torch": torch.__version__,
+        "triton": triton.__version__,
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def _say(summary: dict[str, Any], args: argparse.Namespace) -> None:
+    print(
+        f"{summary['num_differences']} differences in {summary['steps']:,} steps on "
+        f"{summary['device']}, {summary['seconds']:.0f} s"
+    )
+    for name, count in summary["of_these"].items():
+        print(f"  {name}: {count:,}")
+    for difference in summary["differences"]:
+        print(difference)
+    for failure in summary["failures"]:
+        print(failure, file=sys.stderr)
+    if summary["differences"]:
+        session = summary["differences"][0]["session"]
+        print(
+            f"Repeat the first: python {Path(__file__).name} --seed {args.seed} --session {session}"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
