@@ -17,6 +17,9 @@ from bt_kernels.layout import TableLayout
 # what that program maps, among tokens of short requests alone.
 BEHIND_A_LONG_ONE = ([128, 1], [120, 16], [4] * 100 + [236] + [16] * 30)
 
+# Of the same number of rows and tokens, so that kernels are compiled once for three workloads.
+LONG_ROWS = TableLayout((4,), (1_024 + 64 * 512 + 8,), 40, max_num_batched_tokens=131_500)
+
 
 def threshold_workloads() -> dict[str, Workload]:
     """Return the workloads by name."""
@@ -77,7 +80,7 @@ def _many_rows() -> Workload:
 
 def _many_tokens() -> Workload:
     """As many tokens as a program each is made for 128 of, and more; and slots to pad likewise."""
-    layout = TableLayout((64,), (2_200,), max_num_reqs=3, max_num_batched_tokens=131_500)
+    layout = replace(LONG_ROWS, block_sizes=(64,), widths=(2_200,))
     steps = [
         _requests([total - 40, 33, 7], index)
         for index, total in enumerate((8_192, 8_193, 131_072, 131_073, 131_500))
@@ -87,9 +90,8 @@ def _many_tokens() -> Workload:
 
 def _long_rows() -> Workload:
     """Rows whose columns have programs of their own, as many as there may be and more."""
-    width = 1_024 + 64 * 512 + 5
-    layout = TableLayout((4,), (width,), max_num_reqs=40, max_num_batched_tokens=64)
-    held = [1_023, 1_024, 1_025, 1_536, 1_537, width - 6, width - 5, width - 4, width]
+    (width,) = LONG_ROWS.widths
+    held = [1_023, 1_024, 1_025, 1_536, 1_537, width - 9, width - 8, width - 7, width]
     setup = [append for row, count in enumerate(held) for append in _filled([row], (count,))]
     setup += _filled(range(len(held), 40), (3,))
     grown = [Append(row, ([5 + row] * 4,), overwrite=False) for row in range(6)]
@@ -100,7 +102,7 @@ def _long_rows() -> Workload:
         _requests([1] * 40, 1),
         step_of_requests([], [-1, 8, 5], [[0], [4 * width - 1, 4 * width], [2]]),
     )
-    return Workload(layout, "int64", tuple(setup), steps)
+    return Workload(LONG_ROWS, "int64", tuple(setup), steps)
 
 
 def _many_writes() -> Workload:
@@ -119,7 +121,7 @@ def _many_writes() -> Workload:
 
 def _long_writes() -> Workload:
     """As many ids of a row as parameters carry, a program copies or a word counts, and more."""
-    layout = TableLayout((1,), (70_000,), max_num_reqs=3, max_num_batched_tokens=64)
+    layout = replace(LONG_ROWS, block_sizes=(1,), widths=(70_000,))
     steps = []
     for count in (255, 256, 257, 511, 512, 513, 1_025, 65_534, 65_535, 65_536):
         append = Append(1, (list(range(count, 2 * count)),), overwrite=True)
