@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import ast
-import contextlib
-import fcntl
 import os
-import pty
-import struct
 import subprocess
 import sys
-import termios
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 from support.environment import settled
-
-ROOT = Path(__file__).parents[1]
+from support.terminals import run_in_terminal
 
 # Each of these has changed what some test sees, or could.
 PLANTED = {
@@ -44,8 +37,8 @@ PLANTED = {
     "PYTHONUTF8": "0",
     "PYTHONCOERCECLOCALE": "0",
     "PYTHONIOENCODING": "latin-1",
-    "PYTHONWARNINGS": "error",
-    "PYTHONOPTIMIZE": "2",
+    "PYTHONHASHSEED": "0",
+    "PYTHONWARNINGS": "default",
     "OMP_NUM_THREADS": "7",
     "TRITON_INTERPRET": "0",
     "TRITON_DEBUG": "1",
@@ -76,7 +69,7 @@ seen = {
     "size": tuple(Console().size),
     "encodings": (sys.getfilesystemencoding(), locale.getpreferredencoding(False).lower()),
     "zone": time.localtime(0).tm_gmtoff,
-    "optimized": sys.flags.optimize,
+    "hashes differ": sys.flags.hash_randomization,
     "author": subprocess.check_output(["git", "config", "--get-all", "user.name"], text=True),
     "names": sorted(name for name in os.environ if not name.startswith("PYTEST_")),
 }
@@ -89,7 +82,7 @@ def is_settled(seen: dict[str, Any]) -> bool:
         "size": (80, 25),
         "encodings": ("utf-8", "utf-8"),
         "zone": 0,
-        "optimized": 0,
+        "hashes differ": 1,
         "author": "test\n",
         "names": sorted(name for name in names if not name.startswith("PYTEST_")),
     }
@@ -130,41 +123,21 @@ def test_so_does_a_process_that_a_test_starts():
     assert is_settled(ast.literal_eval(done.stdout)), done.stdout
 
 
-def run_in_terminal(columns: int, planted: dict[str, str], *arguments: str) -> tuple[int, str]:
-    """Runs pytest in a terminal of its own; the exit code, and all that it printed."""
-    mine, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    fixed = settled({}, "").keys() - {"PYTHONUSERBASE"}
-    inherited = {name: os.environ[name] for name in os.environ.keys() - fixed}
-    inherited = {name: v for name, v in inherited.items() if not name.startswith("PYTEST_")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
-        cwd=ROOT,
-        env=inherited | planted,
-        stdin=its,
-        stdout=its,
-        stderr=its,
-    )
-    os.close(its)
-    printed = b""
-    with contextlib.suppress(OSError):  # which is how a terminal ends
-        while some := os.read(mine, 1 << 16):
-            printed += some
-    os.close(mine)
-    return process.wait(), printed.decode()
-
-
 @pytest.mark.parametrize(
     ("columns", "planted", "options"),
     [
         (60, {"LC_ALL": "C"}, "-n1"),
-        (80, {"COLUMNS": "500", "LANG": "C.UTF-8", "PYTHONOPTIMIZE": "1"}, "-n0 -s"),
+        (80, {"COLUMNS": "500", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"}, "-n0 -s"),
         (120, PLANTED, "-n0"),
         (200, PLANTED | {"COLUMNS": ""}, "-n1"),
     ],
 )
 def test_tests_pass_in_any_environment(columns, planted, options):
     """In a terminal of this width; with xdist or without; if Python has to start anew, or not."""
-    code, printed = run_in_terminal(columns, planted, *options.split(), *SENSITIVE)
+    fixed = settled({}, "").keys() - {"PYTHONUSERBASE"}
+    inherited = {name: os.environ[name] for name in os.environ.keys() - fixed}
+    inherited = {name: v for name, v in inherited.items() if not name.startswith("PYTEST_")}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options.split()]
+    code, printed = run_in_terminal(columns, [*command, *SENSITIVE], inherited | planted)
     assert code == 0, printed
     assert "failed" not in printed
