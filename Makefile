@@ -20,9 +20,9 @@ RUN_READY := $(STATE)/ready-run
 DEV_READY := $(STATE)/ready-dev
 endif
 
-# Without a GPU kernels are interpreted; tests that need a GPU are skipped with a reason. Tests
-# start some hundred processes: without bytecode each would compile the project anew.
-TEST := PYTHONDONTWRITEBYTECODE= TRITON_INTERPRET=1 $(PY) -m pytest
+# Without a GPU kernels are interpreted; tests that need a GPU are skipped with a reason. What tests
+# inherit from this shell is settled in tests/support/environment.py.
+TEST := $(PY) -m pytest
 # A process per core; more than a few would wait for the longest tests. One: make test WORKERS=0
 WORKERS ?= logical
 # Tests on a GPU wait for each other's launches, and for host code far more.

@@ -11,37 +11,34 @@ import os
 import pytest
 from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
+from support import environment
 
 from bt_bench.worker.call_stack import with_room
 from bt_bench.worker.interpreter import speed_up_interpreter
 
 pytest_plugins = ["support.censuses"]
 
-# No test may depend on how fast the machine is.
-settings.register_profile("any_speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any_speed")
+# No test may depend on how fast the machine is, nor on whether it is one of a CI service.
+settings.register_profile(
+    "anywhere",
+    settings.get_profile("default"),
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("anywhere")
 
-ON_GPU = os.environ.get("BT_BENCH_TEST_GPU") == "1"
+ON_GPU = environment.on_gpu(os.environ)
 
-if ON_GPU:
-    os.environ.pop("TRITON_INTERPRET", None)
-else:
-    os.environ["TRITON_INTERPRET"] = "1"
 
-# For tests of vLLM's own block tables alone; other tests are to find none.
-os.environ.setdefault("TEST_VLLM_SOURCE", os.environ.get("BT_BENCH_VLLM_SOURCE", ""))
-
-# Settings of the shell that runs the tests must not change what commands do.
-for _name in [name for name in os.environ if name.startswith("BT_BENCH_")]:
-    if _name != "BT_BENCH_TEST_GPU":
-        del os.environ[_name]
-
-# Exploring takes as long as it is given; tests of it say how long.
-os.environ["BT_BENCH_EXPLORE"] = "0"
-
-# Tables of tests are small, and threads of torch would spin on cores that other tests use. Also for
-# the processes that tests start.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Settles the environment of tests, once pytest knows the terminal that it prints to."""
+    # Its colours it has looked up by now, but it looks up the width with each line.
+    if config.pluginmanager.has_plugin("terminalreporter"):
+        writer = config.get_terminal_writer()
+        writer.fullwidth = writer.fullwidth
+    environment.settle(config)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

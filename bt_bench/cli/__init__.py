@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
+
+from bt_bench.cli.terminal import heed_only_sane_sizes, take_no_log_for_a_terminal
 
 
 def main() -> None:
     """Entry point of `bt-bench`."""
-    # Typer takes GITHUB_ACTIONS for a terminal and would colour what goes into logs and files.
-    if os.environ.get("GITHUB_ACTIONS"):
-        os.environ.setdefault("_TYPER_FORCE_DISABLE_TERMINAL", "1")
-
+    heed_only_sane_sizes()
+    take_no_log_for_a_terminal()
     try:
         from bt_bench.cli.app import app
         from bt_bench.cli.encoding import spell_what_streams_lack

@@ -5,14 +5,13 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-AUTHOR = ("-c", "user.name=test", "-c", "user.email=test@localhost")
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Runs git, as nobody in particular."""
+    """Runs git, as nobody in particular: who commits is in the home directory of the tests."""
     done = subprocess.run(
-        ["git", "-C", str(folder), *AUTHOR, *arguments],
+        ["git", "-C", str(folder), *arguments],
         capture_output=True,
         text=True,
         check=True,
