@@ -113,8 +113,9 @@ class Cutter:
             )
 
 
-def limits_of(rng, small):
-    return SMALL if small else rng.choice((LARGE, LARGE, LARGE, WIDE))
+def limits_of(rng, large):
+    """Draw what to draw from, small mostly, and so often what takes long."""
+    return rng.choices((SMALL, WIDE, LARGE), (70, 30 - 100 * large, 100 * large))[0]
 
 
 def sizes_of(rng, monkeypatch, small):
@@ -127,9 +128,12 @@ def test_each_element_has_one_writer(monkeypatch, part):
     made = 0
     rng = random.Random(part)
     while made < CUTS // PARTS:
-        small = rng.random() < 0.8
-        with sizes_of(rng, monkeypatch, small), cuts.noted_launches(monkeypatch) as noted:
-            cutter = Cutter(rng.randrange(2**32), limits_of(rng, small))
+        limits = limits_of(rng, large=0.15)
+        with (
+            sizes_of(rng, monkeypatch, limits is SMALL),
+            cuts.noted_launches(monkeypatch) as noted,
+        ):
+            cutter = Cutter(rng.randrange(2**32), limits)
             for _ in range(STEPS_OF_TABLES):
                 step = cutter.draw(options=False, same=True)
                 known = cutter.known()
@@ -152,19 +156,18 @@ def test_kernels_write_what_it_says_in_many_cuts(monkeypatch, part):
 
 def test_tritons_interpreter_writes_the_same(monkeypatch):
     """So what is held of the kernels in numpy holds in the interpreter, too."""
-    play_tied(monkeypatch, random.Random(5), InterpretedKernels(monkeypatch), 16, small=True)
+    play_tied(monkeypatch, random.Random(5), InterpretedKernels(monkeypatch), 16, TINY)
 
 
-def play_tied(monkeypatch, rng, kernels, num_cuts, small=None):
+def play_tied(monkeypatch, rng, kernels, num_cuts, limits=None):
     """Make so many cuts of groups by kernels that note what they write."""
     made = 0
     while made < num_cuts:
-        is_small = rng.random() < 0.95 if small is None else small
-        with sizes_of(rng, monkeypatch, is_small):
-            limits = TINY if small else limits_of(rng, is_small)
-            cutter = Cutter(rng.randrange(2**32), limits)
+        its_limits = limits or limits_of(rng, large=0.05)
+        with sizes_of(rng, monkeypatch, its_limits in (SMALL, TINY)):
+            cutter = Cutter(rng.randrange(2**32), its_limits)
             oracle = filled(cutter)
-            for _ in range(6 if is_small else 1):
+            for _ in range(1 if its_limits is LARGE else 6):
                 step = cutter.draw(options=True, same=False)
                 intervals, groups = cutter.known()
                 with cuts.noted_launches(monkeypatch, run=kernels) as noted:
@@ -185,8 +188,11 @@ def filled(cutter):
     oracle.slots.random_()
     widths = np.array(layout.widths)[:, None]
     counts = rng.integers(0, widths + 1, tables.num_blocks.shape)
-    if rng.random() < 0.5:  # windows and writes are then at the ends of rows
+    kind = rng.random()
+    if kind < 0.3:  # writes are then at the ends of rows
         counts = np.where(rng.random(counts.shape) < 0.5, widths, counts)
+    elif kind < 0.6:  # no row is long, though one of a dummy request is zeroed whole
+        counts = np.minimum(counts, rng.integers(0, 9))
     oracle.num_blocks[:], oracle._applied = counts, torch.tensor(counts)
     oracle.dirty = int(rng.integers(0, layout.max_num_reqs + 1))
     state = TableState(oracle.source, oracle.inputs, oracle.slots, counts, oracle.dirty)
