@@ -152,7 +152,7 @@ def _facts(args: argparse.Namespace) -> dict[str, Any]:
     import triton
 
     commit = subprocess.run(
-        ["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"],
+        ["git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=12"],
         capture_output=True,
         text=True,
         check=False,

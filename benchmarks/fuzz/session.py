@@ -144,8 +144,9 @@ class Session:
 
     def _tensors(self, step: Step) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return mapping, starts and positions of a step, with garbage behind the latter two."""
-        spare = self.rng.integers(-(2**20), 2**20, int(self.rng.integers(0, 4)))
-        starts = np.concatenate(([0], np.cumsum(step.lengths), spare)).astype(np.int32)
+        room = self.layout.max_num_batched_tokens - len(step.positions)
+        spare = self.rng.integers(-(2**20), 2**20, int(self.rng.choice((0, min(room, 3), room))))
+        starts = np.concatenate(([0], np.cumsum(step.lengths), spare[:3])).astype(np.int32)
         mapping = torch.tensor(step.rows, dtype=self.dtype, device=self.device)
         positions = torch.tensor(np.concatenate((step.positions, spare)), device=self.device)
         return mapping, torch.tensor(starts, device=self.device), positions

@@ -83,10 +83,13 @@ class Cutter:
             shape = layout.num_groups, step.num_tokens_padded + int(rng.integers(1, 30))
             slots = torch.full(shape, 7)
         computed = step.computed if options else None
+        # Both may be longer than the batch; positions may be as long as there are slots.
+        room = layout.max_num_batched_tokens - len(step.positions)
+        spare = rng.integers(-9, 99, int(rng.choice((0, min(room, 3), room))))
         return Drawn(
             torch.tensor(step.rows, dtype=dtype),
-            torch.tensor(np.concatenate(([0], np.cumsum(step.lengths))), dtype=torch.int32),
-            torch.tensor(step.positions),
+            torch.tensor([0, *np.cumsum(step.lengths), *spare[:2]], dtype=torch.int32),
+            torch.tensor(np.concatenate((step.positions, spare))),
             step.num_reqs_padded,
             step.num_tokens_padded,
             None if computed is None else torch.tensor(computed, dtype=torch.int32),

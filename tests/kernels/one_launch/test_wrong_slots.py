@@ -111,7 +111,9 @@ def step_with_rows(variant, rows, device, *, is_captured=False):
 
 
 @pytest.mark.parametrize("name", ONE_LAUNCH)
-@pytest.mark.parametrize("later", ["an eager step", "another publication", "a restored state"])
+@pytest.mark.parametrize(
+    "later", ["an eager step", "another publication", "an empty publication", "a restored state"]
+)
 def test_what_was_published_and_never_replayed_needs_no_batch(name, later, device):
     """Headers then have no batch, whose memory programs of spans read; they ended the process."""
     layout = TableLayout((16,), (8,), max_num_reqs=4, max_num_batched_tokens=300)
@@ -125,6 +127,10 @@ def test_what_was_published_and_never_replayed_needs_no_batch(name, later, devic
         tables.restore(state)
         tables._captured_writes.launch_step(tables, False)  # what a replay runs
         expected = []
+    elif later == "an empty publication":
+        step.publish()
+        tables._captured_writes.launch_step(tables, False)
+        expected = [10, 11]
     elif later == "another publication":
         tables.append_block_ids(0, [[12]], False)
         step.publish()
