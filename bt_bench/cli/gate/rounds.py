@@ -90,14 +90,17 @@ def show_plan(request: GateRequest) -> ExitCode:
 
     prepared = prepare(request)
     rounds = prepared.rounds
-    first, last = request.looks[0], request.looks[-1]
-    limit = plan_of(request, rounds.subjects).most_rounds
-    more = f", or {limit} if the machine is noisy" if limit > last else ""
-    print(
-        f"{request.head.label} against {request.base.label} on {request.device}: {first} to {last} "
-        f"processes{more}"
-    )
-    print(f"  to be found: a slowdown of {Asked(request.detect).text}")
+    against = f"{request.head.label} against {request.base.label} on {request.device}"
+    if rounds.subjects:
+        first, last = request.looks[0], request.looks[-1]
+        limit = plan_of(request, rounds.subjects).most_rounds
+        more = f", or {limit} if the machine is noisy" if limit > last else ""
+        print(f"{against}: {first} to {last} processes{more}")
+        print(f"  to be found: a slowdown of {Asked(request.detect).text}")
+    else:
+        print(f"{against}: nothing is timed")
+    if prepared.unseen:
+        print(f"  {prepared.unseen}")
     print(f"  variants: {', '.join(rounds.variants)}")
     for name, lacking in prepared.missing.items():
         print(f"  missing: {name}, which {lacking} does not have")
@@ -125,7 +128,7 @@ def run_rounds(request: GateRequest) -> Judged:
         if str(error).startswith("no GPU"):
             raise UsageError(
                 f"{error}; without a GPU, --static compares what the kernels compile to, and "
-                "--device cpu times staging alone"
+                "--device cpu counts launches and times staging"
             ) from None
         raise
     except KeyboardInterrupt:
