@@ -7,23 +7,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bt_bench.cli.gate.common import RECORDING_NAME, lost_of
+from bt_bench.cli.gate.common import RECORDING_NAME
 from bt_bench.cli.options import command_line
 from bt_bench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from bt_bench.analysis import Judged
-    from bt_bench.cli.gate.common import Options
+    from bt_bench.cli.gate.common import Options, Trees
     from bt_bench.names import DeviceChoice
-    from bt_bench.runs import GateRequest, Tree
+    from bt_bench.runs import GateRequest
 
 
 def rounds_request(
     options: Options,
     patterns: tuple[str, ...],
     device: DeviceChoice,
-    old: Tree,
-    new: Tree,
+    trees: Trees,
     looks: str | None,
     detect: float | None,
     limit: int | None,
@@ -36,8 +35,8 @@ def rounds_request(
     given = tuple(options.spec.gate.looks or DEFAULT_LOOKS)
     return GateRequest(
         spec=options.spec,
-        base=old,
-        head=new,
+        base=trees.base,
+        head=trees.head,
         device=device,
         serve=serve,
         recording=Path(RECORDING_NAME),
@@ -49,7 +48,7 @@ def rounds_request(
         workers=workers,
         time_equal=time_equal,
         built=options.command is not None,
-        lost=lost_of(options, old, new),
+        lost=trees.lost,
         command=tuple(command_line()),
         on_traceback=options.on_traceback,
     )

@@ -39,7 +39,7 @@ from bt_bench.runs.gate.processes import MustPartError, ProcessRounds
 from bt_bench.runs.gate.recording import header_of
 from bt_bench.runs.gate.sameness import Sameness, compare_trees
 from bt_bench.runs.gate.sides import Culprit, RoundsRequest, Side, checkers
-from bt_bench.runs.gate.trees import Tree, isolations
+from bt_bench.runs.gate.trees import Tree, isolations, measured_alike
 from bt_bench.runs.gate.wanted import LAUNCHES, choose_metrics
 from bt_bench.runs.progress import Progress
 from bt_bench.variants import REFERENCE, Isolation, VariantEntry, choose
@@ -118,7 +118,7 @@ def prepare(request: GateRequest) -> Prepared:
 
     Raises:
         UsageError: for a variant that neither side has, and for an unknown metric.
-        NotComparableError: if no variant is on both sides.
+        NotComparableError: if no variant is on both sides, or both run the same files.
     """
     spec = _spec_for(request)
     on_base, on_head = request.base.variants(), request.head.variants()
@@ -134,6 +134,7 @@ def prepare(request: GateRequest) -> Prepared:
             f"{request.base.label} and {request.head.label} have no variant in common of "
             f"{', '.join(spec.variants)}; nothing can be compared"
         )
+    alike = measured_alike(request.base, request.head, names, (on_base, on_head))
     of_base, of_head = isolations(request.base, request.head)
     # What is built of the control is its own too. If it shared binaries with the base, both would
     # run the same pages of memory, twice as often as the head runs its own, and be faster for it:
@@ -156,7 +157,7 @@ def prepare(request: GateRequest) -> Prepared:
     )
     if rounds.subjects:
         plan_of(request, rounds.subjects)  # refuses invalid looks
-    return Prepared(rounds, missing, _revisions(request), _unseen(request, rounds))
+    return Prepared(rounds, missing, (*_revisions(request), *alike), _unseen(request, rounds))
 
 
 def run_live_gate(request: GateRequest, progress: Progress) -> Judged:

@@ -10,15 +10,16 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bt_bench.errors import UsageError
+from bt_bench.errors import NotComparableError, UsageError
 from bt_bench.protocol import DEFAULT_REF, SuiteRef, load_suite
 from bt_bench.results import scratch_folder
 from bt_bench.variants import (
+    REFERENCE,
     Isolation,
     VariantEntry,
     encodable,
@@ -108,6 +109,40 @@ class Tree:
         return f"{self.label}: " + text.replace(f"{self.top}{os.sep}", "")
 
 
+def measured_alike(
+    base: Tree, head: Tree, names: Sequence[str], found: Sequence[Mapping[str, VariantEntry]]
+) -> tuple[str, ...]:
+    """Return facts about variants of which both revisions run the same file.
+
+    Args:
+        base: one revision.
+        head: the other.
+        names: of the variants that are compared, which both have.
+        found: the variants of base and head.
+
+    Raises:
+        NotComparableError: if that is so for all of them, since nothing could ever differ.
+    """
+    on_base, on_head = found
+    alike = [n for n in names if real_path(on_base[n].path) == real_path(on_head[n].path)]
+    if not alike:
+        return ()
+    where = real_path(on_head[alike[0]].path).parent
+    files = f"the {'file' if len(alike) == 1 else 'files'} of {', '.join(alike)} in {where}"
+    if len(alike) < len(names):
+        return (f"Both revisions run {files}, so verdicts on that say nothing of the change.",)
+    own = [
+        name
+        for name, entry in on_head.items()
+        if name not in alike and entry.path.is_relative_to(head.top) and name != REFERENCE
+    ]
+    raise NotComparableError(
+        f"{base.label} and {head.label} both run {files}, so nothing could differ; name variants "
+        "of the repository in the config's 'variants', or by --variants"
+        + (f": it has {', '.join(own)}" if own else "")
+    )
+
+
 def locate(start: Path, folders: Sequence[Path] = (), suite: SuiteRef | None = None) -> Location:
     """Finds the repository and the kernels in it.
 
@@ -144,6 +179,35 @@ def locate(start: Path, folders: Sequence[Path] = (), suite: SuiteRef | None = N
             "DIR with a folder of variant files"
         )
     return Location(top, root, own, suite)
+
+
+def location_in(base: Tree, head: Tree, folders: Sequence[Path], suite: SuiteRef) -> Location:
+    """Locate the kernels of the base, as its own config and settings have them.
+
+    The suite that drives both revisions stays that of the head.
+
+    Args:
+        base: a checkout of the base.
+        head: the working tree.
+        folders: of variants, in either tree: paths of flags are in the head's.
+        suite: as the base's config has it.
+
+    Raises:
+        UsageError: for a folder that is in neither tree.
+    """
+    location, package = head.location, head.location.package
+    places = [
+        place_below(folder, base.top) or _place_in(folder, head.top, f"{base.label}: kernels")
+        for folder in folders
+    ]
+    root, own = _told_apart(places, base.top, package)
+    if suite.folder is not None and location.suite.folder is not None:
+        root = place_below(suite.folder, base.top) or _place_in(suite.folder, head.top, "--suite")
+    if location.kernels is None:
+        root = None  # as installed; `Tree.variants` refuses a base that has kernels of its own
+    else:
+        root = root or _tracked_root(base.top, package) or location.kernels
+    return replace(location, kernels=root, folders=own)
 
 
 def _told_apart(
@@ -336,6 +400,14 @@ def tracked_files(top: Path) -> frozenset[str]:
         return frozenset(_names(top, "ls-files", "-z"))
     except UsageError:
         return frozenset()
+
+
+def own_files(folder: Path) -> list[str]:
+    """Return the files below a folder that git tracks, or would if they were added."""
+    try:
+        return _names(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    except UsageError:  # no such folder, or no repository
+        return []
 
 
 def _names(folder: Path, *arguments: str) -> list[str]:

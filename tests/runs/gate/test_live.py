@@ -356,6 +356,24 @@ def test_a_lost_operation_without_a_metric_that_is_asked_for_is_no_error(tmp_pat
     assert [j.metric for j in judged.judgements] == ["host_us"]
 
 
+def test_a_variant_that_is_one_file_for_both_revisions_can_never_fail(tmp_path):
+    """As an installed one is, or a link to a file of neither tree."""
+    both = {"one": {"us": 100.0}, "two": {"us": 100.0}}
+    write(tmp_path / "else", {"one.py": FILE})
+    request = request_of(tmp_path, both, both)
+    for side in "ab":
+        (tmp_path / side / "mine/one.py").unlink()
+        (tmp_path / side / "mine/one.py").symlink_to(tmp_path / "else/one.py")
+    said = f"Both revisions run the file of one in {tmp_path}/else, so verdicts on that say nothing"
+    assert prepare(request).facts[-1].startswith(said)
+    spec = request.spec.model_copy(update={"variants": ["one"]})
+    with pytest.raises(NotComparableError, match=r"old and new both run the file of one in .*else"):
+        prepare(replace(request, spec=spec))
+    spec = request.spec.model_copy(update={"variants": ["fused", "baseline"]})
+    with pytest.raises(NotComparableError, match=r"the files of fused, .*: it has one, two$"):
+        prepare(replace(request, spec=spec))
+
+
 def test_an_interrupted_gate_keeps_the_rounds_that_it_has(tmp_path):
     class Impatient(Quiet):
         def advance(self, report=None):
