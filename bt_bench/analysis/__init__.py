@@ -6,6 +6,7 @@ from bt_bench.analysis.census import judge_static, missing_from_config
 from bt_bench.analysis.compare.comparability import crash_text, device_name
 from bt_bench.analysis.compare.entries import WHOLE_CASE, Matchup, Side
 from bt_bench.analysis.compare.estimating import control_difference_us
+from bt_bench.analysis.compare.exact import launches_of
 from bt_bench.analysis.compare.facts import family_facts, how_to_finish
 from bt_bench.analysis.compare.judge import Criteria, judge, not_compared
 from bt_bench.analysis.compare.one_run import baseline_index, judge_run, unique_labels
@@ -21,7 +22,7 @@ from bt_bench.analysis.deciding import (
 )
 from bt_bench.analysis.figures import MethodLine, method_lines, step_medians_of, typical_us
 from bt_bench.analysis.influence import certain_influence
-from bt_bench.analysis.judging import BINDING, Entry, Settled, overall_ratios, settled
+from bt_bench.analysis.judging import BINDING, Entry, Settled, exact, overall_ratios, settled
 from bt_bench.analysis.plain_copy import PlainCopy
 from bt_bench.analysis.power import (
     DEFAULT_DETECT,
@@ -134,6 +135,7 @@ __all__ = [
     "detectable",
     "device_name",
     "disagreements",
+    "exact",
     "exit_code",
     "family_facts",
     "faster_mean",
@@ -145,6 +147,7 @@ __all__ = [
     "judge_rounds",
     "judge_run",
     "judge_static",
+    "launches_of",
     "match_sides",
     "median",
     "median_interval",

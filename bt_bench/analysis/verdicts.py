@@ -276,6 +276,8 @@ class Judged:
         scope: what of it is shown and counts, if not all, a sentence each.
         warnings: reasons not to trust it, a clause each.
         power: what slowdown a gate could have found; `None` where nothing was timed in rounds.
+        unseen: what it cannot see at all, a sentence that reports begin with; empty if there is no
+            such thing.
     """
 
     title: str
@@ -287,6 +289,7 @@ class Judged:
     warnings: tuple[str, ...] = ()
     scope: tuple[str, ...] = ()
     power: Power | None = None
+    unseen: str = ""
 
     def count(self, verdict: Verdict) -> int:
         """How many judgements have a verdict."""

@@ -199,15 +199,23 @@ def resolve_device(choice: DeviceChoice | None) -> DeviceKind:
     return choose_device(chosen_device(choice))
 
 
-def kernel_folders(folders: Sequence[Path] | None, spec: SweepSpec | None = None) -> list[Path]:
-    """Folders of variant files by flag or environment, else the config's, else the project's."""
+def kernel_folders(
+    folders: Sequence[Path] | None, spec: SweepSpec | None = None, start: Path | None = None
+) -> list[Path]:
+    """Folders of variant files by flag or environment, else the config's, else the project's.
+
+    Args:
+        folders: by flag or environment.
+        spec: the config.
+        start: a folder of the project; `None`: the working directory.
+    """
     from bt_bench.config import read_settings
 
     if folders:
         return list(folders)
     if spec is not None and spec.kernels:
         return [Path(folder) for folder in spec.kernels]
-    return list(read_settings(Path.cwd()).kernels)
+    return list(read_settings(start or Path.cwd()).kernels)
 
 
 def load_spec(

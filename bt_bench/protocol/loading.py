@@ -75,7 +75,7 @@ def find_suite(given: str, relative_to: Path, where: str = "--suite") -> SuiteRe
     if given in shipped_suites():
         return SuiteRef(name=given)
     try:
-        folder = (relative_to / given).resolve()
+        folder = Path(os.path.realpath(relative_to / given))  # `resolve` fails for loops of links
         is_folder, has_file = folder.is_dir(), (folder / f"{_MODULE}.py").is_file()
     except (OSError, ValueError) as error:
         raise UsageError(f"{where} {given!r}: not a path of a folder: {error}") from None
@@ -284,9 +284,17 @@ def source_sha256(suite: Suite) -> str:
     if reference.is_file():  # else it is missed where variants are looked for
         digest.update(reference.read_bytes())
     for path in sorted(folder.rglob("*.py")):
-        if not path.is_relative_to(kernels):
+        if not path.is_relative_to(kernels) and is_regular(path):
             digest.update(os.fsencode(path.relative_to(folder)) + b"\0" + path.read_bytes())
     return digest.hexdigest()
+
+
+def is_regular(path: Path) -> bool:
+    """Say whether a path leads to a file that can be read to its end: no folder, pipe or dead link.
+
+    Unlike `Path.is_file`, it says no where it cannot find out.
+    """
+    return os.path.isfile(path)  # noqa: PTH113
 
 
 def _kernels_of(suite: Suite) -> Path:

@@ -198,7 +198,7 @@ class _Keeper:
             digest=case.workload.digest,
             status=case.status,
             reason=case.reason.message if case.reason else None,
-            launches=_launches(case.launches),
+            launches=None if case.launches is None else launches_in(case.launches),
             compiled=_binaries(case.compiled),
             instances=self._once(case.rounds.instance if case.rounds else ()),
             taken=dict(self._taken(case.measurements, samples)),
@@ -223,9 +223,8 @@ class _Keeper:
         return self._rounds.setdefault(as_tuple, as_tuple)
 
 
-def _launches(census: LaunchCensus | None) -> Launches | None:
-    if census is None:
-        return None
+def launches_in(census: LaunchCensus) -> Launches:
+    """What a census has counted in each step, in one order."""
     return tuple(
         tuple(sorted((launch.kind, launch.name, launch.count) for launch in step))
         for step in census.steps

@@ -7,7 +7,15 @@ from bt_bench.runs.estimate import duration_text, estimate_seconds
 from bt_bench.runs.explore import EXPLORE_SECONDS, FEWEST, Explored, Exploring
 from bt_bench.runs.gate.live import GateRequest, plan_of, prepare, run_live_gate
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, MAX_LOOK
-from bt_bench.runs.gate.lost import Lost, config_of, lost_between, other_files, without_variant
+from bt_bench.runs.gate.lost import (
+    Lost,
+    config_of,
+    lost_between,
+    other_files,
+    other_places,
+    other_suite,
+    without_variant,
+)
 from bt_bench.runs.gate.recording import record
 from bt_bench.runs.gate.sameness import compare_trees
 from bt_bench.runs.gate.sides import RoundsRequest, Side
@@ -18,6 +26,8 @@ from bt_bench.runs.gate.trees import (
     build,
     isolations,
     locate,
+    location_in,
+    measured_alike,
     place_below,
     working_tree,
 )
@@ -61,8 +71,12 @@ __all__ = [
     "facts_of",
     "isolations",
     "locate",
+    "location_in",
     "lost_between",
+    "measured_alike",
     "other_files",
+    "other_places",
+    "other_suite",
     "place_below",
     "plan_of",
     "prepare",

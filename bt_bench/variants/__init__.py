@@ -20,6 +20,8 @@ from bt_bench.variants.isolation import (
     Isolation,
     add_variants_path,
     installed_places,
+    is_there,
+    real_path,
 )
 from bt_bench.variants.raised import (
     encodable,
@@ -44,9 +46,11 @@ __all__ = [
     "ignore_interrupts",
     "installed_places",
     "is_interrupt",
+    "is_there",
     "load_apart",
     "load_reference",
     "modules_of",
+    "real_path",
     "text_of",
     "traceback_of",
     "variants_folder",

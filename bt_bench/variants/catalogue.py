@@ -23,6 +23,7 @@ from bt_bench.protocol import (
     Opponents,
     Suite,
     default_suite,
+    is_regular,
     misspelt_overrides,
 )
 from bt_bench.results import BASELINE
@@ -68,7 +69,7 @@ class VariantEntry:
             return digest.hexdigest()
         folder = variants_folder(self.package, self.kernels).parent
         for path in sorted(folder.rglob("*")):
-            if path.suffix in (".py", ".c", ".h"):
+            if path.suffix in (".py", ".c", ".h") and is_regular(path):
                 digest.update(path.read_bytes())
         return digest.hexdigest()
 
@@ -276,7 +277,7 @@ def variants_folder(package: str, kernels: Path | None = None) -> Path:
 def _entries(
     suite: Suite, folder: Path, kernels: Path | None, *, shipped: bool
 ) -> list[VariantEntry]:
-    paths = sorted(path for path in folder.glob("*.py") if not path.name.startswith("_"))
+    paths = sorted(path for path in folder.glob("*.py") if _may_be_a_variant(path))
     methods = (*(operation.method for operation in suite.operations), *suite.methods)
     return [
         VariantEntry(path.stem, _summary(path), path, shipped, suite.package, methods, kernels)
@@ -284,11 +285,17 @@ def _entries(
     ]
 
 
+def _may_be_a_variant(path: Path) -> bool:
+    """Whether a file can be one: what editors leave, pipes, and names that are no text cannot."""
+    is_named = not path.name.startswith(("_", ".")) and path.name.isprintable()
+    return is_named and is_regular(path)
+
+
 def _summary(path: Path) -> str:
     """First line of a module's docstring, read without running it; empty if it does not parse."""
     try:
         docstring = ast.get_docstring(ast.parse(path.read_bytes()))
-    except (SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError, RecursionError):
         return ""  # `load` says what is wrong when the variant is asked for
     return docstring.splitlines()[0] if docstring else ""
 

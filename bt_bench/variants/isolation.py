@@ -7,10 +7,11 @@ editable install, a symlink, the working directory. `bt_bench.worker.fence` enfo
 from __future__ import annotations
 
 import os
+import site
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.machinery import SourceFileLoader
@@ -40,6 +41,10 @@ class Isolation:
             same place in `own`.
         caches: a folder of this revision alone, for what is built while it runs.
         path: folders of the own tree that modules come from before all others.
+        installed: places of what is installed, which is the same for all revisions; see
+            `installed_places`.
+        tracked: files that git tracks within these or in the temporary folder, relative to the
+            tops. They are of their trees all the same.
         package: the package of kernels that each tree has its own of.
         suite: files of the user's suite that are loaded before any variant; they are the same for
             all revisions.
@@ -53,6 +58,8 @@ class Isolation:
     repository: Path
     caches: Path
     path: tuple[Path, ...] = ()
+    installed: tuple[Path, ...] = ()
+    tracked: tuple[Path, ...] = ()
     package: str = ""
     suite: frozenset[str] = frozenset()
     audited: bool = False
@@ -60,11 +67,13 @@ class Isolation:
     @cached_property
     def _roots(self) -> list[tuple[str, str | None]]:
         """Folders, the deepest first, each with the label of its tree; `None`: of no tree."""
-        roots: list[tuple[Path, str | None]] = [(self.own, self.label)]
-        roots += [(top, label) for label, top in self.others]
-        free = [self.caches, TOOL, *installed_places(), self.repository / ".git"]
+        trees = [(self.label, self.own), *self.others]
+        roots: list[tuple[Path, str | None]] = [(top, label) for label, top in trees]
+        roots += [(top / file, label) for label, top in trees for file in self.tracked]
+        free = [self.caches, TOOL, self.repository / ".git"]
         free.append(Path(tempfile.gettempdir()))  # the trees may lie in it, and are deeper then
-        roots += [(folder.resolve(), None) for folder in free]
+        roots += [(real_path(folder), None) for folder in free]
+        roots += [(place, None) for place in self.installed]
         roots.sort(key=lambda root: len(root[0].parts), reverse=True)
         return [(str(folder), label) for folder, label in roots]
 
@@ -88,11 +97,24 @@ class Isolation:
         Returns:
             `None` for a place that is in no tree, or in the own one.
         """
-        if self.owner_of(path) is None:
+        return None if self.owner_of(path) is None else self._counterpart(path)
+
+    def _counterpart(self, path: str) -> Path | None:
+        """A place below the top of another tree as it is in the own one; it need not exist."""
+        tops = [str(top) for _, top in self.others if _is_below(path, str(top))]
+        if not tops or _is_below(path, str(self.own)):
             return None
-        tops = [str(top) for _, top in self.others]
-        top = max((top for top in tops if _is_below(path, top)), key=len)
-        return self.own.joinpath(*Path(path).relative_to(top).parts)
+        return self.own.joinpath(*Path(path).relative_to(max(tops, key=len)).parts)
+
+    def beside(self, path: str) -> Path | None:
+        """Return where a folder of what is installed is in the own tree, if git tracks files in it.
+
+        Such as `bin` of an environment at the top of a repository: both folders count then.
+        """
+        if self._label_of(path) is not None:
+            return None
+        tracked = (str(top / file) for _, top in self.others for file in self.tracked)
+        return self._counterpart(path) if any(_is_below(file, path) for file in tracked) else None
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """An environment whose paths into other trees lead to the own one, where that has them."""
@@ -100,7 +122,7 @@ class Isolation:
         for name, value in environment.items():
             entries = value.split(os.pathsep)
             if any(entry.startswith("/") for entry in entries):
-                found[name] = os.pathsep.join(map(self.led, entries))
+                found[name] = os.pathsep.join(led for entry in entries for led in self.led(entry))
         first = [str(folder) for folder in self.path]
         found["PYTHONPATH"] = os.pathsep.join([*first, *filter(None, [found.get("PYTHONPATH")])])
         if not found["PYTHONPATH"]:
@@ -111,28 +133,53 @@ class Isolation:
             found[variable] = str(self.caches / folder)
         return found
 
-    def led(self, entry: str) -> str:
-        """An absolute path as it is in the own tree, if that has it; else as it was."""
+    def led(self, entry: str) -> list[str]:
+        """Return where an absolute path leads: to the own tree, where that has it.
+
+        To both where sources lie among what is installed; see `beside`.
+        """
         if not entry.startswith("/"):
-            return entry
-        mapped = self.mapped(str(Path(entry).resolve()))
-        return entry if mapped is None or not mapped.exists() else str(mapped)
+            return [entry]
+        real = str(real_path(entry))
+        mapped, beside = self.mapped(real), self.beside(real)
+        if beside is not None:
+            return [str(beside), entry]
+        return [entry] if mapped is None or not is_there(mapped) else [str(mapped)]
 
 
-def installed_places() -> list[Path]:
-    """Folders of the Python that runs, and of what is installed in it.
+def installed_places(is_shared: Callable[[Path], bool] = lambda _: True) -> list[Path]:
+    """Return the places of the Python that runs, and of what is installed in it.
 
-    Not all of its prefix: a virtual environment may be made in a folder that holds sources too.
+    Args:
+        is_shared: whether a folder also holds sources, as that of `python -m venv .` at the top of
+            a repository does. An environment in a folder of its own counts whole.
     """
-    names = ("bin", "lib", "lib64", "include", "share", "etc", "pyvenv.cfg")
-    places = {Path(top, name) for top in (sys.prefix, sys.base_prefix) for name in names}
-    places |= {Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")}
-    found = [place for place in places if place.exists()]
-    # `lib64` is a link to `lib`: the place itself, and what it leads to.
-    return sorted(
-        {place.parent.resolve() / place.name for place in found}
-        | {place.resolve() for place in found}
-    )
+    prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix}
+    folders = {*site.getsitepackages(prefixes), site.getusersitepackages()}
+    folders |= {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
+    places = set(map(Path, folders))
+    links: set[Path] = set()
+    for prefix in map(real_path, prefixes):
+        if is_shared(prefix):
+            headers = f"include/python{sys.version_info.major}.{sys.version_info.minor}"
+            places |= {prefix / name for name in ("bin", "pyvenv.cfg", headers)}
+            # The link alone: it leads to `lib`, where sources may be.
+            links |= {prefix / "lib64"} if (prefix / "lib64").is_symlink() else set()
+        else:
+            places.add(prefix)
+    there = [place for place in places if is_there(place)]
+    found = {real_path(place.parent) / place.name for place in there}
+    return sorted(found | {real_path(place) for place in there} | links)
+
+
+def real_path(path: Path | str) -> Path:
+    """Return a path without symlinks. Unlike `Path.resolve`, loops of links do not make it fail."""
+    return Path(os.path.realpath(path))
+
+
+def is_there(path: Path) -> bool:
+    """Say whether something exists. Unlike `Path.exists`, it says no where it cannot find out."""
+    return os.path.exists(path)  # noqa: PTH110
 
 
 def _is_below(path: str, top: str) -> bool:

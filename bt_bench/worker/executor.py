@@ -29,6 +29,7 @@ from bt_bench.worker.culprits import run_without_culprits
 from bt_bench.worker.failures import ArmFailedError, device_fault, is_out_of_memory, reason_of
 from bt_bench.worker.measuring.bench import Bench
 from bt_bench.worker.measuring.case import CONTROL, measure_case
+from bt_bench.worker.measuring.methods.interpreter import count_case
 from bt_bench.worker.measuring.process_round import ProcessRound
 from bt_bench.worker.measuring.regions import NOTHING
 from bt_bench.worker.outcome import OnRound, RoundProgress, untold
@@ -42,6 +43,7 @@ from bt_bench.worker.tasks import (
     CheckConformance,
     Checked,
     CheckOutcomes,
+    CountLaunches,
     MeasureCase,
     MeasureRound,
     PrepareRound,
@@ -157,6 +159,9 @@ class Executor:
                 workload = self._workload(task.case)
                 known = record_of(task.case.parameters, workload)
                 return Checked(known, self._check(task, arms, workload, on_round))
+            case CountLaunches():
+                classes = {name: self._classes[name] for name in arms}
+                return count_case(classes, self._workload(task.case), task.operations)
             case MeasureCase():
                 return self._measure(task, arms, on_round)
             case TakeTimeline():

@@ -36,7 +36,7 @@ from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
 from bt_bench.errors import UsageError
-from bt_bench.variants import FreshSourceLoader, Isolation, modules_of
+from bt_bench.variants import FreshSourceLoader, Isolation, is_there, modules_of, real_path
 from bt_bench.worker import activity
 
 _SHOWN = 3
@@ -78,7 +78,7 @@ class Fence:
         os.environ.update(isolation.environment(os.environ))
         # Modules of the own tree are recompiled; this is for code that names its loader itself.
         sys.pycache_prefix = str(isolation.caches / "bytecode")
-        here = isolation.mapped(str(Path.cwd().resolve()))
+        here = isolation.mapped(_real(""))
         if here is not None:
             os.chdir(here if here.is_dir() else isolation.own)
         # Functions of a variant may also import later, and then from the variant's own tree too.
@@ -148,7 +148,7 @@ class Fence:
                 None
             )
             return None
-        if not mapped.exists():
+        if not is_there(mapped):
             raise ModuleNotFoundError(
                 f"No module named {name!r}: {isolation.owner_of(first)} has {first}, "
                 f"but {isolation.label} does not; if it is built, give --build",
@@ -176,7 +176,7 @@ class Fence:
 
     def _lead_path(self) -> None:
         isolation = self._isolation
-        led = [self._led(entry) for entry in sys.path]
+        led = [place for entry in sys.path for place in self._led(entry)]
         sys.path[:] = [*map(str, isolation.path), *led]
         # An interpreter that a variant starts sets up the path files and finders of editable
         # installs again, which lead to the checkout; PYTHONPATH takes precedence over them.
@@ -190,15 +190,19 @@ class Fence:
             before = filter(None, [os.environ.get("PYTHONPATH")])
             os.environ["PYTHONPATH"] = os.pathsep.join([*dict.fromkeys(ours), *before])
 
-    def _led(self, entry: str) -> str:
-        """An entry of the module path, redirected to the own tree."""
-        mapped = self._isolation.mapped(_real(entry))
-        return entry if mapped is None else str(mapped)
+    def _led(self, entry: str) -> list[str]:
+        """Redirect an entry of the module path to the own tree, whether or not that has it."""
+        real = _real(entry)
+        mapped, beside = self._isolation.mapped(real), self._isolation.beside(real)
+        if beside is not None:
+            return [str(beside), entry]
+        return [entry if mapped is None else str(mapped)]
 
     def _hook(self, folder: str) -> FileFinder:
         """Finds modules of the own tree without cached bytecode."""
         real = _real(folder)
-        if not Path(real).is_dir() or not self._isolation.is_own(real):
+        # `Path.is_dir` raises for names that are too long, and all imports would fail.
+        if not self._isolation.is_own(real) or not os.path.isdir(real):  # noqa: PTH112
             raise ImportError("not in the own tree", path=folder)
         return FileFinder(
             folder,
@@ -340,7 +344,7 @@ def _real(path: str) -> str:
 
 @lru_cache(maxsize=65536)
 def _resolved(path: str) -> str:
-    return str(Path(path).resolve())
+    return str(real_path(path))
 
 
 @lru_cache

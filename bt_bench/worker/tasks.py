@@ -15,6 +15,7 @@ from bt_bench.protocol import Operation
 from bt_bench.results import (
     Calibration,
     CheckReport,
+    LaunchCensus,
     Reason,
     Series,
     WorkloadRecord,
@@ -101,6 +102,24 @@ class CheckCase(Task[Checked]):
     def doing(self) -> str:
         """What is being done, as the beginning of a message."""
         return f"{self.title}, while checked"
+
+
+@dataclass(frozen=True)
+class CountLaunches(Task[dict[tuple[str, Operation], LaunchCensus]]):
+    """Count what each step of a case launches where the interpreter runs the kernels."""
+
+    case: CaseSpec
+    operations: tuple[Operation, ...]
+
+    @property
+    def title(self) -> str:
+        """How messages call the workload."""
+        return self.case.name
+
+    @property
+    def doing(self) -> str:
+        """What is being done, as the beginning of a message."""
+        return f"{self.title}, while its launches were counted"
 
 
 @dataclass(frozen=True)

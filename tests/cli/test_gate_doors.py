@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import sysconfig
 import textwrap
 
 import pytest
@@ -102,11 +105,22 @@ def make(folder, way):
     return top, options, environment, prologue
 
 
+def beside_an_environment(made):
+    """The same repository, whose top is an environment too: `python -m venv .`; and its Python."""
+    top, *others = made
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", top], check=True)
+    # What is installed for the tests is installed there.
+    path = [place for place in sys.path if place and not place.endswith((".zip", "tests"))]
+    packages = sysconfig.get_path("purelib", vars={"base": str(top)})
+    write(top, {f"{packages}/all.pth": "".join(f"{place}\n" for place in path)})
+    return (top, *others), str(top / "bin/python")
+
+
 ALL = ["helper", "data", "library", "editable", "python -m", "PYTHONPATH", "symlink"]
 ALL += ["BT_BENCH_PYTHONPATH"]
 
 
-def gate(made, *more):
+def gate(made, *more, python=sys.executable):
     top, options, environment, prologue = made
     outcome = run_apart(
         *("gate", "--config", "my.yaml", "--base", "HEAD", "--kernels", "mine", "--json"),
@@ -116,12 +130,23 @@ def gate(made, *more):
         prologue=ONE_CHECK + prologue,
         environment=environment,
         timeout=600,
+        python=python,
     )
     assert outcome.code in (0, 1), outcome.err
     return outcome
 
 
-# All are slow; each way by itself, without a whole gate, is in tests/worker/test_fence.py.
+def test_an_environment_at_the_top_hides_no_module(tmp_path):
+    """Of the doors the one that is not slow."""
+    made, python = beside_an_environment(make(tmp_path, "PYTHONPATH"))
+    outcome = gate(made, "--static", "--metric", "launches", python=python)
+    (judgement,) = outcome.json()["judgements"]
+    assert (judgement["base_value"], judgement["other_value"]) == (0, 3)
+    said = "Everything is measured, since the trees differ: lib/extras.py."
+    assert outcome.json()["facts"][0] == said
+
+
+# The others are slow; each way by itself, without a whole gate, is in tests/worker/test_fence.py.
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ALL)
 def test_the_static_gate_sees_it(tmp_path, way):
@@ -136,7 +161,8 @@ def test_the_static_gate_sees_it(tmp_path, way):
 @pytest.mark.parametrize("way", ALL)
 def test_the_live_gate_sees_it(tmp_path, way):
     """That each side ran its own; how sure the verdict is depends on the machine."""
-    outcome = gate(make(tmp_path, way), "--device", "cpu", "--rounds", "3", "--threshold", "20")
+    timed = ("--device", "cpu", "--metric", "stage_us", "--rounds", "3", "--threshold", "20")
+    outcome = gate(make(tmp_path, way), *timed)
     (judgement,) = outcome.json()["judgements"]
     assert judgement["other_value"] > 150_000
     assert judgement["other_value"] > judgement["base_value"] + 100_000

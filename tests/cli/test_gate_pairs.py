@@ -73,6 +73,7 @@ def test_a_head_that_slows_its_base_is_found(tmp_path, way):
     outcome = run_apart(
         *("gate", "--config", "my.yaml", "--base", "HEAD", "--kernels", "mine", "--json"),
         *("--device", "cpu", "--rounds", "4", "--max-rounds", "4", "--out", "gated"),
+        *("--metric", "stage_us"),
         cwd=top,
         prologue=ONE_CHECK,
         timeout=600,

@@ -31,6 +31,7 @@ from bt_bench.config.load import load_config
 from bt_bench.results.nouns import Quantity, ReasonCode, Status
 from bt_bench.results.plan import Plan
 from bt_bench.suites.block_tables.operations import OPERATIONS
+from bt_bench.variants import default_variants
 from bt_bench.worker.measuring.nvtx_ranges import DOMAIN
 
 ROOT = Path(__file__).parents[2]
@@ -216,6 +217,13 @@ def test_yaml_loads(tmp_path):
             if block.language == "yaml" and path.name != "configs.md":
                 (tmp_path / "config.yaml").write_text(block.text, encoding="utf-8")
                 load_config(str(tmp_path / "config.yaml"))
+
+
+def test_the_gate_of_the_documentation_can_fail(tmp_path):
+    """It compares variants of the repository: shipped ones are the same for both revisions."""
+    (config,) = [each.text for each in blocks(ROOT / "docs/ci.md") if each.language == "yaml"]
+    (tmp_path / "gate.yaml").write_text(config, encoding="utf-8")
+    assert not set(load_config(tmp_path / "gate.yaml").variants) & set(default_variants())
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -182,8 +183,21 @@ def test_the_digest_is_of_the_suite_and_not_of_its_kernels(tmp_path):
     variant.write_text(variant.read_text() + "\n# changed\n")
     assert info_of(suite) == before
     (folder / "driver.py").write_text((folder / "driver.py").read_text() + "\n# changed\n")
-    assert info_of(suite).source_sha256 != before.source_sha256
+    changed = info_of(suite)
+    assert changed.source_sha256 != before.source_sha256
     assert info_of(default_suite()).operations[0].on_host
+    # What is no file, or leads to none, is no part of it, and does not end whoever asks.
+    (folder / "loop.py").symlink_to("loop.py")
+    (folder / "dead.py").symlink_to("nowhere")
+    (folder / "folder.py").mkdir()
+    os.mkfifo(folder / "pipe.py")
+    assert info_of(suite) == changed
+
+
+def test_a_loop_of_links_is_no_suite(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(UsageError, match="--suite loop: no such folder"):
+        find_suite("loop", tmp_path)
 
 
 @pytest.mark.parametrize("module", ["bt_bench.protocol", "bt_bench.suites.block_tables.suite"])

@@ -149,12 +149,13 @@ def start(
     *arguments: object,
     prologue: str = "",
     environment: dict[str, str] | None = None,
+    python: str = sys.executable,
     **kwargs: Any,
 ) -> subprocess.Popen[str]:
     """Starts a command in a process of its own; `prologue` is Python that runs first."""
     code = f"{prologue}\nfrom bt_bench.cli import main\nmain()"
     return subprocess.Popen(
-        [sys.executable, "-c", code, *[str(a) for a in arguments]],
+        [python, "-c", code, *[str(a) for a in arguments]],
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -1,12 +1,13 @@
 """Workers that take process-rounds by a script, for tests of the gate; neither torch nor Triton.
 
 The script is `script.json` in the folder of the variants' files: per variant `us`, the value of all
-its series, `paths`, the launch paths that it has (`jit` if left out), `imports` and `changes`, what
-it changes for the whole process when it is imported or measured, `influence`, what the head does to
-whoever runs next, `visitors`, how many processes are on the GPU, and `fault`, what happens to it
-when (`lonely` where it is imported beside another side, `raises`, `kills`, `kills_once` in `check`,
-`prepare` or `measure`; `crashes_once` says so and kills nothing), or what it is wrong on or lacks a
-feature for (`check one`, `lacks one`). What workers do is appended to `log`.
+its series, `launches`, how many there are in a step (2 if left out), `paths`, the launch paths that
+it has (`jit` if left out), `imports` and `changes`, what it changes for the whole process when it
+is imported or measured, `influence`, what the head does to whoever runs next, `visitors`, how many
+processes are on the GPU, and `fault`, what happens to it when (`lonely` where it is imported beside
+another side, `raises`, `kills`, `kills_once` in `check`, `count`, `prepare` or `measure`;
+`crashes_once` says so and kills nothing), or what it is wrong on or lacks a feature for (`check
+one`, `lacks one`). What workers do is appended to `log`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import time
 import zlib
 from pathlib import Path
 
-from bt_bench.results.case import CheckReport
+from bt_bench.results.case import CheckReport, LaunchCensus, LaunchCount
 from bt_bench.results.nouns import Reason, ReasonCode
 from bt_bench.worker.activity import Activity
 from bt_bench.worker.culprits import run_without_culprits
@@ -29,6 +30,7 @@ from bt_bench.worker.tasks import (
     CheckConformance,
     Checked,
     CheckOutcome,
+    CountLaunches,
     MeasureRound,
     PrepareRound,
     ReadChanges,
@@ -106,6 +108,8 @@ class _Worker:
         match task:
             case CheckConformance() | CheckCase():
                 return self.go_wrong("check", arms) or self.check(task, arms)
+            case CountLaunches():
+                return self.go_wrong("count", arms) or self.counted(task, arms)
             case ReadChanges():
                 return Success(
                     {
@@ -128,6 +132,23 @@ class _Worker:
         }
         case = isinstance(task, CheckCase)
         return Success(Checked(make_workload(), found) if case else found)
+
+    def counted(self, task, arms):
+        """As many launches of one kernel in each of two steps as the script says, or two."""
+        return Success(
+            {
+                (arm, operation): LaunchCensus(
+                    counted_by="interpreter",
+                    steps=[self.launches(arm)] * 2,
+                )
+                for arm in arms
+                for operation in task.operations
+            }
+        )
+
+    def launches(self, arm):
+        count = self.script[arm].get("launches", 2)
+        return [LaunchCount(kind="kernel", name="copy", count=count)] if count else []
 
     def prepared(self):
         self.log("prepared")

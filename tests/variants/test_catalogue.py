@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 
@@ -58,6 +59,33 @@ def test_a_method_that_nothing_calls_and_that_looks_like_another_is_refused(name
     message = f"mine.py:5: Variant has '{name}', which nothing uses; did you mean '{meant}'?"
     with pytest.raises(UsageError, match=re.escape(message)):
         load(find_variants([tmp_path])["mine"])
+
+
+ODD = {
+    "a lock of an editor": lambda folder: (folder / ".#mine.py").symlink_to("somebody@host.1"),
+    "a folder": lambda folder: (folder / "odd.py").mkdir(),
+    "a loop": lambda folder: (folder / "odd.py").symlink_to("odd.py"),
+    "a dead link": lambda folder: (folder / "odd.py").symlink_to("nowhere"),
+    "a pipe": lambda folder: os.mkfifo(folder / "odd.py"),
+    "a name of bytes": lambda folder: (folder / os.fsdecode(b"\xff.py")).touch(),
+    "a name with an escape": lambda folder: (folder / "a\x1b[1m.py").touch(),
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_what_cannot_be_a_variant_is_passed_over(what, tmp_path):
+    write(tmp_path, {"mine/mine.py": "", "root/bt_kernels/variants/fused.py": ""})
+    ODD[what](tmp_path / "mine")
+    found = find_variants([tmp_path / "mine"])
+    assert [name for name, entry in found.items() if not entry.shipped] == ["mine"]
+    ODD[what](tmp_path / "root/bt_kernels/variants")
+    (entry,) = find_variants(kernels=tmp_path / "root").values()
+    assert (entry.name, len(entry.source_sha256())) == ("fused", 64)
+
+
+def test_a_variant_too_deep_to_be_parsed_is_there_and_says_nothing(tmp_path):
+    (tmp_path / "mine.py").write_text(f"x = {' + '.join('1' * 20_000)}\n")
+    assert find_variants([tmp_path])["mine"].summary == ""
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,13 @@ from bt_bench.worker.measuring.bench import CpuBench
 from bt_bench.worker.measuring.case import CONTROL
 from bt_bench.worker.outcome import Measured, RoundProgress
 from bt_bench.worker.runner import Success, WorkerError
-from bt_bench.worker.tasks import Calibrate, CheckCase, CheckConformance, MeasureCase
+from bt_bench.worker.tasks import (
+    Calibrate,
+    CheckCase,
+    CheckConformance,
+    CountLaunches,
+    MeasureCase,
+)
 
 PARAMETERS = UniformParameters(
     workload="uniform",
@@ -89,6 +95,12 @@ def test_each_task_has_its_result(variants, monkeypatch):
     }
     assert checked.workload.sizes["num_reqs"] == [2]
 
+    counted = runner.run(CountLaunches(CASE, STEP), list(variants)).value
+    assert {key: census.totals() for key, census in counted.items()} == {
+        ("baseline", ops.STEP): [3],
+        ("fused", ops.STEP): [2],
+    }
+
     monkeypatch.setattr(bt_bench.worker.executor, "measure_case", lambda *given, **_: given)
     name, given, workload, operation, *_ = runner.run(MEASURE, ["fused"]).value
     assert (name, list(given), operation) == ("one", ["fused"], ops.STEP)
@@ -100,6 +112,7 @@ def test_without_arms_a_case_is_only_described(variants):
     assert runner.run(CheckCase(OTHER, STEP), []).value.workload.sizes["num_reqs"] == [3]
     assert runner.run(CheckConformance("corners", STEP), []).value == {}
     assert runner.run(MEASURE, []).value == {}
+    assert runner.run(CountLaunches(CASE, STEP), []).value == {}
 
 
 def test_the_last_workload_is_kept(variants, monkeypatch):

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import zipfile
 
 import pytest
 from support.repositories import write
@@ -40,7 +41,9 @@ base = own.name == "base"
 repository = other if base else own
 fence = Fence(
     Isolation("base" if base else "head", own, (("head" if base else "base", other),), repository,
-              caches, audited=True)
+              caches, audited=True,
+              installed=tuple(map(Path, os.environ.get("INSTALLED", "").split())),
+              tracked=tuple(map(Path, os.environ.get("TRACKED", "").split())))
 )
 said = None
 activity.current().expect({{"one": 0}})
@@ -137,6 +140,43 @@ def test_a_module_of_the_checkout_is_that_of_the_own_tree(trees, way, variant, s
     }
     write(top, {"site/editable.pth": f"{lib}\n"})
     assert look(top, side, **ways[way])["said"] == side
+
+
+@pytest.mark.parametrize("place", ["site-packages", "site-packages/deeper"])
+@pytest.mark.parametrize("side", ["base", "head"])
+def test_a_module_that_git_tracks_among_what_is_installed_is_that_of_the_own_tree(
+    trees, place, side
+):
+    """As in a repository whose top, or `lib`, is an environment too."""
+    top = trees(
+        head="import helper, installed",
+        body="return [helper.NAME, installed.NAME]",
+        **{f"{place}/helper.py": "NAME = {name!r}\n"},
+    )
+    write(top, {f"head/{place}/installed.py": "NAME = 'installed'\n"})
+    environment = {
+        "PYTHONPATH": f"{top}/head/{place}",
+        "INSTALLED": f"{top}/head/site-packages",
+        "TRACKED": f"{place}/helper.py",
+    }
+    assert look(top, side, **environment)["said"] == [side, "installed"]
+
+
+def test_paths_that_lead_nowhere_do_not_end_a_worker(trees):
+    top = trees(**BY_HELPER)
+    (top / "head/loop").symlink_to("loop")
+    odd = [f"{top}/head/loop/x", f"{top}/head/{'n' * 300}", f"{top}/base/{'n' * 300}"]
+    said = look(top, "base", PYTHONPATH=":".join([*odd, f"{top}/head/lib"]), ODD=odd[0])["said"]
+    assert said == "base"
+
+
+def test_a_module_in_an_archive_is_that_of_the_own_tree(trees):
+    top = trees(**BY_HELPER)
+    for name in ("base", "head"):
+        with zipfile.ZipFile(top / name / "lib/all.zip", "w") as archive:
+            archive.writestr("helper.py", f"NAME = {name!r}\n")
+    for side in ("base", "head"):
+        assert look(top, side, PYTHONPATH=f"{top}/head/lib/all.zip")["said"] == side
 
 
 def test_a_package_and_its_modules_that_a_finder_has(trees):

@@ -28,7 +28,8 @@ def counts(base: CompactCase, other: CompactCase) -> Iterator[Count]:
     Registers and spills are those of one kernel, chosen by `_of_kernels`. Binaries are not compared
     where one side compiles none, since its kernels are those of a library.
     """
-    yield from _launches(base.launches, other.launches)
+    if base.launches is not None or other.launches is not None:
+        yield launches_of(base.launches, other.launches)
     if base.compiled is None and other.compiled is None:
         return
     if _num_binaries(base.compiled) == 0 or _num_binaries(other.compiled) == 0:
@@ -48,10 +49,9 @@ def counts(base: CompactCase, other: CompactCase) -> Iterator[Count]:
             yield Count(COUNTED[name], *values, detail)
 
 
-def _launches(base: Launches | None, other: Launches | None) -> Iterator[Count]:
-    if base is None and other is None:
-        return
-    yield Count(
+def launches_of(base: Launches | None, other: Launches | None) -> Count:
+    """The launches per step of two sides, of which at least one has counted."""
+    return Count(
         COUNTED["launches"], _per_step(base), _per_step(other), _changed_launches(base, other)
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -251,7 +252,7 @@ def gate(
     if against is not None and not _is_typed(ctx, "base"):
         base = None  # a flag takes precedence over the environment
 
-    def load(path: str) -> SweepSpec:
+    def load(path: str, suite: str | None) -> SweepSpec:
         loaded = load_spec(
             path,
             suite=suite,
@@ -262,7 +263,7 @@ def gate(
         )
         return without_opponents(loaded, by_name=variants is not None)
 
-    spec = load(config)
+    spec = load(config, suite)
     percent = threshold if threshold is not None else spec.gate.margin_percent
     default = Rules()
     failing = parse_fail_on(
@@ -282,7 +283,9 @@ def gate(
         fail_on=tuple(f for f in failing if not (allow_missing and f is FailOn.MISSING)),
         outputs=parse_outputs(formats, as_json),
         config=config,
+        suite=suite,
         load=load,
+        folders_of=partial(kernel_folders, kernels),
         chosen=frozenset(
             name
             for name, given in (
@@ -320,9 +323,9 @@ def gate(
         return gate_against(options, patterns, chosen, out, dry_run)
     if base is None:
         raise UsageError("nothing to compare with; give --base REF, or --against FILE")
-    with both_trees(options) as (old, new):
+    with both_trees(options) as trees:
         request = rounds_request(
-            options, patterns, chosen, old, new, looks, detect, limit, workers, time_equal
+            options, patterns, chosen, trees, looks, detect, limit, workers, time_equal
         )
         if dry_run:
             return show_plan(request)

@@ -47,7 +47,9 @@ class Options:
         fail_on: verdicts that fail the gate.
         outputs: where the report goes.
         config: the value of `--config`.
-        load: reads another config with the same flags.
+        suite: the value of `--suite`, if it was given.
+        load: reads another config with the same flags, and with a suite in place of `--suite`.
+        folders_of: folders of variants by flag, else by a config, else by the settings at a place.
         chosen: which of variants, cases and operations are selected by flags.
         allow_partial: accept a stored result whose run did not finish.
         require_power: fail a gate that could not have found what it was to find.
@@ -62,7 +64,9 @@ class Options:
     fail_on: tuple[FailOn, ...]
     outputs: list[Output]
     config: str
-    load: Callable[[str], SweepSpec]
+    suite: str | None
+    load: Callable[[str, str | None], SweepSpec]
+    folders_of: Callable[[SweepSpec | None, Path], list[Path]]
     chosen: frozenset[str] = frozenset()
     allow_partial: bool = False
     require_power: bool = False
@@ -70,8 +74,23 @@ class Options:
     on_traceback: Callable[[str], None] | None = None
 
 
+@dataclass(frozen=True)
+class Trees:
+    """Both revisions, each with the kernels that its own config and settings have.
+
+    Args:
+        base: a checkout of the base.
+        head: the working tree.
+        lost: what only the base's config has, and what else of it differs.
+    """
+
+    base: Tree
+    head: Tree
+    lost: Lost
+
+
 @contextmanager
-def both_trees(options: Options) -> Iterator[tuple[Tree, Tree]]:
+def both_trees(options: Options) -> Iterator[Trees]:
     """Base and working tree, built if there is a `--build` command."""
     from bt_bench.runs import BUILD_SECONDS, base_tree, build, locate, working_tree
 
@@ -82,27 +101,86 @@ def both_trees(options: Options) -> Iterator[tuple[Tree, Tree]]:
         for tree in (old, new) if options.command is not None else ():
             print(f"bt-bench: building {tree.label}", file=sys.stderr, flush=True)
             build(tree, options.command or "", options.build_seconds or BUILD_SECONDS)
-        yield old, new
+        yield _by_own_configs(options, old, new)
 
 
-def lost_of(options: Options, old: Tree, new: Tree) -> Lost:
-    """What the base's config has and that of the working tree no longer has."""
-    from bt_bench.runs import Lost, config_of, lost_between, other_files, without_variant
+def _by_own_configs(options: Options, old: Tree, new: Tree) -> Trees:
+    """Reads the base's config, locates its kernels by that, and finds what the head's has lost."""
+    from bt_bench.runs import (
+        location_in,
+        lost_between,
+        other_files,
+        other_places,
+        other_suite,
+        without_variant,
+    )
 
-    lost, warnings = Lost(), [*without_variant(options.spec, new)]
-    warnings += [*other_files(options.spec, old, new), *_other_settings(old, new)]
-    file, path = _file_of(options), None
-    if file is not None:
-        path = config_of(old, new, file)
+    spec = options.spec
+    suite = _suite_in_base(options, old, new)
+    theirs, warnings = _config_in_base(options, old, new, suite)
+    settings, said = _other_settings(old, new)
+    ref = theirs.suite if theirs is not None else spec.suite
+    folders = options.folders_of(theirs or spec, settings)
+    old = replace(old, location=location_in(old, new, folders, ref))
+    before = theirs or spec
+    before = before.model_copy(update={"variants": _variants_of(options, before, old)})
+    lost = lost_between(before, spec, (old, new))
+    found = [
+        *lost.warnings,
+        *without_variant(spec, new),
+        *other_places(old, new),
+        *other_suite(old, new),
+        *other_files(spec, old, new),
+        *said,
+        *warnings,
+    ]
+    return Trees(old, new, replace(lost, warnings=tuple(found)))
+
+
+def _variants_of(options: Options, spec: SweepSpec, base: Tree) -> list[str]:
+    """The variants of a config in the base: without a list of its own, all that the base ships.
+
+    Those that are installed, which a config then has, may be the head's.
+    """
+    from bt_bench.protocol import load_suite
+    from bt_bench.variants import REFERENCE, default_variants
+
+    if "variants" in options.chosen or base.location.kernels is None:
+        return spec.variants
+    if set(spec.variants) != set(default_variants(load_suite(options.spec.suite))):
+        return spec.variants
+    found = base.variants().values()
+    shipped = [entry.name for entry in found if entry.shipped and entry.name != REFERENCE]
+    return list(dict.fromkeys([*spec.variants, *shipped]))
+
+
+def _suite_in_base(options: Options, old: Tree, new: Tree) -> str | None:
+    """The suite of `--suite` in the base's tree, if it is a folder there."""
+    from bt_bench.runs import place_below
+
+    if options.suite is None or options.spec.suite.folder is None:
+        return options.suite
+    place = place_below(Path(options.suite), new.top)
+    return options.suite if place is None else str(old.top / place)
+
+
+def _config_in_base(
+    options: Options, old: Tree, new: Tree, suite: str | None
+) -> tuple[SweepSpec | None, list[str]]:
+    """The config as the base has it; `None` if it cannot differ, or with a warning."""
+    from bt_bench.runs import config_of
+
+    file = _file_of(options)
+    path = None if file is None else config_of(old, new, file)
     unseen = "so cases that the config no longer has are not noticed"
-    if path is not None and not path.is_file():
-        warnings.append(f"{old.label} has no {options.config}, {unseen}")
-    elif path is not None:
-        try:
-            lost = lost_between(options.load(str(path)), options.spec, (old, new))
-        except UsageError as error:
-            warnings.append(old.named(f"the config cannot be read, {unseen}: {error}"))
-    return replace(lost, warnings=(*lost.warnings, *warnings))
+    if path is None:
+        return None, []
+    if not path.is_file():
+        return None, [f"{old.label} has no {options.config}, {unseen}"]
+    try:
+        return options.load(str(path), suite), []
+    except UsageError as error:
+        return None, [old.named(f"the config cannot be read, {unseen}: {error}")]
 
 
 def _file_of(options: Options) -> Path | None:
@@ -117,28 +195,25 @@ def _file_of(options: Options) -> Path | None:
     return None if suite.folder is None else stock_config_path(options.config, suite)
 
 
-def _other_settings(old: Tree, new: Tree) -> list[str]:
-    """Warnings about project settings that differ between the revisions."""
+def _other_settings(old: Tree, new: Tree) -> tuple[Path, list[str]]:
+    """Where the base's settings of the project are read, and warnings about those that differ."""
     from bt_bench.config import read_settings
     from bt_bench.runs import place_below
 
-    here = place_below(Path.cwd(), new.top)
+    after, there = read_settings(Path.cwd()), Path.cwd()
+    if after.source is not None and place_below(after.source, new.top) is None:
+        return there, []  # of a project around the repository, for both revisions
+    here = place_below(there, new.top)
     there = old.top if here is None else old.top / here
+    there = there if there.is_dir() else old.top
     try:
-        before = read_settings(there if there.is_dir() else old.top)
+        before = read_settings(there)
     except UsageError as error:
-        return [old.named(f"its settings cannot be read: {error}")]
-    after = read_settings(Path.cwd())
-    found = []
-    if before.device != after.device:
-        found.append(f"[tool.bt-bench] device is {after.device}, but {before.device} in the base")
-    folders = [
-        [place_below(folder, tree.top) for folder in settings.kernels or ()]
-        for settings, tree in ((before, old), (after, new))
-    ]
-    if folders[0] != folders[1]:
-        found.append("[tool.bt-bench] kernels names other folders than in the base")
-    return found
+        return Path.cwd(), [old.named(f"its settings cannot be read: {error}")]
+    if before.device == after.device:
+        return there, []
+    said = f"[tool.bt-bench] device is {after.device}, but {before.device} in the base"
+    return there, [said]
 
 
 def entries_here(options: Options) -> list[VariantEntry]:

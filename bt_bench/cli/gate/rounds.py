@@ -7,23 +7,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bt_bench.cli.gate.common import RECORDING_NAME, lost_of
+from bt_bench.cli.gate.common import RECORDING_NAME
 from bt_bench.cli.options import command_line
 from bt_bench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from bt_bench.analysis import Judged
-    from bt_bench.cli.gate.common import Options
+    from bt_bench.cli.gate.common import Options, Trees
     from bt_bench.names import DeviceChoice
-    from bt_bench.runs import GateRequest, Tree
+    from bt_bench.runs import GateRequest
 
 
 def rounds_request(
     options: Options,
     patterns: tuple[str, ...],
     device: DeviceChoice,
-    old: Tree,
-    new: Tree,
+    trees: Trees,
     looks: str | None,
     detect: float | None,
     limit: int | None,
@@ -36,8 +35,8 @@ def rounds_request(
     given = tuple(options.spec.gate.looks or DEFAULT_LOOKS)
     return GateRequest(
         spec=options.spec,
-        base=old,
-        head=new,
+        base=trees.base,
+        head=trees.head,
         device=device,
         serve=serve,
         recording=Path(RECORDING_NAME),
@@ -49,7 +48,7 @@ def rounds_request(
         workers=workers,
         time_equal=time_equal,
         built=options.command is not None,
-        lost=lost_of(options, old, new),
+        lost=trees.lost,
         command=tuple(command_line()),
         on_traceback=options.on_traceback,
     )
@@ -90,14 +89,17 @@ def show_plan(request: GateRequest) -> ExitCode:
 
     prepared = prepare(request)
     rounds = prepared.rounds
-    first, last = request.looks[0], request.looks[-1]
-    limit = plan_of(request, rounds.subjects).most_rounds
-    more = f", or {limit} if the machine is noisy" if limit > last else ""
-    print(
-        f"{request.head.label} against {request.base.label} on {request.device}: {first} to {last} "
-        f"processes{more}"
-    )
-    print(f"  to be found: a slowdown of {Asked(request.detect).text}")
+    against = f"{request.head.label} against {request.base.label} on {request.device}"
+    if rounds.subjects:
+        first, last = request.looks[0], request.looks[-1]
+        limit = plan_of(request, rounds.subjects).most_rounds
+        more = f", or {limit} if the machine is noisy" if limit > last else ""
+        print(f"{against}: {first} to {last} processes{more}")
+        print(f"  to be found: a slowdown of {Asked(request.detect).text}")
+    else:
+        print(f"{against}: nothing is timed")
+    if prepared.unseen:
+        print(f"  {prepared.unseen}")
     print(f"  variants: {', '.join(rounds.variants)}")
     for name, lacking in prepared.missing.items():
         print(f"  missing: {name}, which {lacking} does not have")
@@ -125,7 +127,7 @@ def run_rounds(request: GateRequest) -> Judged:
         if str(error).startswith("no GPU"):
             raise UsageError(
                 f"{error}; without a GPU, --static compares what the kernels compile to, and "
-                "--device cpu times staging alone"
+                "--device cpu counts launches and times staging"
             ) from None
         raise
     except KeyboardInterrupt:

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bt_bench.analysis import Verdict
-from bt_bench.cli.gate.common import Options, both_trees, entries_here, entries_of, finish, lost_of
+from bt_bench.cli.gate.common import Options, both_trees, entries_here, entries_of, finish
 from bt_bench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from bt_bench.analysis import Judged
+    from bt_bench.cli.gate.common import Trees
     from bt_bench.results import StaticCensus
     from bt_bench.variants import Isolation, VariantEntry
 
@@ -58,8 +59,8 @@ def _dry_run(options: Options) -> ExitCode:
     against = options.base or options.against
     what = "a census to save" if against is None else f"working tree against {against}"
     if options.base is not None:
-        with both_trees(replace(options, command=None)) as (old, new):
-            _refuse_unknown(options, old.variants() | new.variants())
+        with both_trees(replace(options, command=None)) as trees:
+            _alike(options, trees, (trees.base.variants(), trees.head.variants()))
     else:
         stored = None if options.against is None else _stored(options, options.against)
         kept = {variant.name for variant in stored.variants} if stored is not None else set()
@@ -75,9 +76,10 @@ def _against_revision(options: Options, save: Path | None) -> Judged:
     from bt_bench.analysis import judge_static, missing_from_config
     from bt_bench.runs import compare_trees, isolations
 
-    with both_trees(options) as (old_tree, new_tree):
+    with both_trees(options) as trees:
+        old_tree, new_tree, lost = trees.base, trees.head, trees.lost
         old_found, new_found = old_tree.variants(), new_tree.variants()
-        _refuse_unknown(options, old_found | new_found)
+        alike = _alike(options, trees, (old_found, new_found))
         of_old, of_new = isolations(old_tree, new_tree)
         same = compare_trees(old_tree, new_tree, built=options.command is not None)
         new = _taken(options, entries_of(options, new_found), new_tree.label, of_new)
@@ -89,14 +91,29 @@ def _against_revision(options: Options, save: Path | None) -> Judged:
             except UsageError as error:
                 raise UsageError(old_tree.named(str(error))) from None
         judged = judge_static(old, new, old_tree.label, new_tree.label)
-        lost = lost_of(options, old_tree, new_tree)
         gone = (missing_from_config(*place, judged) for place in lost.places)
         return replace(
             judged,
             judgements=(*judged.judgements, *gone),
-            facts=(same.how, *judged.facts),
+            facts=(same.how, *alike, *judged.facts),
             warnings=(*judged.warnings, *lost.warnings),
         )
+
+
+def _alike(
+    options: Options, trees: Trees, found: tuple[Mapping[str, VariantEntry], ...]
+) -> tuple[str, ...]:
+    """Refuses names that neither side has, and variants of which both run the same files.
+
+    Returns:
+        Facts about those of which both do, where that is not so for all.
+    """
+    from bt_bench.runs import measured_alike
+
+    on_base, on_head = found
+    _refuse_unknown(options, {**on_base, **on_head})
+    names = [name for name in options.spec.variants if name in on_base and name in on_head]
+    return measured_alike(trees.base, trees.head, names, found)
 
 
 def _stored(options: Options, path: str) -> StaticCensus:

@@ -24,7 +24,7 @@ def render_json(judged: Judged) -> str:
         "others": judged.others,
         "counts": {verdict.value: judged.count(verdict) for verdict in WORST_FIRST},
         "scope": judged.scope,
-        "facts": judged.facts,
+        "facts": [*filter(None, [judged.unseen]), *judged.facts],
         "warnings": judged.warnings,
     }
     members = [f"  {_dumped(name)}: {_dumped(value)}" for name, value in head.items()]

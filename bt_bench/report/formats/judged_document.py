@@ -64,7 +64,7 @@ def worst_of(judged: Judged) -> tuple[Judgement, ...]:
 def summary_lines(judged: Judged) -> list[str]:
     """Sentences that reports begin with: the counts, what they are of, the facts, the warnings.
 
-    Before them stands that a gate could not have found what it was to find.
+    Before them stands what a gate cannot see, and that it could not have found what it was to find.
     """
     return [
         *missed_lines(judged),
@@ -76,9 +76,10 @@ def summary_lines(judged: Judged) -> list[str]:
 
 
 def missed_lines(judged: Judged) -> list[str]:
-    """That the gate could have missed a slowdown, if so: the first line of every report."""
+    """What the gate cannot see, and that it could have missed a slowdown: reports begin with it."""
     power = judged.power
-    return [power.sentence] if power is not None and power.falls_short else []
+    missed = [power.sentence] if power is not None and power.falls_short else []
+    return [*filter(None, [judged.unseen]), *missed]
 
 
 def lead_of(judged: Judged) -> tuple[Block, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,28 +16,40 @@ from bt_bench.analysis import (
     Rules,
     Settled,
     Verdict,
+    exact,
+    launches_of,
     settled,
     without_new_paths,
 )
 from bt_bench.config import SweepSpec
-from bt_bench.errors import NotComparableError, UsageError
+from bt_bench.errors import NotComparableError
 from bt_bench.names import DeviceChoice, kind_of
 from bt_bench.protocol import Operation, load_suite
-from bt_bench.results import GateArm, Recorder, Subject, fallback_texts
+from bt_bench.results import (
+    GateArm,
+    LaunchCensus,
+    Recorder,
+    Subject,
+    fallback_texts,
+    launches_in,
+)
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, GatePlan, run_gate
 from bt_bench.runs.gate.lost import Lost
 from bt_bench.runs.gate.processes import MustPartError, ProcessRounds
 from bt_bench.runs.gate.recording import header_of
 from bt_bench.runs.gate.sameness import Sameness, compare_trees
 from bt_bench.runs.gate.sides import Culprit, RoundsRequest, Side, checkers
-from bt_bench.runs.gate.trees import Tree, isolations
-from bt_bench.runs.gate.wanted import choose_metrics
+from bt_bench.runs.gate.trees import Tree, isolations, measured_alike
+from bt_bench.runs.gate.wanted import LAUNCHES, choose_metrics
 from bt_bench.runs.progress import Progress
 from bt_bench.variants import REFERENCE, Isolation, VariantEntry, choose
 from bt_bench.worker import Hello, Serve
 
 # Per variant and case, the revisions that cannot run it, and what they lack.
 Lacking = Mapping[tuple[str, str], Mapping[str, str]]
+
+# Per variant, operation and case, what each revision launches.
+Launched = Mapping[tuple[str, Operation, str], Mapping[str, LaunchCensus]]
 
 
 @dataclass(frozen=True)
@@ -92,11 +104,13 @@ class Prepared:
         rounds: for the process-rounds.
         missing: variants that only one side has, with the label of the side that lacks them.
         facts: how it is done, for the report.
+        unseen: what it cannot see, a sentence; empty on a GPU.
     """
 
     rounds: RoundsRequest
     missing: Mapping[str, str]
     facts: tuple[str, ...]
+    unseen: str
 
 
 def prepare(request: GateRequest) -> Prepared:
@@ -104,9 +118,9 @@ def prepare(request: GateRequest) -> Prepared:
 
     Raises:
         UsageError: for a variant that neither side has, and for an unknown metric.
-        NotComparableError: if no variant is on both sides.
+        NotComparableError: if no variant is on both sides, or both run the same files.
     """
-    spec, notes = _spec_for(request)
+    spec = _spec_for(request)
     on_base, on_head = request.base.variants(), request.head.variants()
     choose(spec.variants, on_base | on_head)  # refuses a name that neither side has
     names = [name for name in spec.variants if name in on_base and name in on_head]
@@ -120,6 +134,7 @@ def prepare(request: GateRequest) -> Prepared:
             f"{request.base.label} and {request.head.label} have no variant in common of "
             f"{', '.join(spec.variants)}; nothing can be compared"
         )
+    alike = measured_alike(request.base, request.head, names, (on_base, on_head))
     of_base, of_head = isolations(request.base, request.head)
     # What is built of the control is its own too. If it shared binaries with the base, both would
     # run the same pages of memory, twice as often as the head runs its own, and be faster for it:
@@ -140,8 +155,9 @@ def prepare(request: GateRequest) -> Prepared:
         request.workers,
         on_traceback=request.on_traceback,
     )
-    plan_of(request, rounds.subjects)  # refuses invalid looks
-    return Prepared(rounds, missing, (*notes, *_revisions(request)))
+    if rounds.subjects:
+        plan_of(request, rounds.subjects)  # refuses invalid looks
+    return Prepared(rounds, missing, (*_revisions(request), *alike), _unseen(request, rounds))
 
 
 def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
@@ -158,13 +174,15 @@ def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
     """
     prepared = prepare(request)
     rounds = prepared.rounds
+    if prepared.unseen:
+        progress.say(prepared.unseen)
     progress.phase("comparing the trees of both revisions")
     same = _sameness(request)
     with checkers(rounds, progress, equal=same.proved) as workers:
         hello = workers.hello
         failures = workers.failures([] if same.proved else rounds.variants, progress)
         apart = {} if same.proved else workers.changing(progress)
-        lacking, warnings = workers.lacking, workers.warnings
+        lacking, launched, warnings = workers.lacking, workers.launches, workers.warnings
     timed = [
         subject
         for subject in ([] if same.proved else rounds.subjects)
@@ -176,7 +194,7 @@ def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
         failures = failures | source.failures
         fallbacks = fallback_texts(hello.environment.helpers)
         warnings = [*fallbacks, *warnings, *source.warnings]
-    judged = _whole(request, prepared, same, failures, lacking, measured)
+    judged = _whole(request, prepared, same, failures, lacking, launched, measured)
     return replace(judged, warnings=(*judged.warnings, *dict.fromkeys(warnings)))
 
 
@@ -239,19 +257,31 @@ def plan_of(
     )
 
 
-def _spec_for(request: GateRequest) -> tuple[SweepSpec, tuple[str, ...]]:
-    """Without a GPU staging is all that can be timed, and it is the same in all operations."""
+def _spec_for(request: GateRequest) -> SweepSpec:
+    """The config; without a GPU with staging, which is all that can be timed there."""
     spec = request.spec
-    suite = load_suite(spec.suite)
-    if kind_of(request.device) == "cuda" or spec.operations == [suite.staging]:
-        return spec, ()
-    if suite.staging is None:
-        raise UsageError(
-            f"without a GPU nothing of suite {suite.name!r} can be timed, since nothing is staged "
-            "on the host; gate on a GPU, or with --static"
-        )
-    note = "No GPU: kernels are interpreted, and nothing but staging on the host is timed."
-    return spec.model_copy(update={"operations": [suite.staging]}), (note,)
+    staging = load_suite(spec.suite).staging
+    if kind_of(request.device) == "cuda" or staging is None:
+        return spec
+    return spec.model_copy(update={"operations": _with_staging(spec.operations, staging)})
+
+
+def _with_staging(operations: Iterable[Operation], staging: Operation) -> list[Operation]:
+    return list(dict.fromkeys([staging, *operations]))
+
+
+def _unseen(request: GateRequest, rounds: RoundsRequest) -> str:
+    """What a gate without a GPU cannot see of what its config has."""
+    if kind_of(request.device) == "cuda" or all(
+        op.traits.on_host for op in request.spec.operations
+    ):
+        return ""
+    timed = "only staging on the host is timed" if rounds.subjects else "nothing is timed"
+    counted = "launches are counted, and " if rounds.counted else ""
+    return (
+        f"No GPU: kernels are interpreted, {counted}{timed}. How long kernels and their launches "
+        "take goes unseen."
+    )
 
 
 def _side(
@@ -287,6 +317,7 @@ def _whole(
     same: Sameness,
     failures: Mapping[Culprit, str],
     lacking: Lacking,
+    launched: Launched,
     measured: Judged | None,
 ) -> Judged:
     """All judgements in the order of the config, timed or not."""
@@ -311,6 +342,9 @@ def _whole(
             label, what = next(iter(lacks.items()))
             detail = f"{label} {what}"
             judgements.append(_unmeasured(request, subject, Verdict.MISSING, Cause.NO_CASE, detail))
+        elif not lacks and subject.metric == LAUNCHES.name:
+            counts = launched[subject.variant, subject.operation, subject.case]
+            judgements.append(_counted(request, subject, counts))
         elif not lacks:
             judgements.append(found[_place_of(request, subject)])
     for subject in _lost_subjects(request):
@@ -323,7 +357,26 @@ def _whole(
         others=tuple(dict.fromkeys(judgement.other for judgement in judgements)),
         facts=(*prepared.facts, same.how, *_not_run(lacking, labels), *left_out, *judged.facts),
         warnings=(*judged.warnings, *request.lost.warnings),
+        unseen=prepared.unseen,
     )
+
+
+def _counted(
+    request: GateRequest, subject: Subject, counts: Mapping[str, LaunchCensus]
+) -> Judgement:
+    """The judgement on what both revisions launch, which is exact."""
+    entry = Labels(request.base.label, request.head.label).entry(subject)
+    sides = (launches_in(counts[tree.label]) for tree in (request.base, request.head))
+    count = launches_of(*sides)
+    entry.base_value, entry.other_value = count.base, count.other
+    base, other = count.base or 0.0, count.other or 0.0
+    if base and not other:
+        # As in a static gate: no result shows that a GPU would do the work.
+        detail = f"{entry.other} launches nothing, and {entry.base} {base:g} per step"
+        entry.outcome = Settled(Verdict.INVALID, Cause.FAILED, detail)
+    else:
+        entry.outcome = exact(base, other, count.detail)
+    return settled(entry)
 
 
 def _not_run(lacking: Lacking, labels: Collection[str]) -> Iterator[str]:
@@ -347,21 +400,20 @@ def _all_subjects(spec: SweepSpec, rounds: RoundsRequest) -> list[Subject]:
 
 def _lost_subjects(request: GateRequest) -> list[Subject]:
     """Subjects that the base's config has but the head's does not."""
-    places = request.lost.places
-    staging = load_suite(request.spec.suite).staging
-    # Without a GPU only staging is timed, and it is the same in all operations.
-    if request.device == "cpu" and staging is not None:
-        cases = [case.name for case in request.spec.cases]
-        places = tuple(
-            dict.fromkeys(
-                (staging, case, variant)
-                for _, case, variant in places
-                if case not in cases or variant not in request.spec.variants
-            )
+    spec, places = request.spec, request.lost.places
+    staging = load_suite(spec.suite).staging
+    # Without a GPU staging is timed, whatever the operations, and it is the same in all of them.
+    if kind_of(request.device) == "cpu" and staging is not None:
+        cases = [case.name for case in spec.cases]
+        gone = (
+            (staging, case, variant)
+            for _, case, variant in places
+            if case not in cases or variant not in spec.variants
         )
-    if not places:
-        return []
-    operations = {operation for operation, _, _ in places}
+        others = (place for place in places if place[0] != staging)
+        places = tuple(dict.fromkeys([*gone, *others]))
+    # Also of what is left, which has metrics that a lost operation may not have.
+    operations = dict.fromkeys([*_spec_for(request).operations, *(place[0] for place in places)])
     metrics = choose_metrics(request.patterns, operations, kind_of(request.device))
     return [
         Subject(operation, case, variant, metric.name)

@@ -11,7 +11,14 @@ from pathlib import Path
 
 from bt_bench.config import SweepSpec
 from bt_bench.names import Operation
-from bt_bench.runs.gate.trees import Tree, place_below
+from bt_bench.protocol import SuiteRef, WorkloadParameters, flat_parameters, is_regular
+from bt_bench.runs.gate.sameness import same_bytes
+from bt_bench.runs.gate.trees import Tree, own_files, place_below
+from bt_bench.variants import REFERENCE, encodable
+
+_SHOWN = 3
+# Beside its code and data a suite's folder has texts, and configs, which are compared as configs.
+_NO_PART_OF_A_SUITE = frozenset({".md", ".rst"})
 
 Place = tuple[Operation, str, str]  # operation, case, variant
 
@@ -41,12 +48,67 @@ def other_files(spec: SweepSpec, base: Tree, head: Tree) -> tuple[str, ...]:
     for case in spec.cases:
         for path in case.parameters.files():
             place = place_below(path, head.top)
-            if place is None or not (head.top / place).is_file():
+            if place is None or not is_regular(head.top / place):
                 continue
-            before, now = base.top / place, head.top / place
-            if not before.is_file() or before.read_bytes() != now.read_bytes():
+            if not same_bytes(base.top / place, head.top / place):
                 found.append(f"case {case.name} uses {place}, which differs in the base")
     return tuple(found)
+
+
+def other_places(base: Tree, head: Tree) -> tuple[str, ...]:
+    """Warnings about kernels that are in other folders in the base, by its config or settings."""
+    old, new = base.location, head.location
+    found = []
+    for what, before, now in (
+        ("variants", old.folders, new.folders),
+        (f"the package {new.package}", (old.kernels,), (new.kernels,)),
+    ):
+        if before != now:
+            here, there = (", ".join(map(str, filter(None, of))) for of in (now, before))
+            found.append(
+                f"{head.label} takes {what} from {here or 'no folder'}, and {base.label} from "
+                f"{there or 'no folder'}, as config and settings of each have it"
+            )
+    return tuple(found)
+
+
+def other_suite(base: Tree, head: Tree) -> tuple[str, ...]:
+    """Warnings about a user's suite that differs: the head's drives and checks both revisions.
+
+    Its package of kernels is what is measured, but for the reference.
+    """
+    sides = [(tree, tree.location.kernels) for tree in (base, head)]
+    if head.location.suite.folder is None:
+        return ()
+    old, new = (
+        {name: tree.top / folder / name for name in _parts_of_suite(tree, folder)}
+        for tree, folder in sides
+        if folder is not None
+    )
+    differing = [
+        name
+        for name in sorted(old.keys() | new.keys())
+        if name not in old or name not in new or not same_bytes(old[name], new[name])
+    ]
+    if not differing:
+        return ()
+    more = f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
+    return (
+        f"the suite differs from the base's in {encodable(', '.join(differing[:_SHOWN]))}{more}; "
+        f"that of {head.label} drives and checks both revisions, so a change there can hide one in "
+        "the kernels",
+    )
+
+
+def _parts_of_suite(tree: Tree, folder: Path) -> Iterator[str]:
+    """Files of a suite that drive and check variants, relative to its folder."""
+    package = tree.location.package
+    reference = f"{package}/variants/{REFERENCE}.py"
+    for name in own_files(tree.top / folder):
+        parts = Path(name).parts
+        is_apart = parts[0] in (package, "configs") or any(each.startswith(".") for each in parts)
+        if name == reference or not (is_apart or Path(name).suffix in _NO_PART_OF_A_SUITE):
+            yield name
 
 
 def without_variant(spec: SweepSpec, head: Tree) -> tuple[str, ...]:
@@ -102,19 +164,34 @@ def _differences(base: SweepSpec, head: SweepSpec) -> Iterator[str]:
     cases = {case.name: case for case in base.cases}
     for case in head.cases:
         before = cases.get(case.name)
-        if before is not None and before.parameters != case.parameters:
+        if before is not None and _values(before.parameters) != _values(case.parameters):
             yield f"case {case.name} has another workload in the base's config; the head's is used"
         if before is not None and before.margin_percent != case.margin_percent:
             yield (
                 f"the margin of case {case.name} is {_percent(case.margin_percent)}, but "
                 f"{_percent(before.margin_percent)} in the base's config"
             )
+    if _suite_name(base.suite) != _suite_name(head.suite):
+        yield (
+            f"the suite is {_suite_name(head.suite)}, but {_suite_name(base.suite)} in the base's "
+            "config"
+        )
     for section in ("gate", "plan"):
         before, after = getattr(base, section), getattr(head, section)
         for name in type(after).model_fields:
             old, new = getattr(before, name), getattr(after, name)
             if old != new:
                 yield f"{section}.{name} is {_shown(new)}, but {_shown(old)} in the base's config"
+
+
+def _values(parameters: WorkloadParameters) -> tuple[str, object]:
+    """A workload by its values: a suite that is loaded from each tree has classes of each."""
+    return parameters.workload, flat_parameters(parameters)
+
+
+def _suite_name(suite: SuiteRef) -> str:
+    """What a suite that comes with bt-bench is called; where a user's own lies is no name."""
+    return "one of the repository's own" if suite.folder is not None else suite.name
 
 
 def _percent(margin: float | None) -> str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from bt_bench.runs.gate.trees import Tree, is_tracked
-from bt_bench.variants import installed_places
+from bt_bench.protocol import is_regular
+from bt_bench.runs.gate.trees import Tree, places_of_environment, tracked_files
+from bt_bench.variants import encodable, real_path
 
 # Python and its tools write these for themselves. Python's own bytecode is not used in a gate; see
 # `bt_bench.variants.isolation.FreshSourceLoader`.
@@ -43,27 +44,29 @@ class Sameness:
 def compare_trees(base: Tree, head: Tree, *, built: bool, ours: Path | None = None) -> Sameness:
     """Compares all files of two trees byte by byte, including those that git ignores.
 
-    It skips git's own folders, the environment of the Python that runs, and caches of
-    Python's tools (`CACHES`).
+    It skips git's own folder and, of what only the head has and git does not track there, the
+    environment of the Python that runs, and caches of Python's tools (`CACHES`).
 
     Args:
-        base: one tree.
+        base: one tree, as git has checked it out.
         head: the other.
         built: whether a `--build` has run, which can make equal files differ in effect.
         ours: a folder of the gate itself, which may lie in a tree.
     """
     if built:
         return Sameness(False, "Everything is measured, since --build ran in both trees.")
-    passed_over = set(installed_places())
+    tracked = tracked_files(head.top)
+    passed_over = set(places_of_environment(head, tracked | tracked_files(base.top)))
     if ours is not None:
-        passed_over.add(ours.resolve())
-    comparison = _Comparison(base, head, passed_over)
+        passed_over.add(real_path(ours))
+    labels = base.label, head.label
+    comparison = Comparison(base.top, head.top, labels, passed_over, tracked)
     found = list(islice(comparison.differences(), _LOOKED_FOR))
     if found:
         shown, more = found[: _LOOKED_FOR - 1], len(found) >= _LOOKED_FOR
         return Sameness(
             False,
-            f"Everything is measured, since the trees differ: {', '.join(shown)}"
+            f"Everything is measured, since the trees differ: {encodable(', '.join(shown))}"
             f"{' and more' * more}.",
         )
     return Sameness(
@@ -73,64 +76,93 @@ def compare_trees(base: Tree, head: Tree, *, built: bool, ours: Path | None = No
     )
 
 
-class _Comparison:
-    """A walk through two trees side by side.
+class Comparison:
+    """A walk through two folders, one of each revision, side by side.
+
+    Args:
+        base: the folder of the base, as git has checked it out.
+        head: that of the head.
+        labels: of both revisions.
+        passed_over: places in the head that do not count where the base has no such thing.
+        tracked: what git tracks in the head, relative to the folder; it always counts.
 
     Attributes:
         files: how many files were compared so far.
     """
 
-    def __init__(self, base: Tree, head: Tree, passed_over: set[Path]) -> None:
+    def __init__(
+        self,
+        base: Path,
+        head: Path,
+        labels: tuple[str, str],
+        passed_over: Iterable[Path] = (),
+        tracked: Iterable[str] = (),
+    ) -> None:
         self.files = 0
-        self._base, self._head = base, head
-        self._passed_over = passed_over
+        self._base, self._head, self._labels = base, head, labels
+        self._passed_over = frozenset(passed_over)
+        self._around = _folders_of(self._passed_over)
+        names = frozenset(map(Path, tracked))
+        self._tracked = names | _folders_of(names)
 
-    def differences(self, folder: Path = Path()) -> Iterator[str]:
-        """What differs below a folder, in words."""
-        old, new = (_entries(tree.top / folder) for tree in (self._base, self._head))
-        for name in sorted(old.keys() | new.keys()):
-            path = folder / name
-            if self._is_passed_over(path, old.get(name), new.get(name)):
-                continue
-            folders = [stat.S_ISDIR(each[name].st_mode) for each in (old, new) if name in each]
-            if self._holds_passed_over(path) and all(folders):
-                yield from self.differences(path)
-            elif name not in old or name not in new:
-                there = self._head if name in new else self._base
-                yield f"{path} (only in the {there.label})"
-            elif stat.S_ISDIR(old[name].st_mode) and stat.S_ISDIR(new[name].st_mode):
-                yield from self.differences(path)
-            elif not self._is_equal(path, old[name], new[name]):
-                yield str(path)
+    def differences(self) -> Iterator[str]:
+        """What differs, in words, in the order of names."""
+        ahead = [Path()]  # trees may be deeper than Python's stack
+        while ahead:
+            path = ahead.pop()
+            try:
+                names = self._names_in(path)
+                if names is None:
+                    yield from self._difference(path)
+                else:
+                    ahead += [path / name for name in sorted(names, reverse=True)]
+            except OSError as error:
+                yield f"{path} (not readable: {error.strerror})"
+
+    def _names_in(self, path: Path) -> set[str] | None:
+        """The names in a folder of both sides, or in one around something that is passed over."""
+        tops = self._base, self._head
+        kinds = [_status(top / path) for top in tops]
+        if not all(stat.S_ISDIR(kind.st_mode) for kind in kinds if kind is not None):
+            return None
+        if self._is_passed_over(path, *kinds):
+            return set()
+        if None in kinds and self._head / path not in self._around:
+            return None
+        there = (top for top, kind in zip(tops, kinds, strict=True) if kind is not None)
+        return {name for top in there for name in os.listdir(top / path)}  # noqa: PTH208
+
+    def _difference(self, path: Path) -> Iterator[str]:
+        """How what is not a folder of both sides differs, if it does."""
+        old, new = _status(self._base / path), _status(self._head / path)
+        if self._is_passed_over(path, old, new):
+            return
+        if old is None or new is None:
+            yield f"{path} (only in the {self._labels[old is None]})"
+        elif not self._is_equal(path, old, new):
+            yield str(path)
 
     def _is_passed_over(
         self, path: Path, old: os.stat_result | None, new: os.stat_result | None
     ) -> bool:
         if path == Path(".git"):
             return True
-        # A cache that the base has was committed, by mistake or on purpose, so it counts.
-        if path.name in CACHES and old is None and new is not None:
-            return self._is_a_cache(path)
-        # The paths of the trees have no symlinks, and symlinks to folders are not followed.
-        return any(tree.top / path in self._passed_over for tree in (self._base, self._head))
-
-    def _is_a_cache(self, path: Path) -> bool:
-        """Whether a folder with the name of a cache holds what such a cache does."""
-        top = self._head.top
-        if is_tracked(top, path):
+        # What the base has was committed, by mistake or on purpose.
+        if old is not None or new is None or path in self._tracked:
             return False
-        return path.name != "__pycache__" or all(
-            name.endswith(".pyc") for _, _, names in os.walk(top / path) for name in names
-        )
+        if path.name in CACHES:
+            return path.name != "__pycache__" or self._has_only_bytecode(path)
+        # The paths of the trees have no symlinks, and symlinks to folders are not followed.
+        place = self._head / path
+        return place in self._passed_over or not self._passed_over.isdisjoint(place.parents)
 
-    def _holds_passed_over(self, path: Path) -> bool:
-        """Whether a skipped folder lies below a folder, which may be on one side only."""
-        tops = (self._base.top, self._head.top)
-        return any(top / path in folder.parents for folder in self._passed_over for top in tops)
+    def _has_only_bytecode(self, path: Path) -> bool:
+        found = os.walk(self._head / path)
+        return all(name.endswith(".pyc") for _, _, names in found for name in names)
 
     def _is_equal(self, path: Path, old: os.stat_result, new: os.stat_result) -> bool:
         self.files += 1
-        old_path, new_path = self._base.top / path, self._head.top / path
+        old_path, new_path = self._base / path, self._head / path
         if stat.S_ISLNK(old.st_mode) and stat.S_ISLNK(new.st_mode):
             return self._is_equal_link(old_path, new_path)
         regular = stat.S_ISREG(old.st_mode) and stat.S_ISREG(new.st_mode)
@@ -139,7 +171,7 @@ class _Comparison:
             regular
             and old.st_size == new.st_size
             and old.st_mode & stat.S_IXUSR == new.st_mode & stat.S_IXUSR
-            and _same_bytes(old_path, new_path)
+            and _equal_bytes(old_path, new_path)
         )
 
     def _is_equal_link(self, old: Path, new: Path) -> bool:
@@ -150,19 +182,32 @@ class _Comparison:
         if target.is_absolute():
             return True
         return all(
-            link.resolve().is_relative_to(tree.top)
-            for link, tree in ((old, self._base), (new, self._head))
+            real_path(link).is_relative_to(top)
+            for link, top in ((old, self._base), (new, self._head))
         )
 
 
-def _entries(folder: Path) -> dict[str, os.stat_result]:
-    if not folder.is_dir():
-        return {}
-    with os.scandir(folder) as entries:
-        return {entry.name: entry.stat(follow_symlinks=False) for entry in entries}
+def _folders_of(paths: Collection[Path]) -> frozenset[Path]:
+    return frozenset(folder for path in paths for folder in path.parents)
 
 
-def _same_bytes(old: Path, new: Path) -> bool:
+def _status(path: Path) -> os.stat_result | None:
+    """What something is, links not followed; `None` if it is not there."""
+    try:
+        return path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def same_bytes(old: Path, new: Path) -> bool:
+    """Whether both are files with the same bytes; not if one cannot be read."""
+    try:
+        return is_regular(old) and is_regular(new) and _equal_bytes(old, new)
+    except OSError:
+        return False
+
+
+def _equal_bytes(old: Path, new: Path) -> bool:
     with old.open("rb") as first, new.open("rb") as second:
         while True:
             left, right = first.read(_CHUNK), second.read(_CHUNK)

@@ -7,16 +7,25 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
 from bt_bench.analysis import crash_text
-from bt_bench.config import SweepSpec
+from bt_bench.config import CaseSpec, SweepSpec
 from bt_bench.errors import UsageError
 from bt_bench.names import DeviceChoice
 from bt_bench.protocol import Operation
-from bt_bench.results import Crash, GateArm, Method, Metric, ReasonCode, Subject
+from bt_bench.results import (
+    Crash,
+    GateArm,
+    LaunchCensus,
+    Method,
+    Metric,
+    ReasonCode,
+    Subject,
+)
 from bt_bench.runs.check import check_conformance
 from bt_bench.runs.progress import Progress
 from bt_bench.variants import Isolation, VariantEntry
 from bt_bench.worker import (
     CheckCase,
+    CountLaunches,
     Hello,
     Noticing,
     ReadChanges,
@@ -63,7 +72,7 @@ class RoundsRequest:
     Args:
         spec: cases and plan.
         sides: per arm the revision; the control has that of the base.
-        metrics: per operation the metrics to take.
+        metrics: per operation the metrics to take; what is counted of them is no round's.
         device: where to measure.
         serve: main function of workers.
         workers: number of processes at once; `None`: by cores and memory.
@@ -103,25 +112,42 @@ class RoundsRequest:
 
     @property
     def subjects(self) -> list[Subject]:
-        """All that could be compared."""
+        """All that could be timed."""
         return [
             Subject(operation, case.name, variant, metric.name)
             for case in self.spec.cases
             for operation, metrics in self.metrics.items()
             for variant in self.variants
             for metric in metrics
+            if not metric.exact
         ]
+
+    @property
+    def counted(self) -> tuple[Operation, ...]:
+        """Operations whose launches are counted, while the variants are checked."""
+        return tuple(op for op, metrics in self.metrics.items() if any(m.exact for m in metrics))
 
 
 class Checkers:
-    """A worker for each revision, to check variants before any timing; see `checkers`."""
+    """A worker for each revision, to check variants before any timing; see `checkers`.
 
-    def __init__(self, spec: SweepSpec, workers: Sequence[tuple[Side, Supervisor]]) -> None:
-        self._spec = spec
+    Args:
+        request: what is to be measured.
+        workers: with their revisions.
+
+    Attributes:
+        lacking: per checked variant and case, the revisions that cannot run it, and what they lack.
+        launches: per variant, operation and case what each revision launches, where it is counted.
+        warnings: crashes that did not happen again.
+    """
+
+    def __init__(self, request: RoundsRequest, workers: Sequence[tuple[Side, Supervisor]]) -> None:
+        self._spec = request.spec
+        self._counted = request.counted
         self._workers = workers
-        # Per checked variant and case, the revisions that cannot run it, and what they lack.
         self.lacking: dict[tuple[str, str], dict[str, str]] = {}
-        self.warnings: list[str] = []  # crashes that did not happen again
+        self.launches: dict[tuple[str, Operation, str], dict[str, LaunchCensus]] = {}
+        self.warnings: list[str] = []
 
     @property
     def hello(self) -> Hello:
@@ -174,7 +200,23 @@ class Checkers:
                     self.lacking.setdefault((name, case.name), {})[side.label] = why.message
                 elif why is not None:
                     failures[name, operation, case.name] = f"{side.label}: {why.message}"
+            if self._counted:
+                able = [name for name in right if (name, case.name) not in self.lacking]
+                failures |= self._count(side, case, able, worker)
         return failures
+
+    def _count(
+        self, side: Side, case: CaseSpec, variants: Sequence[str], worker: Runner
+    ) -> dict[Culprit, str]:
+        """Counts launches, and returns what has failed meanwhile."""
+        finished = worker.run(CountLaunches(case, self._counted), variants)
+        for (name, operation), census in finished.value.items():
+            of_sides = self.launches.setdefault((name, operation, case.name), {})
+            of_sides[side.label] = census
+        return {
+            (name, None, case.name): f"{side.label}: {reason.message}"
+            for name, reason in finished.failed.items()
+        }
 
 
 @contextmanager
@@ -210,7 +252,7 @@ def checkers(
             workers.append((side, started(stack, setup, request)))
         for side, worker in workers:
             greet(worker, side)
-        yield Checkers(request.spec, workers)
+        yield Checkers(request, workers)
 
 
 def noticing(worker: Runner, whose: Callable[[str], str], warnings: list[str]) -> Runner:

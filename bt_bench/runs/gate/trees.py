@@ -9,15 +9,24 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bt_bench.errors import UsageError
+from bt_bench.errors import NotComparableError, UsageError
 from bt_bench.protocol import DEFAULT_REF, SuiteRef, load_suite
 from bt_bench.results import scratch_folder
-from bt_bench.variants import Isolation, VariantEntry, find_variants
+from bt_bench.variants import (
+    REFERENCE,
+    Isolation,
+    VariantEntry,
+    encodable,
+    find_variants,
+    installed_places,
+    real_path,
+)
 from bt_bench.worker import git_command, run_kept, without_another_git
 
 GIT_SECONDS = 600.0  # a checkout of a large repository
@@ -79,7 +88,7 @@ class Tree:
                     f"{self.label} has no folder {folder}; expected one in both revisions; choose "
                     "another --base or another --kernels"
                 )
-            if not (self.top / folder).resolve().is_relative_to(self.top):
+            if not real_path(self.top / folder).is_relative_to(self.top):
                 raise UsageError(
                     f"{self.label}: {folder} is a link that leads out of the tree; expected a "
                     "folder of each revision's own"
@@ -100,6 +109,40 @@ class Tree:
         return f"{self.label}: " + text.replace(f"{self.top}{os.sep}", "")
 
 
+def measured_alike(
+    base: Tree, head: Tree, names: Sequence[str], found: Sequence[Mapping[str, VariantEntry]]
+) -> tuple[str, ...]:
+    """Return facts about variants of which both revisions run the same file.
+
+    Args:
+        base: one revision.
+        head: the other.
+        names: of the variants that are compared, which both have.
+        found: the variants of base and head.
+
+    Raises:
+        NotComparableError: if that is so for all of them, since nothing could ever differ.
+    """
+    on_base, on_head = found
+    alike = [n for n in names if real_path(on_base[n].path) == real_path(on_head[n].path)]
+    if not alike:
+        return ()
+    where = real_path(on_head[alike[0]].path).parent
+    files = f"the {'file' if len(alike) == 1 else 'files'} of {', '.join(alike)} in {where}"
+    if len(alike) < len(names):
+        return (f"Both revisions run {files}, so verdicts on that say nothing of the change.",)
+    own = [
+        name
+        for name, entry in on_head.items()
+        if name not in alike and entry.path.is_relative_to(head.top) and name != REFERENCE
+    ]
+    raise NotComparableError(
+        f"{base.label} and {head.label} both run {files}, so nothing could differ; name variants "
+        "of the repository in the config's 'variants', or by --variants"
+        + (f": it has {', '.join(own)}" if own else "")
+    )
+
+
 def locate(start: Path, folders: Sequence[Path] = (), suite: SuiteRef | None = None) -> Location:
     """Finds the repository and the kernels in it.
 
@@ -118,51 +161,76 @@ def locate(start: Path, folders: Sequence[Path] = (), suite: SuiteRef | None = N
             )
     suite = suite or SuiteRef()
     package = load_suite(suite).package
-    marker = f"{package}/__init__.py"
     seen = [*folders, *([] if suite.folder is None else [suite.folder])]
     top = _top_of(seen[0] if seen else start)
-    own: list[Path] = []
-    root: Path | None = None
     outer = None if not seen else _outer_top(start, top)
     if outer is not None:
         raise UsageError(
             f"{_option(folders)} {seen[0]}: is in {top}, a repository of its own within {outer}, "
             "such as a submodule; run the gate there, or track the folder in the outer one"
         )
-    for folder in folders:
-        place = place_below(folder, top)
-        if place is None:
-            raise UsageError(
-                f"--kernels {folder}: is not in the repository {top}; a gate compares folders of "
-                "one repository"
-            )
-        if (top / place / marker).is_file():
-            root = place
-        else:
-            own.append(place)
+    root, own = _told_apart([_place_in(folder, top) for folder in folders], top, package)
     if suite.folder is not None:
-        root = _root_of_suite(suite.folder, top)
+        root = _place_in(suite.folder, top, "--suite")
     root = root or _tracked_root(top, package)
     if root is None and not own:
         raise UsageError(
-            f"{top}: holds no kernels (no {marker} that git tracks); pass --kernels DIR with a "
-            "folder of variant files"
+            f"{top}: holds no kernels (no {package}/__init__.py that git tracks); pass --kernels "
+            "DIR with a folder of variant files"
         )
-    return Location(top, root, tuple(own), suite)
+    return Location(top, root, own, suite)
+
+
+def location_in(base: Tree, head: Tree, folders: Sequence[Path], suite: SuiteRef) -> Location:
+    """Locate the kernels of the base, as its own config and settings have them.
+
+    The suite that drives both revisions stays that of the head.
+
+    Args:
+        base: a checkout of the base.
+        head: the working tree.
+        folders: of variants, in either tree: paths of flags are in the head's.
+        suite: as the base's config has it.
+
+    Raises:
+        UsageError: for a folder that is in neither tree.
+    """
+    location, package = head.location, head.location.package
+    places = [
+        place_below(folder, base.top) or _place_in(folder, head.top, f"{base.label}: kernels")
+        for folder in folders
+    ]
+    root, own = _told_apart(places, base.top, package)
+    if suite.folder is not None and location.suite.folder is not None:
+        root = place_below(suite.folder, base.top) or _place_in(suite.folder, head.top, "--suite")
+    if location.kernels is None:
+        root = None  # as installed; `Tree.variants` refuses a base that has kernels of its own
+    else:
+        root = root or _tracked_root(base.top, package) or location.kernels
+    return replace(location, kernels=root, folders=own)
+
+
+def _told_apart(
+    places: Sequence[Path], top: Path, package: str
+) -> tuple[Path | None, tuple[Path, ...]]:
+    """Return the folder that holds the package of kernels, if any, and the folders of variants."""
+    roots = [place for place in places if (top / place / package / "__init__.py").is_file()]
+    own = tuple(place for place in places if place not in roots)
+    return roots[-1] if roots else None, own
+
+
+def _place_in(folder: Path, top: Path, what: str = "--kernels") -> Path:
+    place = place_below(folder, top)
+    if place is None:
+        raise UsageError(
+            f"{what} {folder}: is not in the repository {top}; a gate compares folders of one "
+            "repository"
+        )
+    return place
 
 
 def _option(folders: Sequence[Path]) -> str:
     return "--kernels" if folders else "--suite"
-
-
-def _root_of_suite(folder: Path, top: Path) -> Path:
-    place = place_below(folder, top)
-    if place is None:
-        raise UsageError(
-            f"--suite {folder}: is not in the repository {top}; a gate compares folders of one "
-            "repository"
-        )
-    return place
 
 
 def place_below(path: Path, top: Path) -> Path | None:
@@ -173,10 +241,10 @@ def place_below(path: Path, top: Path) -> Path | None:
     """
     path = Path(os.path.normpath(Path.cwd() / path))
     for parent in (path, *path.parents):
-        if parent.resolve() == top:
+        if real_path(parent) == top:
             return path.relative_to(parent)
     # A link from elsewhere into the tree.
-    real = path.resolve()
+    real = real_path(path)
     return real.relative_to(top) if real.is_relative_to(top) else None
 
 
@@ -305,10 +373,10 @@ def _top_of(start: Path) -> Path:
 def _tracked_root(top: Path, package: str) -> Path | None:
     """The folder whose package of kernels git tracks; the shallowest, of several."""
     try:
-        names = _git(top, "ls-files", "-z", "--", f":(glob)**/{package}/__init__.py").split("\0")
+        names = _names(top, "ls-files", "-z", "--", f":(glob)**/{package}/__init__.py")
     except UsageError:  # no repository, which is refused where it matters
         return None
-    found = sorted((Path(name).parent.parent for name in names if name), key=lambda p: len(p.parts))
+    found = sorted((Path(name).parent.parent for name in names), key=lambda p: len(p.parts))
     return found[0] if found else None
 
 
@@ -326,7 +394,38 @@ def _commit_of(top: Path, ref: str) -> str:
         raise UsageError(f"--base {ref}: {error}{hint}") from None
 
 
+def tracked_files(top: Path) -> frozenset[str]:
+    """Return what git tracks in a checkout, relative to its top; nothing outside a repository."""
+    try:
+        return frozenset(_names(top, "ls-files", "-z"))
+    except UsageError:
+        return frozenset()
+
+
+def own_files(folder: Path) -> list[str]:
+    """Return the files below a folder that git tracks, or would if they were added."""
+    try:
+        return _names(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    except UsageError:  # no such folder, or no repository
+        return []
+
+
+def _names(folder: Path, *arguments: str) -> list[str]:
+    """Return the names of files that git prints, as the file system has them."""
+    printed = _run_git(folder, *arguments)
+    return [os.fsdecode(name) for name in printed.split(b"\0") if name]
+
+
 def _git(folder: Path, *arguments: str) -> str:
+    """What git prints, without white space around it.
+
+    Raises:
+        UsageError: as `_run_git`.
+    """
+    return os.fsdecode(_run_git(folder, *arguments)).strip()
+
+
+def _run_git(folder: Path, *arguments: str) -> bytes:
     """What git prints.
 
     Raises:
@@ -336,8 +435,6 @@ def _git(folder: Path, *arguments: str) -> str:
         done = subprocess.run(
             git_command(folder, *arguments),
             capture_output=True,
-            text=True,
-            errors="surrogateescape",
             env=without_another_git() | {"LC_ALL": "C"},
             timeout=GIT_SECONDS,
             check=False,
@@ -349,22 +446,45 @@ def _git(folder: Path, *arguments: str) -> str:
         what = " ".join(arguments[:2])
         raise UsageError(f"git {what} did not end within {GIT_SECONDS:g} s in {folder}") from None
     if done.returncode:
-        said = done.stderr.strip().splitlines()
+        said = encodable(os.fsdecode(done.stderr)).strip().splitlines()
         raise UsageError(f"git says: {said[0] if said else f'exit code {done.returncode}'}")
-    return done.stdout.strip()
+    return done.stdout
 
 
-def is_tracked(top: Path, path: Path) -> bool:
-    """Whether git tracks a path or anything below it; `False` outside of a repository."""
-    try:
-        return bool(_git(top, "ls-files", "-z", "--", str(path)))
-    except UsageError:
-        return False
+def places_of_environment(head: Tree, tracked: frozenset[str]) -> list[Path]:
+    """Return the places of what is installed; of an environment among sources not all of it.
+
+    Args:
+        head: the working tree, which the environment of the Python that runs may lie in.
+        tracked: what git tracks in either tree.
+    """
+
+    def is_shared(prefix: Path) -> bool:
+        if prefix == head.top or not prefix.is_relative_to(head.top):
+            return True
+        place = f"{prefix.relative_to(head.top)}/"
+        return any(name.startswith(place) for name in tracked)
+
+    return installed_places(is_shared)
+
+
+def _within(places: Iterable[Path], tops: Iterable[Path], names: Iterable[str]) -> Iterator[Path]:
+    """The names, relative to the tops, that lie in places below them."""
+    folders = tuple(
+        f"{place.relative_to(top)}/"
+        for top in tops
+        for place in places
+        if place != top and place.is_relative_to(top)
+    )
+    yield from (Path(name) for name in sorted(names) if f"{name}/".startswith(folders))
 
 
 def isolations(base: Tree, head: Tree) -> tuple[Isolation, Isolation]:
     """What the processes of each revision may use: their own tree, not the other's."""
     trees, scratch = (base, head), base.top.parent
+    tracked = tracked_files(base.top) | tracked_files(head.top)
+    installed = places_of_environment(head, tracked)
+    free = [*installed, real_path(tempfile.gettempdir())]
 
     def of(tree: Tree, other: Tree, caches: str) -> Isolation:
         return Isolation(
@@ -374,6 +494,8 @@ def isolations(base: Tree, head: Tree) -> tuple[Isolation, Isolation]:
             repository=head.top,
             caches=scratch / caches,
             path=() if tree.location.kernels is None else (tree.top / tree.location.kernels,),
+            installed=tuple(installed),
+            tracked=tuple(_within(free, [tree.top for tree in trees], tracked)),
             package=tree.location.package,
         )
 

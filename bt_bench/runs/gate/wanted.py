@@ -8,6 +8,7 @@ from bt_bench.errors import UsageError
 from bt_bench.names import DeviceKind
 from bt_bench.protocol import Operation
 from bt_bench.results import (
+    COUNTED,
     Cache,
     LaunchPath,
     Load,
@@ -39,10 +40,24 @@ _PROFILED = [each for each in Quantity if each.traits.method is Method.PROFILER]
 _BY_CALL = [each for each in Quantity if each not in (*_PROFILED, Quantity.STAGE_US)]
 
 
-def candidates(operation: Operation, device: DeviceKind) -> list[Series]:
-    """All series that can be taken of an operation; at most staging without a GPU."""
+LAUNCHES = COUNTED["launches"]
+
+
+def offered(operation: Operation, device: DeviceKind) -> list[Metric]:
+    """All metrics that a gate can take of an operation.
+
+    Without a GPU nothing but staging can be timed, and launches are counted, which is exact.
+    """
+    timed = [metric_of(series) for series in _timed(operation)]
+    if device == "cuda":
+        return timed
+    return [*(timed if operation.traits.on_host else ()), LAUNCHES]
+
+
+def _timed(operation: Operation) -> list[Series]:
+    """All series that can be timed of an operation, on the host or on a GPU."""
     found = [series_of(Quantity.STAGE_US)] if operation.traits.stages else []
-    if operation.traits.on_host or device == "cpu":
+    if operation.traits.on_host:
         return found
     for path in (LaunchPath.JIT, LaunchPath.COMPILED, LaunchPath.DIRECT):
         found += [series_of(quantity, launch_path=path) for quantity in _BY_CALL]
@@ -75,8 +90,8 @@ def choose_metrics(
             f"--metric {sums[0].name}: a gate of two revisions takes no sums; expected names of "
             "metrics, or use `bt-bench compare` on results"
         )
-    offered = {op: [metric_of(series) for series in candidates(op, device)] for op in operations}
-    names = list(dict.fromkeys(metric.name for found in offered.values() for metric in found))
+    by_operation = {operation: offered(operation, device) for operation in operations}
+    names = list(dict.fromkeys(metric.name for found in by_operation.values() for metric in found))
     chosen = select(names, list(patterns))
     wanted = {
         operation: tuple(
@@ -84,7 +99,7 @@ def choose_metrics(
             for metric in found
             if (metric.name in chosen if patterns else metric.is_primary(operation, device))
         )
-        for operation, found in offered.items()
+        for operation, found in by_operation.items()
     }
     if not any(wanted.values()):
         raise UsageError("no metric is left to compare; expected some of " + ", ".join(names))

@@ -15,8 +15,11 @@ from support.tiny_gates import Quiet, spec_of
 from bt_bench.analysis.deciding import exit_code
 from bt_bench.analysis.verdicts import Cause, Verdict
 from bt_bench.errors import ExitCode, NotComparableError, UsageError
+from bt_bench.report.formats.github_format import render_github
+from bt_bench.report.formats.table_format import render_table
 from bt_bench.results.recording import read_recording
 from bt_bench.runs.gate.live import GateRequest, prepare, run_live_gate
+from bt_bench.runs.gate.lost import Lost
 from bt_bench.runs.gate.trees import Location, Tree
 from bt_bench.suites.block_tables import operations as ops
 
@@ -46,6 +49,7 @@ def request_of(tmp_path, base, head, **changes):
         device="cpu",
         serve=fake_rounds.serve,
         recording=tmp_path / "recording.json",
+        patterns=("stage_us",),  # what is counted has tests of its own
         looks=(4,),
         workers=6,
         time_equal=True,
@@ -242,13 +246,132 @@ def test_each_side_has_its_own_tree(tmp_path):
         assert found[name].repository == tmp_path / "b"
 
 
-def test_without_a_gpu_staging_is_timed_and_it_is_said(tmp_path):
-    both = {"one": {"us": 100.0}}
-    request = request_of(tmp_path, both, both)
+def counted(tmp_path, base, head, **changes):
+    """A gate without a GPU on two operations that launch, which takes all metrics."""
+    request = request_of(tmp_path, base, head, patterns=())
     spec = request.spec.model_copy(update={"operations": [ops.STEP, ops.GATHER]})
-    judged = run_live_gate(replace(request, spec=spec), Quiet())
-    assert [(j.operation, j.metric) for j in judged.judgements] == [(ops.STAGE, "stage_us")]
-    assert judged.facts[0].startswith("No GPU: ")
+    return replace(request, spec=spec, **changes)
+
+
+def figures(judged):
+    return {(str(j.operation), j.metric): (j.verdict, j.cause) for j in judged.judgements}
+
+
+def test_without_a_gpu_staging_is_timed_launches_are_counted_and_what_is_unseen_is_said_first(
+    tmp_path,
+):
+    both = {"one": {"us": 100.0, "launches": 3}}
+    progress = Quiet()
+    judged = run_live_gate(counted(tmp_path, both, both), progress)
+    same = Verdict.SAME, Cause.EXACT
+    assert figures(judged) == {
+        ("stage", "stage_us"): (Verdict.SAME, Cause.WITHIN_MARGIN),
+        ("stage", "launches"): same,
+        ("step", "launches"): same,
+        ("gather", "launches"): same,
+    }
+    assert judged.unseen == (
+        "No GPU: kernels are interpreted, launches are counted, and only staging on the host is "
+        "timed. How long kernels and their launches take goes unseen."
+    )
+    assert progress.said[0] == judged.unseen
+    assert render_table(judged).splitlines()[1].startswith("No GPU: ")
+    assert render_github(judged).startswith("::warning title=bt-bench::No GPU: ")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict", "code"),
+    [
+        (3, 5, Verdict.SLOWER, ExitCode.REGRESSION),
+        (5, 3, Verdict.FASTER, ExitCode.OK),
+        (0, 1, Verdict.SLOWER, ExitCode.REGRESSION),
+        (0, 0, Verdict.SAME, ExitCode.OK),
+    ],
+)
+def test_without_a_gpu_a_launch_more_is_a_regression(tmp_path, before, after, verdict, code):
+    """However noisy staging is: a count needs no statistics."""
+    base, head = ({"one": {"us": 100.0, "launches": count}} for count in (before, after))
+    judged = run_live_gate(counted(tmp_path, base, head), Quiet())
+    (step,) = [j for j in judged.judgements if (j.operation, j.metric) == (ops.STEP, "launches")]
+    assert (step.verdict, step.cause) == (verdict, Cause.EXACT)
+    assert (step.base_value, step.other_value) == (before, after)
+    assert exit_code(judged) is code
+    if before and after != before:
+        assert step.detail == f"{2 * before} → {2 * after} kernel copy, in all 2 steps together"
+
+
+def test_a_head_that_launches_nothing_any_more_is_not_faster(tmp_path):
+    """As in a static gate: only a GPU shows whether it still does its work there."""
+    base, head = ({"one": {"us": 100.0, "launches": count}} for count in (3, 0))
+    judged = run_live_gate(counted(tmp_path, base, head), Quiet())
+    assert figures(judged)["step", "launches"] == (Verdict.INVALID, Cause.FAILED)
+    assert exit_code(judged) is ExitCode.CHECK_FAILED
+
+
+def test_metrics_choose_what_is_counted_too(tmp_path):
+    base, head = ({"one": {"us": us, "launches": 3}} for us in (100.0, 300.0))
+    judged = run_live_gate(counted(tmp_path, base, head, patterns=("launches",)), Quiet())
+    assert set(figures(judged)) == {(op, "launches") for op in ("stage", "step", "gather")}
+    judged = run_live_gate(counted(tmp_path, base, head, patterns=("stage_us",)), Quiet())
+    assert set(figures(judged)) == {("stage", "stage_us")}
+    assert "launches are counted" not in judged.unseen
+
+
+def test_without_a_gpu_what_fails_while_it_is_counted_is_invalid(tmp_path):
+    base = {"one": {"us": 100.0}, "two": {"us": 100.0}}
+    head = base | {"one": {"us": 100.0, "fault": "raises count"}}
+    judged = run_live_gate(counted(tmp_path, base, head), Quiet())
+    of_one = [j for j in judged.judgements if j.other == "one@new"]
+    assert {(j.verdict, j.detail) for j in of_one} == {
+        (Verdict.INVALID, "new: while countd: no luck")
+    }
+    of_two = [j for j in judged.judgements if j.other == "two@new"]
+    assert {j.verdict for j in of_two} == {Verdict.SAME}
+
+
+def test_without_a_gpu_what_the_config_has_lost_is_missing_in_each_metric(tmp_path):
+    both = {"one": {"us": 100.0}}
+    places = ((ops.APPLY, "one", "one"), (ops.STAGE, "one", "one"), (ops.STEP, "gone", "one"))
+    judged = run_live_gate(counted(tmp_path, both, both, lost=Lost(places)), Quiet())
+    missing = {
+        (str(j.operation), j.case, j.metric)
+        for j in judged.judgements
+        if j.verdict is Verdict.MISSING
+    }
+    # Staging of the case that is left is measured all the same.
+    assert missing == {
+        ("apply", "one", "launches"),
+        ("step", "gone", "launches"),
+        ("stage", "gone", "launches"),
+        ("stage", "gone", "stage_us"),
+    }
+
+
+def test_a_lost_operation_without_a_metric_that_is_asked_for_is_no_error(tmp_path):
+    both = {"one": {"us": 100.0}}
+    request = request_of(tmp_path, both, both, device="cuda", patterns=("host_us",))
+    spec = request.spec.model_copy(update={"operations": [ops.STEP]})
+    lost = Lost(((ops.STAGE, "one", "one"),))
+    judged = run_live_gate(replace(request, spec=spec, lost=lost), Quiet())
+    assert [j.metric for j in judged.judgements] == ["host_us"]
+
+
+def test_a_variant_that_is_one_file_for_both_revisions_can_never_fail(tmp_path):
+    """As an installed one is, or a link to a file of neither tree."""
+    both = {"one": {"us": 100.0}, "two": {"us": 100.0}}
+    write(tmp_path / "else", {"one.py": FILE})
+    request = request_of(tmp_path, both, both)
+    for side in "ab":
+        (tmp_path / side / "mine/one.py").unlink()
+        (tmp_path / side / "mine/one.py").symlink_to(tmp_path / "else/one.py")
+    said = f"Both revisions run the file of one in {tmp_path}/else, so verdicts on that say nothing"
+    assert prepare(request).facts[-1].startswith(said)
+    spec = request.spec.model_copy(update={"variants": ["one"]})
+    with pytest.raises(NotComparableError, match=r"old and new both run the file of one in .*else"):
+        prepare(replace(request, spec=spec))
+    spec = request.spec.model_copy(update={"variants": ["fused", "baseline"]})
+    with pytest.raises(NotComparableError, match=r"the files of fused, .*: it has one, two$"):
+        prepare(replace(request, spec=spec))
 
 
 def test_an_interrupted_gate_keeps_the_rounds_that_it_has(tmp_path):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+import os
+import socket
 import sys
 from pathlib import Path
 
 import pytest
-from support.repositories import git, write
+from support.repositories import commit, git, write
 
 from bt_bench.runs.gate.sameness import compare_trees
 from bt_bench.runs.gate.trees import Location, Tree
+from bt_bench.variants import encodable
 
 FILES = {"mine/one.py": "x = 1\n", "mine/deep/data.json": "{}", "README": "text"}
 
@@ -104,12 +108,98 @@ def test_symlinks(pair, target, equal):
     assert "differ: link." in how(pair)
 
 
-def test_what_cannot_be_compared_is_not_equal(pair):
-    import os
+def to_a_pipe(top):
+    os.mkfifo(top / "pipe")
 
+
+def to_a_socket(top):
+    with socket.socket(socket.AF_UNIX) as there:
+        there.bind(os.path.relpath(top / "socket"))  # an absolute path may be too long for it
+
+
+# What git can track, or what a checkout can hold, that is neither a file nor a folder; or is odd.
+ODD = {
+    "a loop": lambda top: (top / "odd").symlink_to("odd"),
+    "a loop of two": lambda top: [
+        (top / a).symlink_to(b) for a, b in (("odd", "odder"), ("odder", "odd"))
+    ],
+    "a loop in a folder": lambda top: (top / "mine/odd.py").symlink_to("../mine/odd.py/x"),
+    "a dangling link": lambda top: (top / "odd").symlink_to("nowhere"),
+    "a link to a device": lambda top: (top / "odd").symlink_to("/dev/stdin"),
+    "a link to a folder": lambda top: (top / "odd").symlink_to("mine"),
+    "a name that is no text": lambda top: Path(os.fsdecode(bytes(top) + b"/\xff.py")).touch(),
+    "a name of lines": lambda top: (top / "a\nb\x1b[1m").touch(),
+    "a name with an end": lambda top: (top / " odd ").touch(),
+    "a folder like a file": lambda top: (top / "mine/odd.py").mkdir(),
+    "a long name": lambda top: (top / ("n" * 255)).touch(),
+    "an empty submodule": lambda top: (top / "sub").mkdir(),
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_odd_things_that_are_alike_are_equal_and_others_are_named(pair, what):
     for tree in pair:
-        os.mkfifo(tree.top / "pipe")
-    assert "differ: pipe." in how(pair)
+        ODD[what](tree.top)
+    assert compare_trees(*pair, built=False).proved
+    (pair[1].top / "README").write_text("txet")
+    assert "differ: README." in how(pair)
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_odd_things_that_one_side_has_are_named(pair, what):
+    before = {path.name for path in pair[1].top.iterdir()}
+    ODD[what](pair[1].top)
+    said = how(pair)
+    names = {path.name for path in pair[1].top.iterdir()} - before or {"mine/odd.py"}
+    assert f"{encodable(min(names))} (only in the head)" in said
+
+
+def test_trees_deeper_than_the_stack_of_python(pair):
+    deep = Path(*"d" * 300)
+    for tree in pair:
+        (tree.top / deep).mkdir(parents=True)
+    (pair[1].top / deep / "x").touch()
+    limit = sys.getrecursionlimit()
+    try:
+        sys.setrecursionlimit(len(inspect.stack()) + 200)
+        said = how(pair)
+    finally:
+        sys.setrecursionlimit(limit)
+    assert f"{deep}/x (only in the head)" in said
+
+
+def test_a_link_in_place_of_a_file_and_a_file_in_place_of_a_link(pair):
+    for tree, other in (pair, pair[::-1]):
+        (tree.top / "odd").symlink_to("odd")
+        (other.top / "odd").write_text("")
+        assert "differ: odd." in how(pair)
+        (tree.top / "odd").unlink()
+        (other.top / "odd").unlink()
+
+
+@pytest.mark.parametrize("make", [to_a_pipe, to_a_socket])
+def test_what_cannot_be_compared_is_not_equal(pair, make, monkeypatch):
+    for tree in pair:
+        monkeypatch.chdir(tree.top)
+        make(tree.top)
+    assert "differ: pipe." in how(pair).replace("socket", "pipe")
+
+
+@pytest.mark.parametrize("name", ["README", "mine"])
+def test_what_cannot_be_read_is_not_equal(pair, name, monkeypatch):
+    """Whoever runs the tests may read all, so that reading is made to fail."""
+
+    def failing(real):
+        def read(path, *arguments):
+            if os.fspath(path) == str(pair[1].top / name):
+                raise PermissionError(13, "Permission denied")
+            return real(path, *arguments)
+
+        return read
+
+    monkeypatch.setattr(os, "listdir", failing(os.listdir))
+    monkeypatch.setattr(Path, "open", failing(Path.open))
+    assert f"differ: {name} (not readable: Permission denied)." in how(pair)
 
 
 @pytest.mark.parametrize(
@@ -141,12 +231,67 @@ def test_a_cache_that_was_committed_counts(pair):
 def test_sources_beside_a_virtual_environment_count(pair, monkeypatch):
     """As of `python -m venv .`: the environment is bin, lib and the like."""
     top = pair[1].top
-    monkeypatch.setattr(sys, "prefix", str(top))
-    write(top, {"lib/python3/x.py": "", "pyvenv.cfg": "", "bin/python": "", "share/stamp": ""})
-    (top / "lib64").symlink_to("lib")  # as `venv` does on Linux
+    environment_in(top, monkeypatch)
     assert compare_trees(*pair, built=False).proved
     write(top, {"mine/one.py": "x = 2\n"})
     assert "differ: mine/one.py." in how(pair)
+
+
+VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
+PACKAGES = f"lib/{VERSION}/site-packages"
+
+
+def environment_in(top, monkeypatch):
+    """Python's own environment in a folder, as `venv` makes it on Linux."""
+    monkeypatch.setattr(sys, "prefix", str(top))
+    monkeypatch.setattr(sys, "exec_prefix", str(top))
+    write(top, {"bin/python": "", f"{PACKAGES}/torch/x.py": "", "pyvenv.cfg": ""})
+    (top / f"include/{VERSION}").mkdir(parents=True, exist_ok=True)
+    (top / "lib64").symlink_to("lib")
+
+
+TRACKED = ["lib/extras.py", "bin/tool", "share/more.json", "etc/x", f"include/{VERSION}/x.h"]
+TRACKED += [f"{PACKAGES}/mine.py", f"lib/{VERSION}/mine.py", "pyvenv.cfg", "lib64"]
+
+
+@pytest.mark.parametrize("name", TRACKED)
+@pytest.mark.parametrize("prefix", ["", "env/"])
+def test_what_git_tracks_counts_wherever_it_lies(pair, name, prefix, monkeypatch):
+    """Also among what is installed, of an environment at the top and in a folder."""
+    base, head = (tree.top for tree in pair)
+    name = f"{prefix}{name}"
+    for top in (base, head):
+        write(top, {name: "1\n"})
+        git(top, "init", "-q")
+        commit(top, "all")
+    (head / prefix / "lib64").unlink(missing_ok=True)
+    environment_in(head / prefix, monkeypatch)
+    write(head, {name: "1\n"} if not name.endswith("lib64") else {})
+    if not name.endswith("lib64"):
+        assert compare_trees(*pair, built=False).proved
+        write(head, {name: "2\n"})
+    assert how(pair) == f"Everything is measured, since the trees differ: {name}."
+    (base / name).unlink()
+    assert f"{name} (only in the head)" in how(pair)  # added, not committed in the base
+    write(base, {name: "1\n"})
+    (head / name).unlink()
+    assert f"{name} (only in the base)" in how(pair)
+
+
+@pytest.mark.parametrize("name", ["lib/extras.py", "share/more.json", "etc/x", "include/x.h", "x"])
+def test_sources_beside_an_environment_count_even_if_git_knows_nothing_of_them(
+    pair, name, monkeypatch
+):
+    environment_in(pair[1].top, monkeypatch)
+    write(pair[1].top, {name: "x"})
+    assert "(only in the head)." in how(pair)
+
+
+def test_an_environment_in_a_folder_of_its_own_is_passed_over_whole(pair, monkeypatch):
+    top = pair[1].top
+    environment_in(top / ".venv", monkeypatch)
+    write(top, {".venv/share/bt-bench/stamp": "", ".venv/conda-meta/history": "", ".venv/x": ""})
+    assert compare_trees(*pair, built=False).proved
 
 
 def test_a_file_is_no_folder_that_is_passed_over(pair, monkeypatch):

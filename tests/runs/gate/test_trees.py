@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from support.processes import runs, wait_for
 from support.repositories import commit, git, repository, write
 
 from bt_bench.errors import UsageError
-from bt_bench.runs.gate.trees import base_tree, build, locate, working_tree
+from bt_bench.runs.gate.trees import base_tree, build, isolations, locate, working_tree
 
 VARIANT = '"""A variant."""\nfrom bt_kernels.variants.fused import Variant as Variant\n'
 OWN = {"mine/quick.py": VARIANT, "README": "x\n"}
@@ -384,3 +385,85 @@ def test_an_interrupted_build_ends_what_the_shell_has_started(own, monkeypatch, 
     with pytest.raises(KeyboardInterrupt):
         build(tree, f"sleep 600 & echo $! > '{left}'; wait")
     wait_for(lambda: not runs(int(left.read_text())))
+
+
+VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
+PACKAGES = f"lib/{VERSION}/site-packages"
+
+
+@pytest.fixture
+def sides(own, monkeypatch):
+    """What base and head may use, after an environment was made at a place in the checkout."""
+
+    @contextmanager
+    def made(prefix, tracked):
+        write(own, dict.fromkeys(tracked, "1\n"))
+        commit(own, "sources")
+        home = own / prefix
+        write(home, {"bin/python": "", f"{PACKAGES}/torch/x.py": "", "pyvenv.cfg": ""})
+        (home / "lib64").symlink_to("lib")
+        for name in ("prefix", "exec_prefix"):
+            monkeypatch.setattr(sys, name, str(home))
+        location = locate(own, [own / "mine"])
+        with base_tree(location, "HEAD") as base:
+            yield base.top, own, *isolations(base, working_tree(location))
+
+    return made
+
+
+SOURCES = ["lib/extras.py", "bin/tool", "share/x", "etc/x", f"{PACKAGES}/mine.py", "include/x.h"]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("prefix", ["", "env/"])
+def test_what_git_tracks_is_each_revisions_own_beside_an_environment_too(sides, name, prefix):
+    name = f"{prefix}{name}"
+    with sides(prefix, [name]) as (base, head, of_base, of_head):
+        assert of_base.mapped(str(head / name)) == base / name
+        assert of_base.owner_of(str(head / name)) == "working tree"
+        assert of_head.is_own(str(head / name))
+        assert of_head.owner_of(str(base / name)) is not None
+        assert of_base.led(str((head / name).parent))[0] == str((base / name).parent)
+        assert of_base.mapped(str(head / prefix / "lib/new.py")) == base / prefix / "lib/new.py"
+
+
+@pytest.mark.parametrize("prefix", ["", "env/", ".venv/"])
+def test_what_is_installed_is_of_no_revision(sides, prefix):
+    with sides(prefix, [] if prefix == ".venv/" else [f"{prefix}lib/x.py"]) as (_, head, *both):
+        for isolation in both:
+            for name in ("bin/python", f"{PACKAGES}/torch/x.py"):
+                assert isolation.owner_of(str(head / prefix / name)) is None
+                assert not isolation.is_own(str(head / prefix / name))
+            folder = str(head / prefix / PACKAGES)
+            assert isolation.led(folder) == [folder]
+
+
+def test_programs_of_an_environment_and_of_the_repository_in_one_folder(sides):
+    """The base's own first, and then what is installed, which both have."""
+    with sides("", ["bin/tool"]) as (base, head, of_base, of_head):
+        path = f"{head}/bin:/usr/bin"
+        assert of_base.environment({"PATH": path})["PATH"] == f"{base}/bin:{path}"
+        assert of_head.environment({"PATH": path})["PATH"] == path
+
+
+def test_sources_in_the_folder_for_temporary_files(own, tmp_path, monkeypatch):
+    write(own, {"tmp/extras.py": "1\n"})
+    commit(own, "sources")
+    monkeypatch.setattr("tempfile.tempdir", str(own / "tmp"))
+    location = locate(own, [own / "mine"])
+    with base_tree(location, "HEAD") as base:
+        of_base, of_head = isolations(base, working_tree(location))
+        assert of_base.mapped(str(own / "tmp/extras.py")) == base.top / "tmp/extras.py"
+        assert of_head.is_own(str(own / "tmp/extras.py"))
+        assert of_base.led(str(own / "tmp")) == [str(base.top / "tmp"), str(own / "tmp")]
+        assert of_base.owner_of(str(own / "tmp/scratch")) is None
+
+
+def test_paths_that_lead_nowhere_are_as_they_were(sides):
+    """Whatever the environment holds: no worker may end for it."""
+    with sides(".venv/", ["lib/extras.py"]) as (base, head, of_base, _):
+        (head / "loop").symlink_to("loop")
+        (head / "dangling").symlink_to("nowhere")
+        for entry in (f"{head}/loop/x", f"{head}/dangling", f"{head}/{'n' * 300}", "lib", ""):
+            assert of_base.led(entry) == [entry]
+        assert of_base.led(f"{head}/lib") == [f"{base}/lib"]

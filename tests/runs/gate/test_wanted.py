@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from bt_bench.errors import UsageError
-from bt_bench.results.metrics import metric_named, metric_of
+from bt_bench.results.metrics import metric_named
 from bt_bench.results.nouns import Cache, LaunchPath, Load
 from bt_bench.results.plan import Plan
 from bt_bench.runs.gate.sides import RoundsRequest
-from bt_bench.runs.gate.wanted import candidates, choose_metrics, round_plan
+from bt_bench.runs.gate.wanted import choose_metrics, offered, round_plan
 from bt_bench.suites.block_tables import operations as ops
 
 STEP, STAGE = ops.STEP, ops.STAGE
@@ -24,7 +24,8 @@ def names(patterns, operations=(STEP,), device="cuda"):
 
 def test_defaults_are_host_and_device_time_and_staging_is_its_own():
     assert names((), (STEP, STAGE)) == {STEP: ["host_us", "gpu_us"], STAGE: ["stage_us"]}
-    assert names((), (STAGE,), "cpu") == {STAGE: ["stage_us"]}
+    # Without a GPU nothing but staging can be timed, but launches can be counted.
+    assert names((), (STEP, STAGE), "cpu") == {STEP: ["launches"], STAGE: ["stage_us", "launches"]}
 
 
 def test_patterns_choose_among_all_that_can_be_taken():
@@ -45,8 +46,9 @@ def test_patterns_choose_among_all_that_can_be_taken():
 @pytest.mark.parametrize("operation", list(ops.OPERATIONS))
 def test_names_lead_back_to_their_series(operation):
     """A recording has names only."""
-    for series in candidates(operation, "cuda"):
-        assert metric_named(metric_of(series).name).series == series
+    for device in ("cuda", "cpu"):
+        for metric in offered(operation, device):
+            assert metric_named(metric.name) == metric
 
 
 def test_a_round_is_brief_and_has_the_conditions_that_are_wanted():

@@ -25,7 +25,7 @@ from bt_bench.worker.arm import Arm
 from bt_bench.worker.measuring.bench import CudaBench
 from bt_bench.worker.measuring.launch_paths import supports, use
 from bt_bench.worker.measuring.methods import profiler as cupti_census
-from bt_bench.worker.measuring.methods.interpreter import count_launches
+from bt_bench.worker.measuring.methods.interpreter import REPLAYS, count_case, count_launches
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import Window
 
@@ -33,9 +33,6 @@ VARIANTS = ("one_launch", "one_launch_graph")
 TRACES = ("azure_conv", "azure_code")
 CONFIGS = ("origin", "features")
 JIT, COMPILED, DIRECT, _ = LaunchPath
-
-# By the last one all host buffers, which come round, are as large as the window needs them.
-REPLAYS = 3
 
 
 @cache
@@ -103,6 +100,33 @@ def test_a_second_launch_would_be_counted(kernels_not_run):
     assert [sum(launches.values()) for launches in strays(counted("fused", workload)).values()] == [
         2
     ]
+
+
+def test_a_case_is_counted_once_its_arms_have_run_as_often_as_they_need(kernels_not_run):
+    """What is made once, such as a buffer, is no launch of a step."""
+
+    class Lazy(classes(["fused"])["fused"]):
+        made = None
+
+        def prepare_step(self, *arguments):
+            if self.made is None:
+                self.made = torch.ones(4)
+            return super().prepare_step(*arguments)
+
+    class More(Lazy):
+        def prepare_step(self, *arguments):
+            torch.ones(4)
+            return super().prepare_step(*arguments)
+
+    workload = workloads("origin")["medium_batch_2grp"]
+    variants = {"fused": classes(["fused"])["fused"], "lazy": Lazy, "more": More}
+    counts = count_case(variants, workload, (ops.STEP, ops.STAGE))
+    totals = {key: set(census.totals()) for key, census in counts.items()}
+    assert totals == {
+        **{(name, ops.STEP): {2} for name in ("fused", "lazy")},
+        ("more", ops.STEP): {3},
+        **{(name, ops.STAGE): {0} for name in variants},
+    }
 
 
 @pytest.mark.gpu

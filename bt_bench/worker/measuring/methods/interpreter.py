@@ -3,16 +3,44 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+
 from bt_bench.names import Operation
+from bt_bench.protocol import Workload
 from bt_bench.results import LaunchCensus, LaunchCount
-from bt_bench.worker.arm import Arm
+from bt_bench.worker.arm import Arm, inputs_on
 from bt_bench.worker.torch_operations import TorchOperations
 
 Counts = Counter[tuple[str, str]]
+
+REPLAYS = 3
+"""By the last one all buffers of the host, which come round, are as large as they get."""
+
+
+def count_case(
+    variants: Mapping[str, type[Any]], workload: Workload, operations: Sequence[Operation]
+) -> dict[tuple[str, Operation], LaunchCensus]:
+    """Count what variants launch in each step of a workload, by name and operation.
+
+    What an arm launches while its buffers grow is no step's: the last of some replays counts.
+
+    Raises:
+        ArmFailedError: when a variant raises.
+    """
+    cpu = torch.device("cpu")
+    steps = inputs_on(cpu, workload)
+    counted = {}
+    for name, variant in variants.items():
+        for operation in operations:
+            arm = Arm(name, variant, workload, cpu)
+            with arm.guarded():
+                for _ in range(REPLAYS):
+                    counted[name, operation] = count_launches(arm, steps, operation)
+    return counted
 
 
 def count_launches(arm: Arm, steps: Sequence[Any], operation: Operation) -> LaunchCensus:
