@@ -132,12 +132,13 @@ def test_check(config):
     outcome = run(*checked, checks=None)
     assert outcome.code == 0
     assert outcome.out.splitlines() == [
-        "ok      fused · 25 checks of 25 workloads",
-        "25 passed, 0 failed, on cpu",
+        "ok      fused · 26 checks of 26 workloads",
+        "skipped fused · 6 checks of 6 workloads · takes the interpreter minutes; checked on a GPU",
+        "26 passed, 0 failed, 6 skipped, on cpu",
     ]
     each = run(*checked, "--all", checks=None).out.splitlines()
     assert "ok      fused · conformance:corners · step" in each
-    assert len(each) == 26
+    assert len(each) == 33
 
 
 def test_what_was_checked_until_ctrl_c_is_told(config, monkeypatch):
