@@ -326,6 +326,7 @@ def test_odd_things_that_are_tracked_end_no_gate(suite, what):
     outcome = gate()
     assert outcome.code == 0, outcome.err
     assert any("the trees are equal" in fact for fact in outcome.json()["facts"])
+    assert warnings(outcome) == ""
     write(suite, {f"copies/{SCRIPT}": script(5)})
     assert ("SLOWER", 3, 5) in launches(gate())
     assert gate("--format", "table=x", "--format", "junit=y", "--format", "github=z").code == 1

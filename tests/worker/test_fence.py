@@ -149,17 +149,17 @@ def test_a_module_that_git_tracks_among_what_is_installed_is_that_of_the_own_tre
 ):
     """As in a repository whose top, or `lib`, is an environment too."""
     top = trees(
-        head="import helper, installed",
-        body="return [helper.NAME, installed.NAME]",
+        head="import helper, installed, importlib.util",
+        body="return [helper.NAME, installed.NAME, bool(importlib.util.find_spec('gone'))]",
         **{f"{place}/helper.py": "NAME = {name!r}\n"},
     )
-    write(top, {f"head/{place}/installed.py": "NAME = 'installed'\n"})
+    write(top, {f"head/{place}/installed.py": "NAME = 'installed'\n", f"base/{place}/gone.py": ""})
     environment = {
         "PYTHONPATH": f"{top}/head/{place}",
         "INSTALLED": f"{top}/head/site-packages",
-        "TRACKED": f"{place}/helper.py",
+        "TRACKED": f"{place}/helper.py {place}/gone.py",
     }
-    assert look(top, side, **environment)["said"] == [side, "installed"]
+    assert look(top, side, **environment)["said"] == [side, "installed", side == "base"]
 
 
 def test_paths_that_lead_nowhere_do_not_end_a_worker(trees):

@@ -172,7 +172,7 @@ def _config_in_base(
 
     file = _file_of(options)
     path = None if file is None else config_of(old, new, file)
-    unseen = "so cases that the config no longer has are not noticed"
+    unseen = "so what the config no longer has, or takes from elsewhere, is not noticed"
     if path is None:
         return None, []
     if not path.is_file():

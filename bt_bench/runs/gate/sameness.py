@@ -200,9 +200,11 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def same_bytes(old: Path, new: Path) -> bool:
-    """Whether both are files with the same bytes; not if one cannot be read."""
+    """Whether both lead to files with the same bytes, or neither to a file; not if unreadable."""
+    if not is_regular(old) or not is_regular(new):
+        return is_regular(old) == is_regular(new)
     try:
-        return is_regular(old) and is_regular(new) and _equal_bytes(old, new)
+        return _equal_bytes(old, new)
     except OSError:
         return False
 
