@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bt_bench.errors import UsageError
+from bt_bench.processes import run_kept
 from bt_bench.protocol import DEFAULT_REF, SuiteRef, load_suite
 from bt_bench.results import scratch_folder
 from bt_bench.variants import Isolation, VariantEntry, find_variants
-from bt_bench.worker import git_command, run_kept, without_another_git
+from bt_bench.worker import git_command, without_another_git
 
 GIT_SECONDS = 600.0  # a checkout of a large repository
 BUILD_SECONDS = 1800.0
