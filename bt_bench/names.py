@@ -86,6 +86,11 @@ class Operation(str):
         return self._traits
 
     @property
+    def is_known(self) -> bool:
+        """Whether it was looked up in its suite, so that it has traits."""
+        return self._traits is not None
+
+    @property
     def name(self) -> str:
         """Its name, as plain text."""
         return str(self)

@@ -8,7 +8,6 @@ from bt_bench.worker.culprits import Noticing
 from bt_bench.worker.device import choose_device
 from bt_bench.worker.environment import available_bytes, read_environment
 from bt_bench.worker.git import git_command, without_another_git
-from bt_bench.worker.lifetime import run_kept
 from bt_bench.worker.messages import Ahead, ArmSetup, Hello, WorkerSetup, arms_of
 from bt_bench.worker.outcome import Measured, RoundProgress, TimelineParts
 from bt_bench.worker.plain_exploring import PlainExplorer, explorer_of
@@ -79,7 +78,6 @@ __all__ = [
     "explorer_of",
     "git_command",
     "read_environment",
-    "run_kept",
     "take_census",
     "take_code_census",
     "without_another_git",

@@ -20,8 +20,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from bt_bench.processes import descendants_of
 from bt_bench.variants import CACHES
-from bt_bench.worker.lifetime import descendants_of
 from bt_bench.worker.module_readings import (
     MODULE,
     PLAIN,

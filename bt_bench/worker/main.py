@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
-import sys
 import traceback
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
-from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bt_bench.errors import BtBenchError, UsageError
+from bt_bench.processes import answer, settle
 from bt_bench.protocol import driver_of, load_suite, loaded_files
 from bt_bench.variants import add_variants_path, ignore_interrupts, text_of, traceback_of
 from bt_bench.worker import activity
 from bt_bench.worker.interpreter import speed_up_interpreter
-from bt_bench.worker.lifetime import end_with_parent
 from bt_bench.worker.messages import (
     Defect,
     Hello,
@@ -52,12 +49,8 @@ def serve(connection: Connection, block: Any, setup: WorkerSetup) -> None:
     Sends a `Hello` first. Then, for each `Request` that comes, any number of `RoundProgress` and
     an `Attempt`. In place of either a `Refusal` or a `Defect`. Each in a `Message`.
     """
-    _end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both: the parent decides
-    if hasattr(signal, "pthread_sigmask"):  # it was blocked until here: see the supervisor
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    settle()
     ignore_interrupts()
-    _print_to_stderr()
     notes = activity.Activity(block)
     activity.use(notes)
     os.register_at_fork(after_in_child=notes.detach)
@@ -129,7 +122,7 @@ class _Answers:
         """Answers the request; in a copy of the worker, ends the process."""
         if os.getpid() != self._pid:
             os._exit(1)
-        self._connection.send(Message(self._number, content))
+        answer(self._connection, Message(self._number, content))
 
 
 def _send_tracebacks(answers: _Answers) -> None:
@@ -248,19 +241,3 @@ def _bench(kind: str) -> Bench:
     from bt_bench.worker.measuring.bench import CpuBench, CudaBench
 
     return CudaBench() if kind == "cuda" else CpuBench()
-
-
-def _print_to_stderr() -> None:
-    """Sends stdout to stderr, so output of variants cannot mix with data on the parent's stdout."""
-    try:
-        os.dup2(2, 1)
-    except OSError:  # there is no stderr
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    if sys.stderr is not None:
-        sys.stdout = sys.stderr
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None and parent.pid is not None:
-        end_with_parent(parent.pid)

@@ -7,32 +7,20 @@ side imports neither torch nor Triton and never touches a device.
 from __future__ import annotations
 
 import multiprocessing
-import signal
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkServerContext, SpawnContext
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any
 
 from bt_bench.errors import UsageError
 from bt_bench.names import resolved
+from bt_bench.processes import Child, NoDataError
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.worker.activity import Activity, shared_block
 from bt_bench.worker.culprits import run_without_culprits
-from bt_bench.worker.lifetime import (
-    adopt_orphans,
-    bearers_of,
-    descendants_of,
-    end_all,
-    kill,
-    marked,
-)
 from bt_bench.worker.messages import (
     Defect,
     Hello,
@@ -56,16 +44,10 @@ from bt_bench.worker.tasks import ResultT, Task
 
 Serve = Callable[[Connection, Any, WorkerSetup], None]
 
-# A worker starts as a fresh interpreter: nothing that this process has loaded or opened is in it,
-# and its memory lies elsewhere in each, which is part of what differs from process to process.
-CONTEXT: SpawnContext | ForkServerContext = multiprocessing.get_context("spawn")
 POLL_SECONDS = 0.2
 SECONDS_TO_IMPORT = 120.0  # a variant's file, with torch and Triton on a cold disk
 # While no arm runs no variant can hang; this is time to build a workload or to calibrate.
 FEWEST_SECONDS_OF_OUR_OWN = 600.0
-# A worker may write a profiler's file when it ends; one that does not end is killed.
-SECONDS_TO_END = 10.0
-SECONDS_TO_DIE = 60.0
 
 
 class Supervisor:
@@ -227,29 +209,6 @@ class Supervisor:
             self._worker = None
 
 
-@contextmanager
-def _ctrl_c_held_back() -> Iterator[None]:
-    """Blocks Ctrl-C while a process starts, since it would end it with a traceback.
-
-    A process begins with the signals blocked that its parent blocks; `serve` unblocks this one.
-    """
-    if not hasattr(signal, "pthread_sigmask"):  # no POSIX
-        yield
-        return
-    resource_tracker.ensure_running()  # else the first start would, and unblock it
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _serve(serve: Serve, connection: Connection, block: Any, setup: WorkerSetup) -> None:
-    """The worker's main function: what variants start stays below it, until it ends."""
-    adopt_orphans()
-    serve(connection, block, setup)
-
-
 class _Worker:
     """One process, from its start to its end."""
 
@@ -257,41 +216,26 @@ class _Worker:
         self, setup: WorkerSetup, serve: Serve, on_traceback: Callable[[str], None]
     ) -> None:
         self._on_traceback = on_traceback
-        block = shared_block(CONTEXT)
+        block = shared_block(multiprocessing.get_context("spawn"))
         self._hang_seconds = setup.plan.hang_seconds
         self._activity = Activity(block)
         self._number = 0  # of the last request
+        self._count = len(setup.arms)  # of arms that may be noted
         self._ahead = setup.ahead  # until there is one
-        self._connection, theirs = CONTEXT.Pipe()
-        self._process: BaseProcess = CONTEXT.Process(
-            target=_serve,
-            args=(serve, theirs, block, setup),
-            name="bt-bench worker",
-            daemon=True,
-        )
-        with _ctrl_c_held_back(), marked() as self._mark:
-            self._process.start()
-        theirs.close()  # so that its end is seen here
-
-    def is_alive(self) -> bool:
-        return self._process.is_alive()
-
-    def _await_end(self, seconds: float) -> None:
-        """Waits until the process has ended, for some time.
-
-        `join` would wait for what a variant has forked too, which holds the sentinel open.
-        """
-        deadline = time.monotonic() + seconds
-        while self._process.is_alive() and time.monotonic() < deadline:
-            if wait([self._process.sentinel], POLL_SECONDS):
-                time.sleep(0.01)  # a variant may have closed it
+        self._child = Child("worker", serve, block, setup)
+        self.is_alive = self._child.is_alive
+        self.how_it_ended = self._child.how_it_ended
+        self.end = self._child.end
+        self.abandon = self._child.abandon
+        self.kill = self._child.kill
 
     def do(self, task: Task[Any], arms: list[str], watcher: Watcher | None) -> Attempt:
         """Has a task run; returns a failure if the worker does not survive it."""
         self._number += 1
         self._ahead = None
+        self._count = len(arms)
         try:
-            self._connection.send(Request(self._number, task, tuple(arms)))
+            self._child.send(Request(self._number, task, tuple(arms)))
         except OSError:
             return self._died(task.doing)
         answer = self.await_answer(task.doing, watcher, self._hang_seconds)
@@ -315,12 +259,13 @@ class _Worker:
         """
         notes, since = self._activity.notes, time.monotonic()
         while True:
-            ready = wait([self._connection, self._process.sentinel], POLL_SECONDS)
-            if self._connection in ready:
-                try:
-                    message = self._connection.recv()
-                except (EOFError, OSError):
-                    return self._died(doing)
+            try:
+                message = self._child.next_message(POLL_SECONDS)
+            except EOFError:
+                return self._died(doing)
+            except NoDataError as error:
+                return self._lied(doing, error)
+            if message is not None:
                 content = self._content(message)
                 if isinstance(content, RoundProgress):
                     if watcher is not None:
@@ -328,12 +273,9 @@ class _Worker:
                 elif isinstance(content, Traceback):
                     self._on_traceback(content.text)
                 elif content is not None:
-                    return _checked(content, doing)
-            # As in `_await_end`.
-            elif ready or not self._process.is_alive():
-                return self._died(doing)
+                    return self._checked(content, doing)
             now = time.monotonic()
-            if ready or self._activity.notes != notes:
+            if message is not None or self._activity.notes != notes:
                 notes, since = self._activity.notes, now
             elif now - since > self._limit_seconds(hang_seconds):
                 return self._hung(doing, hang_seconds)
@@ -344,69 +286,40 @@ class _Worker:
             raise WorkerError(f"the worker sent a {type(message).__name__}; please report it")
         return message.content if message.number == self._number else None
 
-    def how_it_ended(self) -> str:
-        """The signal or the exit code that ended the process."""
-        self._await_end(SECONDS_TO_DIE)
-        code = self._process.exitcode
-        if code is None:
-            return "the worker closed its connection"
-        if code >= 0:
-            return f"the worker ended with exit code {code}"
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = f"signal {-code}"
-        hint = ", which the system also sends when memory runs out" if name == "SIGKILL" else ""
-        return f"the worker was ended by {name}{hint}"
-
     def unasked(self) -> Setback:
         """Describes the end of a process that had no request since its last answer."""
-        place, ahead = self._activity.place, self._ahead
+        place, ahead = self._place, self._ahead
         doing = "between two tasks" if ahead is None else ahead.task.doing
         reason = Reason(code=ReasonCode.CRASHED, message=f"{doing}: {self.how_it_ended()}")
-        return Setback(reason, None if ahead is None or place is None else ahead.arms[place])
+        arms = () if ahead is None else ahead.arms
+        return Setback(reason, arms[place] if place is not None and place < len(arms) else None)
 
-    def end(self) -> None:
-        """Asks the process to end, and gives it some time."""
-        started = self._started_by_it()
-        try:
-            self._connection.send(None)
-        except OSError:
-            return
-        self._await_end(SECONDS_TO_END)
-        kill(started)
+    @property
+    def _place(self) -> int | None:
+        """The place of the arm whose code runs, according to a note in shared memory."""
+        return self._known(self._activity.place)
 
-    def abandon(self) -> None:
-        """Kills the process, and does not wait for its end."""
-        started = self._started_by_it()
-        self._connection.close()
-        self._process.kill()
-        kill(started)
-
-    def _started_by_it(self) -> Collection[int]:
-        """Processes that variants have started; nobody else would end them."""
-        pid = self._process.pid
-        # Once it was waited for, its number may be another's.
-        return descendants_of(pid) if pid and self._process.is_alive() else ()
-
-    def kill(self) -> None:
-        """Kills the process if it is still there, reaps it, and ends what it has left behind."""
-        self.abandon()
-        self._await_end(SECONDS_TO_DIE)
-        end_all(lambda: bearers_of(self._mark))
+    def _known(self, place: object) -> int | None:
+        """A place that the worker has told, if there is an arm at it: variants can write there."""
+        return place if isinstance(place, int) and 0 <= place < self._count else None
 
     def _limit_seconds(self, hang_seconds: float) -> float:
-        if self._activity.place is not None:
+        if self._place is not None:
             return hang_seconds
         return max(hang_seconds, FEWEST_SECONDS_OF_OUR_OWN)
 
     def _died(self, doing: str) -> Failure:
-        place = self._activity.place
+        place = self._place
         reason = Reason(code=ReasonCode.CRASHED, message=f"{doing}: {self.how_it_ended()}")
         return Failure(reason, place, worker_is_spent=True)
 
+    def _lied(self, doing: str, error: NoDataError) -> Failure:
+        message = f"{doing}: the worker was made to send what bt-bench does not send: {error}"
+        reason = Reason(code=ReasonCode.TAMPERED, message=message)
+        return Failure(reason, self._place, worker_is_spent=True)
+
     def _hung(self, doing: str, hang_seconds: float) -> Failure:
-        place, limit = self._activity.place, self._limit_seconds(hang_seconds)
+        place, limit = self._place, self._limit_seconds(hang_seconds)
         what = "the worker made no progress" if place is None else "a call did not return"
         setting = "" if place is None else " (plan.hang_seconds)"
         reason = Reason(
@@ -414,15 +327,16 @@ class _Worker:
         )
         return Failure(reason, place, worker_is_spent=True)
 
-
-def _checked(message: object, doing: str) -> Hello | Success[Any] | Failure:
-    """Returns an answer, or raises the error that it stands for."""
-    if isinstance(message, (Hello, Success, Failure)):
-        return message
-    if isinstance(message, Refusal):
-        raise UsageError(message.text)
-    if isinstance(message, Defect):
-        what = f"{doing}, in bt-bench's own code: {message.summary}"
-        reason = Reason(code=ReasonCode.RAISED, message=what)
-        return Failure(reason, None, worker_is_spent=True, defect=message.text)
-    raise WorkerError(f"the worker sent a {type(message).__name__}; please report it")
+    def _checked(self, message: object, doing: str) -> Hello | Success[Any] | Failure:
+        """Returns an answer, or raises the error that it stands for."""
+        if isinstance(message, Failure):
+            return replace(message, place=self._known(message.place))
+        if isinstance(message, (Hello, Success)):
+            return message
+        if isinstance(message, Refusal):
+            raise UsageError(message.text)
+        if isinstance(message, Defect):
+            what = f"{doing}, in bt-bench's own code: {message.summary}"
+            reason = Reason(code=ReasonCode.RAISED, message=what)
+            return Failure(reason, None, worker_is_spent=True, defect=message.text)
+        raise WorkerError(f"the worker sent a {type(message).__name__}; please report it")

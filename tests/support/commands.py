@@ -16,6 +16,7 @@ from unittest.mock import patch
 from typer.testing import CliRunner
 
 from bt_bench.cli.app import app
+from bt_bench.processes import pack, unpack
 from bt_bench.worker.runner import Finished
 from bt_bench.worker.tasks import CheckConformance
 
@@ -97,7 +98,8 @@ class InProcess:
         with self._alone, redirect_stdout(sys.stderr):
             if isinstance(task, CheckConformance):
                 return self._check(task, arms, watcher)
-            return self._runner.run(task, arms, watcher)
+            # As a worker sends it.
+            return unpack(pack(self._runner.run(task, arms, watcher)))
 
     def _check(self, task: CheckConformance, arms: list[str], watcher: Any) -> Any:
         """Checks what is not known yet; a failure is never kept."""

@@ -19,6 +19,7 @@ import time
 import zlib
 from pathlib import Path
 
+from bt_bench.processes import answer
 from bt_bench.results.case import CheckReport, LaunchCensus, LaunchCount
 from bt_bench.results.nouns import Reason, ReasonCode
 from bt_bench.worker.activity import Activity
@@ -52,13 +53,13 @@ def serve(connection, block, setup) -> None:
             worker.fault(arm.name) == "lonely" and len({each.side for each in setup.arms}) > 1
         ):
             path = arm.entry.path
-            connection.send(Message(0, Refusal(f"{path}:1: the variant file does not import")))
+            answer(connection, Message(0, Refusal(f"{path}:1: the variant file does not import")))
             return
-    connection.send(Message(0, Hello("cpu", make_environment("cpu", cpu_affinity=4), None)))
+    answer(connection, Message(0, Hello("cpu", make_environment("cpu", cpu_affinity=4), None)))
     if setup.ahead is not None:
         worker.log("ahead")
     while (request := connection.recv()) is not None:
-        connection.send(Message(request.number, worker.answer(request.task, request.arms)))
+        answer(connection, Message(request.number, worker.answer(request.task, request.arms)))
 
 
 class InProcess:

@@ -6,12 +6,14 @@ In a module of its own, since a fresh process imports it.
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bt_bench.processes import answer
 from bt_bench.results.nouns import Reason, ReasonCode
 from bt_bench.worker.activity import Activity
 from bt_bench.worker.messages import Defect, Hello, Message, Refusal, Request, Traceback
@@ -39,25 +41,25 @@ class Script(Task):
 def serve(connection, block, setup) -> None:
     """Follows the scripts that it is sent."""
     activity = Activity(block)
-    connection.send(Message(0, Hello("cpu", os.getpid(), None)))
+    answer(connection, Message(0, Hello("cpu", os.getpid(), None)))
     while (request := connection.recv()) is not None:
         follow(request, connection, activity)
 
 
 def serve_tracebacks(connection, block, setup) -> None:
     """Greets, and sends one traceback twice for each request, if tracebacks are wanted."""
-    connection.send(Message(0, Hello("cpu", os.getpid(), None)))
+    answer(connection, Message(0, Hello("cpu", os.getpid(), None)))
     while (request := connection.recv()) is not None:
         for _ in range(2 * setup.tracebacks):
-            connection.send(Message(request.number, Traceback("Traceback …\nValueError: 1\n")))
-        connection.send(Message(request.number, Success(list(request.arms))))
+            answer(connection, Message(request.number, Traceback("Traceback …\nValueError: 1\n")))
+        answer(connection, Message(request.number, Success(list(request.arms))))
 
 
 def serve_ahead(connection, block, setup) -> None:
     """Does what it is set up to do ahead, and then what it is asked."""
     if setup.ahead is not None:
         activity = Activity(block)
-        connection.send(Message(0, Hello("cpu", os.getpid(), None)))
+        answer(connection, Message(0, Hello("cpu", os.getpid(), None)))
         follow(Request(0, setup.ahead.task, setup.ahead.arms), connection, activity)
     else:
         serve(connection, block, setup)
@@ -72,26 +74,42 @@ def follow(request, connection, activity) -> None:
         script.once.touch()
     if script.after == "stale":
         for content in (RoundProgress(9, 9), Success("an answer to something else")):
-            connection.send(Message(request.number - 1, content))
+            answer(connection, Message(request.number - 1, content))
     activity.expect({arm: place for place, arm in enumerate(arms)})
-    answer = None
+    failure = None
     for place, arm in enumerate(arms):
         with activity.running(arm):
-            act(script.does.get(arm, "nothing"))
-        answer = answer or _failure(script.does.get(arm), place)
-    act(script.after)
+            act(script.does.get(arm, "nothing"), connection, activity)
+        failure = failure or _failure(script.does.get(arm), place)
+    act(script.after, connection, activity)
     if script.after == "progress":
-        connection.send(Message(request.number, RoundProgress(1, 2)))
+        answer(connection, Message(request.number, RoundProgress(1, 2)))
     answers = {
         "refuses": Refusal("no such thing"),
         "defect": Defect("Traceback …\n", "OSError: Too many open files (ours.py:3)"),
     }
-    content = answers.get(script.after) or answer or Success((os.getpid(), arms))
-    connection.send(Message(request.number, content))
+    content = answers.get(script.after) or failure or Success((os.getpid(), arms))
+    answer(connection, Message(request.number, content))
 
 
-def act(what: str) -> None:
-    if what == "kills":
+class Forged:
+    """Makes a file where it is unpickled."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (Path(self.path),)
+
+
+def act(what: str, connection, activity) -> None:
+    if what.startswith("forges"):
+        connection.send_bytes(pickle.dumps(Forged(what.split(":")[1])))
+    elif what.startswith("notes"):
+        activity.expect({"it": int(what.split(":")[1])})
+        activity.enter("it")
+        os._exit(3)
+    elif what == "kills":
         os.kill(os.getpid(), signal.SIGKILL)
     elif what == "exits":
         os._exit(3)
@@ -103,7 +121,7 @@ def act(what: str) -> None:
         if os.fork() == 0:
             time.sleep(600)  # with all that is open here
     elif what == "forks and is killed":
-        act("forks")
+        act("forks", connection, activity)
         os.kill(os.getpid(), signal.SIGKILL)
     elif what.startswith("detaches"):
         _, seconds, environment = what.split(":")
@@ -147,7 +165,7 @@ def serve_that_is_killed_once(connection, block, setup) -> None:
 
 def serve_that_refuses(connection, block, setup) -> None:
     """Has no such device."""
-    connection.send(Message(0, Refusal("no GPU to run on")))
+    answer(connection, Message(0, Refusal("no GPU to run on")))
 
 
 def serve_only_as_chosen(connection, block, setup) -> None:
@@ -155,7 +173,7 @@ def serve_only_as_chosen(connection, block, setup) -> None:
     if setup.device == "cpu:chosen":
         serve(connection, block, setup)
     else:
-        connection.send(Message(0, Refusal(f"{setup.device} was not chosen")))
+        answer(connection, Message(0, Refusal(f"{setup.device} was not chosen")))
 
 
 def serve_once(connection, block, setup) -> None:
@@ -163,4 +181,4 @@ def serve_once(connection, block, setup) -> None:
     if setup.device == "auto":
         serve(connection, block, setup)
     else:
-        connection.send(Message(0, Refusal("no GPU to run on")))
+        answer(connection, Message(0, Refusal("no GPU to run on")))

@@ -22,5 +22,5 @@ def forked_workers() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
         forkserver.ensure_running()
-        patch.setattr("bt_bench.worker.supervisor.CONTEXT", context)
+        patch.setattr("bt_bench.processes.child.CONTEXT", context)
         yield

@@ -18,11 +18,11 @@ from support.processes import running_with, runs, wait_for
 
 import bt_bench.worker.main
 from bt_bench.errors import UsageError
+from bt_bench.processes import answer, descendants_of, settle, unpack
 from bt_bench.results.nouns import Reason, ReasonCode
 from bt_bench.results.plan import Plan
 from bt_bench.variants.catalogue import VariantEntry
 from bt_bench.worker.culprits import run_without_culprits
-from bt_bench.worker.lifetime import descendants_of
 from bt_bench.worker.messages import Hello, Message, WorkerSetup, arms_of
 from bt_bench.worker.runner import Failure, Setback, Success, WorkerError
 from bt_bench.worker.supervisor import Supervisor
@@ -101,6 +101,28 @@ def test_the_culprit_is_left_out_and_a_fresh_worker_does_the_rest(fault, code, m
     assert finished.setbacks == ()  # it came back, where it was tried again
     # A crash is confirmed first.
     assert watching.replaced == [message] * (2 if code is ReasonCode.CRASHED else 1)
+
+
+def test_an_answer_that_would_run_something_here_fails_its_arm(supervisor, tmp_path):
+    there = tmp_path / "there"
+    finished = supervisor.run(Script({"second": f"forges:{there}"}), ARMS)
+    assert finished.value[1] == ["first", "third"]
+    reason = finished.failed["second"]
+    assert reason.code is ReasonCode.TAMPERED
+    assert "made to send what bt-bench does not send: names pathlib" in reason.message
+    assert not there.exists()
+
+
+@pytest.mark.parametrize("place", [3, 2**40, -7])
+def test_a_note_of_an_arm_that_there_is_not_is_none(supervisor, place):
+    """Its cells are in memory that variants can write to."""
+    with pytest.raises(WorkerError, match="ended with exit code 3"):
+        supervisor.run(Script(after=f"notes:{place}"), ARMS)
+    reasons = supervisor.run(Script({"third": f"notes:{place}"}), ARMS).failed
+    assert list(reasons) == ARMS
+    assert {reason.message.partition("; ")[2] for reason in reasons.values()} == {
+        "it is not known in which variant"
+    }
 
 
 def test_an_arm_that_only_raises_costs_no_worker(supervisor):
@@ -200,7 +222,7 @@ def test_no_worker_is_left_behind(error):
 def test_a_worker_that_is_spawned_is_replaced_as_well(monkeypatch):
     """As all workers of users are."""
     spawning = multiprocessing.get_context("spawn")
-    monkeypatch.setattr("bt_bench.worker.supervisor.CONTEXT", spawning)
+    monkeypatch.setattr("bt_bench.processes.child.CONTEXT", spawning)
     with Supervisor(SETUP, serve) as supervisor:
         finished = supervisor.run(Script({"second": "kills"}), ARMS)
     assert finished.failed.keys() == {"second"}
@@ -312,9 +334,9 @@ def test_so_does_what_has_left_its_family(error, environment):
 
 @pytest.mark.parametrize("does", ["forks", "forks and is killed"])
 def test_nobody_waits_for_what_a_variant_has_forked(does, monkeypatch):
-    monkeypatch.setattr("bt_bench.worker.supervisor.CONTEXT", multiprocessing.get_context("spawn"))
-    monkeypatch.setattr("bt_bench.worker.supervisor.SECONDS_TO_END", 600.0)
-    monkeypatch.setattr("bt_bench.worker.supervisor.SECONDS_TO_DIE", 600.0)
+    monkeypatch.setattr("bt_bench.processes.child.CONTEXT", multiprocessing.get_context("spawn"))
+    monkeypatch.setattr("bt_bench.processes.child.SECONDS_TO_END", 600.0)
+    monkeypatch.setattr("bt_bench.processes.child.SECONDS_TO_DIE", 600.0)
     with Supervisor(SETUP, serve) as supervisor:
         finished = supervisor.run(Script({"second": does}), ARMS)
         assert list(finished.failed) == ["second"] * ("killed" in does)
@@ -322,7 +344,7 @@ def test_nobody_waits_for_what_a_variant_has_forked(does, monkeypatch):
 
 def test_so_does_what_a_killed_worker_leaves(monkeypatch):
     """Workers of users are spawned, so all that is below them has their environment."""
-    monkeypatch.setattr("bt_bench.worker.supervisor.CONTEXT", multiprocessing.get_context("spawn"))
+    monkeypatch.setattr("bt_bench.processes.child.CONTEXT", multiprocessing.get_context("spawn"))
     seconds = f"600.{os.getpid()}2"
     with Supervisor(SETUP, serve) as supervisor:
         finished = supervisor.run(Script({"second": f"is killed:{seconds}"}), ARMS)
@@ -350,8 +372,8 @@ class Parent:
     def __init__(self):
         self.sent = []
 
-    def send(self, message):
-        self.sent.append(message)
+    def send_bytes(self, message):
+        self.sent.append(unpack(message))
 
 
 def test_a_copy_of_the_worker_does_not_answer():
@@ -366,8 +388,8 @@ def test_a_copy_of_the_worker_does_not_answer():
 
 def serve_holding_the_interpreter(connection, block, setup):
     """As a worker whose variant never returns from C code that holds the interpreter."""
-    bt_bench.worker.main._end_with_parent()
-    connection.send(Message(0, Hello("cpu", os.getpid(), None)))
+    settle()
+    answer(connection, Message(0, Hello("cpu", os.getpid(), None)))
     ctypes.PyDLL(None).sleep(60)
 
 

@@ -16,8 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bt_bench.errors import NotComparableError, UsageError
+from bt_bench.processes import run_kept
 from bt_bench.protocol import DEFAULT_REF, SuiteRef, load_suite
 from bt_bench.results import scratch_folder
+from bt_bench.runs.gate.own_code import refuse_code_of
 from bt_bench.variants import (
     REFERENCE,
     Isolation,
@@ -27,7 +29,7 @@ from bt_bench.variants import (
     installed_places,
     real_path,
 )
-from bt_bench.worker import git_command, run_kept, without_another_git
+from bt_bench.worker import git_command, without_another_git
 
 GIT_SECONDS = 600.0  # a checkout of a large repository
 BUILD_SECONDS = 1800.0
@@ -258,7 +260,12 @@ def _outer_top(start: Path, top: Path) -> Path | None:
 
 
 def working_tree(location: Location) -> Tree:
-    """The working tree, including uncommitted changes."""
+    """The working tree, including uncommitted changes.
+
+    Raises:
+        UsageError: if its code runs in this process.
+    """
+    refuse_code_of(location.top)
     commit = _git(location.top, "rev-parse", "--verify", "HEAD")
     status = _git(location.top, "status", "--porcelain", "--untracked-files=no")
     return Tree("working tree", commit, bool(status), location.top, location)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bt_bench.config import CaseSpec
 from bt_bench.errors import UsageError
+from bt_bench.processes import run_kept
 from bt_bench.protocol import Operation
 from bt_bench.results import (
     NCU_REPORT_NAME,
@@ -31,7 +32,7 @@ from bt_bench.runs.profile.ncu_tool import (
     ncu_command,
     why_no_report,
 )
-from bt_bench.worker import WorkerSetup, run_kept
+from bt_bench.worker import WorkerSetup
 from bt_bench.worker.measuring.nvtx_ranges import range_name
 from bt_bench.worker.profiling.marking import (
     PROGRESS_NAME,

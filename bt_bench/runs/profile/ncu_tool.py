@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bt_bench.errors import UsageError
+from bt_bench.processes import run_kept
 from bt_bench.results import Cache
-from bt_bench.worker import run_kept
 from bt_bench.worker.measuring.nvtx_ranges import DOMAIN
 
 OLDEST = (2023, 3)

@@ -17,11 +17,11 @@ from pydantic import BaseModel
 
 from bt_bench.config import CaseSpec, SweepSpec
 from bt_bench.errors import BtBenchError, UsageError
+from bt_bench.processes import run_kept
 from bt_bench.protocol import DEFAULT_REF, Operation, SuiteRef, load_suite
 from bt_bench.results import StaticCensus, scratch_folder
 from bt_bench.variants import Isolation, VariantEntry
 from bt_bench.worker.compiling.targets import capability_of
-from bt_bench.worker.lifetime import run_kept
 
 DEFAULT_TARGETS = ("sm_80", "sm_90", "sm_100")
 """A100, H100 and H200, B200."""
@@ -29,7 +29,7 @@ DEFAULT_TARGETS = ("sm_80", "sm_90", "sm_100")
 # A shipped config takes seconds; a kernel of many thousand lines may take ptxas minutes.
 SECONDS_TO_COMPILE = 1800.0
 
-REQUEST_NAME, ANSWER_NAME = "request.pickle", "answer.json"
+REQUEST_NAME = "request.pickle"
 _SHOWN_LINES = 15
 
 
@@ -141,16 +141,8 @@ def compile_cases(
     )
     with scratch_folder("static") as folder:
         (folder / REQUEST_NAME).write_bytes(pickle.dumps(request))
-        errors = _run(folder, seconds, code)
-        try:
-            text = (folder / ANSWER_NAME).read_bytes()
-            known = load_suite(spec.suite).by_name
-            answer = Answer.model_validate_json(text, context={"operations": known})
-        except FileNotFoundError:
-            raise UsageError(
-                f"the process that compiles the kernels of {', '.join(_names(entries))} died"
-                f"{_shown(errors)}"
-            ) from None
+        printed, errors = _run(folder, seconds, code)
+        answer = _answer(printed, errors, spec, entries)
     if on_traceback is not None:
         for traceback in answer.tracebacks:
             on_traceback(traceback)
@@ -161,18 +153,33 @@ def compile_cases(
     return Compiled(answer.census, answer.files)
 
 
-def _run(folder: Path, seconds: float, code: bool = False) -> str:
-    """Runs the worker to its end, and returns what it printed for people."""
+def _answer(printed: str, errors: str, spec: SweepSpec, entries: Sequence[VariantEntry]) -> Answer:
+    """The only line that was printed, which is the answer."""
+    whose = f"the process that compiles the kernels of {', '.join(_names(entries))}"
+    lines = printed.split("\n")[:-1]
+    if not lines:
+        raise UsageError(f"{whose} died{_shown(errors)}")
+    context = {"operations": load_suite(spec.suite).by_name}
+    try:
+        (line,) = lines
+        return Answer.model_validate_json(line, context=context)
+    except ValueError as error:
+        raise UsageError(
+            f"{whose} was made to print what bt-bench does not print there; a variant must leave "
+            "the process as it is"
+        ) from error
+
+
+def _run(folder: Path, seconds: float, code: bool = False) -> tuple[str, str]:
+    """Runs the worker to its end, and returns its answer and what it printed for people."""
     command = [sys.executable, "-m", "bt_bench.worker.compiling.main", str(folder)]
     try:
-        done = run_kept(
-            command, env=_environment(folder, code), stdout=subprocess.DEVNULL, seconds=seconds
-        )
+        done = run_kept(command, env=_environment(folder, code), seconds=seconds)
     except subprocess.TimeoutExpired:
         raise UsageError(
             f"compiling the kernels has not ended after {seconds:g} s; leave out variants or cases"
         ) from None
-    return done.stderr
+    return done.stdout, done.stderr
 
 
 def _environment(folder: Path, code: bool) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import sys
 from collections.abc import Iterable, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 
 from bt_bench.config import CaseSpec
-from bt_bench.errors import BtBenchError
+from bt_bench.errors import BtBenchError, UsageError
 from bt_bench.names import DEFAULT_SUITE
 from bt_bench.protocol import (
     Operation,
@@ -43,7 +44,7 @@ from bt_bench.variants import (
 from bt_bench.worker import activity
 from bt_bench.worker.arm import Arm, inputs_on, lacking
 from bt_bench.worker.call_stack import with_room
-from bt_bench.worker.compiling.census import ANSWER_NAME, REQUEST_NAME, Answer, Request
+from bt_bench.worker.compiling.census import REQUEST_NAME, Answer, Request
 from bt_bench.worker.compiling.driver import AheadDriver
 from bt_bench.worker.compiling.host_code import ImportWatch, digest_of
 from bt_bench.worker.compiling.machine_code import Disassembler
@@ -53,12 +54,18 @@ from bt_bench.worker.compiling.targets import capability_of
 from bt_bench.worker.failures import ArmFailedError, on_failure
 from bt_bench.worker.fence import Fence
 from bt_bench.worker.located import place_of, summary_of
+from bt_bench.worker.state_watch import TamperedError, ToolWatch
 
 _CPU = torch.device("cpu")
 
 
 def main(folder: Path) -> None:
-    """Does what the request in a folder asks for, and leaves the answer there."""
+    """Does what the request in a folder asks for, prints the answer, and ends.
+
+    Code of variants has no other way to the answer than in this process, and no time after it: they
+    may have registered what runs at the end of a program.
+    """
+    answers = _stdout_apart()
     request: Request = pickle.loads((folder / REQUEST_NAME).read_bytes())
     seen: dict[str, None] = {}
     on_failure(lambda error: seen.setdefault(traceback_of(error)))
@@ -72,7 +79,17 @@ def main(folder: Path) -> None:
     except Exception as error:
         answer = Answer(defect=traceback_of(error))
     answer.tracebacks = list(seen)
-    (folder / ANSWER_NAME).write_text(answer.model_dump_json(), encoding="utf-8")
+    with os.fdopen(answers, "w", encoding="utf-8") as file:
+        file.write(f"{answer.model_dump_json()}\n")
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _stdout_apart() -> int:
+    """A descriptor of stdout for the answer alone: all that is printed goes to stderr."""
+    answers = os.dup(1)  # which no process that is started from here has
+    os.dup2(2, 1)
+    return answers
 
 
 @dataclass(frozen=True)
@@ -132,7 +149,8 @@ class Compiler:
         activity.current().expect({name: place for place, name in enumerate(names)})
         # Output of variants must not mix with that of ptxas, nor with anything else.
         with redirect_stdout(self._recorder.log):
-            variants = [self._variant(entry, cases) for entry in self._request.entries]
+            tools = ToolWatch()
+            variants = [self._variant(entry, cases, tools) for entry in self._request.entries]
         if fence is not None:
             fence.refuse()
         return StaticCensus(
@@ -143,7 +161,9 @@ class Compiler:
             variants=variants,
         )
 
-    def _variant(self, entry: VariantEntry, cases: Sequence[_Case]) -> VariantCensus:
+    def _variant(
+        self, entry: VariantEntry, cases: Sequence[_Case], tools: ToolWatch
+    ) -> VariantCensus:
         with activity.current().running(entry.name):
             variant = load_apart(entry)
         operations: list[OperationCensus] = []
@@ -157,6 +177,7 @@ class Compiler:
                     taken, launched = self._operation(entry, variant, case, operation, target)
                     operations.append(taken)
                     kernels |= launched
+        _refuse_tampering(tools, entry.name)
         modules = self._modules(entry)
         self.files[entry.name] = sorted(str(path) for path in modules.values())
         ordered = sorted(kernels, key=lambda k: (k.name, k.signature, k.target, k.binary))
@@ -207,6 +228,13 @@ class Compiler:
         modules |= self._watch.others((entry.package, "bt_bench"))
         modules[f"variant {entry.name}"] = entry.path
         return {name: path for name, path in modules.items() if path.is_file()}
+
+
+def _refuse_tampering(tools: ToolWatch, variant: str) -> None:
+    try:
+        tools.refuse()
+    except TamperedError as error:
+        raise UsageError(f"variant {variant}, while compiled: {error}") from error
 
 
 def _built(spec: CaseSpec) -> _Case:

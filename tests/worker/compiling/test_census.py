@@ -132,6 +132,70 @@ def test_a_variant_that_ends_the_process(spec, tmp_path, text, why):
         take_census(spec, [find_variants([tmp_path])["mine"]], ["sm_90"])
 
 
+LATER = f"""
+import atexit, pathlib, sys
+{VARIANT}pass
+
+def rewrite(folder=pathlib.Path(sys.argv[-1])):
+    for path in folder.glob("*.json"):
+        path.write_text(path.read_text().replace('"registers":', '"registers":9'))
+    print('{{"refusal": "printed"}}', flush=True)
+    for stream in (sys.__stdout__, sys.__stderr__, sys.stderr):
+        stream.write('{{"refusal": "written"}}\\n')
+
+atexit.register(rewrite)
+rewrite()
+"""
+FORGED = f"""
+import os, stat
+{VARIANT}pass
+
+for number in range(3, 64):
+    try:
+        if stat.S_ISFIFO(os.fstat(number).st_mode):
+            os.write(number, b'{{"refusal": "forged"}}\\n')
+    except OSError:
+        pass
+"""
+PATCHED = f"""
+import bt_bench.worker.compiling.recorder as recorder
+recorder.Window.launched = lambda *_: None
+{VARIANT}pass
+"""
+
+
+@pytest.fixture(scope="module")
+def one(spec):
+    """A census of one operation, which takes a few seconds."""
+    return spec.model_copy(update={"operations": [ops.APPLY], "cases": spec.cases[:1]})
+
+
+def census_of(spec, folder, text):
+    (folder / "mine.py").write_text(text, encoding="utf-8")
+    return take_census(spec, [find_variants([folder])["mine"]], ["sm_90"])
+
+
+def test_what_a_variant_writes_at_the_end_is_not_the_answer(one, tmp_path, censuses):
+    census = census_of(one, tmp_path, LATER)
+    honest = {k for k in censuses("original").variants[0].kernels if k.name.startswith("apply")}
+    assert {kernel.registers for kernel in census.variants[0].kernels} == {
+        kernel.registers for kernel in honest
+    }
+    assert operation(census, ops.APPLY, "uniform").steps[0].launches
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (FORGED, "was made to print what bt-bench does not print there"),
+        (PATCHED, "variant mine, while compiled: it has changed .*Window.launched"),
+    ],
+)
+def test_a_variant_that_answers_itself_is_refused(one, tmp_path, text, why):
+    with pytest.raises(UsageError, match=why):
+        census_of(one, tmp_path, text)
+
+
 def test_compiling_has_an_end(spec):
     with pytest.raises(UsageError, match=r"not ended after 0\.01 s"):
         take_census(spec, [find_variants()["fused"]], ["sm_90"], seconds=0.01)

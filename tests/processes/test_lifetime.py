@@ -10,7 +10,7 @@ import time
 import pytest
 from support.processes import running_with, runs, wait_for
 
-from bt_bench.worker.lifetime import bearers_of, end_all, marked, run_kept
+from bt_bench.processes.lifetime import bearers_of, end_all, marked, run_kept
 
 # As daemons start: forked twice, in a session of its own, and holding the output open.
 DETACHES = "setsid sh -c 'sleep {} &'; echo started; "
@@ -39,7 +39,7 @@ def test_so_it_does_when_we_are_killed():
     seconds = f"600.{os.getpid()}5"
     script = DETACHES.format(seconds) + f"sleep {seconds}; true"
     code = (
-        "import os\nfrom bt_bench.worker.lifetime import run_kept\n"
+        "import os\nfrom bt_bench.processes.lifetime import run_kept\n"
         f"run_kept(['/bin/sh', '-c', {script!r}], env=os.environ)"
     )
     process = subprocess.Popen([sys.executable, "-c", code])
@@ -65,7 +65,7 @@ def test_a_mark_is_borne_by_what_is_started_in_its_block():
 
 
 def test_what_cannot_be_ended_is_not_waited_for_forever(monkeypatch):
-    monkeypatch.setattr("bt_bench.worker.lifetime._SECONDS_TO_END", 0.05)
+    monkeypatch.setattr("bt_bench.processes.lifetime._SECONDS_TO_END", 0.05)
     began = time.monotonic()
     end_all(lambda: [2**22 + 1])  # above all numbers that Linux gives
     assert time.monotonic() - began >= 0.05

@@ -173,7 +173,7 @@ def run_kept(
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=stderr,
-        text=True,
+        encoding="utf-8",
         errors="replace",
         start_new_session=True,
     ) as process:
