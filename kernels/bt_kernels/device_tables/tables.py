@@ -234,6 +234,8 @@ class DeviceBlockTables(CheckedState):
             *(idx_mapping, query_start_loc, positions, num_reqs_padded, num_tokens_padded),
             *(None, None, num_computed_tokens, None),
         )
+        # Headers have it among bits that an integer of numpy has no room for.
+        num_reqs_padded = index(num_reqs_padded)
         if self._captured_writes is None:
             if self.place.is_capturing():
                 raise ValueError(

@@ -109,7 +109,9 @@ class FixedLaunch:
         # programs would only wait for each other's headers.
         most = MAX_PROGRAMS if launches.COMPILES else PROGRAMS_INTERPRETED
         self.num_programs = min(most, layout.num_groups * (num_tiles + num_pads))
-        self._num_spans = min(FIXED_SPANS, self._shape.spans(layout.max_num_batched_tokens))
+        # One at least: slots of a caller may be for more tokens than the layout has.
+        num_spans = self._shape.spans(layout.max_num_batched_tokens)
+        self._num_spans = max(1, min(FIXED_SPANS, num_spans))
         self.body = self.num_programs * (HEADER_FIELDS + OPTION_FIELDS) * WORDS  # marks begin there
         self._num_groups = layout.num_groups
         self._sharded = tables.sharded

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from support import cuts
@@ -141,3 +142,23 @@ def test_what_was_published_and_never_replayed_needs_no_batch(name, later, devic
         tables.prepare_step(*batch, 1, 4)
         expected = [10, 11, 12]
     assert tables.block_tables[0][0].tolist() == [*expected, *[0] * (8 - len(expected))]
+
+
+@pytest.mark.parametrize("num_rows", [1, 13])
+def test_slots_of_a_caller_for_more_tokens_than_the_layout_has(num_rows, device):
+    """Programs of tiles map the first of a request's tokens, and there were no others."""
+    layout = TableLayout((64,), (3,), num_rows, max_num_batched_tokens=1)
+    tables = filled(classes(["one_launch_graph"])["one_launch_graph"], layout, device)
+    slots = torch.full((1, 129), 7, dtype=torch.int64, device=device)
+    tables.prepare_step(*batch_of([129], device), 1, 129, slots_out=slots)
+    expected = [64 * (1 + position // 64) + position % 64 for position in range(129)]
+    assert slots[0].tolist() == expected
+
+
+@pytest.mark.parametrize("name", ["fused", *ONE_LAUNCH])
+def test_a_captured_step_takes_sizes_of_numpy(name, device):
+    layout = TableLayout((16,), (8,), max_num_reqs=4, max_num_batched_tokens=16)
+    tables = filled(classes([name])[name], layout, device)
+    step = tables.capture_step(*batch_of([1], device), np.int32(2), 4)
+    step.publish()
+    assert [tuple(view.shape) for view in step.block_tables] == [(2, 8)]
