@@ -202,7 +202,7 @@ def resolve_device(choice: DeviceChoice | None) -> DeviceKind:
 def kernel_folders(
     folders: Sequence[Path] | None, spec: SweepSpec | None = None, start: Path | None = None
 ) -> list[Path]:
-    """Folders of variant files by flag or environment, else the config's, else the project's.
+    """Return folders of variants by flag or environment, else the config's, else the project's.
 
     Args:
         folders: by flag or environment.

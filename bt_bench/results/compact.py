@@ -224,7 +224,7 @@ class _Keeper:
 
 
 def launches_in(census: LaunchCensus) -> Launches:
-    """What a census has counted in each step, in one order."""
+    """Return what a census has counted in each step, in one order."""
     return tuple(
         tuple(sorted((launch.kind, launch.name, launch.count) for launch in step))
         for step in census.steps

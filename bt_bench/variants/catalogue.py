@@ -286,7 +286,7 @@ def _entries(
 
 
 def _may_be_a_variant(path: Path) -> bool:
-    """Whether a file can be one: what editors leave, pipes, and names that are no text cannot."""
+    """Tell variants from what editors leave, from pipes, and from names that are no text."""
     is_named = not path.name.startswith(("_", ".")) and path.name.isprintable()
     return is_named and is_regular(path)
 

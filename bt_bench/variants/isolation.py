@@ -100,7 +100,7 @@ class Isolation:
         return None if self.owner_of(path) is None else self._counterpart(path)
 
     def _counterpart(self, path: str) -> Path | None:
-        """A place below the top of another tree as it is in the own one; it need not exist."""
+        """Return a place of another tree as it is in the own one, where it need not exist."""
         tops = [str(top) for _, top in self.others if _is_below(path, str(top))]
         if not tops or _is_below(path, str(self.own)):
             return None

@@ -50,7 +50,7 @@ def counts(base: CompactCase, other: CompactCase) -> Iterator[Count]:
 
 
 def launches_of(base: Launches | None, other: Launches | None) -> Count:
-    """The launches per step of two sides, of which at least one has counted."""
+    """Compare the launches per step of two sides, of which at least one has counted."""
     return Count(
         COUNTED["launches"], _per_step(base), _per_step(other), _changed_launches(base, other)
     )

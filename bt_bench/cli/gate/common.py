@@ -76,7 +76,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Trees:
-    """Both revisions, each with the kernels that its own config and settings have.
+    """Hold both revisions, each with the kernels that its own config and settings have.
 
     Args:
         base: a checkout of the base.
@@ -105,7 +105,7 @@ def both_trees(options: Options) -> Iterator[Trees]:
 
 
 def _by_own_configs(options: Options, old: Tree, new: Tree) -> Trees:
-    """Reads the base's config, locates its kernels by that, and finds what the head's has lost."""
+    """Read the base's config, locate its kernels by that, and find what the head's has lost."""
     from bt_bench.runs import (
         location_in,
         lost_between,
@@ -138,7 +138,7 @@ def _by_own_configs(options: Options, old: Tree, new: Tree) -> Trees:
 
 
 def _variants_of(options: Options, spec: SweepSpec, base: Tree) -> list[str]:
-    """The variants of a config in the base: without a list of its own, all that the base ships.
+    """Return the variants of a config in the base: without a list, all that the base ships.
 
     Those that are installed, which a config then has, may be the head's.
     """
@@ -155,7 +155,7 @@ def _variants_of(options: Options, spec: SweepSpec, base: Tree) -> list[str]:
 
 
 def _suite_in_base(options: Options, old: Tree, new: Tree) -> str | None:
-    """The suite of `--suite` in the base's tree, if it is a folder there."""
+    """Return the value of `--suite` in the base's tree, if it is a folder of the head's."""
     from bt_bench.runs import place_below
 
     if options.suite is None or options.spec.suite.folder is None:
@@ -167,7 +167,7 @@ def _suite_in_base(options: Options, old: Tree, new: Tree) -> str | None:
 def _config_in_base(
     options: Options, old: Tree, new: Tree, suite: str | None
 ) -> tuple[SweepSpec | None, list[str]]:
-    """The config as the base has it; `None` if it cannot differ, or with a warning."""
+    """Read the config as the base has it; `None` if it cannot differ, or with a warning."""
     from bt_bench.runs import config_of
 
     file = _file_of(options)
@@ -196,7 +196,7 @@ def _file_of(options: Options) -> Path | None:
 
 
 def _other_settings(old: Tree, new: Tree) -> tuple[Path, list[str]]:
-    """Where the base's settings of the project are read, and warnings about those that differ."""
+    """Find where the base's settings of the project are, and warn about those that differ."""
     from bt_bench.config import read_settings
     from bt_bench.runs import place_below
 

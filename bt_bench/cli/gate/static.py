@@ -103,7 +103,7 @@ def _against_revision(options: Options, save: Path | None) -> Judged:
 def _alike(
     options: Options, trees: Trees, found: tuple[Mapping[str, VariantEntry], ...]
 ) -> tuple[str, ...]:
-    """Refuses names that neither side has, and variants of which both run the same files.
+    """Refuse names that neither side has, and variants of which both run the same files.
 
     Returns:
         Facts about those of which both do, where that is not so for all.

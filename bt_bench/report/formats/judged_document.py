@@ -76,7 +76,7 @@ def summary_lines(judged: Judged) -> list[str]:
 
 
 def missed_lines(judged: Judged) -> list[str]:
-    """What the gate cannot see, and that it could have missed a slowdown: reports begin with it."""
+    """Say what the gate cannot see, and that it could have missed a slowdown, first of all."""
     power = judged.power
     missed = [power.sentence] if power is not None and power.falls_short else []
     return [*filter(None, [judged.unseen]), *missed]

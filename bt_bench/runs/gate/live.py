@@ -258,7 +258,7 @@ def plan_of(
 
 
 def _spec_for(request: GateRequest) -> SweepSpec:
-    """The config; without a GPU with staging, which is all that can be timed there."""
+    """Add staging to the config where there is no GPU, since nothing else can be timed there."""
     spec = request.spec
     staging = load_suite(spec.suite).staging
     if kind_of(request.device) == "cuda" or staging is None:
@@ -271,7 +271,7 @@ def _with_staging(operations: Iterable[Operation], staging: Operation) -> list[O
 
 
 def _unseen(request: GateRequest, rounds: RoundsRequest) -> str:
-    """What a gate without a GPU cannot see of what its config has."""
+    """Say what a gate without a GPU cannot see of its config's operations."""
     if kind_of(request.device) == "cuda" or all(
         op.traits.on_host for op in request.spec.operations
     ):
@@ -364,7 +364,7 @@ def _whole(
 def _counted(
     request: GateRequest, subject: Subject, counts: Mapping[str, LaunchCensus]
 ) -> Judgement:
-    """The judgement on what both revisions launch, which is exact."""
+    """Judge what both revisions launch, which is exact."""
     entry = Labels(request.base.label, request.head.label).entry(subject)
     sides = (launches_in(counts[tree.label]) for tree in (request.base, request.head))
     count = launches_of(*sides)

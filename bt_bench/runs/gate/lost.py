@@ -56,7 +56,7 @@ def other_files(spec: SweepSpec, base: Tree, head: Tree) -> tuple[str, ...]:
 
 
 def other_places(base: Tree, head: Tree) -> tuple[str, ...]:
-    """Warnings about kernels that are in other folders in the base, by its config or settings."""
+    """Warn about kernels that the base's config or settings take from other folders."""
     old, new = base.location, head.location
     found = []
     for what, before, now in (
@@ -73,7 +73,7 @@ def other_places(base: Tree, head: Tree) -> tuple[str, ...]:
 
 
 def other_suite(base: Tree, head: Tree) -> tuple[str, ...]:
-    """Warnings about a user's suite that differs: the head's drives and checks both revisions.
+    """Warn about a user's suite that differs: the head's drives and checks both revisions.
 
     Its package of kernels is what is measured, but for the reference.
     """
@@ -101,7 +101,7 @@ def other_suite(base: Tree, head: Tree) -> tuple[str, ...]:
 
 
 def _parts_of_suite(tree: Tree, folder: Path) -> Iterator[str]:
-    """Files of a suite that drive and check variants, relative to its folder."""
+    """List the files of a suite that drive and check variants, relative to its folder."""
     package = tree.location.package
     reference = f"{package}/variants/{REFERENCE}.py"
     for name in own_files(tree.top / folder):
@@ -185,12 +185,12 @@ def _differences(base: SweepSpec, head: SweepSpec) -> Iterator[str]:
 
 
 def _values(parameters: WorkloadParameters) -> tuple[str, object]:
-    """A workload by its values: a suite that is loaded from each tree has classes of each."""
+    """Return a workload's values; its class is another one where the suite is loaded twice."""
     return parameters.workload, flat_parameters(parameters)
 
 
 def _suite_name(suite: SuiteRef) -> str:
-    """What a suite that comes with bt-bench is called; where a user's own lies is no name."""
+    """Name a suite; where one of a user's own lies is not part of it."""
     return "one of the repository's own" if suite.folder is not None else suite.name
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -77,7 +77,7 @@ def compare_trees(base: Tree, head: Tree, *, built: bool, ours: Path | None = No
 
 
 class Comparison:
-    """A walk through two folders, one of each revision, side by side.
+    """Walks through two folders, one of each revision, side by side.
 
     Args:
         base: the folder of the base, as git has checked it out.
@@ -101,12 +101,11 @@ class Comparison:
         self.files = 0
         self._base, self._head, self._labels = base, head, labels
         self._passed_over = frozenset(passed_over)
-        self._around = _folders_of(self._passed_over)
-        names = frozenset(map(Path, tracked))
-        self._tracked = names | _folders_of(names)
+        self._around = {folder for place in self._passed_over for folder in place.parents}
+        self._tracked = _with_folders(tracked)
 
     def differences(self) -> Iterator[str]:
-        """What differs, in words, in the order of names."""
+        """Yield what differs, in words, in the order of names."""
         ahead = [Path()]  # trees may be deeper than Python's stack
         while ahead:
             path = ahead.pop()
@@ -120,7 +119,7 @@ class Comparison:
                 yield f"{path} (not readable: {error.strerror})"
 
     def _names_in(self, path: Path) -> set[str] | None:
-        """The names in a folder of both sides, or in one around something that is passed over."""
+        """List a folder of both sides, or one around something that is passed over; else `None`."""
         tops = self._base, self._head
         kinds = [_status(top / path) for top in tops]
         if not all(stat.S_ISDIR(kind.st_mode) for kind in kinds if kind is not None):
@@ -133,7 +132,7 @@ class Comparison:
         return {name for top in there for name in os.listdir(top / path)}  # noqa: PTH208
 
     def _difference(self, path: Path) -> Iterator[str]:
-        """How what is not a folder of both sides differs, if it does."""
+        """Yield what differs where there is no folder on both sides."""
         old, new = _status(self._base / path), _status(self._head / path)
         if self._is_passed_over(path, old, new):
             return
@@ -148,7 +147,7 @@ class Comparison:
         if path == Path(".git"):
             return True
         # What the base has was committed, by mistake or on purpose.
-        if old is not None or new is None or path in self._tracked:
+        if old is not None or new is None or str(path) in self._tracked:
             return False
         if path.name in CACHES:
             return path.name != "__pycache__" or self._has_only_bytecode(path)
@@ -187,12 +186,19 @@ class Comparison:
         )
 
 
-def _folders_of(paths: Collection[Path]) -> frozenset[Path]:
-    return frozenset(folder for path in paths for folder in path.parents)
+def _with_folders(names: Iterable[str]) -> set[str]:
+    """Return names of files, and those of all folders that they are in."""
+    found = set(names)
+    for name in tuple(found):
+        folder = name.rpartition("/")[0]
+        while folder and folder not in found:
+            found.add(folder)
+            folder = folder.rpartition("/")[0]
+    return found
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """What something is, links not followed; `None` if it is not there."""
+    """Return what something is, links not followed; `None` if it is not there."""
     try:
         return path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -200,7 +206,7 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def same_bytes(old: Path, new: Path) -> bool:
-    """Whether both lead to files with the same bytes, or neither to a file; not if unreadable."""
+    """Compare the files that two paths lead to: equal if neither does, not if one is unreadable."""
     if not is_regular(old) or not is_regular(new):
         return is_regular(old) == is_regular(new)
     try:

@@ -112,7 +112,7 @@ class RoundsRequest:
 
     @property
     def subjects(self) -> list[Subject]:
-        """All that could be timed."""
+        """Return all that could be timed."""
         return [
             Subject(operation, case.name, variant, metric.name)
             for case in self.spec.cases
@@ -124,12 +124,12 @@ class RoundsRequest:
 
     @property
     def counted(self) -> tuple[Operation, ...]:
-        """Operations whose launches are counted, while the variants are checked."""
+        """Return the operations whose launches are counted, while the variants are checked."""
         return tuple(op for op, metrics in self.metrics.items() if any(m.exact for m in metrics))
 
 
 class Checkers:
-    """A worker for each revision, to check variants before any timing; see `checkers`.
+    """Checks variants before any timing, with a worker for each revision; see `checkers`.
 
     Args:
         request: what is to be measured.
@@ -208,7 +208,7 @@ class Checkers:
     def _count(
         self, side: Side, case: CaseSpec, variants: Sequence[str], worker: Runner
     ) -> dict[Culprit, str]:
-        """Counts launches, and returns what has failed meanwhile."""
+        """Count launches, and return what has failed meanwhile."""
         finished = worker.run(CountLaunches(case, self._counted), variants)
         for (name, operation), census in finished.value.items():
             of_sides = self.launches.setdefault((name, operation, case.name), {})

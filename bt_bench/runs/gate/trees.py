@@ -402,11 +402,14 @@ def _commit_of(top: Path, ref: str) -> str:
 
 
 def tracked_files(top: Path) -> frozenset[str]:
-    """Return what git tracks in a checkout, relative to its top; nothing outside a repository."""
-    try:
-        return frozenset(_names(top, "ls-files", "-z"))
-    except UsageError:
+    """Return what git tracks in a checkout, relative to its top; nothing outside a repository.
+
+    Raises:
+        UsageError: when git fails in a repository, with what it says.
+    """
+    if not (top / ".git").exists():
         return frozenset()
+    return frozenset(_names(top, "ls-files", "-z"))
 
 
 def own_files(folder: Path) -> list[str]:
@@ -424,7 +427,7 @@ def _names(folder: Path, *arguments: str) -> list[str]:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """What git prints, without white space around it.
+    """Return what git prints, without white space around it.
 
     Raises:
         UsageError: as `_run_git`.
@@ -433,7 +436,7 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def _run_git(folder: Path, *arguments: str) -> bytes:
-    """What git prints.
+    """Return what git prints.
 
     Raises:
         UsageError: when there is no git, or it fails, with what it says.
@@ -476,7 +479,7 @@ def places_of_environment(head: Tree, tracked: frozenset[str]) -> list[Path]:
 
 
 def _within(places: Iterable[Path], tops: Iterable[Path], names: Iterable[str]) -> Iterator[Path]:
-    """The names, relative to the tops, that lie in places below them."""
+    """Yield the names, relative to the tops, that lie in places below them."""
     folders = tuple(
         f"{place.relative_to(top)}/"
         for top in tops

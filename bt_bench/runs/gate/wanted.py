@@ -44,7 +44,7 @@ LAUNCHES = COUNTED["launches"]
 
 
 def offered(operation: Operation, device: DeviceKind) -> list[Metric]:
-    """All metrics that a gate can take of an operation.
+    """Return all metrics that a gate can take of an operation.
 
     Without a GPU nothing but staging can be timed, and launches are counted, which is exact.
     """
@@ -55,7 +55,7 @@ def offered(operation: Operation, device: DeviceKind) -> list[Metric]:
 
 
 def _timed(operation: Operation) -> list[Series]:
-    """All series that can be timed of an operation, on the host or on a GPU."""
+    """Return all series that can be timed of an operation, on the host or on a GPU."""
     found = [series_of(Quantity.STAGE_US)] if operation.traits.stages else []
     if operation.traits.on_host:
         return found

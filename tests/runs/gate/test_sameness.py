@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.repositories import commit, git, write
 
+from bt_bench.errors import UsageError
 from bt_bench.runs.gate.sameness import compare_trees
 from bt_bench.runs.gate.trees import Location, Tree
 from bt_bench.variants import encodable
@@ -203,9 +204,10 @@ def test_what_cannot_be_read_is_not_equal(pair, name, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", [".git/HEAD", "mine/__pycache__/one.pyc", ".mypy_cache/x", ".ruff_cache/y"]
+    "name", [".git/x", "mine/__pycache__/one.pyc", ".mypy_cache/x", ".ruff_cache/y"]
 )
 def test_what_nothing_reads_is_passed_over(pair, name):
+    git(pair[1].top, "init", "-q")
     write(pair[1].top, {name: "x"})
     assert compare_trees(*pair, built=False).proved
 
@@ -252,6 +254,12 @@ def environment_in(top, monkeypatch):
 
 TRACKED = ["lib/extras.py", "bin/tool", "share/more.json", "etc/x", f"include/{VERSION}/x.h"]
 TRACKED += [f"{PACKAGES}/mine.py", f"lib/{VERSION}/mine.py", "pyvenv.cfg", "lib64"]
+
+
+def test_where_git_cannot_say_what_it_tracks_nothing_is_passed_over(pair):
+    write(pair[1].top, {".git/HEAD": "damaged"})
+    with pytest.raises(UsageError, match="git says: fatal: not a git repository"):
+        compare_trees(*pair, built=False)
 
 
 @pytest.mark.parametrize("name", TRACKED)
