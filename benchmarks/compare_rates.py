@@ -124,9 +124,9 @@ def draw(noise: Noise, generator: np.random.Generator) -> FloatArray:
 def entries(times: FloatArray) -> list[Entry]:
     """All metrics of all cases of the second arm against the first, as `compare` asks them."""
     base, other, copy = times
-    # As `control_difference_us`, for cases of one step: from pairs of rounds.
+    # As `control_difference`, for cases of one step: from pairs of rounds.
     changes = np.expm1(np.median(np.log(copy / base), axis=-1))
-    spreads = np.abs(np.median(base, axis=-1) * changes)
+    spreads = np.abs(changes)
     sides = [
         Side(name, CompactResult(_header(name), tuple(_cases(arm, spreads))))
         for name, arm in (("baseline", base), ("other", other))
@@ -180,7 +180,8 @@ def _slowed(all_entries: Sequence[Entry], place: int, slowdown: float) -> tuple[
     changed = Entry(**{name: getattr(entry, name) for name in Entry.__slots__})
     changed.outcome = moved
     slowed[place] = changed
-    return slowed, shift >= math.log1p(margin.share) + FAR * outcome.error
+    (_, end), (below, _) = margin.logs, entry.systematic.reach(margin)
+    return slowed, shift >= end + below + FAR * outcome.error
 
 
 def _drift(generator: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:

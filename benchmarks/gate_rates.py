@@ -135,8 +135,8 @@ def run_chunk(source: str, seed: list[int], count: int) -> list[Trial]:
         trials.append(
             Trial(
                 hits,
-                [each.margin.share for each in evidence],
-                [each.detectable for each in evidence if each.detectable is not None],
+                [each.needed for each in evidence],
+                [each.detectable for each in evidence],
                 trial.unchanged.rounds,
                 judged.count(Verdict.INCONCLUSIVE) / len(judged.judgements),
             )

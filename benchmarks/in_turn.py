@@ -145,7 +145,7 @@ def _entries(turns: Sequence[Mapping[str, Mapping[str, Figures]]], command: str)
         estimate = replace(estimate, error=max(estimate.error, float(tick)))
         entry = Entry(ops.STEP, name, metric, *SIDES, median(base), median(this))
         entry.outcome = estimate
-        entry.margin = margin_of(metric, entry.base_value, configured=0.0, spread=None)
+        entry.margin = margin_of(metric, entry.base_value, configured=0.0)
         entries.append(entry)
     return entries
 

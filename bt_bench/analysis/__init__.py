@@ -5,7 +5,7 @@ from __future__ import annotations
 from bt_bench.analysis.census import judge_static, missing_from_config
 from bt_bench.analysis.compare.comparability import crash_text, device_name
 from bt_bench.analysis.compare.entries import WHOLE_CASE, Matchup, Side
-from bt_bench.analysis.compare.estimating import control_difference_us
+from bt_bench.analysis.compare.estimating import control_difference
 from bt_bench.analysis.compare.exact import launches_of
 from bt_bench.analysis.compare.facts import family_facts, how_to_finish
 from bt_bench.analysis.compare.judge import Criteria, judge, not_compared
@@ -16,18 +16,27 @@ from bt_bench.analysis.deciding import (
     DEFAULT_FAIL_ON,
     Correction,
     Rules,
-    compared_nothing,
     exit_code,
+    not_comparable,
     without_new_paths,
 )
 from bt_bench.analysis.figures import MethodLine, method_lines, step_medians_of, typical_us
 from bt_bench.analysis.influence import certain_influence
-from bt_bench.analysis.judging import BINDING, Entry, Settled, exact, overall_ratios, settled
+from bt_bench.analysis.judging import (
+    BINDING,
+    MOST_TOLD,
+    SPREAD_FACTOR,
+    Entry,
+    Settled,
+    exact,
+    overall_ratios,
+    settled,
+)
 from bt_bench.analysis.plain_copy import PlainCopy
 from bt_bench.analysis.power import (
     DEFAULT_DETECT,
     Asked,
-    detectable,
+    forecast,
     is_short,
     power_of,
     rounds_needed,
@@ -57,6 +66,7 @@ from bt_bench.analysis.statistics.estimates import (
 )
 from bt_bench.analysis.statistics.faster import faster_mean
 from bt_bench.analysis.statistics.samples import (
+    MIN_CLUSTERS,
     Interval,
     interquartile_range,
     median,
@@ -75,8 +85,10 @@ from bt_bench.analysis.verdicts import (
     Margin,
     Overall,
     Power,
+    Systematic,
     Verdict,
     tally,
+    tally_of,
 )
 
 __all__ = [
@@ -89,7 +101,10 @@ __all__ = [
     "GATE_MARGIN",
     "LOST_FROM_CONFIG",
     "METHOD_TITLES",
+    "MIN_CLUSTERS",
+    "MOST_TOLD",
     "SPIN_US",
+    "SPREAD_FACTOR",
     "TOLERANCE_PERCENT",
     "TOLERANCE_US",
     "WHOLE_CASE",
@@ -123,22 +138,22 @@ __all__ = [
     "Selection",
     "Settled",
     "Side",
+    "Systematic",
     "Verdict",
     "apart_percent",
     "baseline_index",
     "budgets",
     "certain_influence",
-    "compared_nothing",
-    "control_difference_us",
+    "control_difference",
     "crash_text",
     "crosschecks",
-    "detectable",
     "device_name",
     "disagreements",
     "exact",
     "exit_code",
     "family_facts",
     "faster_mean",
+    "forecast",
     "how_to_finish",
     "interquartile_range",
     "is_short",
@@ -154,6 +169,7 @@ __all__ = [
     "method_lines",
     "missing_from_config",
     "moved_by_delay_us",
+    "not_comparable",
     "not_compared",
     "overall_ratios",
     "parse_given",
@@ -166,6 +182,7 @@ __all__ = [
     "step_medians",
     "step_medians_of",
     "tally",
+    "tally_of",
     "typical_us",
     "unique_labels",
     "wilson_interval",

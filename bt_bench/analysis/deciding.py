@@ -1,10 +1,11 @@
 """Turns estimates into verdicts: margins, corrections for many tests, and exit codes.
 
-A change counts when it is beyond the margin with certainty, not when it merely exists: the test is
-of "slower by more than the margin", one-sided, corrected over all tests of the family. `SAME` has
-to be shown as well, by two one-sided tests against the margin on either side. There the margin
-excludes its part for noise, since noise that hides a difference does not make two sides the same.
-Source of both: Schuirmann, "A Comparison of the Two One-Sided Tests Procedure and the Power
+The margin says which changes matter, the interval how well the change is known: noise of all kinds
+widens the interval, and never the margin. A change counts when its interval lies beyond the margin,
+not when it merely exists: the test is of "slower by more than the margin", one-sided, corrected
+over all tests of the family. `SAME` has to be shown as well, by an interval within the margin: two
+one-sided tests. All else is `INCONCLUSIVE`, with the slowdown that would have been found.
+Source: Schuirmann, "A Comparison of the Two One-Sided Tests Procedure and the Power
 Approach", Journal of Pharmacokinetics and Biopharmaceutics 15 (1987), 657-680; Wellek, "Testing
 Statistical Hypotheses of Equivalence and Noninferiority", 2nd edition (2010).
 """
@@ -22,8 +23,18 @@ from bt_bench.analysis.statistics.corrections import (
     holm,
     uncorrected,
 )
-from bt_bench.analysis.statistics.estimates import Estimate
-from bt_bench.analysis.verdicts import Cause, Evidence, Judged, Judgement, Margin, Verdict
+from bt_bench.analysis.statistics.estimates import LARGEST_LOG, Estimate, ratio_of
+from bt_bench.analysis.statistics.student import t_critical, t_quantile
+from bt_bench.analysis.verdicts import (
+    NO_SYSTEMATIC,
+    Cause,
+    Evidence,
+    Judged,
+    Judgement,
+    Margin,
+    Systematic,
+    Verdict,
+)
 from bt_bench.errors import ExitCode, UsageError
 from bt_bench.names import FailOn
 from bt_bench.results import Direction, LaunchPath, metric_named
@@ -45,14 +56,17 @@ CORRECTIONS: dict[Correction, Callable[[Sequence[float], float], Corrected]] = {
 
 LEAST_ALPHA, MOST_ALPHA = 1e-9, 0.5
 
+POWER = 0.99
+"""The probability with which a slowdown as large as the detection limit is found."""
+
 
 @dataclass(frozen=True)
 class Rules:
     """How verdicts are reached.
 
     Args:
-        margin: a change up to this share counts as none. The spread of unchanged code and the
-            floor of a metric can widen it; see `Margin`.
+        margin: a change up to this share counts as none. The floor of a metric can widen it; see
+            `Margin`.
         advisory_margin: the same where the sides are of different runs.
         alpha: with Holm's correction, the probability of any false `SLOWER` (or `FASTER`) in a
             family of tests.
@@ -84,6 +98,7 @@ class Contest:
 
     estimate: Estimate
     margin: Margin
+    systematic: Systematic = NO_SYSTEMATIC
     direction: Direction = Direction.LOWER
 
     @property
@@ -92,9 +107,22 @@ class Contest:
 
         Each part of the margin is looked at too, since the maximum of NaN and others is arbitrary.
         """
-        margin = self.margin
-        parts = (margin.configured, margin.spread or 0.0, margin.floor)
+        margin, systematic = self.margin, self.systematic
+        parts = [margin.configured, margin.floor, systematic.copies or 0.0]
+        parts += [systematic.slowed, systematic.sped]
         return self.estimate.is_finite and all(0 <= part < math.inf for part in parts)
+
+    @property
+    def tails(self) -> tuple[float, float]:
+        """Probabilities of such an estimate if the change were just the margin, up and down."""
+        (low, high), (below, above) = self.margin.logs, self.systematic.reach(self.margin)
+        return self.estimate.tail_above(high + below), self.estimate.tail_below(low - above)
+
+    def interval(self, levels: tuple[float, float]) -> tuple[float, float]:
+        """Where the logarithm of the ratio lies, but for these probabilities at either end."""
+        low, high = self.estimate.bounds(*levels)
+        below, above = self.systematic.reach(self.margin)
+        return low - below, high + above
 
 
 @dataclass(frozen=True)
@@ -124,13 +152,56 @@ def decide(contests: Sequence[Contest], correction: Correction, alpha: float) ->
     return [next(tested) if each.can_be_tested else NOT_TESTED for each in contests]
 
 
+def verdict_on(low: float, high: float, margin: float, direction: Direction) -> Verdict:
+    """The verdict on an interval of the ratio: all that is needed is printed beside it.
+
+    Args:
+        low: lower end of the interval, 1 for no change.
+        high: upper end.
+        margin: changes up to this share count as none.
+        direction: which way is better.
+    """
+    worse, better = Verdict.SLOWER, Verdict.FASTER
+    if direction is Direction.HIGHER:
+        worse, better = better, worse
+    if low - 1 > margin:
+        return worse
+    if high - 1 < -margin:
+        return better
+    within = low - 1 >= -margin and high - 1 <= margin
+    return Verdict.SAME if within else Verdict.INCONCLUSIVE
+
+
+def detection_limit(
+    margin: Margin, systematic: Systematic, error: float, degrees: int, level: float
+) -> float:
+    """The smallest slowdown that a test finds with 99 %, as a share.
+
+    Its logarithm is beyond the margin's by what the test at its strictest level takes, by what
+    chance takes away in one of a hundred, and by all that the estimate may be off beside its error:
+    margin + (t(1 - level) + t(0.99)) x error + systematic. Both quantiles are of the estimate's
+    t distribution, since the error is an estimate too: P(found) is then exactly 99 % for normal
+    noise. Source: the usual one for a one-sided t test, as in Lehr, "Sixteen S-squared over
+    D-squared", Statistics in Medicine 11 (1992), 1099-1102, with the t in place of the normal.
+
+    Args:
+        margin: by how much the sides may differ.
+        systematic: by how much the estimate may be off beside its error.
+        error: standard error of the estimate.
+        degrees: degrees of freedom of its t distribution.
+        level: the level of the test, that of the smallest of all probabilities.
+    """
+    (_, end), (below, _) = margin.logs, systematic.reach(margin)
+    # Where the host may have become faster, a slowdown has to make up for that first.
+    missed = below + systematic.sped
+    reach = t_critical(level, degrees) + t_quantile(POWER, degrees)
+    return math.expm1(min(LARGEST_LOG, end + missed + reach * error))
+
+
 def _tested(contests: Sequence[Contest], correction: Correction, alpha: float) -> list[Decision]:
     correct = CORRECTIONS[correction]
-    bounds = [math.log1p(contest.margin.share) for contest in contests]
-    tails = [
-        (each.estimate.tail_above(bound), each.estimate.tail_below(-bound))
-        for each, bound in zip(contests, bounds, strict=True)
-    ]
+    strictest = alpha if correction is Correction.NONE else alpha / max(1, len(contests))
+    tails = [each.tails for each in contests]
     # Worse is more where less is better, and less where more is.
     worse = [int(each.direction is Direction.HIGHER) for each in contests]
     slower = [pair[index] for pair, index in zip(tails, worse, strict=True)]
@@ -142,6 +213,7 @@ def _tested(contests: Sequence[Contest], correction: Correction, alpha: float) -
             (slower[index], of_slower.adjusted[index], of_slower.levels[index]),
             (faster[index], of_faster.adjusted[index], of_faster.levels[index]),
             alpha,
+            strictest,
             len(contests),
         )
         for index, contest in enumerate(contests)
@@ -150,28 +222,30 @@ def _tested(contests: Sequence[Contest], correction: Correction, alpha: float) -
 
 _Test = tuple[float, float, float]  # its p, that adjusted, and the level it is tested at
 
+_CAUSES = {Verdict.SAME: Cause.WITHIN_MARGIN, Verdict.INCONCLUSIVE: Cause.WIDE_INTERVAL}
 
-def _decision(contest: Contest, slower: _Test, faster: _Test, alpha: float, tests: int) -> Decision:
+
+def _decision(
+    contest: Contest, slower: _Test, faster: _Test, alpha: float, strictest: float, tests: int
+) -> Decision:
     estimate = contest.estimate
     levels = slower[2], faster[2]
     if contest.direction is Direction.HIGHER:
         levels = levels[::-1]
-    if slower[1] <= alpha:
-        verdict, cause = Verdict.SLOWER, Cause.BEYOND_MARGIN
-    elif faster[1] <= alpha:
-        verdict, cause = Verdict.FASTER, Cause.BEYOND_MARGIN
-    elif _within(estimate, contest.margin.wanted) <= alpha:
-        verdict, cause = Verdict.SAME, Cause.WITHIN_MARGIN
-        levels = alpha, alpha
-    else:
-        verdict, cause = Verdict.INCONCLUSIVE, Cause.WIDE_INTERVAL
-    low, high = estimate.bounds(*levels)
+    low, high = contest.interval(levels)
+    verdict = _verdict(contest, low, high)
+    if verdict is Verdict.INCONCLUSIVE or verdict is Verdict.SAME:
+        # To be the same is no alarm, so it is not corrected for many tests.
+        narrow = contest.interval((alpha, alpha))
+        if _verdict(contest, *narrow) is Verdict.SAME:
+            verdict, (low, high), levels = Verdict.SAME, narrow, (alpha, alpha)
     evidence = Evidence(
         observations=estimate.observations,
         estimate=estimate.location,
         error=estimate.error,
         degrees=estimate.degrees,
         margin=contest.margin,
+        systematic=contest.systematic,
         p_slower=slower[0],
         p_faster=faster[0],
         adjusted_slower=slower[1],
@@ -181,14 +255,16 @@ def _decision(contest: Contest, slower: _Test, faster: _Test, alpha: float, test
         log_low=low,
         log_high=high,
         confidence=1 - sum(levels),
+        detectable=detection_limit(
+            contest.margin, contest.systematic, estimate.error, estimate.degrees, strictest
+        ),
     )
-    return Decision(verdict, cause, evidence)
+    return Decision(verdict, _CAUSES.get(verdict, Cause.BEYOND_MARGIN), evidence)
 
 
-def _within(estimate: Estimate, margin: float) -> float:
-    """p-value of the two one-sided tests that the change is within the margin."""
-    bound = math.log1p(margin)
-    return max(estimate.tail_above(-bound), estimate.tail_below(bound))
+def _verdict(contest: Contest, low: float, high: float) -> Verdict:
+    margin, direction = contest.margin.share, contest.direction
+    return verdict_on(ratio_of(low), ratio_of(high), margin, direction)
 
 
 DEFAULT_FAIL_ON = (FailOn.SLOWER, FailOn.MISSING, FailOn.INVALID)
@@ -206,7 +282,7 @@ _EXITS = (
 def exit_code(
     judged: Judged, fail_on: Collection[FailOn] = DEFAULT_FAIL_ON, require_power: bool = False
 ) -> ExitCode:
-    """The exit code that a comparison ends with.
+    """The exit code that a comparison ends with: by the judgements that decide.
 
     Args:
         judged: the comparison.
@@ -214,8 +290,9 @@ def exit_code(
         require_power: also fail a gate that could not have found what it was to find, where
             nothing worse was found.
     """
+    verdicts = {judgement.verdict for judgement in judged.deciding}
     for name, verdict, code in _EXITS:
-        if name in fail_on and judged.count(verdict):
+        if name in fail_on and verdict in verdicts:
             return code
     if require_power and judged.power is not None and judged.power.falls_short:
         return ExitCode.INCONCLUSIVE
@@ -255,10 +332,34 @@ def _left_out(base: str, path: str, judgements: Sequence[Judgement]) -> str:
     return f"{base} does not have launch path {path}: {metrics} of {cases} cannot be compared."
 
 
-def compared_nothing(judgements: Iterable[Judgement]) -> bool:
-    """Whether nothing was compared at all, which must never pass.
+def not_comparable(judgements: Iterable[Judgement]) -> list[Judgement] | None:
+    """Judge whether a comparison compares too little to ever pass, and return what says so.
 
-    That is so if there are no judgements, or all are missing, invalid or had too few rounds.
+    It does if all that decides is missing, invalid, or had too few rounds. It also does if all
+    times of a case had too few rounds or instances: then only its counts were compared, unless
+    these are all that was asked for.
+
+    Returns:
+        The judgements that say nothing, which are none if there is nothing that decides; `None` if
+        enough was compared.
     """
+    deciding = [each for each in judgements if each.decides]
+    if all(map(_says_nothing, deciding)):
+        return deciding
+    times: dict[tuple[str, str, str], list[Judgement]] = {}
+    for each in deciding:
+        if each.cause is not Cause.EXACT:
+            times.setdefault((each.base, each.other, each.key), []).append(each)
+    too_few = [
+        each
+        for of_case in times.values()
+        if all(map(_says_nothing, of_case))
+        for each in of_case
+        if each.cause is Cause.TOO_FEW
+    ]
+    return too_few or None
+
+
+def _says_nothing(judgement: Judgement) -> bool:
     nothing = (Verdict.MISSING, Verdict.INVALID)
-    return all(each.verdict in nothing or each.cause is Cause.TOO_FEW for each in judgements)
+    return judgement.verdict in nothing or judgement.cause is Cause.TOO_FEW

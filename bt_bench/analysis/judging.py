@@ -20,21 +20,26 @@ from bt_bench.analysis.statistics.estimates import (
     geometric_mean,
     ratio_of,
 )
-from bt_bench.analysis.verdicts import Cause, Evidence, Judgement, Margin, Overall, Verdict
+from bt_bench.analysis.verdicts import (
+    NO_SYSTEMATIC,
+    Cause,
+    Evidence,
+    Judgement,
+    Margin,
+    Overall,
+    Systematic,
+    Verdict,
+)
 from bt_bench.names import Operation
-from bt_bench.results import FloatArray, Metric, format_share
+from bt_bench.results import FloatArray, Metric, format_number, format_share
 
 SPREAD_FACTOR = 3.0
-"""The margin is at least this many times what unchanged code differs by."""
+"""An estimate may be off by this many times what unchanged code differs by."""
 
-MAX_SPREAD = 0.25
-"""If unchanged code would need a wider margin than this, changed code cannot be judged."""
+MOST_TOLD = 10.0
+"""Larger slowdowns are not told apart, as a share: a factor of eleven is large enough."""
 
-BINDING = {
-    "configured": "as configured",
-    "spread": "three times what unchanged code differs by",
-    "floor": "the floor of the metric",
-}
+BINDING = {"configured": "as configured", "floor": "the floor of the metric"}
 """What sets a margin, in words."""
 
 WHY_NOT_TESTED = (
@@ -65,9 +70,11 @@ class Entry:
         other_value: median of the other side, likewise.
         outcome: the estimate, or why there is none.
         margin: by how much the sides may differ; needed for an estimate.
+        systematic: by how much the estimate may be off beside its error.
         family: entries of equal family are corrected together.
         exploratory: it is not one of the primary metrics of its operation.
         advisory: the sides are of different runs.
+        decides: whether the exit code follows it.
         after: a clause on how many rounds there were, such as `after 12 rounds`.
     """
 
@@ -80,9 +87,11 @@ class Entry:
     other_value: float | None = None
     outcome: Estimate | Settled | None = None
     margin: Margin | None = None
+    systematic: Systematic = NO_SYSTEMATIC
     family: Hashable = None
     exploratory: bool = False
     advisory: bool = False
+    decides: bool = True
     after: str = ""
 
 
@@ -111,11 +120,7 @@ def judge_entries(
 
 
 def margin_of(
-    metric: Metric,
-    base_value: float | None,
-    configured: float,
-    spread: float | None,
-    floor: float | None = None,
+    metric: Metric, base_value: float | None, configured: float, floor: float | None = None
 ) -> Margin:
     """The margin of a metric.
 
@@ -123,35 +128,18 @@ def margin_of(
         metric: what is compared.
         base_value: median of the base.
         configured: the threshold that was asked for, as a share.
-        spread: by how much unchanged code differed, as a share of the base; `None` without a
-            control.
         floor: an absolute difference that counts as none, in the unit of the metric; `None` for
             that of the metric.
     """
     floor = metric.floor if floor is None else floor
     # A median of zero has no estimate, unless there is an offset.
     scale = (base_value or 0.0) + metric.offset
-    return Margin(
-        configured=configured,
-        spread=None if spread is None else SPREAD_FACTOR * spread,
-        floor=floor / scale if scale > 0 else math.inf,
-    )
+    return Margin(configured=configured, floor=floor / scale if scale > 0 else math.inf)
 
 
-def control_moved(margin: Margin, apart: str) -> Settled | None:
-    """The refusal where unchanged code differs too much; what the floor hides does not count.
-
-    Args:
-        margin: with its part for the spread of unchanged code.
-        apart: by how much that differed, in words.
-    """
-    if margin.spread is None or margin.spread <= max(MAX_SPREAD, SPREAD_FACTOR * margin.floor):
-        return None
-    detail = (
-        f"copies of unchanged code differ by {apart}, which would need a margin of "
-        f"{format_share(margin.spread)}; expected at most {format_share(MAX_SPREAD)}"
-    )
-    return Settled(Verdict.INVALID, Cause.CONTROL_MOVED, detail)
+def systematic_of(spread: float | None) -> Systematic:
+    """Return by how much an estimate may be off, from the share by which unchanged code differs."""
+    return Systematic(None if spread is None else SPREAD_FACTOR * spread)
 
 
 def settled(entry: Entry) -> Judgement:
@@ -235,17 +223,21 @@ def tick_error(tick: float, base: FloatArray, other: FloatArray) -> FloatArray:
 def overall_ratios(judgements: Sequence[Judgement]) -> Iterator[Overall]:
     """The geometric mean of the ratios of each metric and side, over the cases that have one.
 
-    There is none where a count went to zero or came from it, since no mean would show that.
+    There is none where a count went to zero or came from it, since no mean would show that. Means
+    of counts have no interval: they are exact.
     """
-    ratios: dict[tuple[str, str, str], list[float]] = {}
+    members: dict[tuple[str, str, str], list[Judgement]] = {}
     for each in judgements:
         if each.evidence is not None or each.cause is Cause.EXACT:
-            ratios.setdefault((each.metric, each.base, each.other), []).append(each.ratio or 0.0)
-    for (metric, base, other), found in ratios.items():
+            members.setdefault((each.metric, each.base, each.other), []).append(each)
+    for (metric, base, other), of_metric in members.items():
+        found = [each.ratio or 0.0 for each in of_metric]
         if 0.0 in found:
             continue
         mean = geometric_mean(found)
-        low, high = (mean.interval.low, mean.interval.high) if mean.interval else (None, None)
+        timed = any(each.evidence is not None for each in of_metric)
+        interval = mean.interval if timed else None
+        low, high = (interval.low, interval.high) if interval else (None, None)
         yield Overall(metric, base, other, len(found), mean.ratio, low, high)
 
 
@@ -254,7 +246,7 @@ def _contest(entry: Entry) -> Contest | None:
         return None
     if entry.margin is None:
         raise TypeError(f"{entry.operation}/{entry.case} has an estimate but no margin")
-    return Contest(entry.outcome, entry.margin, entry.metric.direction)
+    return Contest(entry.outcome, entry.margin, entry.systematic, entry.metric.direction)
 
 
 def _decided(entry: Entry, decision: Decision) -> Judgement:
@@ -291,6 +283,7 @@ def _judgement(
         detail=outcome.detail,
         exploratory=entry.exploratory,
         advisory=entry.advisory,
+        decides=entry.decides,
         evidence=evidence,
     )
 
@@ -303,16 +296,34 @@ def _detail(entry: Entry, verdict: Verdict, evidence: Evidence) -> str:
     counted = f", with {offset:g} us added to both sides, since it can be 0" if offset else ""
     after = f" {entry.after}" if entry.after else ""
     if verdict is Verdict.SAME:
-        return f"within the margin of {format_share(margin.wanted)}{counted}{after}"
+        return f"within the margin of {format_share(margin.share)}{counted}{after}"
     if verdict is Verdict.INCONCLUSIVE:
-        if margin.binds == "spread" and margin.share > MAX_SPREAD:
-            return f"{100 * change:+.1f} %, too noisy: it would need {limit}{after}"
-        if margin.binds == "spread":
-            wanted = format_share(margin.wanted)
-            return (
-                f"{100 * change:+.1f} % is not shown to be beyond {limit}, nor within {wanted}"
-                f"{after}"
-            )
-        return f"{100 * change:+.1f} % may be within or beyond {limit}{counted}{after}"
+        return (
+            f"{100 * change:+.1f} % may be within or beyond {limit}{counted}{after}; "
+            f"{_found_text(entry, evidence)}{_doubts(evidence)}"
+        )
     word = "slower" if verdict is Verdict.SLOWER else "faster"
     return f"{word} by {format_share(abs(change))}, beyond {limit}{counted}{after}"
+
+
+def _found_text(entry: Entry, evidence: Evidence) -> str:
+    """What slowdown would have been found, as a share and in the unit of the metric."""
+    found = evidence.detectable
+    if found >= MOST_TOLD:
+        return f"no slowdown below {format_share(MOST_TOLD)} would have been found"
+    scale = (entry.base_value or 0.0) + entry.metric.offset
+    amount = f"{format_number(found * scale)} {entry.metric.unit}"
+    return f"a slowdown of {format_share(found)} ({amount}) would have been found"
+
+
+def _doubts(evidence: Evidence) -> str:
+    """What the estimate may be off by beside its error, if that matters."""
+    systematic, doubts = evidence.systematic, ""
+    if (systematic.copies or 0.0) > evidence.margin.share:
+        share = format_share((systematic.copies or 0.0) / SPREAD_FACTOR)
+        doubts += f"; copies of unchanged code differ by {share}"
+    slower, faster = 100 * math.expm1(systematic.slowed), -100 * math.expm1(-systematic.sped)
+    may = [f"{slower:.0f} % slower"] * (slower >= 1) + [f"{faster:.0f} % faster"] * (faster >= 1)
+    if may:
+        doubts += f"; the host may have made it {' or '.join(may)}"
+    return doubts

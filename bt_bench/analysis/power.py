@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bt_bench.analysis.statistics.estimates import LARGEST_LOG
+from bt_bench.analysis.deciding import POWER, detection_limit
 from bt_bench.analysis.statistics.student import t_critical, t_quantile
 from bt_bench.analysis.verdicts import Evidence, Judgement, Power, Verdict
 from bt_bench.names import MOST_ROUNDS
 from bt_bench.results import FloatArray, format_share, metric_named
-
-POWER = 0.99
-"""The probability with which a slowdown is to be found."""
 
 DEFAULT_DETECT = 0.05
 """The slowdown that a gate is to find in any figure, as a share."""
@@ -71,44 +68,35 @@ class Asked:
         return max(self.detect + max(0.0, own), floor)
 
 
-def detectable(
-    evidence: Evidence, rounds: float = 1.0, alpha: float | None = None, wider: bool = False
-) -> float:
-    """The smallest slowdown that a test finds with 99 %, as a share.
-
-    Its logarithm is beyond the margin's by what the test at its strictest level takes, that of the
-    smallest of all probabilities by Holm's method, and by what chance takes away in one of a
-    hundred: margin + (t(1 - alpha / tests) + t(0.99)) x error. Both quantiles are of the estimate's
-    t distribution, since the error is an estimate too: P(found) is then exactly 99 % for normal
-    noise. Source: the usual one for a one-sided t test, as in Lehr, "Sixteen S-squared over
-    D-squared", Statistics in Medicine 11 (1992), 1099-1102, with the t in place of the normal.
+def forecast(evidence: Evidence, rounds: float, alpha: float, wider: bool = False) -> float:
+    """The detection limit that a later look will have, as a share.
 
     Args:
-        evidence: of the test.
-        rounds: for a forecast, how many times as many rounds there would be.
-        alpha: for a forecast, that of its look; default: that of the evidence.
-        wider: whether the margin is made of noise, so that more rounds make it narrower.
+        evidence: of the test so far.
+        rounds: how many times as many rounds there will be.
+        alpha: of that look.
+        wider: whether what copies differ by is made of noise, so that more rounds make it smaller.
     """
-    level = (evidence.alpha if alpha is None else alpha) / evidence.tests
+    shrunk, systematic = 1 / math.sqrt(rounds), evidence.systematic
+    if wider and systematic.copies is not None:
+        systematic = replace(systematic, copies=systematic.copies * shrunk)
     degrees = max(1, round(evidence.degrees * rounds))
-    reach = t_critical(level, degrees) + t_quantile(POWER, degrees)
-    margin, shrunk = evidence.margin, 1 / math.sqrt(rounds)
-    spread = (margin.spread or 0.0) * (shrunk if wider else 1.0)
-    log = math.log1p(max(margin.wanted, spread)) + reach * evidence.error * shrunk
-    return math.expm1(min(LARGEST_LOG, log))
+    level = alpha / evidence.tests
+    return detection_limit(evidence.margin, systematic, evidence.error * shrunk, degrees, level)
 
 
 def rounds_needed(evidence: Evidence, asked: float, alpha: float) -> float:
     """How many times as many rounds it takes to find a slowdown of `asked`, as a share.
 
-    Infinite where more rounds would not help, because the margin itself is as wide.
+    Infinite where more rounds would not help, because the margin itself, or what copies of
+    unchanged code differ by, is as much.
 
     Args:
         evidence: of the test so far.
         asked: the slowdown.
         alpha: of the look after these rounds.
     """
-    room = math.log1p(asked) - math.log1p(evidence.margin.share)
+    room = math.log1p(asked) - math.log1p(evidence.needed)
     if room <= 0:
         return math.inf
     level = alpha / evidence.tests
@@ -195,10 +183,7 @@ def common_noise(changes: FloatArray) -> float | None:
 
 
 def _found(judgement: Judgement) -> float:
-    evidence = judgement.evidence
-    if evidence is None:
-        return math.inf
-    return detectable(evidence) if evidence.detectable is None else evidence.detectable
+    return math.inf if judgement.evidence is None else judgement.evidence.detectable
 
 
 def _name(judgement: Judgement) -> str:
@@ -263,11 +248,11 @@ def _remedy(short: Sequence[Judgement], asked: Asked) -> str:
 
 
 def _is_biased(judgement: Judgement) -> bool:
-    """Whether most of what a figure needs is a margin that a moved control has widened."""
+    """Whether most of what a figure needs is due to a control that moved."""
     evidence = judgement.evidence
-    if evidence is None or evidence.margin.binds != "spread":
+    if evidence is None or evidence.needed <= evidence.margin.share:
         return False
-    return math.log1p(evidence.margin.share) >= math.log1p(_found(judgement)) / 2
+    return math.log1p(evidence.needed) >= math.log1p(_found(judgement)) / 2
 
 
 def _amount(judgement: Judgement) -> str:
@@ -285,7 +270,7 @@ def _noise(
 ) -> str:
     """What makes the machine too noisy, a clause."""
     if all(each.evidence is None for each in short):
-        return "that there are too few rounds for an interval, or the control moved"
+        return "that there are too few rounds for an interval"
     variants = {each.other.partition("@")[0] for each in short} & set(apart)
     alone = [each for each in short if each.other.partition("@")[0] not in apart]
     if variants and not alone:
@@ -294,7 +279,7 @@ def _noise(
             f"that base and head of {names} were measured in processes of their own, which differ"
         )
     if all(_is_biased(each) for each in alone):
-        return "that copies of unchanged code certainly differ, which widens the margin"
+        return "that copies of unchanged code certainly differ"
     if common is not None and common >= COMMON_NOISE:
         return (
             f"noise that all figures of a process have in common ({common:.0%} of it): something "

@@ -4,7 +4,7 @@ A round is one process in which base, head and control take turns. From each rou
 ratio of head to base; the estimate for a subject is the trimmed mean of these over the rounds. The
 control, which is the base measured once more, shows by how much unchanged code differs. Where a
 variant had to be measured apart, each arm in a process of its own, processes differ as well, and
-margins are wider: `PAIRED` and `APART` are the two ways to judge.
+intervals are wider: `PAIRED` and `APART` are the two ways to judge.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from bt_bench.analysis.deciding import Rules
 from bt_bench.analysis.judging import (
     Entry,
     Settled,
-    control_moved,
     has_zero,
     impossible,
     judge_entries,
     margin_of,
+    systematic_of,
     tick_error,
     without_variance,
 )
-from bt_bench.analysis.power import detectable
 from bt_bench.analysis.statistics.estimates import LARGEST_LOG, Estimate, trimmed_estimate
 from bt_bench.analysis.statistics.samples import median
 from bt_bench.analysis.statistics.student import t_quantile
@@ -39,7 +38,6 @@ from bt_bench.results import (
     Metric,
     Subject,
     are_times,
-    format_share,
     metric_named,
 )
 
@@ -176,9 +174,6 @@ def judge_rounds(
         labels: of base and head.
         apart: variants whose arms ran in a process each, with the reason; those of all others
             shared one.
-
-    Returns:
-        Judgements whose evidence says what slowdown would have been found.
     """
     values = ledger.values()
     with_values = {
@@ -202,17 +197,10 @@ def judge_rounds(
         entry.base_value, entry.other_value = _median(sides.base), _median(sides.head)
         entry.after = f"after {_rounds(ledger.rounds)}"
         if why_apart is not None:
-            entry.after += f"; measured apart, so the margin is wider: {why_apart}"
+            entry.after += f"; measured apart, so the interval is wider: {why_apart}"
         sides.fill(entry, thresholds.get(subject, rules.margin))
         entries.append(entry)
-    return [_with_detectable(each) for each in judge_entries(entries, rules.correction, alpha)]
-
-
-def _with_detectable(judgement: Judgement) -> Judgement:
-    evidence = judgement.evidence
-    if evidence is None:
-        return judgement
-    return replace(judgement, evidence=replace(evidence, detectable=detectable(evidence)))
+    return judge_entries(entries, rules.correction, alpha)
 
 
 @dataclass(frozen=True)
@@ -245,14 +233,9 @@ class _Sides:
                 entry.outcome = constant
                 return
         floor = min(entry.metric.floor, self.way.floor_us)
-        margin = margin_of(
-            entry.metric, entry.base_value, threshold, self.way.spread(spread), floor
-        )
-        entry.outcome, entry.margin = change, margin
-        # Noise alone widens the margin, and then nothing is found; only what is certain is refused.
-        if abs(spread.location) > reach_of_noise(spread):
-            apart = format_share(abs(math.expm1(spread.location)))
-            entry.outcome = control_moved(margin, apart) or change
+        entry.outcome = change
+        entry.margin = margin_of(entry.metric, entry.base_value, threshold, floor)
+        entry.systematic = systematic_of(self.way.spread(spread))
 
     def _absent(self) -> Settled | None:
         for arm, values in ((GateArm.BASE, self.base), (GateArm.HEAD, self.head)):

@@ -7,6 +7,7 @@ so nothing disappears.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ class Verdict(StrEnum):
 
     FASTER = "FASTER"
     SLOWER = "SLOWER"
-    SAME = "SAME"  # shown to differ by less than `Margin.wanted`, not merely not shown to differ
+    SAME = "SAME"  # shown to differ by less than the margin, not merely not shown to differ
     INCONCLUSIVE = "INCONCLUSIVE"
     MISSING = "MISSING"  # on one side only
     INVALID = "INVALID"  # measured, but not to be believed
@@ -51,7 +52,6 @@ class Cause(StrEnum):
     FAILED = "failed"  # INVALID: the case failed on one side
     INSUFFICIENT = "insufficient"  # INVALID: too few rounds of the case count
     METHODS_DISAGREE = "methods_disagree"  # INVALID: a second method contradicts the device time
-    CONTROL_MOVED = "control_moved"  # INVALID: unchanged code differed too much
     NOT_POSITIVE = "not_positive"  # INVALID: a time of zero has no ratio
     NO_VARIANCE = "no_variance"  # INVALID: a fine clock gave the same value every time
     UNIT_DIFFERS = "unit_differs"  # INVALID
@@ -64,38 +64,69 @@ LOST_FROM_CONFIG = "the base's config has it, but the head's does not"
 
 @dataclass(frozen=True)
 class Margin:
-    """By how much a metric may differ and still count as the same; ratios are relative to the base.
+    """By how much a metric may differ and still count as the same, as a share of the base.
+
+    It says what matters. How noisy the figures are is no part of it: noise widens the interval.
 
     Args:
-        configured: the threshold asked for, as a share (0.02 for 2 %).
-        spread: three times what unchanged code differed by, as a share; `None` without a control.
-        floor: differences too small for any method, as a share of the base.
+        configured: the threshold asked for (0.02 for 2 %).
+        floor: differences too small for any method.
     """
 
     configured: float
-    spread: float | None
     floor: float
 
     @property
     def share(self) -> float:
-        """The margin: the largest of its parts."""
-        return max(self.configured, self.spread or 0.0, self.floor)
-
-    @property
-    def wanted(self) -> float:
-        """The margin without its part for noise: what `SAME` has to be within."""
+        """The margin: the larger of its parts."""
         return max(self.configured, self.floor)
 
     @property
     def binds(self) -> str:
-        """Which part is the largest: `configured`, `spread` or `floor`."""
-        parts = {"configured": self.configured, "spread": self.spread or 0.0, "floor": self.floor}
-        return max(parts, key=parts.__getitem__)
+        """Which part is the larger: `configured` or `floor`."""
+        return "configured" if self.configured >= self.floor else "floor"
+
+    @property
+    def logs(self) -> tuple[float, float]:
+        """Both ends on the log scale; the lower one is infinite for a margin of 1 or more."""
+        low = math.log1p(-self.share) if self.share < 1 else -math.inf
+        return low, math.log1p(self.share)
+
+
+@dataclass(frozen=True)
+class Systematic:
+    """By how much an estimate may be off without its error showing it.
+
+    Args:
+        copies: three times what unchanged code differs by, as a share; `None` without a control.
+        slowed: by how much the host may have made the other side slower between two runs, on the
+            log scale.
+        sped: by how much it may have made it faster, likewise.
+    """
+
+    copies: float | None = None
+    slowed: float = 0.0
+    sped: float = 0.0
+
+    def reach(self, margin: Margin) -> tuple[float, float]:
+        """How far the truth may lie below and above the estimate, on the log scale.
+
+        What copies differ by counts as far as it exceeds the margin, within which nothing matters.
+        """
+        _, end = margin.logs
+        copies = max(0.0, math.log1p(self.copies or 0.0) - end)
+        return copies + self.slowed, copies + self.sped
+
+
+NO_SYSTEMATIC = Systematic()
+"""Nothing but the error is known."""
 
 
 @dataclass(frozen=True)
 class Evidence:
     """The numbers behind one verdict, on the scale of the natural logarithm of the ratio.
+
+    The interval and the margin alone determine the verdict, see `deciding.verdict_on`.
 
     Args:
         observations: how many count as independent: rounds, or clusters of them.
@@ -103,6 +134,7 @@ class Evidence:
         error: standard error of the estimate.
         degrees: degrees of freedom of its t distribution.
         margin: by how much the sides may differ.
+        systematic: by how much the estimate may be off beside its error.
         p_slower: probability of an estimate this large if the other were slower by just the margin.
         p_faster: the same for faster.
         adjusted_slower: `p_slower` corrected for all tests of the family.
@@ -113,8 +145,8 @@ class Evidence:
             one-sided test on its side; for `SAME`, at alpha.
         log_high: upper end, likewise.
         confidence: of the interval.
-        detectable: the smallest slowdown that the gate would have found with 99 % at this look, as
-            a share; `None` outside of gates.
+        detectable: the detection limit: the smallest slowdown that would have been found with
+            99 %, as a share.
     """
 
     observations: int
@@ -122,6 +154,7 @@ class Evidence:
     error: float
     degrees: int
     margin: Margin
+    systematic: Systematic
     p_slower: float
     p_faster: float
     adjusted_slower: float
@@ -131,7 +164,13 @@ class Evidence:
     log_low: float
     log_high: float
     confidence: float
-    detectable: float | None = None
+    detectable: float
+
+    @property
+    def needed(self) -> float:
+        """The slowdown that an estimate without error would have to exceed, as a share."""
+        (_, end), (below, _) = self.margin.logs, self.systematic.reach(self.margin)
+        return math.expm1(end + below)
 
 
 _WORDS_OF_COUNTS = {Verdict.SLOWER: "MORE", Verdict.FASTER: "FEWER"}
@@ -160,6 +199,7 @@ class Judgement:
             in a family apart.
         advisory: the sides are of different runs, so changes of the machine between them count
             as well.
+        decides: whether the exit code follows it.
         evidence: the numbers; `None` if none were needed or available.
     """
 
@@ -179,6 +219,7 @@ class Judgement:
     detail: str
     exploratory: bool = False
     advisory: bool = False
+    decides: bool = True
     evidence: Evidence | None = None
 
     @property
@@ -201,7 +242,7 @@ class Judgement:
     @property
     def is_open(self) -> bool:
         """Whether more rounds could change it."""
-        return self.verdict is Verdict.INCONCLUSIVE or self.cause is Cause.CONTROL_MOVED
+        return self.verdict is Verdict.INCONCLUSIVE
 
     @property
     def percent(self) -> float | None:
@@ -291,9 +332,21 @@ class Judged:
     power: Power | None = None
     unseen: str = ""
 
+    @property
+    def deciding(self) -> list[Judgement]:
+        """The judgements that the exit code follows."""
+        return [judgement for judgement in self.judgements if judgement.decides]
+
     def count(self, verdict: Verdict) -> int:
         """How many judgements have a verdict."""
         return sum(judgement.verdict is verdict for judgement in self.judgements)
+
+
+def tally_of(judged: Judged) -> str:
+    """Count the verdicts that the exit code follows, and those of other metrics apart."""
+    others = [judgement for judgement in judged.judgements if not judgement.decides]
+    apart = f"; of exploratory metrics, which do not decide: {tally(others)}" if others else ""
+    return f"{tally(judged.deciding)}{apart}"
 
 
 def tally(judgements: Iterable[Judgement]) -> str:

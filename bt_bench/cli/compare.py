@@ -20,6 +20,7 @@ from bt_bench.cli.outputs import (
     FailOnOption,
     FormatOption,
     Output,
+    final_code,
     parse_fail_on,
     parse_outputs,
     say_if_waiting,
@@ -28,7 +29,7 @@ from bt_bench.cli.outputs import (
 from bt_bench.errors import ExitCode, UsageError, names_hint
 
 if TYPE_CHECKING:
-    from bt_bench.analysis import Criteria, Given, Judged, Judgement, Rules
+    from bt_bench.analysis import Criteria, Given, Judged, Rules
     from bt_bench.config import SweepSpec
     from bt_bench.names import FailOn
 
@@ -59,6 +60,15 @@ def compare(
             rich_help_panel=COMPARING,
         ),
     ] = None,
+    all_metrics: Annotated[
+        bool,
+        typer.Option(
+            "--all-metrics",
+            help="Let all metrics decide the exit code, not only the primary ones or those of "
+            "--metric.",
+            rich_help_panel=SHOWING,
+        ),
+    ] = False,
     select: Annotated[
         list[str] | None,
         typer.Option(
@@ -245,9 +255,9 @@ def compare(
 ) -> ExitCode:
     """Compare results with the first one, case by case, and say which got slower.
 
-    Needs neither torch nor a GPU. Exits with 1 if something is slower, with 4 if something is
-    missing, partial or not comparable, with 5 if something cannot be believed. Results of two
-    runs are compared with a wider margin.
+    Needs neither torch nor a GPU. Exits with 1 if a primary metric is slower, with 4 if one is
+    missing, partial or not comparable, with 5 if one failed or contradicts itself. Noise is
+    INCONCLUSIVE, with the slowdown that would have been found.
 
     Examples:
     - `bt-bench compare reports/run/baseline.json reports/run/fused.json`
@@ -270,6 +280,7 @@ def compare(
     criteria = Criteria(
         rules,
         tuple(metrics or ()),
+        all_metrics,
         margins,
         ignore_device=ignore_device,
         ignore_helpers=ignore_helpers,
@@ -318,7 +329,7 @@ def _report(
     show_all: bool,
 ) -> ExitCode:
     """Compares, and writes all outputs before it reports the outcome."""
-    from bt_bench.analysis import exit_code, judge, match_sides, not_compared
+    from bt_bench.analysis import judge, match_sides, not_compared
     from bt_bench.config import planned_variants
     from bt_bench.report import explanation_document, print_document
 
@@ -329,12 +340,7 @@ def _report(
     if explain is not None:
         print_document(explanation_document(judged, explain))
     write_outputs(arrange(judged), outputs, show_all)
-    code = exit_code(judged, failing)
-    for side, why in not_compared(judged, matched.wholes).items():
-        say(f"error: nothing of {side} could be compared: {_first_reason(why)}")
-        if code in (ExitCode.OK, ExitCode.INCONCLUSIVE):
-            code = ExitCode.NOT_COMPARABLE
-    return code
+    return final_code(judged, failing, not_compared(judged, matched.wholes))
 
 
 def _outputs(formats: list[str] | None, as_json: bool, explain: str | None) -> list[Output]:
@@ -411,12 +417,3 @@ def _arrangement(sort: str | None, only_changed: bool) -> Callable[[Judged], Jud
         return judged if sort is None else arrange.sorted_by(judged, arrange.SortKey(sort))
 
     return arranged
-
-
-def _first_reason(judgements: Sequence[Judgement]) -> str:
-    """Why there is no verdict on anything."""
-    if not judgements:
-        return "no case was measured on both sides with any of the metrics that were asked for"
-    first = judgements[0]
-    more = len(judgements) - 1
-    return f"{first.key} {first.metric}: {first.detail}" + (f" (and {more} more)" if more else "")

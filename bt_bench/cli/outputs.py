@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +14,11 @@ import typer
 
 from bt_bench.cli import completion
 from bt_bench.cli.exits import say
-from bt_bench.errors import UsageError, names_hint
+from bt_bench.errors import ExitCode, UsageError, names_hint
 from bt_bench.names import FailOn
 
 if TYPE_CHECKING:
-    from bt_bench.analysis import Judged
+    from bt_bench.analysis import Judged, Judgement
 
 FormatOption = Annotated[
     list[str] | None,
@@ -159,7 +159,7 @@ def write_outputs(judged: Judged, outputs: Sequence[Output], whole: bool = False
     Raises:
         UsageError: when a file cannot be written.
     """
-    from bt_bench.analysis import tally
+    from bt_bench.analysis import tally_of
 
     failed = []
     written = []
@@ -171,7 +171,7 @@ def write_outputs(judged: Judged, outputs: Sequence[Output], whole: bool = False
             failed.append(str(error))
     if outputs and all(output.path is not None for output in outputs):
         where = f"; written to {', '.join(written)}" if written else ""
-        say(f"verdicts: {tally(judged.judgements)}{where}")
+        say(f"verdicts: {tally_of(judged)}{where}")
     if failed:
         raise UsageError("\n".join(failed))
 
@@ -199,6 +199,50 @@ def _write(judged: Judged, output: Output, whole: bool) -> None:
     summary = os.environ.get(STEP_SUMMARY)
     if output.name == "github" and summary:
         _append(Path(summary), step_summary(judged))
+
+
+def final_code(
+    judged: Judged,
+    fail_on: Collection[FailOn],
+    not_compared: Mapping[str, Sequence[Judgement]],
+    *,
+    require_power: bool = False,
+) -> ExitCode:
+    """Return the exit code, which never passes what was not compared, and say so on stderr.
+
+    Args:
+        judged: the comparison.
+        fail_on: verdicts that fail it.
+        not_compared: by side, judgements that say why too little of it was compared.
+        require_power: also fail a gate that could not have found what it was to find.
+    """
+    from bt_bench.analysis import exit_code
+
+    code = exit_code(judged, fail_on, require_power)
+    for side, why in not_compared.items():
+        say(f"error: {_not_compared_text(side, why)}")
+        if code in (ExitCode.OK, ExitCode.INCONCLUSIVE):
+            code = ExitCode.NOT_COMPARABLE
+    return code
+
+
+def _not_compared_text(side: str, why: Sequence[Judgement]) -> str:
+    from bt_bench.analysis import Cause
+
+    if not why:
+        return (
+            f"nothing of {side} could be compared: no case was measured on both sides with any of "
+            "the metrics that decide"
+        )
+    first = why[0]
+    reason = f"{first.key} {first.metric}: {first.detail}"
+    reason += f" (and {len(why) - 1} more)" if len(why) > 1 else ""
+    if any(each.cause is not Cause.TOO_FEW for each in why):
+        return f"nothing of {side} could be compared: {reason}"
+    return (
+        f"no time of {first.key} of {side} could be compared: {reason}; sweep with --set "
+        "plan.instances=8, or compare counts alone with --metric launches"
+    )
 
 
 def say_if_waiting(path: Path, whom: str) -> None:

@@ -97,12 +97,14 @@ class ControlSpread(Noun):
     """How much an unchanged copy of an arm differed from it, in the rounds of a case.
 
     `difference_us` is the copy minus the arm, in us: the median over rounds of their ratio, less 1,
-    times the arm's typical time.
+    times the arm's typical time. `share` is that ratio less 1, which also says what to expect of a
+    variant that takes longer or shorter; files of earlier versions lack it.
     """
 
     series: Series
     arm: str
     difference_us: float
+    share: float | None = None
 
 
 class LaunchCount(Noun):

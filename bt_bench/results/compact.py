@@ -74,7 +74,7 @@ class CompactCase:
         compiled: binaries by kernel name; `None` if not known.
         instances: instance of each round of the log.
         taken: samples by metric name.
-        spreads: per metric, how much an unchanged copy differed, in µs.
+        spreads: per metric, how much an unchanged copy differed, as a share.
     """
 
     operation: Operation
@@ -101,12 +101,10 @@ class CompactCase:
         return _added_up(metric, [each for each in terms if each is not None])
 
     def spread(self, metric: Metric) -> float | None:
-        """By how much an unchanged copy differed, in µs; for a sum, at most by this much."""
-        if not metric.terms:
-            return self.spreads.get(metric.name)
-        spreads = [self.spreads.get(term.name) for term in metric.terms]
+        """By how much an unchanged copy differed, as a share; for a sum, at most by this much."""
+        spreads = [self.spreads.get(term.name) for term in metric.terms or (metric,)]
         known = [each for each in spreads if each is not None]
-        return sum(known) if len(known) == len(spreads) else None
+        return max(known) if len(known) == len(spreads) else None
 
 
 @dataclass(frozen=True)
@@ -192,6 +190,7 @@ class _Keeper:
 
     def case(self, case: CaseResult, samples: FloatArray) -> CompactCase:
         """What is needed of a sound case, with `flat_samples` of its measurements."""
+        taken = dict(self._taken(case.measurements, samples))
         return CompactCase(
             operation=case.operation,
             case=case.case,
@@ -201,8 +200,8 @@ class _Keeper:
             launches=None if case.launches is None else launches_in(case.launches),
             compiled=_binaries(case.compiled),
             instances=self._once(case.rounds.instance if case.rounds else ()),
-            taken=dict(self._taken(case.measurements, samples)),
-            spreads=_spreads(case.control_spreads),
+            taken=taken,
+            spreads=_spreads(case.control_spreads, taken),
         )
 
     def _taken(
@@ -245,9 +244,16 @@ def _most(values: Iterable[int | None]) -> int | None:
     return max(known, default=None)
 
 
-def _spreads(spreads: Iterable[ControlSpread]) -> dict[str, float]:
+def _spreads(spreads: Iterable[ControlSpread], taken: Mapping[str, Taken]) -> dict[str, float]:
     found: dict[str, float] = {}
     for spread in spreads:
-        name = metric_by(*_parts(spread.series)).name
-        found[name] = max(abs(spread.difference_us), found.get(name, 0.0))
+        metric, share = metric_by(*_parts(spread.series)), spread.share
+        if share is None and metric.name in taken:
+            # Of an earlier version: as if the copy were one of this variant. That is too much for
+            # a variant that takes less time than the one that was copied.
+            typical = np.median(np.median(taken[metric.name].samples, axis=0))
+            scale = float(typical) + metric.offset
+            share = spread.difference_us / scale if scale > 0 else None
+        if share is not None:
+            found[metric.name] = max(abs(share), found.get(metric.name, 0.0))
     return found

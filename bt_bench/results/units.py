@@ -26,16 +26,17 @@ def format_number(value: float, digits: int = DIGITS) -> str:
     return f"{value:.{max(digits - 1 - exponent, 0)}f}"
 
 
-def format_percent(value: float) -> str:
-    """A percentage with one decimal and no sign for zero: 78.1, -3.0, 0.0."""
-    text = f"{value:.1f}"
-    return "0.0" if text == "-0.0" else text
+def format_percent(value: float, decimals: int = 1) -> str:
+    """A percentage with one decimal, or more, and no sign for zero: 78.1, -3.0, 0.0."""
+    text = f"{value:.{decimals}f}"
+    return text if float(text) else text.removeprefix("-")
 
 
-def format_share(share: float) -> str:
+def format_share(share: float, digits: int = 3) -> str:
     """A share in percent with up to three digits, but all before the point: `0.64 %`, `1395 %`."""
     percent = 100 * share
-    return f"{percent:.0f} %" if 999.5 <= abs(percent) < math.inf else f"{percent:.3g} %"
+    whole = 10**digits - 0.5 <= abs(percent) < math.inf
+    return f"{percent:.0f} %" if whole else f"{percent:.{digits}g} %"
 
 
 def format_bytes(value: float, digits: int = DIGITS) -> str:

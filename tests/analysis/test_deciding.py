@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from bt_bench.analysis.deciding import (
@@ -13,19 +15,28 @@ from bt_bench.analysis.deciding import (
     Correction,
     Decision,
     Rules,
-    compared_nothing,
     decide,
     exit_code,
+    not_comparable,
     without_new_paths,
 )
 from bt_bench.analysis.statistics.estimates import Estimate
-from bt_bench.analysis.verdicts import Cause, Judged, Judgement, Margin, Power, Verdict
+from bt_bench.analysis.verdicts import (
+    NO_SYSTEMATIC,
+    Cause,
+    Judged,
+    Judgement,
+    Margin,
+    Power,
+    Systematic,
+    Verdict,
+)
 from bt_bench.errors import ExitCode, UsageError
 from bt_bench.names import FailOn
 from bt_bench.results import Direction
 from bt_bench.suites.block_tables import operations as ops
 
-MARGIN = Margin(configured=0.02, spread=None, floor=0.0)
+MARGIN = Margin(configured=0.02, floor=0.0)
 
 
 def contest(percent: float, error: float = 0.001, margin: Margin = MARGIN) -> Contest:
@@ -73,14 +84,106 @@ def test_more_tests_ask_for_more_certainty() -> None:
     assert verdicts(doubtful, *others, correction=Correction.NONE)[0] is Verdict.SLOWER
 
 
-def test_the_widest_part_of_a_margin_binds() -> None:
-    margin = Margin(configured=0.02, spread=0.06, floor=0.04)
-    assert (margin.share, margin.binds) == (0.06, "spread")
-    assert margin.wanted == 0.04
-    assert verdicts(contest(3.0, margin=margin)) == [Verdict.SAME]
-    assert verdicts(contest(5.0, margin=margin)) == [Verdict.INCONCLUSIVE]
-    assert Margin(0.02, None, 0.04).binds == "floor"
-    assert Margin(0.02, 0.01, 0.01).binds == "configured"
+def test_the_wider_part_of_a_margin_binds() -> None:
+    floor = Margin(0.02, 0.04)
+    assert (floor.share, floor.binds) == (0.04, "floor")
+    assert Margin(0.02, 0.01).binds == "configured"
+    assert verdicts(contest(3.0, margin=floor)) == [Verdict.SAME]
+    assert verdicts(contest(5.0, margin=floor)) == [Verdict.SLOWER]
+
+
+def test_a_margin_is_as_wide_up_as_down() -> None:
+    """In percent, as it is printed: 50 % less is as far as 50 % more, and nothing is 100 % less."""
+    half, whole = Margin(0.5, 0.0), Margin(1.0, 0.0)
+    assert half.logs == (math.log(0.5), math.log(1.5))
+    assert verdicts(contest(-49, margin=half), contest(-51, margin=half)) == [
+        Verdict.SAME,
+        Verdict.FASTER,
+    ]
+    assert verdicts(contest(-99, margin=whole)) == [Verdict.SAME]
+
+
+@pytest.mark.parametrize(
+    ("systematic", "below", "above"),
+    [
+        (Systematic(), 0, 0),
+        (Systematic(copies=0.01), 0, 0),  # within the margin nothing matters
+        (Systematic(copies=0.06), math.log(1.06 / 1.02), math.log(1.06 / 1.02)),
+        (Systematic(slowed=0.1), 0.1, 0),
+        (Systematic(sped=0.1), 0, 0.1),
+        (Systematic(0.06, 0.1, 0.2), math.log(1.06 / 1.02) + 0.1, math.log(1.06 / 1.02) + 0.2),
+    ],
+)
+def test_what_is_systematic_widens_the_interval_and_not_the_margin(
+    systematic: Systematic, below: float, above: float
+) -> None:
+    assert systematic.reach(MARGIN) == pytest.approx((below, above))
+    plain, wider = (
+        decide([Contest(contest(4.0).estimate, MARGIN, each)], Correction.HOLM, 0.01)[0].evidence
+        for each in (NO_SYSTEMATIC, systematic)
+    )
+    assert plain is not None
+    assert wider is not None
+    assert plain.log_low - wider.log_low == pytest.approx(below)
+    assert wider.log_high - plain.log_high == pytest.approx(above)
+    assert math.log1p(wider.needed) == pytest.approx(math.log1p(0.02) + below)
+    missed = below + systematic.sped
+    assert math.log1p(wider.detectable) == pytest.approx(math.log1p(plain.detectable) + missed)
+
+
+def test_noise_is_inconclusive_with_the_slowdown_that_would_have_been_found() -> None:
+    """However noisy: of the error, of copies, of the machine, or of all of them."""
+    for error, systematic in (
+        (3.0, NO_SYSTEMATIC),
+        (0.01, Systematic(copies=30.0)),
+        (0.01, Systematic(slowed=3.0, sped=3.0)),
+        (3.0, Systematic(30.0, 3.0, 3.0)),
+    ):
+        noisy = Contest(Estimate(0.3, error, 7, 8), MARGIN, systematic)
+        (decision,) = decide([noisy], Correction.HOLM, 0.01)
+        assert decision.verdict is Verdict.INCONCLUSIVE
+        assert decision.evidence is not None
+        found = Estimate(math.log1p(decision.evidence.detectable), error, 7, 8)
+        (planted,) = decide([replace(noisy, estimate=found)], Correction.HOLM, 0.01)
+        assert planted.verdict is Verdict.SLOWER
+
+
+@pytest.mark.parametrize("correction", Correction)
+def test_every_verdict_follows_from_what_is_printed(correction: Correction) -> None:
+    """SAME and INCONCLUSIVE are told apart by the interval and the margin, whatever the case."""
+    generator = np.random.default_rng(7)
+    seen: Counter[Verdict] = Counter()
+    for _ in range(300):
+        family = [_random_contest(generator) for _ in range(int(generator.integers(1, 9)))]
+        for each, decision in zip(family, decide(family, correction, 0.01), strict=True):
+            evidence = decision.evidence
+            assert evidence is not None
+            low, high = (math.exp(end) for end in (evidence.log_low, evidence.log_high))
+            worse, better = Verdict.SLOWER, Verdict.FASTER
+            if each.direction is Direction.HIGHER:
+                worse, better = better, worse
+            margin = max(evidence.margin.configured, evidence.margin.floor)
+            if low > 1 + margin:
+                expected = worse
+            elif high < 1 - margin:
+                expected = better
+            elif 1 - margin <= low and high <= 1 + margin:
+                expected = Verdict.SAME
+            else:
+                expected = Verdict.INCONCLUSIVE
+            assert decision.verdict is expected, evidence
+            seen[expected] += 1
+    assert min(seen[verdict] for verdict in (*Verdict,)[:4]) > 20, seen
+
+
+def _random_contest(generator: np.random.Generator) -> Contest:
+    error = float(10 ** generator.uniform(-4, -0.5))
+    copies = None if generator.random() < 0.3 else float(10 ** generator.uniform(-4, 0))
+    machine = generator.exponential(0.05, 2) * (generator.random(2) < 0.3)
+    margin = Margin(0.02, float(10 ** generator.uniform(-4, 0.5)))
+    direction = Direction.HIGHER if generator.random() < 0.2 else Direction.LOWER
+    estimate = Estimate(float(generator.normal(0, 0.1)), error, int(generator.integers(2, 30)), 8)
+    return Contest(estimate, margin, Systematic(copies, *map(float, machine)), direction)
 
 
 def test_evidence_has_the_numbers() -> None:
@@ -172,7 +275,44 @@ def test_decisions_are_in_order() -> None:
 
 
 def test_an_empty_comparison_compared_nothing() -> None:
-    assert compared_nothing([])
+    assert not_comparable([]) == []
+
+
+def said(verdict: Verdict, cause: Cause, metric: str = "host_us", **fields: object) -> Judgement:
+    """A judgement on values that both sides have."""
+    return measured(metric, 5.0, 5.0, verdict=verdict, cause=cause, **fields)
+
+
+TOO_FEW = Verdict.INCONCLUSIVE, Cause.TOO_FEW
+COUNTED = Verdict.SAME, Cause.EXACT, "launches"
+
+
+def test_times_that_cannot_be_judged_by_plan_never_pass() -> None:
+    """A case whose times have too few instances, even if its counts and other cases are fine."""
+    few, counted = said(*TOO_FEW), said(*COUNTED)
+    other = said(Verdict.SAME, Cause.WITHIN_MARGIN, case="b")
+    assert not_comparable([few, counted, other]) == [few]
+    assert not_comparable([counted, other]) is None  # counts alone were asked for
+    timed = said(Verdict.INCONCLUSIVE, Cause.WIDE_INTERVAL, "gpu_us")
+    assert not_comparable([few, timed, counted]) is None
+    lost = said(Verdict.MISSING, Cause.NO_METRIC, "gpu_us")
+    assert not_comparable([few, lost, counted, other]) == [few]
+    assert not_comparable([lost, counted, other]) is None  # it is missing, which fails by itself
+    assert not_comparable([few, replace(few, other="split", cause=Cause.WIDE_INTERVAL)]) == [few]
+
+
+def test_what_does_not_decide_neither_fails_nor_passes() -> None:
+    few = replace(said(*TOO_FEW), decides=False)
+    timed = said(Verdict.SAME, Cause.WITHIN_MARGIN)
+    assert not_comparable([few, timed]) is None
+    assert not_comparable([replace(timed, decides=False)]) == []
+    for verdict in (Verdict.SLOWER, Verdict.MISSING, Verdict.INVALID):
+        bad = replace(said(verdict, Cause.FAILED), decides=False)
+        whole = Judged("", "a", ("b",), (bad, timed), ())
+        assert exit_code(whole) is ExitCode.OK
+        assert whole.count(verdict) == 1
+        decided = replace(whole, judgements=(replace(bad, decides=True), timed))
+        assert exit_code(decided) is not ExitCode.OK
 
 
 def measured(metric: str, old: float | None, new: float | None, **fields: object) -> Judgement:
@@ -242,8 +382,10 @@ def test_paths_of_another_case_or_side_do_not_count() -> None:
         Contest(Estimate(-math.inf, 0.001, 19, 20), MARGIN),
         Contest(Estimate(0.5, math.nan, 19, 20), MARGIN),
         Contest(Estimate(0.5, math.inf, 19, 20), MARGIN),
-        contest(5.0, margin=Margin(configured=0.02, spread=math.nan, floor=0.0)),
-        contest(5.0, margin=Margin(configured=0.02, spread=None, floor=math.inf)),
+        Contest(contest(5.0).estimate, MARGIN, Systematic(copies=math.nan)),
+        Contest(contest(5.0).estimate, MARGIN, Systematic(slowed=math.inf)),
+        Contest(contest(5.0).estimate, MARGIN, Systematic(sped=math.nan)),
+        contest(5.0, margin=Margin(configured=0.02, floor=math.inf)),
     ],
 )
 def test_what_cannot_be_tested_is_invalid_and_changes_no_other(
@@ -263,7 +405,7 @@ def test_what_cannot_be_tested_is_invalid_and_changes_no_other(
 def test_where_more_is_better_less_is_slower() -> None:
     margin, higher = MARGIN, Direction.HIGHER
     contests = [
-        Contest(Estimate(math.log1p(percent / 100), 0.001, 19, 20), margin, higher)
+        Contest(Estimate(math.log1p(percent / 100), 0.001, 19, 20), margin, direction=higher)
         for percent in (5.0, 0.0, -5.0)
     ]
     decisions = decide(contests, Correction.HOLM, 0.01)
@@ -272,8 +414,8 @@ def test_where_more_is_better_less_is_slower() -> None:
     for decision in (decisions[0], decisions[2]):
         evidence = decision.evidence
         assert evidence is not None
-        bound = math.log1p(margin.share)
-        assert evidence.log_low > bound or evidence.log_high < -bound
+        low, high = margin.logs
+        assert evidence.log_low > high or evidence.log_high < low
 
 
 def test_a_gate_without_power_fails_where_that_is_asked_for_and_nothing_is_worse() -> None:

@@ -8,19 +8,18 @@ import pytest
 
 from bt_bench.analysis.deciding import Correction
 from bt_bench.analysis.judging import (
-    MAX_SPREAD,
-    SPREAD_FACTOR,
     WHY_NOT_TESTED,
     Entry,
     Settled,
-    control_moved,
     exact,
     judge_entries,
     margin_of,
+    overall_ratios,
     settled,
+    systematic_of,
 )
 from bt_bench.analysis.statistics.estimates import Estimate
-from bt_bench.analysis.verdicts import Cause, Margin, Verdict
+from bt_bench.analysis.verdicts import Cause, Margin, Systematic, Verdict
 from bt_bench.results import COUNTED, metric_named
 from bt_bench.suites.block_tables import operations as ops
 
@@ -31,7 +30,7 @@ def entry(percent: float, family: object = None, error: float = 0.001) -> Entry:
     return Entry(
         *(ops.STEP, "case", HOST, "base", "other", 100.0, 100.0 * (1 + percent / 100)),
         outcome=Estimate(math.log1p(percent / 100), error, 7, 8),
-        margin=Margin(0.02, None, 0.002),
+        margin=Margin(0.02, 0.002),
         family=family,
     )
 
@@ -70,22 +69,71 @@ def test_what_cannot_be_tested_says_so_and_is_in_no_family() -> None:
 
 
 def test_the_margin_has_its_parts_as_shares_of_the_base() -> None:
-    margin = margin_of(HOST, 10.0, 0.02, 0.01)
-    assert (margin.configured, margin.spread) == (0.02, SPREAD_FACTOR * 0.01)
+    margin = margin_of(HOST, 10.0, 0.02)
+    assert margin.configured == 0.02
     assert margin.floor == pytest.approx(HOST.floor / 10)
-    assert margin_of(HOST, 0.0, 0.02, None) == Margin(0.02, None, math.inf)
+    assert margin_of(HOST, 0.0, 0.02) == Margin(0.02, math.inf)
     gap = metric_named("gap_us")
-    assert margin_of(gap, 0.0, 0.02, None).floor == 1  # of what is added to a gap of zero
+    assert margin_of(gap, 0.0, 0.02).floor == 1  # of what is added to a gap of zero
 
 
-def test_a_control_that_moved_is_refused_unless_the_floor_hides_it() -> None:
-    refusal = control_moved(Margin(0.02, 0.3, 0.01), "1 us")
-    assert refusal is not None
-    assert (refusal.verdict, refusal.cause) == (Verdict.INVALID, Cause.CONTROL_MOVED)
-    assert "differ by 1 us, which would need a margin of 30 %" in refusal.detail
-    assert control_moved(Margin(0.02, MAX_SPREAD, 0.01), "") is None
-    assert control_moved(Margin(0.02, 0.3, 0.1), "") is None
-    assert control_moved(Margin(0.02, None, 0.1), "") is None
+def test_an_estimate_may_be_off_by_three_times_what_copies_differ_by() -> None:
+    assert systematic_of(0.01) == Systematic(copies=0.03)
+    assert systematic_of(None) == Systematic()
+
+
+@pytest.mark.parametrize(
+    ("systematic", "error", "detail"),
+    [
+        (
+            Systematic(),
+            0.01,
+            "+2.0 % may be within or beyond the margin of 2 % (as configured); a slowdown of "
+            "8.3 % (8.303 us) would have been found",
+        ),
+        (
+            Systematic(copies=0.3),
+            0.001,
+            "+2.0 % may be within or beyond the margin of 2 % (as configured); a slowdown of "
+            "30.8 % (30.78 us) would have been found; copies of unchanged code differ by 10 %",
+        ),
+        (
+            Systematic(slowed=0.2),
+            0.001,
+            "+2.0 % may be within or beyond the margin of 2 % (as configured); a slowdown of "
+            "25.3 % (25.33 us) would have been found; the host may have made it 22 % slower",
+        ),
+        (
+            Systematic(slowed=1.0, sped=1.0),
+            1.0,
+            "+2.0 % may be within or beyond the margin of 2 % (as configured); no slowdown below "
+            "1000 % would have been found; the host may have made it 172 % slower or 63 % "
+            "faster",
+        ),
+    ],
+)
+def test_noise_tells_what_would_have_been_found_and_why_no_less(
+    systematic: Systematic, error: float, detail: str
+) -> None:
+    doubtful = entry(2.0, error=error)
+    doubtful.systematic = systematic
+    (found,) = judge_entries([doubtful], Correction.HOLM, 0.01)
+    assert (found.verdict, found.detail) == (Verdict.INCONCLUSIVE, detail)
+
+
+def test_means_of_counts_have_no_interval() -> None:
+    counted = [settled(_counted(*values)) for values in ((2.0, 3.0), (2.0, 2.0), (4.0, 3.0))]
+    times = judge_entries([entry(5.0), entry(6.0)], Correction.HOLM, 0.01)
+    of_times, of_counts = overall_ratios([*times, *counted])
+    assert None not in (of_times.low, of_times.high)
+    assert (of_counts.metric, of_counts.cases) == ("spills", 3)
+    assert (of_counts.low, of_counts.high) == (None, None)
+
+
+def _counted(base: float, other: float) -> Entry:
+    found = Entry(ops.STEP, "case", COUNTED["spills"], "base", "other", base, other)
+    found.outcome = exact(base, other, "in gather")
+    return found
 
 
 @pytest.mark.parametrize(
@@ -99,9 +147,7 @@ def test_a_control_that_moved_is_refused_unless_the_floor_hides_it() -> None:
     ],
 )
 def test_counts(base: float, other: float, verdict: Verdict, ratio: float | None) -> None:
-    counted = Entry(ops.STEP, "case", COUNTED["spills"], "base", "other", base, other)
-    counted.outcome = exact(base, other, "in gather")
-    found = settled(counted)
+    found = settled(_counted(base, other))
     assert (found.verdict, found.cause, found.ratio) == (verdict, Cause.EXACT, ratio)
 
 

@@ -15,7 +15,7 @@ from bt_bench.analysis.deciding import Rules
 from bt_bench.analysis.power import (
     Asked,
     common_noise,
-    detectable,
+    forecast,
     is_short,
     power_of,
     rounds_needed,
@@ -51,7 +51,8 @@ def test_the_slowdown_that_a_test_finds() -> None:
     reach = scipy_stats.t.ppf(1 - 0.006 / 2, evidence.degrees)
     reach += scipy_stats.t.ppf(0.99, evidence.degrees)
     expected = math.expm1(math.log1p(0.015) + reach * evidence.error)
-    assert evidence.detectable == detectable(evidence) == pytest.approx(expected)
+    assert evidence.detectable == pytest.approx(expected)
+    assert forecast(evidence, 1, 0.006) == evidence.detectable
 
 
 def test_it_is_found_with_99_percent() -> None:
@@ -63,7 +64,6 @@ def test_it_is_found_with_99_percent() -> None:
         rounds = make_rounds(24, {ONE: (100.0, 100.0, 100.0)}, noise=0.01, seed=seed)
         (equal,) = judged(rounds, ONE)
         assert equal.evidence is not None
-        assert equal.evidence.detectable is not None
         for taken in rounds:
             taken.values[HEAD][ONE] *= 1 + equal.evidence.detectable  # type: ignore[index]
         found += judged(rounds, ONE)[0].verdict is Verdict.SLOWER
@@ -76,8 +76,9 @@ def test_forecasts() -> None:
     (early,), (late,) = judged(rounds[:24], ONE), judged(rounds, ONE)
     assert early.evidence is not None
     assert late.evidence is not None
-    assert detectable(early.evidence, 2) == pytest.approx(detectable(late.evidence), rel=0.2)
-    asked = detectable(early.evidence)
+    late_limit = late.evidence.detectable
+    assert forecast(early.evidence, 2, 0.006) == pytest.approx(late_limit, rel=0.2)
+    asked = early.evidence.detectable
     assert rounds_needed(early.evidence, asked, 0.006) == pytest.approx(1)
     assert rounds_needed(early.evidence, 0.03, 0.006) > 1
     assert rounds_needed(early.evidence, 0.015, 0.006) == math.inf

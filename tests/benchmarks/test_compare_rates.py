@@ -12,6 +12,7 @@ from synthetic import Noise
 
 from bt_bench.analysis import Rules, Verdict, wilson_interval
 from bt_bench.analysis.judging import judge_entries
+from bt_bench.analysis.verdicts import NO_SYSTEMATIC, Margin
 from bt_bench.report import render_document
 
 COMMITTED = Path(__file__).parents[2] / "reports" / "compare-rates" / "compare-rates.json"
@@ -44,7 +45,7 @@ def test_a_margin_that_is_never_reached_is_noticed() -> None:
     found = entries(draw(Noise.WHITE, np.random.default_rng(1)))
     for entry in found:
         if entry.margin is not None:
-            entry.margin = type(entry.margin)(0.0, None, 0.0)
+            entry.margin, entry.systematic = Margin(0.0, 0.0), NO_SYSTEMATIC
     rules = Rules(alpha=0.5)
     verdicts = {each.verdict for each in judge_entries(found, rules.correction, rules.alpha)}
     assert verdicts & {Verdict.SLOWER, Verdict.FASTER}

@@ -112,7 +112,7 @@ ENOUGH = ("--set", "plan.rounds=4")  # fewer than three rounds are too few for a
 def test_compare_without_torch_or_triton(config, tmp_path):
     run("sweep", config, *ENOUGH, "--operations", "step", "--out", tmp_path / "run")
     blocked = "import sys\nsys.modules['torch'] = None\nsys.modules['triton'] = None"
-    outcome = run_apart("compare", tmp_path / "run", prologue=blocked)
+    outcome = run_apart("compare", tmp_path / "run", "--metric", "launches", prologue=blocked)
     assert outcome.code == 0, outcome.err
     assert "step/one" in outcome.out
 
@@ -120,9 +120,10 @@ def test_compare_without_torch_or_triton(config, tmp_path):
 def test_compare_formats(config, tmp_path):
     run("sweep", config, *ENOUGH, "--operations", "step", "--out", tmp_path / "run")
     files = (tmp_path / "run" / "baseline.json", tmp_path / "run" / "fused.json")
-    assert run("compare", *files, "--format", "md").out.startswith("# ")
-    assert run("compare", *files, "--json").json()["base"] == "baseline"
-    from_stdin = run("compare", files[0], "-", stdin=files[1].read_text())
+    counts = ("--metric", "launches")
+    assert run("compare", *files, *counts, "--format", "md").out.startswith("# ")
+    assert run("compare", *files, *counts, "--json").json()["base"] == "baseline"
+    from_stdin = run("compare", files[0], "-", *counts, stdin=files[1].read_text())
     assert from_stdin.code == 0
     assert "fused" in from_stdin.out
 

@@ -18,7 +18,15 @@ from typing import Any
 import numpy as np
 import pytest
 from support.commands import Outcome, run, run_apart
-from support.factories import make_case, make_crash, make_environment, make_failed_case, make_result
+from support.factories import (
+    make_case,
+    make_crash,
+    make_environment,
+    make_failed_case,
+    make_launches,
+    make_result,
+    make_rounds,
+)
 
 from bt_bench import analysis
 from bt_bench.results.case import CaseResult, CompiledKernel
@@ -35,6 +43,17 @@ def timed(value: float, name: str = "small", seed: int = 0, **fields: Any) -> Ca
     noise = np.exp(0.002 * np.random.default_rng(seed).standard_normal(48))
     samples = [[float(sample)] for sample in value * noise]
     return make_case(name, samples={Quantity.HOST_US: samples}, **fields)
+
+
+def staged(value: float, name: str = "small", seed: int = 0) -> CaseResult:
+    """The same with staging beside it, by which two runs know how fast the host was."""
+    samples = {
+        quantity: timed(us, seed=seed + place).measurements[0].samples
+        for place, (quantity, us) in enumerate(
+            ((Quantity.HOST_US, value), (Quantity.STAGE_US, 9.0))
+        )
+    }
+    return make_case(name, samples=samples)
 
 
 def kernel(registers: int) -> CompiledKernel:
@@ -367,10 +386,10 @@ def test_a_file_with_an_equals_sign_in_its_name(
 def test_run_folders_are_compared_variant_by_variant(write: Callable[..., Path]) -> None:
     for seed, folder in enumerate(("before", "after")):
         for value, variant in ((50.0, "baseline"), (30.0, "fused")):
-            path = write(folder, variant, [timed(value, seed=seed)])
+            path = write(folder, variant, [staged(value, seed=9 * seed)])
     write("before", "gone", [timed(9.0)])
     before, after = path.parent.parent / "before", path.parent
-    outcome = run("compare", before, f"head={after}", "--json")
+    outcome = run("compare", before, f"head={after}", "--json", "--metric", "host_us")
     assert outcome.code == 4
     assert (outcome.json()["base"], outcome.json()["others"]) == ("before", ["head"])
     found = [(e["base"], e["other"], e["verdict"]) for e in outcome.json()["judgements"]]
@@ -383,7 +402,7 @@ def test_run_folders_are_compared_variant_by_variant(write: Callable[..., Path])
 
 
 def test_results_of_different_runs_are_advisory(write: Callable[..., Path]) -> None:
-    old, new = write("a", "fused", [timed(50.0)]), write("b", "fused", [timed(52.0, seed=1)])
+    old, new = write("a", "fused", [staged(50.0)]), write("b", "fused", [staged(52.0, seed=9)])
     outcome = run("compare", old, new, "--json")
     assert outcome.code == 0
     assert outcome.json()["judgements"][0]["advisory"] is True
@@ -406,7 +425,7 @@ def reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_baselines(write: Callable[..., Path], reports: Path) -> None:
-    old, new = write("a", "fused", [timed(50.0)]), write("b", "fused", [timed(80.0, seed=1)])
+    old, new = write("a", "fused", [staged(50.0)]), write("b", "fused", [staged(80.0, seed=9)])
     refused(run("compare", new, "--baseline", "main"), 2, "there are no baselines yet")
     saved = run("compare", old, "--save-baseline", "main")
     assert (saved.code, saved.out) == (0, "")
@@ -420,7 +439,7 @@ def test_baselines(write: Callable[..., Path], reports: Path) -> None:
 def test_a_regression_does_not_become_the_baseline(
     write: Callable[..., Path], reports: Path
 ) -> None:
-    old, new = write("a", "fused", [timed(50.0)]), write("b", "fused", [timed(80.0, seed=1)])
+    old, new = write("a", "fused", [staged(50.0)]), write("b", "fused", [staged(80.0, seed=9)])
     run("compare", old, "--save-baseline", "main")
     both = ("--baseline", "main", "--save-baseline", "main")
     outcome = run("compare", new, *both)
@@ -754,8 +773,66 @@ def test_one_sample_is_no_pass(write: Callable[..., Path], options: Sequence[str
     base, other = write("run", "baseline", cases[:1]), write("run", "fused", cases[1:])
     outcome = run("compare", base, other, *options)
     assert outcome.code == (4 if options else 5)
-    assert "nothing of fused could be compared" in outcome.err
+    assert "no time of gather_slots/small of fused could be compared" in outcome.err
     assert "1 round of 1 instance are too few" in outcome.err
+
+
+@pytest.mark.parametrize("runs", [("run", "run"), ("a", "b")])
+@pytest.mark.parametrize("factor", [1.0, 4473.0])
+def test_times_of_a_plan_without_instances_are_not_comparable(
+    write: Callable[..., Path], runs: tuple[str, str], factor: float
+) -> None:
+    """Of one or of two runs: equal counts are no pass, unless they are all that is asked for."""
+    base, other = (
+        write(
+            folder,
+            variant,
+            [timed(7.1 * by, seed=seed, rounds=make_rounds(48, 1), launches=make_launches(["k"]))],
+        )
+        for folder, variant, by, seed in zip(
+            runs, ("baseline", "fused"), (1.0, factor), (1, 2), strict=True
+        )
+    )
+    outcome = run("compare", base, other)
+    assert outcome.code == 4
+    assert "no time of gather_slots/small of fused" in outcome.err
+    assert (
+        "48 rounds of 1 instance are too few for an interval; expected at least 3 rounds and 3 "
+        "instances; sweep with --set plan.instances=8, or compare counts alone with --metric "
+        "launches\n"
+    ) in outcome.err
+    assert run("compare", base, other, "--fail-on", "none").code == 4
+    assert run("compare", base, other, "--metric", "launches").code == 0
+
+
+def test_all_metrics_decide_where_that_is_asked_for(write: Callable[..., Path]) -> None:
+    sides = []
+    for seed, (variant, us) in enumerate((("baseline", 70.0), ("fused", 90.0))):
+        step = {Quantity.STEP_US: timed(us, seed=seed + 5).measurements[0].samples}
+        host = {Quantity.HOST_US: timed(50.0, seed=seed).measurements[0].samples}
+        sides.append(write("run", variant, [make_case(samples=host | step)]))
+    outcome = run("compare", *sides)
+    assert outcome.code == 0
+    assert "Verdicts: 1 SAME; of exploratory metrics, which do not decide: 1 SLOWER." in outcome.out
+    assert "--all-metrics lets the others decide" in " ".join(outcome.out.split())
+    for options in (("--all-metrics",), ("--metric", "*"), ("--metric", "step_us")):
+        assert run("compare", *sides, *options).code == 1
+    assert "Verdicts: 1 SLOWER, 1 SAME." in run("compare", *sides, "--all-metrics").out
+
+
+REPORTS = Path(__file__).parents[2] / "reports"
+
+
+@pytest.mark.parametrize("gpu", ["h100", "h200"])
+def test_committed_runs_have_the_colour_that_their_pages_say(gpu: str) -> None:
+    """Each variant is faster than the baseline; noise of other metrics changes nothing."""
+    folder = REPORTS / gpu / "origin"
+    assert run("compare", folder).code == 0
+    outcome = run("compare", folder / "baseline.json", folder / "fused.json", "--json")
+    assert outcome.code == 0
+    counts = outcome.json()["deciding"]
+    assert counts["FASTER"] > 10
+    assert (counts["SLOWER"], counts["INVALID"], counts["MISSING"]) == (0, 0, 0)
 
 
 def test_a_variant_of_one_run_folder_only(write: Callable[..., Path], tmp_path: Path) -> None:

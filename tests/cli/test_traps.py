@@ -116,11 +116,15 @@ def test_trap_an_exception_counts_as_significant(
 
 @pytest.mark.parametrize("folder", ["run", "later"])
 def test_trap_unequal_sample_counts_count_as_significant(write: Write, folder: str) -> None:
-    base = write("baseline", [timed(50.0, seed=1)])
-    fewer = write("fused", [timed(50.0, seed=2, rounds=41)], folder)
+    def device(us: float, **fields: int) -> CaseResult:
+        rows = timed(us, **fields).measurements[0].samples
+        return make_case(samples={Quantity.GPU_US: rows}, rounds=make_rounds(48))
+
+    base = write("baseline", [device(50.0, seed=1)])
+    fewer = write("fused", [device(50.0, seed=2, rounds=41)], folder)
     outcome = run("compare", base, fewer, "--format", "json")
     assert (outcome.code, verdicts(outcome)) == (0, ["SAME"])
-    slower = write("fused", [timed(60.0, seed=2, rounds=41)], folder)
+    slower = write("fused", [device(60.0, seed=2, rounds=41)], folder)
     assert run("compare", base, slower).code == 1
 
 
@@ -143,8 +147,13 @@ def test_trap_a_benchmark_that_vanished_passes(write: Write) -> None:
 def test_trap_a_metric_that_vanished_passes(write: Write) -> None:
     series = (Quantity.HOST_US, Quantity.STEP_US)
     values = {each: timed(50.0, seed=i).measurements[0].samples for i, each in enumerate(series)}
-    both, one = make_case(samples=values), make_case(samples={series[0]: values[series[1]]})
-    assert compare(write, [both], [one]).code == 4
+    both = make_case(samples=values)
+    for kept, code in zip(series, (0, 4), strict=True):  # that of an exploratory one is told
+        one = make_case(samples={kept: timed(50.0, seed=7).measurements[0].samples})
+        outcome = compare(write, [both], [one])
+        assert outcome.code == code
+        assert "1 MISSING" in outcome.out
+        assert compare(write, [both], [one], "--all-metrics").code == 4
 
 
 def test_trap_a_case_without_figures_on_both_sides_passes(write: Write) -> None:

@@ -11,7 +11,7 @@ import pytest
 from synthetic import Noise, SyntheticPopulation
 
 from bt_bench.analysis.deciding import Rules
-from bt_bench.analysis.judging import MAX_SPREAD, SPREAD_FACTOR
+from bt_bench.analysis.judging import SPREAD_FACTOR
 from bt_bench.analysis.power import COMMON_NOISE, DEFAULT_DETECT, LEAST_US, US_PER_SHARE
 from bt_bench.analysis.rounds import APART, GATE_MARGIN, PAIRED, PAIRED_FLOOR_US, SPREAD_CONFIDENCE
 from bt_bench.cli.selfcheck import _shipped
@@ -88,7 +88,7 @@ def test_constants() -> None:
         assert text in WORDS, text
     (floor,) = {quantity.traits.floor_us for quantity in Quantity}
     assert f"floor of {floor} µs" in WORDS
-    assert (SPREAD_FACTOR, MAX_SPREAD, EXTRA_ALPHA, SURPLUS) == (3, 0.25, 0.2, 1.1)
+    assert (SPREAD_FACTOR, EXTRA_ALPHA, SURPLUS) == (3, 0.2, 1.1)
     assert PAIRED.fewer_degrees == APART.fewer_degrees == 2
     assert LEAST_ASKED == {0.05: 0.99, 0.03: 0.95}
     plan = GatePlan(SyntheticPopulation(Noise.WHITE).subjects)

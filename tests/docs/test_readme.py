@@ -48,6 +48,21 @@ def test_what_is_said_of_simulated_runs_is_what_was_simulated():
         assert f" in {min(rates)} to {max(rates)} %" in prose
 
 
+def test_what_is_said_of_pairs_of_equal_runs_is_what_was_found():
+    found = json.loads((ROOT / "reports/equal-pairs/equal-pairs.json").read_text(encoding="utf-8"))
+    pairs = found["pairs"]
+    assert found["kept"]
+    assert len({pair["base"] for pair in pairs}) == 10
+    assert len(found["measured"]["machines"]) == 4
+    prose = " ".join(README.split())
+    assert (
+        f"all {sum(pair['code'] == 0 for pair in pairs)} comparisons of a variant passed" in prose
+    )
+    failed = sum(pair["planted"]["code"] == 1 for pair in pairs)
+    assert f"and all {failed} failed once a figure was slowed" in prose
+    assert failed == len(pairs)
+
+
 def test_the_committed_calibration_keeps_its_promises():
     found = json.loads((ROOT / "reports/h200/calibrate/calibrate.json").read_text(encoding="utf-8"))
     verdicts = judge_promises(Calibration.model_validate(found["calibration"]))

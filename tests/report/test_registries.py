@@ -104,9 +104,8 @@ def test_a_format_is_one_file_and_one_line(sources: Path, in_copy: Run, folder: 
         "from bt_bench.report.formats.shout_format import render_shout\nFORMATS: dict",
     ).replace('    "table": render_table,', '    "table": render_table, "shout": render_shout,')
     (formats / "__init__.py").write_text(listed, encoding="utf-8")
-    said = in_copy(
-        "-m", "bt_bench", "compare", str(folder), "--format", "shout", "--fail-on", "none"
-    )
+    options = ("--format", "shout", "--all-metrics", "--fail-on", "none")
+    said = in_copy("-m", "bt_bench", "compare", str(folder), *options)
     assert said == "FUSED AGAINST BASELINE!\n"
 
 
@@ -147,7 +146,7 @@ def test_a_new_kind_of_workload_is_swept_and_compared(
     out = tmp_path / "swept"
     in_copy(
         *("-m", "bt_bench", "sweep", str(decodes), "--out", str(out), "--device", "cpu"),
-        *("--set", "plan.case_seconds=0.5"),
+        *("--set", "plan.rounds=12", "--set", "plan.instances=3"),
     )
     said = in_copy("-m", "bt_bench", "compare", str(out), "--fail-on", "none", "--json")
     judged = {(j["case"], j["metric"]) for j in json.loads(said)["judgements"]}

@@ -73,7 +73,7 @@ def test_what_is_kept(folder: RunFolder) -> None:
     assert case.taken["host_us"].samples.tolist() == [[1.0, 2.0], [3.0, 4.5]]
     assert case.taken["gpu_us"].rounds == (0,)
     assert case.taken["gpu_us"].metric.tick > 0
-    assert case.spreads == {"host_us": 0.25}
+    assert case.spreads == {"host_us": 0.25 / np.median([2.0, 3.25])}
     assert case.compiled is not None
     kernel = case.compiled["k"]
     assert (kernel.count, kernel.registers, kernel.spills) == (2, 30, 0)
@@ -109,11 +109,24 @@ def test_no_sum_without_a_term_or_a_round_in_common() -> None:
     assert steps.measured(HOST_AND_STAGE) is None
 
 
-def test_a_sum_moves_by_no_more_than_its_terms_together() -> None:
+def test_the_share_of_a_file_is_kept_and_that_of_an_earlier_version_is_of_the_own_time() -> None:
+    series = [series_of(each) for each in (Quantity.HOST_US, Quantity.GAP_US, Quantity.STEP_US)]
+    spreads = [
+        ControlSpread(series=series[0], arm="baseline", difference_us=4.0, share=-0.04),
+        ControlSpread(series=series[1], arm="baseline", difference_us=0.5),
+        ControlSpread(series=series[2], arm="baseline", difference_us=0.5),  # not measured here
+    ]
+    samples = {series[0]: [[10.0]], series[1]: [[0.3]]}
+    case = make_case(samples=samples, control_spreads=spreads)
+    (kept,) = compacted(make_result(cases=[case])).cases
+    assert kept.spreads == pytest.approx({"host_us": 0.04, "gap_us": 0.5 / 0.5})
+
+
+def test_a_sum_moves_by_no_larger_share_than_its_terms() -> None:
     case = _taken(host={0: [1.0]}, stage={0: [1.0]})
     assert case.spread(HOST_AND_STAGE) is None
     known = replace(case, spreads={"host_us": 0.5, "stage_us": 0.25})
-    assert known.spread(HOST_AND_STAGE) == 0.75
+    assert known.spread(HOST_AND_STAGE) == 0.5
     assert replace(case, spreads={"host_us": 0.5}).spread(HOST_AND_STAGE) is None
 
 

@@ -7,7 +7,15 @@ from dataclasses import replace
 
 from bt_bench.analysis.deciding import Contest, Correction, decide
 from bt_bench.analysis.statistics.estimates import Estimate
-from bt_bench.analysis.verdicts import Cause, Judged, Judgement, Margin, Overall, Verdict
+from bt_bench.analysis.verdicts import (
+    Cause,
+    Judged,
+    Judgement,
+    Margin,
+    Overall,
+    Systematic,
+    Verdict,
+)
 from bt_bench.suites.block_tables import operations as ops
 
 BASE = "fused@main"
@@ -56,9 +64,10 @@ def judged(*judgements: Judgement, **fields: object) -> Judged:
 
 def timed() -> tuple[Judgement, ...]:
     """Verdicts that statistics lead to, one a contest, as `decide` gives them."""
-    plain = Margin(configured=0.02, spread=None, floor=0.0)
-    noisy = Margin(configured=0.02, spread=0.031, floor=0.0162)
-    floor = Margin(configured=0.02, spread=0.006, floor=0.0625)
+    plain = Margin(configured=0.02, floor=0.0), Systematic()
+    noisy = Margin(configured=0.02, floor=0.0162), Systematic(copies=0.031)
+    floor = Margin(configured=0.02, floor=0.0625), Systematic(copies=0.006)
+    apart = Margin(configured=0.05, floor=0.001), Systematic(copies=0.031, slowed=0.08, sped=0.01)
     contests = {
         ("small_batch_1grp", "gpu_us"): (3.2, 1.3, 0.004, plain),
         (LONGEST_CASE, "host_us"): (80.0, 1.046, 0.003, noisy),
@@ -66,17 +75,18 @@ def timed() -> tuple[Judgement, ...]:
         ("small_batch_1grp", "host_us"): (77.25, 1.004, 0.002, plain),
         ("large_batch_1grp", "host_us"): (1234.5, 1.025, 0.012, noisy),
         ("large_batch_1grp", "gpu_us"): (3.2, 1.01, 0.004, floor),
+        ("medium_batch_1grp", "host_us"): (55.5, 1.09, 0.01, apart),
     }
     decisions = decide(
         [
-            Contest(Estimate(math.log(ratio), error, 19, 20), margin)
-            for _, ratio, error, margin in contests.values()
+            Contest(Estimate(math.log(ratio), error, 19, 20), *parts)
+            for _, ratio, error, parts in contests.values()
         ],
         Correction.HOLM,
         alpha=0.01,
     )
     found = []
-    for ((case, metric), (base_us, ratio, _, margin)), decision in zip(
+    for ((case, metric), (base_us, ratio, _, (margin, _))), decision in zip(
         contests.items(), decisions, strict=True
     ):
         assert decision.evidence is not None
@@ -158,7 +168,6 @@ def untimed() -> tuple[Judgement, ...]:
                 (invalid, Cause.FAILED, "fused@HEAD failed: slot 3 is 17; the reference has 16"),
                 (invalid, Cause.INSUFFICIENT, "40 of 48 rounds were discarded: throttled"),
                 (invalid, Cause.METHODS_DISAGREE, "profiler and events differ by 2.1 us"),
-                (invalid, Cause.CONTROL_MOVED, "unchanged code differed by 31 %"),
                 (invalid, Cause.NOT_POSITIVE, "a sample of fused@main is 0"),
                 (invalid, Cause.NO_VARIANCE, "64 samples of a clock without tick are all 3.2"),
                 (invalid, Cause.UNIT_DIFFERS, "us against ms"),

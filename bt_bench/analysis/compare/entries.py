@@ -72,8 +72,7 @@ class Asked:
         entry: what will become one judgement.
         matchup: what is compared with what.
         question: its answer becomes the entry's outcome; `None` where the outcome is known.
-        spread: by how much an unchanged copy differed, in the metric's unit; `None` without a
-            control.
+        spread: by how much an unchanged copy differed, as a share; `None` without a control.
     """
 
     entry: Entry
@@ -225,8 +224,9 @@ class Pairing:
             outcome = Settled(Verdict.INVALID, Cause.METHODS_DISAGREE, doubt)
         else:
             asked = self._entry(left, metric)
-            spreads = (case.spread(metric) for case in (left, right))
-            asked.spread = max((each for each in spreads if each is not None), default=None)
+            spreads = [s for s in (left.spread(metric), right.spread(metric)) if s is not None]
+            # Sides of one run have one control; that of the base is more often a copy of it.
+            asked.spread = max(spreads[:1] if self._matchup.one_run else spreads, default=None)
             logs = left.instances, right.instances
             asked.question = Question(base, other, *logs, self._matchup.one_run, idle)
             return asked

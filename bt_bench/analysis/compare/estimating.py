@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -228,15 +229,22 @@ class _Group:
         return Settled(verdict, Cause.TOO_FEW, _counts(*counts))
 
 
-def control_difference_us(original: Measurement, copy: Measurement) -> float | None:
-    """By how much an unchanged copy of an arm differs from it, as two arms of a run are compared.
+class ControlDifference(NamedTuple):
+    """By how much an unchanged copy of an arm differs from it: in µs, and as a share."""
+
+    us: float
+    share: float
+
+
+def control_difference(original: Measurement, copy: Measurement) -> ControlDifference | None:
+    """Return how much an unchanged copy differs, as two arms of a run are compared.
 
     Args:
         original: a series of the arm.
         copy: the same of its copy, from rounds of the same log.
 
     Returns:
-        The change in µs of the typical time, or `None` without a round in common or with a time of
+        The change of the typical time, or `None` without a round in common or with a time of
         zero, which has no ratio.
     """
     offset = metric_of(original.series).offset
@@ -252,11 +260,11 @@ def control_difference_us(original: Measurement, copy: Measurement) -> float | N
     active = (base != 0).any(axis=0) | (other != 0).any(axis=0)
     base, other = base[None, :, active], other[None, :, active]
     if not active.any():
-        return 0.0
+        return ControlDifference(0.0, 0.0)
     if not (base > 0).all() or not (other > 0).all():
         return None
-    location = float(np.median(_changes(base, other)))
-    return float(_typical(base)[0]) * math.expm1(location)
+    share = math.expm1(float(np.median(_changes(base, other))))
+    return ControlDifference(float(_typical(base)[0]) * share, share)
 
 
 def _changes(base: FloatArray, other: FloatArray) -> FloatArray:

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
+from bt_bench.analysis.compare.between import LAUNCHING, MOST_HOST, STAGING
 from bt_bench.analysis.compare.entries import (
     Matchup,
     Side,
@@ -88,16 +89,24 @@ def facts_of(
         margins.append(format_share(rules.margin))
     if not all(each.one_run for each in matchups):
         yield (
-            "Sides of different runs are compared by their medians. This is advisory, since it "
-            "includes whatever changed on the machine between the runs."
+            "Sides of different runs are compared by their medians. This is advisory, as the speed "
+            "of a host changes between runs. A host time counts as changed only beyond what its "
+            f"reference moved by in the same case: {STAGING} for what launches, {LAUNCHING} for "
+            f"what stages. Without a reference the host may account for a factor of {MOST_HOST:g}."
         )
         margins.append(f"{format_share(rules.advisory_margin)} between runs")
     own = ", or what the config sets for the case" if has_own_margins else ""
     yield (
-        f"A change counts if it exceeds its margin: {', '.join(dict.fromkeys(margins))}{own}. The "
-        "margin is never below three times what unchanged code differs by, nor below the floor of "
-        "the metric."
+        "A change counts if its whole interval is beyond its margin: "
+        f"{', '.join(dict.fromkeys(margins))}{own}, and never less than the floor of the metric. "
+        "Where three times what unchanged code differs by is more than the margin, the interval is "
+        "as much wider."
     )
+    if any(not each.decides for each in judgements):
+        yield (
+            "The exit code follows the primary metrics. --all-metrics lets the others decide as "
+            "well, and --metric those that it names."
+        )
     if not metrics:
         parts = _listed([each for each in Quantity if each.traits.is_part])
         yield f"{parts} are parts of other times; they are judged only if --metric names them."

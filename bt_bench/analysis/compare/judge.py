@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bt_bench.analysis.compare.between import add_host
 from bt_bench.analysis.compare.comparability import (
     Labelled,
     crash_warnings,
@@ -22,18 +23,18 @@ from bt_bench.analysis.compare.entries import (
 from bt_bench.analysis.compare.estimating import Question, answer
 from bt_bench.analysis.compare.facts import facts_of, partial_warnings
 from bt_bench.analysis.compare.selection import Selection
-from bt_bench.analysis.deciding import Rules, compared_nothing, without_new_paths
+from bt_bench.analysis.deciding import Rules, not_comparable, without_new_paths
 from bt_bench.analysis.judging import (
     Entry,
     Settled,
-    control_moved,
     judge_entries,
     margin_of,
     overall_ratios,
+    systematic_of,
 )
 from bt_bench.analysis.verdicts import Judged, Judgement, Margin
 from bt_bench.errors import UsageError
-from bt_bench.results import format_number, is_sum, select, sums_in
+from bt_bench.results import is_sum, select, sums_in
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,9 @@ class Criteria:
 
     Args:
         rules: margins, alpha, and the correction for many tests.
-        metrics: patterns of metric names; without any, all are compared.
+        metrics: patterns of metric names; without any, all are compared, and the primary ones
+            decide.
+        all_metrics: all metrics decide, also exploratory ones.
         margins: by name, the margins of cases that set their own, as shares.
         ignore_device: accept another device or other versions of torch, CUDA or Triton.
         ignore_helpers: accept other helpers in use; see `bt_bench.results.Helpers`.
@@ -55,6 +58,7 @@ class Criteria:
 
     rules: Rules = field(default_factory=Rules)
     metrics: Sequence[str] = ()
+    all_metrics: bool = False
     margins: Mapping[str, float] = field(default_factory=dict)
     ignore_device: bool = False
     ignore_helpers: bool = False
@@ -100,12 +104,18 @@ def judge(
     entries, not_paired = entries_of(matchups, criteria)
     chosen = _chosen(entries, criteria.metrics)
     floors = list(_floor_facts(entries, criteria.floors))
-    rules = criteria.rules
+    for entry in entries:
+        entry.decides = not entry.exploratory or criteria.all_metrics or bool(criteria.metrics)
+    rules, selection = criteria.rules, criteria.selection
     judged = judge_entries(entries, rules.correction, rules.alpha)
-    everything, not_selected = criteria.selection.of_judgements(judged)
-    selected = [each for each in everything if each.metric in chosen]
-    not_judged = list(_not_judged(everything, selected))
+    of_cases, of_others = selection.of_cases(judged)
+    selected, others_selected = (
+        [each for each in group if each.metric in chosen] for group in (of_cases, of_others)
+    )
+    not_judged = list(_not_judged(of_cases, selected))
     judgements, left_out = without_new_paths(selected)
+    not_listed, _ = without_new_paths(others_selected)
+    not_selected = selection.left_out(of_cases, of_others, not_listed)
     overall = tuple(overall_ratios(judgements))
     facts = facts_of(
         matchups,
@@ -123,10 +133,7 @@ def judge(
         others=tuple(others),
         judgements=tuple(judgements),
         overall=overall,
-        facts=(
-            *facts,
-            *floors,
-        ),
+        facts=(*facts, *floors),
         warnings=tuple(dict.fromkeys(warnings)),
         scope=(*not_selected, *not_paired, *left_out, *not_judged),
     )
@@ -148,7 +155,9 @@ def entries_of(matchups: Sequence[Matchup], criteria: Criteria) -> tuple[list[En
 
 
 def not_compared(judged: Judged, wholes: Mapping[str, str]) -> dict[str, list[Judgement]]:
-    """Sides of which nothing was compared, with the reasons; such a comparison must never pass.
+    """Sides of which nothing was compared, or no time of a case, with the reasons.
+
+    Such a comparison must never pass.
 
     Args:
         judged: the comparison.
@@ -158,9 +167,8 @@ def not_compared(judged: Judged, wholes: Mapping[str, str]) -> dict[str, list[Ju
     for judgement in judged.judgements:
         if judgement.other in wholes:
             found[wholes[judgement.other]].append(judgement)
-    return {
-        whole: judgements for whole, judgements in found.items() if compared_nothing(judgements)
-    }
+    reasons = {whole: not_comparable(judgements) for whole, judgements in found.items()}
+    return {whole: why for whole, why in reasons.items() if why is not None}
 
 
 def _comparable(matchup: Matchup, criteria: Criteria) -> Iterator[str]:
@@ -253,7 +261,8 @@ def _answer_all(asked: Sequence[Asked], criteria: Criteria) -> None:
             entry.outcome = found.outcome
             if not isinstance(found.outcome, Settled):
                 entry.margin = _margin(each, criteria)
-                entry.outcome = _moved(each, entry.margin) or found.outcome
+                entry.systematic = systematic_of(each.spread)
+    add_host(asked)
 
 
 def _margin(asked: Asked, criteria: Criteria) -> Margin:
@@ -261,13 +270,4 @@ def _margin(asked: Asked, criteria: Criteria) -> Margin:
     configured = criteria.margins.get(entry.case, rules.margin)
     if not asked.matchup.one_run:
         configured = max(criteria.margins.get(entry.case, 0.0), rules.advisory_margin)
-    scale = (entry.base_value or 0.0) + entry.metric.offset
-    spread = asked.spread if asked.spread is None or scale <= 0 else asked.spread / scale
-    return margin_of(entry.metric, entry.base_value, configured, spread)
-
-
-def _moved(asked: Asked, margin: Margin) -> Settled | None:
-    metric = asked.entry.metric
-    most = "up to " if metric.terms else ""  # of a sum only the parts' are known
-    apart = f"{most}{format_number(asked.spread or 0.0)} {metric.unit}"
-    return control_moved(margin, apart)
+    return margin_of(entry.metric, entry.base_value, configured)

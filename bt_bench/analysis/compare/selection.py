@@ -98,18 +98,21 @@ class Selection:
             )
         return kept
 
-    def of_judgements(self, judged: Sequence[Judgement]) -> tuple[list[Judgement], list[str]]:
-        """The judgements on the selected cases, and facts about the others.
+    def left_out(
+        self, kept: Sequence[OfCase], rest: Sequence[OfCase], listed: Sequence[Judgement]
+    ) -> list[str]:
+        """Facts about what is not selected.
 
-        Raises:
-            UsageError: for patterns and operations that select nothing.
+        Args:
+            kept: what is about the selected cases.
+            rest: what is about the others.
+            listed: the judgements on the others that would be listed if they were selected.
         """
-        kept, rest = self.of_cases(judged)
         if not rest:
-            return kept, []
-        return kept, [
-            f"{self.told(kept, judged)} The verdicts on the others count for nothing here, nor for "
-            f"the exit code: {tally(rest)}."
+            return []
+        return [
+            f"{self.told(kept, [*kept, *rest])} The verdicts on the others count for nothing here, "
+            f"nor for the exit code: {tally(listed)}."
         ]
 
     def of_cases(self, found: Sequence[Selected]) -> tuple[list[Selected], list[Selected]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,11 +27,11 @@ def gate_against(
 ) -> ExitCode:
     """Sweeps the variant of a stored result by that result's plan, and compares both; advisory.
 
-    Changes of the machine between the runs count as well, so the margin is wider. Device, versions
-    and plan are compared as by `compare`. What only the config or only the result has is missing,
-    unless flags leave it out.
+    Device, versions and plan are compared as by `compare`. What only the config or only the result
+    has is missing, unless flags leave it out.
     """
     stored = _stored(options)
+    _refuse_too_few(options, stored, patterns)
     keys = {case.key for case in stored.cases}
     operations = [
         op for op in options.spec.operations if any(c.operation == op for c in stored.cases)
@@ -78,6 +79,29 @@ def _stored(options: Options) -> VariantResult:
 
         raise NotComparableError(how_to_finish([path], None if path == "-" else Path(path).parent))
     return stored
+
+
+def _refuse_too_few(options: Options, stored: VariantResult, patterns: tuple[str, ...]) -> None:
+    """Refuse a plan with too few instances for any time, unless counts alone are asked for.
+
+    That is known before anything is measured, as the working tree is measured by the same plan.
+    """
+    from bt_bench.analysis import MIN_CLUSTERS
+    from bt_bench.results import is_sum, metric_of
+
+    count, device = stored.plan.instances, stored.environment.device
+    if count >= MIN_CLUSTERS:
+        return
+    for case in stored.cases:
+        for metric in (metric_of(each.series) for each in case.measurements):
+            asked = any(is_sum(each) or fnmatchcase(metric.name, each) for each in patterns)
+            if asked or (not patterns and metric.is_primary(case.operation, device)):
+                raise NotComparableError(
+                    f"{options.against} was measured with {count} of plan.instances, too few to "
+                    f"compare its times, such as {metric.name} of {case.key}; expected "
+                    f"{MIN_CLUSTERS} or more: sweep it again with --set plan.instances=8, or "
+                    "compare counts alone with --metric launches"
+                )
 
 
 def _read(path: str) -> VariantResult:

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 from bt_bench.cli.options import (
     choose_variants,
 )
-from bt_bench.cli.outputs import (
-    write_outputs,
-)
+from bt_bench.cli.outputs import final_code, write_outputs
 from bt_bench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -234,18 +232,16 @@ def entries_of(options: Options, found: Mapping[str, VariantEntry]) -> list[Vari
 
 def finish(judged: Judged, options: Options, folder: Path | None) -> ExitCode:
     """Writes all reports, then reports the outcome."""
-    from bt_bench.analysis import compared_nothing, exit_code
+    from bt_bench.analysis import not_comparable
     from bt_bench.cli.outputs import Output
 
     kept = [] if folder is None else [Output("json", folder / VERDICTS_NAME)]
     write_outputs(judged, [*kept, *options.outputs])
     if folder is not None:
         print(f"bt-bench: rounds and verdicts are in {folder}/", file=sys.stderr)
-    code = exit_code(judged, options.fail_on, options.require_power)
-    if compared_nothing(judged.judgements) and code in (ExitCode.OK, ExitCode.INCONCLUSIVE):
-        print("bt-bench: error: nothing could be compared; see the reasons above", file=sys.stderr)
-        return ExitCode.NOT_COMPARABLE
-    return code
+    why = not_comparable(judged.judgements)
+    nothing = {} if why is None else {", ".join(judged.others) or judged.title: why}
+    return final_code(judged, options.fail_on, nothing, require_power=options.require_power)
 
 
 def make_folder(name: str, out: Path | None) -> Path:

@@ -37,6 +37,7 @@ COLUMNS: dict[str, Callable[[Judgement], Value]] = {
     "detail": lambda judgement: judgement.detail,
     "advisory": lambda judgement: judgement.advisory,
     "exploratory": lambda judgement: judgement.exploratory,
+    "decides": lambda judgement: judgement.decides,
 }
 """Columns of every judgement."""
 
@@ -48,8 +49,10 @@ EVIDENCE_COLUMNS: dict[str, Callable[[Evidence], Value]] = {
     "margin": lambda evidence: evidence.margin.share,
     "margin_binds": lambda evidence: evidence.margin.binds,
     "margin_configured": lambda evidence: evidence.margin.configured,
-    "margin_spread": lambda evidence: evidence.margin.spread,
     "margin_floor": lambda evidence: evidence.margin.floor,
+    "systematic_copies": lambda evidence: evidence.systematic.copies,
+    "systematic_slowed": lambda evidence: evidence.systematic.slowed,
+    "systematic_sped": lambda evidence: evidence.systematic.sped,
     "p_slower": lambda evidence: evidence.p_slower,
     "p_faster": lambda evidence: evidence.p_faster,
     "adjusted_slower": lambda evidence: evidence.adjusted_slower,

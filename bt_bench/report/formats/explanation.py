@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
-from bt_bench.analysis import BINDING, Cause, Estimate, Evidence, Judged, Judgement, Margin
+from bt_bench.analysis import BINDING, SPREAD_FACTOR, Cause, Evidence, Judged, Judgement
 from bt_bench.errors import UsageError, names_hint
 from bt_bench.report.document import Bullets, Document, Section
 from bt_bench.report.formats.judged_document import missed_lines
 from bt_bench.report.formats.texts import (
     change_text,
+    limit_text,
     side_text,
     value_text,
     verdict_text,
@@ -55,6 +55,8 @@ def _texts(judgement: Judgement) -> Iterator[str]:
         yield f"ratio: {judgement.ratio:.6g}, a change of {change_text(judgement.ratio)} %"
     if judgement.exploratory:
         yield "exploratory: not a primary metric of its operation, so its tests are counted apart"
+    if not judgement.decides:
+        yield "it does not decide: the exit code follows primary metrics, unless told otherwise"
     if judgement.advisory:
         yield "advisory: the sides are of different runs, so what changed between them counts too"
     if judgement.evidence is None:
@@ -75,34 +77,57 @@ def _without_evidence(judgement: Judgement) -> str:
 
 def _evidence_texts(judgement: Judgement, evidence: Evidence) -> Iterator[str]:
     margin = evidence.margin
-    bound = math.log1p(margin.share)
+    below, above = evidence.systematic.reach(margin)
+    low_end, high_end = margin.logs
     yield (
         f"estimate: the logarithm of the ratio is {evidence.estimate:.6g}, with a standard error "
         f"of {evidence.error:.6g}, from {evidence.observations} observations; t distribution with "
         f"{evidence.degrees} degrees of freedom"
     )
+    yield _systematic_text(evidence)
     yield from _interval_texts(judgement, evidence)
-    yield f"margin: {format_share(margin.share)}, {BINDING[margin.binds]} ({_parts(margin)})"
     yield (
-        f"slower by more than the margin: {_t_text(evidence.estimate - bound, evidence.error)} for "
-        f"ln(1 + margin) = {bound:.6g}; p = {_p(evidence.p_slower)}, adjusted "
-        f"{_p(evidence.adjusted_slower)}, {_compared(evidence.adjusted_slower, evidence.alpha)}"
+        f"margin: {format_share(margin.share)}, {BINDING[margin.binds]} (configured "
+        f"{format_share(margin.configured)}, floor {format_share(margin.floor)})"
     )
     yield (
-        f"faster by more than the margin: {_t_text(-bound - evidence.estimate, evidence.error)}; "
-        f"p = {_p(evidence.p_faster)}, adjusted {_p(evidence.adjusted_faster)}, "
+        "slower by more than the margin: "
+        f"{_t_text(evidence.estimate - below - high_end, evidence.error)} for ln(1 + margin) = "
+        f"{high_end:.6g}; p = {_p(evidence.p_slower)}, adjusted {_p(evidence.adjusted_slower)}, "
+        f"{_compared(evidence.adjusted_slower, evidence.alpha)}"
+    )
+    yield (
+        "faster by more than the margin: "
+        f"{_t_text(low_end - evidence.estimate - above, evidence.error)} for ln(1 - margin) = "
+        f"{low_end:.6g}; p = {_p(evidence.p_faster)}, adjusted {_p(evidence.adjusted_faster)}, "
         f"{_compared(evidence.adjusted_faster, evidence.alpha)}"
     )
-    yield _same_text(evidence)
     yield (
         f"alpha: {evidence.alpha:.6g} at this look, for a family of {evidence.tests} "
         f"{'test' if evidence.tests == 1 else 'tests'}"
     )
-    if evidence.detectable is not None:
-        yield (
-            f"found with 99 %: a slowdown of {format_share(evidence.detectable)}, at alpha / "
-            f"{evidence.tests}, where the smallest p is tested"
+    yield (
+        f"detection limit: a slowdown of {limit_text(evidence.detectable)} % is found with 99 %, "
+        "also where the smallest p is tested"
+    )
+
+
+def _systematic_text(evidence: Evidence) -> str:
+    """What widens the interval beside the error."""
+    systematic = evidence.systematic
+    below, above = systematic.reach(evidence.margin)
+    parts = "there is no control"
+    if systematic.copies is not None:
+        parts = (
+            f"{SPREAD_FACTOR:g} times what unchanged code differs by is "
+            f"{format_share(systematic.copies)}, which counts beyond the margin"
         )
+    if systematic.slowed or systematic.sped:
+        parts += (
+            ", and between the runs the host may have made it slower by "
+            f"{systematic.slowed:.6g} or faster by {systematic.sped:.6g}, as the reference says"
+        )
+    return f"systematic: {below:.6g} below and {above:.6g} above, as {parts}"
 
 
 def _interval_texts(judgement: Judgement, evidence: Evidence) -> Iterator[str]:
@@ -111,37 +136,20 @@ def _interval_texts(judgement: Judgement, evidence: Evidence) -> Iterator[str]:
         return
     text = f"interval: {low:.6g} to {high:.6g} of the ratio"
     if evidence.error > 0:
-        below = (evidence.estimate - evidence.log_low) / evidence.error
-        above = (evidence.log_high - evidence.estimate) / evidence.error
+        below, above = evidence.systematic.reach(evidence.margin)
+        down = (evidence.estimate - below - evidence.log_low) / evidence.error
+        up = (evidence.log_high - above - evidence.estimate) / evidence.error
         text += (
-            f", exp(estimate - {below:.4g} and + {above:.4g} standard errors), "
-            f"{100 * evidence.confidence:.6g} %: the verdict rests on it"
+            f", exp(estimate - {down:.4g} and + {up:.4g} standard errors, and what is "
+            f"systematic), {100 * evidence.confidence:.6g} %"
         )
-    yield text
-
-
-def _parts(margin: Margin) -> str:
-    spread = "no control" if margin.spread is None else f"spread {format_share(margin.spread)}"
-    configured, floor = format_share(margin.configured), format_share(margin.floor)
-    return f"configured {configured}, {spread}, floor {floor}"
+    yield f"{text}: SLOWER or FASTER if all of it is beyond the margin, SAME if all is within"
 
 
 def _t_text(difference: float, error: float) -> str:
     if error == 0:
         return "no t, as the standard error is 0"
     return f"t = {difference:.6g} / {error:.6g} = {difference / error:.4g}"
-
-
-def _same_text(evidence: Evidence) -> str:
-    bound = math.log1p(evidence.margin.wanted)
-    estimate = Estimate(evidence.estimate, evidence.error, evidence.degrees, evidence.observations)
-    larger = max(estimate.tail_above(-bound), estimate.tail_below(bound))
-    return (
-        f"within {format_share(evidence.margin.wanted)}, the margin without its part for noise: "
-        "the larger p of the one-sided tests against either end is "
-        f"{_p(larger)}, {_compared(larger, evidence.alpha)}; it is not adjusted, and counts where "
-        "neither of the above is certain"
-    )
 
 
 def _compared(probability: float, alpha: float) -> str:

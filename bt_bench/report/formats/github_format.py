@@ -6,7 +6,7 @@ reads them (`ActionCommand.cs` of actions/runner).
 
 from __future__ import annotations
 
-from bt_bench.analysis import Judged, Judgement, Verdict, tally
+from bt_bench.analysis import Judged, Judgement, Verdict, tally_of
 from bt_bench.report.document import inert
 from bt_bench.report.formats.arrange import worst_first
 from bt_bench.report.formats.judged_document import missed_lines
@@ -31,9 +31,9 @@ _SMALLEST_ROW_BYTES = 40
 def render_github(judged: Judged) -> str:
     """Lines for stdout: at most ten annotations, the worst first, and the counts.
 
-    Where the verdicts are advisory, annotations are warnings. That a gate could not have found what
-    it was to find is the first annotation. Warnings about the comparison itself are the last one.
-    Neither is ever dropped.
+    Where verdicts are advisory, or do not decide, annotations are warnings. That a gate could not
+    have found what it was to find is the first annotation. Warnings about the comparison itself are
+    the last one. Neither is ever dropped.
     """
     missed = [command("warning", "bt-bench", clean(line)) for line in missed_lines(judged)]
     noted = [each for each in worst_first(judged).judgements if each.verdict in _LEVELS]
@@ -47,7 +47,7 @@ def render_github(judged: Judged) -> str:
         lines.append(command(level, "bt-bench", message))
     if judged.warnings:
         lines.append(command("warning", "bt-bench", "; ".join(map(clean, judged.warnings))))
-    lines.append(inert(clean(f"bt-bench: {judged.title}: {tally(judged.judgements)}")))
+    lines.append(inert(clean(f"bt-bench: {judged.title}: {tally_of(judged)}")))
     return "\n".join(lines) + "\n"
 
 
@@ -83,7 +83,8 @@ def _annotation(judgement: Judgement) -> str:
 
 
 def _level(judgement: Judgement) -> str:
-    return "warning" if judgement.advisory else _LEVELS[judgement.verdict]
+    mild = judgement.advisory or not judgement.decides
+    return "warning" if mild else _LEVELS[judgement.verdict]
 
 
 def _data(text: str) -> str:

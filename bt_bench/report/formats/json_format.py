@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from bt_bench.analysis import WORST_FIRST, Evidence, Judged, Judgement, Overall, Power
 
-JUDGED_SCHEMA_VERSION = 1
+JUDGED_SCHEMA_VERSION = 2
 
 
 def render_json(judged: Judged) -> str:
@@ -22,7 +23,8 @@ def render_json(judged: Judged) -> str:
         "title": judged.title,
         "base": judged.base,
         "others": judged.others,
-        "counts": {verdict.value: judged.count(verdict) for verdict in WORST_FIRST},
+        "counts": _counts(judged.judgements),
+        "deciding": _counts(judged.deciding),
         "scope": judged.scope,
         "facts": [*filter(None, [judged.unseen]), *judged.facts],
         "warnings": judged.warnings,
@@ -37,6 +39,11 @@ def _lines(name: str, items: Iterable[Mapping[str, Any]]) -> str:
     lines = [f"    {_dumped(item)}" for item in items]
     inside = "\n" + ",\n".join(lines) + "\n  " if lines else ""
     return f"  {_dumped(name)}: [{inside}]"
+
+
+def _counts(judgements: Iterable[Judgement]) -> dict[str, int]:
+    found = Counter(judgement.verdict for judgement in judgements)
+    return {verdict.value: found[verdict] for verdict in WORST_FIRST}
 
 
 def _overall(overall: Overall) -> dict[str, Any]:
@@ -64,6 +71,7 @@ def judgement_json(judgement: Judgement) -> dict[str, Any]:
         "detail": judgement.detail,
         "advisory": judgement.advisory,
         "exploratory": judgement.exploratory,
+        "decides": judgement.decides,
         "evidence": None if judgement.evidence is None else _evidence(judgement.evidence),
     }
     return _all_known(members)
@@ -80,9 +88,9 @@ def _evidence(evidence: Evidence) -> dict[str, Any]:
             "share": margin.share,
             "binds": margin.binds,
             "configured": margin.configured,
-            "spread": margin.spread,
             "floor": margin.floor,
-        }
+        },
+        "systematic": vars(evidence.systematic),
     }
     return _all_known(fields)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bt_bench.analysis import Cause, Judged, Judgement, Overall, Verdict, tally
+from bt_bench.analysis import Cause, Judged, Judgement, Overall, Verdict, tally_of
 from bt_bench.report.document import Block, Bullets, Cell, Document, Section, Table
 from bt_bench.report.formats.arrange import worst_first
 from bt_bench.report.formats.texts import (
@@ -13,7 +13,7 @@ from bt_bench.report.formats.texts import (
     clean,
     headline,
     interval_text,
-    margin_text,
+    range_texts,
     side_text,
     value_text,
     verdict_text,
@@ -23,7 +23,9 @@ MAX_WORST = 5
 
 LEGEND = (
     "Changes and intervals are in percent of the base, positive for more. Times are in us. Where "
-    "there are rounds, the change comes from pairs of rounds, not just from the two medians."
+    "there are rounds, the change comes from pairs of rounds, not just from the two medians. "
+    "SLOWER and FASTER: the whole interval lies beyond the margin. SAME: it lies within. Limit: "
+    "the smallest slowdown that would have been found with 99 %."
 )
 
 
@@ -68,7 +70,7 @@ def summary_lines(judged: Judged) -> list[str]:
     """
     return [
         *missed_lines(judged),
-        f"Verdicts: {tally(judged.judgements)}.",
+        f"Verdicts: {tally_of(judged)}.",
         *judged.scope,
         *judged.facts,
         *(f"Warning: {warning}." for warning in judged.warnings),
@@ -118,13 +120,14 @@ def _judgement_table(judgements: Sequence[Judgement]) -> Table:
         *(() if one_side else ("Side",)),
         "Metric",
         *map(clean, labels),
-        *("Change (%)", "Interval (%)", "Margin (%)"),
+        *("Change (%)", "Interval (%)", "Margin (%)", "Limit (%)"),
     )
     rows = tuple(_row(each, one_side) for each in judgements)
     return Table(columns, rows, num_text_columns=4 if one_side else 5)
 
 
 def _row(judgement: Judgement, one_side: bool) -> tuple[Cell, ...]:
+    texts = range_texts(judgement)
     side = () if one_side else (Cell(side_text(judgement.base, judgement.other)),)
     return (
         Cell(verdict_text(judgement)),
@@ -135,8 +138,7 @@ def _row(judgement: Judgement, one_side: bool) -> tuple[Cell, ...]:
         Cell(value_text(judgement.base_value, judgement.unit)),
         Cell(value_text(judgement.other_value, judgement.unit)),
         Cell(change_text(judgement.ratio)),
-        Cell(interval_text(judgement.low, judgement.high)),
-        Cell(margin_text(judgement)),
+        *map(Cell, (texts.interval, texts.margin, texts.limit)),
     )
 
 

@@ -2,7 +2,7 @@
 
 A suite per operation, a test per judgement. What is slower is a failure. What is missing or not to
 be believed is an error, since a test that did not run must not look green; what is inconclusive is
-skipped.
+skipped, and so is whatever does not decide.
 """
 
 from __future__ import annotations
@@ -49,11 +49,16 @@ def render_junit(judged: Judged) -> str:
 
 
 def _counted(tag: str, name: str, judgements: Sequence[Judgement]) -> ElementTree.Element:
-    outcomes = [OUTCOMES.get(each.verdict) for each in judgements]
+    outcomes = [_outcome(each) for each in judgements]
     counts = {name: str(outcomes.count(element)) for name, element in _COUNTED.items()}
     return ElementTree.Element(
         tag, {"name": name, "tests": str(len(outcomes)), **counts, "time": "0"}
     )
+
+
+def _outcome(judgement: Judgement) -> str | None:
+    found = OUTCOMES.get(judgement.verdict)
+    return found if found is None or judgement.decides else "skipped"
 
 
 def _testcase(judgement: Judgement) -> ElementTree.Element:
@@ -69,7 +74,7 @@ def _testcase(judgement: Judgement) -> ElementTree.Element:
             "time": "0",
         },
     )
-    outcome = OUTCOMES.get(judgement.verdict)
+    outcome = _outcome(judgement)
     if outcome:
         message = f"{verdict_text(judgement)}: {headline(judgement)}: {clean(judgement.detail)}"
         attributes = {"message": message, "type": f"{judgement.verdict}.{judgement.cause}"}

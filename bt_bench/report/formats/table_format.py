@@ -22,7 +22,7 @@ from bt_bench.report.formats.texts import (
     cause_text,
     change_text,
     interval_text,
-    margin_text,
+    range_texts,
     side_text,
     value_text,
 )
@@ -30,7 +30,7 @@ from bt_bench.report.formats.texts import (
 MAX_LISTED = 60
 """How many verdicts are listed unless all are asked for; the summary counts all of them."""
 
-_UNITS = "times in us; change, interval and margin in percent of the base"
+_UNITS = "times in us; change, interval, margin and detection limit in percent of the base"
 
 
 def render_table(judged: Judged, whole: bool = False) -> str:
@@ -135,7 +135,7 @@ def _range_text(ratios: Sequence[float]) -> str:
 
 
 def _verdict_table(judgements: Sequence[Judgement]) -> Table:
-    columns = ("Verdict", "Metric", "Base", "Other", "%", "Interval", "Margin")
+    columns = ("Verdict", "Metric", "Base", "Other", "%", "Low", "High", "Margin", "Limit")
     rows: list[tuple[Cell, ...] | Heading] = []
     for title, group in groupby(judgements, _group_title):
         rows += [Heading(title), *map(_row, group)]
@@ -143,6 +143,7 @@ def _verdict_table(judgements: Sequence[Judgement]) -> Table:
 
 
 def _row(judgement: Judgement) -> tuple[Cell, ...]:
+    texts = range_texts(judgement)
     why = (judgement.detail or cause_text(judgement)) if needs_words(judgement) else None
     return (
         Cell(judgement.word, why, TONES.get(judgement.verdict)),
@@ -150,8 +151,7 @@ def _row(judgement: Judgement) -> tuple[Cell, ...]:
         Cell(value_text(judgement.base_value, judgement.unit)),
         Cell(value_text(judgement.other_value, judgement.unit)),
         Cell(change_text(judgement.ratio)),
-        Cell(interval_text(judgement.low, judgement.high)),
-        Cell(margin_text(judgement)),
+        *map(Cell, (texts.low, texts.high, texts.margin, texts.limit)),
     )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 
-from bt_bench.analysis import Judgement, Verdict
+from bt_bench.analysis import MOST_TOLD, Judgement, Verdict
 from bt_bench.report.document import ABSENT, Tone, one_line
 from bt_bench.results import format_number, format_percent, format_share
 
@@ -17,6 +18,8 @@ TONES = {
     Verdict.FASTER: Tone.GOOD,
 }
 """What each verdict means for the reader."""
+
+_MOST_DECIMALS = 9  # two that agree in as many are equal, for all that matters
 
 _TIME_UNITS = ("us", "ms", "s")
 
@@ -52,25 +55,70 @@ def value_text(value: float | None, unit: str) -> str:
     return format_number(value)
 
 
-def change_text(ratio: float | None) -> str:
+def change_text(ratio: float | None, decimals: int = 1) -> str:
     """A ratio as a change in percent: `+4.6`, `-3.0`, `0.0`."""
     if ratio is None or not math.isfinite(ratio):
         return ABSENT
-    text = format_percent(100 * (ratio - 1))
+    text = format_percent(100 * (ratio - 1), decimals)
     return text if text.startswith("-") or float(text) == 0 else f"+{text}"
 
 
-def interval_text(low: float | None, high: float | None) -> str:
+def interval_text(low: float | None, high: float | None, decimals: int = 1) -> str:
     """An interval of ratios as one of changes in percent: `+3.2 to +6.0`."""
     if low is None or high is None:
         return ABSENT
-    return f"{change_text(low)} to {change_text(high)}"
+    return f"{change_text(low, decimals)} to {change_text(high, decimals)}"
 
 
-def margin_text(judgement: Judgement) -> str:
-    """The margin in percent: `2`, `0.64`."""
-    evidence = judgement.evidence
-    return ABSENT if evidence is None else format_share(evidence.margin.share).removesuffix(" %")
+@dataclass(frozen=True)
+class RangeTexts:
+    """The ends of an interval, the margin and the detection limit, in percent.
+
+    They have as many digits as it takes to see on which side of the margin each end lies, so the
+    verdict can be told from what is printed.
+    """
+
+    low: str
+    high: str
+    margin: str
+    limit: str
+
+    @property
+    def interval(self) -> str:
+        """Both ends."""
+        return ABSENT if self.low == ABSENT else f"{self.low} to {self.high}"
+
+
+def range_texts(judgement: Judgement) -> RangeTexts:
+    """The numbers that a verdict rests on, as texts."""
+    evidence, low, high = judgement.evidence, judgement.low, judgement.high
+    if evidence is None or low is None or high is None:
+        return RangeTexts(change_text(low), change_text(high), ABSENT, ABSENT)
+    margin = evidence.margin.share
+    limit = limit_text(evidence.detectable)
+    for decimals in range(1, _MOST_DECIMALS):
+        texts = RangeTexts(
+            change_text(low, decimals),
+            change_text(high, decimals),
+            format_share(margin, decimals + 2).removesuffix(" %"),
+            limit,
+        )
+        as_read = [float(text) / 100 for text in (texts.low, texts.high, texts.margin)]
+        if _places(*as_read) == _places(low - 1, high - 1, margin):
+            break
+    return texts
+
+
+def _places(low: float, high: float, margin: float) -> tuple[bool, ...]:
+    """Tell where both ends of an interval lie beside those of the margin."""
+    return low > margin, high < -margin, low >= -margin, high <= margin
+
+
+def limit_text(share: float) -> str:
+    """A detection limit in percent: `3.1`, or `>1000` if it is larger than matters."""
+    if share > MOST_TOLD:
+        return f">{100 * MOST_TOLD:.0f}"
+    return format_share(share).removesuffix(" %")
 
 
 def headline(judgement: Judgement) -> str:
@@ -81,7 +129,7 @@ def headline(judgement: Judgement) -> str:
     if judgement.ratio is not None:
         found += f": {change_text(judgement.ratio)} %"
         if judgement.low is not None and judgement.high is not None:
-            found += f" ({interval_text(judgement.low, judgement.high)} %)"
+            found += f" ({range_texts(judgement).interval} %)"
     elif judgement.base_value is not None or judgement.other_value is not None:
         values = (judgement.base_value, judgement.other_value)
         found += ": {} to {} {}".format(

@@ -13,10 +13,10 @@ _DEVICE_ADVICE = (
     "the host, and only what the step adds to the device's work counts; a replayed graph has no "
     "launches from Python at all. Changes in one do not transfer to another.",
     "Changes are in percent of the baseline, negative for less, with the verdict on each: they are "
-    "those of `bt-bench compare` on this folder, number for number. FASTER and SLOWER are beyond "
-    "the margin with certainty, SAME is within it with certainty, and INCONCLUSIVE is neither: "
-    "that is no proof that there is no change. A margin is never below three times what an "
-    "unchanged copy of a variant differed by, nor below the floor of the metric.",
+    "those of `bt-bench compare` on this folder, number for number. FASTER and SLOWER: the whole "
+    "interval is beyond the margin. SAME: it is within. INCONCLUSIVE is neither, and no proof that "
+    "there is no change: noise of all kinds widens the interval. A margin is never below the floor "
+    "of the metric.",
     "Where methods disagree, the device times of that row are in doubt: two independent methods "
     f"differ by more than {TOLERANCE_PERCENT:.0f} % and {TOLERANCE_US:.1f} us, even without what "
     "each adds of its own.",

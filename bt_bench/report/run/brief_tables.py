@@ -10,7 +10,7 @@ from bt_bench.names import Operation
 from bt_bench.report.document import ABSENT, Cell, Heading, Table
 from bt_bench.report.formats.arrange import worst_first
 from bt_bench.report.formats.table_format import verdicts_cell
-from bt_bench.report.formats.texts import TONES, change_text, interval_text
+from bt_bench.report.formats.texts import TONES, change_text, range_texts
 from bt_bench.report.run.arranged import Arm, Arms, CaseId
 from bt_bench.report.run.cells import no_case_cell, range_text, tested_cells, time_cell
 from bt_bench.results import Direction, Series, metric_named, metric_of
@@ -152,7 +152,7 @@ def _change(other: Arm, case_id: CaseId, judgement: Judgement | None) -> Cell:
     note = _NOTES.get(judgement.verdict)
     if judgement.evidence is None:
         note = f"{judgement.verdict}: {judgement.detail}."
-    text = interval_text(judgement.low, judgement.high)
+    text = range_texts(judgement).interval
     return Cell(text, note, TONES.get(judgement.verdict))
 
 

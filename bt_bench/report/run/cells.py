@@ -15,7 +15,7 @@ from bt_bench.analysis import (
 )
 from bt_bench.names import Operation
 from bt_bench.report.document import ABSENT, Cell, Table
-from bt_bench.report.formats.texts import TONES, change_text, interval_text, verdict_text
+from bt_bench.report.formats.texts import TONES, change_text, range_texts, verdict_text
 from bt_bench.report.run.arranged import Arm, Arms, CaseId
 from bt_bench.results import (
     CaseResult,
@@ -89,7 +89,7 @@ def tested_cells(judgement: Judgement | None) -> tuple[Cell, Cell, Cell]:
         return Cell(ABSENT), Cell(ABSENT), Cell(ABSENT)
     return (
         Cell(change_text(judgement.ratio)),
-        Cell(interval_text(judgement.low, judgement.high)),
+        Cell(range_texts(judgement).interval),
         _verdict_cell(judgement),
     )
 

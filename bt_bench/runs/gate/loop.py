@@ -24,7 +24,7 @@ from bt_bench.analysis import (
     Power,
     Rules,
     Verdict,
-    detectable,
+    forecast,
     is_short,
     judge_rounds,
     overall_ratios,
@@ -279,7 +279,7 @@ def _forecast(
     for subject, judgement in zip(plan.subjects, judgements, strict=True):
         if (evidence := judgement.evidence) and not judgement.is_final:
             times = rounds / evidence.observations
-            share = detectable(evidence, times, alpha, wider=subject.variant in plan.apart)
+            share = forecast(evidence, times, alpha, wider=subject.variant in plan.apart)
             found.append((share / asked.of(judgement), share))
     if not found:
         return ""
@@ -348,5 +348,5 @@ def _how_measured(plan: GatePlan, rounds: int) -> Iterator[str]:
         if variant in plan.apart:
             yield (
                 f"{rounds} rounds of {variant} were measured apart, base, head and control in a "
-                f"process each, so its margins are wider: {plan.apart[variant]}."
+                f"process each, so its intervals are wider: {plan.apart[variant]}."
             )

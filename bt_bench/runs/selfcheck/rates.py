@@ -85,7 +85,7 @@ class Slowdown:
             return Asked(self.amount, evidence.margin.configured).of(judgement)
         if self.kind is Kind.SAID:
             return evidence.detectable
-        return self.amount * evidence.margin.share
+        return self.amount * evidence.needed
 
 
 SAID = Slowdown(1, Kind.SAID)
@@ -152,7 +152,7 @@ class Trial:
     def margin(self) -> float | None:
         """The margin of the figure in the gate of equal code; `None` if it had none."""
         evidence = self.judgement.evidence
-        return evidence.margin.share if evidence else None
+        return evidence.needed if evidence else None
 
 
 @dataclass(frozen=True)
@@ -362,7 +362,7 @@ def summarise(trials: Sequence[Trial]) -> Selfcheck:
     """Rates over trials."""
     unchanged = [trial.unchanged for trial in trials]
     judgements = [each for outcome in unchanged for each in outcome.judged.judgements]
-    margins = [each.evidence.margin.share for each in judgements if each.evidence]
+    margins = [each.evidence.needed for each in judgements if each.evidence]
     powers = [outcome.judged.power for outcome in unchanged]
     tried = dict.fromkeys((slowdown, trial.apart) for trial in trials for slowdown in trial.found)
     return Selfcheck(
@@ -383,12 +383,11 @@ def summarise(trials: Sequence[Trial]) -> Selfcheck:
 
 def _long_margin(trials: Sequence[Trial]) -> float | None:
     margins = [
-        each.evidence.margin.share
+        each.evidence.needed
         for trial in trials
         for each in trial.unchanged.judged.judgements
         if each.evidence
         and (each.base_value or 0.0) > LONG_US
-        and each.evidence.detectable is not None
         and each.other.partition("@")[0] not in trial.unchanged.apart
     ]
     return percentile(margins, 50) if margins else None
@@ -422,7 +421,7 @@ def _detection(slowdown: Slowdown, apart: bool, trials: Sequence[Trial]) -> Dete
 def _said(slowdown: Slowdown, trial: Trial) -> bool:
     """Whether the gate of equal code said that it would find such a slowdown."""
     share, evidence = slowdown.share(trial.judgement), trial.judgement.evidence
-    if share is None or evidence is None or evidence.detectable is None:
+    if share is None or evidence is None:
         return False
     return evidence.detectable <= share * (1 + _ROUNDING)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from bt_bench.analysis import control_difference_us, median, relative_half_width
+from bt_bench.analysis import control_difference, median, relative_half_width
 from bt_bench.protocol import Operation, Workload
 from bt_bench.results import (
     ControlSpread,
@@ -175,13 +175,14 @@ def _add_control(
     spreads = []
     for measurement in measured[original].measurements:
         copy = copies.get(measurement.series)
-        difference_us = None if copy is None else control_difference_us(measurement, copy)
-        if difference_us is not None:
+        difference = None if copy is None else control_difference(measurement, copy)
+        if difference is not None:
             spreads.append(
                 ControlSpread(
                     series=measurement.series,
                     arm=original,
-                    difference_us=round(difference_us, 4),
+                    difference_us=round(difference.us, 4),
+                    share=round(difference.share, 6),
                 )
             )
     for found in measured.values():

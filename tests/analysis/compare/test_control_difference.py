@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.factories import make_measurement
 
-from bt_bench.analysis.compare.estimating import control_difference_us
+from bt_bench.analysis.compare.estimating import control_difference
 from bt_bench.results.case import Measurement
 from bt_bench.results.nouns import Quantity
 from bt_bench.results.series import series_of
@@ -19,10 +19,19 @@ def taken(
     return found if rounds is None else found.model_copy(update={"rounds": rounds})
 
 
+def control_difference_us(original: Measurement, copy: Measurement) -> float | None:
+    """The difference in us; its share is that of the original's typical time."""
+    found = control_difference(original, copy)
+    return None if found is None else found.us
+
+
 def test_it_is_the_median_ratio_of_the_base() -> None:
     # Ratios 1.1, 1.1 and 1.5; the median of the base is 20.
     difference = control_difference_us(taken([10], [20], [30]), taken([11], [22], [45]))
     assert difference == pytest.approx(20 * 0.1)
+    whole = control_difference(taken([10], [20], [30]), taken([11], [22], [45]))
+    assert whole is not None
+    assert whole.share == pytest.approx(0.1)
 
 
 def test_drift_cancels() -> None:

@@ -21,13 +21,14 @@ def some() -> list[Judgement]:
 
 
 def kept(selection: Selection) -> list[str]:
-    return [each.key for each in selection.of_judgements(some())[0]]
+    return [each.key for each in selection.of_cases(some())[0]]
 
 
 def test_without_an_option_all_are_kept_and_nothing_is_said() -> None:
-    assert Selection().of_judgements(some()) == (some(), [])
+    assert Selection().of_cases(some()) == (some(), [])
     assert Selection().options == ""
-    assert Selection(cases="*").of_judgements(some()) == (some(), [])
+    assert Selection(cases="*").of_cases(some()) == (some(), [])
+    assert Selection().left_out(some(), [], []) == []
 
 
 def test_cases_and_operations() -> None:
@@ -38,8 +39,9 @@ def test_cases_and_operations() -> None:
 
 
 def test_what_is_left_out_is_counted() -> None:
-    _, facts = Selection(cases="unif*", operations=["step"]).of_judgements(some())
-    assert facts == [
+    selection = Selection(cases="unif*", operations=["step"])
+    left, rest = selection.of_cases(some())
+    assert selection.left_out(left, rest, rest) == [
         "Selected by -k unif*, --operations step: 1 of 3 cases. The verdicts on the others count "
         "for nothing here, nor for the exit code: 1 SLOWER, 1 MORE."
     ]
@@ -66,5 +68,5 @@ def test_what_is_left_out_is_counted() -> None:
 )
 def test_what_selects_nothing(selection: Selection, message: str) -> None:
     with pytest.raises(UsageError) as error:
-        selection.of_judgements(some())
+        selection.of_cases(some())
     assert str(error.value).startswith(message)

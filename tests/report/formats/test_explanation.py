@@ -34,35 +34,49 @@ def test_everything_can_be_checked_by_hand(each):
     error = number(r"standard error of (\S+),", text)
     degrees = number(r"distribution with (\d+) degrees", text)
     margin = number(r"margin: (\S+) %", text) / 100
-    bound = number(r"ln\(1 \+ margin\) = (\S+);", text)
-    assert bound == pytest.approx(math.log1p(margin), rel=2e-3)
-    t = number(r"slower by .*? = (\S+) for", text)
-    assert t == pytest.approx((estimate - bound) / error, rel=1e-3)
-    p_slower = number(r"slower by .*?; p = (\S+),", text)
+    off_below, off_above = map(
+        float, re.findall(r"systematic: (\S+) below and (\S+) above", text)[0]
+    )
+    upper, lower = (number(rf"ln\(1 \{sign} margin\) = (\S+);", text) for sign in "+-")
+    assert (upper, lower) == pytest.approx((math.log1p(margin), math.log1p(-margin)), rel=2e-3)
+    t = number(r"slower by more than the margin: t = .*? = (\S+) for", text)
+    assert t == pytest.approx((estimate - off_below - upper) / error, rel=1e-3)
+    p_slower = number(r"slower by more than the margin: .*?; p = (\S+),", text)
     assert p_slower == pytest.approx(stats.t.sf(t, degrees), rel=1e-2)
-    p_faster = number(r"faster by .*?; p = (\S+),", text)
-    assert p_faster == pytest.approx(stats.t.sf((-bound - estimate) / error, degrees), rel=1e-2)
-    same = number(r"against either end is (\S+), ", text)
-    wanted = math.log1p(number(r"within (\S+) %, the margin without", text) / 100)
-    tails = [stats.t.sf((wanted + side * estimate) / error, degrees) for side in (-1, 1)]
-    assert same == pytest.approx(max(tails), rel=1e-2)
+    t = number(r"faster by more than the margin: t = .*? = (\S+) for", text)
+    assert t == pytest.approx((lower - estimate - off_above) / error, rel=1e-3)
+    p_faster = number(r"faster by more than the margin: .*?; p = (\S+),", text)
+    assert p_faster == pytest.approx(stats.t.sf(t, degrees), rel=1e-2)
     low, high = map(float, re.findall(r"interval: (\S+) to (\S+) of", text)[0])
     below = number(r"exp\(estimate - (\S+) and", text)
-    above = number(r"and \+ (\S+) standard errors\)", text)
-    ends = (math.exp(estimate - below * error), math.exp(estimate + above * error))
+    above = number(r"and \+ (\S+) standard errors,", text)
+    ends = (
+        math.exp(estimate - below * error - off_below),
+        math.exp(estimate + above * error + off_above),
+    )
     assert (low, high) == pytest.approx(ends, rel=1e-4)
-    confidence = number(r"standard errors\), (\S+) %: the verdict rests on it", text)
+    confidence = number(r"what is systematic\), (\S+) %: SLOWER or FASTER if", text)
     tails = stats.t.sf(below, degrees) + stats.t.sf(above, degrees)
     assert confidence == pytest.approx(100 * (1 - tails), abs=0.01)
 
 
 def test_what_the_margin_is_and_the_family():
-    _, noisy, *_, floor = map(joined, judgements.timed())
-    assert "margin: 3.1 %, three times what unchanged code differs by" in noisy
-    assert "(configured 2 %, spread 3.1 %, floor 1.62 %)" in noisy
+    _, noisy, *_, floor, apart = map(joined, judgements.timed())
+    assert "margin: 2 %, as configured (configured 2 %, floor 1.62 %)" in noisy
+    assert "as 3 times what unchanged code differs by is 3.1 %, which counts beyond the" in noisy
     assert "margin: 6.25 %, the floor of the metric" in floor
-    assert "alpha: 0.01 at this look, for a family of 6 tests" in noisy
-    assert "verdict: SLOWER, beyond_margin: by more than the margin of 3.1 %" in noisy
+    assert "systematic: 0 below and 0 above" in floor
+    assert "alpha: 0.01 at this look, for a family of 7 tests" in noisy
+    assert "verdict: SLOWER, beyond_margin: by more than the margin of 2 %" in noisy
+    assert "systematic: 0.08 below and 0.01 above" in apart
+    assert "between the runs the host may have made it slower by 0.08 or faster by 0.01" in apart
+    assert "detection limit: a slowdown of " in apart
+
+
+def test_what_does_not_decide_says_so() -> None:
+    said = "it does not decide: the exit code follows primary metrics, unless told otherwise"
+    assert said in joined(judgement(exploratory=True, decides=False))
+    assert said not in joined(judgement(exploratory=True))
 
 
 def test_verdicts_agree_with_what_the_tests_say():
@@ -90,7 +104,7 @@ def test_no_error_has_an_interval_without_a_width():
     (each, *_) = judgements.timed()
     evidence = each.evidence.__class__(**(vars(each.evidence) | {"error": 0.0}))
     text = joined(judgement(ratio=1.3, low=1.3, high=1.3, evidence=evidence))
-    assert "interval: 1.3 to 1.3 of the ratio margin: " in text
+    assert "interval: 1.3 to 1.3 of the ratio: SLOWER or FASTER if" in text
 
 
 def test_what_is_exploratory_says_so():

@@ -49,10 +49,15 @@ def test_the_worst_come_first_and_the_rest_is_counted():
     assert [each.properties["title"].split()[0] for each in found[:4]] == [
         *("MORE", "MORE", "SLOWER", "SLOWER")
     ]
-    assert "+30.0 % (+28.3 to +31.7 %)" in found[2].data
+    assert "+30.0 % (+28.2 to +31.8 %)" in found[2].data
     # 16 were to be noted, of which eight are; the last is for what casts doubt on all of it.
     assert (found[-2].name, found[-2].data[:6]) == ("error", "8 more")
     assert (found[-1].name, found[-1].data) == ("warning", "; ".join(judgements.rich().warnings))
+
+
+def test_what_does_not_decide_is_no_error():
+    (found,) = commands_of(render_github(many(1, verdict=Verdict.SLOWER, decides=False)))
+    assert found.name == "warning"
 
 
 @pytest.mark.parametrize(("count", "lines"), [(0, 0), (9, 9), (10, 10), (11, 10), (500, 10)])

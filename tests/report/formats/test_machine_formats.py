@@ -14,7 +14,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 from support import judgements
 from support.judgements import judged, judgement
 
-from bt_bench.analysis.verdicts import Cause, Evidence, Judgement, Overall, Verdict
+from bt_bench.analysis.verdicts import Cause, Evidence, Judgement, Overall, Systematic, Verdict
 from bt_bench.report.formats.csv_format import (
     COLUMNS,
     EVIDENCE_COLUMNS,
@@ -59,10 +59,19 @@ def test_json_has_all_evidence():
     assert each.evidence is not None
     assert margin == {
         **{"share": each.evidence.margin.share, "binds": "configured"},
-        **{"configured": 0.02, "spread": None, "floor": 0.0},
+        **{"configured": 0.02, "floor": 0.0},
     }
-    names = {field.name for field in fields(Evidence)} - {"margin"}
+    systematic = read["evidence"].pop("systematic")
+    assert systematic == {"copies": None, "slowed": 0.0, "sped": 0.0}
+    names = {field.name for field in fields(Evidence)} - {"margin", "systematic"}
     assert read["evidence"] == {name: getattr(each.evidence, name) for name in names}
+
+
+def test_json_counts_what_decides():
+    whole = judged(judgement(verdict=Verdict.SLOWER, decides=False), judgement())
+    found = read_json(whole)
+    assert (found["counts"]["SLOWER"], found["counts"]["SAME"]) == (1, 1)
+    assert (found["deciding"]["SLOWER"], found["deciding"]["SAME"]) == (0, 1)
 
 
 def test_json_has_a_judgement_a_line_and_names_as_they_are():
@@ -104,9 +113,9 @@ def test_csv_has_a_row_per_judgement_and_numbers_stay_numbers():
 def test_csv_has_all_fields():
     names = {field.name for field in fields(Judgement)} - {"evidence"}
     assert set(COLUMNS) == names | {"percent"}
-    evidence = {field.name for field in fields(Evidence)}
+    evidence = {field.name for field in fields(Evidence)} - {"systematic"}
     assert set(EVIDENCE_COLUMNS) >= evidence
-    assert len(EVIDENCE_COLUMNS) == len(evidence) + 4
+    assert len(EVIDENCE_COLUMNS) == len(evidence) + 3 + len(fields(Systematic))
 
 
 def test_csv_is_as_in_rfc_4180():
@@ -151,7 +160,13 @@ def test_junit_has_a_suite_per_operation_and_a_test_per_judgement():
         before = (counted.tests, counted.failures, counted.errors, counted.skipped)
         counted.update_statistics()
         assert before == (counted.tests, counted.failures, counted.errors, counted.skipped)
-    assert (root.tests, root.failures, root.errors, root.skipped) == (23, 4, 10, 2)
+    assert (root.tests, root.failures, root.errors, root.skipped) == (23, 4, 9, 3)
+
+
+@pytest.mark.parametrize("verdict", [Verdict.SLOWER, Verdict.MISSING, Verdict.INVALID])
+def test_junit_fails_on_nothing_that_does_not_decide(verdict):
+    root = read_junit(judged(judgement(verdict=verdict, decides=False)))
+    assert (root.tests, root.failures, root.errors, root.skipped) == (1, 0, 0, 1)
 
 
 @pytest.mark.parametrize(

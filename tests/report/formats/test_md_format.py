@@ -23,7 +23,7 @@ def test_hostile_names_stay_text():
     rows = sum(token.type == "tr_open" for token in tokens)
     assert rows == 2 + len(hostile.overall) + len(hostile.judgements)
     cells = sum(token.type == "td_open" for token in tokens)
-    assert cells == 5 * len(hostile.overall) + 9 * len(hostile.judgements)
+    assert cells == 5 * len(hostile.overall) + 10 * len(hostile.judgements)
 
 
 def test_a_word_at_the_start_of_a_line_is_no_command():
@@ -44,14 +44,14 @@ def test_details_are_of_what_the_figures_leave_open():
     details = render_md(judgements.rich()).split("## Details")[1]
     verdicts = [line.split()[1] for line in details.splitlines() if line.startswith("- ")]
     assert Counter(verdicts) == {
-        **{"SLOWER": 2, "MORE": 2, "MISSING": 2, "INVALID": 8},
+        **{"SLOWER": 2, "MORE": 2, "MISSING": 2, "INVALID": 7},
         **{"FEWER": 1, "INCONCLUSIVE": 1},  # those without an interval
     }
 
 
 def test_listing_only_some_says_so_and_counts_all():
     text = render_md(judgements.rich(), max_listed=3)
-    assert "Verdicts: 2 SLOWER, 2 MORE, 2 MISSING, 8 INVALID" in text
+    assert "Verdicts: 2 SLOWER, 2 MORE, 2 MISSING, 7 INVALID" in text
     assert "3 of 23 are listed." in text
     assert (
         sum(line.startswith(("| SLOWER", "| FASTER", "| SAME")) for line in text.splitlines()) == 3

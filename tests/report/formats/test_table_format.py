@@ -37,7 +37,7 @@ def test_no_cell_is_folded_at_80_columns():
     narrow = on_terminal(judgements.rich(), width=80)
     rows = [row.split()[:2] for row in narrow.splitlines() if row[2:].startswith(WORDS)]
     assert rows == [[each.word, each.metric] for each in judgements.rich().judgements]
-    assert " +28.3 to +31.7 " in narrow
+    assert " +28.2 +31.8 " in narrow
 
 
 def test_a_terminal_and_a_pipe_get_the_same_characters():
@@ -105,7 +105,7 @@ def test_why_stands_in_place_of_an_interval_where_there_is_room():
     )
     _, short, long, *below = text[text.index("\nstep/") :].strip().splitlines()
     assert short == "  INVALID  gpu_us  short"
-    assert long == "  INVALID  gpu_us     –      –  –         –       –"
+    assert long == "  INVALID  gpu_us     –      –  –    –     –       –      –"
     assert " ".join(below).split() == ["x"] * 40
 
 

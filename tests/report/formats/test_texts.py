@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
-from support.judgements import judgement
+from support.judgements import judged, judgement, timed
 
-from bt_bench.analysis.verdicts import Verdict, tally
+from bt_bench.analysis.deciding import verdict_on
+from bt_bench.analysis.verdicts import Judgement, Margin, Verdict, tally, tally_of
 from bt_bench.report.formats.texts import (
     change_text,
     headline,
     interval_text,
+    limit_text,
+    range_texts,
     value_text,
 )
-from bt_bench.results import format_share
+from bt_bench.results import Direction, format_share
 
 
 @pytest.mark.parametrize(
@@ -33,6 +38,56 @@ from bt_bench.results import format_share
 )
 def test_change(ratio, text):
     assert change_text(ratio) == text
+
+
+def close(low: float, high: float, margin: float) -> Judgement:
+    """A judgement with this interval and margin."""
+    (evidence,) = {each.evidence for each in timed()[:1]}
+    evidence = replace(evidence, margin=Margin(margin, 0.0), detectable=0.123)
+    return judgement(ratio=low, low=low, high=high, evidence=evidence)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "margin", "texts"),
+    [
+        (1.032, 1.06, 0.02, ("+3.2", "+6.0", "2")),
+        (1.0203, 1.06, 0.02, ("+2.03", "+6.00", "2")),  # 2.0 would not be beyond
+        (1.020001, 1.0204, 0.02, ("+2.0001", "+2.0400", "2")),
+        (0.9801, 1.0199, 0.02, ("-2.0", "+2.0", "2")),
+        (0.97999, 1.0, 0.02, ("-2.001", "0.000", "2")),
+        (0.9, 1.01233, 0.01234, ("-10.0", "+1.2", "1.23")),
+        (0.9, 1.01235, 0.01234, ("-10.00", "+1.24", "1.234")),
+        (0.5, 14.0, 12.345, ("-50.0", "+1300.0", "1234")),
+    ],
+)
+def test_texts_have_the_digits_that_the_verdict_needs(low, high, margin, texts):
+    found = range_texts(close(low, high, margin))
+    assert (found.low, found.high, found.margin) == texts
+    assert (found.interval, found.limit) == (f"{texts[0]} to {texts[1]}", "12.3")
+
+
+def test_what_is_printed_says_what_the_verdict_is():
+    generator = np.random.default_rng(5)
+    for _ in range(500):
+        margin = float(10 ** generator.uniform(-3, 0.3))
+        ends = generator.choice([-margin, margin], 2) + generator.normal(0, margin, 2) * (
+            10.0 ** generator.integers(-6, 1, 2)
+        )
+        low, high = sorted(np.maximum(1 + ends, 0.0).tolist())
+        texts = range_texts(close(low, high, margin))
+        from_low, to_high, within = map(float, (texts.low, texts.high, texts.margin))
+        if from_low > within:
+            said = Verdict.SLOWER
+        elif to_high < -within:
+            said = Verdict.FASTER
+        else:
+            same = -within <= from_low and to_high <= within
+            said = Verdict.SAME if same else Verdict.INCONCLUSIVE
+        assert said is verdict_on(low, high, margin, Direction.LOWER), (low, high, margin, texts)
+
+
+def test_limits():
+    assert [limit_text(share) for share in (0.0312, 9.99, 10.1)] == ["3.12", "999", ">1000"]
 
 
 def test_interval():
@@ -67,6 +122,14 @@ def test_counts_name_the_worst_first():
     found = [judgement(), judgement(verdict=Verdict.SLOWER), judgement(verdict=Verdict.FASTER)]
     assert tally([*found, judgement()]) == "1 SLOWER, 1 FASTER, 2 SAME"
     assert tally([]) == "none"
+
+
+def test_what_does_not_decide_is_counted_apart():
+    apart = judgement(verdict=Verdict.SLOWER, decides=False)
+    assert tally_of(judged(judgement(), apart)) == (
+        "1 SAME; of exploratory metrics, which do not decide: 1 SLOWER"
+    )
+    assert tally_of(judged(judgement())) == "1 SAME"
 
 
 def test_headline_has_what_there_is():

@@ -54,14 +54,19 @@ def test_while_undecided_rounds_are_added_to_those_there_are() -> None:
     assert finding.evidence.observations == 32
 
 
-def test_a_margin_that_noise_has_widened_keeps_no_gate_going_that_has_shown_sameness() -> None:
-    rounds = make_rounds(32, {HOST: (100.0, 100.0, 100.0)}, noise=0.01)
+@pytest.mark.parametrize(("noise", "shown"), [(0.01, True), (0.03, False)])
+def test_what_is_measured_apart_is_the_same_once_its_noise_leaves_room(
+    noise: float, shown: bool
+) -> None:
+    """What copies differ by may hide a difference, so it keeps a gate going; no look is added."""
+    rounds = make_rounds(64, {HOST: (100.0, 100.0, 100.0)}, noise=noise)
     outcome = gate(replay(rounds), apart={"fused": "it sets a flag"})
     (finding,) = outcome.judged.judgements
-    assert finding.evidence is not None
-    assert finding.evidence.margin.binds == "spread"
-    assert finding.verdict is Verdict.SAME
-    assert outcome.rounds == 12
+    assert finding.verdict is (Verdict.SAME if shown else Verdict.INCONCLUSIVE)
+    assert 12 < outcome.rounds <= 32
+    (first,) = gate(replay(rounds[:12]), apart={"fused": "it sets a flag"}).judged.judgements
+    assert first.evidence is not None
+    assert first.evidence.needed > first.evidence.margin.share
 
 
 def test_a_regression_that_was_found_is_final() -> None:
@@ -72,8 +77,8 @@ def test_a_regression_that_was_found_is_final() -> None:
     quiet, loud = outcome.judged.judgements
     assert outcome.rounds == 32
     assert quiet.verdict is Verdict.SLOWER
-    assert quiet.detail.endswith("after 12 rounds")
-    assert loud.detail.endswith("after 32 rounds")
+    assert "after 12 rounds" in quiet.detail
+    assert "after 32 rounds" in loud.detail
 
 
 def test_looks_share_alpha() -> None:

@@ -12,10 +12,10 @@ from support.judgements import judgement
 from support.tiny_gates import Quiet
 from synthetic import Noise, SyntheticPopulation
 
-from bt_bench.analysis import deciding, judging, power, rounds
+from bt_bench.analysis import deciding, judging, rounds
 from bt_bench.analysis.deciding import Correction, Rules
 from bt_bench.analysis.statistics.corrections import Corrected
-from bt_bench.analysis.verdicts import Evidence, Margin
+from bt_bench.analysis.verdicts import Evidence, Margin, Systematic
 from bt_bench.errors import UsageError
 from bt_bench.runs.selfcheck.rates import (
     SAID,
@@ -92,7 +92,7 @@ def test_a_gate_that_cries_wolf_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_gate_that_never_fails_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(probabilities: Sequence[float], alpha: float) -> Corrected:
-        return Corrected([1.0] * len(probabilities), [alpha] * len(probabilities))
+        return Corrected([1.0] * len(probabilities), [1e-90 * alpha] * len(probabilities))
 
     monkeypatch.setattr(deciding, "CORRECTIONS", {Correction.HOLM: never})
     assert kept_by(check()) == {"red", "margin"}
@@ -100,14 +100,14 @@ def test_a_gate_that_never_fails_is_caught(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_gate_that_promises_too_much_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(power, "POWER", 0.6)
+    monkeypatch.setattr(deciding, "POWER", 0.6)
     found = {each.slowdown: each.found for each in check(noise=Noise.PER_COPY).detections}
     assert found[SAID].times < GATES
 
 
 def test_a_margin_of_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "PAIRED", replace(rounds.PAIRED, certain=False))
-    monkeypatch.setattr(judging, "SPREAD_FACTOR", 6.0)
+    monkeypatch.setattr(judging, "SPREAD_FACTOR", 12.0)
     result = check(noise=Noise.PER_COPY)
     assert not kept(result)["margin"]
 
@@ -183,13 +183,21 @@ def test_promises_are_about_all_gates_and_say_what_the_gates_said() -> None:
 
 
 def test_slowdowns() -> None:
-    margin = Margin(0.015, 0.1, 0.01)
+    margin, systematic = Margin(0.015, 0.01), Systematic(copies=0.1)
     numbers = dict.fromkeys(("p_slower", "p_faster", "adjusted_slower", "adjusted_faster"), 1.0)
     numbers |= dict.fromkeys(("estimate", "log_low", "log_high", "confidence"), 0.0)
     evidence = Evidence(
-        observations=12, error=1, degrees=9, margin=margin, alpha=0.01, tests=1, **numbers
+        observations=12,
+        error=1,
+        degrees=9,
+        margin=margin,
+        systematic=systematic,
+        alpha=0.01,
+        tests=1,
+        detectable=0.2,
+        **numbers,
     )
-    one = judgement(base_value=2.0, evidence=replace(evidence, detectable=0.2))
+    one = judgement(base_value=2.0, evidence=evidence)
     shares = {
         Slowdown(0.03): 0.03,
         Slowdown(0.03, Kind.ASKED): 0.05,

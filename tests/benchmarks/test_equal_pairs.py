@@ -1,0 +1,197 @@
+"""Pairs of runs of equal code, made up: what passes, what is planted, and what is told of both."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import equal_pairs
+import numpy as np
+import pytest
+from equal_pairs import LEAST_FOUND, Pair, Planted, is_kept, page, read, slow_down
+from support.commands import run
+from support.factories import make_case, make_launches, make_result, make_rounds
+
+from bt_bench.report import render_document
+from bt_bench.results import Cache, LaunchPath, Load, Quantity, RunFolder, Series, series_of
+from bt_bench.results.writing import write_result
+from bt_bench.suites.block_tables import operations as ops
+
+HOST, STAGE, GPU = map(series_of, (Quantity.HOST_US, Quantity.STAGE_US, Quantity.GPU_US))
+TIMES_US = {HOST: 60.0, STAGE: 3.0, GPU: 8.0, series_of(Quantity.STEP_US): 75.0}
+COMMITTED = Path(__file__).parents[2] / "reports" / "equal-pairs"
+ON_HOST = (HOST, STAGE, series_of(Quantity.STEP_US))
+
+
+def write_run(folder: Path, number: int, host: float = 1.0, slower: float = 1.0) -> None:
+    """A run of two variants and two cases on a host of some speed; launching may be slower."""
+    run = folder / f"run-{number:02}"
+    run.mkdir()
+    (run / "config.yaml").write_text("variants: [baseline, fused]\n", encoding="utf-8")
+    generator = np.random.default_rng(number)
+    for variant in ("baseline", "fused"):
+        cases = []
+        for name in ("small", "large"):
+            samples = {
+                series: [
+                    [
+                        us
+                        * (host if series in ON_HOST else 1.0)
+                        * (slower if series == HOST else 1.0)
+                        * by
+                    ]
+                    for by in generator.lognormal(0, 0.01, 48)
+                ]
+                for series, us in TIMES_US.items()
+            }
+            cases.append(
+                make_case(
+                    name,
+                    ops.STEP,
+                    samples,
+                    rounds=make_rounds(48),
+                    launches=make_launches(["k"]),
+                )
+            )
+        write_result(RunFolder(run), make_result(variant, cases, run_id=f"run{number}"))
+
+
+def run_main(monkeypatch: pytest.MonkeyPatch, runs: Path, out: Path) -> int:
+    monkeypatch.setattr(sys, "argv", ["equal_pairs.py", str(runs), "--out", str(out)])
+    return equal_pairs.main()
+
+
+def compare_here(base: Path, other: Path) -> tuple[int, Any]:
+    """As the script compares, without a process."""
+    outcome = run("compare", base, other, "--json")
+    return outcome.code, outcome.json()
+
+
+def test_equal_runs_pass_and_planted_slowdowns_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where the host was a third slower in one of the runs."""
+    monkeypatch.setattr(equal_pairs, "_compare", compare_here)
+    runs, out = tmp_path / "runs", tmp_path / "out"
+    runs.mkdir()
+    for number, host in enumerate((1.0, 1.3, 1.2, 0.9)):
+        write_run(runs, number, host)
+    assert run_main(monkeypatch, runs, out) == 0
+    found = json.loads((out / "equal-pairs.json").read_text(encoding="utf-8"))
+    assert found["kept"]
+    (machine,) = found["measured"]["machines"]
+    assert (machine["runs"], machine["device"]) == (4, "NVIDIA H200")
+    pairs = read(found)
+    assert [(pair.base, pair.other, pair.variant) for pair in pairs] == [
+        (f"run-0{2 * pair}", f"run-0{2 * pair + 1}", variant)
+        for pair in range(2)
+        for variant in ("baseline", "fused")
+    ]
+    for pair in pairs:
+        assert (pair.is_equal, pair.is_found) == (True, True)
+        assert set(pair.limits) == {"host_us", "gpu_us"}
+        assert pair.planted is not None
+        assert pair.planted.limit in pair.limits[pair.planted.metric]
+        assert pair.planted.slower_us == pytest.approx(
+            2 * pair.planted.limit * pair.planted.base_us
+        )
+    text = (out / "equal-pairs.md").read_text(encoding="utf-8")
+    assert text == render_document(page(found))
+    assert "4 on one NVIDIA H200 (Example CPU 9000, torch 2.11.0, Triton 3.6.0)" in " ".join(
+        text.split()
+    )
+    assert "run-02, run-03, fused: exit 0; slowed step/" in capsys.readouterr().err
+
+
+def test_code_that_is_not_equal_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, out = tmp_path / "runs", tmp_path / "out"
+    runs.mkdir()
+    for number, slower in enumerate((1.0, 1.5)):
+        write_run(runs, number, slower=slower)
+        (runs / f"run-0{number}" / "baseline.json").unlink()
+    assert run_main(monkeypatch, runs, out) == 1
+    pairs = read(json.loads((out / "equal-pairs.json").read_text(encoding="utf-8")))
+    assert [pair.code for pair in pairs] == [1]
+
+
+def test_runs_without_a_partner_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path, 0)
+    with pytest.raises(SystemExit):
+        run_main(monkeypatch, tmp_path, tmp_path / "out")
+    assert "has 1 run folders; expected an even number" in capsys.readouterr().err
+
+
+def pair(code: int = 0, found: int = 1, verdict: str = "SLOWER", variant: str = "fused") -> Pair:
+    planted = Planted("step/small", "host_us", 60.0, 0.1, 12.0, verdict, found)
+    return Pair(
+        "run-00", "run-01", variant, "a GPU", code, {"SAME": 4}, {"host_us": [0.1]}, planted
+    )
+
+
+def test_what_keeps_the_promise() -> None:
+    assert is_kept([pair()] * 10)
+    assert is_kept([*[pair()] * 9, pair(found=0, verdict="INCONCLUSIVE")])
+    assert not is_kept([*[pair()] * 8, *[pair(found=0)] * 2])
+    assert not is_kept([*[pair()] * 9, pair(code=5)])
+    # Another figure's verdict is not what was planted; nor do other variants make up for one.
+    assert not is_kept([*[pair()] * 8, *[pair(verdict="INCONCLUSIVE")] * 2])
+    assert not is_kept([*[pair(variant="baseline")] * 90, *[pair(found=0)] * 2])
+    assert not is_kept([replace(pair(), planted=None)])
+    assert LEAST_FOUND == 0.9
+
+
+def test_the_committed_page_is_of_the_committed_pairs() -> None:
+    text = (COMMITTED / "equal-pairs.md").read_text(encoding="utf-8")
+    found = json.loads((COMMITTED / "equal-pairs.json").read_text(encoding="utf-8"))
+    assert render_document(page(found)) == text
+    assert found["kept"] == is_kept(read(found)) is True
+
+
+SERIES = {
+    HOST: "host",
+    series_of(Quantity.HOST_US, load=Load.BUSY): "host",
+    series_of(Quantity.HOST_US, launch_path=LaunchPath.COMPILED): "",
+    STAGE: "stage",
+    GPU: "gpu",
+    series_of(Quantity.GPU_US, load=Load.BUSY, l2=Cache.COLD): "gpu",
+    series_of(Quantity.SPAN_US): "gpu",
+    series_of(Quantity.STEP_US): "host gpu",
+    series_of(Quantity.PIPELINED_US): "host",
+    series_of(Quantity.EVENT_US): "host gpu",
+    series_of(Quantity.EVENT_US, load=Load.BUSY): "gpu",
+    series_of(Quantity.EVENT_US, launch_path=LaunchPath.COMPILED): "gpu",
+}
+"""Which slowdowns are part of which series."""
+
+
+@pytest.mark.parametrize("name", ["host", "gpu", "stage"])
+def test_a_slowdown_is_in_all_that_contains_it(name: str) -> None:
+    def samples(cases: list[dict[str, object]], kind: str) -> list[list[list[float]]]:
+        return [each["samples"] for each in cases[0][kind]]  # type: ignore[attr-defined, index]
+
+    rows: dict[Series, list[list[float]]] = {series: [[1.0, 2.0], [3.0, 4.0]] for series in SERIES}
+    slow, other = (make_case(each, samples=rows, num_steps=2) for each in ("slow", "other"))
+    slow = slow.model_copy(update={"control": slow.measurements})
+    result = json.loads(make_result("fused", [slow, other]).model_dump_json())
+    before = json.loads(json.dumps(result))
+    slow_down(result, slow.key, Quantity(f"{name}_us"), 0.5)
+    for kind in ("measurements", "control"):
+        for found, (series, parts) in zip(
+            samples(result["cases"], kind), SERIES.items(), strict=True
+        ):
+            more = 0.5 * (name in parts.split())
+            assert found == [[1 + more, 2 + more], [3 + more, 4 + more]], series
+    assert result["cases"][1] == before["cases"][1]
+
+
+def test_a_window_is_slower_by_all_of_its_steps() -> None:
+    case = make_case("slow", samples={HOST: [[10.0]]}, num_steps=3)
+    result = json.loads(make_result("fused", [case]).model_dump_json())
+    result["cases"][0]["measurements"][0]["per"] = "window"
+    slow_down(result, case.key, Quantity.HOST_US, 0.5)
+    assert result["cases"][0]["measurements"][0]["samples"] == [[11.5]]
