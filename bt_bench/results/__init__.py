@@ -111,7 +111,13 @@ from bt_bench.results.nouns import (
     Status,
 )
 from bt_bench.results.plan import Plan
-from bt_bench.results.reading import in_order, read_result, read_run, result_schema
+from bt_bench.results.reading import (
+    in_order,
+    read_result,
+    read_run,
+    read_written,
+    result_schema,
+)
 from bt_bench.results.recording import Recorder, Recording, Revision, read_recording
 from bt_bench.results.result import (
     BASELINE,
@@ -153,7 +159,7 @@ from bt_bench.results.units import (
     format_percent,
     format_share,
 )
-from bt_bench.results.writing import ResultWriter, write_run_file
+from bt_bench.results.writing import ResultWriter, changed_meanwhile, write_run_file
 
 __all__ = [
     "BASELINE",
@@ -255,6 +261,7 @@ __all__ = [
     "are_times",
     "baseline_names",
     "baseline_path",
+    "changed_meanwhile",
     "compacted",
     "context_of",
     "descriptor_of",
@@ -289,6 +296,7 @@ __all__ = [
     "read_run",
     "read_text",
     "read_timeline",
+    "read_written",
     "result_name",
     "result_schema",
     "save_baseline",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ from bt_bench.results.result import BASELINE, SCHEMA_VERSION, VariantResult
 from bt_bench.results.series import FloatArray
 from bt_bench.results.soundness import case_problems, flat_samples, header_problems
 from bt_bench.results.suites import SuiteInfo, context_of
+from bt_bench.results.writing import changed_meanwhile
 
 Read = TypeVar("Read")
 Kept = TypeVar("Kept")
@@ -40,6 +42,22 @@ def read_result(path: Path | str) -> VariantResult:
     if lines is None or result.complete:
         return result
     return with_journal(result, name, journal, lines)
+
+
+def read_written(path: Path, digest: str) -> VariantResult:
+    """Reads a result file that this process has written.
+
+    Args:
+        path: of the file.
+        digest: from `ResultWriter.close`.
+
+    Raises:
+        UsageError: if it holds anything else.
+    """
+    text = read_text(path, str(path))
+    if hashlib.sha256(text.encode()).hexdigest() != digest:
+        raise changed_meanwhile(path)
+    return parse_result(text, str(path))
 
 
 def parse_result(text: str, name: str) -> VariantResult:

@@ -3,16 +3,21 @@
 While a run is under way, a variant has a result file without cases, and a journal beside it to
 which a line is appended for each case. Readers treat both as one result. When the run is closed,
 they are merged. So the cost of storing a case does not grow with the run.
+
+What lies on disk meanwhile is within reach of the code that is measured, so it only counts if it is
+what was written.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from bt_bench.errors import UsageError
 from bt_bench.results.calibration import Calibration
 from bt_bench.results.case import CaseResult, Crash
 from bt_bench.results.files import compact_json, naming, replacing
@@ -42,7 +47,8 @@ class ResultWriter:
         self._path = folder.result_path(result.variant.name)
         self._journal_path = folder.journal_path(result.variant.name)
         self._header = result.model_copy(update={"complete": False, "cases": []})
-        self._places: dict[str, tuple[int, int]] = {}  # key → offset and length of its line
+        # key → offset, length and digest of its line
+        self._places: dict[str, tuple[int, int, bytes]] = {}
         # The journal first, since a result file may hold cases that must get into the journal.
         with replacing(self._journal_path) as file:
             file.write(journal_header(result))
@@ -87,26 +93,47 @@ class ResultWriter:
             self._journal.flush()
             os.fsync(self._journal.fileno())
 
-    def close(self, complete: bool, order: Sequence[str] = ()) -> None:
-        """Merges header and journal into one file, with the cases in the given order of keys."""
+    def close(self, complete: bool, order: Sequence[str] = ()) -> str:
+        """Merges header and journal into one file, with the cases in the given order of keys.
+
+        Returns:
+            The digest of the file, for `read_written`.
+
+        Raises:
+            UsageError: if something else has changed the journal.
+        """
         self._header = self._header.model_copy(update={"complete": complete})
         keys = [key for key in dict.fromkeys([*order, *self._places]) if key in self._places]
+        digest = hashlib.sha256()
         with replacing(self._path) as file:
             for chunk in _chunks(self._header, map(self._line, keys)):
                 file.write(chunk.encode())
+                digest.update(chunk.encode())
         self._journal.close()
-        self._journal_path.unlink()
+        self._journal_path.unlink(missing_ok=True)
+        return digest.hexdigest()
 
     def _append(self, file: IO[bytes], case: CaseResult) -> None:
         line = _to_line(case).encode()
         start = file.seek(0, os.SEEK_END)
         file.write(line + b"\n")
-        self._places[case.key] = (start, len(line))
+        self._places[case.key] = (start, len(line), hashlib.sha256(line).digest())
 
     def _line(self, key: str) -> str:
-        start, length = self._places[key]
+        start, length, digest = self._places[key]
         self._journal.seek(start)
-        return self._journal.read(length).decode()
+        line = self._journal.read(length)
+        if hashlib.sha256(line).digest() != digest:
+            raise changed_meanwhile(self._journal_path)
+        return line.decode()
+
+
+def changed_meanwhile(path: Path) -> UsageError:
+    """The error for a file of a run that something else has changed."""
+    return UsageError(
+        f"{path} is not what this run has written: something has changed it meanwhile, such as "
+        "code of a variant; see to that, and start a new run"
+    )
 
 
 def write_run_file(path: Path, text: str) -> None:

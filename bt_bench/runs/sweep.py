@@ -29,8 +29,8 @@ from bt_bench.results import (
     VariantInfo,
     VariantResult,
     fallback_texts,
-    read_result,
     read_run,
+    read_written,
     write_run_file,
 )
 from bt_bench.runs.check import check_conformance
@@ -136,10 +136,9 @@ class Results:
     def close(self, complete: bool) -> list[VariantResult]:
         """Marks the run as complete or partial, and writes the comparison; returns all results."""
         keys = self._request.keys
-        for writer in self._writers.values():
-            writer.close(complete, keys)
+        digests = {name: writer.close(complete, keys) for name, writer in self._writers.items()}
         folder = self._request.folder
-        results = [read_result(folder.result_path(name)) for name in self._writers]
+        results = [read_written(folder.result_path(name), digests[name]) for name in digests]
         text = render_comparison(results, planned_cases=len(keys))
         write_run_file(folder.comparison_path, text)
         return results

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from support import scenarios
-from support.factories import make_calibration, make_case, make_result
+from support.factories import make_calibration, make_case, make_failed_case, make_result
 
 import bt_bench.results.atomic
 import bt_bench.results.reading
@@ -28,7 +28,7 @@ from bt_bench.results.compact import read_compact, read_compact_run
 from bt_bench.results.files import write_text
 from bt_bench.results.folders import RunFolder
 from bt_bench.results.nouns import Quantity
-from bt_bench.results.reading import read_result, read_run, result_schema
+from bt_bench.results.reading import read_result, read_run, read_written, result_schema
 from bt_bench.results.soundness import LEAST_TIME_US, MOST_TIME_US
 from bt_bench.results.writing import ResultWriter, write_result
 
@@ -218,6 +218,32 @@ def test_a_full_disk_is_said_with_the_file(
     ):
         with pytest.raises(UsageError, match=rf"cannot write .*/{name}: No space left on device"):
             write()
+
+
+def test_cases_that_something_has_changed_on_disk_are_refused(folder: RunFolder) -> None:
+    """Code that is measured can write there as well."""
+    writer = ResultWriter(folder, make_result(complete=False))
+    writer.add(make_failed_case("a"))
+    writer.add(make_case("b"))
+    journal = folder.journal_path("baseline")
+    text = journal.read_text()
+    assert text.count('"failed"') == 1
+    with journal.open("r+") as file:
+        file.write(text.replace('"failed"', '"ok"    '))
+    with pytest.raises(UsageError, match=r"baseline\.cases\.jsonl is not what this run has wri"):
+        writer.close(True)
+    assert not read_result(folder.result_path("baseline")).complete
+
+
+def test_a_file_of_a_result_is_what_was_written(folder: RunFolder) -> None:
+    writer = ResultWriter(folder, make_result(complete=False))
+    writer.add(make_failed_case("a"))
+    digest = writer.close(True)
+    path = folder.result_path("baseline")
+    assert read_written(path, digest) == read_result(path)
+    path.write_text(path.read_text().replace('"failed"', '"ok"'))
+    with pytest.raises(UsageError, match=r"baseline\.json is not what this run has written"):
+        read_written(path, digest)
 
 
 def test_written_and_read_again(folder: RunFolder) -> None:

@@ -52,9 +52,13 @@ def gate_against(
         print(f"  cases: {', '.join(case.name for case in cases)}")
         print(f"  operations: {', '.join(operations)}")
         return ExitCode.OK
+    from bt_bench.results import changed_meanwhile
+
     folder = make_folder(spec.name, out)
-    _sweep(replace(options, spec=spec), device, folder)
+    swept = _sweep(replace(options, spec=spec), device, folder)
     new = folder / f"{stored.variant.name}.json"
+    if _read(str(new)) != swept:  # once the worker is gone, which could write there
+        raise changed_meanwhile(new)
     judged = _judged(options, _Asked(options, stored), patterns, new)
     return finish(judged, options, folder)
 
@@ -86,7 +90,7 @@ def _read(path: str) -> VariantResult:
         raise NotComparableError(str(error)) from None
 
 
-def _sweep(options: Options, device: DeviceChoice, folder: Path) -> None:
+def _sweep(options: Options, device: DeviceChoice, folder: Path) -> VariantResult:
     from bt_bench.cli.progress import progress_on_stderr
     from bt_bench.results import RunFolder
     from bt_bench.runs import SweepRequest, check_files, check_memory, run_sweep
@@ -107,7 +111,8 @@ def _sweep(options: Options, device: DeviceChoice, folder: Path) -> None:
             spec, entries, hello.environment, RunFolder(folder), command_line(), hello.native
         )
         with request.folder.locked(), progress_on_stderr("sweep") as progress:
-            run_sweep(request, worker, progress)
+            (result,) = run_sweep(request, worker, progress)
+    return result
 
 
 class _Asked:
