@@ -18,6 +18,7 @@ from bt_bench.errors import UsageError
 from bt_bench.processes import run_kept
 from bt_bench.protocol import DEFAULT_REF, SuiteRef, load_suite
 from bt_bench.results import scratch_folder
+from bt_bench.runs.gate.own_code import refuse_code_of
 from bt_bench.variants import Isolation, VariantEntry, find_variants
 from bt_bench.worker import git_command, without_another_git
 
@@ -191,7 +192,12 @@ def _outer_top(start: Path, top: Path) -> Path | None:
 
 
 def working_tree(location: Location) -> Tree:
-    """The working tree, including uncommitted changes."""
+    """The working tree, including uncommitted changes.
+
+    Raises:
+        UsageError: if its code runs in this process.
+    """
+    refuse_code_of(location.top)
     commit = _git(location.top, "rev-parse", "--verify", "HEAD")
     status = _git(location.top, "status", "--porcelain", "--untracked-files=no")
     return Tree("working tree", commit, bool(status), location.top, location)
