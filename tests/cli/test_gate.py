@@ -21,6 +21,7 @@ from support.repositories import KERNELS, commit, git, repository, write
 
 from bt_bench.results.folders import RunFolder
 from bt_bench.results.nouns import Quantity
+from bt_bench.results.reading import read_result
 from bt_bench.results.recording import read_recording
 from bt_bench.results.writing import write_result
 from bt_bench.suites.block_tables import operations as ops
@@ -432,7 +433,8 @@ def against(tmp_path, monkeypatch):
         spec = options.spec
         names = [case.name for case in spec.cases]
         RunFolder(folder).path.joinpath("config.yaml").write_text("variants: [fused]\n")
-        write_result(RunFolder(folder), swept(names, spec.operations, seed=1))
+        result = swept(names, spec.operations, seed=1)
+        return read_result(write_result(RunFolder(folder), result))
 
     monkeypatch.setattr("bt_bench.cli.gate.against._sweep", sweep)
 

@@ -31,7 +31,8 @@ def refuse_code_of(top: Path) -> None:
     installed = [Path(sysconfig.get_path(name)).resolve() for name in _INSTALLED]
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if not isinstance(file, str) or name.startswith(_OF_USERS):
+        # Some modules are made by others, such as by torch, with a name for a file.
+        if not isinstance(file, str) or not Path(file).is_absolute() or name.startswith(_OF_USERS):
             continue
         path = Path(file).resolve()
         if path.is_relative_to(top) and not any(map(path.is_relative_to, installed)):

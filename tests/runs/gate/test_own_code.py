@@ -35,8 +35,9 @@ def test_a_module_of_the_tree_is_named(tmp_path, monkeypatch):
         refuse_code_of(tmp_path / "lib")
 
 
-@pytest.mark.parametrize("file", [None, 3, ""])
+@pytest.mark.parametrize("file", [None, 3, "", "_ops.py"])
 def test_modules_without_a_file_are_of_no_tree(tmp_path, monkeypatch, file):
+    monkeypatch.chdir(tmp_path)
     module_of(monkeypatch, file)
     refuse_code_of(tmp_path)
 
