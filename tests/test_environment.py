@@ -71,27 +71,31 @@ seen = {
     "zone": time.localtime(0).tm_gmtoff,
     "hashes differ": sys.flags.hash_randomization,
     "author": subprocess.check_output(["git", "config", "--get-all", "user.name"], text=True),
-    "names": sorted(name for name in os.environ if not name.startswith("PYTEST_")),
+    "environment": dict(os.environ),
 }
 """
 
 
 def is_settled(seen: dict[str, Any]) -> bool:
-    names = settled(os.environ, os.environ["HOME"])
+    environment = seen.pop("environment")
+    wanted = settled(environment, environment["TEST_HOME"])
+    # Commands that tests run in this process may have left something, but nothing of these names.
+    assert not (environment.keys() & PLANTED.keys()) - wanted.keys()
+    assert wanted.items() <= environment.items()
     return seen == {
         "size": (80, 25),
         "encodings": ("utf-8", "utf-8"),
         "zone": 0,
         "hashes differ": 1,
         "author": "test\n",
-        "names": sorted(name for name in names if not name.startswith("PYTEST_")),
     }
 
 
 def test_nothing_is_inherited_that_nobody_has_named():
     found = settled(PLANTED | {"PATH": "/bin", "PYTEST_ADDOPTS": "-x"}, "/home/of/tests")
     assert found.items().isdisjoint(PLANTED.items())
-    assert (found["TZ"], found["TRITON_INTERPRET"]) == ("UTC", "1")
+    fixed = ("LC_ALL", "TZ", "TRITON_INTERPRET")
+    assert [found[name] for name in fixed] == ["C.UTF-8", "UTC", "1"]
     assert found["PATH"] == "/bin"
     assert found["PYTEST_ADDOPTS"] == "-x"
     assert settled(found, "/home/of/tests") == found  # as in a process of xdist

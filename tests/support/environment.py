@@ -8,6 +8,7 @@ test about any of these sets it itself.
 
 from __future__ import annotations
 
+import contextlib
 import locale
 import os
 import shutil
@@ -122,6 +123,7 @@ def _new_home(config: pytest.Config, outer: Mapping[str, str]) -> str:
     (home / ".gitconfig").write_text(_GIT, encoding="utf-8")
     for name in (".triton", ".nv") if on_gpu(outer) else ():
         before = Path(outer.get("HOME", "/")) / name
-        if before.is_dir():  # with kernels that were compiled before
+        with contextlib.suppress(OSError):  # or kernels are compiled anew in each run
+            before.mkdir(exist_ok=True)
             (home / name).symlink_to(before)
     return str(home)

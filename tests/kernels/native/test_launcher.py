@@ -248,7 +248,8 @@ def driver(tmp_path_factory):
 def printed(driver, code):
     """What the driver and a script print, in their order."""
     files = [native.load(name).__file__ for name in ("launcher", "staged")]
-    arguments = [sys.executable, "-c", SCRIPT + code, *files]
+    # Unbuffered, or what Python prints would come after what the driver does.
+    arguments = [sys.executable, "-u", "-c", SCRIPT + code, *files]
     environment = os.environ | {"LD_LIBRARY_PATH": str(driver)}
     ended = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
