@@ -162,3 +162,17 @@ def test_a_captured_step_takes_sizes_of_numpy(name, device):
     step = tables.capture_step(*batch_of([1], device), np.int32(2), 4)
     step.publish()
     assert [tuple(view.shape) for view in step.block_tables] == [(2, 8)]
+
+
+@pytest.mark.parametrize("name", ONE_LAUNCH)
+def test_what_was_published_is_applied_without_its_step(name, device):
+    layout = TableLayout((16,), (8,), max_num_reqs=4, max_num_batched_tokens=300)
+    tables = classes([name])[name](layout, device)
+    step = tables.capture_step(*batch_of([1], device), 1, 4)
+    tables.append_block_ids(0, [[10, 11]], False)
+    step.publish()
+    for buffer in (*tables.input_block_tables, tables.slot_mappings):
+        buffer.fill_(7)
+    tables.apply_staged_writes()
+    assert tables.block_tables[0][0, :3].tolist() == [10, 11, 0]
+    assert all((buffer == 7).all() for buffer in (*tables.input_block_tables, tables.slot_mappings))
