@@ -81,7 +81,7 @@ class Cutter:
             ]
         if options and self.way != "captured" and rng.random() < 0.2:
             shape = layout.num_groups, step.num_tokens_padded + int(rng.integers(1, 30))
-            slots = torch.full(shape, 7)
+            slots = torch.full((shape[0], shape[1] + 5), 7)[:, : shape[1]]  # rows lie apart
         computed = step.computed if options else None
         # Both may be longer than the batch; positions may be as long as there are slots.
         room = layout.max_num_batched_tokens - len(step.positions)
