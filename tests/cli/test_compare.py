@@ -29,11 +29,12 @@ from support.factories import (
 )
 
 from bt_bench import analysis
-from bt_bench.results.case import CaseResult, CompiledKernel
+from bt_bench.results.case import CaseResult, CompiledKernel, ControlSpread
 from bt_bench.results.folders import RunFolder
 from bt_bench.results.nouns import Quantity
 from bt_bench.results.plan import Plan
 from bt_bench.results.reading import read_result
+from bt_bench.results.series import series_of
 from bt_bench.results.writing import ResultWriter, write_result
 
 FORMATS = ("table", "md", "json", "csv", "junit", "html-fragment", "github")
@@ -45,12 +46,12 @@ def timed(value: float, name: str = "small", seed: int = 0, **fields: Any) -> Ca
     return make_case(name, samples={Quantity.HOST_US: samples}, **fields)
 
 
-def staged(value: float, name: str = "small", seed: int = 0) -> CaseResult:
+def staged(value: float, name: str = "small", seed: int = 0, *, stage: float = 9.0) -> CaseResult:
     """The same with staging beside it, by which two runs know how fast the host was."""
     samples = {
         quantity: timed(us, seed=seed + place).measurements[0].samples
         for place, (quantity, us) in enumerate(
-            ((Quantity.HOST_US, value), (Quantity.STAGE_US, 9.0))
+            ((Quantity.HOST_US, value), (Quantity.STAGE_US, stage))
         )
     }
     return make_case(name, samples=samples)
@@ -972,3 +973,104 @@ def test_without_torch_triton_or_pandas(sides: tuple[Path, Path], tmp_path: Path
     outcome = run_apart("compare", *sides, *options, prologue=blocked)
     assert outcome.code == 1, outcome.err
     assert all(path.read_text() for path in reports.values())
+
+
+# Colours
+
+
+def spread_of(us: float, quantity: Quantity = Quantity.HOST_US) -> ControlSpread:
+    return ControlSpread(series=series_of(quantity), arm="baseline", difference_us=us)
+
+
+@pytest.mark.parametrize("host", [1.0, 1.4, 0.6])
+@pytest.mark.parametrize("moved_us", [0.0, 4.3, 40.0])
+def test_two_runs_of_equal_code_pass_whatever_the_machine_does(
+    write: Callable[..., Path], host: float, moved_us: float
+) -> None:
+    """A short host time, a control of a longer one that moved, and a host of another speed."""
+    paths = []
+    for seed, (folder, speed) in enumerate((("a", 1.0), ("b", host))):
+        case = staged(16.0 * speed, seed=20 * seed, stage=3.0 * speed)
+        case = case.model_copy(update={"control_spreads": [spread_of(moved_us)]})
+        paths.append(write(folder, "one_launch", [case]))
+    outcome = run("compare", *paths, "--json")
+    assert outcome.code == 0, outcome.err
+    (judgement,) = (j for j in outcome.json()["judgements"] if j["metric"] == "host_us")
+    assert judgement["verdict"] in ("SAME", "INCONCLUSIVE")
+    assert judgement["evidence"]["detectable"] > 0
+    if judgement["verdict"] == "INCONCLUSIVE":
+        assert "slowdown" in judgement["detail"]
+    heading = run("compare", *paths, "--all").out
+    assert re.search(r"Verdict +Metric .* Low +High +Margin +Limit\n", heading)
+
+
+@pytest.mark.parametrize("runs", [("a", "a"), ("a", "b")])
+def test_verdicts_follow_from_the_numbers_that_are_shown(
+    write: Callable[..., Path], runs: tuple[str, str]
+) -> None:
+    """From the JSON alone, and from what the table prints, over random cases."""
+    generator = np.random.default_rng(11)
+    sides: list[list[CaseResult]] = [[], []]
+    for index in range(60):
+        us, noise = generator.uniform(2, 60), 10 ** generator.uniform(-3.5, -1)
+        factor = generator.choice([1.0, 1 + generator.normal(0, 0.05)])
+        moved = spread_of(us * 10 ** generator.uniform(-4, -1))
+        for side, by in zip(sides, (1.0, factor), strict=True):
+            samples = {
+                quantity: [[float(x)] for x in of * np.exp(noise * generator.normal(size=48))]
+                for quantity, of in ((Quantity.HOST_US, us * by), (Quantity.STAGE_US, 3.0))
+            }
+            side.append(make_case(f"c{index}", samples=samples, control_spreads=[moved]))
+    paths = [write(runs[0], "baseline", sides[0]), write(runs[1], "fused", sides[1])]
+    judgements = run("compare", *paths, "--json", "--metric", "host_us").json()["judgements"]
+    table = run("compare", *paths, "--all", "--metric", "host_us").out
+    rows = re.findall(r"^  ([A-Z]+) +host_us +\S+ +\S+ +\S+ +(\S+) +(\S+) +(\S+)", table, re.M)
+    assert len(rows) == len(judgements) == 60
+    seen = set()
+    for judgement, (verdict, low, high, margin) in zip(judgements, rows, strict=True):
+        shown = [100 * (judgement[end] - 1) for end in ("low", "high")]
+        shown.append(100 * judgement["evidence"]["margin"]["share"])
+        assert verdict_from(*shown) == judgement["verdict"]
+        assert verdict_from(*map(float, (low, high, margin))) == verdict == judgement["verdict"]
+        seen.add(verdict)
+    assert seen == {"SLOWER", "FASTER", "SAME", "INCONCLUSIVE"}
+
+
+def verdict_from(low: float, high: float, margin: float) -> str:
+    if low > margin:
+        return "SLOWER"
+    if high < -margin:
+        return "FASTER"
+    return "SAME" if -margin <= low and high <= margin else "INCONCLUSIVE"
+
+
+def test_what_is_left_out_is_counted_as_it_would_be_listed(write: Callable[..., Path]) -> None:
+    """A gap is part of other times: no table lists it, so the line on what is left out does not."""
+    sides = []
+    for seed, (variant, gap) in enumerate((("baseline", 5.0), ("fused", 9.0))):
+        samples = {
+            Quantity.HOST_US: timed(50.0, seed=seed).measurements[0].samples,
+            Quantity.GAP_US: timed(gap, seed=seed + 5).measurements[0].samples,
+        }
+        cases = [make_case(name, samples=samples) for name in ("shown", "other")]
+        sides.append(write("run", variant, cases))
+    outcome = run("compare", *sides, "-k", "shown", "--json")
+    (scope,) = outcome.json()["scope"]
+    assert scope.endswith("nor for the exit code: 1 SAME.")
+
+
+def test_means_of_exact_counts_have_no_interval(write: Callable[..., Path]) -> None:
+    sides = [
+        write(
+            "run",
+            variant,
+            [
+                timed(50.0, name, seed, launches=make_launches(["k"] * (count + (name == "b"))))
+                for name in "ab"
+            ],
+        )
+        for seed, (variant, count) in enumerate((("baseline", 2), ("fused", 1)))
+    ]
+    overall = {each["metric"]: each for each in run("compare", *sides, "--json").json()["overall"]}
+    assert (overall["launches"]["low"], overall["launches"]["high"]) == (None, None)
+    assert overall["host_us"]["low"] is not None

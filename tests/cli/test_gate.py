@@ -15,7 +15,7 @@ import pytest
 from support import fake_rounds
 from support.censuses import FAILS, take_made_up
 from support.commands import RAISING_VARIANT, TINY, run, run_apart, start
-from support.factories import make_case, make_result
+from support.factories import make_case, make_environment, make_result
 from support.processes import runs, wait_for
 from support.repositories import KERNELS, commit, git, repository, write
 
@@ -522,6 +522,27 @@ def test_a_partial_stored_result_is_refused(against):
     assert outcome.json()["warnings"] == ["fused.json is a partial result"]
     # What it has not reached is missing all the same.
     assert against(swept(["one"], complete=False), "--allow-partial").code == 4
+
+
+@pytest.mark.parametrize("instances", [1, 2])
+def test_a_plan_with_too_few_instances_is_refused_before_anything_is_measured(
+    against, monkeypatch, instances
+):
+    measured = []
+    monkeypatch.setattr("bt_bench.cli.gate.against._sweep", lambda *_: measured.append(1))
+    few = swept(["one", "two"])
+    few = few.model_copy(update={"plan": few.plan.model_copy(update={"instances": instances})})
+    # Of what decides without a GPU, the times of staging.
+    stage = {Quantity.STAGE_US: few.cases[0].measurements[0].samples}
+    cases = [make_case(each.case, each.operation, stage) for each in few.cases]
+    few = few.model_copy(update={"cases": cases, "environment": make_environment("cpu")})
+    for options in ([], ["--metric", "stage_us"], ["--metric", "host_us+stage_us"]):
+        outcome = against(few, *options)
+        assert (outcome.code, outcome.out, measured) == (4, "", [])
+        assert f"was measured with {instances} of plan.instances, too few" in outcome.err
+        assert "compare counts alone with --metric launches" in outcome.err
+    against(few, "--metric", "launches")
+    assert measured == [1]
 
 
 def test_a_variant_that_is_not_stored_is_not_asked_for(against):
