@@ -106,7 +106,8 @@ def _parts_of_suite(tree: Tree, folder: Path) -> Iterator[str]:
     reference = f"{package}/variants/{REFERENCE}.py"
     for name in own_files(tree.top / folder):
         parts = Path(name).parts
-        is_apart = parts[0] in (package, "configs") or any(each.startswith(".") for each in parts)
+        is_apart = parts[0] in (package, "configs") or "__pycache__" in parts
+        is_apart = is_apart or any(each.startswith(".") for each in parts)
         if name == reference or not (is_apart or Path(name).suffix in _NO_PART_OF_A_SUITE):
             yield name
 

@@ -49,8 +49,8 @@ MUTANTS = {
     "two_requests_are_as_long_as_one": Mutant(
         "a span is left out where only the two requests of a tile have many tokens together",
         "device_code/one_launch_parts.py",
-        "if longest * SIZES.tile > SIZES.tokens:",
-        "if longest > SIZES.tokens * SIZES.tile:",
+        "if farthest > SIZES.tokens:",
+        "if farthest > SIZES.tokens * SIZES.tile:",
         "unequal",
         variant="one_launch",
         small=True,
