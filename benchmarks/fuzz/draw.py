@@ -19,7 +19,7 @@ WRITES = (1, 1, 1, 2, 3, 4, 5, 255, 256, 257, 511, 512, 513, 1100)
 
 
 class Limits(NamedTuple):
-    """What a fuzz draws from; the smaller one is for Triton's interpreter."""
+    """Hold what a fuzz draws from; the smaller one is for Triton's interpreter."""
 
     rows: tuple[int, ...]
     tokens: tuple[int, ...]
