@@ -94,12 +94,12 @@ class Pair:
 
     @property
     def is_equal(self) -> bool:
-        """Whether the comparison as it is passes."""
+        """Tell whether the comparison as it is passes."""
         return self.code == EXITS[0]
 
     @property
     def is_found(self) -> bool:
-        """Whether the planted slowdown fails the comparison, by its own verdict."""
+        """Tell whether the planted slowdown fails the comparison, by its own verdict."""
         planted = self.planted
         return planted is not None and (planted.code, planted.verdict) == (EXITS[1], "SLOWER")
 
@@ -207,7 +207,7 @@ def _compare(base: Path, other: Path) -> tuple[int, dict[str, Any]]:
 
 
 def is_kept(pairs: Sequence[Pair]) -> bool:
-    """Whether all equal pairs pass, and of each variant nine in ten slowdowns are found."""
+    """Tell whether all equal pairs pass, and nine in ten slowdowns of each variant are found."""
     by_variant = _by_variant(pairs)
     return all(pair.is_equal for pair in pairs) and all(
         sum(pair.is_found for pair in of_one) >= LEAST_FOUND * len(of_one)

@@ -307,7 +307,7 @@ def _detail(entry: Entry, verdict: Verdict, evidence: Evidence) -> str:
 
 
 def _found_text(entry: Entry, evidence: Evidence) -> str:
-    """What slowdown would have been found, as a share and in the unit of the metric."""
+    """Hold the slowdown that would have been found, as a share and in the metric's unit."""
     found = evidence.detectable
     if found >= MOST_TOLD:
         return f"no slowdown below {format_share(MOST_TOLD)} would have been found"
@@ -317,7 +317,7 @@ def _found_text(entry: Entry, evidence: Evidence) -> str:
 
 
 def _doubts(evidence: Evidence) -> str:
-    """What the estimate may be off by beside its error, if that matters."""
+    """Return what the estimate may be off by beside its error, if that matters."""
     systematic, doubts = evidence.systematic, ""
     if (systematic.copies or 0.0) > evidence.margin.share:
         share = format_share((systematic.copies or 0.0) / SPREAD_FACTOR)

@@ -248,7 +248,7 @@ def _remedy(short: Sequence[Judgement], asked: Asked) -> str:
 
 
 def _is_biased(judgement: Judgement) -> bool:
-    """Whether most of what a figure needs is due to a control that moved."""
+    """Tell whether most of what a figure needs is due to a control that moved."""
     evidence = judgement.evidence
     if evidence is None or evidence.needed <= evidence.margin.share:
         return False

@@ -83,7 +83,7 @@ class Margin:
 
     @property
     def binds(self) -> str:
-        """Which part is the larger: `configured` or `floor`."""
+        """Name the larger part: `configured` or `floor`."""
         return "configured" if self.configured >= self.floor else "floor"
 
     @property
