@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import gc
 import os
+from pathlib import Path
 
 import pytest
 from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 from support import environment
+from support.suites import suites_here
 
+from bt_bench.protocol import end_suite, hosting
 from bt_bench.worker.call_stack import with_room
 from bt_bench.worker.interpreter import speed_up_interpreter
 
@@ -67,6 +70,37 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     with_room(lambda: runtestprotocol(item, nextitem=nextitem))
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
+
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+
+@pytest.fixture(autouse=True)
+def _suites_elsewhere(monkeypatch):
+    """Ends the processes of suites that a test has made; a command of a suite runs it here."""
+    monkeypatch.setattr("bt_bench.protocol.hosting._here", False)
+    yield
+    _end_suites(kept=EXAMPLES)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_suite_is_left():
+    """Ends those of the examples, too, which the tests of a module share."""
+    yield
+    _end_suites()
+
+
+def _end_suites(kept: Path | None = None) -> None:
+    for ref in list(hosting._processes):
+        if kept is None or not ref.folder.is_relative_to(kept):
+            end_suite(ref)
+
+
+@pytest.fixture
+def suites_run_here(_suites_elsewhere):
+    """Lets code of users' suites run in the process of the tests."""
+    with suites_here():
+        yield
 
 
 @pytest.fixture(scope="session")

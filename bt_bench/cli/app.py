@@ -28,7 +28,7 @@ from bt_bench.cli.sweep import sweep
 from bt_bench.cli.workload import workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from bt_bench.protocol import SuiteRef
 
 MEASURE = "Measure"
 READ = "Read"
@@ -64,20 +64,36 @@ class Command(_Types, TyperCommand):
     """A command of bt-bench, or of a suite."""
 
 
+class SuiteCommand(Command):
+    """A command of a suite, which is loaded only when it is called.
+
+    Args:
+        ref: the suite.
+        name: of the command.
+        text: its help.
+    """
+
+    def __init__(self, ref: SuiteRef, name: str, text: str | None) -> None:
+        super().__init__(name, help=text)
+        self._ref = ref
+
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **more: Any) -> Any:
+        """Read its arguments. This process decides on nothing then but what the suite says."""
+        from bt_bench.protocol import load_suite, run_suites_here
+
+        run_suites_here()
+        own = typer.Typer(rich_markup_mode="markdown", pretty_exceptions_enable=False)
+        function = load_suite(self._ref).commands()[str(self.name)]
+        own.command(self.name, cls=Command)(reporting_errors(function))
+        return typer.main.get_command(own).make_context(info_name, args, *rest, **more)
+
+
 class Commands(_Types, TyperGroup):
     """The commands of bt-bench, and those of the suite that `--suite` names before them."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """A command by its name; one of the suite where bt-bench has none of that name."""
-        known = super().get_command(ctx, cmd_name)
-        if known is not None:
-            return known
-        found = _commands_of(ctx).get(cmd_name)
-        if found is None:
-            return None
-        own = typer.Typer(rich_markup_mode="markdown", pretty_exceptions_enable=False)
-        own.command(cmd_name, cls=Command)(reporting_errors(found))
-        return typer.main.get_command(own)
+        return super().get_command(ctx, cmd_name) or _commands_of(ctx).get(cmd_name)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """All names; those of a suite only if one is named, since it is loaded for that."""
@@ -89,19 +105,29 @@ def _named_suite(ctx: Any) -> str | None:
     return ctx.params.get("suite") or os.environ.get(SUITE_VARIABLE) or None
 
 
-def _commands_of(ctx: Any) -> Mapping[str, Callable[..., Any]]:
+def _commands_of(ctx: Any) -> dict[str, SuiteCommand]:
     from bt_bench.errors import UsageError
-    from bt_bench.protocol import default_suite, find_suite, load_suite, running
+    from bt_bench.protocol import DEFAULT_REF, at_suite, find_suite
 
     named = _named_suite(ctx)
-    found: Mapping[str, Callable[..., Any]] = {}
+    told: dict[str, str | None] = {}
+    ref = DEFAULT_REF
     try:
-        suite = default_suite() if named is None else load_suite(find_suite(named, Path.cwd()))
-        with running(suite, "commands"):
-            found = suite.commands()
+        if named is not None:
+            ref = find_suite(named, Path.cwd())
+        told = at_suite(ref, _told_commands, ref)
     except UsageError as error:
         ctx.fail(str(error))
-    return found
+    return {name: SuiteCommand(ref, name, text) for name, text in told.items()}
+
+
+def _told_commands(ref: SuiteRef) -> dict[str, str | None]:
+    """The help of each command of a suite, by its name; called where the suite runs."""
+    from bt_bench.protocol import load_suite, running
+
+    suite = load_suite(ref)
+    with running(suite, "commands"):
+        return {name: function.__doc__ for name, function in suite.commands().items()}
 
 
 app = typer.Typer(

@@ -46,6 +46,8 @@ def resume_command(
     sources: Iterable[object] = (),
     called: str | None = None,
     *,
+    suite: object = None,
+    kernels: Iterable[object] = (),
     profile: bool = False,
 ) -> str:
     """The command that goes on with a run.
@@ -55,9 +57,13 @@ def resume_command(
         device: as `--device` takes it.
         sources: of vLLM, as `--vllm-source` takes them.
         called: how the program is called; as it can be called here if `None`.
+        suite: folder of a user's suite.
+        kernels: folders of variants, as `--kernels` takes them.
         profile: whether it also profiles cases.
     """
-    given = [part for source in sources for part in ("--vllm-source", source)]
+    given = [] if suite is None else ["--suite", suite]
+    given += [part for kernel in kernels for part in ("--kernels", kernel)]
+    given += [part for source in sources for part in ("--vllm-source", source)]
     given += ["--profile"] * profile
     return command("sweep", "--resume", folder, "--device", device, *given, called=called)
 
@@ -91,7 +97,11 @@ def next_lines(
         device = [results[0].environment.device, *indexed][-1]
         sources = _given(begun, "--vllm-source")
         profile = "--profile" in begun
-        commands.append(resume_command(folder, device, sources, called, profile=profile))
+        suite, kernels = _folders_of(folder)
+        again = resume_command(
+            folder, device, sources, called, suite=suite, kernels=kernels, profile=profile
+        )
+        commands.append(again)
     compared = _comparable(results)
     if compared:
         # What failed is left out: it would only fail the comparison, too.
@@ -100,6 +110,17 @@ def next_lines(
     commands.append(command("show", folder, "--all", called=called))
     for index, line in enumerate(commands):
         yield visible(f"{'Next:   ' if index == 0 else '        '} {line}")
+
+
+def _folders_of(folder: Path) -> tuple[str | None, tuple[str, ...]]:
+    """The folders that the config of a run names, which whoever continues it has to name too."""
+    from bt_bench.config import planned_folders
+    from bt_bench.errors import UsageError
+
+    try:
+        return planned_folders(folder)
+    except UsageError:
+        return None, ()
 
 
 def _comparable(results: Sequence[VariantResult]) -> list[str]:

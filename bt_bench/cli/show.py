@@ -105,14 +105,12 @@ def show(
 
 def _planned_cases(folder: Path) -> int | None:
     """How many cases the run was to have; `None` where its config does not say so any more."""
-    from bt_bench.config import load_config
-    from bt_bench.results import CONFIG_NAME
+    from bt_bench.config import planned_cases
 
     try:
-        spec = load_config(folder / CONFIG_NAME)
+        return planned_cases(folder)
     except UsageError:
         return None
-    return len(spec.cases) * len(spec.operations)
 
 
 def _read(run: str) -> list[VariantResult]:

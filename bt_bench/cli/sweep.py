@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from bt_bench.config import SweepSpec
     from bt_bench.names import DeviceChoice
+    from bt_bench.protocol import SuiteRef
     from bt_bench.results import RunFolder, VariantResult
     from bt_bench.runs import SweepRequest
     from bt_bench.variants import VariantEntry
@@ -125,7 +126,12 @@ def sweep(
     """
     if resume is not None:
         _refuse_changes(ctx)
-        spec = _resumed_spec(resume, config)
+        spec = _resumed_spec(resume, config, suite, kernels)
+        if _is_typed(ctx, "suite") and spec.suite != _ref(suite):
+            raise UsageError(
+                f"--resume continues a run as it was started, with the suite "
+                f"{spec.suite.folder or spec.suite.name}; leave --suite {suite} out"
+            )
     else:
         if config is None:
             raise UsageError(
@@ -188,27 +194,50 @@ def _refuse_changes(ctx: typer.Context) -> None:
         "operations": "--operations",
         "select": "-k",
         "overrides": "--set",
-        "suite": "--suite",
         "out": "--out",
         "reports": "--reports",
     }
     for name, flag in fixed.items():
-        source = ctx.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
+        if _is_typed(ctx, name):
             raise UsageError(f"--resume continues a run as it was started; leave {flag} out")
 
 
-def _resumed_spec(resume: Path, config: str | None) -> SweepSpec:
-    """The config that an interrupted run was started with; it is in the run's folder."""
-    from bt_bench.config import load_config
+def _is_typed(ctx: typer.Context, name: str) -> bool:
+    """Whether a parameter was given on the command line, rather than by the environment."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _ref(suite: str | None) -> SuiteRef | None:
+    from bt_bench.protocol import find_suite
+
+    return None if suite is None else find_suite(suite, Path.cwd())
+
+
+def _resumed_spec(
+    resume: Path, config: str | None, suite: str | None, kernels: Sequence[Path] | None
+) -> SweepSpec:
+    """The config that an interrupted run was started with; it is in the run's folder.
+
+    A folder may be somebody else's: code that its config names runs only if the user names it too.
+    """
+    from bt_bench.config import load_config, read_settings
     from bt_bench.results import CONFIG_NAME, RunFolder
 
     saved = RunFolder.open(resume).path / CONFIG_NAME
     if not saved.is_file():
         raise UsageError(f"{resume} has no {CONFIG_NAME}: nothing was measured; start a new run")
-    spec = load_config(saved)
-    if config is not None:
-        given = load_config(config)
+    given = None if config is None else load_config(config, suite=suite)
+    named = _ref(suite), None if given is None else given.suite
+    spec = load_config(saved, trusted=[ref for ref in named if ref is not None])
+    known = {*read_settings(Path.cwd()).kernels, *map(Path, given.kernels if given else ())}
+    for folder in () if kernels else map(Path, spec.kernels):
+        if folder.resolve() not in {each.resolve() for each in known}:
+            raise UsageError(
+                f"{saved} names the folder of variants {folder}, whose code would run; give "
+                f"--kernels {folder} too if it is yours to run"
+            )
+    if given is not None:
         fixed = ("variants", "kernels", "operations", "cases")  # which flags may have changed
         same = {key: getattr(spec, key) for key in fixed}
         if given.model_copy(update=same) != spec or not set(map(_name, spec.cases)) <= set(
@@ -253,7 +282,15 @@ def _again(request: SweepRequest, device: DeviceChoice, *, profile: bool) -> str
     """The command that continues the run, or takes its profiles later."""
     opponents = [entry.opponent for entry in request.entries if entry.opponent is not None]
     roots = [opponent.source.root for opponent in opponents]
-    return resume_command(request.folder.path, device, roots, profile=profile)
+    spec = request.spec
+    return resume_command(
+        request.folder.path,
+        device,
+        roots,
+        suite=spec.suite.folder,
+        kernels=spec.kernels,
+        profile=profile,
+    )
 
 
 def _run(request: SweepRequest, runner: Runner, again: str) -> list[VariantResult]:

@@ -18,7 +18,7 @@ from bt_bench.errors import ExitCode
 
 if TYPE_CHECKING:
     from bt_bench.config import CaseSpec
-    from bt_bench.protocol import Suite
+    from bt_bench.protocol import SuiteRef
     from bt_bench.report import Document
 
 
@@ -38,13 +38,12 @@ def workload(
     - `bt-bench workload azure_conv`
     - `bt-bench workload production -k 'decode*' --json`
     """
-    from bt_bench.protocol import load_suite
+    from bt_bench.protocol import at_suite
 
     spec = load_spec(config, suite=suite, select=select, overrides=overrides)
-    found = load_suite(spec.suite)
     documents = []
     for case in spec.cases:
-        described = _described(found, case)
+        described = at_suite(spec.suite, _described, spec.suite, case)
         if as_json:
             documents.append({"case": case.name} | described[0])
         else:
@@ -54,11 +53,12 @@ def workload(
     return ExitCode.OK
 
 
-def _described(suite: Suite, case: CaseSpec) -> tuple[dict[str, Any], Document]:
+def _described(ref: SuiteRef, case: CaseSpec) -> tuple[dict[str, Any], Document]:
     """The suite's own description of a workload or the common one, and what it must move."""
-    from bt_bench.protocol import build_workload, running
+    from bt_bench.protocol import build_workload, load_suite, running
     from bt_bench.report import traffic_json, traffic_section, workload_document, workload_json
 
+    suite = load_suite(ref)
     parameters = case.parameters
     workload = build_workload(parameters)
     with running(suite, "describe"):

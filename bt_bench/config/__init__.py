@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bt_bench.config.dump import dump_config
 from bt_bench.config.load import load_config
-from bt_bench.config.planned import planned_variants
+from bt_bench.config.planned import planned_cases, planned_folders, planned_variants
 from bt_bench.config.settings import read_settings
 from bt_bench.config.spec import CaseSpec, SweepSpec
 from bt_bench.config.stock import stock_config_names, stock_config_path
@@ -14,6 +14,8 @@ __all__ = [
     "SweepSpec",
     "dump_config",
     "load_config",
+    "planned_cases",
+    "planned_folders",
     "planned_variants",
     "read_settings",
     "stock_config_names",

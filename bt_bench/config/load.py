@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from bt_bench.config.dump import dump_config
 from bt_bench.config.expand import ExpandedCase, expand
 from bt_bench.config.naming import axes_to_append, case_name, check_name_template
-from bt_bench.config.overrides import apply_overrides
+from bt_bench.config.overrides import override_parameters, override_plan, read_overrides
 from bt_bench.config.problems import Place, Problems
-from bt_bench.config.sections import Document, Entries, read_document, validate_gate, validate_plan
+from bt_bench.config.sections import (
+    Axis,
+    Entries,
+    General,
+    read_document,
+    read_general,
+    validate_gate,
+    validate_plan,
+)
 from bt_bench.config.select import select_cases
 from bt_bench.config.sources import read_config
 from bt_bench.config.spec import CaseSpec, SweepSpec
@@ -20,12 +28,15 @@ from bt_bench.config.yaml import Located, parse_yaml
 from bt_bench.errors import UsageError, names_hint, shown
 from bt_bench.protocol import (
     Operation,
+    Suite,
     SuiteRef,
     WorkloadParameters,
+    at_suite,
     find_suite,
     load_suite,
     ref_of,
     running,
+    runs_here,
 )
 
 __all__ = ["dump_config", "load_config"]
@@ -44,6 +55,7 @@ def load_config(
     operations: Sequence[str] | None = None,
     suite: str | None = None,
     select: str | None = None,
+    trusted: Collection[SuiteRef] | None = None,
 ) -> SweepSpec:
     """Reads, overrides, expands and validates a sweep config.
 
@@ -54,6 +66,7 @@ def load_config(
         operations: names, in place of those of the config.
         suite: name or folder, in place of that of the config.
         select: patterns of case names to keep, as given to `-k`; see `select_cases`.
+        trusted: the suites of users whose code may run; `None`: of any that is named.
 
     Raises:
         UsageError: with a line per error, each naming file, line and column or the option.
@@ -68,13 +81,22 @@ def load_config(
             "of named workloads"
         )
     ref = given or _suite_in(root, config.folder, problems) or SuiteRef()
-    vocabulary = Vocabulary(load_suite(ref))
-    document = read_document(root, config.default_name, vocabulary, problems)
-    apply_overrides(document, overrides, problems)
-    spec = _build(document, ref, config.folder, problems)
+    if trusted is not None and ref.folder is not None and ref not in trusted:
+        raise UsageError(
+            f"{config.label} names the suite {ref.folder}, whose code would run; give --suite "
+            f"{ref.folder} too if it is yours to run"
+        )
+    known = load_suite(ref)
+    general = read_general(root, config.default_name, known, problems)
+    values = read_overrides(overrides, problems)
+    expanded = _cases if runs_here(ref) else _told_cases
+    cases, found = at_suite(ref, expanded, ref, root, config.folder, values)
+    for place, message in found:
+        problems.add(place, message)
+    spec = _spec(general, ref, config.folder, values, cases, problems)
     changes = {
         "variants": _replacement("--variants", variants),
-        "operations": _replacement("--operations", _operations(operations, vocabulary)),
+        "operations": _replacement("--operations", _operations(operations, known)),
         "cases": None if select is None else select_cases(spec.cases, select),
     }
     return spec.model_copy(update={key: new for key, new in changes.items() if new is not None})
@@ -98,9 +120,9 @@ def _suite_in(root: Located, folder: Path, problems: Problems) -> SuiteRef | Non
         raise UsageError(f"{located.place}: {error}") from None
 
 
-def _operations(names: Sequence[str] | None, vocabulary: Vocabulary) -> list[Operation] | None:
+def _operations(names: Sequence[str] | None, suite: Suite) -> list[Operation] | None:
     """The operations of `--operations`."""
-    known = vocabulary.suite.by_name
+    known = suite.by_name
     for name in names or ():
         if name not in known:
             raise UsageError(
@@ -117,12 +139,43 @@ def _replacement(option: str, given: Sequence[ItemT] | None) -> list[ItemT] | No
     return list(dict.fromkeys(given))
 
 
-def _build(document: Document, ref: SuiteRef, folder: Path, problems: Problems) -> SweepSpec:
-    plan = validate_plan(document.plan, document.place, problems)
-    gate = validate_gate(document.gate, document.place, problems)
+def _spec(
+    general: General,
+    ref: SuiteRef,
+    folder: Path,
+    overrides: Mapping[str, Axis],
+    cases: list[CaseSpec],
+    problems: Problems,
+) -> SweepSpec:
+    """The whole config; of its suite come the cases alone, wherever its code runs."""
+    entries = override_plan(general.plan, overrides, problems)
+    plan = validate_plan(entries, general.place, problems)
+    gate = validate_gate(general.gate, general.place, problems)
+    kernels = _kernels(general, folder, problems)
+    problems.raise_if_any()
+    return SweepSpec(
+        name=general.name,
+        description=general.description,
+        suite=ref,
+        kernels=kernels,
+        variants=general.variants,
+        operations=general.operations,
+        plan=plan,
+        gate=gate,
+        cases=cases,
+    )
+
+
+Found = tuple[list[CaseSpec], list[tuple[Place, str]]]
+
+
+def _cases(ref: SuiteRef, root: Located, folder: Path, overrides: Mapping[str, Axis]) -> Found:
+    """Expands and validates the cases of a config; returns them with all problems."""
+    problems = Problems()
+    document = read_document(root, Vocabulary(load_suite(ref)), problems)
+    override_parameters(document, overrides, problems)
     for template in document.cases:
         check_name_template(template, document.vocabulary, problems)
-    kernels = _kernels(document, folder, problems)
     named: dict[str, Place] = {}
     appended = {id(case): axes_to_append(case, document.vocabulary) for case in document.cases}
     expanded = (
@@ -130,24 +183,26 @@ def _build(document: Document, ref: SuiteRef, folder: Path, problems: Problems) 
         for case in expand(document, problems)
     )
     cases = [case for case in expanded if case is not None]
-    problems.raise_if_any()
-    return SweepSpec(
-        name=document.name,
-        description=document.description,
-        suite=ref,
-        kernels=kernels,
-        variants=document.variants,
-        operations=document.operations,
-        plan=plan,
-        gate=gate,
-        cases=cases,
-    )
+    return cases, problems.found
 
 
-def _kernels(document: Document, folder: Path, problems: Problems) -> list[str]:
+def _told_cases(ref: SuiteRef, root: Located, folder: Path, overrides: Mapping[str, Axis]) -> Found:
+    """As `_cases`, for a process that runs no code of the suite."""
+    from bt_bench.protocol.hosted import HostedParameters
+
+    cases, problems = _cases(ref, root, folder, overrides)
+    told = [
+        case.model_copy(update={"parameters": HostedParameters.of(case.parameters)})
+        for case in cases
+        if not problems
+    ]
+    return told, problems
+
+
+def _kernels(general: General, folder: Path, problems: Problems) -> list[str]:
     """The folders of variants that a config names, from any working directory."""
     found = []
-    for located in document.kernels:
+    for located in general.kernels:
         text = str(located.value)
         try:
             path = (folder / Path(text).expanduser()).absolute()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bt_bench.config.expand import kinds_of
 from bt_bench.config.problems import Place, Problems
-from bt_bench.config.sections import Axis, CaseTemplate, Document
+from bt_bench.config.sections import Axis, CaseTemplate, Document, Entries
 from bt_bench.config.validation import Vocabulary, is_list, leaves
 from bt_bench.config.yaml import Entry, Located, parse_yaml
 from bt_bench.errors import UsageError, names_hint, shown
@@ -15,21 +15,31 @@ from bt_bench.results import Plan
 _PLAN = "plan."
 
 
-def apply_overrides(document: Document, overrides: Sequence[str], problems: Problems) -> None:
-    """Puts values of `--set` into a document; for the same parameter the last one counts."""
-    values: dict[str, Axis] = {}
-    for text in overrides:
-        parsed = _parse(text, problems)
-        if parsed is not None:
-            values[parsed[0]] = parsed[1]
+def read_overrides(overrides: Sequence[str], problems: Problems) -> dict[str, Axis]:
+    """Read the values of `--set`; for the same parameter the last one counts."""
+    parsed = (_parse(text, problems) for text in overrides)
+    return dict(found for found in parsed if found is not None)
+
+
+def override_plan(plan: Entries, overrides: Mapping[str, Axis], problems: Problems) -> Entries:
+    """Return the entries of a plan, with those of `--set plan.KEY=VALUE` in their place."""
+    for key, axis in overrides.items():
+        if key.startswith(_PLAN) and (value := _value_of_plan(key, axis, problems)) is not None:
+            plan = plan | {key.removeprefix(_PLAN): Entry(value, axis.key_place)}
+    return plan
+
+
+def override_parameters(
+    document: Document, overrides: Mapping[str, Axis], problems: Problems
+) -> None:
+    """Put values of `--set` into the cases of a document."""
     vocabulary = document.vocabulary
+    values = {key: axis for key, axis in overrides.items() if not key.startswith(_PLAN)}
     _drop_conflicts(values, vocabulary, problems)
     # The kind of workload decides to which cases the others apply.
     for key in sorted(values, key=lambda key: key != "workload"):
         axis = values[key]
-        if key.startswith(_PLAN):
-            _set_plan(document, key, axis, problems)
-        elif vocabulary.is_parameter(key):
+        if vocabulary.is_parameter(key):
             _set_parameter(document, key, axis, problems)
         else:
             plan_keys = [_PLAN + name for name in leaves(Plan)]
@@ -89,19 +99,16 @@ def _at(located: Located, place: Place) -> Located:
     return Located(value, place)
 
 
-def _set_plan(document: Document, key: str, axis: Axis, problems: Problems) -> None:
-    name = key.removeprefix(_PLAN)
-    field = leaves(Plan).get(name)
+def _value_of_plan(key: str, axis: Axis, problems: Problems) -> Located | None:
+    field = leaves(Plan).get(key.removeprefix(_PLAN))
     if field is not None and is_list(field):
-        value = _as_list(axis)
-    elif len(axis.values) == 1:
-        value = axis.values[0]
-    else:
-        problems.add(
-            axis.key_place, f"{key} has {len(axis.values)} values; a sweep has one plan, give one"
-        )
-        return
-    document.plan = document.plan | {name: Entry(value, axis.key_place)}
+        return _as_list(axis)
+    if len(axis.values) == 1:
+        return axis.values[0]
+    problems.add(
+        axis.key_place, f"{key} has {len(axis.values)} values; a sweep has one plan, give one"
+    )
+    return None
 
 
 def _as_list(axis: Axis) -> Located:

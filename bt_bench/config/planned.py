@@ -1,4 +1,4 @@
-"""The variants that a run was meant to measure, from the config in its folder."""
+"""What a run was meant to measure, from the config in its folder; no code of a suite runs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from bt_bench.config.problems import Problems
 from bt_bench.config.sources import read_config
 from bt_bench.config.yaml import parse_yaml
 from bt_bench.errors import UsageError
+from bt_bench.protocol import find_suite
 from bt_bench.results import CONFIG_NAME
 
 # Everything up to the next plain key at the beginning of a line; comments and lists in brackets may
@@ -51,6 +52,42 @@ def planned_variants(folder: Path, found: Collection[str] = ()) -> tuple[str, ..
             "are beside it. Put it back as it was, or move the results of other runs away"
         )
     return tuple(dict.fromkeys(names))
+
+
+def planned_cases(folder: Path) -> int:
+    """How many cases a run was to have, each operation counted, from its own expanded config.
+
+    Raises:
+        UsageError: for a folder without such a config.
+    """
+    top = _top(folder)
+    counts = [len(each) for each in map(top.get, ("cases", "operations")) if isinstance(each, list)]
+    if len(counts) != 2:
+        raise UsageError(f"{folder / CONFIG_NAME} is not the config of a run, as sweep writes it")
+    return counts[0] * counts[1]
+
+
+def planned_folders(folder: Path) -> tuple[str | None, tuple[str, ...]]:
+    """The folders that a run's config names: of a user's suite, if any, and of variants.
+
+    Raises:
+        UsageError: for a folder without a config.
+    """
+    top = _top(folder)
+    suite, kernels = top.get("suite"), top.get("kernels")
+    if isinstance(suite, str):
+        suite = find_suite(suite, folder).folder
+    named = kernels if isinstance(kernels, list) else [kernels] if kernels else []
+    return None if suite is None else str(suite), tuple(map(str, named))
+
+
+def _top(folder: Path) -> dict[str, object]:
+    """A run's config as plain values."""
+    path, problems = folder / CONFIG_NAME, Problems()
+    root = parse_yaml(read_config(path).text, str(path), problems)
+    problems.raise_if_any()
+    top = root.plain() if root is not None else None
+    return top if isinstance(top, dict) else {}
 
 
 def _names(text: str, path: Path, problems: Problems) -> object:

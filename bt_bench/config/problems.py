@@ -36,6 +36,11 @@ class Problems:
         """Notes one problem: what, its value, what was expected, what to do."""
         self._found[place, message] = None
 
+    @property
+    def found(self) -> list[tuple[Place, str]]:
+        """All of them, as another process is told."""
+        return list(self._found)
+
     def raise_if_any(self) -> None:
         """Raises one `UsageError` with a line per problem, in the order of the file."""
         if not self._found:

@@ -57,55 +57,69 @@ class CaseTemplate:
 
 
 @dataclass
-class Document:
-    """A config file: what holds for the sweep, and its cases."""
+class General:
+    """What a config says of the whole sweep; of the suite it takes no more than names."""
 
     place: Place
-    vocabulary: Vocabulary
     name: str
     description: str
     variants: list[str]
     operations: list[Operation]
     plan: Entries
+    gate: Entries
+    kernels: list[Located]
+
+
+@dataclass
+class Document:
+    """The cases of a config file, in the words of its suite."""
+
+    place: Place
+    vocabulary: Vocabulary
     defaults: Entries
     cases: list[CaseTemplate]
-    gate: Entries = field(default_factory=dict)
-    kernels: list[Located] = field(default_factory=list)
     all_cases: bool = True  # false if some were too invalid to be in `cases`
     overrides: Entries = field(
         default_factory=dict
     )  # single values of `--set`, which override all else
 
 
-def read_document(
-    root: Located, default_name: str, vocabulary: Vocabulary, problems: Problems
-) -> Document:
-    """Reads the parts of a config. Parts that are wrong are left out, and become problems."""
+def read_general(root: Located, default_name: str, suite: Suite, problems: Problems) -> General:
+    """Read all but the cases. Parts that are wrong are left out, and become problems."""
     place = root.place
-    suite = vocabulary.suite
     if not isinstance(root.value, dict):
         problems.add(
             place,
             f"the config is {shown(root.plain())}; expected a mapping with the keys "
             f"{', '.join(TOP_KEYS)}",
         )
-        return Document(place, vocabulary, default_name, "", [], [], {}, {}, [])
+        return General(place, default_name, "", [], [], {}, {}, [])
     top = root.value
     for key, entry in top.items():
         if key not in TOP_KEYS:
             problems.add(entry.key_place, f"unknown key {shown(key)}; {names_hint(key, TOP_KEYS)}")
-    cases = _cases(top, place, vocabulary, problems)
-    return Document(
+    return General(
         place=place,
-        vocabulary=vocabulary,
         name=_name(top, default_name, problems),
         description=_text(top, "description", "", problems),
         variants=_names(top, "variants", default_variants(suite), problems),
         operations=_operations(top, suite, problems),
         plan=_mapping(top, "plan", ", ".join(leaves(Plan)), problems),
         gate=_mapping(top, "gate", ", ".join(leaves(GateSpec)), problems),
-        defaults=_defaults(top, vocabulary, problems),
         kernels=_paths(top, "kernels", problems),
+    )
+
+
+def read_document(root: Located, vocabulary: Vocabulary, problems: Problems) -> Document:
+    """Read the cases and their defaults, likewise."""
+    if not isinstance(root.value, dict):
+        return Document(root.place, vocabulary, {}, [])  # which `read_general` refuses
+    top = root.value
+    cases = _cases(top, root.place, vocabulary, problems)
+    return Document(
+        place=root.place,
+        vocabulary=vocabulary,
+        defaults=_defaults(top, vocabulary, problems),
         cases=[case for case in cases if case is not None],
         all_cases=None not in cases,
     )

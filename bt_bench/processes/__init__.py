@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bt_bench.processes.child import Child, answer, settle
-from bt_bench.processes.data import NoDataError, pack, unpack
+from bt_bench.processes.data import NoDataError, Sealed, pack, unpack
 from bt_bench.processes.lifetime import descendants_of, run_kept
 
 __all__ = [
     "Child",
     "NoDataError",
+    "Sealed",
     "answer",
     "descendants_of",
     "pack",

@@ -13,6 +13,7 @@ import io
 import os
 import pickle
 from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -27,6 +28,20 @@ _PLAIN = frozenset(
     {type(None), bool, int, float, complex, str, bytes, tuple, list, dict, set, frozenset}
 )
 _NUMBERS = "biufc"  # kinds of numpy's types
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """A pickle of something of users that this process only passes on.
+
+    Where it is sent to, it is what was pickled.
+    """
+
+    content: bytes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what is sealed."""
+        return pickle.loads, (self.content,)
 
 
 class NoDataError(Exception):

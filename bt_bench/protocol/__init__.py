@@ -6,6 +6,7 @@ from bt_bench.names import Operation
 from bt_bench.protocol.digests import digest_of
 from bt_bench.protocol.driver import Driver, Guard, MismatchError, Through, Trial
 from bt_bench.protocol.exploring import Contents, Explorer, Floats, Player, Seen, Source
+from bt_bench.protocol.hosting import at_suite, end_suite, run_suites_here, runs_here
 from bt_bench.protocol.loading import (
     DEFAULT_REF,
     SuiteRef,
@@ -17,8 +18,10 @@ from bt_bench.protocol.loading import (
     is_regular,
     load_suite,
     loaded_files,
+    package_folder,
     place_of,
     ref_of,
+    ref_of_value,
     running,
     shipped_suites,
     suite_of,
@@ -27,7 +30,9 @@ from bt_bench.protocol.misspelt import misspelt_overrides
 from bt_bench.protocol.parameters import UserFile, WorkloadParameters, wrong_parameter
 from bt_bench.protocol.records import (
     build_workload,
+    built_record,
     check_workload,
+    features_of_conformance,
     flat_parameters,
     record_of,
     traffic_by_operation,
@@ -60,11 +65,15 @@ __all__ = [
     "UserFile",
     "Workload",
     "WorkloadParameters",
+    "at_suite",
     "build_workload",
+    "built_record",
     "check_workload",
     "default_suite",
     "digest_of",
     "driver_of",
+    "end_suite",
+    "features_of_conformance",
     "find_suite",
     "flat_parameters",
     "info_of",
@@ -73,10 +82,14 @@ __all__ = [
     "load_suite",
     "loaded_files",
     "misspelt_overrides",
+    "package_folder",
     "place_of",
     "record_of",
     "ref_of",
+    "ref_of_value",
+    "run_suites_here",
     "running",
+    "runs_here",
     "shipped_suites",
     "suite_of",
     "traffic_by_operation",

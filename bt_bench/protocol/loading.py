@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from bt_bench.errors import BtBenchError, UsageError, names_hint
 from bt_bench.names import DEFAULT_SUITE
+from bt_bench.protocol.hosting import at_suite, runs_here
 from bt_bench.results import Noun, OperationInfo, SuiteInfo
 
 if TYPE_CHECKING:
@@ -95,13 +96,23 @@ def default_suite() -> Suite:
 
 
 def load_suite(ref: SuiteRef) -> Suite:
-    """Imports a suite's `suite.py`; torch is not loaded for that. Once per process.
+    """Return a suite; once per process.
+
+    Its `suite.py` is imported, which does not load torch. Where code of users does not run, the
+    suite that is returned has what its own process tells of it.
 
     Raises:
         UsageError: naming file and line if it does not import, and what is wrong with it if it does
             not follow the protocol.
     """
-    return _load(ref)
+    return _load(ref) if runs_here(ref) else _told(ref)
+
+
+@cache
+def _told(ref: SuiteRef) -> Suite:
+    from bt_bench.protocol.hosted import HostedSuite, told_of
+
+    return HostedSuite(ref, at_suite(ref, told_of, ref))
 
 
 @cache
@@ -181,9 +192,19 @@ def ref_of(kind: type[Any]) -> SuiteRef:
     )
 
 
+def ref_of_value(value: object) -> SuiteRef:
+    """Return the suite that an object, such as a workload, belongs to.
+
+    Raises:
+        LookupError: for an object of no suite.
+    """
+    told: SuiteRef | None = getattr(value, "hosted_at", None)
+    return told or ref_of(type(value))
+
+
 def suite_of(value: object) -> Suite:
     """The suite that an object, such as a workload, belongs to."""
-    return load_suite(ref_of(type(value)))
+    return load_suite(ref_of_value(value))
 
 
 def driver_of(suite: Suite) -> type[Driver]:
@@ -214,7 +235,7 @@ def _driver_of(suite: Suite) -> type[Driver]:
 
 def folder_of(suite: Suite) -> Path:
     """The folder of a suite."""
-    return folder_at(ref_of(type(suite)))
+    return folder_at(ref_of_value(suite))
 
 
 def folder_at(ref: SuiteRef) -> Path:
@@ -233,7 +254,7 @@ def is_of_users_suite(path: Path) -> bool:
 
 def loaded_files(suite: Suite) -> frozenset[str]:
     """Files of the modules of a user's suite that are loaded, without links in their paths."""
-    ref = ref_of(type(suite))
+    ref = ref_of_value(suite)
     files = (
         getattr(module, "__file__", None)
         for name, module in list(sys.modules.items())
@@ -258,7 +279,7 @@ def running(suite: Suite, what: str) -> Iterator[None]:
     Raises:
         UsageError: in place of any exception but those of bt-bench, naming file and line.
     """
-    ref = ref_of(type(suite))
+    ref = ref_of_value(suite)
     try:
         yield
     except (BtBenchError, MemoryError):
@@ -301,10 +322,20 @@ def _kernels_of(suite: Suite) -> Path:
     """The folder of a suite's package of kernels."""
     if suite.kernels is not None:
         return suite.kernels / suite.package
-    spec = importlib.util.find_spec(suite.package)
+    return package_folder(suite.package)
+
+
+def package_folder(package: str) -> Path:
+    """Return the folder of an installed package of kernels, which is not imported for that.
+
+    Raises:
+        UsageError: if it is not installed.
+    """
+    outer, *inner = package.split(".")
+    spec = importlib.util.find_spec(outer)
     if spec is None or spec.origin is None:
-        raise UsageError(f"the package {suite.package} is not installed; install bt-bench again")
-    return Path(spec.origin).parent
+        raise UsageError(f"the package {package} is not installed; install bt-bench again")
+    return Path(spec.origin).parent.joinpath(*inner)
 
 
 def info_of(suite: Suite) -> SuiteInfo:

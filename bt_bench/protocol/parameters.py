@@ -107,10 +107,11 @@ class WorkloadParameters(Noun):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles the suite by its place, since its modules are not on the path of modules."""
-        return _revived, (ref_of(type(self)), self.workload, self.model_dump())
+        return revived, (ref_of(type(self)), self.workload, self.model_dump())
 
 
-def _revived(ref: SuiteRef, kind: str, values: dict[str, Any]) -> WorkloadParameters:
+def revived(ref: SuiteRef, kind: str, values: dict[str, Any]) -> WorkloadParameters:
+    """Return the parameters that were pickled."""
     return load_suite(ref).kinds[kind].model_validate(values)
 
 

@@ -9,7 +9,15 @@ import numpy as np
 
 from bt_bench.errors import UsageError
 from bt_bench.names import Operation
-from bt_bench.protocol.loading import place_of, ref_of, running, suite_of
+from bt_bench.protocol.loading import (
+    SuiteRef,
+    load_suite,
+    place_of,
+    ref_of,
+    ref_of_value,
+    running,
+    suite_of,
+)
 from bt_bench.protocol.misspelt import misspelt
 from bt_bench.protocol.parameters import WorkloadParameters
 from bt_bench.protocol.suite import Suite
@@ -44,6 +52,21 @@ def build_workload(parameters: WorkloadParameters) -> Workload:
     return workload
 
 
+def built_record(parameters: WorkloadParameters) -> WorkloadRecord:
+    """Build the workload and return what is recorded of it; to be called where its suite is."""
+    return record_of(parameters, build_workload(parameters))
+
+
+def features_of_conformance(ref: SuiteRef, seed: int) -> dict[str, frozenset[str]]:
+    """Return the features that each conformance workload needs, by its name; likewise."""
+    suite = load_suite(ref)
+    with running(suite, "conformance"):
+        workloads = dict(suite.conformance(seed))
+    for workload in workloads.values():
+        check_workload(suite, workload)
+    return {name: frozenset(workload.features) for name, workload in workloads.items()}
+
+
 def check_workload(suite: Suite, workload: Workload) -> None:
     """Refuses a workload whose parts have other forms than the protocol's.
 
@@ -52,7 +75,7 @@ def check_workload(suite: Suite, workload: Workload) -> None:
     """
     kind = type(workload)
     where = f"{place_of(suite)}: {kind.__name__}"
-    if ref_of(kind) != ref_of(type(suite)):
+    if ref_of(kind) != ref_of_value(suite):
         raise UsageError(
             f"{where} is of suite {ref_of(kind).name!r}, which would drive it; expected a class of "
             "this suite's own modules"

@@ -6,7 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bt_bench.config import SweepSpec
-from bt_bench.protocol import Operation, Workload, load_suite, running
+from bt_bench.protocol import (
+    Operation,
+    at_suite,
+    features_of_conformance,
+    load_suite,
+    running,
+)
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.worker import (
     CheckCase,
@@ -69,8 +75,10 @@ def check_conformance(
     remaining = list(arms)
     names = [
         name
-        for name, workload in _conformance(spec).items()
-        if all_features or workload.features <= used
+        for name, features in at_suite(
+            spec.suite, features_of_conformance, spec.suite, spec.plan.seed
+        ).items()
+        if all_features or features <= used
     ]
     for done, name in enumerate(names):
         if watcher is not None:
@@ -79,12 +87,6 @@ def check_conformance(
         finished = runner.run(task, remaining, watcher)
         yield from _outcomes(task.title, remaining, operations, finished.value, finished.failed)
         remaining = [arm for arm in remaining if arm not in finished.failed]
-
-
-def _conformance(spec: SweepSpec) -> Mapping[str, Workload]:
-    suite = load_suite(spec.suite)
-    with running(suite, "conformance"):
-        return dict(suite.conformance(spec.plan.seed))
 
 
 def check_spec(

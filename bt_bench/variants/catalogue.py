@@ -25,6 +25,7 @@ from bt_bench.protocol import (
     default_suite,
     is_regular,
     misspelt_overrides,
+    package_folder,
 )
 from bt_bench.results import BASELINE
 from bt_bench.variants.isolation import FreshSourceLoader
@@ -268,10 +269,7 @@ def variants_folder(package: str, kernels: Path | None = None) -> Path:
                 f"{package}, the package of kernels that the suite names"
             )
         return folder
-    spec = importlib.util.find_spec(f"{package}.variants")
-    if spec is None or spec.origin is None:
-        raise UsageError(f"the package {package} is not installed; install bt-bench again")
-    return Path(spec.origin).parent
+    return package_folder(package) / "variants"
 
 
 def _entries(

@@ -10,21 +10,28 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from bt_bench.errors import UsageError
 from bt_bench.names import Path
+from bt_bench.processes import Sealed
 from bt_bench.protocol import (
     Explorer,
     Source,
     Suite,
+    SuiteRef,
     Workload,
+    at_suite,
     check_workload,
     driver_of,
+    load_suite,
     place_of,
+    ref_of_value,
     running,
+    runs_here,
     varied_workload,
 )
 
@@ -97,8 +104,92 @@ class Scenario:
 
 def explorer_of(suite: Suite) -> Explorer:
     """The suite's own explorer, or else the one that serves any suite."""
+    ref = ref_of_value(suite)
+    if not runs_here(ref):
+        return HostedExplorer(ref)
     with running(suite, "explorer"):
         return suite.explorer() or PlainExplorer(suite)
+
+
+class HostedExplorer(Explorer):
+    """Makes scenarios where the suite runs, and passes them on without a look at them.
+
+    Args:
+        ref: the suite.
+    """
+
+    def __init__(self, ref: SuiteRef) -> None:
+        self._ref = ref
+
+    def scenario(self, source: Source) -> Sealed:
+        """See the base class."""
+        return at_suite(self._ref, _ask_for_scenario, self._ref, source)
+
+    def title(self, scenario: Any) -> str:
+        """See the base class."""
+        return at_suite(self._ref, _ask_for_title, self._ref, scenario)
+
+    def lines(self, scenario: Any) -> Sequence[str]:
+        """See the base class."""
+        return at_suite(self._ref, _ask_for_lines, self._ref, scenario)
+
+    def smaller(self, scenario: Any) -> Iterator[Sealed]:
+        """See the base class."""
+        given: Sealed | None = scenario  # and from there on
+        while (found := at_suite(self._ref, _ask_for_smaller, self._ref, given)) is not None:
+            given = None
+            yield found
+
+    def player(self) -> NoReturn:
+        """Refuse: a player runs code of variants."""
+        raise TypeError(f"scenarios of {self._ref.folder} are not played in this process")
+
+
+def _ask_for_scenario(ref: SuiteRef, source: Source) -> Sealed:
+    suite = load_suite(ref)
+    with running(suite, "scenario"):
+        return _sealed(suite, _explorer_here(ref).scenario(source))
+
+
+def _ask_for_title(ref: SuiteRef, scenario: Any) -> str:
+    with running(load_suite(ref), "title of the explorer"):
+        return str(_explorer_here(ref).title(scenario))
+
+
+def _ask_for_lines(ref: SuiteRef, scenario: Any) -> list[str]:
+    with running(load_suite(ref), "lines of the explorer"):
+        return list(map(str, _explorer_here(ref).lines(scenario)))
+
+
+_smaller: Iterator[Any] = iter(())
+
+
+def _ask_for_smaller(ref: SuiteRef, scenario: Any | None) -> Sealed | None:
+    """The next smaller scenario: of another one than before, if one is given."""
+    global _smaller
+    suite = load_suite(ref)
+    with running(suite, "smaller of the explorer"):
+        if scenario is not None:
+            _smaller = iter(_explorer_here(ref).smaller(scenario))
+        for found in _smaller:
+            return _sealed(suite, found)
+    return None
+
+
+@cache
+def _explorer_here(ref: SuiteRef) -> Explorer:
+    return explorer_of(load_suite(ref))
+
+
+def _sealed(suite: Suite, scenario: Any) -> Sealed:
+    """A scenario as both processes are sent it, so that they need not make the same one."""
+    try:
+        return Sealed(pickle.dumps(scenario))
+    except Exception as error:  # whatever a class of the suite raises
+        raise UsageError(
+            f"{place_of(suite)}: a scenario cannot be pickled, which exploring needs: "
+            f"{type(error).__name__}: {error}"
+        ) from error
 
 
 class PlainExplorer(Explorer):

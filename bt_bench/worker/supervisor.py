@@ -7,6 +7,7 @@ side imports neither torch nor Triton and never touches a device.
 from __future__ import annotations
 
 import multiprocessing
+import pickle
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,6 +19,7 @@ from typing import Any
 from bt_bench.errors import UsageError
 from bt_bench.names import resolved
 from bt_bench.processes import Child, NoDataError
+from bt_bench.protocol import run_suites_here
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.worker.activity import Activity, shared_block
 from bt_bench.worker.culprits import run_without_culprits
@@ -201,12 +203,20 @@ class Supervisor:
         if answer.place is not None:
             path = self._setup.arms[answer.place].entry.path
             raise UsageError(f"{path}: the variant file does not import: {answer.reason.message}")
+        if answer.reason.code is ReasonCode.TAMPERED:
+            raise UsageError(answer.reason.message)
         raise WorkerError(f"the worker did not start: {answer.reason.message}")
 
     def _discard(self) -> None:
         if self._worker is not None:
             self._worker.kill()
             self._worker = None
+
+
+def _serve(connection: Connection, serve: Serve, block: Any, setup: bytes) -> None:
+    """The worker's main function."""
+    run_suites_here()
+    serve(connection, block, pickle.loads(setup))
 
 
 class _Worker:
@@ -222,7 +232,8 @@ class _Worker:
         self._number = 0  # of the last request
         self._count = len(setup.arms)  # of arms that may be noted
         self._ahead = setup.ahead  # until there is one
-        self._child = Child("worker", serve, block, setup)
+        # Only where suites may run are parameters of their workloads unpickled.
+        self._child = Child("worker", _serve, serve, block, pickle.dumps(setup))
         self.is_alive = self._child.is_alive
         self.how_it_ended = self._child.how_it_ended
         self.end = self._child.end

@@ -62,7 +62,7 @@ def test_names_that_are_not_utf8_are_names(odd):
     assert swept.code == 0, swept.err
     for line in ("Results: ", "Next: "):
         assert line in swept.out
-    resumed = run_apart("sweep", "--resume", out, **bytewise)
+    resumed = run_apart("sweep", "--resume", out, "--kernels", ODD, **bytewise)
     assert resumed.code == 0, resumed.err
     results = read_run(odd / out)
     assert [result.variant.name for result in results] == ["baseline", "mine"]

@@ -17,6 +17,7 @@ from examples.tools import bench
 from examples.wrong_variants import SUITE, WRONG, write_wrong
 from support.commands import run_apart
 from support.repositories import commit, git, write
+from support.suites import suites_here
 
 from bt_bench.errors import UsageError
 from bt_bench.protocol import find_suite, load_suite
@@ -27,7 +28,8 @@ FUSED = "page_kernels/variants/fused.py"
 
 @pytest.fixture(scope="module")
 def suite():
-    return load_suite(find_suite(str(SUITE), Path.cwd()))
+    with suites_here():
+        return load_suite(find_suite(str(SUITE), Path.cwd()))
 
 
 def parameters(suite, **given):
@@ -237,6 +239,8 @@ NO_TORCH = """\
 import sys
 from pathlib import Path
 from bt_bench.config import load_config
+from bt_bench.protocol import run_suites_here
+run_suites_here()
 spec = load_config("decode", suite=sys.argv[1])
 sizes = [case.parameters.build().sizes() for case in spec.cases]
 assert len(sizes) == 6 and "torch" not in sys.modules and "triton" not in sys.modules

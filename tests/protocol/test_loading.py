@@ -31,7 +31,7 @@ def test_a_name_is_a_suite_that_comes_with_the_tool(tmp_path):
     assert load_suite(DEFAULT_REF) is default_suite()
 
 
-def test_a_folder_is_a_users_suite(tmp_path, monkeypatch):
+def test_a_folder_is_a_users_suite(tmp_path, monkeypatch, suites_run_here):
     folder = write_suite(tmp_path / "mine")
     ref = find_suite("mine", tmp_path)
     assert ref == SuiteRef(name="mine", folder=folder)
@@ -148,7 +148,7 @@ def test_an_error_in_another_module_names_that_one(tmp_path):
         load_suite(find_suite(str(folder), tmp_path))
 
 
-def test_a_fresh_process_gets_parameters_of_a_users_suite(tmp_path):
+def test_a_fresh_process_gets_parameters_of_a_users_suite(tmp_path, suites_run_here):
     folder = write_suite(tmp_path / "mine")
     suite = load_suite(find_suite(str(folder), tmp_path))
     parameters = suite.kinds["tokens"](workload="tokens", rows=3)
@@ -157,6 +157,8 @@ def test_a_fresh_process_gets_parameters_of_a_users_suite(tmp_path):
     (tmp_path / "it").write_bytes(pickle.dumps(parameters))
     code = (
         "import pickle, sys\n"
+        "from bt_bench.protocol import run_suites_here\n"
+        "run_suites_here()\n"
         "found = pickle.load(open(sys.argv[1], 'rb'))\n"
         "assert 'torch' not in sys.modules\n"
         "print(type(found).__name__, found.rows)"

@@ -45,6 +45,7 @@ def test_a_record_of_one_operation_has_its_bytes_alone() -> None:
         ("[Traffic(8, 8), Traffic(-8, 8)]", "Traffic(read=-8, written=8)]…"),
     ],
 )
+@pytest.mark.usefixtures("suites_run_here")
 def test_bytes_of_other_steps_are_refused(tmp_path: Path, traffic: str, found: str) -> None:
     folder = write_suite(tmp_path / "suite")
     text = (folder / "suite.py").read_text()

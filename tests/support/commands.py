@@ -19,6 +19,7 @@ from bt_bench.cli.app import app
 from bt_bench.processes import pack, unpack
 from bt_bench.worker.runner import Finished
 from bt_bench.worker.tasks import CheckConformance
+from support.suites import as_sent, suites_here
 
 TINY = """\
 variants: [baseline, fused]
@@ -86,8 +87,8 @@ class InProcess:
         from bt_bench.worker.executor import LocalRunner
         from bt_bench.worker.main import set_up
 
-        with redirect_stdout(sys.stderr):
-            self.hello, executor, _ = set_up(self._setup)
+        with redirect_stdout(sys.stderr), suites_here():
+            self.hello, executor, _ = set_up(as_sent(self._setup))
         self._runner = LocalRunner(executor)
         return self
 
@@ -95,7 +96,8 @@ class InProcess:
         """There is nothing to end."""
 
     def run(self, task: Any, arms: Any, watcher: Any = None) -> Any:
-        with self._alone, redirect_stdout(sys.stderr):
+        with self._alone, redirect_stdout(sys.stderr), suites_here():
+            task = as_sent(task)
             if isinstance(task, CheckConformance):
                 return self._check(task, arms, watcher)
             # As a worker sends it.

@@ -163,6 +163,11 @@ def serve_that_is_killed_once(connection, block, setup) -> None:
     serve(connection, block, setup)
 
 
+def serve_that_forges(connection, block, setup) -> None:
+    """Is made to greet with what would run something in its parent."""
+    connection.send_bytes(pickle.dumps(Forged("there")))
+
+
 def serve_that_refuses(connection, block, setup) -> None:
     """Has no such device."""
     answer(connection, Message(0, Refusal("no GPU to run on")))

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 SUITE = '''\
 """Copies sampled tokens into the batch's buffer."""
@@ -102,6 +107,18 @@ class Variant:
         self.out[: len(tokens)] = tokens
         return self.out[: len(tokens)]
 '''
+
+
+@contextmanager
+def suites_here() -> Iterator[None]:
+    """Lets code of users' suites run in the process of the tests, as it does in a worker."""
+    with patch("bt_bench.protocol.hosting._here", True):
+        yield
+
+
+def as_sent(value: Any) -> Any:
+    """What a worker finds in place of a value that it is sent; where suites run."""
+    return pickle.loads(pickle.dumps(value))
 
 
 def write_suite(folder: Path) -> Path:

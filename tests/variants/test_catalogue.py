@@ -10,7 +10,7 @@ import pytest
 from support.repositories import KERNELS, write
 
 from bt_bench.errors import UsageError
-from bt_bench.variants.catalogue import find_variants, load, load_apart
+from bt_bench.variants.catalogue import find_variants, load, load_apart, variants_folder
 
 
 def test_arms_that_are_loaded_apart_share_no_code():
@@ -183,3 +183,18 @@ def test_kernels_that_come_from_elsewhere_all_the_same_are_refused(tmp_path, mon
 def test_a_folder_without_kernels_is_refused(tmp_path):
     with pytest.raises(UsageError, match="holds no bt_kernels/variants"):
         find_variants(kernels=tmp_path)
+
+
+@pytest.mark.parametrize("package", ["odd_kernels", "odd.kernels"])
+def test_an_installed_package_is_found_without_running_it(tmp_path, monkeypatch, package):
+    """Who only looks for variants may be about to judge them."""
+    folder = tmp_path.joinpath(*package.split("."))
+    (folder / "variants").mkdir(parents=True)
+    for each in (folder, folder.parent, folder / "variants"):
+        if each != tmp_path:
+            (each / "__init__.py").write_text("raise RuntimeError\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert variants_folder(package) == folder / "variants"
+    assert package.partition(".")[0] not in sys.modules
+    with pytest.raises(UsageError, match="the package no_kernels is not installed"):
+        variants_folder("no_kernels")

@@ -237,6 +237,16 @@ def test_a_variant_file_that_ends_the_worker_is_named():
         pass
 
 
+def test_a_greeting_that_would_run_something_here_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with (
+        pytest.raises(UsageError, match="while imported: the worker was made to send"),
+        Supervisor(SETUP, fake_workers.serve_that_forges),
+    ):
+        pass
+    assert not (tmp_path / "there").exists()
+
+
 def test_a_device_that_is_not_there():
     with (
         pytest.raises(UsageError, match="no GPU to run on"),

@@ -83,13 +83,13 @@ def refuse_before_it_is_taken(
         UsageError: for a step that the window does not have.
     """
     from bt_bench.analysis.profile import plan_of, refuse_another_plan
-    from bt_bench.protocol import build_workload
+    from bt_bench.protocol import at_suite, built_record, ref_of_value
     from bt_bench.runs.profile import step_of
 
     case = spec.cases[0]
-    workload = build_workload(case.parameters)
+    workload = at_suite(ref_of_value(case.parameters), built_record, case.parameters)
     place = step_of(case.name, workload, step)
-    planned = plan_of(str(spec.operations[0]), case.name, workload.digest(), place)
+    planned = plan_of(str(spec.operations[0]), case.name, workload.digest, place)
     labels = str(against), "this profile"
     refuse_another_plan(before, {**planned, **conditions}, names, labels)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -293,18 +292,7 @@ def base_tree(location: Location, ref: str) -> Iterator[Tree]:
     with scratch_folder("gate") as scratch:
         top = scratch / "base"
         _check_out(location.top, commit, top, scratch / "git")
-        with _no_bytecode():
-            yield Tree(_label(ref, commit), commit, False, top, location)
-
-
-@contextmanager
-def _no_bytecode() -> Iterator[None]:
-    """Keep this process from leaving bytecode of suites in the trees, which would then differ."""
-    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        yield
-    finally:
-        sys.dont_write_bytecode = before
+        yield Tree(_label(ref, commit), commit, False, top, location)
 
 
 def _check_out(repository: Path, commit: str, top: Path, admin: Path) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from bt_bench.config import CaseSpec
 from bt_bench.errors import UsageError
-from bt_bench.protocol import Operation, Workload, build_workload
-from bt_bench.results import Reason, Timeline, VariantTimeline
+from bt_bench.protocol import Operation, at_suite, built_record, ref_of_value
+from bt_bench.results import Reason, Timeline, VariantTimeline, WorkloadRecord
 from bt_bench.worker import CheckCase, Hello, Runner, TakeTimeline, TimelineParts, Watcher
 
 
@@ -51,7 +51,8 @@ def take_step_timeline(
             "a timeline, and a trace, are of a GPU, and there is none here, or --device cpu was "
             "given; choose a GPU by --device, or use --tool static, which needs none"
         )
-    workload = build_workload(request.case.parameters)
+    parameters = request.case.parameters
+    workload = at_suite(ref_of_value(parameters), built_record, parameters)
     step = step_of(request.case.name, workload, request.step)
     reasons = _checked(request, runner, watcher)
     right = [name for name in request.names if name not in reasons]
@@ -59,15 +60,15 @@ def take_step_timeline(
     parts = finished.value
     reasons.update(finished.failed)
     reasons.update(parts.failed)
-    traffic = workload.traffic(request.operation)
+    required = workload.required_bytes.get(str(request.operation))
     return Timeline(
         config=request.config,
         case=request.case.name,
         operation=request.operation,
         step=step,
-        num_steps=len(workload.steps),
-        digest=workload.digest(),
-        required_bytes=None if traffic is None else traffic[step].read + traffic[step].written,
+        num_steps=workload.num_steps,
+        digest=workload.digest,
+        required_bytes=None if required is None else required.read[step] + required.written[step],
         environment=hello.environment,
         source=parts.source,
         missing=parts.missing,
@@ -77,18 +78,18 @@ def take_step_timeline(
     )
 
 
-def step_of(case: str, workload: Workload, asked: int | None) -> int:
+def step_of(case: str, workload: WorkloadRecord, asked: int | None) -> int:
     """The place of a step in the window of a case, from 0.
 
     Args:
         case: its name.
-        workload: what it is.
+        workload: what is recorded of it.
         asked: the place; `None`: the last one.
 
     Raises:
         UsageError: if the window has no such step.
     """
-    count = len(workload.steps)
+    count = workload.num_steps
     step = count - 1 if asked is None else asked
     if not 0 <= step < count:
         raise UsageError(

@@ -23,6 +23,7 @@ from bt_bench.protocol import (
     driver_of,
     load_suite,
     loaded_files,
+    run_suites_here,
 )
 from bt_bench.results import (
     CensusCase,
@@ -66,6 +67,7 @@ def main(folder: Path) -> None:
     may have registered what runs at the end of a program.
     """
     answers = _stdout_apart()
+    run_suites_here()
     request: Request = pickle.loads((folder / REQUEST_NAME).read_bytes())
     seen: dict[str, None] = {}
     on_failure(lambda error: seen.setdefault(traceback_of(error)))

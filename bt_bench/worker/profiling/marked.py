@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bt_bench.errors import BtBenchError, UsageError
-from bt_bench.protocol import Workload, build_workload, driver_of, load_suite
+from bt_bench.protocol import Workload, build_workload, driver_of, load_suite, run_suites_here
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.variants import add_variants_path, encodable, load_apart, traceback_of
 from bt_bench.worker import activity
@@ -38,6 +38,7 @@ WHERE = "while profiled"
 
 def main(folder: Path) -> None:
     """Does what the request in a folder asks for, and leaves the answer there."""
+    run_suites_here()
     request: MarkRequest = pickle.loads((folder / REQUEST_NAME).read_bytes())
     seen: dict[str, None] = {}
     try:

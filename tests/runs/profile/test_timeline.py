@@ -10,7 +10,7 @@ from support.timelines import a_timeline, a_variant
 
 from bt_bench.config import CaseSpec
 from bt_bench.errors import UsageError
-from bt_bench.protocol import build_workload
+from bt_bench.protocol import build_workload, built_record
 from bt_bench.results import CheckReport, HandlerCost, HostProfile, Reason, ReasonCode, Tracing
 from bt_bench.runs.profile import TimelineRequest, take_step_timeline
 from bt_bench.runs.profile.timeline import step_of
@@ -109,10 +109,10 @@ def test_a_step_is_checked_and_then_traced():
     assert (check, checked) == (CheckCase(CASE, (ops.STEP,)), ["fused", "separate"])
     assert (trace, traced) == (TakeTimeline(CASE, ops.STEP, STEPS - 1), ["fused", "separate"])
     assert watcher.rounds == 2
-    workload = build_workload(CASE.parameters)
+    workload = built_record(CASE.parameters)
     assert (timeline.config, timeline.case, timeline.operation) == ("quick", "one", ops.STEP)
     assert (timeline.step, timeline.num_steps) == (STEPS - 1, STEPS)
-    assert timeline.digest == workload.digest()
+    assert timeline.digest == workload.digest
     assert timeline.environment == HELLO.environment
     assert (timeline.source, timeline.missing) == ("a profiler 1.0", ["what it does not tell"])
     assert timeline.seconds == 4.5
@@ -176,7 +176,7 @@ def test_a_step_that_there_is_not_is_refused_before_anything_runs(step):
 
 
 def test_the_step_is_the_last_one_unless_it_is_given():
-    workload = build_workload(CASE.parameters)
+    workload = built_record(CASE.parameters)
     assert step_of("one", workload, None) == STEPS - 1
     assert step_of("one", workload, 0) == 0
     assert step_of("one", workload, STEPS - 1) == STEPS - 1
