@@ -7,6 +7,8 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import asdict
+from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -36,6 +38,7 @@ from bt_bench.errors import ExitCode, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from bt_bench.protocol import Recipe, Suite
     from bt_bench.results import Crash, ReasonCode
     from bt_bench.runs import Explored, Outcome
     from bt_bench.worker import Unreached
@@ -67,29 +70,41 @@ def check(
         bool,
         typer.Option("--deep", help="Explore for minutes, with scenarios that take seconds."),
     ] = False,
-    seconds: Annotated[
-        float | None,
+    explore: Annotated[
+        str | None,
         typer.Option(
             "--explore",
-            metavar="SECONDS",
-            min=0,
-            help="Explore each variant for about this long; 0: not at all.",
+            metavar="N",
+            help="Play this many scenarios on each variant; 0: none.",
             envvar="BT_BENCH_EXPLORE",
-            show_default="15, 180 with --deep",
+            show_default="64, 400 with --deep",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            max=2**32 - 1,
+            help="Draw scenarios and workloads from this seed.",
+            show_default="plan.seed; with --deep the date, as in 20261126",
         ),
     ] = None,
     scenario: Annotated[
         str | None,
         typer.Option(
-            metavar="N[-M]", help="Play only this scenario, or these, and skip all workloads."
+            metavar="N[-M]|FILE",
+            help="Play only this scenario, these, or what check has stored in FILE, and skip all "
+            "workloads.",
         ),
     ] = None,
     paths: Annotated[
         bool,
         typer.Option(
             "--paths",
-            help="Also list the lines of each variant's own code that no scenario ran, kernels "
-            "under the interpreter included; that takes about twice as long.",
+            help="Also list the lines of each variant's own code that no scenario ran, and the "
+            "branches that went one way only, kernels under the interpreter included; that takes "
+            "about twice as long. --deep counts them, too.",
         ),
     ] = False,
     require_paths: Annotated[
@@ -124,9 +139,11 @@ def check(
     - `bt-bench check quick --kernels ./my_kernels --variants mine`
     - `bt-bench check --variants fused --deep`
     - `bt-bench check --variants fused --scenario 17`
+    - `bt-bench check --kernels ./my_kernels --scenario reports/check/mine-17.json`
     """
-    numbers = _numbers(scenario)
-    if (paths or require_paths) and seconds == 0 and numbers is None:
+    wanted = _wanted(scenario, explore, deep=deep)
+    paths = paths or require_paths
+    if paths and wanted == range(0):
         raise UsageError(
             "--paths lists what no scenario ran, and --explore 0 plays none; leave one of them out"
         )
@@ -138,6 +155,10 @@ def check(
         select=select,
         overrides=overrides,
     )
+    if seed is None and deep:
+        seed = int(f"{date.today():%Y%m%d}")
+    if seed is not None:
+        spec = spec.model_copy(update={"plan": spec.plan.model_copy(update={"seed": seed})})
     entries = choose_variants(
         spec, kernel_folders(kernels, spec), vllm_source, by_name=variants is not None
     )
@@ -146,7 +167,7 @@ def check(
     from bt_bench.analysis import crash_text
     from bt_bench.cli.progress import told_on_stderr
     from bt_bench.protocol import load_suite
-    from bt_bench.runs import EXPLORE_SECONDS, FEWEST, Exploring, check_memory, check_spec
+    from bt_bench.runs import LIMIT_SECONDS, Exploring, check_memory, check_spec, read_found
     from bt_bench.worker import Noticing
 
     outcomes: list[Outcome] = []
@@ -158,14 +179,20 @@ def check(
         print(f"bt-bench: warning: {visible(warnings[-1])}", file=sys.stderr, flush=True)
 
     explored: list[Explored] = []
-    fewest = 0
-    if seconds is None:
-        seconds, fewest = EXPLORE_SECONDS[deep], FEWEST
+    again: dict[str, str] = {}  # what `--scenario` needs to show a variant's fault
     known = load_suite(spec.suite)
+    recipes: Sequence[Recipe] = ()
+    numbers = range(0)
+    if isinstance(wanted, Path):
+        recipes, doubt = read_found(wanted, known)
+        if doubt:
+            print(f"bt-bench: warning: {visible(doubt)}", file=sys.stderr, flush=True)
+    else:
+        numbers = wanted
     references = worker_for(spec, [], "cpu")
     with ExitStack() as at_end, worker_for(spec, entries, device, traceback=traceback) as worker:
         at_end.callback(references.close)
-        if seconds or numbers is not None:
+        if recipes or numbers:
             references.start()  # it takes as long to start as some checks
         kind = worker.hello.device
         check_memory(spec, len(entries), worker.hello.available_bytes)
@@ -175,7 +202,7 @@ def check(
         try:
             began = time.monotonic()
             with told_on_stderr() as tell:
-                for outcome in check_spec(noticing, spec, names) if numbers is None else ():
+                for outcome in check_spec(noticing, spec, names) if scenario is None else ():
                     outcomes.append(outcome)
                     what = f"checked {outcome.workload} · {outcome.operation}"
                     tell(f"{what}: {len(outcomes)} checks", time.monotonic() - began)
@@ -194,32 +221,36 @@ def check(
                 config,
                 *([] if suite is None else [f"--suite {suite}"]),
                 *(f"--kernels {folder}" for folder in kernels or ()),
-                *["--deep"] * deep,
             ]
         )
-        if right and (seconds or numbers is not None):
+        if right and (recipes or numbers):
             with references, told_on_stderr() as tell:
                 exploring = Exploring(
                     *(known, noticing, references, spec.plan.seed),
                     deep=deep,
-                    lines=paths or require_paths,
-                    on_batch=lambda arm, played, seconds: tell(
-                        f"exploring {arm}: {played} scenarios", seconds
+                    lines=paths or deep,
+                    on_batch=lambda arm, played, of, seconds: tell(
+                        f"exploring {arm}: {played} of {of} scenarios", seconds
                     ),
                 )
-                for one in exploring.explore(right, seconds, numbers, fewest):
+                for one in exploring.explore(right, numbers, recipes, LIMIT_SECONDS[deep]):
                     explored.append(one)
+                    again[one.variant] = _stored(known, one)
                     if not as_json:
-                        print(_explored_text(one, repeating), flush=True)
+                        text = _explored_text(
+                            one, spec.plan.seed, repeating, again[one.variant], paths=paths
+                        )
+                        print(text, flush=True)
     counts = Counter(map(_status, outcomes)) + Counter(map(_explored_status, explored))
     if as_json:
-        print_json(_document(kind, outcomes, explored, warnings))
+        print_json(_document(kind, spec.plan.seed, outcomes, explored, again, warnings))
     else:
         for entry in entries:
             if entry.opponent is not None and entry.opponent.note:
                 print(f"{entry.name} {entry.opponent.note}")
         skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
-        print(f"{counts['ok']} passed, {counts['failed']} failed{skipped}, on {kind}")
+        both = _branches_text(explored)
+        print(f"{counts['ok']} passed, {counts['failed']} failed{skipped}, on {kind}{both}")
     lacking = require_paths and any(map(_unexcused, explored))
     return ExitCode.CHECK_FAILED if counts["failed"] or lacking else ExitCode.OK
 
@@ -281,14 +312,27 @@ def _number_of(outcomes: Sequence[Outcome]) -> str:
     return f"{checks} of {workloads} workload{'s' * (workloads != 1)}"
 
 
-def _numbers(scenario: str | None) -> range | None:
-    """The scenarios that `--scenario` names."""
+def _wanted(scenario: str | None, explore: str | None, *, deep: bool) -> range | Path:
+    """The scenarios to play, by their numbers or in a file."""
+    from bt_bench.runs import SCENARIOS
+
     if scenario is None:
-        return None
+        count = str(SCENARIOS[deep]) if explore is None else explore
+        if not count.isdecimal():
+            raise UsageError(
+                f"--explore {count}: expected a number of scenarios, such as {SCENARIOS[deep]}, or "
+                "0 for none; it takes no seconds any more, since what was found depended on how "
+                "busy a machine was"
+            )
+        return range(int(count))
+    path = Path(scenario)
     first, dash, last = scenario.partition("-")
+    if path.suffix == ".json" or path.is_file():
+        return path
     if not first.isdecimal() or (dash and not last.isdecimal()):
         raise UsageError(
-            f"--scenario {scenario}: expected the number of a scenario, or a range as in 0-17"
+            f"--scenario {scenario}: expected the number of a scenario, a range as in 0-17, or a "
+            "file that check has stored"
         )
     numbers = range(int(first), int(last or first) + 1)
     if not numbers:
@@ -296,29 +340,66 @@ def _numbers(scenario: str | None) -> range | None:
     return numbers
 
 
+def _stored(suite: Suite, one: Explored) -> str:
+    """What `--scenario` needs to show a fault again: a file, or numbers if none can be written."""
+    from bt_bench.config import read_settings
+    from bt_bench.runs import store_found
+
+    if one.found is None or not one.found.needs:
+        return ""
+    folder = (read_settings(Path.cwd()).reports or Path("reports")) / "check"
+    try:
+        path = store_found(folder, suite, one.variant, one.found)
+        return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+    except OSError as error:
+        print(
+            f"bt-bench: warning: the scenario is not stored: {visible(str(error))}",
+            file=sys.stderr,
+            flush=True,
+        )
+    numbers = [recipe.source.number for recipe in one.found.needs]
+    return f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
+
+
 def _explored_status(one: Explored) -> str:
     if one.skipped:
         return "skipped"
-    return "ok" if one.found is None else "failed"
+    return "ok" if one.found is None and not one.stopped else "failed"
 
 
-def _explored_text(one: Explored, repeating: str) -> str:
-    """One variant's lines; `repeating` is what a command needs besides variant and scenario."""
+def _explored_text(one: Explored, seed: int, repeating: str, again: str, *, paths: bool) -> str:
+    """One variant's lines.
+
+    Args:
+        one: how it did.
+        seed: of the scenarios.
+        repeating: what a command needs besides variant and scenario.
+        again: what `--scenario` needs.
+        paths: whether to list what scenarios did not reach.
+    """
     if one.skipped:
         return f"skipped {one.variant} · explored · {one.skipped}"
-    took = f"{_scenarios(one.scenarios)} in {one.seconds:.0f} s"
+    took = f"{_scenarios(one.scenarios)} of seed {seed} in {one.seconds:.0f} s"
     found = one.found
+    if one.stopped:
+        return (
+            f"FAILED  {one.variant} · explored · {took}\n"
+            f"        hung: {one.wanted - one.scenarios} of {one.wanted} scenarios were not played "
+            "in the time that they should need tenfold; nothing is known of them"
+        )
     if found is None:
-        return "\n".join([f"ok      {one.variant} · explored · {took}", *_coverage_lines(one)])
-    return "\n".join(
-        [
-            f"FAILED  {one.variant} · scenario {found.number}, {found.title} · {took}",
-            f"        {found.reason.code}: {found.reason.message}",
-            *(f"          {line}" for line in found.lines),
-            f"        again: bt-bench check {repeating} --variants {one.variant} "
-            f"--scenario {found.needs}",
-        ]
-    )
+        return "\n".join(
+            [f"ok      {one.variant} · explored · {took}", *_coverage_lines(one, listed=paths)]
+        )
+    lines = [
+        f"FAILED  {one.variant} · scenario {found.number}, {found.title} · {took}",
+        f"        {found.reason.code}: {found.reason.message}",
+        *(f"          {line}" for line in found.lines),
+    ]
+    if again:
+        command = f"bt-bench check {repeating} --variants {one.variant} --scenario {again}"
+        lines.append(f"        again: {command}")
+    return "\n".join(lines)
 
 
 def _unexcused(one: Explored) -> list[Unreached]:
@@ -327,19 +408,40 @@ def _unexcused(one: Explored) -> list[Unreached]:
     return [each for each in unreached if not each.excuse]
 
 
-def _coverage_lines(one: Explored) -> list[str]:
-    if one.coverage is None or not one.coverage.total:
+def _coverage_lines(one: Explored, *, listed: bool) -> list[str]:
+    """What scenarios reached of a variant's own code.
+
+    Args:
+        one: how it did.
+        listed: whether to say what they did not reach.
+    """
+    if one.coverage is None or not one.coverage.total or not listed:
         return []
     lines = [
         f"        {one.coverage.reached} of {one.coverage.total} lines of its own code were reached"
     ]
-    missing = _unexcused(one)
-    for each in missing[:MOST_PLACES]:
-        until = f"-{each.last}" if each.last > each.first else ""
-        lines.append(f"          not reached: {each.file}:{each.first}{until}, {each.function}")
+    missing = [
+        f"not reached: {each.file}:{each.first}"
+        f"{f'-{each.last}' if each.last > each.first else ''}, {each.function}"
+        for each in _unexcused(one)
+    ]
+    missing += [
+        f"one way only: {each.file}:{each.line}, {each.function}: never {each.missing}"
+        for each in one.coverage.one_sided
+    ]
+    lines += [f"          {each}" for each in missing[:MOST_PLACES]]
     if len(missing) > MOST_PLACES:
         lines.append(f"          and {len(missing) - MOST_PLACES} more places (--json has all)")
     return lines
+
+
+def _branches_text(explored: Sequence[Explored]) -> str:
+    """How many of the places where the variants' own code goes two ways were gone both."""
+    known = [one.coverage for one in explored if one.coverage is not None]
+    branches, both = (sum(getattr(one, name) for one in known) for name in ("branches", "both"))
+    if not branches:
+        return ""
+    return f"; {both} of {branches} branches of their own code went both ways"
 
 
 def _scenarios(number: int) -> str:
@@ -347,11 +449,17 @@ def _scenarios(number: int) -> str:
 
 
 def _document(
-    device: str, outcomes: list[Outcome], explored: list[Explored], warnings: list[str]
+    device: str,
+    seed: int,
+    outcomes: list[Outcome],
+    explored: list[Explored],
+    again: Mapping[str, str],
+    warnings: list[str],
 ) -> dict[str, object]:
     return {
         "schema_version": 1,
         "device": device,
+        "seed": seed,
         "warnings": warnings,
         "checks": [
             {
@@ -369,6 +477,7 @@ def _document(
                 "variant": one.variant,
                 "status": _explored_status(one),
                 "scenarios": one.scenarios,
+                "wanted": one.wanted,
                 "seconds": round(one.seconds, 3),
                 "skipped": one.skipped or None,
                 "lines": None
@@ -378,6 +487,13 @@ def _document(
                     "total": one.coverage.total,
                     "unreached": [asdict(each) for each in one.coverage.unreached],
                 },
+                "branches": None
+                if one.coverage is None
+                else {
+                    "both": one.coverage.both,
+                    "total": one.coverage.branches,
+                    "one_sided": [asdict(each) for each in one.coverage.one_sided],
+                },
                 "found": None
                 if one.found is None
                 else {
@@ -385,7 +501,7 @@ def _document(
                     "title": one.found.title,
                     "reason": one.found.reason.model_dump(),
                     "lines": list(one.found.lines),
-                    "again": one.found.needs,
+                    "again": again[one.variant] or None,
                 },
             }
             for one in explored

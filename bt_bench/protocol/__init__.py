@@ -5,7 +5,17 @@ from __future__ import annotations
 from bt_bench.names import Operation
 from bt_bench.protocol.digests import digest_of
 from bt_bench.protocol.driver import Driver, Guard, MismatchError, Through, Trial
-from bt_bench.protocol.exploring import Contents, Explorer, Floats, Player, Seen, Source
+from bt_bench.protocol.exploring import (
+    Change,
+    Contents,
+    Cut,
+    Explorer,
+    Floats,
+    Player,
+    Recipe,
+    Seen,
+    Source,
+)
 from bt_bench.protocol.hosting import at_suite, end_suite, run_suites_here, runs_here
 from bt_bench.protocol.loading import (
     DEFAULT_REF,
@@ -24,6 +34,7 @@ from bt_bench.protocol.loading import (
     ref_of_value,
     running,
     shipped_suites,
+    source_sha256,
     suite_of,
 )
 from bt_bench.protocol.misspelt import misspelt_overrides
@@ -44,7 +55,9 @@ from bt_bench.protocol.workload import Traffic, Workload
 __all__ = [
     "DEFAULT_REF",
     "PROTOCOL",
+    "Change",
     "Contents",
+    "Cut",
     "Driver",
     "Explorer",
     "Floats",
@@ -55,6 +68,7 @@ __all__ = [
     "Opponent",
     "Opponents",
     "Player",
+    "Recipe",
     "Seen",
     "Source",
     "Suite",
@@ -91,6 +105,7 @@ __all__ = [
     "running",
     "runs_here",
     "shipped_suites",
+    "source_sha256",
     "suite_of",
     "traffic_by_operation",
     "varied_workload",

@@ -5,9 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from enum import StrEnum
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from bt_bench.errors import UsageError
 
 if TYPE_CHECKING:
     import torch
@@ -68,6 +72,38 @@ class Source:
         return np.random.default_rng([self.seed, self.number])
 
 
+class Cut(StrEnum):
+    """How a scenario was made smaller."""
+
+    SMALLER = "smaller"  # one of those that `Explorer.smaller` yields
+    UNTIL = "until"  # without what comes after a call
+
+
+class Change(NamedTuple):
+    """One step from a scenario to a smaller one.
+
+    Args:
+        cut: how.
+        number: which of the smaller ones, or the place of the last call that is left; from 0.
+    """
+
+    cut: Cut
+    number: int
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a scenario is made. It needs nothing of the variant, and so outlives edits of that.
+
+    Args:
+        source: of the scenario as it was drawn.
+        changes: that made it smaller, in their order.
+    """
+
+    source: Source
+    changes: tuple[Change, ...] = ()
+
+
 class Player(ABC):
     """Plays a scenario on a variant or on the reference; where torch may be loaded."""
 
@@ -118,6 +154,34 @@ class Explorer(ABC):
     @abstractmethod
     def smaller(self, scenario: Any) -> Iterator[Any]:
         """Scenarios that are a little simpler, the boldest first; all have to be legal too."""
+
+    def until(self, scenario: Any, place: int) -> Any:
+        """Return the scenario without what comes after a call; as it is, where none can be cut.
+
+        Args:
+            scenario: to be cut.
+            place: of the last call that is kept, from 0, as the player counts them.
+        """
+        return scenario
+
+    def made(self, recipe: Recipe) -> Any:
+        """Make the scenario of a recipe.
+
+        Raises:
+            UsageError: if its changes do not fit the scenarios of this version.
+        """
+        scenario = self.scenario(recipe.source)
+        for cut, number in recipe.changes:
+            if cut is Cut.UNTIL:
+                scenario = self.until(scenario, number)
+                continue
+            scenario = next(islice(self.smaller(scenario), number, None), None)
+            if scenario is None:
+                raise UsageError(
+                    f"scenario {recipe.source.number} has fewer smaller ones than {number + 1}; it "
+                    "was stored by another version: check again without it"
+                )
+        return scenario
 
     @abstractmethod
     def player(self) -> Player:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bt_bench.runs.check import Outcome, check_spec
 from bt_bench.runs.estimate import duration_text, estimate_seconds
-from bt_bench.runs.explore import EXPLORE_SECONDS, FEWEST, Explored, Exploring
+from bt_bench.runs.explore import LIMIT_SECONDS, SCENARIOS, Explored, Exploring, Found
+from bt_bench.runs.found import read_found, store_found
 from bt_bench.runs.gate.live import GateRequest, plan_of, prepare, run_live_gate
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, MAX_LOOK
 from bt_bench.runs.gate.lost import (
@@ -42,12 +43,13 @@ from bt_bench.runs.sweep import SweepRequest, run_sweep
 __all__ = [
     "BUILD_SECONDS",
     "DEFAULT_LOOKS",
-    "EXPLORE_SECONDS",
-    "FEWEST",
+    "LIMIT_SECONDS",
     "MAX_LOOK",
+    "SCENARIOS",
     "CaseReport",
     "Explored",
     "Exploring",
+    "Found",
     "GateRequest",
     "Lost",
     "Outcome",
@@ -80,12 +82,14 @@ __all__ = [
     "place_below",
     "plan_of",
     "prepare",
+    "read_found",
     "record",
     "recording_paths",
     "run_live_gate",
     "run_sweep",
     "selfcheck_document",
     "selfcheck_json",
+    "store_found",
     "without_variant",
     "working_tree",
 ]

@@ -7,15 +7,25 @@ of the variant is still read and told by its own process.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import count, islice
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from bt_bench.protocol import Contents, Floats, Source, Suite, running
+from bt_bench.protocol import (
+    Change,
+    Contents,
+    Cut,
+    Floats,
+    Recipe,
+    Source,
+    Suite,
+    running,
+)
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.worker import (
     Coverage,
@@ -24,21 +34,18 @@ from bt_bench.worker import (
     ReadCoverage,
     Runner,
     Survey,
-    Surveyed,
     explorer_of,
 )
 
 # Each further try of these takes a new process.
 _OF_THE_PROCESS = (ReasonCode.CRASHED, ReasonCode.TAMPERED)
 BATCH = 6  # scenarios that are played before any is compared
-EXPLORE_SECONDS = {False: 15.0, True: 180.0}
-"""For each variant, by whether the scenarios are deep ones."""
 
-FEWEST = 42
-"""Scenarios that are played by default where the variant or the machine is slow, too."""
+SCENARIOS = {False: 64, True: 400}
+"""How many each variant is explored with, by whether they are deep ones."""
 
-LONGER = 4 / 3
-"""How much longer it may take for that."""
+LIMIT_SECONDS = {False: 900.0, True: 10_800.0}
+"""For each variant, likewise. It ends what hangs, and far from ends what is only slow."""
 
 SHRINK_SECONDS = 20.0
 MOST_LINES = 24
@@ -53,14 +60,14 @@ class Found:
         title: what it was made for.
         reason: what is wrong, of the smallest scenario that shows it.
         lines: how that one is set up, and its calls; the last is the one that shows it.
-        needs: the scenarios to play to see it again: this one, or all up to it.
+        needs: the scenarios to play, in order, to see it again; none if no scenario was played.
     """
 
     number: int
     title: str
     reason: Reason
     lines: tuple[str, ...]
-    needs: str
+    needs: tuple[Recipe, ...]
 
 
 @dataclass(frozen=True)
@@ -70,18 +77,26 @@ class Explored:
     Args:
         variant: its name.
         scenarios: how many were played.
+        wanted: how many there were to play.
         seconds: how long that took, without making one smaller.
         found: what is wrong; `None`: nothing was found.
         skipped: why it was not explored.
-        coverage: which lines of its own code the scenarios ran; `None` if that is not known.
+        coverage: which lines and branches of its own code the scenarios ran; `None` if that is
+            not known.
     """
 
     variant: str
     scenarios: int
+    wanted: int
     seconds: float
     found: Found | None = None
     skipped: str = ""
     coverage: Coverage | None = None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether time ran out before anything was found, so that nothing is known of the rest."""
+        return self.found is None and not self.skipped and self.scenarios < self.wanted
 
 
 @dataclass(frozen=True)
@@ -108,9 +123,9 @@ class Exploring:
         references: runs tasks on the reference, in a process that no variant is in.
         seed: of the run.
         deep: whether scenarios may take seconds.
-        lines: whether to note which lines of the variants' own code run.
+        lines: whether to note which lines and branches of the variants' own code run.
         on_batch: is told how far a variant has been explored: its name, how many scenarios were
-            played, and in how many seconds.
+            played, of how many, and in how many seconds.
     """
 
     def __init__(
@@ -122,7 +137,7 @@ class Exploring:
         *,
         deep: bool = False,
         lines: bool = False,
-        on_batch: Callable[[str, int, float], None] = lambda *_: None,
+        on_batch: Callable[[str, int, int, float], None] = lambda *_: None,
     ) -> None:
         self._on_batch = on_batch
         self._explorer = explorer_of(suite)
@@ -132,73 +147,75 @@ class Exploring:
         self._seed = seed
         self._deep = deep
         self._lines = lines
+        self._beside = ThreadPoolExecutor(1)
 
     def explore(
         self,
         arms: Sequence[str],
-        seconds: float,
-        numbers: Sequence[int] | None = None,
-        fewest: int = 0,
+        numbers: Sequence[int] = (),
+        recipes: Sequence[Recipe] = (),
+        limit: float = math.inf,
     ) -> Iterator[Explored]:
-        """Explores each arm.
+        """Explore each arm.
 
         Args:
             arms: names of variants.
-            seconds: for each, not counting how long a found scenario is made smaller.
-            numbers: the scenarios to play; `None`: from 0 on, as many as there is time for.
-            fewest: scenarios that may take a third longer.
+            numbers: of the scenarios to play.
+            recipes: of more, which are played first and in order.
+            limit: seconds after which an arm is given up, without those that making a scenario
+                smaller takes.
         """
         surveyed = self._variants.run(Survey(), arms)
         for arm in arms:
+            wanted = len(recipes) + len(numbers)
             if arm in surveyed.failed:
-                failed = Found(0, "survey", surveyed.failed[arm], (), "0")
-                yield Explored(arm, 0, 0.0, failed)
+                failed = Found(0, "survey", surveyed.failed[arm], (), ())
+                yield Explored(arm, 0, wanted, 0.0, failed)
                 continue
             traits = surveyed.value[arm]
             if traits.skipped:
-                yield Explored(arm, 0, 0.0, skipped=traits.skipped)
+                yield Explored(arm, 0, wanted, 0.0, skipped=traits.skipped)
                 continue
-            yield self._explore(arm, traits, seconds, numbers, fewest)
+            drawn = [
+                Recipe(Source(self._seed, number, traits.features, traits.sizes, self._deep))
+                for number in numbers
+            ]
+            yield self._explore(arm, [*recipes, *drawn], limit)
 
-    def _explore(
-        self,
-        arm: str,
-        traits: Surveyed,
-        seconds: float,
-        numbers: Sequence[int] | None,
-        fewest: int,
-    ) -> Explored:
+    def _explore(self, arm: str, recipes: Sequence[Recipe], limit: float) -> Explored:
         started = time.monotonic()
-        played = 0
-        for batch in _batches(count() if numbers is None else numbers):
-            scenarios = [self._scenario(traits, number) for number in batch]
+        played, wanted = 0, len(recipes)
+        while played < wanted and time.monotonic() - started <= limit:
+            batch = recipes[played : played + BATCH]
+            scenarios = [self._made(recipe) for recipe in batch]
             failing = self._first_wrong(arm, scenarios)
             if failing is not None:
                 at, difference = failing
                 taken = time.monotonic() - started
-                found = self._found(arm, batch[at], scenarios[at], difference)
-                return Explored(arm, played + at + 1, taken, found)
+                found = self._found(arm, recipes[: played + at + 1], scenarios[at], difference)
+                return Explored(arm, played + at + 1, wanted, taken, found)
             played += len(batch)
-            self._on_batch(arm, played, time.monotonic() - started)
-            limit = seconds if played >= fewest else LONGER * seconds
-            if numbers is None and time.monotonic() - started > limit:
-                break
+            self._on_batch(arm, played, wanted, time.monotonic() - started)
         taken = time.monotonic() - started
         if not self._lines:
-            return Explored(arm, played, taken)
+            return Explored(arm, played, wanted, taken)
         read = self._variants.run(ReadCoverage(), [arm])
-        return Explored(arm, played, taken, coverage=None if read.failed else read.value)
+        coverage = None if read.failed else read.value
+        return Explored(arm, played, wanted, taken, coverage=coverage)
 
-    def _scenario(self, traits: Surveyed, number: int) -> Any:
-        source = Source(self._seed, number, traits.features, traits.sizes, self._deep)
+    def _made(self, recipe: Recipe) -> Any:
         with running(self._suite, "scenario"):
-            return self._explorer.scenario(source)
+            return self._explorer.made(recipe)
 
     def _first_wrong(self, arm: str, scenarios: Sequence[Any]) -> tuple[int, _Difference] | None:
         """The first scenario on which an arm is wrong."""
         task = Play(tuple(scenarios), lines=self._lines)
-        finished = self._variants.run(task, [arm])
-        wanted = self._references.run(task, ()).value
+        # Both at once: each has a process of its own.
+        waiting = self._beside.submit(self._references.run, task, ())
+        try:
+            finished = self._variants.run(task, [arm])
+        finally:
+            wanted = waiting.result().value
         if arm in finished.failed:  # it took its process with it: which of them did?
             reason = finished.failed[arm]
             if len(scenarios) == 1:
@@ -214,7 +231,12 @@ class Exploring:
                 return at, difference
         return None
 
-    def _found(self, arm: str, number: int, scenario: Any, difference: _Difference) -> Found:
+    def _found(
+        self, arm: str, played: Sequence[Recipe], scenario: Any, difference: _Difference
+    ) -> Found:
+        """What is told of a scenario that is wrong, the last of those that were played."""
+        recipe = played[-1]
+        number = recipe.source.number
         title = self._explorer.title(scenario)
         alone = self._first_wrong(arm, [scenario])
         if alone is None:
@@ -227,27 +249,42 @@ class Exploring:
             )
             lines = tuple(self._explorer.lines(scenario))
             again = Reason(code=reason.code, message=message)
-            return Found(number, title, again, _cut(lines), f"0-{number}")
+            return Found(number, title, again, _cut(lines), tuple(played))
         difference = alone[1]
         if difference.reason is None or difference.reason.code not in _OF_THE_PROCESS:
-            scenario, difference = self._shrunk(arm, scenario, difference)
+            recipe, scenario, difference = self._shrunk(arm, recipe, scenario, difference)
         lines = tuple(self._explorer.lines(scenario))
-        return Found(number, title, self._told(arm, scenario, difference), _cut(lines), f"{number}")
+        return Found(number, title, self._told(arm, scenario, difference), _cut(lines), (recipe,))
 
-    def _shrunk(self, arm: str, scenario: Any, difference: _Difference) -> tuple[Any, _Difference]:
+    def _shrunk(
+        self, arm: str, recipe: Recipe, scenario: Any, difference: _Difference
+    ) -> tuple[Recipe, Any, _Difference]:
         """The smallest scenario that is wrong in the same way, as far as time allows."""
         until = time.monotonic() + SHRINK_SECONDS
+
+        def take(change: Change, candidate: Any) -> bool:
+            nonlocal recipe, scenario, difference
+            failing = self._first_wrong(arm, [candidate])
+            if failing is None or failing[1].name != difference.name:
+                return False
+            recipe = replace(recipe, changes=(*recipe.changes, change))
+            scenario, difference = candidate, failing[1]
+            return True
+
+        place = difference.place
+        take(Change(Cut.UNTIL, place), self._explorer.until(scenario, place))
         improved = True
         while improved:
             improved = False
-            for candidate in self._explorer.smaller(scenario):
+            for at, candidate in enumerate(self._explorer.smaller(scenario)):
                 if time.monotonic() > until:
-                    return scenario, difference
-                failing = self._first_wrong(arm, [candidate])
-                if failing is not None and failing[1].name == difference.name:
-                    scenario, difference, improved = candidate, failing[1], True
+                    return recipe, scenario, difference
+                if take(Change(Cut.SMALLER, at), candidate):
+                    improved = True
                     break
-        return scenario, difference
+        place = difference.place
+        take(Change(Cut.UNTIL, place), self._explorer.until(scenario, place))
+        return recipe, scenario, difference
 
     def _told(self, arm: str, scenario: Any, difference: _Difference) -> Reason:
         """What is wrong, with the first element and both values."""
@@ -264,12 +301,6 @@ class Exploring:
         name = difference.name
         text = _described(name, found.get(name), wanted.get(name))
         return Reason(code=ReasonCode.WRONG_RESULT, message=f"{where}: {text}")
-
-
-def _batches(numbers: Iterable[int]) -> Iterator[list[int]]:
-    rest = iter(numbers)
-    while batch := list(islice(rest, BATCH)):
-        yield batch
 
 
 def _difference(wanted: Played, found: Played) -> _Difference | None:

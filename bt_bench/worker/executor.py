@@ -23,7 +23,8 @@ from bt_bench.results import Plan, Reason, ReasonCode
 from bt_bench.worker import activity
 from bt_bench.worker.call_stack import with_room
 from bt_bench.worker.checking.check import check
-from bt_bench.worker.checking.playing import files_of, play, survey
+from bt_bench.worker.checking.own_code import files_of
+from bt_bench.worker.checking.playing import play, survey
 from bt_bench.worker.checking.reached import Reached
 from bt_bench.worker.culprits import run_without_culprits
 from bt_bench.worker.failures import ArmFailedError, device_fault, is_out_of_memory, reason_of
@@ -198,7 +199,7 @@ class Executor:
             case ReadCoverage():
                 reached = self._reached_by(arms[0])
                 # Of a package with many variants only the files that this one uses.
-                return reached.coverage(reached.lines)
+                return reached.coverage(reached.seen)
         raise TypeError(f"{type(task).__name__} is not a task of this executor")
 
     def _check_conformance(self, task: CheckConformance, arms: Sequence[str]) -> CheckOutcomes:

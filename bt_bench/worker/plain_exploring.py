@@ -140,6 +140,10 @@ class HostedExplorer(Explorer):
             given = None
             yield found
 
+    def until(self, scenario: Any, place: int) -> Sealed:
+        """See the base class."""
+        return at_suite(self._ref, _ask_until, self._ref, scenario, place)
+
     def player(self) -> NoReturn:
         """Refuse: a player runs code of variants."""
         raise TypeError(f"scenarios of {self._ref.folder} are not played in this process")
@@ -159,6 +163,12 @@ def _ask_for_title(ref: SuiteRef, scenario: Any) -> str:
 def _ask_for_lines(ref: SuiteRef, scenario: Any) -> list[str]:
     with running(load_suite(ref), "lines of the explorer"):
         return list(map(str, _explorer_here(ref).lines(scenario)))
+
+
+def _ask_until(ref: SuiteRef, scenario: Any, place: int) -> Sealed:
+    suite = load_suite(ref)
+    with running(suite, "until of the explorer"):
+        return _sealed(suite, _explorer_here(ref).until(scenario, place))
 
 
 _smaller: Iterator[Any] = iter(())
@@ -251,6 +261,10 @@ class PlainExplorer(Explorer):
         for candidate in _candidates(scenario):
             if is_legal(candidate):
                 yield candidate
+
+    def until(self, scenario: Any, place: int) -> Any:
+        """See the base class."""
+        return replace(scenario, actions=scenario.actions[: place + 1])
 
     def player(self) -> PlainPlayer:
         """See the base class."""

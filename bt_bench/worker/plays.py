@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from bt_bench.protocol import Floats, Seen
@@ -62,8 +63,8 @@ class Play(Task[tuple[Played, ...]]):
     Args:
         scenarios: from the suite's explorer.
         whole: place of a call after which everything is wanted whole, in each scenario.
-        lines: whether to note which lines of the arm's own code run, for `ReadCoverage`; kernels
-            under the interpreter take about twice as long with it.
+        lines: whether to note which lines and branches of the arm's own code run, for
+            `ReadCoverage`.
     """
 
     scenarios: tuple[Any, ...]
@@ -95,19 +96,53 @@ class Unreached:
     excuse: str = ""
 
 
+class Way(StrEnum):
+    """One of the two ways that a branch goes."""
+
+    TRUE = "true"
+    FALSE = "false"
+    FEW = "at most one turn"
+    MANY = "several turns"
+
+
 @dataclass(frozen=True)
-class Coverage:
-    """Which lines of a variant's own functions have run.
+class OneSided:
+    """A branch that runs, and goes one way only in all scenarios.
 
     Args:
-        reached: how many.
+        file: that has it.
+        line: where it begins.
+        function: name.
+        missing: the way that it never goes.
+        excuse: why that is no matter, as the file says by `# unreached: REASON`; may be empty.
+    """
+
+    file: str
+    line: int
+    function: str
+    missing: Way
+    excuse: str = ""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Which lines of a variant's own functions have run, and which branches went both ways.
+
+    Args:
+        reached: how many lines.
         total: of how many.
         unreached: the others.
+        both: how many branches (`if` and loops) went both ways, or have an excuse.
+        branches: of how many.
+        one_sided: those that ran and went one way.
     """
 
     reached: int
     total: int
     unreached: tuple[Unreached, ...] = ()
+    both: int = 0
+    branches: int = 0
+    one_sided: tuple[OneSided, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
 from typing import Any
 
-from bt_bench.protocol import default_suite
+import pytest
+
+from bt_bench.errors import UsageError
+from bt_bench.protocol import Recipe, default_suite
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.runs.explore import Explored, Exploring
+from bt_bench.runs.found import read_found, store_found
 from bt_bench.worker import Finished, Play, Survey
 from bt_bench.worker.checking.playing import play, survey
 from bt_kernels.variants.fused import Variant as Fused
@@ -43,6 +49,9 @@ class Unreadable(Fused):
     """Takes its process with it as soon as it is looked at, says the runner below."""
 
 
+PLAYING = Lock()  # of the variant and the reference, which have a process each elsewhere
+
+
 class Runner:
     """Plays in this process."""
 
@@ -63,12 +72,15 @@ class Runner:
         if variant is Crashing:
             assert arm is not None
             return Finished((), {arm: Reason(code=ReasonCode.CRASHED, message="signal 11")})
-        return Finished(play(task, SUITE, arm, variant, torch.device("cpu")), {})
+        with PLAYING:
+            return Finished(play(task, SUITE, arm, variant, torch.device("cpu")), {})
 
 
-def explore(variant: type[Any], numbers: Sequence[int] | None = None) -> Explored:
+def explore(
+    variant: type[Any], numbers: Sequence[int] = (), recipes: Sequence[Recipe] = (), **more: Any
+) -> Explored:
     runner = Runner({"it": variant})
-    (explored,) = Exploring(SUITE, runner, runner, 0).explore(["it"], 0.0, numbers)
+    (explored,) = Exploring(SUITE, runner, runner, 0).explore(["it"], numbers, recipes, **more)
     return explored
 
 
@@ -86,7 +98,9 @@ def test_what_is_wrong_is_made_small_and_told() -> None:
     assert "expected 0" in found.reason.message
     assert len(found.lines) <= 4  # the layout, a large batch and a small one
     assert "TableLayout(" in found.lines[0]
-    assert found.needs == str(found.number)
+    (recipe,) = found.needs
+    assert recipe.source.number == found.number
+    assert recipe.changes
 
 
 def test_what_depends_on_earlier_scenarios_says_so() -> None:
@@ -94,7 +108,7 @@ def test_what_depends_on_earlier_scenarios_says_so() -> None:
     found = explore(Counting, range(2)).found
     assert found is not None
     assert "right when it is played again" in found.reason.message
-    assert found.needs == f"0-{found.number}"
+    assert [recipe.source.number for recipe in found.needs] == list(range(found.number + 1))
 
 
 def test_a_crash_is_told_with_its_scenario() -> None:
@@ -111,11 +125,54 @@ def test_a_crash_before_the_first_scenario_is_a_failure() -> None:
 
 
 def test_how_far_it_is_is_told() -> None:
-    told: list[tuple[str, int]] = []
+    told: list[tuple[str, int, int]] = []
     runner = Runner({"one": Fused})
     exploring = Exploring(
         *(SUITE, runner, runner, 7),
-        on_batch=lambda arm, played, _seconds: told.append((arm, played)),
+        on_batch=lambda arm, played, of, _seconds: told.append((arm, played, of)),
     )
-    list(exploring.explore(["one"], 0.0, range(7)))
-    assert told == [("one", 6), ("one", 7)]
+    list(exploring.explore(["one"], range(7)))
+    assert told == [("one", 6, 7), ("one", 7, 7)]
+
+
+def test_a_slow_machine_plays_as_much_as_a_quick_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 10_000_000, 1_000))
+    monkeypatch.setattr("bt_bench.runs.explore.time.monotonic", lambda: float(next(clock)))
+    assert explore(Fused, [0, 1]).scenarios == 2
+
+
+def test_what_is_given_up_has_not_passed() -> None:
+    explored = explore(Fused, [0, 1], limit=-1.0)
+    assert (explored.scenarios, explored.wanted, explored.stopped) == (0, 2, True)
+
+
+def test_what_was_found_is_found_again_after_an_edit(tmp_path: Path) -> None:
+    """The scenario is made anew from a file, whatever numbers the variant's code names then."""
+    found = explore(Forgetful, [21]).found
+    assert found is not None
+    path = store_found(tmp_path / "check", SUITE, "it", found)
+    assert path == tmp_path / "check" / "it-21.json"
+    recipes, doubt = read_found(path, SUITE)
+    assert (tuple(recipes), doubt) == (found.needs, "")
+    again = explore(Forgetful, recipes=recipes).found
+    assert again is not None
+    assert again.reason == found.reason
+    assert len(again.lines) <= len(found.lines)
+    assert explore(Fused, recipes=recipes).found is None
+
+
+def test_a_file_of_other_code_of_the_suite_is_doubted(tmp_path: Path) -> None:
+    found = explore(Crashing, [0]).found
+    assert found is not None
+    path = store_found(tmp_path, SUITE, "it", found)
+    text = path.read_text("utf-8").replace('"suite_sha256": "', '"suite_sha256": "0')
+    path.write_text(text, encoding="utf-8")
+    assert "other code of the suite block_tables" in read_found(path, SUITE)[1]
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "3", "", '{"schema_version": 7}'])
+def test_what_is_no_such_file_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "it.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match=r"it\.json: .*expected scenarios"):
+        read_found(path, SUITE)

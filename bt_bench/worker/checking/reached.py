@@ -1,4 +1,4 @@
-"""Which lines of a variant's own code were run: what no scenario reaches, nobody has checked.
+"""Which lines of a variant's own code ran, and which ways: what no scenario reaches is not checked.
 
 Lines of functions count, kernels under Triton's interpreter too. What is compiled for a GPU, or
 written in C, is not seen.
@@ -17,26 +17,72 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from bt_bench.worker.plays import Coverage, Unreached
+from bt_bench.worker.plays import Coverage, OneSided, Unreached, Way
 
 _EXCUSE = re.compile(r"#\s*unreached:\s*(\S.*)")
 _Trace = Callable[[FrameType, str, Any], Any]
 
 
 @dataclass
+class _Seen:
+    """What ran of a file.
+
+    Args:
+        loops: the first line of the body of each loop, by the line of its head.
+        lines: that ran.
+        pairs: of lines of one call that ran one after the other; 0 stands for its end.
+        turns: heads of loops, with how many turns one of their runs had, at most 2.
+    """
+
+    loops: Mapping[int, int]
+    lines: set[int] = field(default_factory=set)
+    pairs: set[tuple[int, int]] = field(default_factory=set)
+    turns: set[tuple[int, int]] = field(default_factory=set)
+
+    def trace(self) -> _Trace:
+        """Return what notes the lines of one call."""
+        before = 0
+        running: dict[int, int] = {}  # turns of loops
+        loops, pairs, turns = self.loops, self.pairs, self.turns
+        add_line, add_pair = self.lines.add, pairs.add
+
+        def note(frame: FrameType, event: str, _argument: Any) -> _Trace:
+            nonlocal before
+            if event == "line":
+                line = frame.f_lineno
+                add_line(line)
+            elif event == "return":
+                line = 0
+                # Of loops that it leaves from inside.
+                turns.update((head, min(count, 2)) for head, count in running.items())
+            else:
+                return note
+            add_pair((before, line))
+            if before in loops:
+                if line == loops[before]:
+                    running[before] = running.get(before, 0) + 1
+                elif line != before:
+                    turns.add((before, min(running.pop(before, 0), 2)))
+            before = line
+            return note
+
+        return note
+
+
+@dataclass
 class Reached:
-    """The lines of some files that were run.
+    """The lines of some files that were run, and the ways that branches went.
 
     Args:
         files: whose lines count, as code names them.
     """
 
     files: frozenset[str]
-    lines: dict[str, set[int]] = field(default_factory=dict)
+    seen: dict[str, _Seen] = field(default_factory=dict)
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Notes the lines that run in the `with` block, in all threads that start in it."""
+        """Note the lines that run in the `with` block, in all threads that start in it."""
         before, before_in_threads = sys.gettrace(), threading.gettrace()
         sys.settrace(self._call)
         threading.settrace(self._call)
@@ -50,33 +96,93 @@ class Reached:
         name = frame.f_code.co_filename
         if name not in self.files:
             return None
-        lines = self.lines.setdefault(name, set())
-
-        def note(frame: FrameType, event: str, _argument: Any) -> _Trace:
-            if event == "line":
-                lines.add(frame.f_lineno)
-            return note
-
-        lines.add(frame.f_lineno)
-        return note
+        seen = self.seen.get(name)
+        if seen is None:
+            text = Path(name).read_text(encoding="utf-8")
+            loops = {each.head: each.body for each in branches_in(text) if each.is_loop}
+            seen = self.seen[name] = _Seen(loops)
+        seen.lines.add(frame.f_lineno)
+        return seen.trace()
 
     def coverage(self, files: Iterable[str] | None = None) -> Coverage:
-        """What was reached and what was not.
+        """Tell what was reached and what was not.
 
         Args:
             files: those to report on; `None`: all.
         """
-        reached = total = 0
+        reached = total = both = branches = 0
         missing: list[Unreached] = []
+        one_sided: list[OneSided] = []
         for name in sorted(self.files if files is None else files):
             text = Path(name).read_text(encoding="utf-8")
             known = lines_of_functions(text, name)
-            run = self.lines.get(name, set())
+            seen = self.seen.get(name, _Seen({}))
             total += len(known)
-            reached += len(run & set(known))
+            reached += len(seen.lines & set(known))
             excuses = excuses_in(text)
-            missing += _ranges(name, known, run, excuses)
-        return Coverage(reached, total, tuple(missing))
+            missing += _ranges(name, known, seen.lines, excuses)
+            for branch in branches_in(text):
+                if branch.head not in known:
+                    continue
+                branches += 1
+                ways = branch.ways(seen)
+                excuse = excuses.get(branch.head) or excuses.get(branch.body) or ""
+                if len(ways) == 2 or excuse:
+                    both += 1
+                elif ways:
+                    (lacking,) = {*branch.possible} - ways
+                    where = name, branch.head, known[branch.head]
+                    one_sided.append(OneSided(*where, lacking, excuse))
+        return Coverage(reached, total, tuple(missing), both, branches, tuple(one_sided))
+
+
+@dataclass(frozen=True)
+class Branch:
+    """An `if` or a loop of a function.
+
+    Args:
+        head: its first line.
+        last: the last line of what it tests.
+        body: the first line of its body.
+        is_loop: whether it is a loop.
+    """
+
+    head: int
+    last: int
+    body: int
+    is_loop: bool
+
+    @property
+    def possible(self) -> tuple[Way, Way]:
+        """The ways that it may go."""
+        return (Way.FEW, Way.MANY) if self.is_loop else (Way.TRUE, Way.FALSE)
+
+    def ways(self, seen: _Seen) -> set[Way]:
+        """Tell which ways it went."""
+        if self.is_loop:
+            counts = {count for head, count in seen.turns if head == self.head}
+            return {Way.MANY if count > 1 else Way.FEW for count in counts}
+        test = range(self.head, self.last + 1)
+        after = {line for before, line in seen.pairs if before in test and line not in test}
+        return {Way.TRUE if line == self.body else Way.FALSE for line in after}
+
+
+def branches_in(text: str) -> list[Branch]:
+    """Return the branches of a file that lines tell apart: with a body on lines of its own."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.For):
+            last = node.iter.end_lineno or node.lineno
+        elif isinstance(node, ast.If | ast.While):
+            if isinstance(node.test, ast.Constant):
+                continue
+            last = node.test.end_lineno or node.lineno
+        else:
+            continue
+        body = node.body[0].lineno
+        if body > last:
+            found.append(Branch(node.lineno, last, body, not isinstance(node, ast.If)))
+    return sorted(found, key=lambda one: one.head)
 
 
 def lines_of_functions(text: str, name: str) -> dict[int, str]:

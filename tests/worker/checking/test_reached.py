@@ -102,4 +102,4 @@ def test_kernels_under_the_interpreter_count() -> None:
     reached = Reached(frozenset({str(parts.__file__)}))
     with reached.noted():
         play(Play((scenario,)), suite, "fused", Variant, torch.device("cpu"))
-    assert len(reached.lines[str(parts.__file__)]) > 50
+    assert len(reached.seen[str(parts.__file__)].lines) > 50

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from bt_bench.protocol import Explorer, Source
@@ -70,6 +70,10 @@ class TableExplorer(Explorer):
     def smaller(self, scenario: Any) -> Iterator[Any]:
         """See the base class."""
         return smaller(scenario)
+
+    def until(self, scenario: Any, place: int) -> Any:
+        """See the base class."""
+        return replace(scenario, calls=scenario.calls[: place + 1])
 
     def player(self) -> TablePlayer:
         """See the base class."""

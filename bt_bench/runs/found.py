@@ -1,0 +1,102 @@
+"""Scenarios that were found to show a fault, in files that play them again after any edit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+import bt_bench
+from bt_bench.errors import UsageError
+from bt_bench.protocol import Recipe, Suite, source_sha256
+from bt_bench.results import Noun, Reason, read_text, write_text
+from bt_bench.runs.explore import Found
+
+
+class StoredScenarios(Noun):
+    """A file with scenarios.
+
+    Args:
+        tool: version of bt-bench.
+        suite: name of the suite.
+        suite_sha256: digest of its code, of which the scenarios depend.
+        variant: that they were found with.
+        reason: what was wrong then.
+        lines: of the last scenario, for people.
+        scenarios: to play, in order.
+    """
+
+    schema_version: Literal[1] = 1
+    tool: str
+    suite: str
+    suite_sha256: str
+    variant: str
+    reason: Reason
+    lines: tuple[str, ...]
+    scenarios: tuple[Recipe, ...] = Field(min_length=1)
+
+
+def store_found(folder: Path, suite: Suite, variant: str, found: Found) -> Path:
+    """Write what is needed to see a fault again.
+
+    Args:
+        folder: of such files; it is made if it is not there.
+        suite: of the variant.
+        variant: its name.
+        found: the scenario, which was played.
+
+    Returns:
+        The file, of a name that equal scenarios share.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    stored = StoredScenarios(
+        tool=bt_bench.__version__,
+        suite=suite.name,
+        suite_sha256=source_sha256(suite),
+        variant=variant,
+        reason=found.reason,
+        lines=found.lines,
+        scenarios=found.needs,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{variant}-{found.number}.json"
+    write_text(path, json.dumps(stored.model_dump(mode="json"), indent=1, sort_keys=False) + "\n")
+    return path
+
+
+def read_found(path: Path, suite: Suite) -> tuple[Sequence[Recipe], str]:
+    """Read scenarios of a file.
+
+    Returns:
+        The scenarios, and a warning if they may no longer be those that were stored; else "".
+
+    Raises:
+        UsageError: if it is no such file, or of another suite.
+    """
+    try:
+        text = read_text(
+            path, str(path), "scenarios that check has stored", "reports/check/it-7.json"
+        )
+        stored = StoredScenarios.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise UsageError(
+            f"{path}: {where}: {first['msg']}; expected scenarios that `bt-bench check` has stored"
+        ) from None
+    if stored.suite != suite.name:
+        raise UsageError(
+            f"{path}: its scenarios are of the suite {stored.suite}, and not of {suite.name}; name "
+            "it with --suite"
+        )
+    if stored.suite_sha256 == source_sha256(suite):
+        return stored.scenarios, ""
+    return stored.scenarios, (
+        f"{path} was stored with other code of the suite {stored.suite}, whose scenarios may have "
+        "been others"
+    )

@@ -1,0 +1,199 @@
+"""The code that a variant is written in: its files, and the numbers in them."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from bt_bench.protocol import Suite
+
+LARGEST = 2**20  # numbers above it are limits of types, at which no size can be
+_FOLDED: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+
+
+def files_of(suite: Suite, variant: type[Any]) -> frozenset[Path]:
+    """Return the files that a variant is written in, with what they import of the same code.
+
+    These are its own files, or those of the suite's package if it is shipped. They are found as
+    code and imports name them: modules need not be among those of the process any more.
+    """
+    files = {
+        Path(code.co_filename)
+        for kind in variant.__mro__
+        for attribute in vars(kind).values()
+        if (code := getattr(inspect.unwrap(_function(attribute)), "__code__", None)) is not None
+    }
+    files = {path for path in files if path.is_file() and not _is_installed(path)}
+    shipped = {path for path in files if _is_in(path, suite.package)}
+    own = files - shipped
+    found: set[Path] = set()
+    waiting = list(own or shipped)
+    while waiting:
+        path = waiting.pop()
+        if path in found or _is_installed(path) or (own and _is_in(path, suite.package)):
+            continue
+        found.add(path)
+        waiting += _imported(path)
+    return frozenset(found)
+
+
+def _function(attribute: Any) -> Any:
+    """The function in a method, a property or a class method."""
+    for name in ("fget", "__func__"):
+        attribute = getattr(attribute, name, None) or attribute
+    return attribute
+
+
+def _is_installed(path: Path) -> bool:
+    """Whether a file is of Python or was installed: no code that anybody works on."""
+    return "/lib/python" in str(path)
+
+
+def _is_in(path: Path, package: str) -> bool:
+    return any(folder.name == package for folder in path.parents)
+
+
+def _imported(path: Path) -> Iterator[Path]:
+    """The files that a file imports, where its own package has them, or another folder."""
+    root = path.parent
+    while (root / "__init__.py").is_file():
+        root = root.parent
+    for name, level in _names_imported(path):
+        inside = path.parents[level - 1] if level else root
+        parts = name.split(".") if name else []
+        found = list(_modules(inside, parts))
+        if not found and not level:
+            found = list(_modules(_folder_of(parts[0]), parts))
+        yield from found
+
+
+def _names_imported(path: Path) -> Iterator[tuple[str, int]]:
+    """Modules, and what is taken from them, which may be modules too; with the dots before them."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, 0) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            yield module, node.level
+            for alias in node.names:
+                yield f"{module}.{alias.name}".removeprefix("."), node.level
+
+
+def _modules(folder: Path | None, parts: list[str]) -> Iterator[Path]:
+    """The files of a module below a folder, those of the packages around it first."""
+    if folder is None:
+        return
+    for depth in range(len(parts) + 1):
+        place = folder.joinpath(*parts[:depth])
+        for path in (place / "__init__.py", place.with_suffix(".py")):
+            if depth and path.is_file():
+                yield path
+
+
+def _folder_of(name: str) -> Path | None:
+    """The folder in which a module or a package of that name lies, if it is anybody's own."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    if spec is None or spec.origin is None or not Path(spec.origin).is_file():
+        return None
+    folder = Path(spec.origin).parent
+    if _is_installed(folder):
+        return None
+    return folder.parent if spec.submodule_search_locations else folder
+
+
+def sizes_of(suite: Suite, variant: type[Any]) -> tuple[int, ...]:
+    """Return the numbers in the files that a variant is written in, the smallest first."""
+    names = _names_of(variant)
+    found: set[int] = set()
+    texts = {path: path.read_text(encoding="utf-8") for path in files_of(suite, variant)}
+    for text in texts.values():
+        for name, value in _constants(text).items():
+            names.setdefault("", {})[name] = value
+    for path, text in texts.items():
+        found |= numbers_in(text, {**names.get("", {}), **names.get(str(path), {})})
+    return tuple(sorted(found))
+
+
+def _names_of(variant: type[Any]) -> dict[str, dict[str, int]]:
+    """Numbers that have names in the modules of a class, also those imported, by file."""
+    found: dict[str, dict[str, int]] = {}
+    for kind in variant.__mro__:
+        for attribute in vars(kind).values():
+            function = inspect.unwrap(_function(attribute))
+            if not isinstance(function, FunctionType):
+                continue
+            named = function.__globals__.items()
+            values = {name: getattr(value, "value", value) for name, value in named}
+            numbers = {name: value for name, value in values.items() if type(value) is int}
+            found.setdefault(function.__code__.co_filename, {}).update(numbers)
+    return found
+
+
+def _constants(text: str) -> dict[str, int]:
+    """The numbers that a module gives names to at its top, those of `tl.constexpr` too."""
+    found: dict[str, int] = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target, value = node.targets[0], node.value
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            target, value = node.target, node.value
+        else:
+            continue
+        if isinstance(value, ast.Call) and len(value.args) == 1:
+            value = value.args[0]
+        number = _value(value, found)
+        if isinstance(target, ast.Name) and number is not None:
+            found[target.id] = number
+    return found
+
+
+def numbers_in(text: str, names: Mapping[str, int]) -> set[int]:
+    """Whole numbers from 3 up in Python code, with products, powers and shifts worked out.
+
+    Args:
+        text: the code.
+        names: of numbers that it may use.
+    """
+    nodes = list(ast.walk(ast.parse(text)))
+    # By how many bits something is shifted is no size.
+    bits = {
+        id(node.right)
+        for node in nodes
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.LShift | ast.RShift)
+    }
+    values = (_value(node, names) for node in nodes if id(node) not in bits)
+    return {value for value in values if value is not None and 3 <= value <= LARGEST}
+
+
+def _value(node: ast.AST, names: Mapping[str, int]) -> int | None:
+    if isinstance(node, ast.Constant):
+        return node.value if type(node.value) is int else None
+    if isinstance(node, ast.Name):
+        return names.get(node.id)
+    if not isinstance(node, ast.BinOp):
+        return None
+    left, right = _value(node.left, names), _value(node.right, names)
+    if left is None or right is None:
+        return None
+    if isinstance(node.op, ast.LShift):
+        return left << right if 0 <= right <= 64 else None
+    if isinstance(node.op, ast.Pow):
+        return left**right if 0 <= right <= 64 and abs(left) <= 64 else None
+    fold = _FOLDED.get(type(node.op))
+    if fold is None or (isinstance(node.op, ast.FloorDiv) and right == 0):
+        return None
+    return fold(left, right)
