@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 
 import jsonschema
 import pytest
@@ -180,6 +181,21 @@ def test_paths_of_no_scenario_are_refused(config):
     assert "--explore 0 plays none" in outcome.err
 
 
+@pytest.mark.parametrize("count", ["15.0", "15s", "-1", "x", ""])
+def test_check_explores_by_scenarios_and_not_by_seconds(config, count):
+    outcome = run("check", config, f"--explore={count}")
+    assert outcome.code == 2
+    assert f"--explore {count}: expected a number of scenarios" in outcome.err
+
+
+def test_check_explores_with_a_seed(config):
+    explored = "check", config, "--variants", "fused", "--scenario", "1", "--json"
+    documents = [run(*explored, *options).json() for options in ((), ("--seed", "7"))]
+    assert [document["seed"] for document in documents] == [0, 7]
+    today = int(f"{date.today():%Y%m%d}")
+    assert run(*explored, "--deep").json()["seed"] >= today
+
+
 @pytest.mark.parametrize("scenario", ["x", "-1", "3-", "5-2", "1-x"])
 def test_check_refuses_a_scenario(config, scenario):
     outcome = run("check", config, f"--scenario={scenario}")
@@ -207,6 +223,8 @@ class Variant(Fused):
     outcome = run(*arguments, "--paths")
     assert outcome.code == 0
     assert "giants.py:9, Variant.apply_staged_writes" in outcome.out
+    assert "one way only: " in outcome.out
+    assert "0 of 1 branches of their own code went both ways" in outcome.out
     assert run(*arguments, "--require-paths").code == 5
     excused = text.replace("EXCUSE", "  # unreached: no layout is as large")
     (folder / "giants.py").write_text(excused, encoding="utf-8")
