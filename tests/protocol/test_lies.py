@@ -84,6 +84,7 @@ def __init__(self, variant, workload, device):
 
 INIT = "def __init__(self, variant, workload, device):\n        self.variant = variant("
 CALL = "def call(self, operation, step):\n        return partial(self.variant.copy, step)"
+DIGEST = "    def digest(self):\n        return str(self.rows)\n\n"
 OUTPUTS = 'def outputs(self):\n        return {"out": self.variant.out}'
 TRUTH = "self.out[: len(tokens)] = tokens"
 
@@ -146,6 +147,71 @@ def test_a_driver_that_never_calls_is_refused_on_a_case_as_well(folder):
     changed(folder, "suite.py", "def conformance", "def _conformance")
     changed(folder, "driver.py", CALL, NEVER_CALLS)
     assert IDLE in refusal(folder)
+
+
+STATE = OUTPUTS.replace('return {"out": self.variant.out}', "return {}\n\n    def state(self):")
+STATE += '\n        return {"out": self.variant.out}'
+UNNAMED = "self.out[: len(self.next)] = self.next"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param([("driver.py", OUTPUTS, STATE)], id="in place, as state"),
+        pytest.param(
+            [
+                ("driver.py", "self._start = ", "self.variant.next = None\n        self._start = "),
+                (
+                    "driver.py",
+                    CALL,
+                    "def prepare(self, operation, step):\n        self.variant.next = step\n\n    "
+                    + CALL.replace("self.variant.copy, step", "self.variant.copy, None"),
+                ),
+                ("copy_kernels/variants/reference.py", TRUTH, UNNAMED),
+                ("copy_kernels/variants/baseline.py", TRUTH, UNNAMED),
+                ("copy_kernels/variants/reference.py", "[: len(tokens)]\n", "[: len(self.next)]\n"),
+                ("copy_kernels/variants/baseline.py", "[: len(tokens)]\n", "[: len(self.next)]\n"),
+            ],
+            id="what a call reads is not among its arguments",
+        ),
+        pytest.param(
+            [
+                (
+                    "copy_kernels/variants/reference.py",
+                    "    def copy(self, tokens):",
+                    "    def copy(self, tokens):\n        return self._copied(tokens)\n\n"
+                    "    def _copied(self, tokens):",
+                ),
+                ("driver.py", "partial(self.variant.copy, step)", "lambda: self._do(step)"),
+                (
+                    "driver.py",
+                    "    def rewind",
+                    "    def _do(self, step):\n        return self.variant.copy(step)\n\n"
+                    "    def rewind",
+                ),
+            ],
+            id="by ways of its own",
+        ),
+        pytest.param(
+            [
+                (
+                    "suite.py",
+                    "    def traffic",
+                    "    def varied(self, rng):\n"
+                    "        steps = tuple(rng.integers(99, size=len(s)) for s in self.steps)\n"
+                    "        return Tokens_(steps, self.rows)\n\n    def traffic",
+                ),
+                ("suite.py", "    rows: int\n", "    rows: int\n    other: object = object()\n"),
+                ("suite.py", "    def sizes", DIGEST + "    def sizes"),
+            ],
+            id="with contents that vary, and a digest of its own",
+        ),
+    ],
+)
+def test_suites_of_many_kinds_are_not_refused(folder, changes):
+    for name, old, new in changes:
+        changed(folder, name, old, new)
+    assert check(folder) == [None, None]
 
 
 TRIAL = """

@@ -71,17 +71,19 @@ def refuse_blind(
 
 
 def _refuse_unvaried(suite: Suite, workloads: Sequence[Workload], seed: int) -> None:
-    """Refuse a `varied` that leaves every workload of its class as it is.
+    """Refuse a `varied` that leaves every workload as it is.
 
     What a variant remembers of an earlier round would be right.
     """
-    of_kinds: dict[type[Workload], list[Workload]] = {}
+    # By method, not by class: workloads of a class that inherits it may have no contents.
+    alike: dict[Callable[..., Any], list[Workload]] = {}
     for workload in workloads:
-        of_kinds.setdefault(type(workload), []).append(workload)
-    for kind, alike in of_kinds.items():
-        if not any(is_varied(each, np.random.default_rng(seed)) for each in alike):
+        alike.setdefault(type(workload).varied, []).append(workload)
+    for method, those in alike.items():
+        if not any(is_varied(each, np.random.default_rng(seed)) for each in those):
+            kind = type(those[0])
             raise UsageError(
-                f"{line_of(suite, kind.varied, kind)}: varied of {kind.__name__} returned the "
+                f"{line_of(suite, method, kind)}: varied of {kind.__name__} returned the "
                 "workload as it was; expected other contents, or no method of that name"
             )
 
