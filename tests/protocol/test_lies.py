@@ -84,6 +84,13 @@ def __init__(self, variant, workload, device):
 
 INIT = "def __init__(self, variant, workload, device):\n        self.variant = variant("
 CALL = "def call(self, operation, step):\n        return partial(self.variant.copy, step)"
+MADE = """\
+def made(rng, rows):
+    return tuple(rng.integers(99, size=rows) for _ in range(2))
+
+
+"""
+VARIED = "    def varied(self, rng):\n        return Tokens_(made(rng, self.rows), self.rows)\n\n"
 DIGEST = "    def digest(self):\n        return str(self.rows)\n\n"
 OUTPUTS = 'def outputs(self):\n        return {"out": self.variant.out}'
 TRUTH = "self.out[: len(tokens)] = tokens"
@@ -205,6 +212,18 @@ UNNAMED = "self.out[: len(self.next)] = self.next"
                 ("suite.py", "    def sizes", DIGEST + "    def sizes"),
             ],
             id="with contents that vary, and a digest of its own",
+        ),
+        pytest.param(
+            [
+                ("suite.py", "    def traffic", VARIED + "    def traffic"),
+                (
+                    "suite.py",
+                    'return {"one": Tokens(rows=1).build(), "odd": Tokens(rows=37).build()}',
+                    'return {"odd": Tokens_(made(np.random.default_rng(seed), 37), 37)}',
+                ),
+                ("suite.py", "class Tokens(Wo", MADE + "class Tokens(Wo"),
+            ],
+            id="with contents that vary by the seed that made them",
         ),
     ],
 )

@@ -80,7 +80,7 @@ def _refuse_unvaried(suite: Suite, workloads: Sequence[Workload], seed: int) -> 
     for workload in workloads:
         alike.setdefault(type(workload).varied, []).append(workload)
     for method, those in alike.items():
-        if not any(is_varied(each, np.random.default_rng(seed)) for each in those):
+        if not any(is_varied(each, _rng_of(seed)) for each in those):
             kind = type(those[0])
             raise UsageError(
                 f"{line_of(suite, method, kind)}: varied of {kind.__name__} returned the "
@@ -95,7 +95,7 @@ def _play(
     paths = list(dict.fromkeys(each.path for each in wrong))
     kind = driver_of(suite).trial or PlainTrial
     with running(suite, "the reference or its driver"):
-        trial = kind(reference, workload, _CPU, np.random.default_rng(seed), paths)
+        trial = kind(reference, workload, _CPU, _rng_of(seed), paths)
         right = [_Right(suite, path, reference) for path in paths]
         played = [*right, *wrong]
         for each in played:
@@ -110,6 +110,11 @@ def _play(
             each.step(trial, index, expected)
         if all(each.failed for each in wrong):
             return
+
+
+def _rng_of(seed: int) -> np.random.Generator:
+    """Return a generator of its own: by the seed alone a suite may have made these very contents."""
+    return np.random.default_rng((seed, 1))
 
 
 def _unguarded(*_owners: object) -> AbstractContextManager[None]:
