@@ -252,13 +252,17 @@ class Executor:
         if not left:
             return
         reference = load_reference(self._suite)
-        usable = [
-            each
-            for each in self._conformance_workloads().values()
-            if not each.large and len(each.steps) and lacking(reference, each) is None
-        ]
-        refuse_blind(self._suite, usable or [workload], left, self._plan.seed)
-        self._can_fail |= {each.path for each in left}
+        first, others = (
+            [
+                each
+                for each in some
+                if not each.large and len(each.steps) and lacking(reference, each) is None
+            ]
+            for some in (self._conformance_workloads().values(), [workload])
+        )
+        if usable := first or others:
+            refuse_blind(self._suite, usable, left, self._plan.seed)
+            self._can_fail |= {each.path for each in left}
 
     def _measure(self, task: MeasureCase, arms: Sequence[str], on_round: OnRound) -> object:
         if not arms:

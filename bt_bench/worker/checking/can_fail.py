@@ -113,7 +113,7 @@ def _play(
 
 
 def _rng_of(seed: int) -> np.random.Generator:
-    """Return a generator of its own: by the seed alone a suite may have made these very contents."""
+    """Return a generator of its own; by the seed alone, a suite may have made the very contents."""
     return np.random.default_rng((seed, 1))
 
 
