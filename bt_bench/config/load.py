@@ -34,6 +34,7 @@ from bt_bench.protocol import (
     at_suite,
     find_suite,
     load_suite,
+    num_bytes_of,
     ref_of,
     running,
     runs_here,
@@ -279,9 +280,9 @@ def _check_buildable(
     """Checks of the suite's own: sizes that do not fit each other, and memory."""
     suite = load_suite(ref_of(type(parameters)))
     try:
-        with running(suite, "check or num_bytes of the parameters"):
+        with running(suite, "check of the parameters"):
             parameters.check()
-            needed = parameters.num_bytes()
+        needed = num_bytes_of(parameters)
     except UsageError as error:
         problems.add(place, f"case {name!r}: {error}")
         return

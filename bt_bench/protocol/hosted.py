@@ -20,6 +20,7 @@ from bt_bench.processes import Sealed
 from bt_bench.protocol.hosting import at_suite
 from bt_bench.protocol.loading import SuiteRef, load_suite, ref_of_value, running, suite_of
 from bt_bench.protocol.parameters import WorkloadParameters, revived
+from bt_bench.protocol.records import num_bytes_of, num_programs_of
 from bt_bench.protocol.suite import Opponent, Opponents, Suite
 from bt_bench.results import Noun
 
@@ -216,15 +217,15 @@ class HostedParameters(WorkloadParameters):
     def of(cls, parameters: WorkloadParameters) -> Self:
         """Return what another process is told of parameters."""
         values = parameters.model_dump()
-        with running(suite_of(parameters), "features, num_bytes or num_programs of the parameters"):
+        with running(suite_of(parameters), "features of the parameters"):
             return cls(
                 workload=values.pop("workload"),
                 suite=ref_of_value(parameters),
                 values=values,
                 named_files=tuple(parameters._file_names()),
                 needed=frozenset(parameters.features),
-                size=int(parameters.num_bytes()),
-                programs=int(parameters.num_programs()),
+                size=num_bytes_of(parameters),
+                programs=num_programs_of(parameters),
             )
 
     @property

@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import os
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -134,8 +137,24 @@ def _load(ref: SuiteRef) -> Suite:
         raise UsageError(f"{path}: SUITE is {suite!r}; expected an instance of a class of Suite")
     problems = suite.problems()
     if problems:
-        raise UsageError("\n".join(f"{path}: {problem}" for problem in problems))
+        places = (f"{path}{_line_of_attribute(type(suite), problem)}" for problem in problems)
+        raise UsageError("\n".join(map(": ".join, zip(places, problems, strict=True))))
     return suite
+
+
+def _line_of_attribute(kind: type[Suite], problem: str) -> str:
+    """Return `:` and the line that gives a class the attribute that a problem begins with."""
+    name = problem.partition(" ")[0]
+    if name not in vars(kind):
+        return ""
+    try:
+        lines, first = inspect.getsourcelines(kind)
+    except (OSError, TypeError):  # not of a file
+        return ""
+    for number, line in enumerate(lines, first):
+        if re.match(rf"\s+{re.escape(name)}\s*[:=]", line):
+            return f":{number}"
+    return ""
 
 
 def _import(ref: SuiteRef) -> ModuleType:
@@ -266,6 +285,27 @@ def loaded_files(suite: Suite) -> frozenset[str]:
 def place_of(suite: Suite) -> Path:
     """The file that defines a suite, for messages."""
     return folder_of(suite) / f"{_MODULE}.py"
+
+
+def line_of(suite: Suite, *parts: Callable[..., Any]) -> str:
+    """Name file and line of a part of a suite's code, for messages.
+
+    Args:
+        suite: the suite.
+        parts: functions or classes; the first that lies in the suite's own folder.
+    """
+    folder = folder_of(suite)
+    for part in parts:
+        try:
+            found = inspect.unwrap(part)
+            path = Path(inspect.getsourcefile(found) or "")
+            if path.is_relative_to(folder):
+                lines, first = inspect.getsourcelines(found)
+                decorated = takewhile(lambda line: line.lstrip().startswith("@"), lines)
+                return f"{path}:{max(1, first) + len(list(decorated))}"
+        except (OSError, TypeError, ValueError):  # not of a file
+            continue
+    return str(place_of(suite))
 
 
 @contextmanager

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TypeVar
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from numbers import Real
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -11,6 +13,7 @@ from bt_bench.errors import UsageError
 from bt_bench.names import Operation
 from bt_bench.protocol.loading import (
     SuiteRef,
+    line_of,
     load_suite,
     place_of,
     ref_of,
@@ -23,6 +26,11 @@ from bt_bench.protocol.parameters import WorkloadParameters
 from bt_bench.protocol.suite import Suite
 from bt_bench.protocol.workload import Traffic, Workload
 from bt_bench.results import ParameterValue, RequiredBytes, WorkloadRecord
+
+if TYPE_CHECKING:
+    import torch
+
+    from bt_bench.protocol.driver import Driver
 
 WorkloadT = TypeVar("WorkloadT", bound=Workload)
 
@@ -50,6 +58,22 @@ def build_workload(parameters: WorkloadParameters) -> Workload:
             f"a workload of kind {parameters.workload!r} has no steps; expected one or more"
         )
     return workload
+
+
+def refuse_unseeded(parameters: WorkloadParameters, workload: Workload) -> None:
+    """Build a workload once more, which must give an equal one.
+
+    Raises:
+        UsageError: if it does not: cases could never be compared.
+    """
+    suite = suite_of(parameters)
+    if _digest_of(suite, build_workload(parameters)) != _digest_of(suite, workload):
+        kind = type(parameters)
+        raise UsageError(
+            f"{line_of(suite, kind.build, kind)}: build of kind {parameters.workload!r} gave two "
+            "different workloads for the same parameters; expected equal ones: take every random "
+            "number from a generator that a parameter seeds"
+        )
 
 
 def built_record(parameters: WorkloadParameters) -> WorkloadRecord:
@@ -88,31 +112,121 @@ def check_workload(suite: Suite, workload: Workload) -> None:
         raise UsageError(
             f"{where}.features is {features!r}; expected a frozenset, as a property or a field"
         )
+    with running(suite, "steps of the workload"):
+        num_steps = len(workload.steps)
     with running(suite, "sizes"):
-        sizes = {name: len(values) for name, values in workload.sizes().items()}
-    for name, count in sizes.items():
-        if count != len(workload.steps):
+        sizes = {name: list(values) for name, values in workload.sizes().items()}
+    for name, values in sizes.items():
+        place = f"{line_of(suite, kind.sizes, kind)}: {kind.__name__}.sizes"
+        if len(values) != num_steps:
             raise UsageError(
-                f"{where}.sizes has {count} values of {name!r}; expected one for each of "
-                f"{len(workload.steps)} steps"
+                f"{place} has {len(values)} values of {name!r}; expected one for each of "
+                f"{num_steps} steps"
             )
+        for value in values:
+            if _whole(value) is None:
+                raise UsageError(f"{place} has {value!r} as {name!r}; expected whole numbers")
 
 
 def varied_workload(workload: WorkloadT, rng: np.random.Generator) -> WorkloadT:
     """The workload with other contents.
 
     Raises:
-        UsageError: if it has another number of steps then.
+        UsageError: if it is none of the same class, or has another number of steps then.
     """
     suite = suite_of(workload)
+    kind = type(workload)
     with running(suite, "varied"):
         varied = workload.varied(rng)
+    where = f"{line_of(suite, kind.varied, kind)}: varied"
+    if not isinstance(varied, kind):
+        raise UsageError(f"{where} returned {type(varied).__name__}; expected a {kind.__name__}")
     if len(varied.steps) != len(workload.steps):
         raise UsageError(
-            f"{place_of(suite)}: varied has {len(varied.steps)} steps; expected "
-            f"{len(workload.steps)}, as the workload"
+            f"{where} has {len(varied.steps)} steps; expected {len(workload.steps)}, as the "
+            "workload"
         )
     return varied
+
+
+def is_varied(workload: Workload, rng: np.random.Generator) -> bool:
+    """Say whether `varied` of a workload gives it other contents; also if it has none of its own.
+
+    A digest of the suite's own need not tell contents apart, and a conformance workload need not
+    have one.
+    """
+    kind = type(workload)
+    if kind.varied is Workload.varied:
+        return True
+    varied = varied_workload(workload, rng)
+    if varied is workload or kind.digest is not Workload.digest:
+        return varied is not workload
+    try:
+        return varied.digest() != workload.digest()
+    except TypeError:
+        return True
+
+
+def inputs_of_steps(
+    suite: Suite, driver: type[Driver], device: torch.device, workload: Workload
+) -> Sequence[Any]:
+    """The inputs of each step of a workload on a device.
+
+    What `inputs_on` raises is passed on: on a GPU it may be the doing of what ran before.
+
+    Raises:
+        UsageError: unless there is one for each step.
+    """
+    inputs = driver.inputs_on(device, workload)
+    is_list = hasattr(inputs, "__len__") and hasattr(inputs, "__getitem__")
+    count = len(inputs) if is_list else None
+    if count != len(workload.steps):
+        found = type(inputs).__name__ if count is None else f"{count} inputs"
+        raise UsageError(
+            f"{line_of(suite, driver.inputs_on, driver)}: inputs_on of {driver.__name__} returned "
+            f"{found}; expected a list with one for each of {len(workload.steps)} steps"
+        )
+    return inputs
+
+
+def num_bytes_of(parameters: WorkloadParameters) -> int:
+    """`num_bytes` of parameters.
+
+    Raises:
+        UsageError: unless it is a number of 0 or more.
+    """
+    return _count(parameters, parameters.num_bytes)
+
+
+def num_programs_of(parameters: WorkloadParameters) -> int:
+    """`num_programs` of parameters; see `num_bytes_of`."""
+    return _count(parameters, parameters.num_programs)
+
+
+def _count(parameters: WorkloadParameters, method: Callable[[], int]) -> int:
+    suite = suite_of(parameters)
+    name = method.__name__
+    with running(suite, f"{name} of the parameters"):
+        found = method()
+    value = _number(found)
+    if value is None or value < 0:
+        raise UsageError(
+            f"{line_of(suite, method, type(parameters))}: {name} of kind {parameters.workload!r} "
+            f"returned {found!r}; expected a number of 0 or more"
+        )
+    return int(value)
+
+
+def _whole(value: object) -> int | None:
+    """A number as a whole one; `None` for what is none, such as 0.5, NaN or text."""
+    found = _number(value)
+    return int(found) if found is not None and int(found) == found else None
+
+
+def _number(value: Any) -> int | float | None:
+    """A finite number; `None` for what is none. Those of numpy are numbers too."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    return value if is_number and math.isfinite(value) else None
 
 
 def record_of(parameters: WorkloadParameters, workload: Workload) -> WorkloadRecord:
@@ -124,9 +238,9 @@ def record_of(parameters: WorkloadParameters, workload: Workload) -> WorkloadRec
     return WorkloadRecord(
         kind=parameters.workload,
         parameters=flat_parameters(parameters),
-        digest=workload.digest(),
+        digest=_digest_of(suite_of(parameters), workload),
         num_steps=len(workload.steps),
-        sizes=dict(workload.sizes()),
+        sizes={name: [int(value) for value in values] for name, values in workload.sizes().items()},
         required_bytes={
             str(operation): RequiredBytes(
                 read=[each.read for each in steps], written=[each.written for each in steps]
@@ -135,6 +249,11 @@ def record_of(parameters: WorkloadParameters, workload: Workload) -> WorkloadRec
             if not operation.traits.on_host
         },
     )
+
+
+def _digest_of(suite: Suite, workload: Workload) -> str:
+    with running(suite, "digest"):
+        return workload.digest()
 
 
 def traffic_by_operation(
@@ -150,14 +269,20 @@ def traffic_by_operation(
             steps = workload.traffic(operation)
         if not steps:
             continue
-        if len(steps) != len(workload.steps) or any(
-            each.read < 0 or each.written < 0 for each in steps
-        ):
+        with running(suite, "traffic"):
+            numbers = [(_whole(each.read), _whole(each.written)) for each in steps]
+        known = [
+            Traffic(read, written)
+            for read, written in numbers
+            if read is not None and written is not None and min(read, written) >= 0
+        ]
+        if not len(known) == len(steps) == len(workload.steps):
             raise UsageError(
-                f"{place_of(suite)}: traffic of {operation} is {steps[:3]!r}…; expected one for "
-                f"each of {len(workload.steps)} steps, of 0 bytes or more"
+                f"{line_of(suite, type(workload).traffic, type(workload))}: traffic of {operation} "
+                f"is {steps[:3]!r}…; expected one for each of {len(workload.steps)} steps, of 0 "
+                "bytes or more"
             )
-        yield operation, steps
+        yield operation, known
 
 
 def flat_parameters(parameters: WorkloadParameters) -> dict[str, ParameterValue]:

@@ -274,6 +274,12 @@ def _problems(suite: Suite) -> list[str]:
     found += _problems_of_operations(suite)
     if not isinstance(suite.parameters, tuple):
         return [*found, f"parameters is {suite.parameters!r}; expected a tuple of classes"]
+    others = [each for each in suite.parameters if not _is_kind(each)]
+    if others:
+        return [
+            *found,
+            f"parameters has {others[0]!r}; expected classes derived from WorkloadParameters",
+        ]
     found += _classes_of_others(suite)
     try:
         found += _repeated_kinds(suite)
@@ -288,6 +294,12 @@ def _problems(suite: Suite) -> list[str]:
     except UsageError as error:
         found.append(str(error))
     return found
+
+
+def _is_kind(value: object) -> bool:
+    from bt_bench.protocol.parameters import WorkloadParameters
+
+    return isinstance(value, type) and issubclass(value, WorkloadParameters)
 
 
 def _problems_of_kind(parameters: type[WorkloadParameters]) -> list[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-from bt_bench.protocol import Operation, Workload, driver_of, suite_of
+from bt_bench.protocol import Operation, Workload, driver_of, inputs_of_steps, suite_of
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.variants import is_interrupt
 from bt_bench.worker import activity
@@ -23,9 +23,10 @@ def lacking(variant: type[Any], workload: Workload) -> Reason | None:
     return Reason(code=ReasonCode.UNSUPPORTED, message=f"lacks {', '.join(sorted(missing))}")
 
 
-def inputs_on(device: torch.device, workload: Workload) -> list[Any]:
+def inputs_on(device: torch.device, workload: Workload) -> Sequence[Any]:
     """The inputs of each step of a workload on a device; arms of one case share them."""
-    return driver_of(suite_of(workload)).inputs_on(device, workload)
+    suite = suite_of(workload)
+    return inputs_of_steps(suite, driver_of(suite), device, workload)
 
 
 class Arm:

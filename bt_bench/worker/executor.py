@@ -9,6 +9,7 @@ from typing import Any
 
 from bt_bench.config import CaseSpec
 from bt_bench.errors import UsageError
+from bt_bench.names import Path
 from bt_bench.protocol import (
     Suite,
     Workload,
@@ -17,11 +18,16 @@ from bt_bench.protocol import (
     default_suite,
     driver_of,
     record_of,
+    ref_of_value,
+    refuse_unseeded,
     running,
 )
 from bt_bench.results import Plan, Reason, ReasonCode
+from bt_bench.variants import load_reference
 from bt_bench.worker import activity
+from bt_bench.worker.arm import lacking
 from bt_bench.worker.call_stack import with_room
+from bt_bench.worker.checking.can_fail import refuse_blind
 from bt_bench.worker.checking.check import check
 from bt_bench.worker.checking.own_code import files_of
 from bt_bench.worker.checking.playing import play, survey
@@ -95,6 +101,8 @@ class Executor:
         self._conformed = False
         self._built: tuple[CaseSpec, Workload] | None = None
         self._conformance: dict[str, Workload] = {}
+        self._can_fail: set[Path] = set()  # those of operations whose check was seen to fail
+        self._seeded: set[str] = set()  # kinds of workloads that were built twice
         self._reached: dict[str, Reached] = {}
         self._round: tuple[tuple[tuple[RoundUnit, ...], tuple[str, ...]], ProcessRound] | None = (
             None
@@ -204,7 +212,7 @@ class Executor:
 
     def _check_conformance(self, task: CheckConformance, arms: Sequence[str]) -> CheckOutcomes:
         """Checks each arm on the workload; opponents on the part that they define."""
-        workload = self._conformance_workload(task.workload)
+        workload = self._conformance_workloads()[task.workload]
         driver = driver_of(self._suite)
         outcomes: CheckOutcomes = {}
         of_kinds: dict[tuple[str, ...], list[str]] = {}
@@ -224,6 +232,7 @@ class Executor:
     ) -> CheckOutcomes:
         if not arms:
             return {}
+        self._refuse_blind(task, workload)
         return check(
             {name: self._classes[name] for name in arms},
             workload,
@@ -234,6 +243,27 @@ class Executor:
             title=task.title,
             on_round=on_round,
         )
+
+    def _refuse_blind(self, task: CheckConformance | CheckCase, workload: Workload) -> None:
+        """Refuses a suite whose check cannot fail, before anything of a variant is checked.
+
+        Once for each operation; where no conformance workload can be used, on that of a case.
+        """
+        left = [each for each in task.operations if each.path not in self._can_fail]
+        if not left:
+            return
+        reference = load_reference(self._suite)
+        first, others = (
+            [
+                each
+                for each in some
+                if not each.large and len(each.steps) and lacking(reference, each) is None
+            ]
+            for some in (self._conformance_workloads().values(), [workload])
+        )
+        if usable := first or others:
+            refuse_blind(self._suite, usable, left, self._plan.seed)
+            self._can_fail |= {each.path for each in left}
 
     def _measure(self, task: MeasureCase, arms: Sequence[str], on_round: OnRound) -> object:
         if not arms:
@@ -289,16 +319,28 @@ class Executor:
         """The workload of a case; the last one is cached."""
         if self._built is None or self._built[0] != case:
             self._built = None  # so that two large ones are never in memory at once
-            self._built = (case, build_workload(case.parameters))
+            workload = build_workload(case.parameters)
+            self._refuse_unseeded(case, workload)
+            self._built = (case, workload)
         return self._built[1]
 
-    def _conformance_workload(self, name: str) -> Workload:
+    def _refuse_unseeded(self, case: CaseSpec, workload: Workload) -> None:
+        """Refuses a user's `build` that makes another workload each time, once for each kind.
+
+        Suites that come with bt-bench have tests for it, and some large workloads.
+        """
+        kind = case.parameters.workload
+        if ref_of_value(self._suite).folder is not None and kind not in self._seeded:
+            refuse_unseeded(case.parameters, workload)
+        self._seeded.add(kind)
+
+    def _conformance_workloads(self) -> Mapping[str, Workload]:
         if not self._conformance:
             with running(self._suite, "conformance"):
                 self._conformance = dict(self._suite.conformance(self._plan.seed))
             for workload in self._conformance.values():
                 check_workload(self._suite, workload)
-        return self._conformance[name]
+        return self._conformance
 
 
 class LocalRunner:

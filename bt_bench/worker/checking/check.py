@@ -63,9 +63,11 @@ def check(
     able = {name: variant for name, variant in variants.items() if reasons[name] is None}
     paths = list(dict.fromkeys(operation.path for operation in operations))
     differences = driver_of(suite).differences_of
+    with running(suite, "differences_of of the driver"):
+        differing = {name: differences(variant) for name, variant in able.items()}
     subjects = {
-        (name, path): Subject(name, path, device, differences=differences(variant))
-        for name, variant in able.items()
+        (name, path): Subject(name, path, device, differences=differing[name])
+        for name in able
         for path in paths
     }
     rng = np.random.default_rng(seed)
@@ -170,7 +172,8 @@ def _too_large(workload: Workload, device: torch.device) -> Reason | None:
 
 
 def _undefined(suite: Suite, variant: type[Any], workload: Workload) -> Reason | None:
-    message = driver_of(suite).undefined_on(variant, workload)
+    with running(suite, "undefined_on of the driver"):
+        message = driver_of(suite).undefined_on(variant, workload)
     return None if message is None else Reason(code=ReasonCode.UNSUPPORTED, message=message)
 
 

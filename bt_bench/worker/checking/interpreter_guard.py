@@ -207,6 +207,11 @@ class _Guard:
         return f"address {address:#x}"
 
 
+def tensors_of(owner: object) -> Iterator[torch.Tensor]:
+    """Return the tensors of an object, also those in its attributes and containers."""
+    return (tensor for _, tensor in _tensors_in("", owner, _DEPTH))
+
+
 def _span(tensor: torch.Tensor) -> tuple[int, int]:
     """First address of a tensor, and the one after its last."""
     if tensor.is_contiguous():

@@ -18,7 +18,9 @@ from bt_bench.protocol import (
     Player,
     Seen,
     Suite,
+    Workload,
     driver_of,
+    inputs_of_steps,
     running,
 )
 from bt_bench.worker.checking.plain_trial import (
@@ -109,18 +111,19 @@ class _Stage:
         else:
             driver = self._driver(*arguments)
         if one.shares and one.workload not in self._shared:
-            self._shared[one.workload] = self._driver.inputs_on(self._device, workload)
+            self._shared[one.workload] = self._inputs_of(workload)
         return _Played(
             self._suite,
             driver,
-            self._shared[one.workload]
-            if one.shares
-            else self._driver.inputs_on(self._device, workload),
+            self._shared[one.workload] if one.shares else self._inputs_of(workload),
             # To compare with what variants are given, which they might change.
-            self._driver.inputs_on(self._device, workload),
+            self._inputs_of(workload),
             one.path,
             self._guard,
         )
+
+    def _inputs_of(self, workload: Workload) -> Sequence[Any]:
+        return inputs_of_steps(self._suite, self._driver, self._device, workload)
 
 
 class _Played:

@@ -22,6 +22,8 @@ from bt_bench.protocol import (
     Trial,
     Workload,
     driver_of,
+    inputs_of_steps,
+    line_of,
     place_of,
     running,
     suite_of,
@@ -70,6 +72,14 @@ class Expected:
     state: Mapping[str, torch.Tensor]
     poison: int
 
+    def on(self, device: torch.device) -> Expected:
+        """Return the same on another device."""
+        outputs, state = (
+            {name: tensor.to(device) for name, tensor in tensors.items()}
+            for tensors in (self.outputs, self.state)
+        )
+        return Expected(outputs, state, self.poison)
+
 
 class PlainTrial(Trial):
     """See the base class: driven by what `Driver` offers, for any suite.
@@ -99,13 +109,14 @@ class PlainTrial(Trial):
             self._references = {
                 path: self._driver(reference, self._workload, _CPU) for path in paths
             }
-            self._reference_inputs = self._driver.inputs_on(_CPU, self._workload)
+            self._refuse_without_variant()
+            self._reference_inputs = self._inputs_on(_CPU)
             # One to compare with what variants are given, which they might change.
-            self._pristine = self._driver.inputs_on(_CPU, self._workload)
-        # Paths whose reference has written nothing so far.
-        self._idle = set(paths)
-        for driver in self._references.values():
-            self._refuse_without_outputs(driver)
+            self._pristine = self._inputs_on(_CPU)
+            # Paths whose reference has written nothing so far.
+            self._idle = set(paths)
+            for driver in self._references.values():
+                self._refuse_without_outputs(driver)
 
     @property
     def num_steps(self) -> int:
@@ -115,7 +126,7 @@ class PlainTrial(Trial):
     def begin(self, variant: type[Any], guard: Guard) -> Subject:
         """See the base class."""
         driver = self._driver(variant, self._workload, self._device)
-        inputs = self._driver.inputs_on(self._device, self._workload)
+        inputs = self._inputs_on(self._device)
         start = copies(driver.state(), self._device)
         return Subject(driver, addresses(driver), inputs, start)
 
@@ -126,17 +137,33 @@ class PlainTrial(Trial):
     def expect(self, index: int) -> dict[Path, Expected]:
         """See the base class: per path, since each may write a part of the outputs only."""
         poison = -1000 - index if self._rng is None else int(self._rng.integers(-(2**31), -1))
-        step = self._reference_inputs[index]
-        found = {}
-        for path, driver in self._references.items():
-            fill(driver.outputs(), poison)
-            before = copies({**driver.outputs(), **driver.state()}, _CPU)
-            with running(self._suite, "the reference or its driver"):
-                run_path(self._suite, driver, path, step, plainly)
-            self._notice(path, driver, before, index)
-            outputs = copies(driver.outputs(), self._device)
-            found[path] = Expected(outputs, copies(driver.state(), self._device), poison)
-        return found
+        with running(self._suite, "the reference or its driver"):
+            found = {
+                path: self._expected(path, driver, index, poison)
+                for path, driver in self._references.items()
+            }
+        # Here an error may be of what a variant has done to the device.
+        return {path: expected.on(self._device) for path, expected in found.items()}
+
+    def _expected(self, path: Path, driver: Driver, index: int, poison: int) -> Expected:
+        fill(driver.outputs(), poison)
+        before = copies({**driver.outputs(), **driver.state()}, _CPU)
+        run_path(self._suite, driver, path, self._reference_inputs[index], plainly)
+        self._notice(path, driver, before, index)
+        return Expected(copies(driver.outputs(), _CPU), copies(driver.state(), _CPU), poison)
+
+    def _inputs_on(self, device: torch.device) -> Sequence[Any]:
+        return inputs_of_steps(self._suite, self._driver, device, self._workload)
+
+    def _refuse_without_variant(self) -> None:
+        """Refuses a driver that keeps its variant elsewhere: nobody could ask it anything."""
+        for driver in self._references.values():
+            if not hasattr(driver, "variant"):
+                place = line_of(self._suite, self._driver.__init__, self._driver)
+                raise UsageError(
+                    f"{place}: {self._driver.__name__} has no attribute 'variant'; expected "
+                    "__init__ to keep the variant's object there"
+                )
 
     def _refuse_without_outputs(self, driver: Driver) -> None:
         """Refuses a driver that declares nothing to compare: every variant would be right."""

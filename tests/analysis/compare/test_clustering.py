@@ -28,6 +28,17 @@ def test_by_hand() -> None:
     assert (found.degrees, found.observations) == (2, 3)
 
 
+def test_by_hand_where_what_is_subtracted_shows() -> None:
+    """Long clusters that differ much: the error is larger than that of either kind of cluster."""
+    clusters = [place // 8 for place in range(24)]  # instances are blocks here, too
+    found = clustered_medians(np.array([[10.0 * cluster for cluster in clusters]]), clusters, 3)
+    assert found is not None
+    by_cluster = 10 / np.sqrt(3)
+    white = 1.4826 * 10 * np.sqrt(np.pi / 2 / 24)
+    assert found.error.tolist() == pytest.approx([np.sqrt(2 * by_cluster**2 - white**2)])
+    assert found.error[0] > 1.2 * by_cluster
+
+
 def test_late_rounds_do_not_move_the_location() -> None:
     values = np.array([[1.0, 2.0, 3.0, 2.0, 1.0, 90.0]])
     found = clustered_medians(values, [0, 0, 1, 1, 2, 2], 3)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from support.factories import make_environment
 from support.scripted_rounds import request_of
 from support.tiny_gates import Quiet
 
 from bt_bench.errors import UsageError
+from bt_bench.results import GateArm
+from bt_bench.results.plan import Plan
+from bt_bench.runs.gate import capacity
 from bt_bench.runs.gate.processes import ProcessRounds
 from bt_bench.worker.messages import Hello
+
+GIB = 2**30
+SIZES = (GIB, 2 * GIB)
 
 
 def test_workers_are_as_many_as_cores_and_memory_allow(tmp_path, monkeypatch):
@@ -29,3 +37,26 @@ def test_workers_are_as_many_as_cores_and_memory_allow(tmp_path, monkeypatch):
     assert workers(16, 2, asked=7) == 7
     with pytest.raises(UsageError, match="leave cases out with -k"):
         workers(16, 0.1)
+
+
+@pytest.mark.parametrize(("shared", "workers"), [(False, 10), (True, 3)])
+def test_a_worker_holds_the_variants_and_their_snapshots_of_each_side_that_it_has(
+    monkeypatch, shared, workers
+):
+    """Of 1 GiB and 2 GiB: twice that for 2 variants, for the 3 arms of a gate if it has them all.
+
+    Beside them, a process takes 0.5 GiB on the CPU.
+    """
+    cases = [SimpleNamespace(parameters=SimpleNamespace(num_bytes=lambda n=n: n)) for n in SIZES]
+    plan = Plan(instances=1)
+    request = SimpleNamespace(
+        spec=SimpleNamespace(plan=plan, cases=cases),
+        metrics={},
+        variants=["one", "two"],
+        sides=dict.fromkeys(GateArm),
+        workers=None,
+    )
+    monkeypatch.setattr(capacity, "round_plan", lambda plan, *_: plan)
+    monkeypatch.setattr(capacity, "available_bytes", lambda _: 10 * (12 * GIB + GIB // 2))
+    hello = Hello("cpu", make_environment("cpu", cpu_affinity=64), None)
+    assert capacity.num_workers(request, hello, shared=shared) == workers

@@ -125,3 +125,25 @@ def test_a_plan_that_asks_for_less_is_told(top):
     more = spec.model_copy(update={"operations": [*spec.operations, ops.APPLY]})
     assert {place[0] for place in lost_between(more, spec, both).places} == {ops.APPLY}
     assert replace(lost_between(spec, spec, both), places=()).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        (None, 5.0, "is 5 %, but that of the gate in the base's config"),
+        (2.5, None, "is that of the gate, but 2.5 % in the base's config"),
+        (2.5, 5.0, "is 5 %, but 2.5 % in the base's config"),
+    ],
+)
+def test_a_margin_that_changed_is_told(top, before, now, said):
+    tree = working_tree(locate(top, [Path("v1")]))
+
+    def spec_with(margin):
+        spec = spec_of(["one"])
+        first = spec.cases[0].model_copy(update={"margin_percent": margin})
+        return spec.model_copy(update={"cases": [first, *spec.cases[1:]]})
+
+    old, new = spec_with(before), spec_with(now)
+    (found,) = lost_between(old, new, (tree, tree)).warnings
+    assert found == f"the margin of case {new.cases[0].name} {said}"
+    assert lost_between(new, new, (tree, tree)).warnings == ()

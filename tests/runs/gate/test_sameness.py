@@ -230,6 +230,12 @@ def test_a_cache_that_was_committed_counts(pair):
     assert "differ: .ruff_cache (only in the head)." in how(pair)
 
 
+@pytest.mark.parametrize(("folder", "name"), [(".mypy_cache", "x"), ("mine/__pycache__", "y.pyc")])
+def test_a_cache_that_only_the_base_has_was_committed(pair, folder, name):
+    write(pair[0].top, {f"{folder}/{name}": "x"})
+    assert f"differ: {folder} (only in the base)." in how(pair)
+
+
 def test_sources_beside_a_virtual_environment_count(pair, monkeypatch):
     """As of `python -m venv .`: the environment is bin, lib and the like."""
     top = pair[1].top

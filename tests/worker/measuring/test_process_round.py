@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -21,6 +22,7 @@ from bt_bench.variants.catalogue import find_variants, load, load_apart
 from bt_bench.worker.executor import Executor, LocalRunner
 from bt_bench.worker.measuring import process_round
 from bt_bench.worker.measuring.bench import CpuBench
+from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import RoundRecorder, Turn
 from bt_bench.worker.measuring.timing import Rounds
 from bt_bench.worker.tasks import MeasureRound, PrepareRound, RoundUnit
@@ -206,3 +208,32 @@ def test_what_an_arm_takes_after_an_intruder_is_compared_with_what_it_takes_afte
     assert samples.influence({"c"}) == pytest.approx(-math.log(1.2), abs=0.1)
     assert samples.influence(()) is None
     assert samples_of("abc", lambda before, step: 0.0).influence({"b"}) is None
+
+
+def records_of(rounds):
+    """What arms `a`, `b` and `c` took in so many rounds, 12 µs behind `b` and 10 µs otherwise."""
+    records = Records("abc", CpuBench().around)
+    for order in (ORDERS * 3)[:rounds]:
+        turn = Turn(0, [SimpleNamespace(name=name) for name in order])
+        index = records.recorder.add(RoundKind.TIMED, turn, 0.0)
+        for name in order:
+            behind = [records.recorder.before(index, name, step) for step in range(2)]
+            row = [12.0 if before == "b" else 10.0 for before in behind]
+            records.books[name].add_row(index, STAGE_US, row)
+    return records
+
+
+@pytest.mark.parametrize(("rounds", "arms"), [(1, ""), (2, ""), (3, "abc"), (12, "abc")])
+def test_values_of_fewer_than_three_rounds_are_left_out(rounds, arms):
+    found = process_round._values(unit("one", tuple("abc")), records_of(rounds))
+    assert [value.variant for value in found] == list(arms)
+    assert all(10.0 <= value.value <= 12.0 for value in found)
+
+
+@pytest.mark.parametrize(("rounds", "known"), [(3, False), (12, True)])
+def test_an_influence_of_fewer_than_three_samples_is_not_told(rounds, known):
+    wanted = replace(unit("one", tuple("abc")), intruders=frozenset("b"))
+    (found,) = [
+        value for value in process_round._values(wanted, records_of(rounds)) if value.variant == "a"
+    ]
+    assert (found.influence is not None) == known

@@ -1,0 +1,389 @@
+"""Whether the check of a suite can fail: two variants that are wrong have to fail it.
+
+Both are made of the suite's own reference, so that they fit any suite: one whose calls do nothing,
+and one whose calls leave what the step before has left. They are set up, and steps are staged, as
+for the reference. A suite that finds one of them right would find any variant right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import wraps
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+import torch
+
+from bt_bench.errors import BtBenchError, UsageError
+from bt_bench.names import Path
+from bt_bench.protocol import (
+    Driver,
+    MismatchError,
+    Operation,
+    Suite,
+    Trial,
+    Workload,
+    driver_of,
+    is_varied,
+    line_of,
+    running,
+)
+from bt_bench.variants import is_interrupt, load_reference
+from bt_bench.worker.checking.interpreter_guard import tensors_of
+from bt_bench.worker.checking.plain_trial import PlainTrial
+
+_CPU = torch.device("cpu")
+
+
+def refuse_blind(
+    suite: Suite, workloads: Sequence[Workload], operations: Sequence[Operation], seed: int
+) -> None:
+    """Refuse a suite whose check would find a variant right that is wrong.
+
+    Few steps are played: as soon as a wrong variant has failed on one workload, that is that.
+
+    Args:
+        suite: the suite.
+        workloads: on which its reference can be run.
+        operations: those that are checked.
+        seed: for contents, garbage and poison.
+
+    Raises:
+        UsageError: naming file and line; also for whatever the driver raises with the reference.
+    """
+    _refuse_unvaried(suite, workloads, seed)
+    reference = load_reference(suite)
+    paths = dict.fromkeys(operation.path for operation in operations)
+    with running(suite, "a class derived from the reference"):
+        wrong = [kind(suite, path, reference) for path in paths for kind in (_Idle, _Stale)]
+    for workload in workloads:
+        open_ = [each for each in wrong if not each.failed]
+        if not open_:
+            return
+        _play(suite, reference, workload, open_, seed)
+    for each in wrong:
+        if each.passed and not each.failed:
+            raise UsageError(each.refusal())
+
+
+def _refuse_unvaried(suite: Suite, workloads: Sequence[Workload], seed: int) -> None:
+    """Refuse a `varied` that leaves every workload as it is.
+
+    What a variant remembers of an earlier round would be right.
+    """
+    # By method, not by class: workloads of a class that inherits it may have no contents.
+    alike: dict[Callable[..., Any], list[Workload]] = {}
+    for workload in workloads:
+        alike.setdefault(type(workload).varied, []).append(workload)
+    for method, those in alike.items():
+        if not any(is_varied(each, _rng_of(seed)) for each in those):
+            kind = type(those[0])
+            raise UsageError(
+                f"{line_of(suite, method, kind)}: varied of {kind.__name__} returned the "
+                "workload as it was; expected other contents, or no method of that name"
+            )
+
+
+def _play(
+    suite: Suite, reference: type[Any], workload: Workload, wrong: Sequence[_Wrong], seed: int
+) -> None:
+    """Put wrong variants through a workload, beside the reference, until they have failed."""
+    paths = list(dict.fromkeys(each.path for each in wrong))
+    kind = driver_of(suite).trial or PlainTrial
+    with running(suite, "the reference or its driver"):
+        trial = kind(reference, workload, _CPU, _rng_of(seed), paths)
+        right = [_Right(suite, path, reference) for path in paths]
+        played = [*right, *wrong]
+        for each in played:
+            each.begin(trial)
+    for index in range(trial.num_steps):
+        with running(suite, "the reference or its driver"):
+            expected = trial.expect(index)
+            # What the driver raises for the reference, it raises for every variant.
+            for each in right:
+                each.step(trial, index, expected)
+        for each in wrong:
+            each.step(trial, index, expected)
+        if all(each.failed for each in wrong):
+            return
+
+
+def _rng_of(seed: int) -> np.random.Generator:
+    """Return a generator of its own; by the seed alone, a suite may have made the very contents."""
+    return np.random.default_rng((seed, 1))
+
+
+def _unguarded(*_owners: object) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+class _Right:
+    """The reference as a variant of itself, for what the driver raises.
+
+    Args:
+        suite: the suite.
+        path: of the operations that are called.
+        reference: its class.
+    """
+
+    def __init__(self, suite: Suite, path: Path, reference: type[Any]) -> None:
+        self.path = path
+        self.failed = False
+        self._suite = suite
+        self._subject: Any = None
+        self._variant = reference
+
+    def begin(self, trial: Trial) -> None:
+        """Set it up."""
+        self._subject = trial.begin(self._variant, _unguarded)
+
+    def step(self, trial: Trial, index: int, expected: Any) -> None:
+        """Put it through a step, unless it has failed."""
+        try:
+            trial.step(self._subject, self.path, index, expected, self.through(index), _unguarded)
+        except MismatchError:
+            self.failed = True
+
+    def through(self, index: int) -> Callable[[Any, Operation, Callable[[], object]], object]:
+        """Return what makes the calls of a step; here plainly, and returns what it must."""
+
+        def make(_variant: Any, operation: Operation, call: Callable[[], object]) -> object:
+            result = call()
+            return self.wanted(operation, index, result)
+
+        return make
+
+    @property
+    def driver(self) -> Driver | None:
+        """Its driver, where the trial is the common one."""
+        return getattr(self._subject, "driver", None)
+
+    def wanted(self, operation: Operation, index: int, result: object) -> object:
+        """Return what the driver says that a call must return: a wrong variant knows that, too."""
+        if self.driver is None or not isinstance(self.driver, Driver):
+            return result
+        views = self.driver.results(operation, self._subject.inputs[index])
+        if views is None:
+            return result
+        return next(iter(views.values())) if len(views) == 1 else tuple(views.values())
+
+
+class _Wrong(_Right):
+    """A variant that has to fail.
+
+    Attributes:
+        failed: it has failed on some workload.
+        passed: it has gone through a whole step in which it was wrong.
+    """
+
+    what = ""
+
+    def __init__(self, suite: Suite, path: Path, reference: type[Any]) -> None:
+        super().__init__(suite, path, reference)
+        self.passed = False
+
+    def begin(self, trial: Trial) -> None:
+        """See the base class."""
+        self._subject = None
+        self.failed = self._fails(lambda: super(_Wrong, self).begin(trial))
+
+    def step(self, trial: Trial, index: int, expected: Any) -> None:
+        """See the base class."""
+        if not self.failed:
+            self.failed = self._fails(lambda: self.played(trial, index, expected))
+
+    def played(self, trial: Trial, index: int, expected: Any) -> None:
+        """Put it through a step."""
+        through = self.through(index)
+        trial.step(self._subject, self.path, index, expected, through, _unguarded)
+        self.passed = True
+
+    @staticmethod
+    def _fails(action: Callable[[], None]) -> bool:
+        """Say whether a check finds fault with it: a variant that raises has failed, too."""
+        try:
+            action()
+        except BtBenchError:
+            raise
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
+            return True
+        return False
+
+    def refusal(self) -> str:
+        """Say what is wrong with the suite."""
+        calls = "+".join(self.path)
+        return (
+            f"{self.blamed()}: its check cannot fail: a variant {self.what} passes, calls {calls}"
+        )
+
+    def blamed(self) -> str:
+        """Name the file and line that must be to blame."""
+        driver = driver_of(self._suite)
+        return line_of(self._suite, driver.trial or driver.outputs, driver)
+
+
+class _Idle(_Wrong):
+    """A variant whose calls do nothing; what sets it up and stages steps does what it should."""
+
+    what = "that does nothing"
+
+    def __init__(self, suite: Suite, path: Path, reference: type[Any]) -> None:
+        super().__init__(suite, path, reference)
+        self._asked = False  # the trial has made a call
+        self._switch = _Switch()
+        methods = {operation.method for operation in suite.operations}
+        self._variant = _with_switch(reference, methods, self._switch)
+
+    def through(self, index: int) -> Callable[[Any, Operation, Callable[[], object]], object]:
+        """See the base class."""
+
+        def make(_variant: Any, operation: Operation, call: Callable[[], object]) -> object:
+            if operation not in self.path:  # staging, of which nothing is asked here
+                return call()
+            self._asked = self._switch.is_off = True
+            try:
+                result = call()
+            finally:
+                self._switch.is_off = False
+            return self.wanted(operation, index, result)
+
+        return make
+
+    def blamed(self) -> str:
+        """See the base class: a driver that calls nothing of the variant has the fault itself."""
+        driver = driver_of(self._suite)
+        if self._switch.skipped or not self._asked:
+            return super().blamed()
+        return line_of(self._suite, driver.call, driver)
+
+    def refusal(self) -> str:
+        """See the base class."""
+        said = super().refusal()
+        if not self._asked:
+            return f"{said}; no step makes a call by `through`"
+        if self._switch.skipped:
+            return f"{said}; compare what the calls of the variant write, and not the reference's"
+        return f"{said}; the driver never calls a method of the variant that it is given"
+
+
+class _Stale(_Wrong):
+    """A variant whose calls leave the results of the step before, wherever they write."""
+
+    what = "that returns the results of the step before"
+
+    def __init__(self, suite: Suite, path: Path, reference: type[Any]) -> None:
+        super().__init__(suite, path, reference)
+        self._last: Mapping[int, torch.Tensor] = {}  # results of the step before
+        self._given: Mapping[int, torch.Tensor] | None = None  # what this step has found there
+        self._of_step: Any = None  # the variant's object
+        self._returned: dict[str, object] = {}  # by operation, in the step before
+        self._is_stale = False  # in this step
+
+    def begin(self, trial: Trial) -> None:
+        """See the base class."""
+        self._last, self._returned = {}, {}
+        super().begin(trial)
+
+    def played(self, trial: Trial, index: int, expected: Any) -> None:
+        """See the base class."""
+        passed, self._given, self._is_stale = self.passed, None, False
+        super().played(trial, index, expected)
+        # In the first step, and in one without work, there is nothing that could be stale.
+        self.passed = passed or self._is_stale
+        self._last = self._copies(self._of_step)
+
+    def through(self, index: int) -> Callable[[Any, Operation, Callable[[], object]], object]:
+        """See the base class."""
+
+        def make(variant: Any, operation: Operation, call: Callable[[], object]) -> object:
+            if operation in self.path and self._given is None:
+                self._of_step = variant
+                self._given = self._copies(variant)
+            result = call()
+            if operation == self.path[-1] and self._last:
+                self._spoil(variant)
+            if self._is_stale or isinstance(self.driver, Driver):
+                return self.wanted(operation, index, result)
+            # Of a suite's own trial, results need not be in tensors of the variant.
+            last = self._returned.get(operation)
+            self._returned[operation] = _copy_of(result)
+            self._is_stale = last is not None
+            return result if last is None else last
+
+        return make
+
+    def _spoil(self, variant: Any) -> None:
+        """Put the last results in place of new ones, and leave alone what no call has written."""
+        given = self._given or {}
+        with torch.no_grad():
+            for number, tensor in self._results(variant).items():
+                written = tensor != given[number]
+                self._is_stale |= bool(written.any())
+                tensor.copy_(torch.where(written, self._last[number], tensor))
+
+    def _copies(self, variant: Any) -> Mapping[int, torch.Tensor]:
+        return {number: each.clone() for number, each in self._results(variant).items()}
+
+    def _results(self, variant: Any) -> Mapping[int, torch.Tensor]:
+        """Return what a step writes: what the driver names, or else all that the variant has."""
+        if isinstance(self.driver, Driver):
+            found = list((self.driver.outputs() or self.driver.state()).values())
+        else:
+            # One that is expanded has several elements at one place, and cannot be written to.
+            found = [each for each in tensors_of(variant) if 0 not in each.stride()]
+        return dict(enumerate(found))
+
+
+def _copy_of(result: object) -> object | None:
+    """Copy what a call returned; `None` if that cannot be copied."""
+    try:
+        return deepcopy(result)
+    except Exception:  # whatever a class of others raises
+        return None
+
+
+@dataclass
+class _Switch:
+    """Whether the methods of a variant do nothing, and how many calls of them did nothing."""
+
+    is_off: bool = False
+    skipped: int = 0
+
+
+def _with_switch(reference: type[Any], methods: set[str], switch: _Switch) -> type[Any]:
+    """Derive a class whose methods can be switched off.
+
+    All that a call may be made of is: a driver may well call others than those of operations.
+    """
+
+    def switched(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function, updated=())
+        def method(*args: Any, **named: Any) -> Any:
+            if switch.is_off:
+                switch.skipped += 1
+                return None
+            return function(*args, **named)
+
+        return method
+
+    members: dict[str, Any] = {"__module__": reference.__module__, "__doc__": reference.__doc__}
+    members["__qualname__"] = reference.__qualname__
+    for kind in reversed(reference.__mro__[:-1]):
+        for name, value in vars(kind).items():
+            if name.startswith("__") and name not in methods:
+                continue
+            if isinstance(value, (staticmethod, classmethod)):
+                members[name] = type(value)(switched(value.__func__))
+            elif isinstance(value, FunctionType):
+                members[name] = switched(value)
+            elif callable(value) and name in methods:
+                members[name] = staticmethod(switched(value))  # as an object without `__get__`
+            else:
+                members.pop(name, None)  # such as a property, in place of what a base class has
+    return type(reference.__name__, (reference,), members)
