@@ -6,6 +6,7 @@ A captured step is called eagerly here, which is what a replay amounts to.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -319,6 +320,111 @@ def test_replaced_tables_are_found(name):
     assert gathered[0, :3].tolist() == [7, 8, 0]
     assert slots.tolist() == [[115, -1, -1, -1]]
     assert slots.data_ptr() == tables.slot_mappings.data_ptr()
+
+
+@pytest.mark.parametrize("replayed", [False, True])
+def test_what_is_published_counts_once_it_is_applied(replayed, tables, step):
+    append(tables, 7)
+    tables.apply_staged_writes()
+    append(tables, 8)
+    step.publish()
+    if replayed:
+        replay(tables)
+    tables.block_tables[0] = tables.block_tables[0].clone()
+    tables.block_tables[0][1, 1 + replayed] = 99  # of nobody
+    tables.init_block_table_layout_tensors()
+    tables.input_block_tables[0].fill_(55)
+    (gathered,) = tables.gather_block_tables(BATCH[0], 1)
+    assert gathered[0, :3].tolist() == ([7, 8, 55] if replayed else [7, 55, 55])
+    replay(tables)
+    assert row(tables)[:2] == [7, 8]
+    assert tables.num_blocks_on_device[0, 1] == 2
+
+
+def test_what_is_staged_after_a_publication_does_not_count_either(tables, step):
+    append(tables, 7)
+    step.publish()
+    append(tables, 8)
+    tables.append_block_ids(2, [[5]], False)
+    tables.init_block_table_layout_tensors()
+    assert tables.num_blocks_on_device.tolist() == [[0, 0, 0, 0]]
+    tables.apply_staged_writes()
+    assert row(tables) == [7, 8, 0]
+    assert tables.num_blocks_on_device.tolist() == [[0, 2, 1, 0]]
+
+
+@pytest.mark.parametrize("name", ["fused", "one_launch", "one_launch_graph"])
+def test_a_replay_fills_what_took_the_place_of_tables_since(name):
+    """With a window, a launch is told where its slots are."""
+    layout = replace(LAYOUT, sliding_window_reach=(5,))
+    tables = classes([name])[name](layout, "cpu")
+    computed = torch.zeros(layout.max_num_reqs, dtype=torch.int32)
+    step = tables.capture_step(*BATCH, 1, 4, num_computed_tokens=computed)
+    append(tables, 7)
+    step.publish()
+    before = [tables.slot_mappings, tables.input_block_tables[0], tables.block_tables[0]]
+    kept = [tensor.clone() for tensor in before]
+    tables.slot_mappings = torch.zeros_like(tables.slot_mappings)
+    tables.input_block_tables = [torch.zeros_like(tables.input_block_tables[0])]
+    tables.block_tables = [torch.zeros_like(tables.block_tables[0])]
+    tables.init_block_table_layout_tensors()
+    replay(tables, computed=computed)
+    assert all(map(torch.equal, before, kept))
+    assert tables.slot_mappings.tolist() == [[16 * 7 + 3, *[-1] * 15]]
+    assert tables.input_block_tables[0][0, 0] == row(tables)[0] == 7
+
+
+def test_a_replay_makes_its_step_although_its_writes_were_applied_before(tables, step):
+    append(tables, 7)
+    step.publish()
+    tables.apply_staged_writes()
+    replay(tables)
+    assert tables.input_block_tables[0][0, 0] == 7
+    assert tables.slot_mappings[0, 0] == 16 * 7 + 3
+
+
+def test_tables_are_not_replaced_during_a_capture(capturing):
+    before = capturing.block_tables[0]
+    capturing.block_tables[0] = before.clone()
+    with pytest.raises(ValueError, match="while a CUDA graph is captured; do it before"):
+        capturing.init_block_table_layout_tensors()
+    assert capturing.descriptors[0, 0] == before.data_ptr()
+
+
+def test_views_are_of_tables_that_kernels_are_told_of(tables):
+    """A refused call leaves the tables that there were, whose rows the kernels fill."""
+    used = tables.input_block_tables[0]
+    tables.input_block_tables[0] = torch.zeros(4, 7, dtype=torch.int32)
+    with pytest.raises(ValueError, match=r"input_block_tables\[0\] has shape \(4, 7\)"):
+        tables.init_block_table_layout_tensors()
+    (gathered,) = tables.gather_block_tables(BATCH[0], 1)
+    assert gathered.data_ptr() == used.data_ptr()
+
+
+def test_a_snapshot_of_another_layout_is_refused(tables, step):
+    append(tables, 7)
+    step.publish()
+    append(tables, 8)
+    other = type(tables)(replace(LAYOUT, widths=(1,)), "cpu").snapshot()
+    with pytest.raises(ValueError, match="the snapshot is of another layout"):
+        tables.restore(other)
+    assert tables.num_blocks[0, 1] == 2
+    replay(tables)
+    tables.apply_staged_writes()
+    assert row(tables) == [7, 8, 0]
+
+
+def test_too_many_dirty_rows_are_refused_before_anything_is_applied(tables, step):
+    append(tables, 7)
+    step.publish()
+    append(tables, 8)
+    tables.num_dirty_rows = 5
+    with pytest.raises(ValueError, match="num_dirty_rows is 5; expected 0 to 4"):
+        tables.prepare_step(*BATCH, 1, 4)
+    assert row(tables) == [0, 0, 0]
+    tables.num_dirty_rows = 4
+    tables.prepare_step(*BATCH, 1, 4)
+    assert row(tables) == [7, 8, 0]
 
 
 def test_tables_of_another_shape_are_refused(tables):
