@@ -77,7 +77,11 @@ def test_int32_counts_tokens_columns_and_ids_past_the_last():
 
 
 def test_a_header_holds_the_most_there_can_be():
-    """`num_chunks` and `num_pads` have eight bits of it, requests and rows sixteen."""
-    assert max(shapes.MAX_CHUNKS, shapes.MAX_PADS) < 2**8
-    assert layout.MAX_NUM_REQS < 2**16
+    """`num_chunks` and `num_pads` have eight bits of it, requests and rows sixteen.
+
+    The highest bit is left, since words are signed.
+    """
+    assert shapes.MAX_CHUNKS < 2**7
+    assert shapes.MAX_PADS < 2**8
+    assert layout.MAX_NUM_REQS < 2**15
     assert staging.BITMAP_ROWS + 16 == 64  # and as many bits count intervals
