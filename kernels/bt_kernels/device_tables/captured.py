@@ -115,9 +115,9 @@ class CapturedStep:
 
     Right before each replay call `publish`, on the stream of the replay, and then replay once. A
     replay writes old ids if `publish` was not called before it, or if other writes were applied in
-    between. Otherwise the tables may be used as usual: what is staged after `publish` is left to the
-    next call that applies, and rows that a gather fills after it, behind those of the step, may be
-    left to the next one that zeroes.
+    between. Otherwise the tables may be used as usual: what is staged after `publish` is left to
+    the next call that applies. Rows that a gather fills after it, behind those of the step, may be
+    left to the next call that zeroes.
 
     Args:
         block_tables: per group, the view `[num_reqs_padded, width]` that a replay fills. Like the
