@@ -335,12 +335,14 @@ class DeviceBlockTables(CheckedState):
         """Zeroes dirty rows after those that a replay fills; these count as dirty from now on."""
         writes = self._captured_writes
         assert writes is not None, "as in `_publish_for_replay`"
-        dirty = max(self.num_dirty_rows, writes.uncounted)
+        dirty = self.num_dirty_rows
+        if writes.uncounted:
+            dirty = max(dirty, writes.uncounted)
+            writes.uncounted = 0
         if dirty > num_reqs_padded:
             for table in self.input_block_tables:
                 table[num_reqs_padded:dirty].zero_()
         self.num_dirty_rows = writes.rows = num_reqs_padded
-        writes.uncounted = 0
 
     def _launch_apply(self, records_per_group: list[int]) -> None:
         """Launches the writes that `_publish` laid out: here one launch per written group."""

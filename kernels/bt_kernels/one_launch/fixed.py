@@ -177,7 +177,7 @@ class FixedLaunch:
             (num_chunks << 8 | num_pads) << ADDRESS_BITS | _address(batch.positions),
             step << 32 | num_records << 1 | is_wide,
         )
-        self.write_header(view, header)
+        self._repeat(view, 0, header)
         if options:
             self._repeat(view, self.num_programs * HEADER_FIELDS * WORDS, options.words(tables))
         return header
