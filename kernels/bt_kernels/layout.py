@@ -13,6 +13,7 @@ NULL_BLOCK_ID = 0
 """The block that belongs to no request: what a zeroed column of an input table names."""
 
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
+INT64_MAX = 2**63 - 1
 
 DISABLED_GROUPS = "disabled_groups"
 SLIDING_WINDOW = "sliding_window"
@@ -29,8 +30,20 @@ FEATURES = frozenset(
 MAX_WIDTH = 2**30
 """Columns of a row at most: kernels count them as int32, and go beyond the last by a step."""
 
+MAX_NUM_BATCHED_TOKENS = 2**30
+"""Slots of a group at most, those of a caller too.
+
+Kernels count tokens as int32, and go beyond the last by up to 131,072 (`MAX_SPANS * SPAN`).
+"""
+
 MAX_NUM_REQS = 32_767
 """A launch has up to two programs per row and one more, on a grid axis of 65,535."""
+
+
+_MOST = {
+    "max_num_reqs": MAX_NUM_REQS,
+    "max_num_batched_tokens": MAX_NUM_BATCHED_TOKENS,
+}
 
 
 def index_of(value: object) -> int | None:
@@ -52,7 +65,7 @@ class TableLayout:
         block_sizes: tokens per block, one entry per KV cache group. Its length is G.
         widths: columns (blocks) in a row of the table, one entry per group.
         max_num_reqs: rows of every table.
-        max_num_batched_tokens: slots per group, i.e. the most tokens in one step.
+        max_num_batched_tokens: slots per group, i.e. the most tokens in one step; at most 2**30.
         slot_mapping_enabled: per group; all slots of a group that is not are PAD. Default: True.
         sliding_window_reach: per group, tokens before a request's first computed one that are
             still read, or 0 for no window. Without effect where `cp_size` is above 1, since a
@@ -64,8 +77,9 @@ class TableLayout:
 
     Raises:
         ValueError: when a size is not an integer, below 1 or above its limit (int32;
-            `MAX_NUM_REQS`; `MAX_WIDTH`), a sequence does not have one entry per group, the rank is
-            not below `cp_size`, or the interleave does not divide a sharded group's block size.
+            `MAX_NUM_REQS`; `MAX_NUM_BATCHED_TOKENS`; `MAX_WIDTH`), a sequence does not have one
+            entry per group, the rank is not below `cp_size`, the interleave does not divide a
+            sharded group's block size, or a row holds more tokens than int64 can count.
     """
 
     block_sizes: tuple[int, ...]
@@ -93,13 +107,14 @@ class TableLayout:
             )
             object.__setattr__(self, name, sizes)
         for name in ("max_num_reqs", "max_num_batched_tokens", "cp_size", "cp_interleave"):
-            most = MAX_NUM_REQS if name == "max_num_reqs" else INT32_MAX
+            most = _MOST.get(name, INT32_MAX)
             object.__setattr__(self, name, _size(name, getattr(self, name), 1, most))
         object.__setattr__(self, "cp_rank", _size("cp_rank", self.cp_rank, INT32_MIN))
         self._fill("slot_mapping_enabled", True)
         self._fill("sliding_window_reach", 0)
         self._fill("dcp_sharded", True)
         self._check_context_parallelism()
+        self._check_capacities()
 
     def _fill(self, name: str, default: bool | int) -> None:
         given = tuple(getattr(self, name)) or (default,) * self.num_groups
@@ -125,6 +140,17 @@ class TableLayout:
                 raise ValueError(
                     f"cp_interleave is {self.cp_interleave}; expected a divisor of "
                     f"block_sizes[{group}], which is {size}"
+                )
+
+    def _check_capacities(self) -> None:
+        """Refuses rows with more tokens than a position, which is int64, can tell."""
+        for group, (width, tokens) in enumerate(
+            zip(self.widths, self.tokens_per_block, strict=True)
+        ):
+            if width * tokens > INT64_MAX:
+                raise ValueError(
+                    f"widths[{group}] is {width}, of {tokens} tokens each; expected a row of at "
+                    f"most {INT64_MAX} tokens (int64): make the row narrower, or its blocks smaller"
                 )
 
     @property

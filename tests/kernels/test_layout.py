@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from bt_kernels.layout import CONTEXT_PARALLELISM, DISABLED_GROUPS, SLIDING_WINDOW, TableLayout
+from bt_kernels.layout import (
+    CONTEXT_PARALLELISM,
+    DISABLED_GROUPS,
+    MAX_NUM_BATCHED_TOKENS,
+    MAX_NUM_REQS,
+    MAX_WIDTH,
+    SLIDING_WINDOW,
+    TableLayout,
+)
 
 PLAIN = TableLayout((16, 4), (4, 9), max_num_reqs=2, max_num_batched_tokens=8)
 
@@ -124,6 +132,10 @@ def test_an_interleave_need_only_divide_what_is_shared(options):
         ({"block_sizes": (16, 2**32)}, r"block_sizes\[1\] is 4294967296; expected 2147483647 or"),
         ({"max_num_reqs": 32_768}, "max_num_reqs is 32768; expected 32767 or less"),
         ({"widths": (3, 2**30 + 1)}, r"widths\[1\] is 1073741825; expected 1073741824 or less"),
+        (
+            {"max_num_batched_tokens": 2**30 + 1},
+            "max_num_batched_tokens is 1073741825; expected 1073741824 or less",
+        ),
         ({"cp_interleave": 1.0}, "cp_interleave is 1.0; expected an integer"),
         ({"sliding_window_reach": (1.5, 0)}, "sliding_window_reach.0. is 1.5; expected an integer"),
     ],
@@ -132,6 +144,21 @@ def test_sizes_are_integers_that_kernels_can_take(changes, message):
     sizes = {"block_sizes": (16, 16), "widths": (4, 4), "max_num_reqs": 4}
     with pytest.raises(ValueError, match=message):
         TableLayout(**({**sizes, "max_num_batched_tokens": 8} | changes))
+
+
+def test_the_largest_sizes_are_taken():
+    layout = TableLayout((16,), (MAX_WIDTH,), MAX_NUM_REQS, MAX_NUM_BATCHED_TOKENS)
+    assert layout.max_num_batched_tokens == 2**30
+
+
+def test_rows_hold_as_many_tokens_as_int64_counts():
+    """More would make the descriptors overflow, with an error that names nothing."""
+    fits = replace(PLAIN, block_sizes=(2**31 - 1, 4), widths=(2**30, 9), cp_size=4)
+    with pytest.raises(
+        ValueError,
+        match=r"widths.0. is 1073741824, of 8589934592 tokens each; .* 9223372036854775807 tok",
+    ):
+        replace(fits, block_sizes=(2**30, 4), cp_size=8)
 
 
 def test_flags_are_true_or_false():

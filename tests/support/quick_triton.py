@@ -174,9 +174,14 @@ class QuickKernels:
             code = compile(inspect.getsource(source), source.__file__, "exec")
             exec(code, module.__dict__)
             modules[module.__name__] = module
+        self._modules = modules
         kernels = modules[f"{PACKAGE}.one_launch_kernels"]
         self.carrying = QuickKernel(language, kernels.one_launch_carrying_kernel)
         self.captured = QuickKernel(language, kernels.one_launch_captured_kernel)
+
+    def function(self, module, name):
+        """Return a function of a module, to be called with values and pointers."""
+        return getattr(self._modules[f"{PACKAGE}.{module}"], name)
 
     def record(self):
         """Note stores from now on; return where they go, addresses by program."""

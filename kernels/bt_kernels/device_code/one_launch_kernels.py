@@ -45,9 +45,9 @@ int32, in four parts:
      `idx_mapping` is int64.
 
   If a launch has options, eight int64 for each program follow all headers: the address of
-  `num_computed_tokens` or 0, the address of the array of table addresses, and the address of the
-  slots; how far apart the table addresses are, in elements; the stride of slots, and how many a
-  group has;
+  `num_computed_tokens` or 0, the address of the array of table addresses, and the address of a
+  caller's slots or 0; how far apart the table addresses are, in elements; the stride of these slots
+  or 0, and how many a group has;
 - marks, `[G, max_num_reqs, 4]`: start, end, value, and number of the step. A mark with another step
   is void, so marks of earlier steps need not be cleared. The value is the block id if the interval
   has one column, else where its ids begin, in elements from the first mark;

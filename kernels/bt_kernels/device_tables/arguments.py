@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import torch
 
-from bt_kernels.layout import index_of
+from bt_kernels.layout import MAX_NUM_BATCHED_TOKENS, index_of
 
 if TYPE_CHECKING:
     from bt_kernels.layout import TableLayout
@@ -248,6 +248,11 @@ def _check_slots_out(layout: TableLayout, device: torch.device, out: torch.Tenso
     if out.dim() != 2 or out.shape[0] != layout.num_groups:
         raise ValueError(
             f"out, for slots, has shape {tuple(out.shape)}; expected [{layout.num_groups}, tokens]"
+        )
+    if out.shape[1] > MAX_NUM_BATCHED_TOKENS:
+        raise ValueError(
+            f"out, for slots, has {out.shape[1]} columns; expected {MAX_NUM_BATCHED_TOKENS} or "
+            "less: pass a part of it"
         )
     rows, elements = out.stride()
     if (out.shape[1] > 1 and elements != 1) or (out.shape[0] > 1 and rows < out.shape[1]):

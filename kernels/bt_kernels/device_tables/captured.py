@@ -22,6 +22,11 @@ class CapturedWrites:
     It begins with the number of records, the number of the publication, and the number of the last
     one that was applied, which the device writes.
 
+    Attributes:
+        rows: input rows that the step fills that was published last.
+        uncounted: input rows that its replay may have filled although `num_dirty_rows` of the
+            tables does not count them, since a gather came between.
+
     Args:
         size: int32 elements for records and block ids.
         place: the device that reads.
@@ -30,6 +35,7 @@ class CapturedWrites:
     def __init__(self, size: int, place: Place) -> None:
         self._buffer = CapturedBuffer(CAPTURED_HEADER + size, place)
         self._published = False  # true if something may not have been replayed yet
+        self.rows = self.uncounted = 0
 
     @property
     def is_pending(self) -> bool:
@@ -60,6 +66,26 @@ class CapturedWrites:
         view[1] = (number + 1) % INT32_MAX
         self._published = True
 
+    def published_rows(self) -> list[tuple[int, int]]:
+        """Group and row of each write that was published and may not have been replayed yet."""
+        view = self._buffer.view
+        return places_of(view, CAPTURED_HEADER, RECORD_FIELDS, view[0] if self._published else 0)
+
+    def take_uncounted(self) -> int:
+        """Rows that a gather is to zero as if they were dirty, and counts no more.
+
+        A replay that is yet to come may fill rows after the gather. Whether it has been is known
+        from when it has run, so a gather may zero them again in vain.
+        """
+        found = self.uncounted
+        self.uncounted = 0 if self._is_over() else self.rows
+        return found
+
+    def _is_over(self) -> bool:
+        """Whether what was published was replayed or applied, as far as is known."""
+        view = self._buffer.view
+        return not self._published or view[1] == view[2]
+
     def settle(self, tables: DeviceBlockTables) -> None:
         """Applies what was published, in case it was never replayed, before newer writes.
 
@@ -75,6 +101,13 @@ class CapturedWrites:
         view = self._buffer.wait()
         view[0], view[2] = 0, view[1]
         self._published = False
+        self.rows = self.uncounted = 0
+
+
+def places_of(view: memoryview, first: int, fields: int, num_records: int) -> list[tuple[int, int]]:
+    """Group and row of records, which both kinds begin with."""
+    ends = range(first, first + fields * num_records, fields)
+    return [(view[place], view[place + 1]) for place in ends]
 
 
 class CapturedStep:
@@ -82,10 +115,13 @@ class CapturedStep:
 
     Right before each replay call `publish`, on the stream of the replay, and then replay once. A
     replay writes old ids if `publish` was not called before it, or if other writes were applied in
-    between. Otherwise the tables may be used as usual.
+    between. Otherwise the tables may be used as usual: what is staged after `publish` is left to
+    the next call that applies. Rows that a gather fills after it, behind those of the step, may be
+    left to the next call that zeroes.
 
     Args:
-        block_tables: per group, the view `[num_reqs_padded, width]` that a replay fills.
+        block_tables: per group, the view `[num_reqs_padded, width]` that a replay fills. Like the
+            next, it is of the tables as they were at the capture.
         slot_mappings: the view `[G, num_tokens_padded]` that a replay fills.
         publish: what `publish` does.
     """

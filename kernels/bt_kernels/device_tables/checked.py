@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 
 import torch
 
@@ -28,11 +29,19 @@ class CheckedState(DeviceState):
         """Makes all checks of gather and slots; returns `out_ptrs`."""
         num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
         arguments.check_rows(self.layout, num_reqs, num_reqs_padded)
+        self._checked_dirty_rows()
         _, out_ptrs = self._options(num_reqs_padded, out, out_ptrs, num_computed_tokens)
         self._check_slots(
             num_reqs, idx_mapping, query_start_loc, positions, num_tokens_padded, slots_out
         )
         return out_ptrs
+
+    def _checked_dirty_rows(self) -> int:
+        """`num_dirty_rows`, which a caller may have set, as an integer."""
+        dirty, limit = index(self.num_dirty_rows), self.layout.max_num_reqs
+        if not 0 <= dirty <= limit:
+            raise ValueError(f"num_dirty_rows is {dirty}; expected 0 to {limit} (max_num_reqs)")
+        return dirty
 
     def _options(
         self,

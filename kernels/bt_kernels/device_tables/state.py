@@ -148,12 +148,32 @@ class DeviceState(BlockTableOperations):
     def init_block_table_layout_tensors(self) -> None:
         """Tells the kernels where the tables are, after `block_tables` or others were replaced.
 
-        Also updates the number of blocks on the device.
+        Also updates the number of blocks on the device. Steps that were captured fill the new
+        tables from then on, but `CapturedStep` has views of the old ones.
 
         Raises:
-            ValueError: when one has another shape, dtype or device than it had.
+            ValueError: when one has another shape, dtype or device than it had, or a CUDA graph is
+                captured. Nothing has been changed then.
         """
-        self._check_tables()
+        self.replace_tables(self.block_tables, self.input_block_tables, self.slot_mappings)
+
+    def replace_tables(
+        self,
+        block_tables: list[torch.Tensor],
+        input_block_tables: list[torch.Tensor],
+        slot_mappings: torch.Tensor,
+    ) -> None:
+        """Takes other tables, and does what `init_block_table_layout_tensors` does.
+
+        Raises:
+            ValueError: likewise.
+        """
+        if self.place.is_capturing():
+            raise ValueError("tables were replaced while a CUDA graph is captured; do it before")
+        self._check_tables(block_tables, input_block_tables, slot_mappings)
+        self.block_tables = block_tables
+        self.input_block_tables = input_block_tables
+        self.slot_mappings = slot_mappings
         self.descriptors.copy_(self._describe_groups())
         self._upload_num_blocks()
         self._make_views()
@@ -161,32 +181,46 @@ class DeviceState(BlockTableOperations):
     def restore(self, state: TableState) -> None:
         tables = [*self.block_tables, *self.input_block_tables, _as_int32(self.slot_mappings)]
         saved = [*state.block_tables, *state.input_block_tables, _as_int32(state.slot_mappings)]
+        if [table.shape for table in tables] != [table.shape for table in saved]:
+            raise ValueError("the snapshot is of another layout; expected one of equal tables")
+        if self._captured_writes is not None:
+            self._captured_writes.discard()
         # One kernel for all; a copy of each would take longer than the step that is measured next.
         torch._foreach_copy_(tables, saved)
         self.num_blocks[:] = state.num_blocks
         self.num_dirty_rows = state.num_dirty_rows
         self._staged.clear()
         self._upload_num_blocks()
-        if self._captured_writes is not None:
-            self._captured_writes.discard()
 
     def _upload_num_blocks(self) -> None:
         """Copies the number of blocks as of the last apply to the device."""
         applied = self.num_blocks.copy()
-        staged = self._staged.intervals()
-        if staged:
-            # What is to be overwritten had some number that the host does not know any more.
+        unsettled = [(group, row) for group, row, _, _ in self._staged.intervals()]
+        if self._captured_writes is not None:
+            unsettled += self._captured_writes.published_rows()
+        if unsettled:
+            # What is to be overwritten had some number that the host does not know any more, and
+            # whether a replay has written what was published, only the device knows.
             before = self.num_blocks_on_device.cpu().numpy()
-            for group, row, _, _ in staged:
-                applied[group, row] = before[group, row]
+            for place in unsettled:
+                applied[place] = before[place]
         self.num_blocks_on_device.copy_(torch.from_numpy(applied))
 
-    def _check_tables(self) -> None:
+    def _check_tables(
+        self,
+        block_tables: list[torch.Tensor],
+        input_block_tables: list[torch.Tensor],
+        slot_mappings: torch.Tensor,
+    ) -> None:
         layout = self.layout
         for name, tables in (
-            ("block_tables", self.block_tables),
-            ("input_block_tables", self.input_block_tables),
+            ("block_tables", block_tables),
+            ("input_block_tables", input_block_tables),
         ):
+            if len(tables) != layout.num_groups:
+                raise ValueError(
+                    f"{name} has {len(tables)} tensors; expected {layout.num_groups}, one per group"
+                )
             for group, (table, width) in enumerate(zip(tables, layout.widths, strict=True)):
                 arguments.check_table(
                     f"{name}[{group}]",
@@ -196,7 +230,7 @@ class DeviceState(BlockTableOperations):
                     self.device,
                 )
         shape = (layout.num_groups, layout.max_num_batched_tokens)
-        arguments.check_table("slot_mappings", self.slot_mappings, shape, torch.int64, self.device)
+        arguments.check_table("slot_mappings", slot_mappings, shape, torch.int64, self.device)
 
     def _make_views(self) -> None:
         """Caches the views that calls return, since the same few sizes are requested all the time.
@@ -205,7 +239,8 @@ class DeviceState(BlockTableOperations):
         tables are is kept, too.
         """
         self._taken = arguments.ranges_of(*self.block_tables, *self.input_block_tables)
-        tables, slots = self.input_block_tables, self.slot_mappings
+        # Not the list, in which tables may be replaced that kernels are not told of, or refuse.
+        tables, slots = tuple(self.input_block_tables), self.slot_mappings
         self._views_of_tables = lru_cache(_KEPT_VIEWS)(
             lambda num_rows: tuple([table[:num_rows] for table in tables])
         )

@@ -333,10 +333,16 @@ class DeviceBlockTables(CheckedState):
 
     def _zero_dirty_rows(self, num_reqs_padded: int) -> None:
         """Zeroes dirty rows after those that a replay fills; these count as dirty from now on."""
-        if self.num_dirty_rows > num_reqs_padded:
+        writes = self._captured_writes
+        assert writes is not None, "as in `_publish_for_replay`"
+        dirty = self.num_dirty_rows
+        if writes.uncounted:
+            dirty = max(dirty, writes.uncounted)
+            writes.uncounted = 0
+        if dirty > num_reqs_padded:
             for table in self.input_block_tables:
-                table[num_reqs_padded : self.num_dirty_rows].zero_()
-        self.num_dirty_rows = num_reqs_padded
+                table[num_reqs_padded:dirty].zero_()
+        self.num_dirty_rows = writes.rows = num_reqs_padded
 
     def _launch_apply(self, records_per_group: list[int]) -> None:
         """Launches the writes that `_publish` laid out: here one launch per written group."""
@@ -388,13 +394,12 @@ class DeviceBlockTables(CheckedState):
     ) -> tuple[int, int]:
         """Input rows that a gather must write or zero, and how many are dirty after it."""
         # Triton would treat integers of numpy differently.
-        num_reqs_padded, dirty = index(num_reqs_padded), index(self.num_dirty_rows)
-        limit = self.layout.max_num_reqs
-        if not 0 <= dirty <= limit:
-            raise ValueError(f"num_dirty_rows is {dirty}; expected 0 to {limit} (max_num_reqs)")
+        num_reqs_padded, dirty = index(num_reqs_padded), self._checked_dirty_rows()
         if out is not None:
             return num_reqs_padded, dirty
         num_rows = max(num_reqs_padded, dirty)
         if self.place.is_capturing():
             return num_rows, max(num_reqs, dirty)  # nothing runs during a capture
+        if self._captured_writes is not None:
+            num_rows = max(num_rows, self._captured_writes.take_uncounted())
         return num_rows, num_reqs

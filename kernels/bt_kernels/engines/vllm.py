@@ -171,14 +171,19 @@ class BlockTables:
         self._variant.redirect_writes_to_null_block = redirect
 
     def init_block_table_layout_tensors(self) -> None:
-        """Tells kernels and callers where the tables are, after some of them were replaced."""
-        variant, layout = self._variant, self.layout
-        variant.block_tables = [table.gpu for table in self.block_tables]
-        variant.input_block_tables = self.input_block_tables
-        variant.slot_mappings = self.slot_mappings
-        variant.init_block_table_layout_tensors()
-        self.block_table_ptrs = self._addresses(variant.block_tables)
-        self.input_block_table_ptrs = self._addresses(variant.input_block_tables)
+        """Tells kernels and callers where the tables are, after some of them were replaced.
+
+        Raises:
+            ValueError: when one has another shape, dtype or device than it had, or a CUDA graph is
+                captured. Then the tables are used that were used before.
+        """
+        layout = self.layout
+        # Lists of their own, since the caller replaces tables in his before they are checked.
+        tables = [table.gpu for table in self.block_tables]
+        inputs = list(self.input_block_tables)
+        self._variant.replace_tables(tables, inputs, self.slot_mappings)
+        self.block_table_ptrs = self._addresses(tables)
+        self.input_block_table_ptrs = self._addresses(inputs)
         self.block_table_strides = self._tensor(layout.widths, torch.int64)
         self.block_sizes_tensor = self._tensor(layout.block_sizes, torch.int32)
         self.slot_mapping_enabled = self._tensor(layout.slot_mapping_enabled, torch.bool)

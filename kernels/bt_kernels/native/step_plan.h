@@ -26,6 +26,7 @@ typedef struct {
 #define DLPACK_UINT 1
 #define NUM_SHAPES 2
 #define NUM_KINDS 6
+#define MAX_NUM_BATCHED_TOKENS 1073741824 /* as in layout.py: of a caller's slots, too */
 
 enum { FEW, MANY };
 /* As in one_launch/carrying.py. */
@@ -183,6 +184,7 @@ static int take_options(Step *self, PyObject *computed, PyObject *slots, long lo
     long long num_slots = self->is.max_num_tokens;
     if (slots != Py_None) {
         if (!look_at(self, slots, 2, 64, &found) || found.shape[0] != self->num_groups ||
+            found.shape[1] > MAX_NUM_BATCHED_TOKENS ||
             (found.shape[0] > 1 && found.strides[0] < found.shape[1]))
             return 0;
         num_slots = found.shape[1];

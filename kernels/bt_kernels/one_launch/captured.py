@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from bt_kernels.device_tables import CapturedWrites
+from bt_kernels.device_tables.captured import places_of
 from bt_kernels.one_launch.fixed import FixedLaunch
 from bt_kernels.one_launch.shapes import STEP_RECORD_FIELDS
 from bt_kernels.one_launch.writes import StepWrites
@@ -37,10 +38,14 @@ class CapturedLaunch(CapturedWrites):
         size = self._fixed.body + self._writes.records + (STEP_RECORD_FIELDS + 1) * num_rows
         self._buffer = CapturedBuffer(size, tables.place)
         self._pending = (0, 0)  # step and number of records that may not have been replayed yet
+        self._told = memoryview(self._applied.numpy())
+        self._awaited = None  # the number that the replay of the last publication will tell
+        self._header = (0, 0, 0, 0)  # the last that has a batch
+        self.rows = self.uncounted = 0
 
     @property
     def is_pending(self) -> bool:
-        return self._pending[0] != 0
+        return self._pending[0] != 0 or self.uncounted != 0
 
     def launch_step(self, tables: OneLaunch, has_options: bool) -> None:
         """Launches whatever step is published when the launch runs."""
@@ -66,20 +71,35 @@ class CapturedLaunch(CapturedWrites):
         num_records = staged.num_records
         step = self._writes.pack(staged, view)
         longest = tables.widest  # how many are padding is not known
-        self._fixed.write(view, tables, step, num_records, batch, longest, options)
-        self._pending = (step, num_records)
+        self._header = self._fixed.write(view, tables, step, num_records, batch, longest, options)
+        self._told[0] = -1  # a step without writes, too, is known by its number
+        self._pending, self._awaited = (step, num_records), step
+
+    def published_rows(self) -> list[tuple[int, int]]:
+        first = self._fixed.body + self._writes.records
+        _, num_records = self._pending
+        return places_of(self._buffer.view, first, STEP_RECORD_FIELDS, num_records)
+
+    def _is_over(self) -> bool:
+        return self._awaited is None or self._told[0] == self._awaited
 
     def settle(self, tables: OneLaunch) -> None:
         step, num_records = self._pending
-        if not step:
-            return
-        view = self._buffer.wait()
-        if self._applied.item() != step:
-            tables.refuse_capture("apply_staged_writes")
-            self._fixed.write_records_only(view, step, num_records)
-            self.launch_step(tables, False)
-        self._pending = (0, 0)
+        if step:
+            view = self._buffer.wait()
+            if self._applied.item() != step:
+                tables.refuse_capture("apply_staged_writes")
+                self._fixed.write_records_only(view, step, num_records)
+                self.launch_step(tables, False)
+                self._forget_writes()
+        self._pending, self._awaited = (0, 0), None
 
     def discard(self) -> None:
-        self._fixed.write_records_only(self._buffer.wait(), 0, 0)
-        self._pending = (0, 0)
+        self._forget_writes()
+        self._pending, self._awaited = (0, 0), None
+        self.rows = self.uncounted = 0
+
+    def _forget_writes(self) -> None:
+        """Has a replay that follows all the same make its step, without writes."""
+        *batch, last = self._header
+        self._fixed.write_header(self._buffer.wait(), (*batch, last & 1))

@@ -77,15 +77,16 @@ class Options:
 
     def words(self, tables: OneLaunch) -> tuple[int, ...]:
         """The int64 words that a program reads."""
-        slots = tables.slot_mappings if self.slots is None else self.slots
         if self.table_ptrs is None:
             descriptors = tables.descriptors
             address = descriptors.data_ptr() + TARGET.value * descriptors.itemsize
             apart = DESCRIPTOR_FIELDS.value
         else:
             address, apart = self.table_ptrs.data_ptr(), 1
-        of_tokens, _, _ = self.addresses()
-        return of_tokens, address, slots.data_ptr(), apart, slots.stride(0), slots.shape[1], 0, 0
+        # Addresses that are 0, or in descriptors, are those of the tables when the step runs.
+        of_tokens, of_slots, stride = self.addresses()
+        slots = tables.slot_mappings if self.slots is None else self.slots
+        return of_tokens, address, of_slots, apart, stride, slots.shape[1], 0, 0
 
 
 class FixedLaunch:
@@ -155,8 +156,8 @@ class FixedLaunch:
         batch: Batch,
         longest: int,
         options: Options,
-    ) -> None:
-        """Writes the headers, and the options if there are any.
+    ) -> tuple[int, ...]:
+        """Writes the headers, and the options if there are any; returns the words of a header.
 
         Args:
             view: the buffer; they are written at its start.
@@ -170,18 +171,16 @@ class FixedLaunch:
         slots = tables.slot_mappings if options.slots is None else options.slots
         num_chunks, num_pads = self._num_chunks(batch.num_rows, longest), pads_for(slots.shape[1])
         is_wide = batch.idx_mapping.itemsize == 8
-        self._repeat(
-            view,
-            0,
-            (
-                batch.num_reqs << ADDRESS_BITS | _address(batch.idx_mapping),
-                batch.num_rows << ADDRESS_BITS | _address(batch.query_start_loc),
-                (num_chunks << 8 | num_pads) << ADDRESS_BITS | _address(batch.positions),
-                step << 32 | num_records << 1 | is_wide,
-            ),
+        header = (
+            batch.num_reqs << ADDRESS_BITS | _address(batch.idx_mapping),
+            batch.num_rows << ADDRESS_BITS | _address(batch.query_start_loc),
+            (num_chunks << 8 | num_pads) << ADDRESS_BITS | _address(batch.positions),
+            step << 32 | num_records << 1 | is_wide,
         )
+        self._repeat(view, 0, header)
         if options:
             self._repeat(view, self.num_programs * HEADER_FIELDS * WORDS, options.words(tables))
+        return header
 
     def _num_chunks(self, num_rows: int, longest: int) -> int:
         """Programs that share the columns of a long row."""
@@ -192,7 +191,11 @@ class FixedLaunch:
 
     def write_records_only(self, view: memoryview, step: int, num_records: int) -> None:
         """Writes headers of a step that applies what is staged, and has no batch."""
-        self._repeat(view, 0, (0, 0, 0, step << 32 | num_records << 1))
+        self.write_header(view, (0, 0, 0, step << 32 | num_records << 1))
+
+    def write_header(self, view: memoryview, words: tuple[int, ...]) -> None:
+        """Writes the words of a header for each program."""
+        self._repeat(view, 0, words)
 
     def _repeat(self, view: memoryview, first: int, words: tuple[int, ...]) -> None:
         """Writes the same words for each program, from an element on."""

@@ -108,6 +108,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         slots = self._check_slots(
             num_reqs, idx_mapping, query_start_loc, positions, num_tokens_padded, slots_out
         )
+        self._checked_dirty_rows()
         if self._captured_writes is not None:
             self._captured_writes.settle(self)
         num_rows, dirty = self._rows_to_gather(num_reqs, num_reqs_padded, out)

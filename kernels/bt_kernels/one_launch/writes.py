@@ -32,9 +32,9 @@ class StepWrites:
         """Fills a buffer; returns the number of the step, and 0 where nothing is staged."""
         if not staged.num_records:
             return 0
+        if self.step + 1 >= INT32_MAX:
+            raise OverflowError("2,147,483,646 steps were prepared; make new tables")
         self.step += 1
-        if self.step == INT32_MAX:
-            raise OverflowError("2,147,483,647 steps were prepared; make new tables")
         first = self._first
         staged.pack_step(view[first:] if first else view, self.records, self.step)
         return self.step

@@ -133,6 +133,11 @@ class CapturedBuffer:
         if self._read is not None:
             self._place.run(self._read.record)
 
+    @property
+    def view(self) -> memoryview:
+        """The buffer for a look at it, at any time."""
+        return self._view
+
     def wait(self) -> memoryview:
         """The buffer for filling, once all readers that were launched or replayed are done."""
         if self._read is not None:

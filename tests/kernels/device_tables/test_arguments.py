@@ -14,6 +14,7 @@ from bt_bench.suites.block_tables.checking.buffers import (
     copies_on,
     poison,
 )
+from bt_kernels.device_tables.arguments import check_tokens
 from bt_kernels.layout import TableLayout
 
 LAYOUT = TableLayout(
@@ -70,6 +71,20 @@ def replaced(value):
 
 def first(change):
     return lambda tensors: [change(tensors[0]), *tensors[1:]]
+
+
+def test_a_callers_slots_are_as_many_as_int32_counts_past():
+    """On a device that holds nothing."""
+    layout = TableLayout((4,), (3,), max_num_reqs=4, max_num_batched_tokens=8)
+    device = torch.device("meta")
+    starts = torch.zeros(2, dtype=torch.int32, device=device)
+    positions = torch.zeros(1, dtype=torch.int64, device=device)
+    most, too_many = (
+        torch.empty(1, columns, dtype=torch.int64, device=device) for columns in (2**30, 2**30 + 1)
+    )
+    check_tokens(layout, device, 1, starts, positions, 1, most)
+    with pytest.raises(ValueError, match="has 1073741825 columns; expected 1073741824 or less"):
+        check_tokens(layout, device, 1, starts, positions, 1, too_many)
 
 
 VECTORS = {

@@ -28,6 +28,56 @@ def test_one_launch_wherever_more_than_triton_can_launch(device, reason, wanted,
     assert vllm._cheapest(torch.device(device)) is wanted
 
 
+def of_another_shape(tables):
+    tables.block_tables[1].gpu = tables.block_tables[1].gpu[:, :4].clone()
+
+
+def of_another_dtype(tables):
+    tables.input_block_tables[1] = tables.input_block_tables[1].long()
+
+
+def too_few(tables):
+    tables.input_block_tables = tables.input_block_tables[:1]
+
+
+def slots_too_short(tables):
+    tables.slot_mappings = tables.slot_mappings[:, :4].clone()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (of_another_shape, r"block_tables\[1\] has shape \(4, 4\); expected \(4, 5\)"),
+        (of_another_dtype, r"input_block_tables\[1\] has dtype torch.int64"),
+        (too_few, "input_block_tables has 1 tensors; expected 2, one per group"),
+        (slots_too_short, r"slot_mappings has shape \(2, 4\); expected \(2, 8\)"),
+    ],
+)
+def test_refused_tables_change_nothing(spoil, message, device):
+    tables = BlockTables([4, 2], 4, 8, [3, 5], device)
+    variant = tables._variant
+    tables.append_block_ids(2, [[7, 9], [1, 2]], overwrite=True)
+    tables.apply_staged_writes()
+    used = [*variant.block_tables, *variant.input_block_tables, variant.slot_mappings]
+    told = [tables.block_table_ptrs, tables.input_block_table_ptrs, variant.descriptors.clone()]
+    # One that would do is not taken either.
+    tables.block_tables[0].gpu = tables.block_tables[0].gpu.clone()
+    tables.input_block_tables[0] = tables.input_block_tables[0].clone()
+    spoil(tables)
+    with pytest.raises(ValueError, match=message):
+        tables.init_block_table_layout_tensors()
+    found = [*variant.block_tables, *variant.input_block_tables, variant.slot_mappings]
+    assert all(one is other for one, other in zip(found, used, strict=True))
+    assert torch.equal(variant.descriptors, told[2])
+    assert (tables.block_table_ptrs, tables.input_block_table_ptrs) == (told[0], told[1])
+    mapping = torch.tensor([2], device=device)
+    (first, second) = tables.gather_block_tables(mapping, 1)
+    assert (first.tolist(), second.tolist()) == ([[7, 9, 0]], [[1, 2, 0, 0, 0]])
+    assert [first.data_ptr(), second.data_ptr()] == [table.data_ptr() for table in used[2:4]]
+    slots = tables.get_dummy_slot_mappings(3)
+    assert slots.data_ptr() == used[4].data_ptr()
+
+
 def test_both_do_the_same(device, monkeypatch):
     results = []
     for variant in (one_launch.Variant, fused.Variant):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import random
 from dataclasses import replace
 from itertools import product
@@ -17,6 +18,7 @@ from bt_kernels.one_launch import tables as one_launch_tables
 from bt_kernels.one_launch.native_step import make_step
 
 CPU_IN_DLPACK = 1
+NO_RESERVE = 0x4000  # of Linux; `mmap` has a name for it only in Python 3.13
 LAYOUT = TableLayout(
     (4, 3), (5, 3000), max_num_reqs=700, max_num_batched_tokens=9000, sliding_window_reach=(9, 0)
 )
@@ -266,6 +268,14 @@ def test_writes_that_words_cannot_tell_are_left_to_python(noted, monkeypatch):
     tables.tables._staged.append(1, [list(range(65_536)), []], True, False)
     assert tables.call(*batch_of(1, 1), 1, 1) is None
     assert tables.by_c == []
+
+
+def test_more_slots_than_int32_counts_past_are_left_to_python(noted):
+    """Of memory that is never touched, so that it takes none."""
+    for columns, accepted in ((2**30, True), (2**30 + 1, False)):
+        pages = mmap.mmap(-1, 16 * columns, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
+        slots = torch.frombuffer(pages, dtype=torch.int64).view(2, columns)
+        assert (noted.call(*batch_of(1, 1), 1, 1, slots_out=slots) == 1) is accepted
 
 
 def test_an_error_of_the_launch_is_passed_on_and_the_writes_are_kept(noted):

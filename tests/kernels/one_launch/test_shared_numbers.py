@@ -8,6 +8,7 @@ from pathlib import Path
 import bt_kernels
 from bt_kernels import device_code, layout, one_launch, staging
 from bt_kernels.launches import ALIGNMENT
+from bt_kernels.launches.kernels import ROW_BLOCK
 from bt_kernels.one_launch import carrying, shapes
 from bt_kernels.staging import writes
 
@@ -35,7 +36,7 @@ def test_what_c_defines_is_what_python_has():
     shared = DEFINED.keys() & IN_PYTHON.keys()
     assert shared >= {
         *("RECORD_FIELDS", "STEP_RECORD_FIELDS", "MARK_FIELDS", "BITMAP_ROWS", "PIECE_IDS"),
-        *("ALIGNED_IDS", "MOST_WORDS", "NULL_BLOCK_ID", "ALIGNMENT"),
+        *("ALIGNED_IDS", "MOST_WORDS", "NULL_BLOCK_ID", "ALIGNMENT", "MAX_NUM_BATCHED_TOKENS"),
     }
     assert {name: DEFINED[name] for name in shared} == {name: IN_PYTHON[name] for name in shared}
 
@@ -61,8 +62,26 @@ def test_what_is_copied_at_a_time_is_a_multiple_of_four():
         assert columns % 4 == 0
 
 
+def test_int32_counts_tokens_columns_and_ids_past_the_last():
+    """Loops over them end once they are past the last, by a step of all programs of a group."""
+    steps = (
+        shapes.MAX_SPANS * shapes.SPAN,
+        shapes.MAX_PADS * shapes.BLOCK,
+        shapes.MAX_CHUNKS * shapes.WIDE_COLUMNS + shapes.OWN_COLUMNS,
+        ROW_BLOCK,
+    )
+    assert steps[0] == 131_072  # as `MAX_NUM_BATCHED_TOKENS` says
+    most = max(layout.MAX_NUM_BATCHED_TOKENS, layout.MAX_WIDTH)
+    assert most + 2 * max(steps) <= layout.INT32_MAX
+    assert layout.INT32_MAX + max(steps) > 2**31  # so that a limit is needed
+
+
 def test_a_header_holds_the_most_there_can_be():
-    """`num_chunks` and `num_pads` have eight bits of it, requests and rows sixteen."""
-    assert max(shapes.MAX_CHUNKS, shapes.MAX_PADS) < 2**8
-    assert layout.MAX_NUM_REQS < 2**16
+    """`num_chunks` and `num_pads` have eight bits of it, requests and rows sixteen.
+
+    The highest bit is left, since words are signed.
+    """
+    assert shapes.MAX_CHUNKS < 2**7
+    assert shapes.MAX_PADS < 2**8
+    assert layout.MAX_NUM_REQS < 2**15
     assert staging.BITMAP_ROWS + 16 == 64  # and as many bits count intervals
