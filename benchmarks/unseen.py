@@ -1,10 +1,9 @@
 """Finds the scenario that finds each unseen wrong variant; writes `SET/found.json`.
 
-    python benchmarks/unseen.py SET [NAME...] [--deep]
+    python benchmarks/unseen.py SET [NAME...] [--deep] [--workers N]
 
 Each is checked as `bt-bench check` does it by default, or by `--deep` with that: its workloads, and
-then scenarios for 15 seconds or three minutes. On two cores a set of 30 takes a quarter of an hour,
-or half an hour with `--deep`.
+then a fixed number of scenarios. Names of right variants of the set may be given, too.
 """
 
 from __future__ import annotations
@@ -14,31 +13,39 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-UNSEEN = Path(__file__).resolve().parent.parent / "tests" / "unseen"
+TESTS = Path(__file__).resolve().parent.parent / "tests"
+UNSEEN = TESTS / "unseen"
+sys.path.insert(0, str(TESTS))
+
+from support.planted import plant  # noqa: E402
 
 
 def main() -> None:
-    """Finds them, two at a time."""
+    """Find them, several at a time."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("set", choices=sorted(path.parent.name for path in UNSEEN.glob("*/wrong")))
     parser.add_argument("names", nargs="*")
     parser.add_argument("--deep", action="store_true")
+    parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     options = parser.parse_args()
     folder = UNSEEN / options.set
     report = folder / "found.json"
     known = json.loads(report.read_text(encoding="utf-8")) if report.is_file() else {}
-    names = options.names or sorted(path.stem for path in (folder / "wrong").glob("*.py"))
+    names = options.names or names_in(folder)
     way = "deep" if options.deep else "quick"
-    with ThreadPoolExecutor(2) as pool:
-        look = partial(find, folder / "wrong", deep=options.deep)
+    with ThreadPoolExecutor(options.workers) as pool:
+        look = partial(find, folder, deep=options.deep)
         for name, told in zip(names, pool.map(look, names), strict=True):
             scenario, line = told
-            known.setdefault(name, {})[way] = scenario
             print(f"{name}: {line}", flush=True)
+            if (folder / "right" / f"{name}.py").is_file():
+                continue
+            known.setdefault(name, {})[way] = scenario
             text = json.dumps(known, indent=1, sort_keys=True)
             report.write_text(f"{text}\n", encoding="utf-8")
     survive = [name for name in sorted(known) if known[name].get(way) is None]
@@ -46,27 +53,55 @@ def main() -> None:
     print(f"{len(known) - len(survive)} of {len(known)} found, {told}")
 
 
+def names_in(folder: Path) -> list[str]:
+    """The wrong variants of a set: files, and patches of the shipped kernels."""
+    paths = [*folder.glob("wrong/*.py"), *folder.glob("planted/*.patch")]
+    return sorted(path.stem for path in paths)
+
+
 def find(folder: Path, name: str, *, deep: bool) -> tuple[str | None, str]:
     """What finds it: a scenario, all up to one if it takes these, or `workload`."""
-    options = ("--kernels", str(folder), "--variants", name, *["--deep"] * deep)
-    done = subprocess.run(
-        [sys.executable, "-m", "bt_bench", "check", "quick", "-k", "uniform_1grp", *options,
-         "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as made:
+        done = check(folder, name, Path(made), "--json", *["--deep", "--seed", "0"] * deep)
     if not done.stdout:
         raise SystemExit(f"{name}: {done.stderr}")
     answer = json.loads(done.stdout)
-    for check in answer["checks"]:
-        if check["status"] == "failed":
-            return "workload", f"{check['workload']}: {check['reason']['message']}"
-    found = answer["explored"][0]["found"]
+    for each in answer["checks"]:
+        if each["status"] == "failed":
+            return "workload", f"{each['workload']}: {each['reason']['message']}"
+    (explored,) = answer["explored"]
+    found = explored["found"]
     if found is None:
-        return None, "not found"
-    return found["again"], f"{found['title']}: {found['reason']['message']}"
+        return None, f"not found by {explored['scenarios']} scenarios"
+    return found["numbers"], f"{found['title']}: {found['reason']['message']}"
+
+
+def check(folder: Path, name: str, made: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Check a variant of a set by the command.
+
+    Args:
+        folder: of the set.
+        name: of the variant.
+        made: an empty folder, for the copy of the kernels that a patch makes, and for what is
+            found.
+        options: of `bt-bench check`.
+    """
+    patch = folder / "planted" / f"{name}.patch"
+    if patch.is_file():
+        kernels = plant(patch, made).parent
+    else:
+        places = (folder / each for each in ("wrong", "right"))
+        kernels = next(place for place in places if (place / f"{name}.py").is_file())
+    given = ("-k", "uniform_1grp", "--kernels", str(kernels), "--variants", name)
+    path = os.pathsep.join([str(made), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return subprocess.run(
+        [sys.executable, "-m", "bt_bench", "check", "quick", "--device", "cpu", *given, *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=made,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+    )
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 from support import environment
+from support.sampling import commit, take_samples
 from support.suites import suites_here
 
 from bt_bench.protocol import end_suite, hosting
@@ -44,8 +45,10 @@ def pytest_configure(config: pytest.Config) -> None:
     environment.settle(config)
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses by the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips what the process cannot run, with the reason."""
+    """Draws samples of slow tests, and skips what the process cannot run, with the reason."""
+    take_samples(items, commit())
     for item in items:
         if item.get_closest_marker("gpu") and not ON_GPU:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device: make test-gpu"))

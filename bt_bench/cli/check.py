@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from bt_bench.protocol import Recipe, Suite
     from bt_bench.results import Crash, ReasonCode
-    from bt_bench.runs import Explored, Outcome
+    from bt_bench.runs import Explored, Found, Outcome
     from bt_bench.worker import Unreached
 
     Failure = tuple[str, ReasonCode, str]  # variant, code, and what it says
@@ -357,7 +357,12 @@ def _stored(suite: Suite, one: Explored) -> str:
             file=sys.stderr,
             flush=True,
         )
-    numbers = [recipe.source.number for recipe in one.found.needs]
+    return _numbers_of(one.found)
+
+
+def _numbers_of(found: Found) -> str:
+    """The scenarios that show a fault, by their numbers."""
+    numbers = [recipe.source.number for recipe in found.needs] or [found.number]
     return f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
 
 
@@ -501,6 +506,7 @@ def _document(
                     "title": one.found.title,
                     "reason": one.found.reason.model_dump(),
                     "lines": list(one.found.lines),
+                    "numbers": _numbers_of(one.found),
                     "again": again[one.variant] or None,
                 },
             }

@@ -1,0 +1,94 @@
+"""Rows that were just written are told by epochs of four bits, whose marks are cleared whenever they begin anew.
+
+Gather takes lengths of rows that the last apply wrote from the marks, and others from the device's counts.
+Restores clear the marks, and so does every 15th apply with writes.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from bt_kernels.layout import PAD_SLOT_ID
+from bt_kernels.layout import FEATURES
+from bt_kernels.variants.baseline import Variant as Base
+
+
+EPOCHS = 15
+
+
+class Variant(Base):
+    """Marks that are not mistaken for later ones."""
+
+    features = FEATURES
+    capturable = frozenset()
+    extra_attribute = "of no meaning"
+    _epoch = 0
+
+    def __init__(self, layout, device, **options):
+        super().__init__(layout, device, **options)
+        shape = (layout.num_groups, layout.max_num_reqs)
+        self._marked = torch.full(shape, -1, dtype=torch.int8, device=self.device)
+        self._ends = torch.full(shape, 99, dtype=torch.int32, device=self.device)
+
+    def _launch_apply(self, records_per_group):
+        super()._launch_apply(records_per_group)
+        self._epoch += 1
+        if self._epoch == EPOCHS:
+            self._epoch = 0
+            self._marked.fill_(-1)
+        for group, row, start, ids in self._staged.intervals():
+            self._marked[group, row] = self._epoch
+            self._ends[group, row] = start + len(ids)
+
+    def init_block_table_layout_tensors(self):
+        super().init_block_table_layout_tensors()
+        self._marked.fill_(-1)
+
+    def restore(self, state):
+        super().restore(state)
+        self._marked.fill_(-1)
+
+    def apply_staged_writes(self):
+        if self._captured_writes is not None and self._captured_writes.is_pending:
+            self._marked.fill_(-1)  # published writes make no marks
+        super().apply_staged_writes()
+
+    def _publish_for_replay(self, *arguments):
+        super()._publish_for_replay(*arguments)
+        self._marked.fill_(-1)
+
+    def _existing(self, idx_mapping):
+        """The rows of a batch, int64; -1 for those that do not exist."""
+        rows = idx_mapping.long()
+        return torch.where(rows < self.layout.max_num_reqs, rows, -1)
+
+    def _options(self, num_reqs_padded, out, out_ptrs, num_computed_tokens):
+        self._out = out
+        return super()._options(num_reqs_padded, out, out_ptrs, num_computed_tokens)
+
+    def _launch_gather(self, idx_mapping, num_rows, num_computed_tokens, out_ptrs):
+        targets = self.input_block_tables if out_ptrs is None else self._out
+        rows = self._existing(idx_mapping)
+        num_reqs = rows.shape[0]
+        for group, (source, target) in enumerate(zip(self.block_tables, targets, strict=True)):
+            lengths = torch.where(rows >= 0, self._lengths(group)[rows.clamp(min=0)], 0)
+            columns = torch.arange(source.shape[1], device=self.device)
+            live = columns < lengths[:, None]
+            ids = torch.where(live, source[rows.clamp(min=0)], 0)
+            if num_computed_tokens is not None:
+                first = self._first_columns(group, rows, num_computed_tokens)
+                ids = torch.where(columns >= first[:, None], ids, 0)
+            written = live | (rows < 0)[:, None]
+            target[:num_reqs] = torch.where(written, ids, target[:num_reqs])
+            target[num_reqs:num_rows] = 0
+
+    def _lengths(self, group):
+        is_marked = self._marked[group] == self._epoch
+        return torch.where(is_marked, self._ends[group], self.num_blocks_on_device[group])
+
+    def _first_columns(self, group, rows, num_computed_tokens):
+        reach = self.layout.reaches[group]
+        if not reach:
+            return torch.zeros_like(rows)
+        computed = num_computed_tokens[rows.clamp(min=0)].long()
+        return (computed - reach).clamp(min=0) // self.layout.block_sizes[group]
