@@ -194,6 +194,8 @@ class Batches:
         rng, plan = self.rng, self.plan
         if self.given.reqs is not None:
             return self.given.reqs
+        if plan.idle and rng.random() < plan.idle:
+            return 0
         if plan.batch is None:
             return most if rng.random() < 0.1 else int(rng.integers(most + 1))
         return int(rng.integers(plan.batch + 1)) if rng.random() < 0.1 else plan.batch

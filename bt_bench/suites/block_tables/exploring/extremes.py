@@ -46,10 +46,10 @@ class Extreme:
 
 
 def _rows(rows: int, *ways: tuple[str, ...], starts: str | None = None) -> Plan:
-    """A batch of all rows in each of the ways, then a small one."""
+    """A batch of all rows in each of the ways; a small one after it if it is not too dear."""
     shape = Shape(groups=1, rows=rows, tokens=2 * rows + 150, options=0.2)
     given = [Given(rows, ways=way, starts=starts) for way in ways]
-    return _large(shape, *given, Given(3, ways=EAGER))
+    return _large(shape, *given, *([Given(3, ways=EAGER)] if rows < 200 else []))
 
 
 def _large(shape: Shape, *given: Given) -> Plan:
@@ -60,6 +60,18 @@ def _rows_and_groups(rows: int, groups: int, tokens: int, *ways: tuple[str, ...]
     """Long requests before short ones."""
     shape = Shape(groups=groups, rows=rows, tokens=tokens, options=0.2, cp=False)
     return _large(shape, *[Given(rows, tokens, way, "mates") for way in ways])
+
+
+def _rows_of_groups_padded(rows: int, groups: int, reqs: int, *ways: tuple[str, ...]) -> Plan:
+    """As many rows, most of them behind the batch."""
+    shape = Shape(groups=groups, rows=rows, tokens=300, options=0.2, cp=False)
+    return _large(shape, *[Given(reqs, 300, way, "mates", padded=rows) for way in ways])
+
+
+def _captured_of_groups(rows: int, groups: int, reqs: int) -> Plan:
+    """Captured steps of so many rows, of which few are in the batch."""
+    shape = Shape(groups=groups, rows=rows, tokens=600, options=0.2, cp=False)
+    return _large(shape, Given(reqs, 600, CAPTURED, "mates", padded=reqs))
 
 
 def _rows_and_width(rows: int, width: int) -> Plan:
@@ -88,8 +100,13 @@ def _few(shape: Shape, *given: Given) -> Plan:
 
 def _width(width: int) -> Plan:
     shape = Shape(groups=2, rows=3, width=width)
-    given = (Given(2, ways=EAGER, ids=width // 2), Given(2, ways=TOGETHER), Given(3, ways=APART, ids=1))
-    return _few(shape, *given, Given(2, ways=CAPTURED), Given(1, ways=EAGER))
+    given = (
+        Given(2, ways=EAGER, ids=width // 2),
+        Given(2, ways=TOGETHER),
+        Given(3, ways=APART, ids=1),
+        Given(2, ways=CAPTURED if width < 2_000 else EAGER),
+    )
+    return _few(shape, *given)
 
 
 def _tokens(tokens: int) -> Plan:
@@ -129,7 +146,7 @@ def _tokens_and_rows(tokens: int, rows: int) -> Plan:
 
 def _spreads(*starts: str) -> Plan:
     """All ways to spread tokens, with two requests a program or not."""
-    shape = Shape(groups=3, tokens=1_300, rows=20, options=0.1)
+    shape = Shape(groups=2, tokens=1_300, rows=20, options=0.1)
     given = [Given(12, 250 + 331 * at, EAGER, one) for at, one in enumerate(starts)]
     return _few(shape, *given)
 
@@ -160,7 +177,7 @@ def _writes(writes: int, rows: int, width: int, groups: int = 1) -> Plan:
 def _writes_and_batch(writes: int, rows: int) -> Plan:
     """Most rows of a large batch have something staged, of one id or of several."""
     shape = Shape(groups=1, rows=rows, width=9, tokens=2 * rows, options=0.2)
-    return _large(shape, Given(rows, ways=EAGER, writes=writes, ids=1), Given(rows, ways=EAGER, writes=30))
+    return _large(shape, Given(rows, ways=EAGER, writes=writes, ids=1))
 
 
 def _quiet(*quiet: int) -> Plan:
@@ -172,7 +189,7 @@ def _long(steps: int) -> Plan:
     """Many steps; a state is put back now and then, and steps come that stage nothing."""
     shape = Shape(groups=1, rows=2, tokens=3, width=40, options=0.1)
     plan = Plan("", (shape,), steps, batch=1, writes=1, ways=(EAGER,), state=0.02, again=0.05)
-    plan.refused, plan.captured, plan.stage = 0.0, 0.01, 0.75
+    plan.idle, plan.refused, plan.captured, plan.stage = 0.85, 0.0, 0.0, 0.4
     return plan
 
 
@@ -203,35 +220,38 @@ EXTREMES: Final[tuple[Extreme, ...]] = (
     _plan("12 ranks", lambda: _cp(12, 2)),
     _plan("positions of 2**42", lambda: _positions(2**31 - 1, 3_000)),
     _plan("positions beside 2**31", lambda: _positions(2**24 + 1, 140)),
-    _plan("800 writes", lambda: _writes(800, 850, 20), lambda: _writes(3_000, 1_200, 20)),
+    _plan("520 writes", lambda: _writes(520, 550, 20), lambda: _writes(3_000, 1_200, 20)),
     _plan("65 writes to 3 rows", lambda: _writes(65, 3, 1_000, 2)),
-    _plan("hundreds of steps", lambda: _long(300), lambda: _long(1_100)),
+    _plan("270 steps", lambda: _long(270), lambda: _long(1_100)),
     _plan("steps with nothing staged", lambda: _quiet(70, 300, 1_030)),
     _plan(
         "1,030 rows",
-        lambda: _rows(1_030, (GATHER,), (SLOTS,), starts="gaps"),
+        lambda: _rows(1_030, (GATHER,), (SLOTS,), starts="mates"),
         lambda: _rows(4_097, TOGETHER),
     ),
-    _plan("513 rows", lambda: _rows(513, EAGER, starts="runs"), lambda: _rows(2_049, TOGETHER)),
+    _plan("513 rows", lambda: _rows(513, (GATHER,), starts="runs"), lambda: _rows(2_049, TOGETHER)),
     _plan("257 rows", lambda: _rows(257, TOGETHER, starts="turns")),
-    _plan("129 rows", lambda: _rows(129, APART, EAGER, starts="mates")),
-    _plan("65 rows", lambda: _rows(65, EAGER, TOGETHER, CAPTURED)),
-    _plan("33 rows", lambda: _rows(33, EAGER, APART, CAPTURED, starts="long first")),
+    _plan("129 rows", lambda: _rows(129, APART, starts="turns")),
+    _plan("65 rows", lambda: _rows(65, EAGER, CAPTURED)),
+    _plan("33 rows", lambda: _rows(33, EAGER, APART, starts="long first")),
     # Pairs of them.
     _plan("130 rows of 8 groups", lambda: _rows_and_groups(130, 8, 900, EAGER)),
-    _plan("33 rows of 32 groups, captured", lambda: _rows_and_groups(33, 32, 420, CAPTURED)),
-    _plan("62 rows of 17 groups, apart", lambda: _rows_and_groups(62, 17, 500, APART)),
-    _plan("120 rows of 3,000 columns", lambda: _rows_and_width(120, 3_000)),
+    _plan("130 rows of 8 groups, captured", lambda: _captured_of_groups(130, 8, 20)),
+    _plan(
+        "62 rows of 17 groups, apart",
+        lambda: _rows_of_groups_padded(62, 17, 12, ("apply", SLOTS, GATHER)),
+    ),
+    _plan("100 rows of 3,000 columns", lambda: _rows_and_width(100, 3_000)),
     _plan("8 groups of 4,100 columns", lambda: _groups_and_width(8, 4_100)),
     _plan("8 groups of 3,000 tokens", lambda: _tokens_and_groups(3_000, 8)),
-    _plan("200 rows of 9,000 tokens", lambda: _tokens_and_rows(9_000, 200)),
+    _plan("130 rows of 9,000 tokens", lambda: _tokens_and_rows(9_000, 130)),
     _plan("7 ranks, 9 groups", lambda: _cp(7, 9)),
-    _plan("5 ranks, 100 rows", lambda: _rows_and_cp(100)),
+    _plan("5 ranks, 40 rows", lambda: _rows_and_cp(40)),
     _plan("windows, 5 groups", lambda: _windows(9, 80, 5)),
-    _plan("windows, 70 rows", lambda: _windows(70, 12, 1)),
+    _plan("windows, 40 rows", lambda: _windows(40, 12, 1)),
     _plan("windows, 2,000 columns", lambda: _windows(3, 2_000, 2)),
     _plan("large positions, 7 groups", lambda: _positions(3 * 2**26, 40, 7)),
-    _plan("200 writes, 200 rows", lambda: _writes_and_batch(200, 200)),
-    _plan("130 writes, 6 groups", lambda: _writes(130, 140, 12, 6)),
+    _plan("130 writes, 130 rows", lambda: _writes_and_batch(130, 130)),
+    _plan("66 writes, 6 groups", lambda: _writes(66, 70, 12, 6)),
 )
 """What every run plays first, as far as it goes; each once."""

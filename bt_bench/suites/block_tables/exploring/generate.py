@@ -38,11 +38,11 @@ from bt_bench.suites.block_tables.exploring.calls import (
 from bt_bench.suites.block_tables.exploring.layouts import draw_layout
 from bt_bench.suites.block_tables.exploring.schedule import plans_of
 from bt_bench.suites.block_tables.exploring.themes import CAPTURE, Given, Plan
-from bt_kernels.layout import CUSTOM_OUTPUTS, SLIDING_WINDOW, TableLayout
+from bt_kernels.layout import TableLayout
 
 MOST_CELLS, MOST_CELLS_DEEP = 400_000, 4_000_000
-# Programs of launches that the interpreter takes about a second for, at some 0.5 ms each.
-MOST_PROGRAMS, MOST_PROGRAMS_DEEP = 1_500, 12_000
+# Programs of launches, which the interpreter takes some 0.5 to 1 ms each for.
+MOST_PROGRAMS, MOST_PROGRAMS_DEEP = 400, 12_000
 
 
 _WAYS: tuple[tuple[str, ...], ...] = (
@@ -60,7 +60,7 @@ _WAYS: tuple[tuple[str, ...], ...] = (
     (BOTH,),
     (),
 )
-MOST_OWNING, MOST_RECORDS = 40, 240  # rows, and rows of all groups, that are filled at first
+MOST_OWNING, MOST_RECORDS = 32, 120  # rows, and rows of all groups, that are filled at first
 
 
 def make(source: Source) -> Scenario:
@@ -105,6 +105,7 @@ class _Maker:
     snapshots: dict[int, tuple[TableLayout, Ints]]
     deck: list[tuple[str, str]] = field(default_factory=list)
     batches: Batches = field(init=False)
+    is_last: bool = False  # whether nothing comes behind the calls of this step
     odd_ids: float = 0.0  # share of lists that have an id at the end of its range
 
     def draw(self) -> None:
@@ -122,7 +123,9 @@ class _Maker:
         if self.plan.prompts:
             for place, model in enumerate(models):
                 self._prompts(self.first + place, model)
-        for _ in range(self._steps()):
+        steps = self._steps()
+        for step in range(steps):
+            self.is_last = step == steps - 1
             if rng.random() < self.plan.switch:
                 at = int(rng.integers(len(models)))
             self.batches.given = given.pop(0) if given else Given()
@@ -161,12 +164,13 @@ class _Maker:
         large = model.layout.max_num_reqs > MANY
         fill = int(rng.integers(-(2**31), -1)) if poison or large else None
         batch: Batch | None = None
-        for name in self._way():
+        way = self._way()
+        for place, name in enumerate(way):
             if name == "apply":
                 calls.append(Apply(at))
                 continue
             if name == CAPTURE:
-                self._capture(at, model)
+                self._capture(at, model, is_last=self.is_last and place == len(way) - 1)
                 continue
             # The calls of one step usually have one batch, but need not.
             fresh = batch is None or (rng.random() < 0.2 and not large)
@@ -322,7 +326,7 @@ class _Maker:
     def _captured(self, at: int, model: Model) -> None:
         """A capture, or something published for one of the captured steps."""
         rng = self.rng
-        if not model.captured or rng.random() < 0.4:
+        if not model.captured or rng.random() < 0.25:
             self._capture(at, model)
             return
         rounds = tuple(tuple(self._writes(model)) for _ in range(int(rng.integers(1, 4))))
@@ -345,11 +349,12 @@ class _Maker:
         self.calls.append(Publish(at, key, rounds, replay, restored, step, later))
         self._settle(at, model)
 
-    def _capture(self, at: int, model: Model) -> None:
+    def _capture(self, at: int, model: Model, *, is_last: bool = False) -> None:
         batch = replace(self.batches.batch(model, None), out=None)
         model.captured.append(batch)
         self.calls.append(Capture(at, len(model.captured), batch))
-        self._settle(at, model)
+        if not is_last:
+            self._settle(at, model)
 
     def _settle(self, at: int, model: Model) -> None:
         """How many rows are dirty now is up to the variant; a gather of all rows ends that."""
@@ -359,23 +364,26 @@ class _Maker:
     def _refused(self, at: int, model: Model) -> None:
         """A call that has to be refused; all kinds come before one comes again."""
         rng, layout = self.rng, model.layout
+        features = self.source.features
         if not self.deck:
-            every = refusals.every()
+            every = refusals.every(features)
             self.deck = [every[index] for index in rng.permutation(len(every))]
         what, method = self.deck.pop()
-        features = self.source.features
-        if (
-            (what in refusals.OUTPUTS and CUSTOM_OUTPUTS not in features)
-            or (what.startswith("num_computed") and SLIDING_WINDOW not in features)
-            or (what in refusals.CONTENTS and not model.validates)
-        ):
-            return
+        if what in refusals.VALIDATED and not model.validates:
+            if self.plan.refused < 1.0:
+                return
+            model.validates = True
+            self.calls.append(SetFlag(at, "validate", model.validates))
         batch: Batch | None = None
         if what in refusals.ARGUMENTS | refusals.OUTPUTS | refusals.CONTENTS:
             batch = self.batches.batch(model, None)
+            if method == refusals.CAPTURE:
+                batch = replace(batch, out=None)
             if not len(batch.rows) and what in refusals.CONTENTS | {refusals.REQS_BELOW: ()}:
                 return
             if len(batch.rows) < 2 and what == refusals.STARTS_FALL:
+                return
+            if not batch.starts[-1] and what == refusals.STARTS_PADDED:
                 return
         self.calls.append(
             Refused(

@@ -21,7 +21,8 @@ from bt_bench.suites.block_tables.exploring.themes import (
 NAMED: Final = "named sizes"
 LIKELY, OTHER = 3, 1  # of each kind of direction in a scenario
 LIKELIEST: Final = ("rows", "tokens", "columns", "ids", "groups", "padding")
-_CHEAP, _DEAR = 60, 300  # sizes, by what programs of as many cost
+_FULL, _CHEAP, _DEAR = 12, 60, 300  # sizes, by what programs of as many cost
+_DEAR_ONES: Final = ("rows", "writes", "steps")
 _WAYS = (EAGER, TOGETHER, APART, EAGER)
 
 
@@ -69,7 +70,9 @@ def _ways(source: Source, directions: Sequence[str]) -> list[tuple[int, str]]:
 def _in_turn(ways: Sequence[tuple[int, str]], turn: int, count: int) -> list[tuple[int, str]]:
     """The ways of a turn."""
     wanted = range(turn * count, turn * count + min(count, len(ways)))
-    return [ways[index % len(ways)] for index in wanted]
+    chosen = [(*ways[index % len(ways)], index >= len(ways)) for index in wanted]
+    # What has come before comes again where it is cheap.
+    return [(n, d) for n, d, again in chosen if not (again and n > _CHEAP and d in _DEAR_ONES)]
 
 
 def _beside(rng: np.random.Generator, size: int) -> list[int]:
@@ -81,8 +84,8 @@ def _beside(rng: np.random.Generator, size: int) -> list[int]:
 
 
 def _way(rng: np.random.Generator, size: int) -> tuple[str, ...]:
-    if size > _DEAR:
-        return (EAGER, (GATHER,), (SLOTS,), EAGER)[int(rng.integers(4))]
+    if size > _FULL:
+        return (EAGER, (GATHER,), (SLOTS,))[int(rng.integers(3))]
     return _WAYS[int(rng.integers(len(_WAYS)))]
 
 
@@ -93,7 +96,7 @@ def _plan(shape: Shape, *given: Given, batch: int = 2, prompts: bool = True) -> 
 def _rows(rng: np.random.Generator, size: int) -> list[Plan]:
     shape = Shape(groups=1, rows=size + 9, tokens=2 * size + 30, options=0.3)
     given = [Given(one, ways=_way(rng, size)) for one in _beside(rng, size)]
-    if size <= _CHEAP:
+    if size <= _FULL:
         given += [Given(0, ways=EAGER), Given(size + 7, ways=EAGER), Given(2, ways=EAGER)]
     return [_plan(shape, *given)]
 
@@ -101,14 +104,15 @@ def _rows(rng: np.random.Generator, size: int) -> list[Plan]:
 def _groups(rng: np.random.Generator, size: int) -> list[Plan]:
     sizes = _beside(rng, size) if size <= 12 else [size, size + 1]
     shapes = [Shape(groups=one, rows=2, options=0.4, tokens=20) for one in sizes]
-    return [_plan(shape, Given(2, ways=EAGER), Given(1, ways=_way(rng, 1))) for shape in shapes]
+    given = [Given(2, ways=EAGER), Given(1, ways=_way(rng, 1))]
+    return [_plan(shape, *given[: 2 if size <= 12 else 1]) for shape in shapes]
 
 
 def _columns(rng: np.random.Generator, size: int) -> list[Plan]:
     """Groups as wide, and rows that grow past the number."""
-    widths = (size + int(rng.choice([1, 9, size])), size, max(1, size - 1))
+    widths = (size + 1, size, max(1, size - 1))
     shape = Shape(groups=3, rows=int(rng.integers(3, 6)), widths=widths, options=0.4)
-    given = [Given(3, ways=_way(rng, 1), writes=3, ids=1) for _ in range(4)]
+    given = [Given(3, ways=_way(rng, 1), writes=3, ids=1) for _ in range(3)]
     plan = _plan(shape, *given)
     plan.column = size
     return [plan]
@@ -142,10 +146,9 @@ def _padding(rng: np.random.Generator, size: int) -> list[Plan]:
     shape = Shape(groups=1, tokens=size + 4, rows=4, options=0.4)
     given = [Given(2, 4 - more, _way(rng, 1)) for more in (0, 1, -1)]
     plans = [_plan(shape, *given)]
-    if size <= _DEAR:
+    if size <= _CHEAP:
         shape = Shape(groups=1, rows=size + 4, tokens=20, options=0.4)
-        sizes = _beside(rng, size)
-        padded = [Given(3, 9, ways=_way(rng, size), padded=3 + one) for one in sizes]
+        padded = [Given(3, 9, (GATHER,), padded=3 + one) for one in _beside(rng, size)]
         plans.append(_plan(shape, *padded))
     return plans
 
@@ -173,7 +176,7 @@ def _steps(rng: np.random.Generator, size: int) -> list[Plan]:
     if size < 130 and rng.random() < 0.4:  # rows that are written rarely
         shape.rows = 30
     plan = _plan(shape, batch=1, prompts=False)
-    plan.steps, plan.writes, plan.stage = size + size // 2 + 2, 1, 0.7
+    plan.steps, plan.writes, plan.stage, plan.idle = size + size // 2 + 2, 1, 0.5, 0.85
     plan.ways = (EAGER, _WAYS[int(rng.integers(4))])
     return [plan]
 
@@ -185,7 +188,7 @@ _DIRECTIONS: Final[dict[str, tuple[int, Callable[[np.random.Generator, int], lis
     "ids": (60_000, _ids),
     "groups": (40, _groups),
     "padding": (300_000, _padding),
-    "steps": (260, _steps),
+    "steps": (140, _steps),
     "quiet steps": (1_200, _quiet),
     "writes": (1_100, _writes),
     "block size": (2**20, _block_size),

@@ -11,13 +11,13 @@ from bt_bench.suites.block_tables.exploring.extremes import EXTREMES
 from bt_bench.suites.block_tables.exploring.named import NAMED, named_sizes
 from bt_bench.suites.block_tables.exploring.themes import DRAWN, Plan
 
-SCENARIOS: Final = 84
+SCENARIOS: Final = 72
 """How many a default run plays. Later ones are played by `--explore SECONDS` and `--deep` alone."""
 
 OTHERS: Final = (
     *("refusals", "mixed", "captured steps", "one element changed", "several tables"),
-    *("snapshots and dummies", "refusals", "long run", "mixed", "context parallelism"),
-    *("captured steps", "large positions", "many tokens", "many groups"),
+    *("snapshots and dummies", "refusals", "captured steps", "mixed", "long run"),
+    *("context parallelism", "large positions", "many tokens", "many groups"),
     *("wide rows", "many rows", "one element changed", "many writes", "one row", "far rows"),
 )
 

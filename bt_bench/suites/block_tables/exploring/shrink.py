@@ -80,7 +80,7 @@ def is_legal(scenario: Scenario) -> bool:
                 return False
             case SetFlag() if call.name == "validate":
                 (validating.add if call.value else validating.discard)(at)
-            case Refused() if call.what in refusals.CONTENTS and at not in validating:
+            case Refused() if call.what in refusals.VALIDATED and at not in validating:
                 return False
             case Snapshot():
                 kept[call.key] = layout, counts.copy()

@@ -62,6 +62,7 @@ class Plan:
         state: share of steps with a snapshot, a restore or dummies.
         switch: share of steps that go on with another of the tables.
         again: share of calls that have the last batch but for one element.
+        idle: share of steps without requests, which cost least.
         rows_before: see `Scenario`.
     """
 
@@ -84,6 +85,7 @@ class Plan:
     state: float = 0.08
     switch: float = 0.0
     again: float = 0.12
+    idle: float = 0.0
     rows_before: int = 0
 
 
@@ -107,8 +109,9 @@ def _long_run(rng: np.random.Generator, source: Source) -> Plan:
         writes=1,
         ways=ways,
         refused=0.01,
-        captured=0.02,
+        captured=0.01,
         state=0.04,
+        idle=0.85,
     )
 
 
@@ -195,7 +198,7 @@ def _refusing(_rng: np.random.Generator, _source: Source) -> Plan:
 
 
 def _several_tables(_rng: np.random.Generator, _source: Source) -> Plan:
-    return Plan("several tables", (Shape(), Shape()), steps=20, state=0.25, switch=0.5)
+    return Plan("several tables", (Shape(), Shape(rows=3)), steps=14, state=0.25, switch=0.5)
 
 
 def _state_changes(_rng: np.random.Generator, _source: Source) -> Plan:
@@ -211,7 +214,7 @@ def _changed(rng: np.random.Generator, _source: Source) -> Plan:
 def _captured_steps(rng: np.random.Generator, _source: Source) -> Plan:
     """Several captured steps, published for in turn."""
     shape = Shape(rows=int(rng.integers(1, 6)), groups=int(rng.integers(1, 4)))
-    return Plan("captured steps", (shape,), steps=9, captured=0.9, state=0.3, prompts=True)
+    return Plan("captured steps", (shape,), steps=12, captured=0.9, state=0.3, prompts=True)
 
 
 def _one_row(rng: np.random.Generator, _source: Source) -> Plan:
