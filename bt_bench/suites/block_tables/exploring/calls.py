@@ -69,7 +69,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Apply:
-    """`apply_staged_writes`, perhaps several times: what comes after the first has nothing to do."""
+    """`apply_staged_writes`, perhaps several times; after the first there is nothing to do."""
 
     table: int
     times: int = 1

@@ -17,6 +17,8 @@ from bt_bench.suites.block_tables.exploring.themes import (
     APART,
     CAPTURED,
     EAGER,
+    GATHERED,
+    MAPPED,
     TOGETHER,
     Given,
     Plan,
@@ -76,17 +78,25 @@ def _captured_of_groups(rows: int, groups: int, reqs: int) -> Plan:
 
 def _rows_and_width(rows: int, width: int) -> Plan:
     shape = Shape(groups=1, rows=rows, width=width, tokens=300, options=0.2)
-    return _large(shape, Given(rows, ways=EAGER), Given(rows - 1, ways=(GATHER,), ids=2, writes=9))
+    return _large(shape, Given(rows, ways=EAGER), Given(rows - 1, ways=GATHERED, ids=2, writes=9))
 
 
 def _rows_and_cp(rows: int) -> Plan:
     shape = Shape(groups=2, rows=rows, tokens=700, cp=True, ranks=5)
-    return _large(shape, Given(rows, ways=EAGER, starts="long first"), Given(rows // 2, ways=(SLOTS,)))
+    return _large(
+        shape, Given(rows, ways=EAGER, starts="long first"), Given(rows // 2, ways=MAPPED)
+    )
 
 
 def _groups(groups: int) -> Plan:
     shape = Shape(groups=groups, rows=3, options=0.7)
-    return Plan("", (shape,), 3, (Given(2, ways=EAGER), Given(1, ways=TOGETHER), Given(0, ways=EAGER)), batch=2)
+    return Plan(
+        "",
+        (shape,),
+        3,
+        (Given(2, ways=EAGER), Given(1, ways=TOGETHER), Given(0, ways=EAGER)),
+        batch=2,
+    )
 
 
 def _groups_and_width(groups: int, width: int) -> Plan:
@@ -114,7 +124,7 @@ def _tokens(tokens: int) -> Plan:
     shape = Shape(groups=1, tokens=tokens, rows=4)
     return _few(
         shape,
-        Given(3, ways=(SLOTS,), tokens=tokens),
+        Given(3, ways=MAPPED, tokens=tokens),
         Given(2, ways=TOGETHER, tokens=tokens - 1),
         Given(4, ways=EAGER, tokens=min(tokens, 1_100), starts="runs"),
         Given(1, ways=EAGER, tokens=3),
@@ -123,7 +133,9 @@ def _tokens(tokens: int) -> Plan:
 
 def _tokens_of_a_step(tokens: int) -> Plan:
     shape = Shape(groups=1, tokens=tokens + 1, rows=6, options=0.1)
-    return _few(shape, Given(6, ways=EAGER, tokens=tokens, starts="runs"), Given(3, ways=APART, tokens=9))
+    return _few(
+        shape, Given(6, ways=EAGER, tokens=tokens, starts="runs"), Given(3, ways=APART, tokens=9)
+    )
 
 
 def _tokens_and_groups(tokens: int, groups: int) -> Plan:
@@ -139,7 +151,7 @@ def _tokens_and_rows(tokens: int, rows: int) -> Plan:
     shape = Shape(groups=1, tokens=tokens, rows=rows, options=0.1)
     return _large(
         shape,
-        Given(rows, tokens, (SLOTS,), "runs"),
+        Given(rows, tokens, MAPPED, "runs"),
         Given(rows, min(tokens, 1_500), EAGER, "long last"),
     )
 
@@ -153,19 +165,31 @@ def _spreads(*starts: str) -> Plan:
 
 def _cp(ranks: int, groups: int) -> Plan:
     shape = Shape(groups=groups, cp=True, ranks=ranks, rows=4)
-    return Plan("", (shape,), 4, (Given(4, ways=EAGER), Given(3, ways=APART), Given(2, ways=TOGETHER)), batch=3)
+    return Plan(
+        "",
+        (shape,),
+        4,
+        (Given(4, ways=EAGER), Given(3, ways=APART), Given(2, ways=TOGETHER)),
+        batch=3,
+    )
 
 
 def _positions(block_size: int, width: int, groups: int = 2) -> Plan:
     """Positions that are large and inside of their rows, and windows as far."""
     shape = Shape(groups=groups, width=width, block_size=block_size, tokens=300, windows=True)
     shape.cp, shape.rows = False, 4
-    return _few(shape, Given(4, ways=EAGER), Given(3, ways=APART), Given(2, ways=TOGETHER), Given(4, ways=(GATHER,)))
+    return _few(
+        shape,
+        Given(4, ways=EAGER),
+        Given(3, ways=APART),
+        Given(2, ways=TOGETHER),
+        Given(4, ways=GATHERED),
+    )
 
 
 def _windows(rows: int, width: int, groups: int) -> Plan:
     shape = Shape(groups=groups, rows=rows, width=width, tokens=60, windows=True, cp=False)
-    return _large(shape, *[Given(rows, ways=way) for way in (EAGER, TOGETHER, (GATHER,))])
+    return _large(shape, *[Given(rows, ways=way) for way in (EAGER, TOGETHER, GATHERED)])
 
 
 def _writes(writes: int, rows: int, width: int, groups: int = 1) -> Plan:
@@ -226,10 +250,10 @@ EXTREMES: Final[tuple[Extreme, ...]] = (
     _plan("steps with nothing staged", lambda: _quiet(70, 300, 1_030)),
     _plan(
         "1,030 rows",
-        lambda: _rows(1_030, (GATHER,), (SLOTS,), starts="mates"),
+        lambda: _rows(1_030, GATHERED, MAPPED, starts="mates"),
         lambda: _rows(4_097, TOGETHER),
     ),
-    _plan("513 rows", lambda: _rows(513, (GATHER,), starts="runs"), lambda: _rows(2_049, TOGETHER)),
+    _plan("513 rows", lambda: _rows(513, GATHERED, starts="runs"), lambda: _rows(2_049, TOGETHER)),
     _plan("257 rows", lambda: _rows(257, TOGETHER, starts="turns")),
     _plan("129 rows", lambda: _rows(129, APART, starts="turns")),
     _plan("65 rows", lambda: _rows(65, EAGER, CAPTURED)),
@@ -241,7 +265,7 @@ EXTREMES: Final[tuple[Extreme, ...]] = (
         "62 rows of 17 groups, apart",
         lambda: _rows_of_groups_padded(62, 17, 12, ("apply", SLOTS, GATHER)),
     ),
-    _plan("100 rows of 3,000 columns", lambda: _rows_and_width(100, 3_000)),
+    _plan("40 rows of 3,000 columns", lambda: _rows_and_width(40, 3_000)),
     _plan("8 groups of 4,100 columns", lambda: _groups_and_width(8, 4_100)),
     _plan("8 groups of 3,000 tokens", lambda: _tokens_and_groups(3_000, 8)),
     _plan("130 rows of 9,000 tokens", lambda: _tokens_and_rows(9_000, 130)),

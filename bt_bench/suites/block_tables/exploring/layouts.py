@@ -98,9 +98,7 @@ def _reach(rng: np.random.Generator, size: int, width: int, *, least: int) -> in
     return max(least, reach)
 
 
-def _cp_options(
-    rng: np.random.Generator, sizes: list[int], ranks: int | None
-) -> dict[str, Any]:
+def _cp_options(rng: np.random.Generator, sizes: list[int], ranks: int | None) -> dict[str, Any]:
     sharded = [bool(rng.random() < 0.8) for _ in sizes]
     common = 0
     for size, shared in zip(sizes, sharded, strict=True):

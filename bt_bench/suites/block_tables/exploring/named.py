@@ -8,11 +8,12 @@ from typing import Final
 import numpy as np
 
 from bt_bench.protocol import Source
-from bt_bench.suites.block_tables.exploring.calls import GATHER, SLOTS
 from bt_bench.suites.block_tables.exploring.layouts import Shape
 from bt_bench.suites.block_tables.exploring.themes import (
     APART,
     EAGER,
+    GATHERED,
+    MAPPED,
     TOGETHER,
     Given,
     Plan,
@@ -85,7 +86,7 @@ def _beside(rng: np.random.Generator, size: int) -> list[int]:
 
 def _way(rng: np.random.Generator, size: int) -> tuple[str, ...]:
     if size > _FULL:
-        return (EAGER, (GATHER,), (SLOTS,))[int(rng.integers(3))]
+        return (EAGER, GATHERED, MAPPED)[int(rng.integers(3))]
     return _WAYS[int(rng.integers(len(_WAYS)))]
 
 
@@ -148,7 +149,7 @@ def _padding(rng: np.random.Generator, size: int) -> list[Plan]:
     plans = [_plan(shape, *given)]
     if size <= _CHEAP:
         shape = Shape(groups=1, rows=size + 4, tokens=20, options=0.4)
-        padded = [Given(3, 9, (GATHER,), padded=3 + one) for one in _beside(rng, size)]
+        padded = [Given(3, 9, GATHERED, padded=3 + one) for one in _beside(rng, size)]
         plans.append(_plan(shape, *padded))
     return plans
 

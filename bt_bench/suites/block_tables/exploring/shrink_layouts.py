@@ -45,9 +45,7 @@ def smaller_layouts(scenario: Scenario) -> Iterator[Scenario]:
 
 def _with(scenario: Scenario, tables: set[int], layout: TableLayout) -> Scenario:
     """The scenario with another layout of some tables; calls ask for no more than it has."""
-    layouts = tuple(
-        layout if at in tables else one for at, one in enumerate(scenario.layouts)
-    )
+    layouts = tuple(layout if at in tables else one for at, one in enumerate(scenario.layouts))
     calls = [_within(call, layout) if call.table in tables else call for call in scenario.calls]
     return replace(scenario, layouts=layouts, calls=tuple(calls))
 

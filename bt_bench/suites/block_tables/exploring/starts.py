@@ -87,13 +87,13 @@ def _mates(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
     So the second of the two that may share a program begins, or goes on, in a span that no long
     one has tokens in.
     """
-    span = int(rng.choice([32, 64, 128, 128, 128, 256]))
     lengths: list[int] = []
     total = 0
     while len(lengths) < reqs:
         if len(lengths) % 2:
             lengths.append(1)
             total += 1
+        span = int(rng.choice([32, 64, 128, 128, 128, 256]))
         before = int(rng.integers(16))
         long = -(-(total + 17 + before) // span) * span - before - total
         short = [min(16, before + int(rng.integers(1, 9)))]

@@ -91,7 +91,8 @@ class Plan:
 
 CAPTURE = "capture"
 EAGER, TOGETHER, APART, CAPTURED = (STEP,), ("apply", BOTH), ("apply", GATHER, SLOTS), (CAPTURE,)
-"""Ways to make a step."""
+GATHERED, MAPPED = ("apply", GATHER), ("apply", SLOTS)
+"""Ways to make a step, or half of one."""
 
 
 def _mixed(rng: np.random.Generator, _source: Source) -> Plan:
