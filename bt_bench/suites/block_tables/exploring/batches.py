@@ -39,6 +39,7 @@ class Model:
     owned: Ints  # [G, rows]
     validates: bool = False
     last: Batch | None = None
+    pending: dict[int, int] = field(default_factory=dict)  # ids that are staged, by row, at most
     captured: list[Batch] = field(default_factory=list)  # of steps, which are numbered from 1
     restored: int | None = None  # the snapshot that was restored last
 
@@ -144,6 +145,24 @@ class Batches:
                 return replace(batch, tokens=batch.tokens + 1)
         return replace(batch, int64=not batch.int64)
 
+    @staticmethod
+    def apart(model: Model, batch: Batch) -> Batch:
+        """A batch of a step, without a row that comes twice if several ids of a row are staged.
+
+        In shipped `one_launch` each program that gathers such a row writes the ids to its table:
+        the same ones, but a race all the same.
+        """
+        if max(model.pending.values(), default=0) < 2:
+            return batch
+        rows, seen = batch.rows.copy(), set(batch.rows.tolist())
+        free = iter([row for row in range(model.layout.max_num_reqs) if row not in seen])
+        met: set[int] = set()
+        for at, row in enumerate(batch.rows.tolist()):
+            if row >= 0 and row in met:
+                rows[at] = next(free)
+            met.add(row)
+        return replace(batch, rows=rows)
+
     def _some(self, count: int) -> int:
         """An index below a count: the first, the last or any."""
         rng = self.rng
@@ -163,9 +182,7 @@ class Batches:
             rows[:] = -1
             rows[places] = owning
             rows[rows < 0] = others[: reqs - len(places)]
-        # Where many ids of a row may be staged, shipped `one_launch` has each program that gathers
-        # the row write them to its table: the same ids, but a race all the same.
-        if reqs > 1 and rng.random() < 0.06 and max(model.layout.widths) <= 16:
+        if reqs > 1 and rng.random() < 0.06:
             rows[0] = rows[-1]
         if DUMMY_REQUESTS not in features:
             return rows

@@ -145,6 +145,7 @@ class _Maker:
         given = self.batches.given
         if given.quiet:
             calls += [Apply(at), Apply(at, given.quiet)]
+            model.pending.clear()
         early = rng.random() < 0.4  # with nothing staged, mostly
         if early:
             self._refusals(at, model)
@@ -168,6 +169,7 @@ class _Maker:
         for place, name in enumerate(way):
             if name == "apply":
                 calls.append(Apply(at))
+                model.pending.clear()
                 continue
             if name == CAPTURE:
                 self._capture(at, model, is_last=self.is_last and place == len(way) - 1)
@@ -181,6 +183,9 @@ class _Maker:
                 batch, same = self.batches.changed(model, model.last), bool(rng.random() < 0.6)
             elif fresh or batch is None:
                 batch = self.batches.batch(model, model.last if same else None)
+            if name == STEP:
+                batch = self.batches.apart(model, batch)
+                model.pending.clear()
             calls.append(
                 Run(
                     at,
@@ -246,7 +251,9 @@ class _Maker:
         else:
             writes = [self._prompt(layout, row, few=False) for row in rows[:most]]
         for write in writes:
-            model.owned[:, write.row] = [len(ids) for ids in write.block_ids]
+            counts = [len(ids) for ids in write.block_ids]
+            model.owned[:, write.row] = counts
+            model.pending[write.row] = max(counts)
         self.calls.append(Stage(at, tuple(writes)))
 
     def _prompt(self, layout: TableLayout, row: int, *, few: bool) -> Write:
@@ -294,6 +301,8 @@ class _Maker:
             lists.append(tuple(ids.tolist()))
             before = 0 if overwrite else model.owned[group, row]
             model.owned[group, row] = before + count
+        kept = 0 if overwrite else model.pending.get(row, 0)
+        model.pending[row] = kept + max(map(len, lists))
         return Write(row, tuple(lists), overwrite)
 
     def _state(self, at: int, model: Model) -> None:
@@ -313,6 +322,7 @@ class _Maker:
             key = again if again is not None else fitting[int(rng.integers(len(fitting)))]
             self.calls.append(Restore(at, key))
             model.restored = key
+            model.pending.clear()
             model.owned[:] = self.snapshots[key][1]
         else:
             reqs = int(rng.integers(layout.max_num_reqs + 1))
@@ -338,6 +348,7 @@ class _Maker:
         later: tuple[Write, ...] = ()
         if way < 0.5:
             replay = self.batches.replayed(model, model.captured[key - 1])
+            replay = self.batches.apart(model, replay)
         else:
             if rng.random() < 0.5:
                 later = tuple(self._writes(model))
@@ -345,12 +356,15 @@ class _Maker:
                 restored = fitting[int(rng.integers(len(fitting)))]
                 model.owned[:] = self.snapshots[restored][1]
             elif way < 0.85:
-                step = self.batches.whole(model)
+                step = self.batches.apart(model, self.batches.whole(model))
+        model.pending.clear()
         self.calls.append(Publish(at, key, rounds, replay, restored, step, later))
         self._settle(at, model)
 
     def _capture(self, at: int, model: Model, *, is_last: bool = False) -> None:
         batch = replace(self.batches.batch(model, None), out=None)
+        batch = self.batches.apart(model, batch)
+        model.pending.clear()
         model.captured.append(batch)
         self.calls.append(Capture(at, len(model.captured), batch))
         if not is_last:

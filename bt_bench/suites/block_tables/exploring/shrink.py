@@ -202,7 +202,7 @@ def _parts(count: int) -> Iterator[Sequence[int]]:
     while size >= 1:
         for start in range(0, count, size):
             yield [*range(start), *range(start + size, count)]
-        if size == 1 or count > 64:
+        if size == 1 or (count > 64 and size <= count // 8):
             return
         size = (size + 1) // 2
 
