@@ -111,12 +111,11 @@ def _few(shape: Shape, *given: Given) -> Plan:
 def _width(width: int) -> Plan:
     shape = Shape(groups=2, rows=3, width=width)
     given = (
-        Given(2, ways=EAGER, ids=width // 2),
-        Given(2, ways=TOGETHER),
+        Given(2, ways=EAGER, ids=min(width // 2, 5_000)),
         Given(3, ways=APART, ids=1),
-        Given(2, ways=CAPTURED if width < 2_000 else EAGER),
+        Given(2, ways=CAPTURED),
     )
-    return _few(shape, *given)
+    return _few(shape, *given[: 3 if width < 2_000 else 2])
 
 
 def _tokens(tokens: int) -> Plan:

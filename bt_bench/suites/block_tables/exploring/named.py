@@ -105,7 +105,7 @@ def _rows(rng: np.random.Generator, size: int) -> list[Plan]:
 def _groups(rng: np.random.Generator, size: int) -> list[Plan]:
     sizes = _beside(rng, size) if size <= 12 else [size, size + 1]
     shapes = [Shape(groups=one, rows=2, options=0.4, tokens=20) for one in sizes]
-    given = [Given(2, ways=EAGER), Given(1, ways=_way(rng, 1))]
+    given = [Given(1, ways=EAGER), Given(2, ways=_way(rng, 1))]
     return [_plan(shape, *given[: 2 if size <= 12 else 1]) for shape in shapes]
 
 
