@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ def _fewer_groups(scenario: Scenario, tables: set[int], layout: TableLayout) -> 
     for keep in [*halves, *([g for g in range(count) if g != left] for left in range(count))]:
         fields = {name: tuple(getattr(layout, name)[g] for g in keep) for name in _PER_GROUP}
         kept = list(keep)
-        made = _calls(scenario, tables, lambda write, kept=kept: _of_groups(write, kept))
+        made = _calls(scenario, tables, partial(_of_groups, keep=kept))
         calls = tuple(
             replace(call, group=call.group % len(kept)) if isinstance(call, Refused) else call
             for call in made.calls
@@ -74,20 +75,27 @@ def _of_groups(write: Write, keep: Sequence[int]) -> Write:
 def _fewer_rows(
     scenario: Scenario, tables: set[int], layout: TableLayout, calls: Sequence[Call]
 ) -> Iterator[Scenario]:
-    """The rows that are used, side by side, and as many more as the longest batch needs."""
+    """The rows that are used, side by side or where they are, and no more than there have to be."""
     used = sorted(_rows_of(calls, layout))
     longest = max((len(batch.rows) for call in calls for batch in _batches(call)), default=0)
-    rows = max(1, longest, len(used))
-    if rows >= layout.max_num_reqs:
-        return
-    places = {row: at for at, row in enumerate(used)}
-    made = _calls(
-        scenario,
-        tables,
-        lambda write: replace(write, row=places[write.row]),
-        lambda batch: _moved(batch, places, layout.max_num_reqs, rows),
-    )
-    yield _with(made, tables, replace(layout, max_num_reqs=rows))
+    for kept in ([*range(len(used))], used):
+        places = dict(zip(used, kept, strict=True))
+        rows = max(1, longest, max(kept, default=0) + 1)
+        if rows < layout.max_num_reqs:
+            yield _with(
+                _calls(
+                    scenario,
+                    tables,
+                    partial(_moved_write, places=places),
+                    partial(_moved, places=places, before=layout.max_num_reqs, now=rows),
+                ),
+                tables,
+                replace(layout, max_num_reqs=rows),
+            )
+
+
+def _moved_write(write: Write, places: Mapping[int, int]) -> Write:
+    return replace(write, row=places[write.row])
 
 
 def _moved(batch: Batch, places: Mapping[int, int], before: int, now: int) -> Batch:
