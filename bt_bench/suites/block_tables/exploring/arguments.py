@@ -175,8 +175,8 @@ class Arguments:
             rows["num_computed_tokens"] = tensors["num_computed_tokens"]
         if self.out is not None:
             rows["out"] = self.out
-            if self.out_ptrs is not None:
-                rows["out_ptrs"] = self.out_ptrs
+        if self.out_ptrs is not None:
+            rows["out_ptrs"] = self.out_ptrs
         slots = {} if self.slots_out is None else {"slots_out": self.slots_out}
         match method:
             case calls.GATHER:
@@ -269,7 +269,7 @@ def _with_fault(name: str, tensor: torch.Tensor, fault: str, pick: int) -> torch
         case refusals.TWO_DIMENSIONS:
             return tensor.reshape(1, -1) if pick % 2 else tensor.reshape(-1, 1)
         case refusals.ELSEWHERE:
-            return tensor.to("meta" if tensor.device.type == "cpu" else "cpu")
+            return _elsewhere(tensor)
     return tensor[:-1]
 
 
@@ -310,6 +310,43 @@ def _falling(self: Arguments) -> Arguments:
     return self._with("query_start_loc", [0, 1, *[0] * (starts.numel() - 3), last])
 
 
+def _elsewhere(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to("meta" if tensor.device.type == "cpu" else "cpu")
+
+
+def _odd(size: int, pick: int) -> Any:
+    """A size that is no integer."""
+    return (size + 0.5, float(size), None)[pick % 3]
+
+
+def _pointers(self: Arguments) -> torch.Tensor:
+    """The right addresses of `out`."""
+    assert self.out is not None
+    addresses = [table.data_ptr() for table in self.out]
+    return torch.tensor(addresses, dtype=torch.uint64, device=self.out[0].device)
+
+
+def _ptrs_dtype(self: Arguments, _layout: TableLayout, pick: int) -> Arguments:
+    dtype = (torch.int32, torch.float64, torch.int16)[pick % 3]
+    return replace(self, out_ptrs=_pointers(self).to(torch.int64).to(dtype))
+
+
+def _ptrs_wrong(self: Arguments, _layout: TableLayout, pick: int) -> Arguments:
+    """Contents that only tables that validate look at: one address is off."""
+    addresses = _pointers(self).tolist()
+    addresses[pick % len(addresses)] += (4, -4, 64)[pick // 7 % 3]
+    device = self.tensors["idx_mapping"].device
+    return replace(self, out_ptrs=torch.tensor(addresses, dtype=torch.uint64, device=device))
+
+
+def _slots_strided(self: Arguments, _layout: TableLayout, _pick: int) -> Arguments:
+    """Elements of a row are two apart."""
+    assert self.slots_out is not None
+    groups, tokens = self.slots_out.shape
+    wide = self.slots_out.new_zeros((groups, 2 * max(tokens, 2)))
+    return replace(self, slots_out=wide[:, ::2])
+
+
 _FAULTS: dict[str, Callable[[Any, TableLayout, int], Arguments]] = {
     refusals.REQS_BELOW: _reqs_below,
     refusals.REQS_ABOVE: lambda a, layout, _: replace(a, reqs=layout.max_num_reqs + 1),
@@ -341,6 +378,19 @@ _FAULTS: dict[str, Callable[[Any, TableLayout, int], Arguments]] = {
         a, slots_out=a.slots_out[:, : max(a.tokens, 1) - 1].contiguous(), tokens=max(a.tokens, 1)
     ),
     refusals.SLOTS_GROUPS: lambda a, *_: replace(a, slots_out=a.slots_out[:-1]),
+    refusals.SLOTS_STRIDED: _slots_strided,
+    refusals.SLOTS_ELSEWHERE: lambda a, *_: replace(a, slots_out=_elsewhere(a.slots_out)),
+    refusals.OUT_ELSEWHERE: lambda a, *_: _outs(a, _elsewhere),
+    refusals.PTRS_ALONE: lambda a, *_: replace(a, out=None, out_ptrs=_pointers(a)),
+    refusals.PTRS_DTYPE: _ptrs_dtype,
+    refusals.PTRS_DIMENSIONS: lambda a, *_: replace(a, out_ptrs=_pointers(a).reshape(1, -1)),
+    refusals.PTRS_ELSEWHERE: lambda a, *_: replace(a, out_ptrs=_elsewhere(_pointers(a))),
+    refusals.PTRS_WRONG: _ptrs_wrong,
+    refusals.REQS_ODD: lambda a, _, pick: replace(a, reqs=_odd(a.reqs, pick)),
+    refusals.TOKENS_ODD: lambda a, _, pick: replace(a, tokens=_odd(a.tokens, pick)),
+    refusals.STARTS_PADDED: lambda a, *_: replace(
+        a, tokens=int(a.tensors["query_start_loc"][a.tensors["idx_mapping"].numel()]) - 1
+    ),
     refusals.ROW_UNKNOWN: lambda a, layout, _: _rows(a, layout.max_num_reqs),
     refusals.ROW_NEGATIVE: lambda a, *_: _rows(a, -2),
     refusals.STARTS_LATE: lambda a, *_: _starts(a, 1, 1),

@@ -8,10 +8,27 @@ import numpy as np
 
 from bt_bench.protocol import Source
 from bt_bench.suites.block_tables.exploring.calls import OWN_SIZE, Batch, Ints, Parts
-from bt_bench.suites.block_tables.exploring.themes import Plan
+from bt_bench.suites.block_tables.exploring.starts import starts_of
+from bt_bench.suites.block_tables.exploring.themes import Given, Plan
 from bt_kernels.layout import CUSTOM_OUTPUTS, DUMMY_REQUESTS, SLIDING_WINDOW, TableLayout
 
+MANY = 24  # requests from which on a batch is a large one
 FAR = (2**24, 2**31, 2**32, 2**40, 2**62)
+
+
+def edges_of(count: int) -> list[int]:
+    """Places in a batch: its ends, its middle, and about where a part of so many requests ends."""
+    parts = [*range(32, 97, 32), *(128, 256, 512, 768, 1024, 2048)]
+    about = [
+        0,
+        1,
+        2,
+        count // 2,
+        count - 1,
+        count - 2,
+        *(at + by for at in parts for by in (-1, 0)),
+    ]
+    return sorted({at for at in about if 0 <= at < count})
 
 
 @dataclass
@@ -22,6 +39,7 @@ class Model:
     owned: Ints  # [G, rows]
     validates: bool = False
     last: Batch | None = None
+    pending: dict[int, int] = field(default_factory=dict)  # ids that are staged, by row, at most
     captured: list[Batch] = field(default_factory=list)  # of steps, which are numbered from 1
     restored: int | None = None  # the snapshot that was restored last
 
@@ -36,13 +54,13 @@ class Batches:
         plan: of the scenario.
 
     Attributes:
-        reqs: requests of the next batches, if they are given.
+        given: what is given of the step that they are for.
     """
 
     rng: np.random.Generator
     source: Source
     plan: Plan
-    reqs: int | None = None
+    given: Given = field(default_factory=Given)
 
     def batch(self, model: Model, like: Batch | None) -> Batch:
         """A legal batch; with `like`, one with tensors of the same sizes and options."""
@@ -52,36 +70,35 @@ class Batches:
             reqs, spare = len(like.rows), len(like.positions)
         else:
             reqs, spare = min(self._reqs(rows_in_all), rows_in_all), 0
-        rows = rng.permutation(rows_in_all)[:reqs].astype(np.int64)
-        if reqs > 1 and rng.random() < 0.04:
-            rows[0] = rows[-1]
-        if DUMMY_REQUESTS in features and rng.random() < 0.3:
-            rows[rng.random(reqs) < rng.choice([0.1, 0.5])] = -1
+        rows = self._rows(model, reqs)
         most = layout.max_num_batched_tokens if reqs else 0
         if like is not None:
             most = min(most, spare)
-        if self.plan.tokens is not None and like is None:
-            tokens = min(most, max(0, self.plan.tokens + self.beside()))
+        wanted_tokens = self.given.tokens if self.given.tokens is not None else self.plan.tokens
+        if wanted_tokens is not None and like is None:
+            tokens = min(most, max(0, wanted_tokens))
         else:
             tokens = most if rng.random() < 0.1 else int(rng.integers(most + 1))
-        starts = self._starts(reqs, tokens)
+        starts = starts_of(rng, reqs, tokens, self.given.starts)
         owners = np.repeat(np.arange(reqs), np.diff(starts))
         positions = self._positions(model, rows[owners] if reqs else rows)
         extra = (spare if like is not None else tokens + int(rng.integers(6))) - tokens
-        positions = np.concatenate([positions, rng.integers(2**40, size=extra)])
+        positions = np.concatenate([positions, self._spare(model, extra)])
         most_reqs = rows_in_all
         padded = reqs if rng.random() < 0.4 else int(rng.integers(reqs, most_reqs + 1))
-        if self.plan.batch is not None and padded > 2 * reqs + 4:
+        if (self.plan.batch is not None or reqs > MANY) and padded > reqs + 4:
             padded = reqs + int(rng.integers(4)) if reqs + 4 <= most_reqs else reqs
+        if self.given.padded is not None:
+            padded = min(most_reqs, max(reqs, self.given.padded))
         limit = layout.max_num_batched_tokens
         tokens_padded = tokens if rng.random() < 0.4 else int(rng.integers(tokens, limit + 1))
         computed = None
         wanted = any(layout.reaches) or rng.random() < 0.1
         if SLIDING_WINDOW in features and wanted and rng.random() < 0.85:
-            reach = max(w * b for w, b in zip(layout.widths, layout.block_sizes, strict=True))
-            computed = rng.integers(min(2 * reach + 2, 2**31 - 1), size=rows_in_all)
+            computed = self._computed(layout)
         out, parts, pointers = None, Parts.BOTH, True
-        if CUSTOM_OUTPUTS in features and rng.random() < 0.2:
+        custom = 0.2 if reqs <= MANY else 0.1 * (self.given.starts is None and reqs < 200)
+        if CUSTOM_OUTPUTS in features and rng.random() < custom:
             out, pointers = int(rng.integers(OWN_SIZE + 1)), bool(rng.random() < 0.5)
             parts = list(Parts)[int(rng.choice(3, p=[0.6, 0.2, 0.2]))]
         int64 = like.int64 if like is not None else bool(rng.random() < 0.4)
@@ -91,32 +108,125 @@ class Batches:
             more=int(rng.integers(4)) if rng.random() < 0.3 else 0,
         )
 
-    def beside(self) -> int:
-        """How far beside a size that the code names something is."""
-        return int(self.rng.choice([-1, 0, 0, 1])) if self.plan.beside else 0
+    def changed(self, model: Model, batch: Batch) -> Batch:
+        """A batch but for one element, with the same sizes."""
+        rng, layout = self.rng, model.layout
+        reqs, tokens = len(batch.rows), int(batch.starts[-1])
+        ways = ["int64"]
+        ways += ["row"] * 3 * bool(reqs) + ["position"] * 3 * bool(tokens)
+        ways += ["start"] * 2 * (reqs > 1 and tokens > 0) + ["computed"] * (
+            2 * (batch.computed is not None)
+        )
+        ways += ["reqs"] * (batch.reqs < layout.max_num_reqs)
+        ways += ["tokens"] * (batch.tokens < layout.max_num_batched_tokens)
+        match ways[int(rng.integers(len(ways)))]:
+            case "row":
+                rows = batch.rows.copy()
+                fewest = -1 if DUMMY_REQUESTS in self.source.features else 0
+                rows[self._some(reqs)] = int(rng.integers(fewest, layout.max_num_reqs))
+                return replace(batch, rows=rows)
+            case "position":
+                positions = batch.positions.copy()
+                positions[self._some(tokens)] = self._spare(model, 1)[0]
+                return replace(batch, positions=positions)
+            case "start":
+                starts = batch.starts.copy()
+                at = int(rng.integers(1, reqs))
+                starts[at] = int(rng.integers(starts[at - 1], starts[at + 1] + 1))
+                return replace(batch, starts=starts)
+            case "computed":
+                assert batch.computed is not None
+                computed = batch.computed.copy()
+                computed[self._some(len(computed))] = self._computed(layout)[0]
+                return replace(batch, computed=computed)
+            case "reqs":
+                return replace(batch, reqs=batch.reqs + 1)
+            case "tokens":
+                return replace(batch, tokens=batch.tokens + 1)
+        return replace(batch, int64=not batch.int64)
+
+    @staticmethod
+    def apart(model: Model, batch: Batch) -> Batch:
+        """A batch of a step, without a row that comes twice if several ids of a row are staged.
+
+        In shipped `one_launch` each program that gathers such a row writes the ids to its table:
+        the same ones, but a race all the same.
+        """
+        if max(model.pending.values(), default=0) < 2:
+            return batch
+        rows, seen = batch.rows.copy(), set(batch.rows.tolist())
+        free = iter([row for row in range(model.layout.max_num_reqs) if row not in seen])
+        met: set[int] = set()
+        for at, row in enumerate(batch.rows.tolist()):
+            if row >= 0 and row in met:
+                rows[at] = next(free)
+            met.add(row)
+        return replace(batch, rows=rows)
+
+    def _some(self, count: int) -> int:
+        """An index below a count: the first, the last or any."""
+        rng = self.rng
+        return int(rng.choice([0, count - 1, int(rng.integers(count))]))
+
+    def _rows(self, model: Model, reqs: int) -> Ints:
+        """`idx_mapping`; in a large batch those that own blocks are where kernels may differ."""
+        rng, features, rows_in_all = self.rng, self.source.features, model.layout.max_num_reqs
+        rows = rng.permutation(rows_in_all)[:reqs].astype(np.int64)
+        if reqs > MANY:
+            owning = rng.permutation(np.flatnonzero(model.owned.any(axis=0)))
+            places = np.array(edges_of(reqs))
+            places = np.concatenate([[0, reqs - 1], rng.permutation(places)])[: len(owning)]
+            places = places[np.sort(np.unique(places, return_index=True)[1])]
+            owning = owning[: len(places)]
+            others = rng.permutation(np.setdiff1d(np.arange(rows_in_all), owning))
+            rows[:] = -1
+            rows[places] = owning
+            rows[rows < 0] = others[: reqs - len(places)]
+        if reqs > 1 and rng.random() < 0.06:
+            rows[0] = rows[-1]
+        if DUMMY_REQUESTS not in features:
+            return rows
+        if rng.random() < 0.3:
+            dummies = rng.random(reqs) < rng.choice([0.1, 0.5])
+            if reqs > MANY:
+                dummies[[0, -1]] = False
+            rows[dummies] = -1
+        if reqs and rng.random() < 0.08 and not (model.validates or self.plan.rows_before):
+            beyond = (rows_in_all, rows_in_all + 1, 2 * rows_in_all + 5, 2**31 - 1)
+            place = self._some(reqs) if reqs <= MANY else int(rng.integers(1, reqs - 1))
+            rows[place] = int(rng.choice(beyond))
+        return rows
+
+    def _computed(self, layout: TableLayout) -> Ints:
+        """`num_computed_tokens`, now and then at the ends of its range, and beside the reach."""
+        rng = self.rng
+        count = layout.max_num_reqs
+        lengths = [w * b for w, b in zip(layout.widths, layout.block_sizes, strict=True)]
+        computed = rng.integers(min(2 * max(lengths) + 2, 2**31 - 1), size=count)
+        group = int(rng.integers(layout.num_groups))
+        reach, size = layout.reaches[group], layout.block_sizes[group]
+        beside = reach + size * rng.integers(3, size=count) + rng.integers(-1, 2, size=count)
+        ends = rng.choice([0, 1, 2**31 - 2, 2**31 - 1], size=count)
+        kind = rng.random(count)
+        computed = np.where(kind < 0.3, beside, computed)
+        computed = np.where(kind > 0.85, ends, computed)
+        return np.asarray(np.clip(computed, 0, 2**31 - 1), dtype=np.int64)
+
+    def _spare(self, model: Model, count: int) -> Ints:
+        """Positions behind those of a batch, which nobody may look at: right ones mostly."""
+        rows = self.rng.integers(model.layout.max_num_reqs, size=count)
+        return self._positions(model, rows)
 
     def _reqs(self, most: int) -> int:
         """Requests of the next batch."""
         rng, plan = self.rng, self.plan
-        if self.reqs is not None:
-            return self.reqs
+        if self.given.reqs is not None:
+            return self.given.reqs
+        if plan.idle and rng.random() < plan.idle:
+            return 0
         if plan.batch is None:
             return most if rng.random() < 0.1 else int(rng.integers(most + 1))
         return int(rng.integers(plan.batch + 1)) if rng.random() < 0.1 else plan.batch
-
-    def _starts(self, reqs: int, tokens: int) -> Ints:
-        """`query_start_loc`: even, all in one request, or at random."""
-        rng = self.rng
-        if not reqs:
-            return np.zeros(1, dtype=np.int64)
-        way = rng.random()
-        if way < 0.2:
-            cuts = np.full(reqs - 1, int(rng.choice([0, tokens])))
-        elif way < 0.4:
-            cuts = np.arange(1, reqs) * tokens // reqs
-        else:
-            cuts = np.sort(rng.integers(tokens + 1, size=reqs - 1))
-        return np.concatenate([[0], cuts, [tokens]]).astype(np.int64)
 
     def _positions(self, model: Model, rows: Ints) -> Ints:
         """A position for each token: mostly inside what its row owns, and all kinds of others."""
@@ -124,7 +234,7 @@ class Batches:
         count = len(rows)
         group = int(rng.integers(layout.num_groups))
         size, width = layout.tokens_per_block[group], layout.widths[group]
-        owned = np.maximum(model.owned[group, np.maximum(rows, 0)], 1)
+        owned = np.maximum(model.owned[group, np.clip(rows, 0, layout.max_num_reqs - 1)], 1)
         positions = (rng.random(count) * owned * size).astype(np.int64)
         edge = rng.integers(width + 1, size=count) * size + rng.integers(-1, 2, size=count)
         outside = width * size + rng.integers(0, 2 * size + 2, size=count)
@@ -134,6 +244,10 @@ class Batches:
         for least, values in ((0.7, edge), (0.88, outside), (0.93, far), (0.98, negative)):
             positions = np.where(kind >= least, values, positions)
         return np.asarray(positions, dtype=np.int64)
+
+    def whole(self, model: Model) -> Batch:
+        """A batch after which it is known how many rows are dirty, whatever was before."""
+        return replace(self.batch(model, None), out=None, reqs=model.layout.max_num_reqs)
 
     def replayed(self, model: Model, captured: Batch) -> Batch:
         """Other contents for the tensors of a captured step, which has the sizes of its capture."""

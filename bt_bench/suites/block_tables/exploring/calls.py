@@ -69,12 +69,13 @@ class Stage:
 
 @dataclass(frozen=True)
 class Apply:
-    """`apply_staged_writes`."""
+    """`apply_staged_writes`, perhaps several times; after the first there is nothing to do."""
 
     table: int
+    times: int = 1
 
     def __str__(self) -> str:
-        return "apply_staged_writes()"
+        return "apply_staged_writes()" + (f", {self.times} times" if self.times > 1 else "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,6 +209,17 @@ class SetFlag:
 
 
 @dataclass(frozen=True)
+class Other:
+    """A method without arguments that must change nothing that can be seen: one of `OTHERS`."""
+
+    table: int
+    method: str
+
+    def __str__(self) -> str:
+        return f"{self.method}()"
+
+
+@dataclass(frozen=True)
 class Refused:
     """A call that has to be refused with a `ValueError`, and to change nothing.
 
@@ -264,6 +276,8 @@ class Publish:
             `None`: it is not replayed.
         restored: the snapshot that is put back in place of a replay, so that what was published
             must never be applied; `None`: none is.
+        step: the batch of a plain step that is made in place of a replay; `None`: none is.
+        later: writes that are staged after the last publication, before what comes then.
     """
 
     table: int
@@ -271,6 +285,8 @@ class Publish:
     rounds: tuple[tuple[Write, ...], ...]
     replay: Batch | None = None
     restored: int | None = None
+    step: Batch | None = None
+    later: tuple[Write, ...] = ()
 
     def __str__(self) -> str:
         rounds = [
@@ -280,13 +296,34 @@ class Publish:
         then = "apply_staged_writes()" if self.replay is None else f"a replay on {self.replay}"
         if self.restored is not None:
             then = f"restore(s{self.restored})"
-        return f"{'; '.join(rounds)}; {then}"
+        if self.step is not None:
+            then = f"prepare_step({self.step})"
+        later = "".join(f"append_block_ids({write}); " for write in self.later)
+        return f"{'; '.join(rounds)}; {later}{then}"
 
 
-Call = Stage | Apply | Run | Dummies | Snapshot | Restore | SetFlag | Refused | Capture | Publish
+Call = (
+    Stage
+    | Apply
+    | Run
+    | Dummies
+    | Snapshot
+    | Restore
+    | SetFlag
+    | Other
+    | Refused
+    | Capture
+    | Publish
+)
 
 CAPTURED_STEPS = "captured_steps"
 """Stands among the features of a variant that has `capture_step`."""
+
+STEPS_IN_FLIGHT = "steps_in_flight"
+"""The same for tables that take an argument of that name."""
+
+OTHERS = ("warmup", "init_block_table_layout_tensors")
+"""The same for methods that a variant may have, and that change nothing which can be seen."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,6 +340,8 @@ class Scenario:
         without: what an opponent leaves undefined, and its scenario has to do without.
         rows_before: rows without requests before all others, in tables on a GPU. Their results
             are those of tables without them, but what lies behind them is beyond 2**31 elements.
+        in_flight: the `steps_in_flight` that tables are made with; `None`: they get no such
+            argument.
     """
 
     theme: str
@@ -312,6 +351,7 @@ class Scenario:
     offset: int = 0
     without: frozenset[str] = frozenset()
     rows_before: int = 0
+    in_flight: int | None = None
 
 
 def _short(values: Sequence[int] | Ints, most: int = 8) -> str:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from bt_bench.protocol import Explorer, Source
-from bt_bench.suites.block_tables.exploring.calls import CAPTURED_STEPS
+from bt_bench.suites.block_tables.exploring.calls import (
+    CAPTURED_STEPS,
+    OTHERS,
+    STEPS_IN_FLIGHT,
+)
 from bt_bench.suites.block_tables.exploring.generate import make
+from bt_bench.suites.block_tables.exploring.schedule import SCENARIOS
 from bt_bench.suites.block_tables.exploring.shrink import smaller
 from bt_bench.suites.block_tables.exploring.tame import TAMED, tamed
 from bt_bench.suites.block_tables.vllm.differences import Opponent
@@ -25,7 +31,13 @@ _NOTES = {
 
 
 class TableExplorer(Explorer):
-    """See the base class."""
+    """See the base class.
+
+    Attributes:
+        scenarios: how many a default run plays: those numbered from 0 on.
+    """
+
+    scenarios = SCENARIOS
 
     def scenario(self, source: Source) -> Any:
         """See the base class."""
@@ -33,8 +45,11 @@ class TableExplorer(Explorer):
 
     def abilities(self, variant: type[Any]) -> frozenset[str]:
         """See the base class: also by what an opponent differs, which tames its scenarios."""
-        has = callable(getattr(variant, "capture_step", None))
-        return _differences(variant) | ({CAPTURED_STEPS} if has else set())
+        methods = {CAPTURED_STEPS: "capture_step"} | {name: name for name in OTHERS}
+        has = {name for name, method in methods.items() if callable(getattr(variant, method, None))}
+        if STEPS_IN_FLIGHT in _parameters(variant):
+            has.add(STEPS_IN_FLIGHT)
+        return _differences(variant) | has
 
     def unexplored(self, variant: type[Any]) -> str:
         """See the base class."""
@@ -63,6 +78,8 @@ class TableExplorer(Explorer):
             found[0] += ", garbage where nobody has written"
         if scenario.rows_before:
             found[0] += f", on a GPU with {scenario.rows_before} rows more before these"
+        if scenario.in_flight is not None:
+            found[0] += f", steps_in_flight={scenario.in_flight}"
         if scenario.offset:
             found[0] += f", inputs {scenario.offset} elements into their storage"
         return found
@@ -80,6 +97,14 @@ class TableExplorer(Explorer):
         from bt_bench.suites.block_tables.exploring.player import TablePlayer
 
         return TablePlayer()
+
+
+def _parameters(variant: type[Any]) -> frozenset[str]:
+    """Names of the arguments that tables are made with."""
+    try:
+        return frozenset(inspect.signature(variant).parameters)
+    except (TypeError, ValueError):
+        return frozenset()
 
 
 def _differences(variant: type[Any]) -> frozenset[str]:

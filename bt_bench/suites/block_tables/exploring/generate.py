@@ -8,13 +8,15 @@ import numpy as np
 
 from bt_bench.protocol import Source
 from bt_bench.suites.block_tables.exploring import refusals
-from bt_bench.suites.block_tables.exploring.batches import Batches, Model
+from bt_bench.suites.block_tables.exploring.batches import MANY, Batches, Model
 from bt_bench.suites.block_tables.exploring.calls import (
     BOTH,
     CAPTURED_STEPS,
     GATHER,
+    OTHERS,
     SLOTS,
     STEP,
+    STEPS_IN_FLIGHT,
     Apply,
     Batch,
     Call,
@@ -22,6 +24,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Dummies,
     Form,
     Ints,
+    Other,
     Publish,
     Refused,
     Restore,
@@ -33,46 +36,83 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Write,
 )
 from bt_bench.suites.block_tables.exploring.layouts import draw_layout
-from bt_bench.suites.block_tables.exploring.themes import Plan, plan_of
-from bt_kernels.layout import CUSTOM_OUTPUTS, SLIDING_WINDOW, TableLayout
+from bt_bench.suites.block_tables.exploring.schedule import plans_of
+from bt_bench.suites.block_tables.exploring.themes import CAPTURE, Given, Plan
+from bt_kernels.layout import TableLayout
 
 MOST_CELLS, MOST_CELLS_DEEP = 400_000, 4_000_000
-# Programs of launches that the interpreter takes about a second for, at some 0.5 ms each.
-MOST_PROGRAMS, MOST_PROGRAMS_DEEP = 1_500, 12_000
+# Programs of launches, which the interpreter takes some 0.5 to 1 ms each for.
+MOST_PROGRAMS, MOST_PROGRAMS_DEEP = 400, 12_000
+
+
+_WAYS: tuple[tuple[str, ...], ...] = (
+    (STEP,),
+    (STEP,),
+    ("apply", BOTH),
+    ("apply", GATHER, SLOTS),
+    ("apply", SLOTS, GATHER),
+    (GATHER, "apply"),
+    ("apply", "apply", BOTH, BOTH),
+    (SLOTS, STEP),
+    ("apply",),
+    # What was staged waits, for as long as this goes on.
+    (GATHER,),
+    (BOTH,),
+    (),
+)
+MOST_OWNING, MOST_RECORDS = 32, 120  # rows, and rows of all groups, that are filled at first
 
 
 def make(source: Source) -> Scenario:
     """The scenario of a source."""
     rng = source.rng()
-    plan = plan_of(source, rng)
+    plans = plans_of(source, rng)
     most_cells = MOST_CELLS_DEEP if source.deep else MOST_CELLS
-    layouts = [
-        draw_layout(rng, shape, source.features, most_cells=most_cells) for shape in plan.shapes
-    ]
-    layouts += [layouts[0]] * (plan.switch > 0)
-    return _Maker(rng, source, plan, tuple(layouts)).scenario()
+    layouts: list[TableLayout] = []
+    calls: list[Call] = []
+    snapshots: dict[int, tuple[TableLayout, Ints]] = {}
+    for plan in plans:
+        drawn = [
+            draw_layout(rng, shape, source.features, most_cells=most_cells) for shape in plan.shapes
+        ]
+        drawn += [drawn[0]] * (plan.switch > 0)
+        maker = _Maker(rng, source, plan, tuple(drawn), len(layouts), calls, snapshots)
+        maker.draw()
+        layouts += drawn
+    before = plans[0].rows_before
+    counted = STEPS_IN_FLIGHT in source.features and rng.random() < 0.25
+    return Scenario(
+        "; ".join(dict.fromkeys(plan.theme for plan in plans)),
+        tuple(layouts),
+        tuple(calls),
+        garbage=int(rng.integers(2**31)) if rng.random() < 0.8 and not before else None,
+        offset=int(rng.choice([0, 1, 3, 8])),
+        rows_before=before,
+        in_flight=int(rng.choice([1, 2, 5])) if counted else None,
+    )
 
 
 @dataclass
 class _Maker:
-    """Draws the calls of one scenario."""
+    """Draws the calls of one plan."""
 
     rng: np.random.Generator
     source: Source
     plan: Plan
     layouts: tuple[TableLayout, ...]
-    calls: list[Call] = field(default_factory=list)
-    snapshots: dict[int, tuple[TableLayout, Ints]] = field(default_factory=dict)
-    sizes: list[int] = field(default_factory=list)  # requests of the first steps
+    first: int  # of its tables in the scenario
+    calls: list[Call]
+    snapshots: dict[int, tuple[TableLayout, Ints]]
     deck: list[tuple[str, str]] = field(default_factory=list)
     batches: Batches = field(init=False)
+    is_last: bool = False  # whether nothing comes behind the calls of this step
     odd_ids: float = 0.0  # share of lists that have an id at the end of its range
 
-    def scenario(self) -> Scenario:
-        """All of it."""
+    def draw(self) -> None:
+        """All of them."""
         rng = self.rng
         self.batches = Batches(rng, self.source, self.plan)
-        self.sizes = list(self.plan.batches)
+        given = list(self.plan.given)
         models = [
             Model(layout, np.zeros((layout.num_groups, layout.max_num_reqs), dtype=np.int64))
             for layout in self.layouts
@@ -82,30 +122,14 @@ class _Maker:
         poison = rng.random() < 0.7
         if self.plan.prompts:
             for place, model in enumerate(models):
-                self._prompts(place, model)
-        for step in range(self._steps()):
-            if step == 1 and self.plan.quiet:
-                self._quiet_steps(models[at])
+                self._prompts(self.first + place, model)
+        steps = self._steps()
+        for step in range(steps):
+            self.is_last = step == steps - 1
             if rng.random() < self.plan.switch:
                 at = int(rng.integers(len(models)))
-            self._step(at, models[at], poison)
-        before = self.plan.rows_before
-        return Scenario(
-            self.plan.theme,
-            self.layouts,
-            tuple(self.calls),
-            garbage=int(rng.integers(2**31)) if rng.random() < 0.8 and not before else None,
-            offset=int(rng.choice([0, 1, 3, 8])),
-            rows_before=before,
-        )
-
-    def _quiet_steps(self, model: Model) -> None:
-        """Many steps with nothing to apply; now and then a batch."""
-        for index in range(self.plan.quiet):
-            if index % 16 == 15:
-                self.calls.append(Run(0, STEP, self.batches.batch(model, None)))
-            else:
-                self.calls.append(Apply(0))
+            self.batches.given = given.pop(0) if given else Given()
+            self._step(self.first + at, models[at], poison)
 
     def _steps(self) -> int:
         if self.plan.steps is not None:
@@ -118,7 +142,10 @@ class _Maker:
 
     def _step(self, at: int, model: Model, poison: bool) -> None:
         rng, calls = self.rng, self.calls
-        self.batches.reqs = self.sizes.pop(0) if self.sizes else None
+        given = self.batches.given
+        if given.quiet:
+            calls += [Apply(at), Apply(at, given.quiet)]
+            model.pending.clear()
         early = rng.random() < 0.4  # with nothing staged, mostly
         if early:
             self._refusals(at, model)
@@ -127,7 +154,7 @@ class _Maker:
         if rng.random() < self.plan.validate:
             model.validates = bool(rng.random() < 0.5)
             calls.append(SetFlag(at, "validate", model.validates))
-        if rng.random() < self.plan.stage:
+        if given.writes is not None or rng.random() < self.plan.stage:
             self._stage(at, model)
         if rng.random() < self.plan.state:
             self._state(at, model)
@@ -135,32 +162,30 @@ class _Maker:
             self._captured(at, model)
         if not early:
             self._refusals(at, model)
-        fill = int(rng.integers(-(2**31), -1)) if poison else None
-        ways: list[tuple[str, ...]] = [
-            (STEP,),
-            (STEP,),
-            ("apply", BOTH),
-            ("apply", GATHER, SLOTS),
-            ("apply", SLOTS, GATHER),
-            (GATHER, "apply"),
-            ("apply", "apply", BOTH, BOTH),
-            (SLOTS, STEP),
-            ("apply",),
-            # What was staged waits, for as long as this goes on.
-            (GATHER,),
-            (BOTH,),
-            (),
-        ]
+        large = model.layout.max_num_reqs > MANY
+        fill = int(rng.integers(-(2**31), -1)) if poison or large else None
         batch: Batch | None = None
-        for name in ways[int(rng.integers(len(ways)))]:
+        way = self._way()
+        for place, name in enumerate(way):
             if name == "apply":
                 calls.append(Apply(at))
+                model.pending.clear()
+                continue
+            if name == CAPTURE:
+                self._capture(at, model, is_last=self.is_last and place == len(way) - 1)
                 continue
             # The calls of one step usually have one batch, but need not.
-            fresh = batch is None or rng.random() < 0.2
-            same = fresh and model.last is not None and rng.random() < 0.3
-            if fresh or batch is None:
+            fresh = batch is None or (rng.random() < 0.2 and not large)
+            same = fresh and model.last is not None and rng.random() < 0.3 and given.reqs is None
+            changed = fresh and model.last is not None and rng.random() < self.plan.again
+            if changed and given.reqs is None:
+                assert model.last is not None
+                batch, same = self.batches.changed(model, model.last), bool(rng.random() < 0.6)
+            elif fresh or batch is None:
                 batch = self.batches.batch(model, model.last if same else None)
+            if name == STEP:
+                batch = self.batches.apart(model, batch)
+                model.pending.clear()
             calls.append(
                 Run(
                     at,
@@ -172,6 +197,19 @@ class _Maker:
                 )
             )
             model.last = batch
+
+    def _way(self) -> tuple[str, ...]:
+        """The calls that a step consists of."""
+        rng = self.rng
+        if self.batches.given.ways:
+            captures = CAPTURED_STEPS in self.source.features
+            return tuple(
+                STEP if name == CAPTURE and not captures else name
+                for name in self.batches.given.ways
+            )
+        if self.plan.ways:
+            return self.plan.ways[int(rng.integers(len(self.plan.ways)))]
+        return _WAYS[int(rng.integers(len(_WAYS)))]
 
     def _refusals(self, at: int, model: Model) -> None:
         if self.rng.random() < self.plan.refused:
@@ -186,48 +224,71 @@ class _Maker:
 
     def _writes(self, model: Model) -> list[Write]:
         rng = self.rng
-        count = self.plan.writes
+        given = self.batches.given
+        count = given.writes if given.writes is not None else self.plan.writes
         if count is None:
             count = int(rng.integers(1, 5))
         # Mostly few rows get all writes of a step, so that some get several.
-        several = max(1, count if rng.random() < 0.7 else 2)
-        rows = rng.integers(model.layout.max_num_reqs, size=several)
+        several = max(1, count if rng.random() < 0.7 or given.writes is not None else 2)
+        # As many rows as there are, so that as many records are applied.
+        rows = rng.permutation(model.layout.max_num_reqs)[:several]
+        if rng.random() < 0.3 and given.writes is None:
+            rows = rng.integers(model.layout.max_num_reqs, size=several)
         # As in a step that only decodes: a block at most for each row.
-        most = 1 if self.plan.prompts and rng.random() < 0.4 else None
+        most = 1 if self.plan.prompts and given.ids is None and rng.random() < 0.4 else None
         return [self._write(model, int(rows[index % len(rows)]), most) for index in range(count)]
 
     def _prompts(self, at: int, model: Model) -> None:
-        """Fills the first rows, as prompts do."""
-        writes = []
-        for row in range(min(model.layout.max_num_reqs, 8)):
-            # Some rows are almost full, or about to reach a column that the code names.
-            room = 9 if self.rng.random() < 0.3 else None
-            counts = [
-                int(self.rng.integers(max(0, width - (room or width)), width + 1))
-                for width in model.layout.widths
-            ]
-            if self.plan.column is not None and self.rng.random() < 0.7:
-                reached = self.plan.column + int(self.rng.integers(-3, 2))
-                counts = [min(max(0, reached), width) for width in model.layout.widths]
-            lists = [tuple(map(int, self.rng.integers(2**31, size=count))) for count in counts]
-            model.owned[:, row] = counts
-            writes.append(Write(row, tuple(lists), overwrite=True))
+        """Fills rows, as prompts do; of many rows the first, the last, and some in between."""
+        layout, rng = model.layout, self.rng
+        rows = range(layout.max_num_reqs)
+        most = 8
+        if len(rows) > MANY:
+            most = max(8, min(MOST_OWNING, MOST_RECORDS // layout.num_groups))
+            some = rng.choice(len(rows), size=min(most, len(rows)) - 4, replace=False)
+            chosen = {0, 1, len(rows) // 2, len(rows) - 1, *map(int, some)}
+            writes = [self._prompt(layout, row, few=True) for row in sorted(chosen)]
+        else:
+            writes = [self._prompt(layout, row, few=False) for row in rows[:most]]
+        for write in writes:
+            counts = [len(ids) for ids in write.block_ids]
+            model.owned[:, write.row] = counts
+            model.pending[write.row] = max(counts)
         self.calls.append(Stage(at, tuple(writes)))
+
+    def _prompt(self, layout: TableLayout, row: int, *, few: bool) -> Write:
+        """A write that fills a row."""
+        rng, column = self.rng, self.plan.column
+        # Some rows are almost full, or about to reach a column that the code names.
+        room = 9 if rng.random() < 0.3 else None
+        counts = [
+            int(rng.integers(max(0, width - (room or width)), width + 1)) for width in layout.widths
+        ]
+        if few and rng.random() < 0.8:
+            counts = [int(rng.integers(1, min(width, 5) + 1)) for width in layout.widths]
+        if column is not None and rng.random() < 0.8:
+            reached = column + int(rng.integers(-3, 2))
+            counts = [min(max(0, reached), width) for width in layout.widths]
+        lists = tuple(tuple(rng.integers(2**31, size=count).tolist()) for count in counts)
+        return Write(row, lists, overwrite=True)
 
     def _write(self, model: Model, row: int, each: int | None) -> Write:
         """A write of a row; with `each` an append of as many blocks to each group, if there is
         room.
         """
         rng = self.rng
+        wanted = self.batches.given.ids if self.batches.given.ids is not None else self.plan.ids
         room = np.array(model.layout.widths) - model.owned[:, row]
         overwrite = bool((each is None and rng.random() < 0.2) or not room.any())
+        if self.batches.given.ids is not None and room.max() < self.batches.given.ids:
+            overwrite = True
         lists = []
         for group, width in enumerate(model.layout.widths):
             most = width if overwrite else int(room[group])
             if each is not None:
                 count = min(most, each)
-            elif self.plan.ids is not None:
-                count = min(most, max(0, self.plan.ids + self.batches.beside()))
+            elif wanted is not None:
+                count = min(most, wanted)
             elif rng.random() < 0.1:
                 count = most
             elif self.plan.prompts and rng.random() < 0.6:
@@ -237,9 +298,11 @@ class _Maker:
             ids = rng.integers(2**31, size=count)
             if count and rng.random() < self.odd_ids:
                 ids[int(rng.integers(count))] = int(rng.choice([2**31 - 1, 0, -1, -(2**31)]))
-            lists.append(tuple(int(one) for one in ids))
+            lists.append(tuple(ids.tolist()))
             before = 0 if overwrite else model.owned[group, row]
             model.owned[group, row] = before + count
+        kept = 0 if overwrite else model.pending.get(row, 0)
+        model.pending[row] = kept + max(map(len, lists))
         return Write(row, tuple(lists), overwrite)
 
     def _state(self, at: int, model: Model) -> None:
@@ -247,7 +310,10 @@ class _Maker:
         rng, layout = self.rng, model.layout
         which = rng.random()
         fitting = self._fitting(model)
-        if which < 0.35 or (which < 0.7 and not fitting):
+        others = [name for name in OTHERS if name in self.source.features]
+        if others and rng.random() < 0.15:
+            self.calls.append(Other(at, others[int(rng.integers(len(others)))]))
+        elif which < 0.35 or (which < 0.7 and not fitting):
             key = len(self.snapshots)
             self.calls.append(Snapshot(at, key))
             self.snapshots[key] = layout, model.owned.copy()
@@ -256,6 +322,7 @@ class _Maker:
             key = again if again is not None else fitting[int(rng.integers(len(fitting)))]
             self.calls.append(Restore(at, key))
             model.restored = key
+            model.pending.clear()
             model.owned[:] = self.snapshots[key][1]
         else:
             reqs = int(rng.integers(layout.max_num_reqs + 1))
@@ -267,46 +334,70 @@ class _Maker:
         return [key for key, (of, _) in self.snapshots.items() if of == model.layout]
 
     def _captured(self, at: int, model: Model) -> None:
-        if not model.captured or self.rng.random() < 0.4:
-            batch = replace(self.batches.batch(model, None), out=None)
-            model.captured.append(batch)
-            self.calls.append(Capture(at, len(model.captured), batch))
+        """A capture, or something published for one of the captured steps."""
+        rng = self.rng
+        if not model.captured or rng.random() < 0.25:
+            self._capture(at, model)
+            return
+        rounds = tuple(tuple(self._writes(model)) for _ in range(int(rng.integers(1, 4))))
+        key = int(rng.integers(1, len(model.captured) + 1))
+        replay: Batch | None = None
+        restored, step = None, None
+        fitting = self._fitting(model)
+        way = rng.random()
+        later: tuple[Write, ...] = ()
+        if way < 0.5:
+            replay = self.batches.replayed(model, model.captured[key - 1])
+            replay = self.batches.apart(model, replay)
         else:
-            rounds = tuple(tuple(self._writes(model)) for _ in range(int(self.rng.integers(1, 4))))
-            key = int(self.rng.integers(1, len(model.captured) + 1))
-            replay, restored = None, None
-            fitting = self._fitting(model)
-            if self.rng.random() < 0.6:
-                replay = self.batches.replayed(model, model.captured[key - 1])
-            elif fitting and self.rng.random() < 0.6:
-                restored = fitting[int(self.rng.integers(len(fitting)))]
+            if rng.random() < 0.5:
+                later = tuple(self._writes(model))
+            if way < 0.7 and fitting:
+                restored = fitting[int(rng.integers(len(fitting)))]
                 model.owned[:] = self.snapshots[restored][1]
-            self.calls.append(Publish(at, key, rounds, replay, restored))
-        # How many rows are dirty now is up to the variant; a gather of all rows ends that.
-        batch = replace(self.batches.batch(model, None), out=None, reqs=model.layout.max_num_reqs)
-        self.calls.append(Run(at, GATHER, batch))
+            elif way < 0.85:
+                step = self.batches.apart(model, self.batches.whole(model))
+        model.pending.clear()
+        self.calls.append(Publish(at, key, rounds, replay, restored, step, later))
+        self._settle(at, model)
+
+    def _capture(self, at: int, model: Model, *, is_last: bool = False) -> None:
+        batch = replace(self.batches.batch(model, None), out=None)
+        batch = self.batches.apart(model, batch)
+        model.pending.clear()
+        model.captured.append(batch)
+        self.calls.append(Capture(at, len(model.captured), batch))
+        if not is_last:
+            self._settle(at, model)
+
+    def _settle(self, at: int, model: Model) -> None:
+        """How many rows are dirty now is up to the variant; a gather of all rows ends that."""
+        self.calls.append(Run(at, GATHER, self.batches.whole(model)))
         model.last = None
 
     def _refused(self, at: int, model: Model) -> None:
         """A call that has to be refused; all kinds come before one comes again."""
         rng, layout = self.rng, model.layout
+        features = self.source.features
         if not self.deck:
-            every = refusals.every()
+            every = refusals.every(features)
             self.deck = [every[index] for index in rng.permutation(len(every))]
         what, method = self.deck.pop()
-        features = self.source.features
-        if (
-            (what in refusals.OUTPUTS and CUSTOM_OUTPUTS not in features)
-            or (what.startswith("num_computed") and SLIDING_WINDOW not in features)
-            or (what in refusals.CONTENTS and not model.validates)
-        ):
-            return
+        if what in refusals.VALIDATED and not model.validates:
+            if self.plan.refused < 1.0:
+                return
+            model.validates = True
+            self.calls.append(SetFlag(at, "validate", model.validates))
         batch: Batch | None = None
         if what in refusals.ARGUMENTS | refusals.OUTPUTS | refusals.CONTENTS:
             batch = self.batches.batch(model, None)
+            if method == refusals.CAPTURE:
+                batch = replace(batch, out=None)
             if not len(batch.rows) and what in refusals.CONTENTS | {refusals.REQS_BELOW: ()}:
                 return
             if len(batch.rows) < 2 and what == refusals.STARTS_FALL:
+                return
+            if not batch.starts[-1] and what == refusals.STARTS_PADDED:
                 return
         self.calls.append(
             Refused(

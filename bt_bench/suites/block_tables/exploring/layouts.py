@@ -31,6 +31,10 @@ class Shape:
         tokens: `max_num_batched_tokens`.
         block_size: of one group.
         cp: whether tokens are shared among ranks; `None`: perhaps.
+        ranks: that share them; `None`: any number.
+        windows: whether all groups have a sliding window; else perhaps.
+        widths: of the first groups.
+        sizes: block sizes of the first groups.
         options: share of layouts with each of the other options.
     """
 
@@ -40,6 +44,10 @@ class Shape:
     tokens: int | None = None
     block_size: int | None = None
     cp: bool | None = None
+    ranks: int | None = None
+    windows: bool = False
+    widths: tuple[int, ...] = ()
+    sizes: tuple[int, ...] = ()
     options: float = 0.3
 
 
@@ -64,31 +72,39 @@ def draw_layout(
         widths[at] = shape.width
     if shape.block_size is not None:
         sizes[at] = shape.block_size
+    widths[: len(shape.widths)] = shape.widths
+    sizes[: len(shape.sizes)] = shape.sizes
     rows = shape.rows or int(rng.integers(1, 10))
     rows = max(1, min(rows, most_cells // sum(widths)))
     tokens = shape.tokens or int(rng.integers(1, 60))
     options: dict[str, Any] = {}
     if cp:
-        options |= _cp_options(rng, sizes)
+        options |= _cp_options(rng, sizes, shape.ranks)
     if DISABLED_GROUPS in features and rng.random() < shape.options:
         options["slot_mapping_enabled"] = tuple(bool(rng.random() < 0.6) for _ in range(groups))
-    if SLIDING_WINDOW in features and rng.random() < shape.options:
+    if SLIDING_WINDOW in features and (shape.windows or rng.random() < shape.options):
         options["sliding_window_reach"] = tuple(
-            int(
-                rng.choice([0, 1, size, int(rng.integers(1, min(3 * size * width + 1, INT32_MAX)))])
-            )
+            _reach(rng, size, width, least=int(shape.windows))
             for size, width in zip(sizes, widths, strict=True)
         )
     return TableLayout(tuple(sizes), tuple(widths), rows, tokens, **options)
 
 
-def _cp_options(rng: np.random.Generator, sizes: list[int]) -> dict[str, Any]:
+def _reach(rng: np.random.Generator, size: int, width: int, *, least: int) -> int:
+    """A reach: none, of one token, of one block, of any part of the row, or the longest."""
+    some = int(rng.integers(1, min(3 * size * width + 1, INT32_MAX)))
+    way = rng.random()
+    reach = some if way < 0.4 else int(rng.choice([0, 1, size, INT32_MAX], p=[0.3, 0.3, 0.3, 0.1]))
+    return max(least, reach)
+
+
+def _cp_options(rng: np.random.Generator, sizes: list[int], ranks: int | None) -> dict[str, Any]:
     sharded = [bool(rng.random() < 0.8) for _ in sizes]
     common = 0
     for size, shared in zip(sizes, sharded, strict=True):
         common = gcd(common, size) if shared else common
-    divisors = [n for n in range(1, (common or 1) + 1) if (common or 1) % n == 0]
-    cp_size = int(rng.choice(CP_SIZES))
+    divisors = [n for n in range(1, min(common or 1, 4_096) + 1) if (common or 1) % n == 0]
+    cp_size = ranks or int(rng.choice(CP_SIZES))
     return {
         "cp_size": cp_size,
         "cp_rank": int(rng.integers(cp_size)),

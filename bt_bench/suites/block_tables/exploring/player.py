@@ -31,6 +31,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Capture,
     Dummies,
     Form,
+    Other,
     Parts,
     Publish,
     Refused,
@@ -40,6 +41,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     SetFlag,
     Snapshot,
     Stage,
+    Write,
 )
 from bt_bench.suites.block_tables.exploring.wrong_calls import wrong_call
 from bt_bench.suites.block_tables.inputs import append_many_of
@@ -130,7 +132,10 @@ class _Table:
         self._is_reference = guard is None
         self._before = 0 if guard is None else rows_before(scenario, layout, device)
         larger = replace(layout, max_num_reqs=layout.max_num_reqs + self._before)
-        self.tables: Any = variant(larger, device)
+        options = {}
+        if guard is not None and scenario.in_flight is not None:
+            options["steps_in_flight"] = scenario.in_flight
+        self.tables: Any = variant(larger, device, **options)
         self._vectors = Vectors(device, scenario.offset)
         self._outputs: dict[int, Outputs] = {}
         self._out_list: list[torch.Tensor] = []
@@ -185,7 +190,12 @@ class _Table:
                 return self._stage(call)
             case Apply():
                 with self.guarded():
-                    self.tables.apply_staged_writes()
+                    for _ in range(call.times):
+                        self.tables.apply_staged_writes()
+            case Other():
+                if not self._is_reference:
+                    with self.guarded():
+                        getattr(self.tables, call.method)()
             case Run():
                 return self._run(call)
             case Dummies():
@@ -288,10 +298,7 @@ class _Table:
         self._unsettled = True
         padded = self._captured_reqs[call.key]
         for writes in call.rounds:
-            for write in writes:
-                with self.guarded():
-                    ids = lists_of(write, Form.LIST)
-                    self.tables.append_block_ids(write.row, ids, write.overwrite)
+            self._append(writes)
             if self._is_reference:
                 # What is published is applied before what comes later, replayed or not; and rows
                 # that a replay does not fill are zeroed.
@@ -303,12 +310,21 @@ class _Table:
                 captured = self._captured[call.key]
                 with self.guarded(captured.vectors, captured.step):
                     captured.step.publish()
-        if call.replay is None:
-            if call.restored is None:
-                with self.guarded():
-                    self.tables.apply_staged_writes()
-            return {}
-        return self._replay(call.key, call.replay)
+        if call.replay is not None:
+            return self._replay(call.key, call.replay)
+        self._append(call.later)
+        if call.step is not None:
+            return self._run(Run(call.table, STEP, call.step))
+        if call.restored is None:
+            with self.guarded():
+                self.tables.apply_staged_writes()
+        return {}
+
+    def _append(self, writes: Sequence[Write]) -> None:
+        for write in writes:
+            with self.guarded():
+                ids = lists_of(write, Form.LIST)
+                self.tables.append_block_ids(write.row, ids, write.overwrite)
 
     def _replay(self, key: int, batch: Batch) -> dict[str, np.ndarray[Any, Any] | str]:
         """A replay of a captured step on other contents of its tensors.

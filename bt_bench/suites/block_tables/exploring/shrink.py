@@ -1,4 +1,4 @@
-"""Makes scenarios smaller: fewer calls, fewer writes, smaller batches, fewer options."""
+"""Makes scenarios smaller: fewer calls and writes, smaller layouts and batches, fewer options."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import numpy as np
 from bt_bench.suites.block_tables.exploring import refusals
 from bt_bench.suites.block_tables.exploring.calls import (
     SLOTS,
+    Apply,
     Batch,
     Call,
     Capture,
     Dummies,
+    Form,
     Ints,
     Publish,
     Refused,
@@ -25,6 +27,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Stage,
     Write,
 )
+from bt_bench.suites.block_tables.exploring.shrink_layouts import smaller_layouts
 from bt_bench.suites.block_tables.exploring.tame import is_tame
 from bt_kernels.layout import TableLayout
 
@@ -60,7 +63,10 @@ def is_legal(scenario: Scenario) -> bool:
                 unsettled.add(at)
                 if (at, call.key) not in captured:
                     return False
-                if not all(_count(counts, layout, writes) for writes in call.rounds):
+                writes = (*call.rounds, call.later)
+                if not all(_count(counts, layout, each) for each in writes):
+                    return False
+                if call.step is not None and call.step.reqs < layout.max_num_reqs:
                     return False
                 if call.restored is not None:
                     if call.restored not in kept:
@@ -74,7 +80,7 @@ def is_legal(scenario: Scenario) -> bool:
                 return False
             case SetFlag() if call.name == "validate":
                 (validating.add if call.value else validating.discard)(at)
-            case Refused() if call.what in refusals.CONTENTS and at not in validating:
+            case Refused() if call.what in refusals.VALIDATED and at not in validating:
                 return False
             case Snapshot():
                 kept[call.key] = layout, counts.copy()
@@ -104,6 +110,9 @@ def _candidates(scenario: Scenario) -> Iterator[Scenario]:
             rest = calls[:start] + calls[start + size :]
             if rest:
                 yield replace(scenario, calls=rest)
+    yield from smaller_layouts(scenario)
+    if scenario.in_flight is not None:
+        yield replace(scenario, in_flight=None)
     if scenario.garbage is not None:
         yield replace(scenario, garbage=None)
     if scenario.offset:
@@ -125,9 +134,14 @@ def _simpler(call: Call) -> Iterator[Call]:
             yield replace(call, spoil=False)
         if call.poison is not None:
             yield replace(call, poison=None)
+    if isinstance(call, Apply) and call.times > 1:
+        yield replace(call, times=call.times // 2)
+        yield replace(call, times=call.times - 1)
     if isinstance(call, Publish):
-        if call.replay is not None or call.restored is not None:
-            yield replace(call, replay=None, restored=None)
+        if call.later:
+            yield replace(call, later=())
+        if call.replay is not None or call.restored is not None or call.step is not None:
+            yield replace(call, replay=None, restored=None, step=None)
         if len(call.rounds) > 1:
             yield replace(call, rounds=call.rounds[1:])
             yield replace(call, rounds=call.rounds[:-1])
@@ -145,6 +159,8 @@ def _fewer_writes(call: Stage) -> Iterator[Stage]:
             rest = writes[:start] + writes[start + size :]
             if rest:
                 yield replace(call, writes=rest)
+    if call.form is not Form.LIST:
+        yield replace(call, form=Form.LIST)
     if call.many:
         yield replace(call, many=False)
     for place, write in enumerate(writes):
@@ -186,7 +202,7 @@ def _parts(count: int) -> Iterator[Sequence[int]]:
     while size >= 1:
         for start in range(0, count, size):
             yield [*range(start), *range(start + size, count)]
-        if size == 1 or count > 64:
+        if size == 1 or (count > 64 and size <= count // 8):
             return
         size = (size + 1) // 2
 

@@ -15,6 +15,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Dummies,
     Form,
     Ints,
+    Other,
     Refused,
     Restore,
     Run,
@@ -62,7 +63,7 @@ def _calls(scenario: Scenario) -> tuple[Call, ...]:
         rows = pending.setdefault(call.table, set())
         match call:
             # Flags that only variants of this project have, and what they refuse.
-            case Refused() | SetFlag():
+            case Refused() | SetFlag() | Other():
                 continue
             case Stage():
                 calls += _staged_apart(call, layout, rows)
@@ -99,4 +100,5 @@ def _inside(batch: Batch, layout: TableLayout) -> Batch:
     groups = zip(layout.widths, layout.tokens_per_block, layout.slot_mapping_enabled, strict=True)
     lengths = [width * tokens for width, tokens, enabled in groups if enabled]
     positions: Ints = np.mod(batch.positions, min(lengths, default=1))
-    return replace(batch, positions=positions, pointers=True)
+    rows: Ints = np.where(batch.rows >= layout.max_num_reqs, -1, batch.rows)
+    return replace(batch, rows=rows, positions=positions, pointers=True)

@@ -40,11 +40,16 @@ def wrong_call(
         good = [[5] for _ in range(layout.num_groups)]
         other = (call.row + 1) % layout.max_num_reqs
         overwrite = write.overwrite or other == write.row
-        return lambda: method([other, write.row], [good, write.ids], [True, overwrite])
+        three: list[list[Any]] = [[other, write.row], [good, write.ids], [True, overwrite]]
+        if call.what == refusals.LENGTHS:
+            three[call.pick % 3].pop()
+        return lambda: method(*three)
     return lambda: method(write.row, write.ids, write.overwrite)
 
 
-def _wrong_number(call: Refused, layout: TableLayout) -> int:
+def _wrong_number(call: Refused, layout: TableLayout) -> Any:
+    if call.what == refusals.NUMBER_ODD:
+        return (0.5, 1.0, None)[call.pick % 3]
     of_rows = call.method == refusals.DUMMY_TABLES
     limit = layout.max_num_reqs if of_rows else layout.max_num_batched_tokens
     far = call.pick % 2 * 2**31
@@ -53,7 +58,7 @@ def _wrong_number(call: Refused, layout: TableLayout) -> int:
 
 @dataclass
 class _WrongWrite:
-    row: int
+    row: Any
     ids: list[Any]
     overwrite: bool
 
@@ -65,8 +70,10 @@ def _wrong_write(call: Refused, tables: Any, layout: TableLayout) -> _WrongWrite
     room = widths if overwrite else widths - np.array(tables.num_blocks)[:, call.row]
     # All other groups get something, which must not stay staged.
     ids = [[3] * min(1, int(one)) for one in room]
-    row = call.row
+    row: Any = call.row
     match call.what:
+        case refusals.ROW_ODD:
+            row = (call.row + 0.5, float(call.row), None)[call.pick % 3]
         case refusals.ROW_BELOW:
             row = (-1, -layout.max_num_reqs, -(2**31))[call.pick % 3]
         case refusals.ROW_PAST:
@@ -82,4 +89,12 @@ def _wrong_write(call: Refused, tables: Any, layout: TableLayout) -> _WrongWrite
         case refusals.TOO_WIDE:
             ids[call.group] = [3] * (int(room[call.group]) + 1)
     form = list(Form)[call.pick // 3 % len(Form)]
-    return _WrongWrite(row, [in_form(each, form) for each in ids], overwrite)
+    lists = [in_form(each, form) for each in ids]
+    if call.what == refusals.ID_ODD:
+        odd: tuple[Any, ...] = (3.0, 2.5, np.float64(3.0), np.float32(2.5), None)
+        lists[call.group] = [odd[call.pick % len(odd)]]
+        if form is Form.ARRAY:
+            lists[call.group] = np.array([3.0])
+        elif form is Form.TUPLE:
+            lists[call.group] = tuple(lists[call.group])
+    return _WrongWrite(row, lists, overwrite)

@@ -3,44 +3,72 @@
 from __future__ import annotations
 
 import pickle
+from functools import cache
 
 import numpy as np
 import pytest
 
 from bt_bench.protocol import Source
+from bt_bench.suites.block_tables.exploring import refusals
+from bt_bench.suites.block_tables.exploring.batches import MANY, edges_of
 from bt_bench.suites.block_tables.exploring.calls import (
     CAPTURED_STEPS,
+    GATHER,
+    OTHERS,
+    SLOTS,
+    STEP,
+    STEPS_IN_FLIGHT,
+    Apply,
+    Batch,
     Capture,
+    Other,
     Publish,
     Refused,
     Run,
     Scenario,
     Stage,
 )
+from bt_bench.suites.block_tables.exploring.explorer import TableExplorer
+from bt_bench.suites.block_tables.exploring.extremes import EXTREMES
 from bt_bench.suites.block_tables.exploring.generate import make
+from bt_bench.suites.block_tables.exploring.schedule import OTHERS as THEMES
+from bt_bench.suites.block_tables.exploring.schedule import SCENARIOS, theme_of
 from bt_bench.suites.block_tables.exploring.shrink import is_legal
-from bt_bench.suites.block_tables.exploring.themes import THEMES
 from bt_kernels.layout import CUSTOM_OUTPUTS, DUMMY_REQUESTS, FEATURES, SLIDING_WINDOW
 
-NUMBERS = range(2 * len(THEMES))
-ABILITIES = FEATURES | {CAPTURED_STEPS}
+ABILITIES = FEATURES | {CAPTURED_STEPS, STEPS_IN_FLIGHT, *OTHERS}
 SIZES = (3, 64, 256, 1000)
+SEEDS = (7, 8)
+BEYOND = 2 * SCENARIOS + 3 * len(THEMES)
 
 
-def scenario(number: int, features: frozenset[str] = ABILITIES, *, deep: bool = False) -> Scenario:
-    return make(Source(7, number, features, SIZES, deep))
+@cache
+def scenario(
+    number: int,
+    features: frozenset[str] = ABILITIES,
+    *,
+    deep: bool = False,
+    seed: int = 7,
+    sizes: tuple[int, ...] = SIZES,
+) -> Scenario:
+    return make(Source(seed, number, features, sizes, deep))
 
 
-@pytest.mark.parametrize("number", NUMBERS)
-def test_scenarios_are_legal(number: int) -> None:
-    made = scenario(number)
+def default_run(seed: int = 7) -> list[Scenario]:
+    return [scenario(number, seed=seed) for number in range(SCENARIOS)]
+
+
+def batches_of(made: Scenario) -> list[tuple[int, Batch]]:
+    """With the table that each is for."""
+    calls = [call for call in made.calls if isinstance(call, (Run, Capture))]
+    return [(call.table, call.batch) for call in calls]
+
+
+def check(made: Scenario) -> None:
     assert is_legal(made)
     assert made.calls
-    for call in made.calls:
-        layout = made.layouts[call.table]
-        if not isinstance(call, (Run, Capture)):
-            continue
-        batch = call.batch
+    for at, batch in batches_of(made):
+        layout = made.layouts[at]
         assert len(batch.starts) == len(batch.rows) + 1
         assert batch.starts[0] == 0
         assert (np.diff(batch.starts) >= 0).all()
@@ -48,62 +76,227 @@ def test_scenarios_are_legal(number: int) -> None:
         assert tokens <= len(batch.positions)
         assert tokens <= batch.tokens <= layout.max_num_batched_tokens
         assert len(batch.rows) <= batch.reqs <= layout.max_num_reqs
-        assert ((batch.rows >= -1) & (batch.rows < layout.max_num_reqs)).all()
+        assert (batch.rows >= -1).all()
+        assert (batch.rows < 2**31).all()
+        if batch.computed is not None:
+            assert len(batch.computed) == layout.max_num_reqs
+            assert ((batch.computed >= 0) & (batch.computed < 2**31)).all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_scenarios_are_legal(seed: int) -> None:
+    for made in default_run(seed):
+        check(made)
+    for number in range(SCENARIOS, BEYOND, 5):
+        check(scenario(number, seed=seed))
+
+
+def test_rows_that_do_not_exist_come_without_validating() -> None:
+    """Tables that validate refuse them."""
+    found = 0
+    for made in default_run():
+        validating: dict[int, bool] = {}
+        for call in made.calls:
+            if getattr(call, "name", "") == "validate":
+                validating[call.table] = call.value  # type: ignore[union-attr]
+            if isinstance(call, Run):
+                beyond = (call.batch.rows >= made.layouts[call.table].max_num_reqs).any()
+                assert not (beyond and validating.get(call.table))
+                found += bool(beyond)
+    assert found > 3
 
 
 def test_a_source_makes_one_scenario() -> None:
-    first, second = scenario(0), scenario(0)
+    number = SCENARIOS - 1
+    first, second = (make(Source(7, number, ABILITIES, SIZES)) for _ in range(2))
     assert pickle.dumps(first) == pickle.dumps(second)
-    assert pickle.dumps(first) != pickle.dumps(scenario(10))
+    assert pickle.dumps(first) != pickle.dumps(scenario(number, seed=8))
 
 
-@pytest.mark.parametrize("number", NUMBERS)
-def test_no_feature_is_needed_that_is_not_there(number: int) -> None:
-    made = scenario(number, frozenset())
-    assert all(not layout.features for layout in made.layouts)
-    for call in made.calls:
-        assert not isinstance(call, (Capture, Publish))
-        if isinstance(call, Run):
-            assert call.batch.out is None
-            assert call.batch.computed is None
-            assert (call.batch.rows >= 0).all()
+def test_no_feature_is_needed_that_is_not_there() -> None:
+    for number in range(SCENARIOS):
+        made = scenario(number, frozenset())
+        assert is_legal(made)
+        assert made.in_flight is None
+        assert all(not layout.features for layout in made.layouts)
+        for call in made.calls:
+            assert not isinstance(call, (Capture, Publish, Other))
+            if isinstance(call, Refused):
+                assert (call.what, call.method) in refusals.every(frozenset())
+            if isinstance(call, Run):
+                assert call.batch.out is None
+                assert call.batch.computed is None
+                assert (call.batch.rows >= 0).all()
+                assert (call.batch.rows < made.layouts[call.table].max_num_reqs).all()
 
 
 def test_everything_is_reached() -> None:
-    made = [scenario(number) for number in range(4 * len(THEMES))]
+    made = default_run()
     calls = [call for one in made for call in one.calls]
     kinds = {type(call).__name__ for call in calls}
     assert kinds == {
         *("Stage", "Apply", "Run", "Dummies", "Snapshot", "Restore", "SetFlag", "Refused"),
-        *("Capture", "Publish"),
+        *("Capture", "Publish", "Other"),
     }
     runs = [call for call in calls if isinstance(call, Run)]
     assert len({call.method for call in runs}) == 4
     assert {call.batch.out for call in runs} == {None, 0, 1, 2}
-    assert any(call.batch.computed is not None for call in runs)
     assert any((call.batch.rows == -1).any() for call in runs)
     assert any(call.same_tensors for call in runs)
-    assert len({call.what for call in calls if isinstance(call, Refused)}) > 40
+    assert {call.method for call in calls if isinstance(call, Other)} == set(OTHERS)
+    assert any(one.in_flight for one in made)
+    computed = [call.batch.computed for call in runs if call.batch.computed is not None]
+    assert {0, 2**31 - 1} <= set(np.concatenate(computed).tolist())
     assert len({call.form for call in calls if isinstance(call, Stage)}) == 4
     features = frozenset[str]().union(*(layout.features for one in made for layout in one.layouts))
     assert features | {CUSTOM_OUTPUTS, DUMMY_REQUESTS} == FEATURES
     assert SLIDING_WINDOW in features
+    ends = {
+        (call.replay is None, call.step is None, call.restored is None, bool(call.later))
+        for call in calls
+        if isinstance(call, Publish)
+    }
+    assert len(ends) >= 6
 
 
-def test_sizes_that_the_code_names_are_used() -> None:
-    widths = set()
-    for number in range(1, 120, 2):
-        assert THEMES[number % len(THEMES)] == "named sizes"
-        made = scenario(number)
-        if made.theme.startswith(("columns", "ids")):
-            widths |= {max(layout.widths) for layout in made.layouts}
-    # The number itself or one beside it, perhaps with some room behind it, or as much again.
-    for size in (256, 1000):
-        near = {size + more + beside for more in (0, 9, size) for beside in (-1, 0, 1, 2)}
-        assert near & widths, size
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_refusal_is_tried(seed: int) -> None:
+    tried = {
+        (call.what, call.method)
+        for made in default_run(seed)
+        for call in made.calls
+        if isinstance(call, Refused)
+    }
+    assert set(refusals.every(ABILITIES)) - tried == set()
+
+
+def test_extremes_come_first_and_once() -> None:
+    names = [theme_of(number) for number in range(SCENARIOS)]
+    extremes = [extreme.name for extreme in EXTREMES]
+    assert names[: len(extremes)] == extremes
+    assert len({*extremes}) == len(extremes)
+    assert not {*names[len(extremes) :]} & {*extremes}
+    assert [scenario(number).theme for number in range(len(extremes))] == extremes
+    assert TableExplorer.scenarios == SCENARIOS
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_sizes_that_the_docs_promise_are_reached(seed: int) -> None:
+    made = default_run(seed)
+    layouts = [layout for one in made for layout in one.layouts]
+    batches = [pair for one in made for pair in batches_of(one)]
+    assert max(len(batch.rows) for _, batch in batches) > 1_024
+    assert max(layout.num_groups for layout in layouts) == 33
+    assert max(max(layout.widths) for layout in layouts) == 66_000
+    assert max(int(batch.starts[-1]) for _, batch in batches) == 40_000
+    assert max(layout.cp_size for layout in layouts) == 12
+    writes = [len(call.writes) for one in made for call in one.calls if isinstance(call, Stage)]
+    assert max(writes) >= 520
+    inside = [
+        int(batch.positions.max(initial=0))
+        for one in made[: len(EXTREMES)]
+        if one.theme == "positions of 2**42"
+        for _, batch in batches_of(one)
+    ]
+    assert max(inside) > 2**40
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_many_rows_of_many_groups_in_each_way(seed: int) -> None:
+    """What follows a long request has at most 16 tokens, where a span of others begins."""
+    ways = set()
+    for one in default_run(seed)[: len(EXTREMES)]:
+        for call in one.calls:
+            if not isinstance(call, (Run, Capture)):
+                continue
+            layout, batch = one.layouts[call.table], call.batch
+            rows = layout.max_num_reqs if isinstance(call, Capture) else batch.reqs
+            lengths = np.diff(batch.starts)
+            mates = (lengths[:-1] > 16) & (lengths[1:] <= 16) & (lengths[1:] > 0)
+            if rows * layout.num_groups > 1_024 and mates.any():
+                ways.add("capture" if isinstance(call, Capture) else call.method)
+    assert {"capture", "prepare_step", SLOTS} <= ways
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_large_batches_own_blocks_and_are_poisoned(seed: int) -> None:
+    gathered = set()
+    for one in default_run(seed)[: len(EXTREMES)]:
+        staged: dict[int, set[int]] = {}
+        applied: dict[int, set[int]] = {}
+        for call in one.calls:
+            if isinstance(call, Stage):
+                staged.setdefault(call.table, set()).update(write.row for write in call.writes)
+            method = getattr(call, "method", "")
+            if isinstance(call, (Apply, Capture)) or method == STEP:
+                applied.setdefault(call.table, set()).update(staged.pop(call.table, ()))
+            if not isinstance(call, Run) or len(call.batch.rows) <= MANY:
+                continue
+            rows = call.batch.rows
+            if call.poison is None:
+                assert call.method == GATHER  # after a captured step nothing may be filled
+                continue
+            assert call.batch.out is None or len(rows) < 200
+            gathered.add((one.theme, call.method))
+            mine = [row in applied[call.table] for row in rows.tolist()]
+            assert mine[0]
+            assert mine[-1]
+            assert sum(mine) >= 8
+            assert sum(mine[at] for at in edges_of(len(rows))) >= 3
+    methods = {method for theme, method in gathered if theme == "1,030 rows"}
+    assert methods == {GATHER, SLOTS}
+
+
+def test_sizes_that_the_code_names_are_tried_with_those_beside_them() -> None:
+    """Three numbers, so that a default run has turns for all directions."""
+    named = (5, 48, 130)
+    made = [scenario(number, sizes=named) for number in range(len(EXTREMES), SCENARIOS)]
+    made = [one for one in made if one.theme.endswith("as the code names")]
+    runs = [call for one in made for call in one.calls if isinstance(call, Run)]
+    stages = [call for one in made for call in one.calls if isinstance(call, Stage)]
+    reached = {
+        "rows": {len(call.batch.rows) for call in runs},
+        "tokens": {int(call.batch.starts[-1]) for call in runs},
+        "columns": {width for one in made for layout in one.layouts for width in layout.widths},
+        "ids": {len(ids) for call in stages for write in call.writes for ids in write.block_ids},
+        "groups": {layout.num_groups for one in made for layout in one.layouts},
+        "padding": {
+            one.layouts[at].max_num_batched_tokens - int(batch.starts[-1])
+            for one in made
+            for at, batch in batches_of(one)
+        },
+        "writes": {len(call.writes) for call in stages},
+        "block size": {size for one in made for lay in one.layouts for size in lay.block_sizes},
+    }
+    quiet = {call.times for one in made for call in one.calls if isinstance(call, Apply)}
+    for size in named:
+        for direction, sizes in reached.items():
+            if direction == "groups" and size > 40:
+                continue
+            assert {size, size + 1} <= sizes, (direction, size)
+            if direction != "groups" and size < 60:
+                assert size - 1 in sizes, (direction, size)
+        assert size in quiet
+
+
+def test_the_default_run_is_cheap() -> None:
+    """About how many programs a variant of few launches takes for it."""
+    total = 0
+    for one in default_run():
+        for call in one.calls:
+            groups = one.layouts[call.table].num_groups
+            if isinstance(call, Stage):
+                total += sum(sum(map(bool, write.block_ids)) for write in call.writes)
+            if isinstance(call, (Run, Capture)):
+                method, batch = getattr(call, "method", ""), call.batch
+                rows = (method != SLOTS) * batch.reqs
+                total += groups * (rows + (method != GATHER) * (len(batch.rows) + 1))
+    assert total < 30_000
 
 
 def test_deep_scenarios_are_larger() -> None:
-    quick = [len(scenario(number).calls) for number in range(len(THEMES))]
-    deep = [len(scenario(number, deep=True).calls) for number in range(len(THEMES))]
-    assert sum(deep) > sum(quick)
+    numbers = (10, 17, 19)
+    for number in numbers:
+        quick, deep = scenario(number), scenario(number, deep=True)
+        assert len(pickle.dumps(deep)) > len(pickle.dumps(quick))
+        assert is_legal(deep)

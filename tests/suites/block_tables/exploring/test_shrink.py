@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 
+import numpy as np
 import pytest
 
 from bt_bench.protocol import Source
 from bt_bench.suites.block_tables.exploring.calls import (
     CAPTURED_STEPS,
     GATHER,
+    Batch,
     Publish,
     Restore,
     Run,
@@ -20,6 +23,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
 )
 from bt_bench.suites.block_tables.exploring.generate import make
 from bt_bench.suites.block_tables.exploring.shrink import is_legal, smaller
+from bt_bench.suites.block_tables.exploring.shrink_layouts import smaller_layouts
 from bt_kernels.layout import FEATURES, TableLayout
 
 LAYOUT = TableLayout((4,), (2,), 2, 8)
@@ -29,12 +33,59 @@ def made(number: int) -> Scenario:
     return make(Source(3, number, FEATURES | {CAPTURED_STEPS}, (5,)))
 
 
-@pytest.mark.parametrize("number", range(0, 30, 3))
+def check_batch(batch: Batch, layout: TableLayout) -> None:
+    tokens = int(batch.starts[-1])
+    assert len(batch.rows) <= batch.reqs <= layout.max_num_reqs
+    assert tokens <= batch.tokens <= layout.max_num_batched_tokens
+    assert tokens <= len(batch.positions)
+    if batch.computed is not None:
+        assert len(batch.computed) == layout.max_num_reqs
+
+
+@pytest.mark.parametrize("number", [*range(2, 42, 5), *range(42, 72, 3)])
 def test_smaller_ones_are_legal(number: int) -> None:
-    for index, candidate in enumerate(smaller(made(number))):
-        assert is_legal(candidate)
-        if index > 60:
-            break
+    whole = made(number)
+    # Those with smaller layouts among the first, and a few of all the others.
+    for candidate in [*islice(smaller(whole), 0, 40, 4), *islice(smaller_layouts(whole), 40)]:
+        if not is_legal(candidate):  # as some of smaller layouts, which are left out then
+            continue
+        for call in candidate.calls:
+            layout = candidate.layouts[call.table]
+            batches = (getattr(call, name, None) for name in ("batch", "replay", "step"))
+            for batch in batches:
+                if batch is not None:
+                    check_batch(batch, layout)
+            if isinstance(call, Stage):
+                assert all(len(write.block_ids) == layout.num_groups for write in call.writes)
+                assert all(write.row < layout.max_num_reqs for write in call.writes)
+
+
+def test_all_that_is_yielded_is_legal_and_comes_in_the_same_order_again() -> None:
+    whole = made(47)
+    first, second = (list(islice(smaller(whole), 150)) for _ in range(2))
+    assert all(map(is_legal, first))
+    assert [str(one) for one in first] == [str(one) for one in second]
+
+
+def test_layouts_become_smaller_in_each_direction() -> None:
+    options = {
+        "slot_mapping_enabled": (True, False, True),
+        "cp_size": 2,
+        "sliding_window_reach": (3, 0, 0),
+    }
+    layout = TableLayout((16, 64, 16), (9, 30, 2), 12, 70, **options)
+    write = Write(7, ((1, 2), (3,), ()), overwrite=True)
+    batch = Batch(np.array([7, 9]), np.array([0, 1, 3]), np.array([0, 5, 70]), 5, 40)
+    calls = (Stage(0, (write,)), Run(0, GATHER, batch))
+    scenario = replace(made(0), layouts=(layout,), calls=calls)
+    found = [one.layouts[0] for one in smaller(scenario) if one.layouts != (layout,)]
+    assert {one.num_groups for one in found} >= {1, 2, 3}
+    assert min(one.max_num_reqs for one in found) == 2
+    assert min(one.max_num_batched_tokens for one in found) == 3
+    assert min(one.widths[0] for one in found if one.num_groups == 3) == 2
+    assert any(one.cp_size == 1 for one in found)
+    assert any(all(one.slot_mapping_enabled) for one in found if one.num_groups == 3)
+    assert any(not any(one.sliding_window_reach) for one in found)
 
 
 def test_the_smallest_is_found() -> None:
@@ -49,7 +100,7 @@ def test_the_smallest_is_found() -> None:
                 return True
         return False
 
-    scenario = next(one for one in map(made, range(100)) if fails(one))
+    scenario = next(one for one in map(made, range(47, 100)) if fails(one))
     improved = True
     while improved:
         improved = False
@@ -64,6 +115,10 @@ def test_the_smallest_is_found() -> None:
     assert [write.row for write in stage.writes] == [1]
     assert list(run.batch.rows) == [1]
     assert scenario.garbage is None
+    layout = scenario.layouts[run.table]
+    assert layout.num_groups == 1
+    assert layout.max_num_reqs <= 2
+    assert layout.widths == (1,)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,280 @@
+"""Scenarios of the largest sizes, of those just beside thresholds, and of each pair of them.
+
+Programs of a launch are what costs in Triton's interpreter, some 0.5 ms each; tokens, columns and
+ids cost little. So a large batch has few steps, and as many groups only where that is the point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from bt_bench.protocol import Source
+from bt_bench.suites.block_tables.exploring.calls import GATHER, SLOTS
+from bt_bench.suites.block_tables.exploring.layouts import Shape
+from bt_bench.suites.block_tables.exploring.themes import (
+    APART,
+    CAPTURED,
+    EAGER,
+    GATHERED,
+    MAPPED,
+    TOGETHER,
+    Given,
+    Plan,
+)
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """A scenario that every run plays.
+
+    Args:
+        name: what it reaches.
+        plan: how it is drawn.
+        deep: the same of `--deep`; `None`: as without.
+    """
+
+    name: str
+    plan: Callable[[], Plan]
+    deep: Callable[[], Plan] | None = None
+
+    def drawn(self, source: Source) -> Plan:
+        """The plan of a source."""
+        chosen = self.plan if self.deep is None or not source.deep else self.deep
+        plan = chosen()
+        plan.theme = self.name
+        return plan
+
+
+def _rows(rows: int, *ways: tuple[str, ...], starts: str | None = None) -> Plan:
+    """A batch of all rows in each of the ways; a small one after it if it is not too dear."""
+    shape = Shape(groups=1, rows=rows, tokens=2 * rows + 150, options=0.2)
+    given = [Given(rows, ways=way, starts=starts) for way in ways]
+    return _large(shape, *given, *([Given(3, ways=EAGER)] if rows < 200 else []))
+
+
+def _large(shape: Shape, *given: Given) -> Plan:
+    return Plan("", (shape,), len(given), given, prompts=True, refused=0.0, state=0.0, captured=0.0)
+
+
+def _rows_and_groups(rows: int, groups: int, tokens: int, *ways: tuple[str, ...]) -> Plan:
+    """Long requests before short ones."""
+    shape = Shape(groups=groups, rows=rows, tokens=tokens, options=0.2, cp=False)
+    return _large(shape, *[Given(rows, tokens, way, "mates") for way in ways])
+
+
+def _rows_of_groups_padded(rows: int, groups: int, reqs: int, *ways: tuple[str, ...]) -> Plan:
+    """As many rows, most of them behind the batch."""
+    shape = Shape(groups=groups, rows=rows, tokens=300, options=0.2, cp=False)
+    return _large(shape, *[Given(reqs, 300, way, "mates", padded=rows) for way in ways])
+
+
+def _captured_of_groups(rows: int, groups: int, reqs: int) -> Plan:
+    """Captured steps of so many rows, of which few are in the batch."""
+    shape = Shape(groups=groups, rows=rows, tokens=600, options=0.2, cp=False)
+    return _large(shape, Given(reqs, 600, CAPTURED, "mates", padded=reqs))
+
+
+def _rows_and_width(rows: int, width: int) -> Plan:
+    shape = Shape(groups=1, rows=rows, width=width, tokens=300, options=0.2)
+    return _large(shape, Given(rows, ways=EAGER), Given(rows - 1, ways=GATHERED, ids=2, writes=9))
+
+
+def _rows_and_cp(rows: int) -> Plan:
+    shape = Shape(groups=2, rows=rows, tokens=700, cp=True, ranks=5)
+    return _large(
+        shape, Given(rows, ways=EAGER, starts="long first"), Given(rows // 2, ways=MAPPED)
+    )
+
+
+def _groups(groups: int) -> Plan:
+    shape = Shape(groups=groups, rows=3, options=0.7)
+    return Plan(
+        "",
+        (shape,),
+        3,
+        (Given(2, ways=EAGER), Given(1, ways=TOGETHER), Given(0, ways=EAGER)),
+        batch=2,
+    )
+
+
+def _groups_and_width(groups: int, width: int) -> Plan:
+    shape = Shape(groups=groups, rows=2, width=width, tokens=40, options=0.5)
+    return _few(shape, Given(2, ways=EAGER, ids=width // 3), Given(2, ways=APART))
+
+
+def _few(shape: Shape, *given: Given) -> Plan:
+    return Plan("", (shape,), len(given), given, batch=2, prompts=True, refused=0.0, state=0.1)
+
+
+def _width(width: int) -> Plan:
+    shape = Shape(groups=2, rows=3, width=width)
+    given = (
+        Given(2, ways=EAGER, ids=min(width // 2, 5_000)),
+        Given(3, ways=APART, ids=1),
+        Given(2, ways=CAPTURED),
+    )
+    return _few(shape, *given[: 3 if width < 2_000 else 2])
+
+
+def _tokens(tokens: int) -> Plan:
+    """As many as fit, few with the rest to be padded, and many in each of the ways."""
+    shape = Shape(groups=1, tokens=tokens, rows=4)
+    return _few(
+        shape,
+        Given(3, ways=MAPPED, tokens=tokens),
+        Given(2, ways=TOGETHER, tokens=tokens - 1),
+        Given(4, ways=EAGER, tokens=min(tokens, 1_100), starts="runs"),
+        Given(1, ways=EAGER, tokens=3),
+    )
+
+
+def _tokens_of_a_step(tokens: int) -> Plan:
+    shape = Shape(groups=1, tokens=tokens + 1, rows=6, options=0.1)
+    return _few(
+        shape, Given(6, ways=EAGER, tokens=tokens, starts="runs"), Given(3, ways=APART, tokens=9)
+    )
+
+
+def _tokens_and_groups(tokens: int, groups: int) -> Plan:
+    shape = Shape(groups=groups, tokens=tokens, rows=4)
+    return _few(
+        shape,
+        Given(4, ways=TOGETHER, tokens=tokens),
+        Given(3, ways=EAGER, tokens=min(tokens, 257), starts="long first"),
+    )
+
+
+def _tokens_and_rows(tokens: int, rows: int) -> Plan:
+    shape = Shape(groups=1, tokens=tokens, rows=rows, options=0.1)
+    return _large(
+        shape,
+        Given(rows, tokens, MAPPED, "runs"),
+        Given(rows, min(tokens, 1_500), EAGER, "long last"),
+    )
+
+
+def _spreads(*starts: str) -> Plan:
+    """All ways to spread tokens, with two requests a program or not."""
+    shape = Shape(groups=2, tokens=1_300, rows=20, options=0.1)
+    given = [Given(12, 250 + 331 * at, EAGER, one) for at, one in enumerate(starts)]
+    return _few(shape, *given)
+
+
+def _cp(ranks: int, groups: int) -> Plan:
+    shape = Shape(groups=groups, cp=True, ranks=ranks, rows=4)
+    return Plan(
+        "",
+        (shape,),
+        4,
+        (Given(4, ways=EAGER), Given(3, ways=APART), Given(2, ways=TOGETHER)),
+        batch=3,
+    )
+
+
+def _positions(block_size: int, width: int, groups: int = 2) -> Plan:
+    """Positions that are large and inside of their rows, and windows as far."""
+    shape = Shape(groups=groups, width=width, block_size=block_size, tokens=300, windows=True)
+    shape.cp, shape.rows = False, 4
+    return _few(
+        shape,
+        Given(4, ways=EAGER),
+        Given(3, ways=APART),
+        Given(2, ways=TOGETHER),
+        Given(4, ways=GATHERED),
+    )
+
+
+def _windows(rows: int, width: int, groups: int) -> Plan:
+    shape = Shape(groups=groups, rows=rows, width=width, tokens=60, windows=True, cp=False)
+    return _large(shape, *[Given(rows, ways=way) for way in (EAGER, TOGETHER, GATHERED)])
+
+
+def _writes(writes: int, rows: int, width: int, groups: int = 1) -> Plan:
+    shape = Shape(groups=groups, rows=rows, width=width, tokens=30, options=0.2)
+    given = (Given(2, ways=EAGER, writes=writes), Given(3, ways=TOGETHER, writes=writes // 8))
+    return Plan("", (shape,), 3, (*given, Given(2, ways=CAPTURED, writes=9)), batch=2, captured=0.0)
+
+
+def _writes_and_batch(writes: int, rows: int) -> Plan:
+    """Most rows of a large batch have something staged, of one id or of several."""
+    shape = Shape(groups=1, rows=rows, width=9, tokens=2 * rows, options=0.2)
+    return _large(shape, Given(rows, ways=EAGER, writes=writes, ids=1))
+
+
+def _quiet(*quiet: int) -> Plan:
+    shape = Shape(groups=1, rows=2, tokens=6)
+    return _few(shape, *[Given(2, ways=EAGER, quiet=one, writes=1, ids=1) for one in quiet])
+
+
+def _long(steps: int) -> Plan:
+    """Many steps; a state is put back now and then, and steps come that stage nothing."""
+    shape = Shape(groups=1, rows=2, tokens=3, width=40, options=0.1)
+    plan = Plan("", (shape,), steps, batch=1, writes=1, ways=(EAGER,), state=0.02, again=0.05)
+    plan.idle, plan.refused, plan.captured, plan.stage = 0.85, 0.0, 0.0, 0.4
+    return plan
+
+
+def _one(width: int, tokens: int) -> Plan:
+    return Plan("", (Shape(groups=1, rows=1, width=width, tokens=tokens),), 8)
+
+
+def _plan(name: str, plan: Callable[[], Plan], deep: Callable[[], Plan] | None = None) -> Extreme:
+    return Extreme(name, plan, deep)
+
+
+EXTREMES: Final[tuple[Extreme, ...]] = (
+    # Each dimension at its largest, and beside thresholds.
+    _plan("one row, one column", lambda: _one(1, 1)),
+    _plan("one row, many columns", lambda: _one(40, 9)),
+    _plan("1,025 tokens in a step", lambda: _tokens_of_a_step(1_025)),
+    _plan("4,097 tokens in a step", lambda: _tokens_of_a_step(4_097)),
+    _plan("positions of 2**42", lambda: _positions(2**31 - 1, 3_000)),
+    _plan("positions beside 2**31", lambda: _positions(2**24 + 1, 140)),
+    _plan("2 ranks", lambda: _cp(2, 2)),
+    _plan("12 ranks", lambda: _cp(12, 2)),
+    _plan("9 groups", lambda: _groups(9), lambda: _groups(65)),
+    _plan("33 groups", lambda: _groups(33), lambda: _groups(100)),
+    _plan("66,000 columns", lambda: _width(66_000), lambda: _width(300_000)),
+    _plan("1,025 columns", lambda: _width(1_025), lambda: _width(33_000)),
+    _plan("513 columns", lambda: _width(513)),
+    _plan("40,000 tokens", lambda: _tokens(40_000), lambda: _tokens(140_000)),
+    _plan("8,193 tokens", lambda: _tokens(8_193), lambda: _tokens(66_000)),
+    _plan("long requests and short ones", lambda: _spreads("runs", "turns", "long first", "mates")),
+    _plan("requests of one token or none", lambda: _spreads("gaps", "ones", "long last", "one")),
+    _plan("520 writes", lambda: _writes(520, 550, 20), lambda: _writes(3_000, 1_200, 20)),
+    _plan("65 writes to 3 rows", lambda: _writes(65, 3, 1_000, 2)),
+    _plan("270 steps", lambda: _long(270), lambda: _long(1_100)),
+    _plan("steps with nothing staged", lambda: _quiet(70, 300, 1_030)),
+    _plan(
+        "1,030 rows",
+        lambda: _rows(1_030, GATHERED, MAPPED, starts="mates"),
+        lambda: _rows(4_097, TOGETHER),
+    ),
+    _plan("513 rows", lambda: _rows(513, GATHERED, starts="runs"), lambda: _rows(2_049, TOGETHER)),
+    _plan("257 rows", lambda: _rows(257, TOGETHER, starts="turns")),
+    _plan("129 rows", lambda: _rows(129, APART, starts="turns")),
+    _plan("65 rows", lambda: _rows(65, EAGER, CAPTURED)),
+    _plan("33 rows", lambda: _rows(33, EAGER, APART, starts="long first")),
+    # Pairs of them.
+    _plan("130 rows of 8 groups", lambda: _rows_and_groups(130, 8, 900, EAGER)),
+    _plan("130 rows of 8 groups, captured", lambda: _captured_of_groups(130, 8, 20)),
+    _plan(
+        "62 rows of 17 groups, apart",
+        lambda: _rows_of_groups_padded(62, 17, 12, ("apply", SLOTS, GATHER)),
+    ),
+    _plan("40 rows of 3,000 columns", lambda: _rows_and_width(40, 3_000)),
+    _plan("8 groups of 4,100 columns", lambda: _groups_and_width(8, 4_100)),
+    _plan("8 groups of 3,000 tokens", lambda: _tokens_and_groups(3_000, 8)),
+    _plan("130 rows of 9,000 tokens", lambda: _tokens_and_rows(9_000, 130)),
+    _plan("7 ranks, 9 groups", lambda: _cp(7, 9)),
+    _plan("5 ranks, 40 rows", lambda: _rows_and_cp(40)),
+    _plan("windows, 5 groups", lambda: _windows(9, 80, 5)),
+    _plan("windows, 40 rows", lambda: _windows(40, 12, 1)),
+    _plan("windows, 2,000 columns", lambda: _windows(3, 2_000, 2)),
+    _plan("large positions, 7 groups", lambda: _positions(3 * 2**26, 40, 7)),
+    _plan("130 writes, 130 rows", lambda: _writes_and_batch(130, 130)),
+    _plan("66 writes, 6 groups", lambda: _writes(66, 70, 12, 6)),
+)
+"""What every run plays first, as far as it goes; each once."""

@@ -1,0 +1,124 @@
+"""How the tokens of a batch are spread over its requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from bt_bench.suites.block_tables.exploring.calls import Ints
+
+LENGTHS: Final = (
+    *(1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257),
+    *(511, 512, 513, 1023, 1024, 1025),
+)
+"""Tokens of a request at which kernels change their ways, and beside these."""
+
+
+def starts_of(rng: np.random.Generator, reqs: int, tokens: int, spread: str | None) -> Ints:
+    """`query_start_loc` of a batch; without a `spread` any of them."""
+    if not reqs:
+        return np.zeros(1, dtype=np.int64)
+    if spread is None:
+        spread = _ANY[int(rng.integers(len(_ANY)))]
+    lengths = np.maximum(SPREADS[spread](rng, reqs, tokens), 0)
+    ends = np.minimum(np.cumsum(lengths), tokens)
+    # What is left goes to the last request, or to one of them.
+    if spread in _REST_ANYWHERE:
+        ends[int(rng.integers(reqs)) :] += tokens - ends[-1]
+    ends[-1] = tokens
+    return np.concatenate([[0], ends]).astype(np.int64)
+
+
+def _even(_rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
+    return np.diff(np.arange(reqs + 1) * tokens // reqs)
+
+
+def _one(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
+    """All tokens in one request: the first, the last, or another."""
+    lengths = np.zeros(reqs, dtype=np.int64)
+    lengths[int(rng.choice([0, reqs - 1, int(rng.integers(reqs))]))] = tokens
+    return lengths
+
+
+def _anyhow(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
+    cuts = np.sort(rng.integers(tokens + 1, size=reqs - 1))
+    return np.diff(np.concatenate([[0], cuts, [tokens]]))
+
+
+def _long_first(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
+    """One long request, then short ones."""
+    short = rng.integers(1, int(rng.choice([2, 5, 17])), size=reqs)
+    short[0] = max(0, tokens - int(short[1:].sum()))
+    return short
+
+
+def _long_last(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
+    return _long_first(rng, reqs, tokens)[::-1]
+
+
+def _turns(rng: np.random.Generator, reqs: int, _tokens: int) -> Ints:
+    """Long and short ones in turn."""
+    short, long = rng.integers(1, 17, size=reqs), rng.integers(17, 60, size=reqs)
+    return np.where((np.arange(reqs) + int(rng.integers(2))) % 2 == 0, long, short)
+
+
+def _ones(_rng: np.random.Generator, reqs: int, _tokens: int) -> Ints:
+    return np.ones(reqs, dtype=np.int64)
+
+
+def _gaps(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
+    """Requests without tokens in between."""
+    lengths = rng.integers(1, max(2, 2 * tokens // reqs + 2), size=reqs)
+    lengths[rng.random(reqs) < 0.5] = 0
+    return lengths
+
+
+def _runs(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
+    """Lengths at which kernels change their ways."""
+    fitting = [length for length in LENGTHS if length <= max(1, tokens)]
+    return rng.choice(fitting, size=reqs)
+
+
+def _mates(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
+    """A long request ends where a span of tokens does, or a little before; then short ones.
+
+    So the second of the two that may share a program begins, or goes on, in a span that no long
+    one has tokens in.
+    """
+    lengths: list[int] = []
+    total = 0
+    while len(lengths) < reqs:
+        if len(lengths) % 2:
+            lengths.append(1)
+            total += 1
+        span = int(rng.choice([32, 64, 128, 128, 128, 256]))
+        before = int(rng.integers(16))
+        long = -(-(total + 17 + before) // span) * span - before - total
+        short = [min(16, before + int(rng.integers(1, 9)))]
+        until = span + int(rng.integers(span))
+        while sum(short) < until:
+            short.append(int(rng.integers(1, 17)))
+        if lengths and total + long + sum(short) > tokens:
+            break
+        lengths += [long, *short]
+        total += long + sum(short)
+    lengths += [1] * (reqs - len(lengths))
+    return np.array(lengths[:reqs], dtype=np.int64)
+
+
+SPREADS: Final[dict[str, Callable[[np.random.Generator, int, int], Ints]]] = {
+    "even": _even,
+    "one": _one,
+    "anyhow": _anyhow,
+    "long first": _long_first,
+    "long last": _long_last,
+    "turns": _turns,
+    "ones": _ones,
+    "gaps": _gaps,
+    "runs": _runs,
+    "mates": _mates,
+}
+_ANY: Final = ("one", "even", "anyhow", *SPREADS)
+_REST_ANYWHERE: Final = frozenset({"turns", "ones", "gaps", "runs"})
