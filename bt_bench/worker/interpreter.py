@@ -16,6 +16,9 @@ def speed_up_interpreter() -> None:
       replace, so here it does that once per launch and module.
     - To look up one type it builds a table of all types.
     - It computes whether integers overflow and drops the result, unless `debug` is on.
+    - Each tensor and each type of blocks makes new objects for the sizes of a shape.
+    - Operands of equal shapes are broadcast to that very shape.
+    - It goes through all rules for the type of a result.
 
     Does nothing if Triton's interpreter is built differently.
     """
@@ -46,6 +49,9 @@ def speed_up_interpreter() -> None:
     if hasattr(language, "_get_np_dtype"):
         language._get_np_dtype = _looked_up_once(language._get_np_dtype)
     _look_for_overflow_in_debug_alone()
+    _make_shapes_once()
+    _broadcast_where_shapes_differ()
+    _find_types_of_results_once()
     replacement: Any = prepare_once
     replacement.original, replacement.launch = prepare, launch
     language._patch_lang = replacement
@@ -84,3 +90,90 @@ def _look_for_overflow_in_debug_alone() -> None:
             look(self, *arguments)
 
     setattr(semantic, name, look_in_debug)
+
+
+def _make_shapes_once() -> None:
+    """Has tensors, and types of blocks, of one shape share the objects for it."""
+    from triton.language import core
+
+    language: Any = core  # untyped, since its functions are replaced
+    tensor, block = language.tensor, language.block_type
+    make_tensor, make_block = tensor.__init__, block.__init__
+    known: dict[Any, Any] = {}  # number of elements and shape, as tensors have them, by sizes
+    sized: dict[Any, Any] = {}  # sizes, number of elements and name, as types have them, by sizes
+
+    def begin_tensor(self: Any, handle: Any, type: Any) -> None:  # noqa: A002
+        sizes = type.shape if type.is_block() else ()
+        if sizes not in known:
+            make_tensor(self, handle, type)
+            known[sizes] = self.numel, self.shape
+            return
+        self.handle, self.type, self.dtype = handle, type, type.scalar
+        self.numel, self.shape = known[sizes]
+
+    def begin_block(self: Any, element_ty: Any, shape: Any) -> None:
+        sizes = tuple(shape)
+        if sizes not in sized:
+            make_block(self, element_ty, shape)
+            name = self.name.removesuffix(f"{element_ty}>")
+            sized[sizes] = self.shape, self.numel, name
+            return
+        self.element_ty = element_ty
+        self.shape, self.numel, name = sized[sizes]
+        self.name = f"{name}{element_ty}>"
+
+    if _makes(tensor, {"handle", "type", "dtype", "numel", "shape"}, None, language.int32):
+        tensor.__init__ = begin_tensor
+    if _makes(block, {"element_ty", "shape", "numel", "name"}, language.int32, [4, 8]):
+        block.__init__ = begin_block
+
+
+def _makes(kind: Any, attributes: set[str], *arguments: Any) -> bool:
+    """Whether objects of a class have these attributes and no others."""
+    try:
+        return set(vars(kind(*arguments))) == attributes
+    except TypeError:  # it takes other arguments
+        return False
+
+
+def _broadcast_where_shapes_differ() -> None:
+    """Leaves operands as they are that have one shape."""
+    try:
+        from triton.language.semantic import TritonSemantic
+    except ImportError:
+        return
+    semantic: Any = TritonSemantic
+    name = "broadcast_impl_value"
+    broadcast = getattr(semantic, name, None)
+    if broadcast is None:
+        return
+
+    def broadcast_others(self: Any, lhs: Any, rhs: Any) -> Any:
+        left, right = lhs.type, rhs.type
+        if left.is_block() and right.is_block() and left.shape == right.shape:
+            return lhs, rhs
+        return broadcast(self, lhs, rhs)
+
+    setattr(semantic, name, broadcast_others)
+
+
+def _find_types_of_results_once() -> None:
+    """Keeps the type of a result for the types of its operands."""
+    try:
+        from triton.language.semantic import TritonSemantic
+    except ImportError:
+        return
+    semantic: Any = TritonSemantic
+    name = "computation_type_impl"
+    find = getattr(semantic, name, None)
+    if find is None:
+        return
+    known: dict[Any, Any] = {}
+
+    def found(self: Any, *arguments: Any) -> Any:
+        key = tuple([getattr(each, "name", each) for each in arguments])
+        if key not in known:
+            known[key] = find(self, *arguments)
+        return known[key]
+
+    setattr(semantic, name, found)
