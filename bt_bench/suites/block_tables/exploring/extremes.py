@@ -211,7 +211,7 @@ def _quiet(*quiet: int) -> Plan:
 def _long(steps: int) -> Plan:
     """Many steps; a state is put back now and then, and steps come that stage nothing."""
     shape = Shape(groups=1, rows=2, tokens=3, width=40, options=0.1)
-    plan = Plan("", (shape,), steps, batch=1, writes=1, ways=(EAGER,), state=0.02, again=0.05)
+    plan = Plan("", (shape,), steps, batch=1, writes=1, ways=(EAGER,), state=0.04, again=0.05)
     plan.idle, plan.refused, plan.captured, plan.stage = 0.85, 0.0, 0.0, 0.4
     return plan
 
