@@ -97,7 +97,9 @@ class Batches:
         if SLIDING_WINDOW in features and wanted and rng.random() < 0.85:
             computed = self._computed(layout)
         out, parts, pointers = None, Parts.BOTH, True
-        custom = 0.2 if reqs <= MANY else 0.1 * (self.given.starts is None and reqs < 200)
+        custom = 0.2
+        if self.given.reqs is not None:  # mostly the buffers that later calls see
+            custom = 0.1 * (self.given.starts is None and reqs < 200)
         if CUSTOM_OUTPUTS in features and rng.random() < custom:
             out, pointers = int(rng.integers(OWN_SIZE + 1)), bool(rng.random() < 0.5)
             parts = list(Parts)[int(rng.choice(3, p=[0.6, 0.2, 0.2]))]

@@ -90,13 +90,8 @@ def _rows_and_cp(rows: int) -> Plan:
 
 def _groups(groups: int) -> Plan:
     shape = Shape(groups=groups, rows=3, options=0.7)
-    return Plan(
-        "",
-        (shape,),
-        3,
-        (Given(2, ways=EAGER), Given(1, ways=TOGETHER), Given(0, ways=EAGER)),
-        batch=2,
-    )
+    given = (Given(2, ways=EAGER), Given(1, ways=TOGETHER), Given(0, ways=EAGER))
+    return Plan("", (shape,), len(given), given, batch=2, refused=0.0, state=0.0, captured=0.0)
 
 
 def _groups_and_width(groups: int, width: int) -> Plan:
@@ -212,7 +207,7 @@ def _long(steps: int) -> Plan:
     """Many steps; a state is put back now and then, and steps come that stage nothing."""
     shape = Shape(groups=1, rows=2, tokens=3, width=40, options=0.1)
     plan = Plan("", (shape,), steps, batch=1, writes=1, ways=(EAGER,), state=0.04, again=0.05)
-    plan.idle, plan.refused, plan.captured, plan.stage = 0.85, 0.0, 0.0, 0.4
+    plan.idle, plan.refused, plan.captured, plan.stage = 0.9, 0.0, 0.0, 0.35
     return plan
 
 
