@@ -115,7 +115,7 @@ class Batches:
         rng, layout = self.rng, model.layout
         reqs, tokens = len(batch.rows), int(batch.starts[-1])
         ways = ["int64"]
-        ways += ["row"] * 3 * bool(reqs) + ["position"] * 3 * bool(tokens)
+        ways += ["row"] * 4 * bool(reqs) + ["position"] * 3 * bool(tokens)
         ways += ["start"] * 2 * (reqs > 1 and tokens > 0) + ["computed"] * (
             2 * (batch.computed is not None)
         )
@@ -168,7 +168,7 @@ class Batches:
     def _some(self, count: int) -> int:
         """An index below a count: the first, the last or any."""
         rng = self.rng
-        return int(rng.choice([0, count - 1, int(rng.integers(count))]))
+        return int(rng.choice([0, count - 1, *rng.integers(count, size=3)]))
 
     def _rows(self, model: Model, reqs: int) -> Ints:
         """`idx_mapping`; in a large batch those that own blocks are where kernels may differ."""

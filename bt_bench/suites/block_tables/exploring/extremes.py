@@ -96,7 +96,9 @@ def _groups(groups: int) -> Plan:
 
 def _groups_and_width(groups: int, width: int) -> Plan:
     shape = Shape(groups=groups, rows=2, width=width, tokens=40, options=0.5)
-    return _few(shape, Given(2, ways=EAGER, ids=width // 3), Given(2, ways=APART))
+    plan = _few(shape, Given(2, ways=EAGER, ids=width // 3), Given(2, ways=APART))
+    plan.column = width
+    return plan
 
 
 def _few(shape: Shape, *given: Given) -> Plan:
@@ -110,7 +112,9 @@ def _width(width: int) -> Plan:
         Given(3, ways=APART, ids=1),
         Given(2, ways=CAPTURED),
     )
-    return _few(shape, *given[: 3 if width < 2_000 else 2])
+    plan = _few(shape, *given[: 3 if width < 2_000 else 2])
+    plan.column = width  # which rows are about to reach
+    return plan
 
 
 def _tokens(tokens: int) -> Plan:
