@@ -97,7 +97,9 @@ class Batches:
         if SLIDING_WINDOW in features and wanted and rng.random() < 0.85:
             computed = self._computed(layout)
         out, parts, pointers = None, Parts.BOTH, True
-        custom = 0.2 if reqs <= MANY else 0.1 * (self.given.starts is None and reqs < 200)
+        custom = 0.2
+        if self.given.reqs is not None:  # mostly the buffers that later calls see
+            custom = 0.1 * (self.given.starts is None and reqs < 200)
         if CUSTOM_OUTPUTS in features and rng.random() < custom:
             out, pointers = int(rng.integers(OWN_SIZE + 1)), bool(rng.random() < 0.5)
             parts = list(Parts)[int(rng.choice(3, p=[0.6, 0.2, 0.2]))]
@@ -113,7 +115,7 @@ class Batches:
         rng, layout = self.rng, model.layout
         reqs, tokens = len(batch.rows), int(batch.starts[-1])
         ways = ["int64"]
-        ways += ["row"] * 3 * bool(reqs) + ["position"] * 3 * bool(tokens)
+        ways += ["row"] * 4 * bool(reqs) + ["position"] * 3 * bool(tokens)
         ways += ["start"] * 2 * (reqs > 1 and tokens > 0) + ["computed"] * (
             2 * (batch.computed is not None)
         )
@@ -166,7 +168,7 @@ class Batches:
     def _some(self, count: int) -> int:
         """An index below a count: the first, the last or any."""
         rng = self.rng
-        return int(rng.choice([0, count - 1, int(rng.integers(count))]))
+        return int(rng.choice([0, count - 1, *rng.integers(count, size=3)]))
 
     def _rows(self, model: Model, reqs: int) -> Ints:
         """`idx_mapping`; in a large batch those that own blocks are where kernels may differ."""

@@ -90,18 +90,15 @@ def _rows_and_cp(rows: int) -> Plan:
 
 def _groups(groups: int) -> Plan:
     shape = Shape(groups=groups, rows=3, options=0.7)
-    return Plan(
-        "",
-        (shape,),
-        3,
-        (Given(2, ways=EAGER), Given(1, ways=TOGETHER), Given(0, ways=EAGER)),
-        batch=2,
-    )
+    given = (Given(2, ways=EAGER), Given(1, ways=TOGETHER), Given(0, ways=EAGER))
+    return Plan("", (shape,), len(given), given, batch=2, refused=0.0, state=0.0, captured=0.0)
 
 
 def _groups_and_width(groups: int, width: int) -> Plan:
     shape = Shape(groups=groups, rows=2, width=width, tokens=40, options=0.5)
-    return _few(shape, Given(2, ways=EAGER, ids=width // 3), Given(2, ways=APART))
+    plan = _few(shape, Given(2, ways=EAGER, ids=width // 3), Given(2, ways=APART))
+    plan.column = width
+    return plan
 
 
 def _few(shape: Shape, *given: Given) -> Plan:
@@ -115,7 +112,9 @@ def _width(width: int) -> Plan:
         Given(3, ways=APART, ids=1),
         Given(2, ways=CAPTURED),
     )
-    return _few(shape, *given[: 3 if width < 2_000 else 2])
+    plan = _few(shape, *given[: 3 if width < 2_000 else 2])
+    plan.column = width  # which rows are about to reach
+    return plan
 
 
 def _tokens(tokens: int) -> Plan:
@@ -211,8 +210,8 @@ def _quiet(*quiet: int) -> Plan:
 def _long(steps: int) -> Plan:
     """Many steps; a state is put back now and then, and steps come that stage nothing."""
     shape = Shape(groups=1, rows=2, tokens=3, width=40, options=0.1)
-    plan = Plan("", (shape,), steps, batch=1, writes=1, ways=(EAGER,), state=0.02, again=0.05)
-    plan.idle, plan.refused, plan.captured, plan.stage = 0.85, 0.0, 0.0, 0.4
+    plan = Plan("", (shape,), steps, batch=1, writes=1, ways=(EAGER,), state=0.04, again=0.05)
+    plan.idle, plan.refused, plan.captured, plan.stage = 0.9, 0.0, 0.0, 0.35
     return plan
 
 

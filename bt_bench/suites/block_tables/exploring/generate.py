@@ -295,6 +295,8 @@ class _Maker:
                 count = min(most, 1)
             else:
                 count = int(rng.integers(min(most, 4) + 1))
+            if self.batches.given.writes is not None:  # none is empty: each is a record
+                count = max(count, min(most, 1))
             ids = rng.integers(2**31, size=count)
             if count and rng.random() < self.odd_ids:
                 ids[int(rng.integers(count))] = int(rng.choice([2**31 - 1, 0, -1, -(2**31)]))

@@ -20,7 +20,7 @@ from bt_bench.suites.block_tables.exploring.themes import (
 )
 
 NAMED: Final = "named sizes"
-LIKELY, OTHER = 3, 1  # of each kind of direction in a scenario
+LIKELY, OTHER = 3, 2  # of each kind of direction in a scenario, of others in every second one
 LIKELIEST: Final = ("rows", "tokens", "columns", "ids", "groups", "padding")
 _FULL, _CHEAP, _DEAR = 12, 60, 300  # sizes, by what programs of as many cost
 _DEAR_ONES: Final = ("rows", "writes", "steps")
@@ -41,7 +41,9 @@ def named_sizes(rng: np.random.Generator, source: Source, turn: int) -> tuple[Pl
         A plan each; none if the code names no number.
     """
     likely, other = (_ways(source, kind) for kind in (LIKELIEST, tuple(_DIRECTIONS)[6:]))
-    chosen = [*_in_turn(likely, turn, LIKELY), *_in_turn(other, turn, OTHER)]
+    chosen = _in_turn(likely, turn, LIKELY)
+    if turn % 2 == 0 or not chosen:
+        chosen += _in_turn(other, turn // 2, OTHER)
     plans: list[Plan] = []
     for size, direction in dict.fromkeys(chosen):
         for plan in _DIRECTIONS[direction][1](rng, size):
@@ -86,7 +88,7 @@ def _beside(rng: np.random.Generator, size: int) -> list[int]:
 
 def _way(rng: np.random.Generator, size: int) -> tuple[str, ...]:
     if size > _FULL:
-        return (EAGER, GATHERED, MAPPED)[int(rng.integers(3))]
+        return (GATHERED, MAPPED, EAGER)[int(rng.integers(2 if size > _DEAR else 3))]
     return _WAYS[int(rng.integers(len(_WAYS)))]
 
 
@@ -172,12 +174,12 @@ def _quiet(_rng: np.random.Generator, size: int) -> list[Plan]:
 
 
 def _steps(rng: np.random.Generator, size: int) -> list[Plan]:
-    """As many steps, and half as many again; a third of them applies nothing."""
+    """As many steps, and some more; many of them apply nothing, and most have no requests."""
     shape = Shape(groups=1, rows=2, tokens=3, width=40, options=0.1)
     if size < 130 and rng.random() < 0.4:  # rows that are written rarely
         shape.rows = 30
     plan = _plan(shape, batch=1, prompts=False)
-    plan.steps, plan.writes, plan.stage, plan.idle = size + size // 2 + 2, 1, 0.5, 0.85
+    plan.steps, plan.writes, plan.stage, plan.idle = size + size // 4 + 2, 1, 0.4, 0.9
     plan.ways = (EAGER, _WAYS[int(rng.integers(4))])
     return [plan]
 
@@ -189,7 +191,7 @@ _DIRECTIONS: Final[dict[str, tuple[int, Callable[[np.random.Generator, int], lis
     "ids": (60_000, _ids),
     "groups": (40, _groups),
     "padding": (300_000, _padding),
-    "steps": (140, _steps),
+    "steps": (130, _steps),
     "quiet steps": (1_200, _quiet),
     "writes": (1_100, _writes),
     "block size": (2**20, _block_size),

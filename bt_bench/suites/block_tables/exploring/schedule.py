@@ -16,9 +16,9 @@ SCENARIOS: Final = 72
 
 OTHERS: Final = (
     *("refusals", "mixed", "captured steps", "one element changed", "several tables"),
-    *("snapshots and dummies", "refusals", "captured steps", "mixed", "context parallelism"),
-    *("long run", "large positions", "many tokens", "many groups"),
-    *("wide rows", "many rows", "one element changed", "many writes", "one row", "far rows"),
+    *("snapshots and dummies", "refusals", "captured steps", "mixed", "far rows"),
+    *("long run", "context parallelism", "large positions", "many tokens", "many groups"),
+    *("wide rows", "many rows", "one element changed", "many writes", "one row"),
 )
 
 

@@ -208,8 +208,11 @@ def _state_changes(_rng: np.random.Generator, _source: Source) -> Plan:
 
 def _changed(rng: np.random.Generator, _source: Source) -> Plan:
     """The same batch again and again, with one element changed."""
-    shape = Shape(rows=int(rng.integers(2, 7)), groups=int(rng.integers(1, 4)))
-    return Plan("one element changed", (shape,), steps=14, stage=0.4, again=0.85, prompts=True)
+    rows = int(rng.integers(4, 8))
+    shape = Shape(rows=rows, groups=int(rng.integers(1, 3)), tokens=int(rng.integers(9, 40)))
+    plan = Plan("one element changed", (shape,), 18, batch=rows - 1, stage=0.4, again=0.85)
+    plan.prompts, plan.ways = True, (EAGER, TOGETHER, APART, (SLOTS, GATHER), (BOTH,))
+    return plan
 
 
 def _captured_steps(rng: np.random.Generator, _source: Source) -> Plan:
