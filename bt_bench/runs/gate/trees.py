@@ -29,11 +29,13 @@ from bt_bench.variants import (
     installed_places,
     real_path,
 )
-from bt_bench.worker import git_command, without_another_git
+from bt_bench.worker import git_command, git_environment, without_another_git
 
 GIT_SECONDS = 600.0  # a checkout of a large repository
 BUILD_SECONDS = 1800.0
 TAIL_LINES = 20
+# Working trees that were looked at. None of their programs is run, in checkouts of them neither.
+_TREES: set[Path] = set()
 
 
 @dataclass(frozen=True)
@@ -370,11 +372,19 @@ def _label(ref: str, commit: str) -> str:
 
 def _top_of(start: Path) -> Path:
     try:
-        return Path(_git(start, "rev-parse", "--show-toplevel")).resolve()
+        top = Path(_git(start, "rev-parse", "--show-toplevel")).resolve()
     except UsageError as error:
         raise UsageError(
             f"{start.resolve()}: found no git repository to take a base revision from: {error}"
         ) from None
+    # Versions of git before 2.38 take a folder of tracked files for a bare repository.
+    if not (top / ".git").exists():
+        raise UsageError(
+            f"{top}: git takes it for the top of a repository, but it has no .git; a gate needs "
+            "an ordinary checkout"
+        )
+    _TREES.add(top)
+    return top
 
 
 def _tracked_root(top: Path, package: str) -> Path | None:
@@ -443,15 +453,17 @@ def _run_git(folder: Path, *arguments: str) -> bytes:
     """
     try:
         done = subprocess.run(
-            git_command(folder, *arguments),
+            git_command(folder, *arguments, trees=_TREES),
             capture_output=True,
-            env=without_another_git() | {"LC_ALL": "C"},
+            env=git_environment(folder, _TREES) | {"LC_ALL": "C"},
             timeout=GIT_SECONDS,
             check=False,
             start_new_session=True,  # Ctrl-C must not interrupt its cleanup
         )
     except FileNotFoundError:
-        raise UsageError("git is not installed; expected it on PATH") from None
+        raise UsageError(
+            "git is not installed; expected it on PATH, outside the repository"
+        ) from None
     except subprocess.TimeoutExpired:
         what = " ".join(arguments[:2])
         raise UsageError(f"git {what} did not end within {GIT_SECONDS:g} s in {folder}") from None
