@@ -6,6 +6,7 @@ from bt_bench.names import Operation
 from bt_bench.protocol.digests import digest_of
 from bt_bench.protocol.driver import Driver, Guard, MismatchError, Through, Trial
 from bt_bench.protocol.exploring import Contents, Explorer, Floats, Player, Seen, Source
+from bt_bench.protocol.fresh import FreshSourceLoader
 from bt_bench.protocol.hosting import at_suite, end_suite, run_suites_here, runs_here
 from bt_bench.protocol.loading import (
     DEFAULT_REF,
@@ -48,6 +49,7 @@ __all__ = [
     "Driver",
     "Explorer",
     "Floats",
+    "FreshSourceLoader",
     "Guard",
     "MismatchError",
     "NoOpponents",

@@ -16,7 +16,6 @@ from bt_bench.variants.catalogue import (
 from bt_bench.variants.isolation import (
     CACHES,
     TOOL,
-    FreshSourceLoader,
     Isolation,
     add_variants_path,
     installed_places,
@@ -35,7 +34,6 @@ __all__ = [
     "CACHES",
     "REFERENCE",
     "TOOL",
-    "FreshSourceLoader",
     "Isolation",
     "VariantEntry",
     "add_variants_path",

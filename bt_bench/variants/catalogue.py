@@ -18,6 +18,7 @@ from typing import Any
 
 from bt_bench.errors import UsageError, names_hint
 from bt_bench.protocol import (
+    FreshSourceLoader,
     NoOpponents,
     Opponent,
     Opponents,
@@ -28,7 +29,6 @@ from bt_bench.protocol import (
     package_folder,
 )
 from bt_bench.results import BASELINE
-from bt_bench.variants.isolation import FreshSourceLoader
 from bt_bench.variants.raised import is_interrupt, text_of
 
 REFERENCE = "reference"

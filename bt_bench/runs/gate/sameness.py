@@ -19,7 +19,7 @@ from bt_bench.runs.gate.trees import Tree, places_of_environment, tracked_files
 from bt_bench.variants import encodable, real_path
 
 # Python and its tools write these for themselves. Python's own bytecode is not used in a gate; see
-# `bt_bench.variants.isolation.FreshSourceLoader`.
+# `bt_bench.protocol.fresh`.
 CACHES = frozenset(
     {"__pycache__", ".hypothesis", ".import_linter_cache", ".mypy_cache", ".pytest_cache"}
     | {".ruff_cache"}
