@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from bt_bench.config.naming import placeholders_as
 from bt_bench.config.problems import Place, Problems
-from bt_bench.config.sections import MAX_NAME, margin_of
+from bt_bench.config.sections import MAX_NAME, Entries, margin_of
 from bt_bench.config.spec import CaseSpec
 from bt_bench.config.yaml import Located
 from bt_bench.errors import UsageError, shown
@@ -72,26 +72,29 @@ def as_written(
 
 
 def _items(root: Located) -> list[Located]:
-    cases = root.value.get("cases") if isinstance(root.value, dict) else None
+    cases = _mapping(root).get("cases")
     listed = cases.located.value if cases is not None else None
     return listed if isinstance(listed, list) else []
 
 
 def _written(item: Located, problems: Problems) -> _Written:
-    mapping = item.value if isinstance(item.value, dict) else {}
+    mapping = _mapping(item)
     product, zipped = (
-        axes.located.value if (axes := mapping.get(kind)) is not None else {}
-        for kind in ("product", "zip")
+        _mapping(mapping[kind].located) if kind in mapping else {} for kind in ("product", "zip")
     )
-    lengths = [len(entry.located.value) for entry in product.values()]
-    lengths += [len(entry.located.value) for entry in list(zipped.values())[:1]]
+    varied = [*product.values(), *list(zipped.values())[:1]]
+    values = [entry.located.value for entry in varied]
     return _Written(
         item.place,
         str(mapping["name"].located.value) if "name" in mapping else "",
         margin_of(mapping, problems),
         (*product, *zipped),
-        math.prod(lengths),
+        math.prod(len(each) for each in values if isinstance(each, list)),
     )
+
+
+def _mapping(located: Located) -> Entries:
+    return located.value if isinstance(located.value, dict) else {}
 
 
 def _may_be_named(written: _Written, name: str, set_apart: Collection[str]) -> bool:
