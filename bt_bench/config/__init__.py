@@ -6,6 +6,7 @@ from bt_bench.config.dump import dump_config
 from bt_bench.config.load import load_config
 from bt_bench.config.planned import planned_cases, planned_folders, planned_variants
 from bt_bench.config.settings import read_settings
+from bt_bench.config.sources import own_config
 from bt_bench.config.spec import CaseSpec, SweepSpec
 from bt_bench.config.stock import stock_config_names, stock_config_path
 
@@ -14,6 +15,7 @@ __all__ = [
     "SweepSpec",
     "dump_config",
     "load_config",
+    "own_config",
     "planned_cases",
     "planned_folders",
     "planned_variants",

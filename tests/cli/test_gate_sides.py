@@ -219,6 +219,21 @@ def test_another_workload_is_told_by_its_values(suite, options):
     assert "case one has" not in warnings(gate(*options))
 
 
+@pytest.mark.parametrize("options", [[], ["--suite", "copies"]])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_case_is_missing_whatever_else_is_called_like_the_config(suite, options, hidden):
+    """A config of the suite may have the name that is the path of another one."""
+    less = Path("my.yaml").read_text().replace("{name: two, rows: 4}", "")
+    write(suite, {"my.yaml": less})
+    if hidden:
+        text = less.replace("suite: copies", "suite: ../../copies")
+        write(suite, {"copies/configs/my.yaml.yaml": text})
+    outcome = gate(*options)
+    assert outcome.code == 4, outcome.err
+    missing = {(j["case"], j["verdict"]) for j in outcome.json()["judgements"]} - {("one", "SAME")}
+    assert missing == {("two", "MISSING")}
+
+
 PARTS = ["suite.py", "driver.py", "copy_kernels/variants/reference.py", "table.json", "more.py"]
 
 

@@ -166,31 +166,40 @@ def _config_in_base(
     options: Options, old: Tree, new: Tree, suite: str | None
 ) -> tuple[SweepSpec | None, list[str]]:
     """Read the config as the base has it; `None` if it cannot differ, or with a warning."""
-    from bt_bench.runs import config_of
-
-    file = _file_of(options)
-    path = None if file is None else config_of(old, new, file)
     unseen = "so what the config no longer has, or takes from elsewhere, is not noticed"
-    if path is None:
-        return None, []
-    if not path.is_file():
-        return None, [f"{old.label} has no {options.config}, {unseen}"]
     try:
+        path = _path_in_base(options, old, new, suite)
+        if path is None:
+            return None, []
+        if not path.is_file():
+            return None, [f"{old.label} has no {options.config}, {unseen}"]
         return options.load(str(path), suite), []
     except UsageError as error:
         return None, [old.named(f"the config cannot be read, {unseen}: {error}")]
 
 
-def _file_of(options: Options) -> Path | None:
-    """The file of the config, if it can differ between revisions: one of the user's."""
-    from bt_bench.config import stock_config_names, stock_config_path
+def _path_in_base(options: Options, old: Tree, new: Tree, suite: str | None) -> Path | None:
+    """Return the file that `--config` means in the base; `None` if it cannot differ.
 
-    suite = options.spec.suite
-    if options.config == "-":
-        return None
-    if options.config not in stock_config_names(suite):
-        return Path(options.config)
-    return None if suite.folder is None else stock_config_path(options.config, suite)
+    In one of the trees it may be the name of a config of the suite, and in the other a path.
+    """
+    from bt_bench.config import own_config
+    from bt_bench.protocol import find_suite
+    from bt_bench.runs import config_of
+
+    def in_base(given: str | None, where: str) -> Path | None:
+        ref = None if given is None else find_suite(given, Path.cwd(), where)
+        file = own_config(options.config, ref)
+        if file is None or file.is_relative_to(old.top):
+            return file
+        return config_of(old, new, file)
+
+    try:
+        path = in_base(suite, "the base's --suite")
+    except UsageError:  # it has no such suite
+        path = None
+    # The place of the head's, where the base means another file that it does not have.
+    return path if path is not None and path.is_file() else in_base(options.suite, "--suite")
 
 
 def _other_settings(old: Tree, new: Tree) -> tuple[Path, list[str]]:
