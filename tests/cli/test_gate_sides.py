@@ -202,9 +202,7 @@ def suite(repo):
 
 def test_equal_suites_are_not_told_apart(suite):
     """The base's config is read with the base's suite, so with other classes of equal workloads."""
-    write(
-        suite, {f"copies/{SCRIPT}": script(5), "copies/README.md": "x", "copies/new/__init__": ""}
-    )
+    write(suite, {f"copies/{SCRIPT}": script(5), "copies/new/__init__": ""})
     (suite / "copies/new/__init__").unlink()
     for options in ([], ["--suite", "copies"]):
         outcome = gate(*options)
@@ -235,6 +233,7 @@ def test_a_case_is_missing_whatever_else_is_called_like_the_config(suite, option
 
 
 PARTS = ["suite.py", "driver.py", "copy_kernels/variants/reference.py", "table.json", "more.py"]
+DATA = [".hidden/data", "configs/data.json", "notes.md", "linked/data", "__pycache__/data.pyc"]
 
 
 @pytest.mark.parametrize("static", [False, True])
@@ -250,6 +249,38 @@ def test_a_suite_that_differs_is_told(suite, part, static):
         f"the suite differs from the base's in {part}; that of working tree drives and checks"
         in (warnings(outcome))
     )
+
+
+@pytest.mark.parametrize("part", DATA)
+def test_data_of_a_suite_that_differs_is_told_wherever_it_is(suite, part):
+    """A driver may read any of it, behind a link to a folder too."""
+    (suite / "shared").mkdir()
+    (suite / "copies/linked").symlink_to("../shared")
+    path = suite / "copies" / part
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("1")
+    commit(suite, "data")
+    assert warnings(gate()) == ""
+    path.write_text("0")
+    assert f"the suite differs from the base's in {part};" in warnings(gate())
+
+
+def test_a_suite_whose_files_look_like_a_repository_is_refused(suite):
+    forged = {"HEAD": "ref: refs/heads/main\n", "objects/keep": "", "refs/keep": ""}
+    write(suite, {f"copies/{name}": text for name, text in forged.items()})
+    commit(suite, "a repository in files")
+    outcome = gate()
+    assert outcome.code == 2
+    assert "copies: found no git repository to take a base revision from" in outcome.err
+
+
+def test_a_link_that_leads_elsewhere_is_told(suite):
+    write(suite, {"one/x": "", "two/y": ""})
+    (suite / "copies/now").symlink_to("../one")
+    commit(suite, "a link")
+    (suite / "copies/now").unlink()
+    (suite / "copies/now").symlink_to("../two")
+    assert "the suite differs from the base's in now/x, now/y;" in warnings(gate())
 
 
 def test_a_part_of_the_suite_that_is_gone_is_told_too(suite):
