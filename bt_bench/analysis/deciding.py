@@ -288,15 +288,21 @@ def exit_code(
         judged: the comparison.
         fail_on: verdicts that fail it.
         require_power: also fail a gate that could not have found what it was to find, where
-            nothing worse was found.
+            nothing worse was found; one that has timed nothing could not.
     """
     verdicts = {judgement.verdict for judgement in judged.deciding}
     for name, verdict, code in _EXITS:
         if name in fail_on and verdict in verdicts:
             return code
-    if require_power and judged.power is not None and judged.power.falls_short:
+    if require_power and (timed_nothing(judged) or (judged.power and judged.power.falls_short)):
         return ExitCode.INCONCLUSIVE
     return ExitCode.OK
+
+
+def timed_nothing(judged: Judged) -> bool:
+    """Return whether no time was tested, though the code is not equal."""
+    is_equal = all(each.cause is Cause.EQUAL_CODE for each in judged.deciding)
+    return judged.power is None and not is_equal
 
 
 def without_new_paths(judgements: Iterable[Judgement]) -> tuple[list[Judgement], list[str]]:

@@ -216,9 +216,11 @@ def final_code(
         not_compared: by side, judgements that say why too little of it was compared.
         require_power: also fail a gate that could not have found what it was to find.
     """
-    from bt_bench.analysis import exit_code
+    from bt_bench.analysis import exit_code, timed_nothing
 
     code = exit_code(judged, fail_on, require_power)
+    if require_power and code is ExitCode.INCONCLUSIVE and timed_nothing(judged):
+        say("--require-power: nothing was timed, so no slowdown could have been found")
     for side, why in not_compared.items():
         say(f"error: {_not_compared_text(side, why)}")
         if code in (ExitCode.OK, ExitCode.INCONCLUSIVE):

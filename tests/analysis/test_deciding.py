@@ -431,4 +431,8 @@ def test_a_gate_without_power_fails_where_that_is_asked_for_and_nothing_is_worse
         strong = replace(weak, power=replace(short, short=0))
         assert exit_code(strong, require_power=True) is exit_code(weak)
     assert exit_code(replace(judged(Verdict.SAME), power=short)) is ExitCode.OK
-    assert exit_code(judged(Verdict.SAME), require_power=True) is ExitCode.OK
+    untimed = judged(Verdict.SAME)
+    assert exit_code(untimed, require_power=True) is ExitCode.INCONCLUSIVE
+    (same,) = untimed.judgements
+    equal = replace(untimed, judgements=(replace(same, cause=Cause.EQUAL_CODE),))
+    assert exit_code(equal, require_power=True) is exit_code(untimed) is ExitCode.OK

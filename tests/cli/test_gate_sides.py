@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,44 @@ def test_a_variant_that_the_head_has_removed_is_missing_from_a_config_without_a_
     missing = [j for j in outcome.json()["judgements"] if j["verdict"] == "MISSING"]
     assert {j["other"] for j in missing} == {"extra@working tree"}
     assert gate("--variants", "fused").code == 0
+
+
+@pytest.mark.parametrize("where", ["working directory", "subfolder"])
+def test_the_head_does_not_say_where_it_is_measured(repo, monkeypatch, where):
+    """On a CPU nothing may be timed."""
+    top = repo(variant("mine", 3) | config("kernels: mine\n") | {"sub/x": ""})
+    if where == "subfolder":
+        monkeypatch.chdir(top / "sub")
+    given = ("gate", "--config", str(top / "my.yaml"), "--dry-run")
+
+    def device(*options):
+        outcome = run(*given, *options)
+        assert outcome.code == 0, outcome.err
+        return outcome.out.splitlines()[0].partition(" on ")[2].partition(":")[0]
+
+    write(top, {"pyproject.toml": '[tool.bt-bench]\ndevice = "cpu"\n'})
+    assert device("--base", "HEAD") == "cuda"
+    assert device("--base", "HEAD", "--device", "cpu") == "cpu"
+    commit(top, "on a CPU")
+    write(top, {"pyproject.toml": ""})
+    assert device("--base", "HEAD") == "cpu"
+    assert device("--base", "HEAD~1") == "cuda"
+    write(top, {"pyproject.toml": '[tool.bt-bench]\ndevice = "cuda"\n'})
+    monkeypatch.chdir(top)
+    told = warnings(run("gate", "--config", "my.yaml", "--base", "HEAD", "--static", "--json"))
+    assert "[tool.bt-bench] device is cuda, but cpu in the base, which is used" in told
+
+
+def test_a_gate_that_times_nothing_has_no_power(repo):
+    top = repo(variant("mine", 3) | config("kernels: mine\n"))
+    write(top, {"my.yaml": Path("my.yaml").read_text() + "# changed\n"})
+    outcome = gate("--require-power")
+    assert outcome.code == 3
+    assert "--require-power: nothing was timed, so no slowdown could have been" in outcome.err
+    assert gate().code == 0
+    commit(top, "equal")
+    shutil.rmtree(top / "reports")  # which would differ
+    assert gate("--require-power").code == 0
 
 
 def test_a_project_around_the_repository_has_settings_for_both(repo, tmp_path):

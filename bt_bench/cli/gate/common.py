@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from bt_bench.analysis import Judged, Rules
     from bt_bench.cli.outputs import Output
-    from bt_bench.config import SweepSpec
-    from bt_bench.names import FailOn
+    from bt_bench.config import Settings, SweepSpec
+    from bt_bench.names import DeviceChoice, FailOn
     from bt_bench.runs import Lost, Tree
     from bt_bench.variants import VariantEntry
 
@@ -80,11 +80,13 @@ class Trees:
         base: a checkout of the base.
         head: the working tree.
         lost: what only the base's config has, and what else of it differs.
+        device: where to measure, as the base's settings have it; `None` if they do not.
     """
 
     base: Tree
     head: Tree
     lost: Lost
+    device: DeviceChoice | None = None
 
 
 @contextmanager
@@ -116,7 +118,7 @@ def _by_own_configs(options: Options, old: Tree, new: Tree) -> Trees:
     spec = options.spec
     suite = _suite_in_base(options, old, new)
     theirs, warnings = _config_in_base(options, old, new, suite)
-    settings, said = _other_settings(old, new)
+    settings, device, said = _other_settings(old, new)
     ref = theirs.suite if theirs is not None else spec.suite
     folders = options.folders_of(theirs or spec, settings)
     old = replace(old, location=location_in(old, new, folders, ref))
@@ -132,7 +134,7 @@ def _by_own_configs(options: Options, old: Tree, new: Tree) -> Trees:
         *said,
         *warnings,
     ]
-    return Trees(old, new, replace(lost, warnings=tuple(found)))
+    return Trees(old, new, replace(lost, warnings=tuple(found)), device)
 
 
 def _variants_of(options: Options, spec: SweepSpec, base: Tree) -> list[str]:
@@ -202,25 +204,35 @@ def _path_in_base(options: Options, old: Tree, new: Tree, suite: str | None) -> 
     return path if path is not None and path.is_file() else in_base(options.suite, "--suite")
 
 
-def _other_settings(old: Tree, new: Tree) -> tuple[Path, list[str]]:
-    """Find where the base's settings of the project are, and warn about those that differ."""
+def _other_settings(old: Tree, new: Tree) -> tuple[Path, DeviceChoice | None, list[str]]:
+    """Find where the base's settings of the project are, and warn about those that differ.
+
+    The head has no say in where it is measured: without a GPU, for one, nothing may be timed.
+    """
     from bt_bench.config import read_settings
     from bt_bench.runs import place_below
 
     after, there = read_settings(Path.cwd()), Path.cwd()
     if after.source is not None and place_below(after.source, new.top) is None:
-        return there, []  # of a project around the repository, for both revisions
+        return there, after.device, []  # of a project around the repository, for both revisions
     here = place_below(there, new.top)
     there = old.top if here is None else old.top / here
     there = there if there.is_dir() else old.top
     try:
         before = read_settings(there)
     except UsageError as error:
-        return Path.cwd(), [old.named(f"its settings cannot be read: {error}")]
+        return Path.cwd(), None, [old.named(f"its settings cannot be read: {error}")]
     if before.device == after.device:
-        return there, []
-    said = f"[tool.bt-bench] device is {after.device}, but {before.device} in the base"
-    return there, [said]
+        return there, before.device, []
+    said = (
+        f"[tool.bt-bench] device is {_device(after)}, but {_device(before)} in the base, which is "
+        "used"
+    )
+    return there, before.device, [said]
+
+
+def _device(settings: Settings) -> str:
+    return settings.device or "not set"
 
 
 def entries_here(options: Options) -> list[VariantEntry]:
