@@ -242,8 +242,9 @@ def _not_compared_text(side: str, why: Sequence[Judgement]) -> str:
     if any(each.cause is not Cause.TOO_FEW for each in why):
         return f"nothing of {side} could be compared: {reason}"
     return (
-        f"no time of {first.key} of {side} could be compared: {reason}; sweep with --set "
-        "plan.instances=8, or compare counts alone with --metric launches"
+        f"not all times of {side} could be compared: {reason}; sweep with --set plan.instances=8, "
+        "and device times with as many of plan.profile_rounds at least, or name by --metric what "
+        "is to be compared, such as launches"
     )
 
 
