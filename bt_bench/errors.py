@@ -32,6 +32,10 @@ class UsageError(BtBenchError):
     exit_code = ExitCode.USAGE
 
 
+class ForeignCodeError(UsageError):
+    """Code of a tree that is to be judged has run in the process, and may have a say in its end."""
+
+
 class OtherSchemaError(UsageError):
     """A file of bt-bench that another version of it wrote, in another schema version."""
 

@@ -18,6 +18,7 @@ from bt_bench.analysis.deciding import (
     Rules,
     exit_code,
     not_comparable,
+    timed_nothing,
     without_new_paths,
 )
 from bt_bench.analysis.figures import MethodLine, method_lines, step_medians_of, typical_us
@@ -183,6 +184,7 @@ __all__ = [
     "step_medians_of",
     "tally",
     "tally_of",
+    "timed_nothing",
     "typical_us",
     "unique_labels",
     "wilson_interval",

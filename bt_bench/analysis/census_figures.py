@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from bt_bench.results import COUNTED, Kernel, OperationCensus, VariantCensus
@@ -77,11 +77,13 @@ def per_step(operation: OperationCensus) -> float:
 def _of_kernels(base: Taken, head: Taken, value: Callable[[Kernel], int]) -> Figure:
     """The kernel that got worse the most; if none did, better the most; else the largest.
 
-    Kernels that only one side has count through the maximum over all kernels.
+    Kernels without a counterpart count through the maximum over all kernels.
     """
-    before, after = _largest(base.kernels, value), _largest(head.kernels, value)
-    figures = [Figure(before[name], after[name], f"in {name}") for name in before if name in after]
-    largest = [max(side.values(), default=0) for side in (before, after)]
+    figures = [
+        Figure(value(before), value(after), f"in {after.name}")
+        for before, after in _pairs(base.kernels, head.kernels, value)
+    ]
+    largest = [max(map(value, side.kernels), default=0) for side in (base, head)]
     figures.append(Figure(largest[0], largest[1], "in the kernel with the most"))
     worst = max(figures, key=lambda figure: figure.change)
     if worst.change > 0:
@@ -90,9 +92,29 @@ def _of_kernels(base: Taken, head: Taken, value: Callable[[Kernel], int]) -> Fig
     return best if best.change < 0 else figures[-1]
 
 
-def _largest(kernels: tuple[Kernel, ...], value: Callable[[Kernel], int]) -> Mapping[str, int]:
-    """Per kernel name, the largest value over its specialisations."""
-    largest: dict[str, int] = {}
-    for kernel in kernels:
-        largest[kernel.name] = max(largest.get(kernel.name, 0), value(kernel))
-    return largest
+def _pairs(
+    base: tuple[Kernel, ...], head: tuple[Kernel, ...], value: Callable[[Kernel], int]
+) -> Iterator[tuple[Kernel, Kernel]]:
+    """Pair the kernels of both sides, so that none hides behind another that has as much.
+
+    First those of one name and signature, then of one name, and then all others, as of a kernel
+    that was renamed: each time the one with the most to the one with the most, and so on.
+    """
+    rest = [sorted(side, key=value, reverse=True) for side in (base, head)]
+    kinds: tuple[Callable[[Kernel], object], ...] = (
+        lambda kernel: (kernel.name, kernel.signature),
+        lambda kernel: kernel.name,
+        lambda _: None,
+    )
+    for kind in kinds:
+        alike: dict[object, tuple[list[Kernel], list[Kernel]]] = {}
+        for side, kernels in enumerate(rest):
+            for kernel in kernels:
+                alike.setdefault(kind(kernel), ([], []))[side].append(kernel)
+        rest = [[], []]
+        for before, after in alike.values():
+            count = min(len(before), len(after))
+            yield from zip(before[:count], after[:count], strict=True)
+            rest[0] += before[count:]
+            rest[1] += after[count:]
+        rest = [sorted(side, key=value, reverse=True) for side in rest]

@@ -288,15 +288,21 @@ def exit_code(
         judged: the comparison.
         fail_on: verdicts that fail it.
         require_power: also fail a gate that could not have found what it was to find, where
-            nothing worse was found.
+            nothing worse was found; one that has timed nothing could not.
     """
     verdicts = {judgement.verdict for judgement in judged.deciding}
     for name, verdict, code in _EXITS:
         if name in fail_on and verdict in verdicts:
             return code
-    if require_power and judged.power is not None and judged.power.falls_short:
+    if require_power and (timed_nothing(judged) or (judged.power and judged.power.falls_short)):
         return ExitCode.INCONCLUSIVE
     return ExitCode.OK
+
+
+def timed_nothing(judged: Judged) -> bool:
+    """Return whether no time was tested, though the code is not equal."""
+    is_equal = all(each.cause is Cause.EQUAL_CODE for each in judged.deciding)
+    return judged.power is None and not is_equal
 
 
 def without_new_paths(judgements: Iterable[Judgement]) -> tuple[list[Judgement], list[str]]:
@@ -335,9 +341,9 @@ def _left_out(base: str, path: str, judgements: Sequence[Judgement]) -> str:
 def not_comparable(judgements: Iterable[Judgement]) -> list[Judgement] | None:
     """Judge whether a comparison compares too little to ever pass, and return what says so.
 
-    It does if all that decides is missing, invalid, or had too few rounds. It also does if all
-    times of a case had too few rounds or instances: then only its counts were compared, unless
-    these are all that was asked for.
+    It does if all that decides is missing, invalid, or had too few rounds. It also does if a time
+    that decides had too few rounds or instances, whatever else of the case was compared: another
+    time says nothing of that one.
 
     Returns:
         The judgements that say nothing, which are none if there is nothing that decides; `None` if
@@ -346,18 +352,7 @@ def not_comparable(judgements: Iterable[Judgement]) -> list[Judgement] | None:
     deciding = [each for each in judgements if each.decides]
     if all(map(_says_nothing, deciding)):
         return deciding
-    times: dict[tuple[str, str, str], list[Judgement]] = {}
-    for each in deciding:
-        if each.cause is not Cause.EXACT:
-            times.setdefault((each.base, each.other, each.key), []).append(each)
-    too_few = [
-        each
-        for of_case in times.values()
-        if all(map(_says_nothing, of_case))
-        for each in of_case
-        if each.cause is Cause.TOO_FEW
-    ]
-    return too_few or None
+    return [each for each in deciding if each.cause is Cause.TOO_FEW] or None
 
 
 def _says_nothing(judgement: Judgement) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 
+from bt_bench.cli.outside import run_no_code_of_judged_trees
 from bt_bench.cli.terminal import heed_only_sane_sizes, take_no_log_for_a_terminal
 
 
 def main() -> None:
     """Entry point of `bt-bench`."""
+    run_no_code_of_judged_trees(sys.argv[1:])
     heed_only_sane_sizes()
     take_no_log_for_a_terminal()
     try:

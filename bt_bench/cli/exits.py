@@ -16,7 +16,7 @@ from typing import NoReturn, ParamSpec, TextIO
 
 import typer
 
-from bt_bench.errors import BtBenchError, ExitCode
+from bt_bench.errors import BtBenchError, ExitCode, ForeignCodeError
 
 Parameters = ParamSpec("Parameters")
 
@@ -44,6 +44,9 @@ def reporting_errors(command: Callable[Parameters, ExitCode]) -> Callable[Parame
             code = error.exit_code
             for line in str(error).splitlines():
                 print(f"bt-bench: error: {visible(line)}", file=sys.stderr)
+            if isinstance(error, ForeignCodeError):
+                sys.stderr.flush()
+                os._exit(code)  # nothing that was registered to run at the end does
         except KeyboardInterrupt:
             code = ExitCode.INTERRUPTED
             print("bt-bench: interrupted", file=sys.stderr)

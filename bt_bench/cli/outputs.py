@@ -216,9 +216,11 @@ def final_code(
         not_compared: by side, judgements that say why too little of it was compared.
         require_power: also fail a gate that could not have found what it was to find.
     """
-    from bt_bench.analysis import exit_code
+    from bt_bench.analysis import exit_code, timed_nothing
 
     code = exit_code(judged, fail_on, require_power)
+    if require_power and code is ExitCode.INCONCLUSIVE and timed_nothing(judged):
+        say("--require-power: nothing was timed, so no slowdown could have been found")
     for side, why in not_compared.items():
         say(f"error: {_not_compared_text(side, why)}")
         if code in (ExitCode.OK, ExitCode.INCONCLUSIVE):
@@ -240,8 +242,9 @@ def _not_compared_text(side: str, why: Sequence[Judgement]) -> str:
     if any(each.cause is not Cause.TOO_FEW for each in why):
         return f"nothing of {side} could be compared: {reason}"
     return (
-        f"no time of {first.key} of {side} could be compared: {reason}; sweep with --set "
-        "plan.instances=8, or compare counts alone with --metric launches"
+        f"not all times of {side} could be compared: {reason}; sweep with --set plan.instances=8, "
+        "and device times with as many of plan.profile_rounds at least, or name by --metric what "
+        "is to be compared, such as launches"
     )
 
 

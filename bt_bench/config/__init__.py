@@ -5,15 +5,18 @@ from __future__ import annotations
 from bt_bench.config.dump import dump_config
 from bt_bench.config.load import load_config
 from bt_bench.config.planned import planned_cases, planned_folders, planned_variants
-from bt_bench.config.settings import read_settings
+from bt_bench.config.settings import Settings, read_settings
+from bt_bench.config.sources import own_config
 from bt_bench.config.spec import CaseSpec, SweepSpec
 from bt_bench.config.stock import stock_config_names, stock_config_path
 
 __all__ = [
     "CaseSpec",
+    "Settings",
     "SweepSpec",
     "dump_config",
     "load_config",
+    "own_config",
     "planned_cases",
     "planned_folders",
     "planned_variants",

@@ -23,6 +23,7 @@ from bt_bench.config.sections import (
 from bt_bench.config.select import select_cases
 from bt_bench.config.sources import read_config
 from bt_bench.config.spec import CaseSpec, SweepSpec
+from bt_bench.config.told import ToldCase, as_written
 from bt_bench.config.validation import Vocabulary, validate
 from bt_bench.config.yaml import Located, parse_yaml
 from bt_bench.errors import UsageError, names_hint, shown
@@ -91,9 +92,13 @@ def load_config(
     general = read_general(root, config.default_name, known, problems)
     values = read_overrides(overrides, problems)
     expanded = _cases if runs_here(ref) else _told_cases
-    cases, found = at_suite(ref, expanded, ref, root, config.folder, values)
+    told, found = at_suite(ref, expanded, ref, root, config.folder, values)
     for place, message in found:
         problems.add(place, message)
+    if found or runs_here(ref):
+        cases = [case for _, case in told]
+    else:
+        cases = as_written(root, told, values, problems)
     spec = _spec(general, ref, config.folder, values, cases, problems)
     changes = {
         "variants": _replacement("--variants", variants),
@@ -167,7 +172,7 @@ def _spec(
     )
 
 
-Found = tuple[list[CaseSpec], list[tuple[Place, str]]]
+Found = tuple[list[ToldCase], list[tuple[Place, str]]]
 
 
 def _cases(ref: SuiteRef, root: Located, folder: Path, overrides: Mapping[str, Axis]) -> Found:
@@ -179,11 +184,15 @@ def _cases(ref: SuiteRef, root: Located, folder: Path, overrides: Mapping[str, A
         check_name_template(template, document.vocabulary, problems)
     named: dict[str, Place] = {}
     appended = {id(case): axes_to_append(case, document.vocabulary) for case in document.cases}
+    at = {id(case): index for index, case in enumerate(document.cases)}
     expanded = (
-        _case(case, appended[id(case.template)], document.vocabulary, folder, named, problems)
+        (
+            at[id(case.template)],
+            _case(case, appended[id(case.template)], document.vocabulary, folder, named, problems),
+        )
         for case in expand(document, problems)
     )
-    cases = [case for case in expanded if case is not None]
+    cases = [(index, case) for index, case in expanded if case is not None]
     return cases, problems.found
 
 
@@ -193,8 +202,8 @@ def _told_cases(ref: SuiteRef, root: Located, folder: Path, overrides: Mapping[s
 
     cases, problems = _cases(ref, root, folder, overrides)
     told = [
-        case.model_copy(update={"parameters": HostedParameters.of(case.parameters)})
-        for case in cases
+        (index, case.model_copy(update={"parameters": HostedParameters.of(case.parameters)}))
+        for index, case in cases
         if not problems
     ]
     return told, problems

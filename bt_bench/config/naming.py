@@ -15,6 +15,12 @@ from bt_bench.results import Noun
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
+def placeholders_as(text: str, pattern: str) -> str:
+    """Return a regular expression for names of a template, with a pattern for each placeholder."""
+    parts = _PLACEHOLDER.split(text)[::2]
+    return pattern.join(map(re.escape, parts))
+
+
 def check_name_template(case: CaseTemplate, vocabulary: Vocabulary, problems: Problems) -> None:
     """Notes placeholders that name no parameter, and text that no name may have."""
     text = str(case.name.value)

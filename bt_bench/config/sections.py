@@ -306,7 +306,7 @@ def _case(item: Located, vocabulary: Vocabulary, problems: Problems) -> CaseTemp
     mapping = item.value
     fixed = _parameters(mapping, CASE_KEYS, vocabulary, problems)
     name = _case_name(mapping, item.place, problems)
-    margin_percent = _margin_percent(mapping, problems)
+    margin_percent = margin_of(mapping, problems)
     before = len(problems)
     product = _axes(mapping, "product", vocabulary, problems)
     zipped = _axes(mapping, "zip", vocabulary, problems)
@@ -325,7 +325,8 @@ def _case_name(mapping: Entries, place: Place, problems: Problems) -> Located | 
     return located if isinstance(located.value, str) else None
 
 
-def _margin_percent(mapping: Entries, problems: Problems) -> float | None:
+def margin_of(mapping: Entries, problems: Problems) -> float | None:
+    """Read the margin of a case; `None` if it has none, or one that is a problem."""
     if "margin_percent" not in mapping:
         return None
     located = mapping["margin_percent"].located

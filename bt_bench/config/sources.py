@@ -51,6 +51,17 @@ def read_config(source: str | Path, suite: SuiteRef | None = None) -> ConfigText
     return ConfigText(text, label, path.stem, path.parent)
 
 
+def own_config(source: str, suite: SuiteRef | None = None) -> Path | None:
+    """Return the file that `read_config` reads, if it is of the user's.
+
+    Args:
+        source: as there; `None` is returned for stdin, and for what comes with bt-bench.
+        suite: as there.
+    """
+    is_shipped = (suite is None or suite.folder is None) and source in stock_config_names(suite)
+    return None if source == "-" or is_shipped else _find(source, suite)[0]
+
+
 def _find(source: str | Path, suite: SuiteRef | None) -> tuple[Path, str]:
     if isinstance(source, str) and source in stock_config_names(suite):
         return stock_config_path(source, suite), f"{source}.yaml"

@@ -16,6 +16,7 @@ from bt_bench.protocol.exploring import (
     Seen,
     Source,
 )
+from bt_bench.protocol.fresh import FreshSourceLoader
 from bt_bench.protocol.hosting import at_suite, end_suite, run_suites_here, runs_here
 from bt_bench.protocol.loading import (
     DEFAULT_REF,
@@ -67,6 +68,7 @@ __all__ = [
     "Driver",
     "Explorer",
     "Floats",
+    "FreshSourceLoader",
     "Guard",
     "MismatchError",
     "NoOpponents",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from bt_bench.errors import BtBenchError, UsageError, names_hint
 from bt_bench.names import DEFAULT_SUITE
+from bt_bench.protocol.fresh import load_only_sources
 from bt_bench.protocol.hosting import at_suite, runs_here
 from bt_bench.results import Noun, OperationInfo, SuiteInfo
 
@@ -161,6 +162,7 @@ def _import(ref: SuiteRef) -> ModuleType:
     _LOADED[ref.package] = ref
     if ref.folder is None:
         return importlib.import_module(f"{ref.package}.{_MODULE}")
+    load_only_sources()
     if ref.package not in sys.modules:
         package = ModuleType(ref.package)
         package.__path__ = [str(ref.folder)]

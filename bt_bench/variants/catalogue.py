@@ -15,9 +15,11 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from weakref import WeakSet
 
 from bt_bench.errors import UsageError, names_hint
 from bt_bench.protocol import (
+    FreshSourceLoader,
     NoOpponents,
     Opponent,
     Opponents,
@@ -28,10 +30,11 @@ from bt_bench.protocol import (
     package_folder,
 )
 from bt_bench.results import BASELINE
-from bt_bench.variants.isolation import FreshSourceLoader
 from bt_bench.variants.raised import is_interrupt, text_of
 
 REFERENCE = "reference"
+
+_ADAPTED: WeakSet[type[Any]] = WeakSet()  # classes of entries that have an `opponent`
 
 
 @dataclass(frozen=True)
@@ -176,6 +179,7 @@ def load(entry: VariantEntry) -> type[Any]:
         ) from error
     if entry.opponent is not None:
         adapted: type[Any] = module.adapt(entry.opponent.source)
+        _ADAPTED.add(adapted)
         return adapted
     variant = getattr(module, "Variant", None)
     if not isinstance(variant, type):
@@ -189,6 +193,14 @@ def load(entry: VariantEntry) -> type[Any]:
         for number, problem in misspelt_overrides(variant, source):
             raise UsageError(f"{entry.path}:{number}: {problem}")
     return variant
+
+
+def is_adapted(kind: type[Any]) -> bool:
+    """Return whether a class was loaded as an opponent; one that derives from such a class is not.
+
+    A file of a user's own can derive from whatever it likes, but is no opponent by that.
+    """
+    return kind in _ADAPTED
 
 
 def load_apart(entry: VariantEntry) -> type[Any]:

@@ -14,9 +14,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType
 
 CACHES = {
     "TRITON_CACHE_DIR": "triton",
@@ -196,16 +194,3 @@ def add_variants_path() -> None:
         sys.path[:0] = [str(Path(entry).absolute()) for entry in text.split(os.pathsep) if entry]
         before = os.environ.get("PYTHONPATH")
         os.environ["PYTHONPATH"] = f"{text}{os.pathsep}{before}" if before else text
-
-
-class FreshSourceLoader(SourceFileLoader):
-    """Compiles a module's source whenever it is loaded.
-
-    Python takes cached bytecode for current if the source has the same size, and the same time to
-    the second. A file that a script changes and runs at once may have both, and be another.
-    """
-
-    def get_code(self, fullname: str) -> CodeType:
-        """The code of the source as it is now; nothing is cached either."""
-        path = self.get_filename(fullname)
-        return self.source_to_code(self.get_data(path), path)

@@ -7,7 +7,7 @@ from bt_bench.worker.compiling.kept import take_code_census
 from bt_bench.worker.culprits import Noticing
 from bt_bench.worker.device import choose_device
 from bt_bench.worker.environment import available_bytes, read_environment
-from bt_bench.worker.git import git_command, without_another_git
+from bt_bench.worker.git import git_command, git_environment, without_another_git
 from bt_bench.worker.messages import Ahead, ArmSetup, Hello, WorkerSetup, arms_of
 from bt_bench.worker.outcome import Measured, RoundProgress, TimelineParts
 from bt_bench.worker.plain_exploring import PlainExplorer, explorer_of
@@ -77,6 +77,7 @@ __all__ = [
     "choose_device",
     "explorer_of",
     "git_command",
+    "git_environment",
     "read_environment",
     "take_census",
     "take_code_census",

@@ -13,7 +13,7 @@ from typing import Any
 from bt_bench import __version__
 from bt_bench.names import DeviceChoice, DeviceKind, gpu_index
 from bt_bench.results import Environment, Gpu
-from bt_bench.worker.git import git_command, without_another_git
+from bt_bench.worker.git import git_command, git_environment
 from bt_bench.worker.helpers import read_helpers
 from bt_bench.worker.nvml import GpuSensors, nvml_session, quietly
 
@@ -140,7 +140,7 @@ def _git(*arguments: str) -> str | None:
     try:
         done = subprocess.run(
             git_command(root, *arguments),
-            env=without_another_git(),
+            env=git_environment(root),
             capture_output=True,
             text=True,
             timeout=10,

@@ -36,7 +36,8 @@ from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
 from bt_bench.errors import UsageError
-from bt_bench.variants import FreshSourceLoader, Isolation, is_there, modules_of, real_path
+from bt_bench.protocol import FreshSourceLoader
+from bt_bench.variants import Isolation, is_there, modules_of, real_path
 from bt_bench.worker import activity
 
 _SHOWN = 3

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 # A hook or an outer git would point git at another repository or index.
@@ -13,13 +15,56 @@ _OF_ANOTHER_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "
 _NOTHING_ELSE = (
     *("-c", f"core.hooksPath={os.devnull}"),
     *("-c", "core.fsmonitor="),
+    # Files that are tracked can make a folder look like a bare repository, with settings that run
+    # programs; what is asked of git there would be answered by them.
+    *("-c", "safe.bareRepository=explicit"),
     "--no-optional-locks",
 )
 
 
-def git_command(folder: Path, *arguments: str) -> list[str]:
-    """The command line that runs git in a folder."""
-    return ["git", *_NOTHING_ELSE, "-C", str(folder), *arguments]
+def git_command(folder: Path, *arguments: str, trees: Iterable[Path] = ()) -> list[str]:
+    """Return the command line that runs git in a folder; see `git_environment` for `trees`.
+
+    Raises:
+        FileNotFoundError: without a git on PATH outside the trees.
+    """
+    program = shutil.which("git", path=_path_outside((folder, *trees)))
+    if program is None:
+        raise FileNotFoundError("git")
+    return [program, *_NOTHING_ELSE, "-C", str(folder), *arguments]
+
+
+def git_environment(folder: Path, trees: Iterable[Path] = ()) -> dict[str, str]:
+    """Return the environment for git, whose PATH has neither folders of trees nor relative ones.
+
+    A tree that is judged must not choose the git that is asked about it, nor what git starts.
+
+    Args:
+        folder: where git runs.
+        trees: folders of other trees.
+    """
+    return without_another_git() | {"PATH": _path_outside((folder, *trees))}
+
+
+def _path_outside(folders: Iterable[Path]) -> str:
+    tops = {top for folder in (*folders, Path.cwd()) if (top := _checkout_around(folder))}
+    return os.pathsep.join(_entries_outside(tops))
+
+
+def _entries_outside(tops: set[Path]) -> Iterator[str]:
+    for entry in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        if not os.path.isabs(entry):  # noqa: PTH117
+            continue
+        # The program itself too: a link of an environment may lead into a tree.
+        real = {Path(os.path.realpath(entry)), Path(os.path.realpath(f"{entry}/git"))}
+        if not any(path.is_relative_to(top) for path in real for top in tops):
+            yield entry
+
+
+def _checkout_around(folder: Path) -> Path | None:
+    """Return the top of the checkout that a folder is in, which git is not asked for."""
+    place = Path(os.path.realpath(folder))
+    return next((top for top in (place, *place.parents) if os.path.lexists(top / ".git")), None)
 
 
 def without_another_git() -> dict[str, str]:

@@ -6,13 +6,12 @@ import pytest
 from support.censuses import made_up, toolchain
 
 from bt_bench.analysis.census import ALL_CASES, equal_host_code, equal_launches, judge_static
+from bt_bench.analysis.census_figures import REGISTERS, SPILLS, Taken, figures_of
 from bt_bench.analysis.deciding import exit_code
 from bt_bench.analysis.verdicts import Cause, Verdict
 from bt_bench.errors import ExitCode, NotComparableError
 from bt_bench.names import Operation
-from bt_bench.results.census import (
-    CensusCase,
-)
+from bt_bench.results.census import CensusCase, Kernel, OperationCensus
 from bt_bench.suites.block_tables import operations as ops
 
 CHANGED = (Verdict.SLOWER, Verdict.FASTER)
@@ -181,6 +180,45 @@ def test_a_case_that_neither_side_can_run_is_named():
         "fused runs sharded on neither side: it lacks a feature that is needed."
     )
     assert exit_code(judged) is ExitCode.OK
+
+
+LARGE = ("gather", "*i32", 255, 64)  # name, signature, registers, spills
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "registers", "spills"),
+    [
+        ([("gather", "*i64", 24, 0)], [("gather", "*i64", 255, 64)], (24, 255), (0, 64)),
+        ([("gather", "*i64", 24, 0)], [("gather", "*i64:16", 255, 64)], (24, 255), (0, 64)),
+        ([("slots", "*i64", 24, 0)], [("slots_v2", "*i64", 255, 64)], (24, 255), (0, 64)),
+        ([("slots", "*i64", 24, 0)], [("slots_v2", "*i64", 24, 0)], (255, 255), (64, 64)),
+        ([("slots", "*i64", 255, 9)], [("slots_v2", "*i64", 24, 0)], (255, 24), (9, 0)),
+        ([], [("more", "*i64", 24, 0)], (255, 255), (64, 64)),
+        (
+            [("gather", "*i64", 99, 0), ("slots", "*i64", 20, 0)],
+            [("slots", "*i64", 99, 0), ("gather", "*i64", 20, 0)],
+            (20, 99),
+            (64, 64),
+        ),
+    ],
+    ids=["specialisation", "other arguments", "renamed", "alike", "better", "new", "swapped"],
+)
+def test_no_kernel_hides_behind_one_that_has_as_much(base, head, registers, spills):
+    sides = [
+        Taken(
+            OperationCensus.model_construct(steps=[]),
+            tuple(
+                Kernel.model_construct(
+                    name=name, signature=signature, registers=count, spill_bytes=size
+                )
+                for name, signature, count, size in (LARGE, *kernels)
+            ),
+        )
+        for kernels in (base, head)
+    ]
+    figures = figures_of(*sides)
+    assert (figures[REGISTERS].base, figures[REGISTERS].head) == registers
+    assert (figures[SPILLS].base, figures[SPILLS].head) == spills
 
 
 def test_launches_are_those_of_a_step():

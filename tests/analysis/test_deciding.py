@@ -288,13 +288,13 @@ COUNTED = Verdict.SAME, Cause.EXACT, "launches"
 
 
 def test_times_that_cannot_be_judged_by_plan_never_pass() -> None:
-    """A case whose times have too few instances, even if its counts and other cases are fine."""
+    """A time with too few instances, even if counts, other times and other cases are fine."""
     few, counted = said(*TOO_FEW), said(*COUNTED)
     other = said(Verdict.SAME, Cause.WITHIN_MARGIN, case="b")
     assert not_comparable([few, counted, other]) == [few]
     assert not_comparable([counted, other]) is None  # counts alone were asked for
     timed = said(Verdict.INCONCLUSIVE, Cause.WIDE_INTERVAL, "gpu_us")
-    assert not_comparable([few, timed, counted]) is None
+    assert not_comparable([few, timed, counted]) == [few]
     lost = said(Verdict.MISSING, Cause.NO_METRIC, "gpu_us")
     assert not_comparable([few, lost, counted, other]) == [few]
     assert not_comparable([lost, counted, other]) is None  # it is missing, which fails by itself
@@ -431,4 +431,8 @@ def test_a_gate_without_power_fails_where_that_is_asked_for_and_nothing_is_worse
         strong = replace(weak, power=replace(short, short=0))
         assert exit_code(strong, require_power=True) is exit_code(weak)
     assert exit_code(replace(judged(Verdict.SAME), power=short)) is ExitCode.OK
-    assert exit_code(judged(Verdict.SAME), require_power=True) is ExitCode.OK
+    untimed = judged(Verdict.SAME)
+    assert exit_code(untimed, require_power=True) is ExitCode.INCONCLUSIVE
+    (same,) = untimed.judgements
+    equal = replace(untimed, judgements=(replace(same, cause=Cause.EQUAL_CODE),))
+    assert exit_code(equal, require_power=True) is exit_code(untimed) is ExitCode.OK

@@ -24,6 +24,7 @@ from support.factories import (
     make_environment,
     make_failed_case,
     make_launches,
+    make_measurement,
     make_result,
     make_rounds,
 )
@@ -774,7 +775,7 @@ def test_one_sample_is_no_pass(write: Callable[..., Path], options: Sequence[str
     base, other = write("run", "baseline", cases[:1]), write("run", "fused", cases[1:])
     outcome = run("compare", base, other, *options)
     assert outcome.code == (4 if options else 5)
-    assert "no time of gather_slots/small of fused could be compared" in outcome.err
+    assert "not all times of fused could be compared: gather_slots/small" in outcome.err
     assert "1 round of 1 instance are too few" in outcome.err
 
 
@@ -796,14 +797,31 @@ def test_times_of_a_plan_without_instances_are_not_comparable(
     )
     outcome = run("compare", base, other)
     assert outcome.code == 4
-    assert "no time of gather_slots/small of fused" in outcome.err
+    assert "not all times of fused could be compared: gather_slots/small" in outcome.err
     assert (
         "48 rounds of 1 instance are too few for an interval; expected at least 3 rounds and 3 "
-        "instances; sweep with --set plan.instances=8, or compare counts alone with --metric "
+        "instances; sweep with --set plan.instances=8, and device times with as many of "
+        "plan.profile_rounds at least, or name by --metric what is to be compared, such as "
         "launches\n"
     ) in outcome.err
     assert run("compare", base, other, "--fail-on", "none").code == 4
     assert run("compare", base, other, "--metric", "launches").code == 0
+
+
+def test_one_time_with_too_few_instances_is_no_pass_beside_another(
+    write: Callable[..., Path],
+) -> None:
+    """As device times have where the plan asks for few rounds of the profiler."""
+    sides = []
+    for seed, (variant, us) in enumerate((("baseline", 5.0), ("fused", 500.0))):
+        case = timed(50.0, seed=seed)
+        gpu = make_measurement(series_of(Quantity.GPU_US), [[us], [us * 1.01], [us]], [0, 8, 1])
+        case = case.model_copy(update={"measurements": [*case.measurements, gpu]})
+        sides.append(write(variant, variant, [case]))
+    outcome = run("compare", *sides)
+    assert outcome.code == 4
+    assert "gather_slots/small gpu_us: 3 rounds of 2 instances are too few" in outcome.err
+    assert run("compare", *sides, "--metric", "host_us").code == 0
 
 
 def test_all_metrics_decide_where_that_is_asked_for(write: Callable[..., Path]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -173,6 +174,44 @@ def test_a_variant_that_the_head_has_removed_is_missing_from_a_config_without_a_
     assert gate("--variants", "fused").code == 0
 
 
+@pytest.mark.parametrize("where", ["working directory", "subfolder"])
+def test_the_head_does_not_say_where_it_is_measured(repo, monkeypatch, where):
+    """On a CPU nothing may be timed."""
+    top = repo(variant("mine", 3) | config("kernels: mine\n") | {"sub/x": ""})
+    if where == "subfolder":
+        monkeypatch.chdir(top / "sub")
+    given = ("gate", "--config", str(top / "my.yaml"), "--dry-run")
+
+    def device(*options):
+        outcome = run(*given, *options)
+        assert outcome.code == 0, outcome.err
+        return outcome.out.splitlines()[0].partition(" on ")[2].partition(":")[0]
+
+    write(top, {"pyproject.toml": '[tool.bt-bench]\ndevice = "cpu"\n'})
+    assert device("--base", "HEAD") == "cuda"
+    assert device("--base", "HEAD", "--device", "cpu") == "cpu"
+    commit(top, "on a CPU")
+    write(top, {"pyproject.toml": ""})
+    assert device("--base", "HEAD") == "cpu"
+    assert device("--base", "HEAD~1") == "cuda"
+    write(top, {"pyproject.toml": '[tool.bt-bench]\ndevice = "cuda"\n'})
+    monkeypatch.chdir(top)
+    told = warnings(run("gate", "--config", "my.yaml", "--base", "HEAD", "--static", "--json"))
+    assert "[tool.bt-bench] device is cuda, but cpu in the base, which is used" in told
+
+
+def test_a_gate_that_times_nothing_has_no_power(repo):
+    top = repo(variant("mine", 3) | config("kernels: mine\n"))
+    write(top, {"my.yaml": Path("my.yaml").read_text() + "# changed\n"})
+    outcome = gate("--require-power")
+    assert outcome.code == 3
+    assert "--require-power: nothing was timed, so no slowdown could have been" in outcome.err
+    assert gate().code == 0
+    commit(top, "equal")
+    shutil.rmtree(top / "reports")  # which would differ
+    assert gate("--require-power").code == 0
+
+
 def test_a_project_around_the_repository_has_settings_for_both(repo, tmp_path):
     write(tmp_path, settings("repo/a"))
     repo(variant("a", 3) | config())
@@ -202,9 +241,7 @@ def suite(repo):
 
 def test_equal_suites_are_not_told_apart(suite):
     """The base's config is read with the base's suite, so with other classes of equal workloads."""
-    write(
-        suite, {f"copies/{SCRIPT}": script(5), "copies/README.md": "x", "copies/new/__init__": ""}
-    )
+    write(suite, {f"copies/{SCRIPT}": script(5), "copies/new/__init__": ""})
     (suite / "copies/new/__init__").unlink()
     for options in ([], ["--suite", "copies"]):
         outcome = gate(*options)
@@ -219,7 +256,23 @@ def test_another_workload_is_told_by_its_values(suite, options):
     assert "case one has" not in warnings(gate(*options))
 
 
+@pytest.mark.parametrize("options", [[], ["--suite", "copies"]])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_case_is_missing_whatever_else_is_called_like_the_config(suite, options, hidden):
+    """A config of the suite may have the name that is the path of another one."""
+    less = Path("my.yaml").read_text().replace("{name: two, rows: 4}", "")
+    write(suite, {"my.yaml": less})
+    if hidden:
+        text = less.replace("suite: copies", "suite: ../../copies")
+        write(suite, {"copies/configs/my.yaml.yaml": text})
+    outcome = gate(*options)
+    assert outcome.code == 4, outcome.err
+    missing = {(j["case"], j["verdict"]) for j in outcome.json()["judgements"]} - {("one", "SAME")}
+    assert missing == {("two", "MISSING")}
+
+
 PARTS = ["suite.py", "driver.py", "copy_kernels/variants/reference.py", "table.json", "more.py"]
+DATA = [".hidden/data", "configs/data.json", "notes.md", "linked/data", "__pycache__/data.pyc"]
 
 
 @pytest.mark.parametrize("static", [False, True])
@@ -235,6 +288,38 @@ def test_a_suite_that_differs_is_told(suite, part, static):
         f"the suite differs from the base's in {part}; that of working tree drives and checks"
         in (warnings(outcome))
     )
+
+
+@pytest.mark.parametrize("part", DATA)
+def test_data_of_a_suite_that_differs_is_told_wherever_it_is(suite, part):
+    """A driver may read any of it, behind a link to a folder too."""
+    (suite / "shared").mkdir()
+    (suite / "copies/linked").symlink_to("../shared")
+    path = suite / "copies" / part
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("1")
+    commit(suite, "data")
+    assert warnings(gate()) == ""
+    path.write_text("0")
+    assert f"the suite differs from the base's in {part};" in warnings(gate())
+
+
+def test_a_suite_whose_files_look_like_a_repository_is_refused(suite):
+    forged = {"HEAD": "ref: refs/heads/main\n", "objects/keep": "", "refs/keep": ""}
+    write(suite, {f"copies/{name}": text for name, text in forged.items()})
+    commit(suite, "a repository in files")
+    outcome = gate()
+    assert outcome.code == 2
+    assert "copies: found no git repository to take a base revision from" in outcome.err
+
+
+def test_a_link_that_leads_elsewhere_is_told(suite):
+    write(suite, {"one/x": "", "two/y": ""})
+    (suite / "copies/now").symlink_to("../one")
+    commit(suite, "a link")
+    (suite / "copies/now").unlink()
+    (suite / "copies/now").symlink_to("../two")
+    assert "the suite differs from the base's in now/x, now/y;" in warnings(gate())
 
 
 def test_a_part_of_the_suite_that_is_gone_is_told_too(suite):

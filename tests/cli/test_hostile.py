@@ -109,6 +109,68 @@ def test_a_suite_has_no_say_in_what_is_not_its_own(tmp_path):
     assert "fail_on" not in outcome.out
 
 
+CASES = """
+import bt_bench.config.load as load
+
+cases_of = load._cases
+
+def meddle(cases):
+    {meddle}
+
+def other_cases(*given):
+    cases, problems = cases_of(*given)
+    return meddle(cases), problems
+
+load._cases = other_cases
+"""
+MEDDLING = {
+    "margins": "return [(n, case.model_copy(update={'margin_percent': 9})) for n, case in cases]",
+    "other margins": "return [(1, cases[0][1]), *cases[1:]]",
+    "other names": "return [(0, cases[0][1].model_copy(update={'name': 'other'})), *cases[1:]]",
+    "fewer cases": "return cases[:-1]",
+    "no cases": "return []",
+    "more cases": "return [*cases, (1, cases[1][1].model_copy(update={'name': 'b-rows=9'}))]",
+    "cases from nowhere": "return [*cases, (7, cases[0][1])]",
+}
+
+
+@pytest.mark.parametrize("meddle", MEDDLING)
+def test_cases_and_their_margins_are_those_of_the_config(tmp_path, meddle):
+    hostile(tmp_path / "mine", CASES.format(meddle=MEDDLING[meddle]))
+    config = tmp_path / "my.yaml"
+    config.write_text(
+        "suite: mine\ncases:\n  - {name: a, margin_percent: 2}\n"
+        "  - {name: b, margin_percent: 50, product: {rows: [1, 2]}}\n"
+        "  - {name: 'c{rows}', zip: {rows: [3, 4]}}\n"
+    )
+    outcome = run("sweep", config, "--dump-config")
+    if meddle == "margins":
+        assert outcome.code == 0, outcome.err
+        shown = [line.split() for line in outcome.out.splitlines() if "margin_percent" in line]
+        assert sorted(shown) == [["margin_percent:", "2.0"], *2 * [["margin_percent:", "50.0"]]]
+    else:
+        assert outcome.code == 2, outcome.out
+        assert "the suite " in outcome.err
+
+
+def test_names_and_margins_of_an_honest_suite_are_kept(tmp_path):
+    write_suite(tmp_path / "mine")
+    config = tmp_path / "my.yaml"
+    config.write_text(
+        "suite: mine\ncases:\n  - {name: a}\n  - {name: b, product: {rows: [1, 2]}}\n"
+        "  - {name: 'c{rows}', margin_percent: 7, zip: {rows: [3, 4]}}\n"
+    )
+    for options, names in (
+        ([], ["a", "b-rows=1", "b-rows=2", "c3", "c4"]),
+        (["--set", "rows=5"], ["a", "b", "c5"]),
+        (["--set", "rows=5,6"], ["a-rows=5", "a-rows=6", "b-rows=5", "b-rows=6", "c5", "c6"]),
+    ):
+        outcome = run("sweep", config, "--dump-config", *options)
+        assert outcome.code == 0, outcome.err
+        assert [line.split()[2] for line in outcome.out.splitlines() if "- name:" in line] == names
+        assert outcome.out.count("margin_percent: 7.0") == sum(name[0] == "c" for name in names)
+
+
 # Folders of somebody else
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import py_compile
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from bt_bench.protocol import (
     DEFAULT_REF,
     SuiteRef,
     default_suite,
+    driver_of,
     find_suite,
     info_of,
     load_suite,
@@ -23,6 +25,9 @@ from bt_bench.protocol import (
     shipped_suites,
     suite_of,
 )
+
+TAG = sys.implementation.cache_tag
+PART, HELPER = "deep/er/part.py", "lib/helper.py"
 
 
 def test_a_name_is_a_suite_that_comes_with_the_tool(tmp_path):
@@ -206,3 +211,44 @@ def test_a_loop_of_links_is_no_suite(tmp_path):
 def test_torch_is_not_loaded_for_a_suite(module):
     code = f"import sys, {module}; sys.exit('torch' in sys.modules or 'triton' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["suite.py", "driver.py", "deep/er/part.py", "lib/helper.py"])
+def test_no_bytecode_stands_for_a_source(tmp_path, monkeypatch, suites_run_here, name):
+    """Which may be tracked and say that nobody need compare the two; in the folder and beside."""
+    folder = write_suite(tmp_path / "mine")
+    texts = {each: f"{each[:-3].replace('/', '_')} = 'source'\n" for each in (name, PART, HELPER)}
+    for each, text in texts.items():
+        (folder / each).parent.mkdir(parents=True, exist_ok=True)
+        path = folder / each
+        path.write_text((path.read_text() if path.exists() else "") + text)
+    with (folder / "suite.py").open("a") as file:
+        file.write("from .deep.er import part\nimport helper\n")
+    sys.modules.pop("helper", None)
+    monkeypatch.syspath_prepend(folder / "lib")
+    other = tmp_path / "other.py"
+    other.write_text((folder / name).read_text().replace("'source'", "'bytecode'"))
+    py_compile.compile(
+        str(other),
+        cfile=str((folder / name).parent / f"__pycache__/{Path(name).stem}.{TAG}.pyc"),
+        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+    )
+    suite = load_suite(find_suite("mine", tmp_path))
+    driver_of(suite)
+    module = sys.modules[type(suite).__module__]
+    loaded = {
+        "suite.py": module,
+        "driver.py": sys.modules[module.__name__.replace(".suite", ".driver")],
+        PART: module.part,
+        HELPER: module.helper,
+    }
+    assert getattr(loaded[name], name[:-3].replace("/", "_")) == "source"
+    del sys.modules["helper"]
+
+
+def test_bytecode_without_a_source_is_refused(tmp_path, suites_run_here):
+    folder = write_suite(tmp_path / "mine")
+    py_compile.compile(str(folder / "driver.py"), cfile=str(folder / "driver.pyc"))
+    (folder / "driver.py").unlink()
+    with pytest.raises(UsageError, match=r"driver\.pyc has no source beside it"):
+        driver_of(load_suite(find_suite("mine", tmp_path)))

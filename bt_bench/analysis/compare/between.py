@@ -4,8 +4,8 @@ Two runs of equal code, one after the other, differ by far more than the rounds 
 host takes more than twice as long in one minute as in another. Then all that runs on it takes
 longer, also what the judged code is no part of. So each time of the host has a reference in its
 case: staging for what launches, and launching for what stages. The host may account for as much as
-the reference moved, or for nothing; the change is somewhere in between. Times of kernels hardly
-depend on the host, so they need no reference.
+the reference moved, up to a limit, or for nothing; the change is somewhere in between. Times of
+kernels hardly depend on the host, so they need no reference.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bt_bench.analysis.statistics.estimates import Estimate
 from bt_bench.results import Method, Metric, Quantity
 
 MOST_HOST = 4.0
-"""The factor that the host may account for without a reference.
+"""The factor that the host may account for at most, and does without a reference.
 
 In twenty runs of equal code on one host, staging took up to 2.8 times as long in a case of one run
 as in another, and launching up to 2.3 times; see `reports/equal-pairs`.
@@ -44,7 +44,8 @@ def add_host(asked: Iterable[Asked]) -> None:
         shifts = [0.0]
         for name in _references(each.entry.metric):
             shift = moved.get((*_case(each), name))
-            shifts += [most, -most] if shift is None else [shift]
+            # A reference that has moved further did so on its own account.
+            shifts += [most, -most] if shift is None else [max(-most, min(most, shift))]
         each.entry.systematic = replace(
             each.entry.systematic, slowed=max(shifts), sped=-min(shifts)
         )

@@ -92,7 +92,8 @@ def facts_of(
             "Sides of different runs are compared by their medians. This is advisory, as the speed "
             "of a host changes between runs. A host time counts as changed only beyond what its "
             f"reference moved by in the same case: {STAGING} for what launches, {LAUNCHING} for "
-            f"what stages. Without a reference the host may account for a factor of {MOST_HOST:g}."
+            f"what stages. The host may account for a factor of {MOST_HOST:g} at most, and "
+            "does where there is no reference."
         )
         margins.append(f"{format_share(rules.advisory_margin)} between runs")
     own = ", or what the config sets for the case" if has_own_margins else ""

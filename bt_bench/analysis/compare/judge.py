@@ -155,7 +155,7 @@ def entries_of(matchups: Sequence[Matchup], criteria: Criteria) -> tuple[list[En
 
 
 def not_compared(judged: Judged, wholes: Mapping[str, str]) -> dict[str, list[Judgement]]:
-    """Sides of which nothing was compared, or no time of a case, with the reasons.
+    """Sides of which nothing was compared, or not each time that decides, with the reasons.
 
     Such a comparison must never pass.
 

@@ -41,6 +41,7 @@ from bt_bench.names import MOST_ROUNDS, resolved
 
 if TYPE_CHECKING:
     from bt_bench.config import SweepSpec
+    from bt_bench.names import DeviceChoice
 
 
 # Flags without effect in each mode, by parameter.
@@ -296,7 +297,7 @@ def gate(
             if given
         ),
         allow_partial=allow_partial,
-        require_power=require_power,
+        require_power=require_power and not static and against is None,
         build_seconds=build_timeout,
         on_traceback=traceback_printer(traceback),
     )
@@ -315,15 +316,15 @@ def gate(
     if save is not None:
         raise UsageError("--save writes a static census; give --static as well")
     patterns = tuple(metrics or spec.gate.metrics or ())
-    chosen = resolved(chosen_device(device), "cuda")  # a gate never falls back to the CPU
     if against is not None:
         from bt_bench.cli.gate.against import gate_against
 
         _refuse_idle(ctx, "--against")
-        return gate_against(options, patterns, chosen, out, dry_run)
+        return gate_against(options, patterns, _resolved(chosen_device(device)), out, dry_run)
     if base is None:
         raise UsageError("nothing to compare with; give --base REF, or --against FILE")
     with both_trees(options) as trees:
+        chosen = _resolved(device or trees.device or "auto")
         request = rounds_request(
             options, patterns, chosen, trees, looks, detect, limit, workers, time_equal
         )
@@ -333,6 +334,10 @@ def gate(
         folder = make_folder(spec.name, out)
         judged = run_rounds(replace(request, recording=folder / RECORDING_NAME))
     return finish(judged, options, folder)
+
+
+def _resolved(device: DeviceChoice) -> DeviceChoice:
+    return resolved(device, "cuda")  # a gate never falls back to the CPU
 
 
 def _is_typed(ctx: typer.Context, parameter: str) -> bool:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from bt_bench.analysis import Judged, Rules
     from bt_bench.cli.outputs import Output
-    from bt_bench.config import SweepSpec
-    from bt_bench.names import FailOn
+    from bt_bench.config import Settings, SweepSpec
+    from bt_bench.names import DeviceChoice, FailOn
     from bt_bench.runs import Lost, Tree
     from bt_bench.variants import VariantEntry
 
@@ -80,11 +80,13 @@ class Trees:
         base: a checkout of the base.
         head: the working tree.
         lost: what only the base's config has, and what else of it differs.
+        device: where to measure, as the base's settings have it; `None` if they do not.
     """
 
     base: Tree
     head: Tree
     lost: Lost
+    device: DeviceChoice | None = None
 
 
 @contextmanager
@@ -116,7 +118,7 @@ def _by_own_configs(options: Options, old: Tree, new: Tree) -> Trees:
     spec = options.spec
     suite = _suite_in_base(options, old, new)
     theirs, warnings = _config_in_base(options, old, new, suite)
-    settings, said = _other_settings(old, new)
+    settings, device, said = _other_settings(old, new)
     ref = theirs.suite if theirs is not None else spec.suite
     folders = options.folders_of(theirs or spec, settings)
     old = replace(old, location=location_in(old, new, folders, ref))
@@ -132,7 +134,7 @@ def _by_own_configs(options: Options, old: Tree, new: Tree) -> Trees:
         *said,
         *warnings,
     ]
-    return Trees(old, new, replace(lost, warnings=tuple(found)))
+    return Trees(old, new, replace(lost, warnings=tuple(found)), device)
 
 
 def _variants_of(options: Options, spec: SweepSpec, base: Tree) -> list[str]:
@@ -166,52 +168,71 @@ def _config_in_base(
     options: Options, old: Tree, new: Tree, suite: str | None
 ) -> tuple[SweepSpec | None, list[str]]:
     """Read the config as the base has it; `None` if it cannot differ, or with a warning."""
-    from bt_bench.runs import config_of
-
-    file = _file_of(options)
-    path = None if file is None else config_of(old, new, file)
     unseen = "so what the config no longer has, or takes from elsewhere, is not noticed"
-    if path is None:
-        return None, []
-    if not path.is_file():
-        return None, [f"{old.label} has no {options.config}, {unseen}"]
     try:
+        path = _path_in_base(options, old, new, suite)
+        if path is None:
+            return None, []
+        if not path.is_file():
+            return None, [f"{old.label} has no {options.config}, {unseen}"]
         return options.load(str(path), suite), []
     except UsageError as error:
         return None, [old.named(f"the config cannot be read, {unseen}: {error}")]
 
 
-def _file_of(options: Options) -> Path | None:
-    """The file of the config, if it can differ between revisions: one of the user's."""
-    from bt_bench.config import stock_config_names, stock_config_path
+def _path_in_base(options: Options, old: Tree, new: Tree, suite: str | None) -> Path | None:
+    """Return the file that `--config` means in the base; `None` if it cannot differ.
 
-    suite = options.spec.suite
-    if options.config == "-":
-        return None
-    if options.config not in stock_config_names(suite):
-        return Path(options.config)
-    return None if suite.folder is None else stock_config_path(options.config, suite)
+    In one of the trees it may be the name of a config of the suite, and in the other a path.
+    """
+    from bt_bench.config import own_config
+    from bt_bench.protocol import find_suite
+    from bt_bench.runs import config_of
+
+    def in_base(given: str | None, where: str) -> Path | None:
+        ref = None if given is None else find_suite(given, Path.cwd(), where)
+        file = own_config(options.config, ref)
+        if file is None or file.is_relative_to(old.top):
+            return file
+        return config_of(old, new, file)
+
+    try:
+        path = in_base(suite, "the base's --suite")
+    except UsageError:  # it has no such suite
+        path = None
+    # The place of the head's, where the base means another file that it does not have.
+    return path if path is not None and path.is_file() else in_base(options.suite, "--suite")
 
 
-def _other_settings(old: Tree, new: Tree) -> tuple[Path, list[str]]:
-    """Find where the base's settings of the project are, and warn about those that differ."""
+def _other_settings(old: Tree, new: Tree) -> tuple[Path, DeviceChoice | None, list[str]]:
+    """Find where the base's settings of the project are, and warn about those that differ.
+
+    The head has no say in where it is measured: without a GPU, for one, nothing may be timed.
+    """
     from bt_bench.config import read_settings
     from bt_bench.runs import place_below
 
     after, there = read_settings(Path.cwd()), Path.cwd()
     if after.source is not None and place_below(after.source, new.top) is None:
-        return there, []  # of a project around the repository, for both revisions
+        return there, after.device, []  # of a project around the repository, for both revisions
     here = place_below(there, new.top)
     there = old.top if here is None else old.top / here
     there = there if there.is_dir() else old.top
     try:
         before = read_settings(there)
     except UsageError as error:
-        return Path.cwd(), [old.named(f"its settings cannot be read: {error}")]
+        return Path.cwd(), None, [old.named(f"its settings cannot be read: {error}")]
     if before.device == after.device:
-        return there, []
-    said = f"[tool.bt-bench] device is {after.device}, but {before.device} in the base"
-    return there, [said]
+        return there, before.device, []
+    said = (
+        f"[tool.bt-bench] device is {_device(after)}, but {_device(before)} in the base, which is "
+        "used"
+    )
+    return there, before.device, [said]
+
+
+def _device(settings: Settings) -> str:
+    return settings.device or "not set"
 
 
 def entries_here(options: Options) -> list[VariantEntry]:

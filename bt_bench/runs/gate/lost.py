@@ -5,20 +5,20 @@ Both revisions are measured by the head's config, so nobody would miss a case th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from bt_bench.config import SweepSpec
 from bt_bench.names import Operation
 from bt_bench.protocol import SuiteRef, WorkloadParameters, flat_parameters, is_regular
-from bt_bench.runs.gate.sameness import same_bytes
+from bt_bench.runs.gate.sameness import CACHES, same_bytes
 from bt_bench.runs.gate.trees import Tree, own_files, place_below
-from bt_bench.variants import REFERENCE, encodable
+from bt_bench.variants import REFERENCE, encodable, real_path
 
 _SHOWN = 3
-# Beside its code and data a suite's folder has texts, and configs, which are compared as configs.
-_NO_PART_OF_A_SUITE = frozenset({".md", ".rst"})
 
 Place = tuple[Operation, str, str]  # operation, case, variant
 
@@ -77,18 +77,13 @@ def other_suite(base: Tree, head: Tree) -> tuple[str, ...]:
 
     Its package of kernels is what is measured, but for the reference.
     """
-    sides = [(tree, tree.location.kernels) for tree in (base, head)]
     if head.location.suite.folder is None:
         return ()
-    old, new = (
-        {name: tree.top / folder / name for name in _parts_of_suite(tree, folder)}
-        for tree, folder in sides
-        if folder is not None
-    )
+    old, new = (dict(_parts_of_suite(tree)) for tree in (base, head))
     differing = [
         name
         for name in sorted(old.keys() | new.keys())
-        if name not in old or name not in new or not same_bytes(old[name], new[name])
+        if name not in old or name not in new or not _is_same(old[name], new[name])
     ]
     if not differing:
         return ()
@@ -100,16 +95,45 @@ def other_suite(base: Tree, head: Tree) -> tuple[str, ...]:
     )
 
 
-def _parts_of_suite(tree: Tree, folder: Path) -> Iterator[str]:
-    """List the files of a suite that drive and check variants, relative to its folder."""
+Part = tuple[Path, str]
+"""A file of a suite, and of a submodule its commit."""
+
+
+def _parts_of_suite(tree: Tree) -> Iterator[tuple[str, Part]]:
+    """List what may drive and check variants by its name in the suite's folder: all there is.
+
+    Any file may be read as data, whatever it is called, and through links to folders too.
+    """
+    if tree.location.kernels is None:
+        return
     package = tree.location.package
     reference = f"{package}/variants/{REFERENCE}.py"
-    for name in own_files(tree.top / folder):
-        parts = Path(name).parts
-        is_apart = parts[0] in (package, "configs") or "__pycache__" in parts
-        is_apart = is_apart or any(each.startswith(".") for each in parts)
-        if name == reference or not (is_apart or Path(name).suffix in _NO_PART_OF_A_SUITE):
-            yield name
+    folder = real_path(tree.top / tree.location.kernels)
+    for name, commit in own_files(tree.top, folder).items():
+        if name != reference and Path(name).parts[0] == package:
+            continue
+        path = folder / name
+        yield name, (path, commit)
+        if path.is_symlink():
+            yield from ((each, (file, "")) for each, file in _behind(path, name, frozenset()))
+
+
+def _behind(path: Path, name: str, seen: frozenset[Path]) -> Iterator[tuple[str, Path]]:
+    """List the files below a link to a folder, each folder once on the way to it."""
+    real = real_path(path)
+    if real in seen or not os.path.isdir(path):  # noqa: PTH112 - says no where it cannot find out
+        return
+    with suppress(OSError):
+        for each in sorted(os.listdir(path)):  # noqa: PTH208
+            if each not in CACHES and each != ".git":
+                yield f"{name}/{each}", path / each
+                yield from _behind(path / each, f"{name}/{each}", seen | {real})
+
+
+def _is_same(old: Part, new: Part) -> bool:
+    (before, commit), (after, other) = old, new
+    # A folder that both lead to is not listed by each side for the other.
+    return commit == other and (real_path(before) == real_path(after) or same_bytes(before, after))
 
 
 def without_variant(spec: SweepSpec, head: Tree) -> tuple[str, ...]:

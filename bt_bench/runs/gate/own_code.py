@@ -7,11 +7,9 @@ import sysconfig
 from pathlib import Path
 
 import bt_bench
-from bt_bench.errors import UsageError
+from bt_bench.errors import ForeignCodeError
 
 _INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib")
-# What workers import, where these are no processes of their own, as in tests.
-_OF_USERS = "bt_bench_"
 
 
 def refuse_code_of(top: Path) -> None:
@@ -24,19 +22,23 @@ def refuse_code_of(top: Path) -> None:
         top: folder of the tree.
 
     Raises:
-        UsageError: naming the file.
+        ForeignCodeError: naming the file.
     """
-    if Path(bt_bench.__file__).resolve().is_relative_to(top):
-        return
     installed = [Path(sysconfig.get_path(name)).resolve() for name in _INSTALLED]
+
+    def is_of_the_tree(path: Path) -> bool:
+        return path.is_relative_to(top) and not any(map(path.is_relative_to, installed))
+
+    if is_of_the_tree(Path(bt_bench.__file__).resolve()):
+        return
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         # Some modules are made by others, such as by torch, with a name for a file.
-        if not isinstance(file, str) or not Path(file).is_absolute() or name.startswith(_OF_USERS):
+        if not isinstance(file, str) or not Path(file).is_absolute():
             continue
         path = Path(file).resolve()
-        if path.is_relative_to(top) and not any(map(path.is_relative_to, installed)):
-            raise UsageError(
+        if is_of_the_tree(path):
+            raise ForeignCodeError(
                 f"{path}, which is of the tree to be judged, runs in the process that judges it, "
                 f"as module {name!r}; keep the tree off PYTHONPATH, and name folders that variants "
                 "import from in BT_BENCH_PYTHONPATH"

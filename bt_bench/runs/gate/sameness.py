@@ -16,10 +16,10 @@ from pathlib import Path
 
 from bt_bench.protocol import is_regular
 from bt_bench.runs.gate.trees import Tree, places_of_environment, tracked_files
-from bt_bench.variants import encodable, real_path
+from bt_bench.variants import encodable, is_there, real_path
 
 # Python and its tools write these for themselves. Python's own bytecode is not used in a gate; see
-# `bt_bench.variants.isolation.FreshSourceLoader`.
+# `bt_bench.protocol.fresh`.
 CACHES = frozenset(
     {"__pycache__", ".hypothesis", ".import_linter_cache", ".mypy_cache", ".pytest_cache"}
     | {".ruff_cache"}
@@ -174,13 +174,16 @@ class Comparison:
         )
 
     def _is_equal_link(self, old: Path, new: Path) -> bool:
-        """Whether links have equal targets; a relative one must not lead out of its tree."""
+        """Whether links have equal targets; a relative one must not lead out of its tree.
+
+        Nor may it lead to something in one tree alone, which may be passed over there.
+        """
         target = old.readlink()
         if new.readlink() != target:
             return False
         if target.is_absolute():
             return True
-        return all(
+        return is_there(old) == is_there(new) and all(
             real_path(link).is_relative_to(top)
             for link, top in ((old, self._base), (new, self._head))
         )

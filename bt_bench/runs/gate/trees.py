@@ -29,11 +29,14 @@ from bt_bench.variants import (
     installed_places,
     real_path,
 )
-from bt_bench.worker import git_command, without_another_git
+from bt_bench.worker import git_command, git_environment, without_another_git
 
 GIT_SECONDS = 600.0  # a checkout of a large repository
 BUILD_SECONDS = 1800.0
 TAIL_LINES = 20
+_CACHE = "__pycache__"  # Python's own, where nobody has told git to ignore it
+# Working trees that were looked at. None of their programs is run, in checkouts of them neither.
+_TREES: set[Path] = set()
 
 
 @dataclass(frozen=True)
@@ -370,11 +373,19 @@ def _label(ref: str, commit: str) -> str:
 
 def _top_of(start: Path) -> Path:
     try:
-        return Path(_git(start, "rev-parse", "--show-toplevel")).resolve()
+        top = Path(_git(start, "rev-parse", "--show-toplevel")).resolve()
     except UsageError as error:
         raise UsageError(
             f"{start.resolve()}: found no git repository to take a base revision from: {error}"
         ) from None
+    # Versions of git before 2.38 take a folder of tracked files for a bare repository.
+    if not (top / ".git").exists():
+        raise UsageError(
+            f"{top}: git takes it for the top of a repository, but it has no .git; a gate needs "
+            "an ordinary checkout"
+        )
+    _TREES.add(top)
+    return top
 
 
 def _tracked_root(top: Path, package: str) -> Path | None:
@@ -412,12 +423,31 @@ def tracked_files(top: Path) -> frozenset[str]:
     return frozenset(_names(top, "ls-files", "-z"))
 
 
-def own_files(folder: Path) -> list[str]:
-    """Return the files below a folder that git tracks, or would if they were added."""
-    try:
-        return _names(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    except UsageError:  # no such folder, or no repository
-        return []
+def own_files(top: Path, folder: Path) -> dict[str, str]:
+    """Return the files of a folder that git tracks, or would if they were added.
+
+    Args:
+        top: of a checkout.
+        folder: below it, without links in its path.
+
+    Returns:
+        By name, relative to the folder: of a submodule its commit, of anything else nothing.
+
+    Raises:
+        UsageError: when git fails, with what it says.
+    """
+    # Asked for at the top, since files in the folder could make it look like a repository.
+    place = folder.relative_to(top)
+    listed = ("ls-files", "-z", "--full-name"), ("--", f":(top,literal){place}")
+    tracked = [entry.partition("\t")[::2] for entry in _names(top, *listed[0], "-s", *listed[1])]
+    found = {name: facts.split()[1] if _is_commit(facts) else "" for facts, name in tracked}
+    others = _names(top, *listed[0], "--others", "--exclude-standard", *listed[1])
+    found |= {name: "" for name in others if _CACHE not in name.split("/")}
+    return {str(Path(name).relative_to(place)): commit for name, commit in found.items()}
+
+
+def _is_commit(facts: str) -> bool:
+    return facts.startswith("160000 ")  # the mode of a submodule
 
 
 def _names(folder: Path, *arguments: str) -> list[str]:
@@ -443,15 +473,17 @@ def _run_git(folder: Path, *arguments: str) -> bytes:
     """
     try:
         done = subprocess.run(
-            git_command(folder, *arguments),
+            git_command(folder, *arguments, trees=_TREES),
             capture_output=True,
-            env=without_another_git() | {"LC_ALL": "C"},
+            env=git_environment(folder, _TREES) | {"LC_ALL": "C"},
             timeout=GIT_SECONDS,
             check=False,
             start_new_session=True,  # Ctrl-C must not interrupt its cleanup
         )
     except FileNotFoundError:
-        raise UsageError("git is not installed; expected it on PATH") from None
+        raise UsageError(
+            "git is not installed; expected it on PATH, outside the repository"
+        ) from None
     except subprocess.TimeoutExpired:
         what = " ".join(arguments[:2])
         raise UsageError(f"git {what} did not end within {GIT_SECONDS:g} s in {folder}") from None

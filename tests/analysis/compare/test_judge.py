@@ -286,6 +286,18 @@ def test_what_the_machine_may_account_for_is_no_change_between_runs(
 
 
 @pytest.mark.parametrize("by", [3.0, 1 / 3])
+def test_no_reference_accounts_for_more_than_a_machine_does(by: float) -> None:
+    for factor, verdicts in (
+        (by, {Verdict.INCONCLUSIVE}),
+        (by**2, {Verdict.SLOWER, Verdict.FASTER}),
+        (by**5, {Verdict.SLOWER, Verdict.FASTER}),
+    ):
+        found = host_between(staged(50.0, 9.0, 1), staged(50.0 * factor, 9.0 * factor, 2))
+        assert found.verdict in verdicts, found.detail
+        assert (found.verdict is Verdict.FASTER) == (len(verdicts) > 1 and by < 1)
+
+
+@pytest.mark.parametrize("by", [3.0, 1 / 3])
 def test_without_a_reference_the_machine_may_account_for_a_lot(by: float) -> None:
     doubtful, certain = (
         only(judged([timed(50.0, seed=1)], [timed(50.0 * factor, seed=2)], one_run=False))

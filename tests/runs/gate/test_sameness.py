@@ -325,3 +325,13 @@ def test_the_environment_of_python_and_the_folder_of_the_gate_are_passed_over(pa
     assert compare_trees(*pair, built=False, ours=top / "reports/gate-1").proved
     write(top, {"reports/gate-0/verdicts.json": "x"})
     assert "differ: reports/gate-0 (only in the head)." in how(pair, ours=top / "reports/gate-1")
+
+
+@pytest.mark.parametrize("cache", [".mypy_cache", "__pycache__"])
+def test_a_link_to_what_one_tree_alone_has_counts(pair, cache):
+    """Where it is a cache, nothing else tells of it."""
+    for tree in pair:
+        (tree.top / "mine/tuned.py").symlink_to(f"../{cache}/tuned.pyc")
+    assert compare_trees(*pair, built=False).proved
+    write(pair[1].top, {f"{cache}/tuned.pyc": "3"})
+    assert how(pair) == "Everything is measured, since the trees differ: mine/tuned.py."

@@ -296,6 +296,59 @@ def test_no_git(own, monkeypatch):
         locate(own, [own / "mine"])
 
 
+@pytest.mark.parametrize("link", [False, True])
+def test_no_program_of_the_tree_stands_for_git_or_is_run_by_it(own, tmp_path, monkeypatch, link):
+    """Such as of `bin` of an environment at its top, or through a link to it."""
+    ran = tmp_path / "ran"
+    for name in ("git", "smudge"):
+        write(own, {f"bin/{name}": f'#!/bin/sh\necho {name} >> {ran}\nexec /usr/bin/{name} "$@"\n'})
+        (own / "bin" / name).chmod(0o755)
+    write(own, {".gitattributes": "README filter=odd\n"})
+    commit(own, "programs")
+    git(own, "config", "filter.odd.smudge", "smudge || cat")
+    folder = own / "bin"
+    if link:
+        folder = tmp_path / "link"
+        folder.symlink_to(own / "bin")
+    monkeypatch.setenv("PATH", f"{folder}:bin:{os.environ['PATH']}")
+    monkeypatch.chdir(own)
+    location = locate(own, [own / "mine"])
+    monkeypatch.chdir(tmp_path)  # the tree's programs count as its own from elsewhere too
+    with base_tree(location, "main") as tree:
+        assert (tree.top / "mine/quick.py").is_file()
+    assert working_tree(location).commit
+    assert not ran.exists()
+    monkeypatch.setenv("PATH", f"{folder}:bin")
+    with pytest.raises(UsageError, match="expected it on PATH, outside the repository"):
+        locate(own, [own / "mine"])
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["git knows", "older git"])
+def test_tracked_files_are_no_repository(own, tmp_path, monkeypatch, knows):
+    """A folder whose files make it look like a bare repository answers nothing about a gate."""
+    forged = repository(tmp_path / "forged", OWN)
+    commit(forged, "the same as before, says the attacker")
+    git(forged, "gc", "-q")
+    project = own / "project"
+    project.mkdir()
+    for name in ("objects", "refs"):
+        shutil.copytree(forged / ".git" / name, project / name)
+        (project / name / "keep").touch()
+    for name in ("HEAD", "packed-refs"):
+        shutil.copy(forged / ".git" / name, project)
+    settings = "[core]\nrepositoryformatversion = 0\nbare = false\nworktree = .\n"
+    write(project, {"config": settings, "mine/quick.py": VARIANT})
+    commit(own, "a repository in files")
+    assert git(project, "rev-parse", "--show-toplevel") == str(project)  # it would be believed
+    if not knows:
+        monkeypatch.setattr("bt_bench.worker.git._NOTHING_ELSE", ())
+    said = "cannot use bare repository" if knows else "project: git takes it for the top"
+    with pytest.raises(UsageError, match=said):
+        locate(project)
+    with pytest.raises(UsageError, match=said):
+        locate(project, [project / "mine"])
+
+
 @pytest.mark.parametrize("ref", ["nowhere", "--help", "main:README", ""])
 def test_an_unknown_revision(own, scratch, ref):
     with (

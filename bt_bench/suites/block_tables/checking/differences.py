@@ -1,8 +1,8 @@
 """How opponents are checked, whose results may differ from ours or be undefined where ours are not.
 
 Their inputs are kept within what they define, or they are not run. Where they define a result
-differently, they must give exactly that. This applies only to classes that derive from `Opponent`;
-for all other variants there is no difference.
+differently, they must give exactly that. This applies only to classes that were loaded as
+opponents; for all other variants there is no difference, whatever they derive from.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from bt_bench.suites.block_tables.vllm.differences import (
     ROWS_KEPT,
     SLOTS_KEPT,
     WRITES_TO_A_ROW,
-    Opponent,
 )
+from bt_bench.suites.block_tables.vllm.differences import differences_of as _differences_of
 from bt_bench.suites.block_tables.workloads import Append, Step, Workload
 from bt_kernels.layout import TableLayout
 
@@ -36,7 +36,7 @@ _WRAPS_AT = 2**32
 def differences_of(variant: object) -> Differences:
     """The differences of a variant or of its tables; none unless it is an opponent."""
     kind = variant if isinstance(variant, type) else type(variant)
-    return kind.differences if issubclass(kind, Opponent) else frozenset()
+    return _differences_of(kind)
 
 
 def undefined_on(variant: type[Any], workload: Workload) -> str | None:

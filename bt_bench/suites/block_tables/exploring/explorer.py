@@ -17,7 +17,7 @@ from bt_bench.suites.block_tables.exploring.generate import make
 from bt_bench.suites.block_tables.exploring.schedule import SCENARIOS
 from bt_bench.suites.block_tables.exploring.shrink import smaller
 from bt_bench.suites.block_tables.exploring.tame import TAMED, tamed
-from bt_bench.suites.block_tables.vllm.differences import Opponent
+from bt_bench.suites.block_tables.vllm.differences import differences_of
 
 if TYPE_CHECKING:
     from bt_bench.suites.block_tables.exploring.player import TablePlayer
@@ -109,7 +109,7 @@ def _parameters(variant: type[Any]) -> frozenset[str]:
 
 def _differences(variant: type[Any]) -> frozenset[str]:
     """Those of an opponent; no other variant can have any."""
-    return variant.differences if issubclass(variant, Opponent) else frozenset()
+    return differences_of(variant)
 
 
 def _layout(layout: TableLayout) -> str:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from bt_bench.variants import is_adapted
+
 WRITES_TO_A_ROW = "writes_to_a_row"
 POSITIONS_OUTSIDE = "positions_outside"
 INT32_SLOTS = "int32_slots"
@@ -27,8 +31,14 @@ MEANINGS = {
 class Opponent:
     """Base of variants that wrap somebody else's code.
 
-    Checks consider `differences` only for these, so no other variant can excuse itself.
+    Checks consider `differences` only where such a class was loaded as an opponent, so no other
+    variant can excuse itself; see `differences_of`.
     """
 
     differences: frozenset[str] = frozenset()
     """Which of `MEANINGS` apply to it."""
+
+
+def differences_of(kind: type[Any]) -> frozenset[str]:
+    """Return the differences of a class; none unless it was loaded as an opponent."""
+    return kind.differences if issubclass(kind, Opponent) and is_adapted(kind) else frozenset()

@@ -33,10 +33,23 @@ class Theirs(Opponent):
     differences = ALL
 
 
-def test_no_variant_can_excuse_itself(device):
+@pytest.fixture(autouse=True)
+def adapted(monkeypatch):
+    """Classes that count as loaded from entries of opponents."""
+    kinds = {Theirs}
+    monkeypatch.setattr("bt_bench.variants.catalogue._ADAPTED", kinds)
+    return kinds
+
+
+@pytest.mark.parametrize(
+    "parents",
+    [lambda fused: (fused,), lambda fused: (fused, Opponent), lambda fused: (fused, Theirs)],
+    ids=["a variant", "with Opponent", "with an opponent"],
+)
+def test_no_variant_can_excuse_itself(device, parents):
     (fused,) = classes(["fused"]).values()
 
-    class Mine(fused):
+    class Mine(*parents(fused)):
         differences = ALL
 
         def prepare_step(self, *args, **given):
@@ -53,7 +66,7 @@ def test_no_variant_can_excuse_itself(device):
 
 
 @pytest.mark.parametrize("name", ["corners", "edges", "cp4_rank1", "disabled", "shrinking"])
-def test_tamed_workloads_are_legal_and_defined(name):
+def test_tamed_workloads_are_legal_and_defined(name, adapted):
     workload = conformance_workloads(0)[name]
     assert tamed(workload, frozenset()) is workload
     inside = tamed(workload, ALL)
@@ -66,6 +79,7 @@ def test_tamed_workloads_are_legal_and_defined(name):
         pass
 
     Others.differences = differences
+    adapted.add(Others)
     assert undefined_on(Others, inside) is None
 
 
