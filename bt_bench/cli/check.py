@@ -77,7 +77,7 @@ def check(
             metavar="N",
             help="Play this many scenarios on each variant; 0: none.",
             envvar="BT_BENCH_EXPLORE",
-            show_default="64, 400 with --deep",
+            show_default="72, 400 with --deep",
         ),
     ] = None,
     seed: Annotated[
@@ -167,7 +167,7 @@ def check(
     from bt_bench.analysis import crash_text
     from bt_bench.cli.progress import told_on_stderr
     from bt_bench.protocol import load_suite
-    from bt_bench.runs import LIMIT_SECONDS, Exploring, check_memory, check_spec, read_found
+    from bt_bench.runs import BATCH, LIMIT_SECONDS, Exploring, check_memory, check_spec, read_found
     from bt_bench.worker import Noticing
 
     outcomes: list[Outcome] = []
@@ -195,6 +195,12 @@ def check(
         if recipes or numbers:
             references.start()  # it takes as long to start as some checks
         kind = worker.hello.device
+        workers = [worker]
+        # Interpreted kernels take nearly all of the time; on a GPU one process keeps it busy.
+        if kind == "cpu" and (recipes or len(numbers) > BATCH) and not (paths or deep):
+            workers.append(worker_for(spec, entries, "cpu", traceback=traceback))
+            at_end.callback(workers[-1].close)
+            workers[-1].start()
         check_memory(spec, len(entries), worker.hello.available_bytes)
         noticing = Noticing(worker, warn)
         names = [entry.name for entry in entries]
@@ -224,9 +230,14 @@ def check(
             ]
         )
         if right and (recipes or numbers):
-            with references, told_on_stderr() as tell:
+            with references, ExitStack() as beside, told_on_stderr() as tell:
+                for other in workers[1:]:
+                    beside.enter_context(other)
                 exploring = Exploring(
-                    *(known, noticing, references, spec.plan.seed),
+                    known,
+                    [Noticing(each, warn) for each in workers],
+                    references,
+                    spec.plan.seed,
                     deep=deep,
                     lines=paths or deep,
                     on_batch=lambda arm, played, of, seconds: tell(

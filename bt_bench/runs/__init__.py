@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bt_bench.runs.check import Outcome, check_spec
 from bt_bench.runs.estimate import duration_text, estimate_seconds
-from bt_bench.runs.explore import LIMIT_SECONDS, SCENARIOS, Explored, Exploring, Found
+from bt_bench.runs.explore import BATCH, LIMIT_SECONDS, SCENARIOS, Explored, Exploring, Found
 from bt_bench.runs.found import read_found, store_found
 from bt_bench.runs.gate.live import GateRequest, plan_of, prepare, run_live_gate
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, MAX_LOOK
@@ -41,6 +41,7 @@ from bt_bench.runs.selfcheck.resampled import RecordedPopulation
 from bt_bench.runs.sweep import SweepRequest, run_sweep
 
 __all__ = [
+    "BATCH",
     "BUILD_SECONDS",
     "DEFAULT_LOOKS",
     "LIMIT_SECONDS",

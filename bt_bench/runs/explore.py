@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ from bt_bench.worker import (
 _OF_THE_PROCESS = (ReasonCode.CRASHED, ReasonCode.TAMPERED)
 BATCH = 6  # scenarios that are played before any is compared
 
-SCENARIOS = {False: 64, True: 400}
+SCENARIOS = {False: 72, True: 400}
 """How many each variant is explored with, by whether they are deep ones."""
 
 LIMIT_SECONDS = {False: 900.0, True: 10_800.0}
@@ -119,11 +120,13 @@ class Exploring:
 
     Args:
         suite: of the variants.
-        variants: runs tasks on them.
+        variants: each runs tasks on them, in a process of its own; batches of scenarios take turns
+            among these, the same on any machine.
         references: runs tasks on the reference, in a process that no variant is in.
         seed: of the run.
         deep: whether scenarios may take seconds.
-        lines: whether to note which lines and branches of the variants' own code run.
+        lines: whether to note which lines and branches of the variants' own code run; by one
+            process alone, which knows all of them then.
         on_batch: is told how far a variant has been explored: its name, how many scenarios were
             played, of how many, and in how many seconds.
     """
@@ -131,7 +134,7 @@ class Exploring:
     def __init__(
         self,
         suite: Suite,
-        variants: Runner,
+        variants: Sequence[Runner],
         references: Runner,
         seed: int,
         *,
@@ -147,7 +150,9 @@ class Exploring:
         self._seed = seed
         self._deep = deep
         self._lines = lines
-        self._beside = ThreadPoolExecutor(1)
+        self._reference_is_asked = Lock()
+        # A thread for each process but the first.
+        self._lanes = [ThreadPoolExecutor(1) for _ in variants[1:]]
 
     def explore(
         self,
@@ -165,7 +170,7 @@ class Exploring:
             limit: seconds after which an arm is given up, without those that making a scenario
                 smaller takes.
         """
-        surveyed = self._variants.run(Survey(), arms)
+        surveyed = self._variants[0].run(Survey(), arms)
         for arm in arms:
             wanted = len(recipes) + len(numbers)
             if arm in surveyed.failed:
@@ -185,21 +190,31 @@ class Exploring:
     def _explore(self, arm: str, recipes: Sequence[Recipe], limit: float) -> Explored:
         started = time.monotonic()
         played, wanted = 0, len(recipes)
+        before: list[list[Recipe]] = [[] for _ in self._variants]  # what each process has played
         while played < wanted and time.monotonic() - started <= limit:
-            batch = recipes[played : played + BATCH]
-            scenarios = [self._made(recipe) for recipe in batch]
-            failing = self._first_wrong(arm, scenarios)
-            if failing is not None:
-                at, difference = failing
-                taken = time.monotonic() - started
-                found = self._found(arm, recipes[: played + at + 1], scenarios[at], difference)
-                return Explored(arm, played + at + 1, wanted, taken, found)
-            played += len(batch)
+            batches = [
+                recipes[at : at + BATCH]
+                for at in range(played, played + BATCH * len(self._variants), BATCH)
+                if at < wanted
+            ]
+            made = [[self._made(recipe) for recipe in batch] for batch in batches]
+            for lane, failing in enumerate(self._wrong_in_each(arm, made)):
+                if failing is not None:
+                    at, difference = failing
+                    taken = time.monotonic() - started
+                    runner, scenario = self._variants[lane], made[lane][at]
+                    so_far = [*before[lane], *batches[lane][: at + 1]]
+                    found = self._found(arm, runner, so_far, scenario, difference)
+                    count = played + sum(map(len, batches[:lane])) + at + 1
+                    return Explored(arm, count, wanted, taken, found)
+            for lane, batch in enumerate(batches):
+                before[lane] += batch
+                played += len(batch)
             self._on_batch(arm, played, wanted, time.monotonic() - started)
         taken = time.monotonic() - started
         if not self._lines:
             return Explored(arm, played, wanted, taken)
-        read = self._variants.run(ReadCoverage(), [arm])
+        read = self._variants[0].run(ReadCoverage(), [arm])
         coverage = None if read.failed else read.value
         return Explored(arm, played, wanted, taken, coverage=coverage)
 
@@ -207,21 +222,36 @@ class Exploring:
         with running(self._suite, "scenario"):
             return self._explorer.made(recipe)
 
-    def _first_wrong(self, arm: str, scenarios: Sequence[Any]) -> tuple[int, _Difference] | None:
+    def _wrong_in_each(
+        self, arm: str, batches: Sequence[Sequence[Any]]
+    ) -> list[tuple[int, _Difference] | None]:
+        """The first scenario of each batch on which an arm is wrong, each in its own process."""
+        waiting = [
+            lane.submit(self._first_wrong, arm, runner, batch)
+            for lane, runner, batch in zip(
+                self._lanes, self._variants[1:], batches[1:], strict=False
+            )
+        ]
+        try:
+            first = self._first_wrong(arm, self._variants[0], batches[0])
+        finally:
+            wait(waiting)  # or a process would be asked twice at once
+        return [first, *[each.result() for each in waiting]]
+
+    def _first_wrong(
+        self, arm: str, runner: Runner, scenarios: Sequence[Any]
+    ) -> tuple[int, _Difference] | None:
         """The first scenario on which an arm is wrong."""
         task = Play(tuple(scenarios), lines=self._lines)
-        # Both at once: each has a process of its own.
-        waiting = self._beside.submit(self._references.run, task, ())
-        try:
-            finished = self._variants.run(task, [arm])
-        finally:
-            wanted = waiting.result().value
+        finished = runner.run(task, [arm])
+        with self._reference_is_asked:
+            wanted = self._references.run(task, ()).value
         if arm in finished.failed:  # it took its process with it: which of them did?
             reason = finished.failed[arm]
             if len(scenarios) == 1:
                 return 0, _Difference(0, reason.code, reason)
             for at, scenario in enumerate(scenarios):
-                failing = self._first_wrong(arm, [scenario])
+                failing = self._first_wrong(arm, runner, [scenario])
                 if failing is not None:
                     return at, failing[1]
             return len(scenarios) - 1, _Difference(0, reason.code, reason)
@@ -232,13 +262,18 @@ class Exploring:
         return None
 
     def _found(
-        self, arm: str, played: Sequence[Recipe], scenario: Any, difference: _Difference
+        self,
+        arm: str,
+        runner: Runner,
+        played: Sequence[Recipe],
+        scenario: Any,
+        difference: _Difference,
     ) -> Found:
-        """What is told of a scenario that is wrong, the last of those that were played."""
+        """What is told of a scenario that is wrong, the last of those that a process played."""
         recipe = played[-1]
         number = recipe.source.number
         title = self._explorer.title(scenario)
-        alone = self._first_wrong(arm, [scenario])
+        alone = self._first_wrong(arm, runner, [scenario])
         if alone is None:
             reason = difference.reason or Reason(
                 code=ReasonCode.WRONG_RESULT, message=difference.name
@@ -252,19 +287,20 @@ class Exploring:
             return Found(number, title, again, _cut(lines), tuple(played))
         difference = alone[1]
         if difference.reason is None or difference.reason.code not in _OF_THE_PROCESS:
-            recipe, scenario, difference = self._shrunk(arm, recipe, scenario, difference)
+            recipe, scenario, difference = self._shrunk(arm, runner, recipe, scenario, difference)
         lines = tuple(self._explorer.lines(scenario))
-        return Found(number, title, self._told(arm, scenario, difference), _cut(lines), (recipe,))
+        told = self._told(arm, runner, scenario, difference)
+        return Found(number, title, told, _cut(lines), (recipe,))
 
     def _shrunk(
-        self, arm: str, recipe: Recipe, scenario: Any, difference: _Difference
+        self, arm: str, runner: Runner, recipe: Recipe, scenario: Any, difference: _Difference
     ) -> tuple[Recipe, Any, _Difference]:
         """The smallest scenario that is wrong in the same way, as far as time allows."""
         until = time.monotonic() + SHRINK_SECONDS
 
         def take(change: Change, candidate: Any) -> bool:
             nonlocal recipe, scenario, difference
-            failing = self._first_wrong(arm, [candidate])
+            failing = self._first_wrong(arm, runner, [candidate])
             if failing is None or failing[1].name != difference.name:
                 return False
             recipe = replace(recipe, changes=(*recipe.changes, change))
@@ -286,7 +322,7 @@ class Exploring:
         take(Change(Cut.UNTIL, place), self._explorer.until(scenario, place))
         return recipe, scenario, difference
 
-    def _told(self, arm: str, scenario: Any, difference: _Difference) -> Reason:
+    def _told(self, arm: str, runner: Runner, scenario: Any, difference: _Difference) -> Reason:
         """What is wrong, with the first element and both values."""
         where = f"call {difference.place + 1}"
         if difference.reason is not None:
@@ -296,7 +332,7 @@ class Exploring:
             return Reason(code=reason.code, message=f"{where}: {reason.message}")
         task = Play((scenario,), whole=difference.place)
         wanted = self._references.run(task, ()).value[0].whole or {}
-        finished = self._variants.run(task, [arm])
+        finished = runner.run(task, [arm])
         found = {} if arm in finished.failed else finished.value[0].whole or {}
         name = difference.name
         text = _described(name, found.get(name), wanted.get(name))

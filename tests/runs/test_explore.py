@@ -12,7 +12,7 @@ import pytest
 from bt_bench.errors import UsageError
 from bt_bench.protocol import Recipe, default_suite
 from bt_bench.results import Reason, ReasonCode
-from bt_bench.runs.explore import Explored, Exploring
+from bt_bench.runs.explore import BATCH, Explored, Exploring
 from bt_bench.runs.found import read_found, store_found
 from bt_bench.worker import Finished, Play, Survey
 from bt_bench.worker.checking.playing import play, survey
@@ -80,7 +80,7 @@ def explore(
     variant: type[Any], numbers: Sequence[int] = (), recipes: Sequence[Recipe] = (), **more: Any
 ) -> Explored:
     runner = Runner({"it": variant})
-    (explored,) = Exploring(SUITE, runner, runner, 0).explore(["it"], numbers, recipes, **more)
+    (explored,) = Exploring(SUITE, [runner], runner, 0).explore(["it"], numbers, recipes, **more)
     return explored
 
 
@@ -128,7 +128,7 @@ def test_how_far_it_is_is_told() -> None:
     told: list[tuple[str, int, int]] = []
     runner = Runner({"one": Fused})
     exploring = Exploring(
-        *(SUITE, runner, runner, 7),
+        *(SUITE, [runner], runner, 7),
         on_batch=lambda arm, played, of, _seconds: told.append((arm, played, of)),
     )
     list(exploring.explore(["one"], range(7)))
@@ -141,6 +141,22 @@ def test_a_slow_machine_plays_as_much_as_a_quick_one(monkeypatch: pytest.MonkeyP
     assert explore(Fused, [0, 1]).scenarios == 2
 
 
+def test_processes_take_turns_and_tell_what_each_has_played() -> None:
+    runners = [Runner({"it": Counting}) for _ in range(2)]
+    Counting.calls = -100  # so that some batches are right
+    told: list[int] = []
+    exploring = Exploring(
+        *(SUITE, runners, runners[0], 0), on_batch=lambda _arm, played, *_: told.append(played)
+    )
+    (explored,) = exploring.explore(["it"], range(40))
+    assert explored.found is not None
+    numbers = [recipe.source.number for recipe in explored.found.needs]
+    assert numbers[-1] == explored.found.number == explored.scenarios - 1
+    lane = numbers[-1] // BATCH % 2
+    assert {number // BATCH % 2 for number in numbers} == {lane}
+    assert all(played % (2 * BATCH) == 0 for played in told)
+
+
 def test_what_is_given_up_has_not_passed() -> None:
     explored = explore(Fused, [0, 1], limit=-1.0)
     assert (explored.scenarios, explored.wanted, explored.stopped) == (0, 2, True)
@@ -148,10 +164,10 @@ def test_what_is_given_up_has_not_passed() -> None:
 
 def test_what_was_found_is_found_again_after_an_edit(tmp_path: Path) -> None:
     """The scenario is made anew from a file, whatever numbers the variant's code names then."""
-    found = explore(Forgetful, [21]).found
+    found = explore(Forgetful, [6]).found
     assert found is not None
     path = store_found(tmp_path / "check", SUITE, "it", found)
-    assert path == tmp_path / "check" / "it-21.json"
+    assert path == tmp_path / "check" / "it-6.json"
     recipes, doubt = read_found(path, SUITE)
     assert (tuple(recipes), doubt) == (found.needs, "")
     again = explore(Forgetful, recipes=recipes).found

@@ -14,7 +14,6 @@ from bt_bench.suites.block_tables.exploring.calls import (
     STEPS_IN_FLIGHT,
 )
 from bt_bench.suites.block_tables.exploring.generate import make
-from bt_bench.suites.block_tables.exploring.schedule import SCENARIOS
 from bt_bench.suites.block_tables.exploring.shrink import smaller
 from bt_bench.suites.block_tables.exploring.tame import TAMED, tamed
 from bt_bench.suites.block_tables.vllm.differences import differences_of
@@ -31,13 +30,7 @@ _NOTES = {
 
 
 class TableExplorer(Explorer):
-    """See the base class.
-
-    Attributes:
-        scenarios: how many a default run plays: those numbered from 0 on.
-    """
-
-    scenarios = SCENARIOS
+    """See the base class."""
 
     def scenario(self, source: Source) -> Any:
         """See the base class."""

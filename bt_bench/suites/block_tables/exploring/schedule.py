@@ -12,7 +12,7 @@ from bt_bench.suites.block_tables.exploring.named import NAMED, named_sizes
 from bt_bench.suites.block_tables.exploring.themes import DRAWN, Plan
 
 SCENARIOS: Final = 72
-"""How many a default run plays. Later ones are played by `--explore SECONDS` and `--deep` alone."""
+"""How many a default run plays. Later ones are played by `--explore N` and `--deep` alone."""
 
 OTHERS: Final = (
     *("refusals", "mixed", "captured steps", "one element changed", "several tables"),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bt_bench.protocol import Source
+from bt_bench.runs import explore
 from bt_bench.suites.block_tables.exploring import refusals
 from bt_bench.suites.block_tables.exploring.batches import MANY, edges_of
 from bt_bench.suites.block_tables.exploring.calls import (
@@ -28,7 +29,6 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Scenario,
     Stage,
 )
-from bt_bench.suites.block_tables.exploring.explorer import TableExplorer
 from bt_bench.suites.block_tables.exploring.extremes import EXTREMES
 from bt_bench.suites.block_tables.exploring.generate import make
 from bt_bench.suites.block_tables.exploring.schedule import OTHERS as THEMES
@@ -177,7 +177,7 @@ def test_extremes_come_first_and_once() -> None:
     assert len({*extremes}) == len(extremes)
     assert not {*names[len(extremes) :]} & {*extremes}
     assert [scenario(number).theme for number in range(len(extremes))] == extremes
-    assert TableExplorer.scenarios == SCENARIOS
+    assert explore.SCENARIOS[False] == SCENARIOS
 
 
 @pytest.mark.parametrize("seed", SEEDS)
