@@ -103,7 +103,7 @@ class KnowsLists(Reference):
 
 
 def test_lists_come_again_with_other_ids():
-    assert any("block_tables" in name for name in differs(KnowsLists, map(scenario, range(1, 9))))
+    assert any("block_tables" in name for name in differs(KnowsLists, map(scenario, (2, 3))))
 
 
 def test_explorer_plays_with_this_player():
