@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--deep", action="store_true")
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) // 2))
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     folder = UNSEEN / options.set
     report = folder / "found.json"
     known = json.loads(report.read_text(encoding="utf-8")) if report.is_file() else {}

@@ -230,7 +230,7 @@ def _operators() -> dict[str, object]:
 def _stream() -> object:
     torch = sys.modules["torch"]
     if not torch.cuda.is_initialized():
-        return None
+        return 0, 0  # as they are then: to make a first use of CUDA changes nothing
     stream = torch.cuda.current_stream()
     return stream.cuda_stream, torch.cuda.current_device()
 

@@ -815,7 +815,7 @@ def test_one_time_with_too_few_instances_is_no_pass_beside_another(
     sides = []
     for seed, (variant, us) in enumerate((("baseline", 5.0), ("fused", 500.0))):
         case = timed(50.0, seed=seed)
-        gpu = make_measurement(series_of(Quantity.GPU_US), [[us], [us * 1.01], [us]], [0, 8, 1])
+        gpu = make_measurement(series_of(Quantity.GPU_US), [[us], [us * 1.01], [us]], [0, 1, 8])
         case = case.model_copy(update={"measurements": [*case.measurements, gpu]})
         sides.append(write(variant, variant, [case]))
     outcome = run("compare", *sides)
