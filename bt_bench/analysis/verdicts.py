@@ -109,7 +109,7 @@ class Systematic:
     sped: float = 0.0
 
     def reach(self, margin: Margin) -> tuple[float, float]:
-        """How far the truth may lie below and above the estimate, on the log scale.
+        """Return how far the truth may lie below and above the estimate, on the log scale.
 
         What copies differ by counts as far as it exceeds the margin, within which nothing matters.
         """

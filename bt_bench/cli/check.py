@@ -352,7 +352,7 @@ def _wanted(scenario: str | None, explore: str | None, *, deep: bool) -> range |
 
 
 def _stored(suite: Suite, one: Explored) -> str:
-    """What `--scenario` needs to show a fault again: a file, or numbers if none can be written."""
+    """Store a fault, and return what `--scenario` needs to show it again: a file, else numbers."""
     from bt_bench.config import read_settings
     from bt_bench.runs import store_found
 
@@ -372,7 +372,7 @@ def _stored(suite: Suite, one: Explored) -> str:
 
 
 def _numbers_of(found: Found) -> str:
-    """The scenarios that show a fault, by their numbers."""
+    """Name the scenarios that show a fault by their numbers."""
     numbers = [recipe.source.number for recipe in found.needs] or [found.number]
     return f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
 
@@ -425,7 +425,7 @@ def _unexcused(one: Explored) -> list[Unreached]:
 
 
 def _coverage_lines(one: Explored, *, listed: bool) -> list[str]:
-    """What scenarios reached of a variant's own code.
+    """Tell what scenarios reached of a variant's own code.
 
     Args:
         one: how it did.
@@ -452,7 +452,7 @@ def _coverage_lines(one: Explored, *, listed: bool) -> list[str]:
 
 
 def _branches_text(explored: Sequence[Explored]) -> str:
-    """How many of the places where the variants' own code goes two ways were gone both."""
+    """Count the branches of the variants' own code, and those that went both ways."""
     known = [one.coverage for one in explored if one.coverage is not None]
     branches, both = (sum(getattr(one, name) for one in known) for name in ("branches", "both"))
     if not branches:

@@ -203,7 +203,7 @@ def _refuse_changes(ctx: typer.Context) -> None:
 
 
 def _is_typed(ctx: typer.Context, name: str) -> bool:
-    """Whether a parameter was given on the command line, rather than by the environment."""
+    """Tell whether a parameter was given on the command line, not by the environment."""
     source = ctx.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 

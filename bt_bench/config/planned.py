@@ -1,4 +1,4 @@
-"""What a run was meant to measure, from the config in its folder; no code of a suite runs."""
+"""Read what a run was meant to measure from the config in its folder; no suite's code runs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def planned_variants(folder: Path, found: Collection[str] = ()) -> tuple[str, ..
 
 
 def planned_cases(folder: Path) -> int:
-    """How many cases a run was to have, each operation counted, from its own expanded config.
+    """Count the cases that a run was to have, by operation, from its own expanded config.
 
     Raises:
         UsageError: for a folder without such a config.

@@ -58,7 +58,7 @@ class CaseTemplate:
 
 @dataclass
 class General:
-    """What a config says of the whole sweep; of the suite it takes no more than names."""
+    """Read what a config says of the whole sweep; of the suite it takes no more than names."""
 
     place: Place
     name: str

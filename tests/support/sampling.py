@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def commit() -> str:
-    """The commit that is tested; empty outside of a repository: one sample then."""
+    """Return the commit that is tested; empty outside of a repository: one sample then."""
     done = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )

@@ -1,6 +1,6 @@
 """Shows each planted fault by legal calls, in Triton's interpreter.
 
-    TRITON_INTERPRET=1 PYTHONPATH=/work/main/kernels python demos_planted.py [--instead] [NAME...]
+    TRITON_INTERPRET=1 PYTHONPATH=../../../kernels python demos_planted.py [--instead] [NAME...]
 
 Each patch of `planted/` is planted into a temporary folder; its demo makes the same calls on the
 faulty variant and on the reference, and compares buffers and results after each call. With

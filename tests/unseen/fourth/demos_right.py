@@ -1,6 +1,6 @@
 """Random legal calls, and calls to be refused, on each right variant and on the reference.
 
-TRITON_INTERPRET=1 PYTHONPATH=/work/main/kernels /work/main/.venv/bin/python demos_right.py [NAME...]
+TRITON_INTERPRET=1 PYTHONPATH=../../../kernels python demos_right.py [NAME...]
     [--seeds N] [--first N] [--calls N] [--instead SHIPPED]
 """
 

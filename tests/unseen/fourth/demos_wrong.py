@@ -1,6 +1,6 @@
 """Legal calls in which the mistake of each wrong variant shows; nothing shows on a shipped one.
 
-TRITON_INTERPRET=1 PYTHONPATH=/work/main/kernels /work/main/.venv/bin/python demos_wrong.py [NAME...]
+TRITON_INTERPRET=1 PYTHONPATH=../../../kernels python demos_wrong.py [NAME...]
     [--instead SHIPPED] [--ordinary]
 
 `--ordinary` runs ordinary random decode and prefill steps instead of the demos.
