@@ -73,7 +73,7 @@ class Source:
 
 
 class Cut(StrEnum):
-    """How a scenario was made smaller."""
+    """Name how a scenario was made smaller."""
 
     SMALLER = "smaller"  # one of those that `Explorer.smaller` yields
     UNTIL = "until"  # without what comes after a call
@@ -93,7 +93,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a scenario is made. It needs nothing of the variant, and so outlives edits of that.
+    """Say how a scenario is made. It needs nothing of the variant, and so outlives edits of that.
 
     Args:
         source: of the scenario as it was drawn.

@@ -96,7 +96,7 @@ class Explored:
 
     @property
     def stopped(self) -> bool:
-        """Whether time ran out before anything was found, so that nothing is known of the rest."""
+        """Tell whether time ran out before anything was found: nothing is known of the rest."""
         return self.found is None and not self.skipped and self.scenarios < self.wanted
 
 
@@ -269,7 +269,7 @@ class Exploring:
         scenario: Any,
         difference: _Difference,
     ) -> Found:
-        """What is told of a scenario that is wrong, the last of those that a process played."""
+        """Tell what is wrong in a scenario, the last of those that a process played."""
         recipe = played[-1]
         number = recipe.source.number
         title = self._explorer.title(scenario)
