@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from bt_bench.worker.interpreted_operators import set_operators
+
 
 def speed_up_interpreter() -> None:
     """Leaves out what Triton's interpreter repeats for nothing; kernels compute the same.
@@ -18,7 +20,7 @@ def speed_up_interpreter() -> None:
     - It computes whether integers overflow and drops the result, unless `debug` is on.
     - Each tensor and each type of blocks makes new objects for the sizes of a shape.
     - Operands of equal shapes are broadcast to that very shape.
-    - It goes through all rules for the type of a result.
+    - It goes through all rules for the type of a result, and for operators through more.
 
     Does nothing if Triton's interpreter is built differently.
     """
@@ -37,7 +39,9 @@ def speed_up_interpreter() -> None:
         if id(function.__globals__) in prepared:
             return None
         prepared.add(id(function.__globals__))
-        return prepare(function)
+        scope = prepare(function)
+        set_operators(scope)
+        return scope
 
     def launch_anew(self: Any, *args: Any, **kwargs: Any) -> Any:
         prepared.clear()
@@ -52,6 +56,7 @@ def speed_up_interpreter() -> None:
     _make_shapes_once()
     _broadcast_where_shapes_differ()
     _find_types_of_results_once()
+    _leave_operands_of_one_type()
     replacement: Any = prepare_once
     replacement.original, replacement.launch = prepare, launch
     language._patch_lang = replacement
@@ -150,11 +155,16 @@ def _broadcast_where_shapes_differ() -> None:
 
     def broadcast_others(self: Any, lhs: Any, rhs: Any) -> Any:
         left, right = lhs.type, rhs.type
-        if left.is_block() and right.is_block() and left.shape == right.shape:
+        if left.is_block() and right.is_block() and _is_one(left.shape, right.shape):
             return lhs, rhs
         return broadcast(self, lhs, rhs)
 
     setattr(semantic, name, broadcast_others)
+
+
+def _is_one(left: Any, right: Any) -> bool:
+    """Whether two shapes are equal; those of `_make_shapes_once` are one object then."""
+    return left is right or bool(left == right)
 
 
 def _find_types_of_results_once() -> None:
@@ -177,3 +187,27 @@ def _find_types_of_results_once() -> None:
         return known[key]
 
     setattr(semantic, name, found)
+
+
+def _leave_operands_of_one_type() -> None:
+    """Leaves operands as they are that have one type, of integers."""
+    from triton.language import core
+
+    try:
+        from triton.language.semantic import TritonSemantic
+    except ImportError:
+        return
+    semantic: Any = TritonSemantic
+    name = "binary_op_type_checking_impl"
+    check = getattr(semantic, name, None)
+    if check is None:
+        return
+
+    def check_others(self: Any, lhs: Any, rhs: Any, *arguments: Any, **options: Any) -> Any:
+        if type(lhs) is core.tensor is type(rhs):
+            left, right = lhs.type, rhs.type
+            if left.name == right.name and lhs.dtype.is_int():
+                return lhs, rhs
+        return check(self, lhs, rhs, *arguments, **options)
+
+    setattr(semantic, name, check_others)

@@ -1,0 +1,203 @@
+"""Operators of integers in Triton's interpreter, without its search for rules each time.
+
+The interpreter finds the type of a result, converts both operands and brings them to one shape anew
+for each `a + b` of a kernel. All that follows from the types of the operands, so here it is found
+once for each pair of types, by the interpreter's own rules, and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_COMPARISONS: dict[str, np.ufunc] = {
+    "__lt__": np.less,
+    "__le__": np.less_equal,
+    "__gt__": np.greater,
+    "__ge__": np.greater_equal,
+    "__eq__": np.equal,
+    "__ne__": np.not_equal,
+}
+_BITWISE: dict[str, np.ufunc] = {"__and__": np.bitwise_and, "__or__": np.bitwise_or}
+_ARITHMETIC: dict[str, np.ufunc] = {
+    "__add__": np.add,
+    "__radd__": np.add,
+    "__sub__": np.subtract,
+    "__mul__": np.multiply,
+    "__rmul__": np.multiply,
+}
+_SHIFTS: dict[str, np.ufunc] = {"__lshift__": np.left_shift, "__rshift__": np.right_shift}
+_MOVES = frozenset({"__add__", "__radd__"})  # what moves a pointer
+_MOST_KNOWN = 20_000  # pairs of operands: numbers are told apart by value
+
+
+class _Way(NamedTuple):
+    """How an operator goes for two types.
+
+    Args:
+        dtype: what both operands are converted to.
+        other: the second operand, where it is a number; else `None`.
+        scalar: the type of the result's elements, as the interpreter notes it.
+        type: the type of the result.
+        width: bytes of an element, where the first operand is a pointer that is moved.
+    """
+
+    dtype: np.dtype[Any]
+    other: Any
+    scalar: Any
+    type: Any
+    width: int = 0
+
+
+def set_operators(scope: Any) -> None:
+    """Put the operators in place of those of `tl.tensor`, until the scope ends.
+
+    Args:
+        scope: what the interpreter has patched for a launch. Nothing happens if it is built
+            differently.
+    """
+    import triton.language
+    from triton.language import core
+    from triton.runtime import interpreter
+
+    language: Any = interpreter  # untyped, since its functions are replaced
+    options = getattr(language.interpreter_builder, "options", None)
+    if not hasattr(scope, "set_attr") or getattr(options, "debug", True):
+        return  # in debug the interpreter looks for overflow
+    for names in (_COMPARISONS, _BITWISE, _ARITHMETIC, _SHIFTS):
+        for name, function in names.items():
+            slow = getattr(core.tensor, name, None)
+            if slow is not None and not hasattr(slow, "slow"):
+                operator = _operator(name, slow, function, language)
+                scope.set_attr(core.tensor, name, operator)
+    for module in (triton.language, core):
+        slow = getattr(module, "where", None)
+        if slow is not None and not hasattr(slow, "slow"):
+            scope.set_attr(module, "where", _where(slow, language))
+
+
+_known: dict[str, dict[Any, _Way | None]] = {}
+
+
+def _operator(name: str, slow: Any, function: np.ufunc, language: Any) -> Callable[..., Any]:
+    from triton.language import core
+
+    known = _known.setdefault(name, {})
+    handle_of, tensor, constexpr = language.TensorHandle, core.tensor, core.constexpr
+
+    def operator(self: Any, other: Any, **options: Any) -> Any:
+        value = other.value if type(other) is constexpr else other
+        kind = type(value)
+        if kind is tensor:
+            key = self.type.name, value.type.name
+        elif kind is int:
+            key = self.type.name, value
+        else:
+            return slow(self, other, **options)
+        if key not in known:
+            if len(known) > _MOST_KNOWN:
+                known.clear()
+            known[key] = _way(name, self, value, language)
+        way = known[key]
+        if way is None:
+            return slow(self, other, **options)
+        left = self.handle.data
+        if way.width:
+            right = way.other
+            if right is None:
+                right = value.handle.data.astype(np.uint64) * np.uint64(way.width)
+            return tensor(handle_of(left + right, self.handle.dtype), way.type)
+        if left.dtype != way.dtype:
+            left = left.astype(way.dtype)
+        right = way.other
+        if right is None:
+            right = value.handle.data
+            if right.dtype != way.dtype:
+                right = right.astype(way.dtype)
+        return tensor(handle_of(function(left, right), way.scalar), way.type)
+
+    # The interpreter calls `__ne__` and others through `functools.wraps`.
+    operator.slow = slow  # type: ignore[attr-defined]
+    return operator
+
+
+def _where(slow: Any, language: Any) -> Callable[..., Any]:
+    """`tl.where` of integers, for which the type of the result is known."""
+    from triton.language import core
+
+    known: dict[Any, tuple[Any, Any]] = {}
+    handle_of, tensor, constexpr = language.TensorHandle, core.tensor, core.constexpr
+
+    def where(condition: Any, x: Any, y: Any, **options: Any) -> Any:
+        one = x.value if type(x) is constexpr else x
+        other = y.value if type(y) is constexpr else y
+        if type(condition) is not tensor or options:
+            return slow(condition, x, y, **options)
+        key = condition.type.name, _name(one, tensor), _name(other, tensor)
+        way = known.get(key)
+        if way is None:
+            result = slow(condition, x, y)
+            if None not in key and condition.handle.data.dtype == np.bool_:
+                known[key] = result.type, result.handle.data.dtype
+            return result
+        type_, dtype = way
+        chosen = np.where(condition.handle.data, _in(dtype, one), _in(dtype, other))
+        return tensor(handle_of(chosen, type_.scalar), type_)
+
+    where.slow = slow  # type: ignore[attr-defined]
+    return where
+
+
+def _in(dtype: np.dtype[Any], value: Any) -> Any:
+    """A tensor's contents, or a number, as a dtype."""
+    if isinstance(value, int):
+        return np.array([value], dtype)
+    data = value.handle.data
+    return data if data.dtype == dtype else data.astype(dtype)
+
+
+def _name(value: Any, tensor: Any) -> str | int | None:
+    """What the type of a result depends on; `None` for what is left to the interpreter."""
+    if type(value) is tensor:
+        return None if value.type.scalar.is_ptr() else str(value.type.name)
+    return value if type(value) is int and abs(value) < 2**31 else None
+
+
+def _way(name: str, left: Any, right: Any, language: Any) -> _Way | None:
+    """How an operator goes for the types of two operands; `None`: as the interpreter does it."""
+    semantic = language.interpreter_semantic
+    is_number = isinstance(right, int)
+    if left.type.scalar.is_ptr():
+        return None if name not in _MOVES else _move(left, right, semantic)
+    if name in _SHIFTS and not (is_number and 0 <= right < left.type.scalar.primitive_bitwidth):
+        return None
+    try:
+        one, other = semantic.binary_op_type_checking_impl(left, right)
+    except Exception:  # what is refused, the interpreter refuses itself
+        return None
+    scalar = one.type.scalar
+    if not scalar.is_int() or scalar != other.type.scalar:
+        return None
+    dtype = np.dtype(language._get_np_dtype(scalar))
+    if dtype == np.bool_ and (name in _ARITHMETIC or name in _SHIFTS):
+        return None  # one bit wraps around
+    value = np.array([right], dtype) if is_number else None
+    result = semantic._bool_like(one) if name in _COMPARISONS else one.type
+    return _Way(dtype, value, scalar, result)
+
+
+def _move(pointer: Any, offset: Any, semantic: Any) -> _Way | None:
+    """How a pointer is moved by a number, or by integers with a sign."""
+    if not isinstance(offset, int) and not offset.type.scalar.is_int_signed():
+        return None
+    try:
+        moved = semantic.add(pointer, offset, False)
+    except Exception:  # what is refused, the interpreter refuses itself
+        return None
+    width = max(1, pointer.type.scalar.element_ty.primitive_bitwidth // 8)
+    value = None
+    if isinstance(offset, int):
+        value = np.array([offset], np.int64).astype(np.uint64) * np.uint64(width)
+    return _Way(np.dtype(np.uint64), value, pointer.handle.dtype, moved.type, width)

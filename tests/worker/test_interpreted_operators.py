@@ -1,0 +1,113 @@
+"""Operators in the interpreter give what the interpreter's own give: values, types and refusals."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+import triton.language as tl
+from triton.runtime import interpreter
+
+from bt_bench.worker.interpreted_operators import set_operators
+
+OPERATORS = (
+    *("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__", "__and__", "__or__"),
+    *("__add__", "__radd__", "__sub__", "__mul__", "__rmul__", "__lshift__", "__rshift__"),
+)
+TYPES = (tl.int1, tl.int8, tl.int32, tl.int64, tl.uint32, tl.uint64, tl.float32)
+POINTERS = tuple(tl.pointer_type(each) for each in (tl.int1, tl.int32, tl.int64))
+SHAPES = ((), (4,), (2, 1))
+NUMBERS = (0, 1, -1, 3, 63, 2**31 - 1, 2**31, -(2**31), 2**40, True, 2.5, tl.constexpr(5))
+
+
+def jitted():
+    """A function of a module that has the language."""
+    return tl
+
+
+def made(dtype, shape):
+    """A tensor of the interpreter's, with values at both ends of its type."""
+    rng = np.random.default_rng([len(shape), len(dtype.name)])
+    kind = np.uint64 if dtype.is_ptr() else interpreter._get_np_dtype(dtype)
+    count = int(np.prod(shape, dtype=int))
+    if dtype.is_ptr():
+        values = rng.integers(2**40, size=count)
+    elif dtype.is_int():
+        info = np.iinfo(kind) if kind != np.bool_ else np.iinfo(np.int8)
+        values = rng.choice(np.array([info.min, info.max, 0, 1, 2, 77], dtype=object), size=count)
+        values = values % 2 if kind == np.bool_ else values
+    else:
+        values = rng.standard_normal(count)
+    data = values.astype(kind).reshape(shape or (1,))
+    type_ = tl.block_type(dtype, list(shape)) if shape else dtype
+    return tl.core.tensor(interpreter.TensorHandle(data, dtype), type_)
+
+
+def told(function, *operands):
+    """What comes out: contents, types, or that it is refused."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            result = function(*operands)
+        except Exception as error:
+            return type(error).__name__
+    if not isinstance(result, tl.core.tensor):
+        return result
+    data = result.handle.data
+    return data.shape, data.dtype, data.tolist(), result.type.name, result.dtype.name
+
+
+@pytest.fixture
+def language():
+    """The language as in a launch, and how to put the operators in place."""
+    prepare = getattr(interpreter._patch_lang, "original", interpreter._patch_lang)
+    scope = prepare(jitted)
+    yield lambda: set_operators(scope)
+    scope.restore()
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_an_operator_gives_what_the_interpreter_gives(language, name):
+    tensors = [made(dtype, shape) for dtype in TYPES for shape in SHAPES]
+    pointers = [made(dtype, shape) for dtype in POINTERS for shape in SHAPES]
+    pairs = [
+        *itertools.product(tensors, [*tensors, *NUMBERS]),
+        *itertools.product(pointers, [*tensors[::3], *pointers[::4], *NUMBERS]),
+        *itertools.product(tensors[::3], pointers[::4]),
+    ]
+
+    def function(one, other):
+        return getattr(one, name)(other)
+
+    before = [told(function, *pair) for pair in pairs]
+    language()
+    assert hasattr(getattr(tl.core.tensor, name), "slow")
+    for _ in range(2):  # once they are found, and once they are known
+        found = [told(function, *pair) for pair in pairs]
+        wrong = [(p, w, f) for p, w, f in zip(pairs, before, found, strict=True) if w != f]
+        assert wrong == []
+
+
+def test_where_gives_what_the_interpreter_gives(language):
+    conditions = [made(tl.int1, shape) for shape in SHAPES] + [made(tl.int32, (4,))]
+    tensors = [made(dtype, shape) for dtype in TYPES for shape in SHAPES[:2]]
+    choices = [*tensors, made(POINTERS[1], (4,)), 0, -1, 2**40, 2.5, tl.constexpr(7)]
+    threes = list(itertools.product(conditions, choices, choices))
+    before = [told(tl.where, *three) for three in threes]
+    language()
+    assert hasattr(tl.where, "slow")
+    for _ in range(2):
+        found = [told(tl.where, *three) for three in threes]
+        wrong = [(t, w, f) for t, w, f in zip(threes, before, found, strict=True) if w != f]
+        assert wrong == []
+
+
+def test_overflow_is_left_to_the_interpreter_in_debug(language, monkeypatch):
+    from dataclasses import replace
+
+    options = replace(interpreter.interpreter_builder.options, debug=True)
+    monkeypatch.setattr(interpreter.interpreter_builder, "options", options)
+    language()
+    assert not hasattr(tl.core.tensor.__add__, "slow")
