@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
@@ -40,9 +40,9 @@ from bt_bench.worker import (
 
 # Each further try of these takes a new process.
 _OF_THE_PROCESS = (ReasonCode.CRASHED, ReasonCode.TAMPERED)
-BATCH = 6  # scenarios that are played before any is compared
+BATCH = 4  # scenarios that are played before any is compared
 
-SCENARIOS = {False: 72, True: 400}
+SCENARIOS = {False: 84, True: 400}
 """How many each variant is explored with, by whether they are deep ones."""
 
 LIMIT_SECONDS = {False: 900.0, True: 10_800.0}
@@ -115,6 +115,44 @@ class _Difference:
     reason: Reason | None = None
 
 
+@dataclass
+class _Lane:
+    """A process that has the variant, and its share of the scenarios.
+
+    Args:
+        runner: runs tasks in it.
+        batches: of scenarios, each with the place of its first one among all.
+        played: what it has played, in order; the last of these is the wrong one, if one is.
+        at: the place of that one among all.
+        wrong: that one, and what differs.
+    """
+
+    runner: Runner
+    batches: Sequence[tuple[int, Sequence[Recipe]]]
+    played: list[Recipe] = field(default_factory=list)
+    at: int = 0
+    wrong: tuple[Any, _Difference] | None = None
+
+
+@dataclass
+class _SoFar:
+    """How far all processes are.
+
+    Args:
+        wanted: how many scenarios are to be played.
+        started: when the arm was begun, by the clock.
+        until: when it is given up.
+        played: how many were right.
+        first_wrong: the place of the first that was not.
+    """
+
+    wanted: int
+    started: float
+    until: float
+    played: int = 0
+    first_wrong: float = math.inf
+
+
 class Exploring:
     """Explores variants of a suite.
 
@@ -151,6 +189,7 @@ class Exploring:
         self._deep = deep
         self._lines = lines
         self._reference_is_asked = Lock()
+        self._one_at_a_time = Lock()  # scenarios are made, and progress is told
         # A thread for each process but the first.
         self._lanes = [ThreadPoolExecutor(1) for _ in variants[1:]]
 
@@ -188,55 +227,66 @@ class Exploring:
             yield self._explore(arm, [*recipes, *drawn], limit)
 
     def _explore(self, arm: str, recipes: Sequence[Recipe], limit: float) -> Explored:
+        """Explore an arm: each process plays its own batches, as fast as it can.
+
+        What is told does not depend on their speed: a process goes on until it is past the first
+        scenario that another has found.
+        """
         started = time.monotonic()
-        played, wanted = 0, len(recipes)
-        before: list[list[Recipe]] = [[] for _ in self._variants]  # what each process has played
-        while played < wanted and time.monotonic() - started <= limit:
-            batches = [
-                recipes[at : at + BATCH]
-                for at in range(played, played + BATCH * len(self._variants), BATCH)
-                if at < wanted
-            ]
-            made = [[self._made(recipe) for recipe in batch] for batch in batches]
-            for lane, failing in enumerate(self._wrong_in_each(arm, made)):
-                if failing is not None:
-                    at, difference = failing
-                    taken = time.monotonic() - started
-                    runner, scenario = self._variants[lane], made[lane][at]
-                    so_far = [*before[lane], *batches[lane][: at + 1]]
-                    found = self._found(arm, runner, so_far, scenario, difference)
-                    count = played + sum(map(len, batches[:lane])) + at + 1
-                    return Explored(arm, count, wanted, taken, found)
-            for lane, batch in enumerate(batches):
-                before[lane] += batch
-                played += len(batch)
-            self._on_batch(arm, played, wanted, time.monotonic() - started)
+        begins = range(0, len(recipes), BATCH)
+        batches = [(begin, recipes[begin : begin + BATCH]) for begin in begins]
+        every = len(self._variants)
+        lanes = [_Lane(runner, batches[at::every]) for at, runner in enumerate(self._variants)]
+        so_far = _SoFar(len(recipes), started, started + limit)
+        waiting = [
+            thread.submit(self._play, arm, lane, so_far)
+            for thread, lane in zip(self._lanes, lanes[1:], strict=True)
+        ]
+        try:
+            self._play(arm, lanes[0], so_far)
+        except BaseException:
+            so_far.first_wrong = -1  # nobody goes on
+            raise
+        finally:
+            wait(waiting)  # or a process would be asked twice at once
+        for each in waiting:
+            each.result()
         taken = time.monotonic() - started
+        wrong = [lane for lane in lanes if lane.wrong is not None]
+        if wrong:
+            lane = min(wrong, key=lambda one: one.at)
+            assert lane.wrong is not None
+            found = self._found(arm, lane.runner, lane.played, *lane.wrong)
+            return Explored(arm, lane.at + 1, so_far.wanted, taken, found)
         if not self._lines:
-            return Explored(arm, played, wanted, taken)
+            return Explored(arm, so_far.played, so_far.wanted, taken)
         read = self._variants[0].run(ReadCoverage(), [arm])
         coverage = None if read.failed else read.value
-        return Explored(arm, played, wanted, taken, coverage=coverage)
+        return Explored(arm, so_far.played, so_far.wanted, taken, coverage=coverage)
+
+    def _play(self, arm: str, lane: _Lane, so_far: _SoFar) -> None:
+        """Play the batches of a process, up to its first scenario on which the arm is wrong."""
+        for begin, batch in lane.batches:
+            if begin > so_far.first_wrong or time.monotonic() > so_far.until:
+                return
+            with self._one_at_a_time:
+                made = [self._made(recipe) for recipe in batch]
+            failing = self._first_wrong(arm, lane.runner, made)
+            with self._one_at_a_time:
+                if failing is not None:
+                    at, difference = failing
+                    lane.at, lane.wrong = begin + at, (made[at], difference)
+                    lane.played += batch[: at + 1]
+                    so_far.first_wrong = min(so_far.first_wrong, lane.at)
+                    return
+                lane.played += batch
+                so_far.played += len(batch)
+                taken = time.monotonic() - so_far.started
+                self._on_batch(arm, so_far.played, so_far.wanted, taken)
 
     def _made(self, recipe: Recipe) -> Any:
         with running(self._suite, "scenario"):
             return self._explorer.made(recipe)
-
-    def _wrong_in_each(
-        self, arm: str, batches: Sequence[Sequence[Any]]
-    ) -> list[tuple[int, _Difference] | None]:
-        """The first scenario of each batch on which an arm is wrong, each in its own process."""
-        waiting = [
-            lane.submit(self._first_wrong, arm, runner, batch)
-            for lane, runner, batch in zip(
-                self._lanes, self._variants[1:], batches[1:], strict=False
-            )
-        ]
-        try:
-            first = self._first_wrong(arm, self._variants[0], batches[0])
-        finally:
-            wait(waiting)  # or a process would be asked twice at once
-        return [first, *[each.result() for each in waiting]]
 
     def _first_wrong(
         self, arm: str, runner: Runner, scenarios: Sequence[Any]

@@ -14,6 +14,7 @@ from bt_bench.suites.block_tables.exploring import calls, refusals
 from bt_bench.suites.block_tables.exploring.calls import Batch, Form, Write
 from bt_kernels.layout import TableLayout
 
+_KEPT_BYTES = 1 << 15
 SPOILED = 0x5BD1E995  # no row, token or position
 _DTYPES = {
     "query_start_loc": torch.int32,
@@ -29,12 +30,14 @@ class Vectors:
     Args:
         device: where they go.
         offset: elements before each in its storage, so that it may not be aligned.
+        kept: whether those of a name come in one buffer, as long as it is large enough.
     """
 
-    def __init__(self, device: torch.device, offset: int) -> None:
+    def __init__(self, device: torch.device, offset: int, *, kept: bool = False) -> None:
         self._device = device
         self._offset = offset
         self._last: dict[str, Vector] = {}
+        self._buffers: dict[str, torch.Tensor] | None = {} if kept else None
 
     def make(
         self, name: str, values: np.ndarray[Any, Any], dtype: torch.dtype, *, same: bool
@@ -47,10 +50,24 @@ class Vectors:
         # What lies before and behind looks like a right argument: only its place tells.
         margin = np.resize(values, self._offset) if len(values) else np.zeros(self._offset)
         whole = np.concatenate([margin, values, margin]).astype(np.int64)
-        storage = torch.tensor(whole, dtype=dtype, device=self._device)
+        storage = self._storage(name, torch.tensor(whole, dtype=dtype))
         view = storage[self._offset : self._offset + len(values)]
         self._last[name] = made = Vector(name, storage, view, values, margin)
         return made
+
+    def _storage(self, name: str, contents: torch.Tensor) -> torch.Tensor:
+        """A tensor on the device with these contents."""
+        if self._buffers is None:
+            return contents.to(self._device)
+        count = contents.numel() * contents.element_size()
+        buffer = self._buffers.get(name)
+        if buffer is None or buffer.numel() < count:
+            size = max(count, _KEPT_BYTES)
+            buffer = torch.zeros(size - size % -8, dtype=torch.uint8, device=self._device)
+            self._buffers[name] = buffer
+        storage = buffer[:count].view(contents.dtype)
+        _put(storage, contents.numpy())
+        return storage
 
 
 @dataclass
@@ -68,17 +85,22 @@ class Vector:
         return len(values) == len(self.values) and self.view.dtype is dtype
 
     def put(self, values: np.ndarray[Any, Any]) -> None:
-        """Writes values, on the CPU past torch: no counter of versions sees it."""
+        """Writes values as `_put` does."""
         self.values = values
-        if self.view.device.type == "cpu":
-            self.view.numpy()[...] = values
-        else:
-            self.view.copy_(torch.from_numpy(np.ascontiguousarray(values)))
+        _put(self.view, values)
 
     def changed(self) -> bool:
         """Whether anything in its storage differs from what was put there."""
         wanted = np.concatenate([self.margin, self.values, self.margin])
         return not np.array_equal(self.storage.cpu().numpy(), wanted)
+
+
+def _put(tensor: torch.Tensor, values: np.ndarray[Any, Any]) -> None:
+    """Writes values, on the CPU past torch: no counter of versions sees it."""
+    if tensor.device.type == "cpu":
+        tensor.numpy()[...] = values
+    else:
+        tensor.copy_(torch.from_numpy(np.ascontiguousarray(values)))
 
 
 class Outputs:
@@ -102,8 +124,13 @@ class Outputs:
         shape = layout.num_groups, tokens + 5 * gaps
         self.all_slots = torch.full(shape, -3, dtype=torch.int64, device=device)
         self.slots = self.all_slots[:, :tokens]
-        addresses = [table.data_ptr() for table in self.tables]
-        self.pointers = torch.tensor(addresses, dtype=torch.uint64, device=device)
+        self.addresses = np.array([table.data_ptr() for table in self.tables], dtype=np.uint64)
+        self.pointers = torch.from_numpy(self.addresses.copy()).to(device)
+
+    def point(self, pointers: torch.Tensor) -> None:
+        """Puts the addresses into a tensor that other sets of buffers have, too."""
+        self.pointers = pointers
+        _put(pointers, self.addresses)
 
     def fill(self, value: int) -> None:
         """Fills all of it."""
@@ -245,6 +272,9 @@ class Arguments:
 
     def _with(self, name: str, values: list[int]) -> Arguments:
         like = self.tensors[name]
+        if len(values) == like.numel():  # in place, as a caller has it that refills its buffers
+            _put(like, np.array(values))
+            return self
         made = torch.tensor(values, dtype=like.dtype, device=like.device)
         return replace(self, tensors=self.tensors | {name: made})
 

@@ -39,9 +39,17 @@ class Model:
     owned: Ints  # [G, rows]
     validates: bool = False
     last: Batch | None = None
+    method: str = ""  # that was called with it
     pending: dict[int, int] = field(default_factory=dict)  # ids that are staged, by row, at most
     captured: list[Batch] = field(default_factory=list)  # of steps, which are numbered from 1
     restored: int | None = None  # the snapshot that was restored last
+
+    def before(self) -> Batch | None:
+        """The last batch, if it may come again: tables that validate refuse unknown rows."""
+        batch = self.last
+        if batch is None or not self.validates:
+            return batch
+        return None if (batch.rows >= self.layout.max_num_reqs).any() else batch
 
 
 @dataclass
@@ -70,7 +78,8 @@ class Batches:
             reqs, spare = len(like.rows), len(like.positions)
         else:
             reqs, spare = min(self._reqs(rows_in_all), rows_in_all), 0
-        rows = self._rows(model, reqs)
+        int64 = like.int64 if like is not None else bool(rng.random() < 0.4)
+        rows = self._rows(model, reqs, int64=int64)
         most = layout.max_num_batched_tokens if reqs else 0
         if like is not None:
             most = min(most, spare)
@@ -78,7 +87,8 @@ class Batches:
         if wanted_tokens is not None and like is None:
             tokens = min(most, max(0, wanted_tokens))
         else:
-            tokens = most if rng.random() < 0.1 else int(rng.integers(most + 1))
+            full = 0.1 if self.given.reqs is None else 0.4
+            tokens = most if rng.random() < full else int(rng.integers(most + 1))
         starts = starts_of(rng, reqs, tokens, self.given.starts)
         owners = np.repeat(np.arange(reqs), np.diff(starts))
         positions = self._positions(model, rows[owners] if reqs else rows)
@@ -90,6 +100,8 @@ class Batches:
             padded = reqs + int(rng.integers(4)) if reqs + 4 <= most_reqs else reqs
         if self.given.padded is not None:
             padded = min(most_reqs, max(reqs, self.given.padded))
+        if self.given.dummy_last:
+            padded = min(most_reqs, reqs + int(rng.integers(1, 4)))
         limit = layout.max_num_batched_tokens
         tokens_padded = tokens if rng.random() < 0.4 else int(rng.integers(tokens, limit + 1))
         computed = None
@@ -97,13 +109,12 @@ class Batches:
         if SLIDING_WINDOW in features and wanted and rng.random() < 0.85:
             computed = self._computed(layout)
         out, parts, pointers = None, Parts.BOTH, True
-        custom = 0.2
+        custom = self.plan.custom
         if self.given.reqs is not None:  # mostly the buffers that later calls see
             custom = 0.1 * (self.given.starts is None and reqs < 200)
         if CUSTOM_OUTPUTS in features and rng.random() < custom:
             out, pointers = int(rng.integers(OWN_SIZE + 1)), bool(rng.random() < 0.5)
             parts = list(Parts)[int(rng.choice(3, p=[0.6, 0.2, 0.2]))]
-        int64 = like.int64 if like is not None else bool(rng.random() < 0.4)
         return Batch(
             *(rows, starts, positions, padded, tokens_padded),
             *(computed, out, parts, pointers, int64),
@@ -114,7 +125,7 @@ class Batches:
         """A batch but for one element, with the same sizes."""
         rng, layout = self.rng, model.layout
         reqs, tokens = len(batch.rows), int(batch.starts[-1])
-        ways = ["int64"]
+        ways = ["int64"] * bool((batch.rows < 2**31).all())
         ways += ["row"] * 4 * bool(reqs) + ["position"] * 3 * bool(tokens)
         ways += ["start"] * 2 * (reqs > 1 and tokens > 0) + ["computed"] * (
             2 * (batch.computed is not None)
@@ -145,7 +156,9 @@ class Batches:
                 return replace(batch, reqs=batch.reqs + 1)
             case "tokens":
                 return replace(batch, tokens=batch.tokens + 1)
-        return replace(batch, int64=not batch.int64)
+            case "int64":
+                return replace(batch, int64=not batch.int64)
+        return batch
 
     @staticmethod
     def apart(model: Model, batch: Batch) -> Batch:
@@ -170,7 +183,7 @@ class Batches:
         rng = self.rng
         return int(rng.choice([0, count - 1, *rng.integers(count, size=3)]))
 
-    def _rows(self, model: Model, reqs: int) -> Ints:
+    def _rows(self, model: Model, reqs: int, *, int64: bool) -> Ints:
         """`idx_mapping`; in a large batch those that own blocks are where kernels may differ."""
         rng, features, rows_in_all = self.rng, self.source.features, model.layout.max_num_reqs
         rows = rng.permutation(rows_in_all)[:reqs].astype(np.int64)
@@ -193,11 +206,21 @@ class Batches:
             if reqs > MANY:
                 dummies[[0, -1]] = False
             rows[dummies] = -1
-        if reqs and rng.random() < 0.08 and not (model.validates or self.plan.rows_before):
-            beyond = (rows_in_all, rows_in_all + 1, 2 * rows_in_all + 5, 2**31 - 1)
+        if reqs and self.given.dummy_last:
+            rows[-1] = -1
+        if reqs and rng.random() < 0.12 and not (model.validates or self.plan.rows_before):
             place = self._some(reqs) if reqs <= MANY else int(rng.integers(1, reqs - 1))
-            rows[place] = int(rng.choice(beyond))
+            rows[place] = self._beyond(model, int64=int64)
         return rows
+
+    def _beyond(self, model: Model, *, int64: bool) -> int:
+        """A row past the tables; in int64 often one of which half the bits are those of a row."""
+        rng, count = self.rng, model.layout.max_num_reqs
+        if int64 and rng.random() < 0.6:
+            staged = [row for row, ids in model.pending.items() if ids]
+            rows = staged if staged and rng.random() < 0.7 else range(count)
+            return int(rng.choice(rows)) + int(rng.choice([2**32, 2**31, 3 * 2**32, 2**62]))
+        return int(rng.choice([count, count + 1, 2 * count + 5, 2**31 - 1]))
 
     def _computed(self, layout: TableLayout) -> Ints:
         """`num_computed_tokens`, now and then at the ends of its range, and beside the reach."""
@@ -243,7 +266,7 @@ class Batches:
         far = rng.choice(FAR, size=count) + rng.integers(-2, width * size + 1, size=count)
         negative = -rng.integers(1, 3 * size + 2, size=count)
         kind = rng.random(count)
-        for least, values in ((0.7, edge), (0.88, outside), (0.93, far), (0.98, negative)):
+        for least, values in ((0.6, edge), (0.88, outside), (0.93, far), (0.98, negative)):
             positions = np.where(kind >= least, values, positions)
         return np.asarray(positions, dtype=np.int64)
 

@@ -41,6 +41,11 @@ class Buffers:
         """Enqueues copies: what comes next in the stream sees no more than these hold."""
         self._held = {name: tensor.clone() for name, tensor in self._every(outputs)}
 
+    def find_anew(self) -> None:
+        """Looks for the tensors again: the caller has replaced them."""
+        self._tensors = self._find()
+        self.release()
+
     def release(self) -> None:
         """Forgets the copies, for what the caller itself has written since."""
         self._held = {}

@@ -220,6 +220,20 @@ class Other:
 
 
 @dataclass(frozen=True)
+class Replace:
+    """Puts other tensors in place of all tables, and calls `init_block_table_layout_tensors`.
+
+    Source tables keep their contents; the others hold `poison`.
+    """
+
+    table: int
+    poison: int
+
+    def __str__(self) -> str:
+        return f"all tables replaced; {REPLACES}()"
+
+
+@dataclass(frozen=True)
 class Refused:
     """A call that has to be refused with a `ValueError`, and to change nothing.
 
@@ -311,6 +325,7 @@ Call = (
     | Restore
     | SetFlag
     | Other
+    | Replace
     | Refused
     | Capture
     | Publish
@@ -322,7 +337,8 @@ CAPTURED_STEPS = "captured_steps"
 STEPS_IN_FLIGHT = "steps_in_flight"
 """The same for tables that take an argument of that name."""
 
-OTHERS = ("warmup", "init_block_table_layout_tensors")
+REPLACES = "init_block_table_layout_tensors"
+OTHERS = ("warmup", REPLACES)
 """The same for methods that a variant may have, and that change nothing which can be seen."""
 
 
@@ -340,6 +356,8 @@ class Scenario:
         without: what an opponent leaves undefined, and its scenario has to do without.
         rows_before: rows without requests before all others, in tables on a GPU. Their results
             are those of tables without them, but what lies behind them is beyond 2**31 elements.
+        kept: whether each input comes in one buffer, as an engine has it, which is refilled past
+            torch and seen with any dtype and size.
         in_flight: the `steps_in_flight` that tables are made with; `None`: they get no such
             argument.
     """
@@ -352,6 +370,7 @@ class Scenario:
     without: frozenset[str] = frozenset()
     rows_before: int = 0
     in_flight: int | None = None
+    kept: bool = False
 
 
 def _short(values: Sequence[int] | Ints, most: int = 8) -> str:

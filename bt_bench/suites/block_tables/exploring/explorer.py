@@ -71,6 +71,8 @@ class TableExplorer(Explorer):
             found[0] += ", garbage where nobody has written"
         if scenario.rows_before:
             found[0] += f", on a GPU with {scenario.rows_before} rows more before these"
+        if scenario.kept:
+            found[0] += ", each input in one buffer that is refilled"
         if scenario.in_flight is not None:
             found[0] += f", steps_in_flight={scenario.in_flight}"
         if scenario.offset:

@@ -58,6 +58,17 @@ def _large(shape: Shape, *given: Given) -> Plan:
     return Plan("", (shape,), len(given), given, prompts=True, refused=0.0, state=0.0, captured=0.0)
 
 
+def _rows_and_tokens(rows: int, tokens: int) -> Plan:
+    """Large batches whose tokens belong to few requests, as whole steps."""
+    shape = Shape(groups=1, rows=rows, tokens=tokens, options=0.2)
+    given = (
+        Given(rows, tokens, EAGER, "few"),
+        Given(rows - 1, tokens // 2, EAGER, "ends"),
+        Given(rows - 9, tokens // 2, EAGER, "few"),
+    )
+    return _large(shape, *given)
+
+
 def _rows_and_groups(rows: int, groups: int, tokens: int, *ways: tuple[str, ...]) -> Plan:
     """Long requests before short ones."""
     shape = Shape(groups=groups, rows=rows, tokens=tokens, options=0.2, cp=False)
@@ -103,6 +114,34 @@ def _groups_and_width(groups: int, width: int) -> Plan:
 
 def _few(shape: Shape, *given: Given) -> Plan:
     return Plan("", (shape,), len(given), given, batch=2, prompts=True, refused=0.0, state=0.1)
+
+
+def _far_columns(width: int) -> Plan:
+    """Rows that grow past 2**15 columns and up to the last, by an id or several, in whole steps."""
+    shape = Shape(groups=1, rows=5, width=width, tokens=60, options=0.2)
+    given = (
+        Given(1, ways=EAGER, writes=5, ids=1),
+        Given(2, ways=EAGER, writes=5, ids=3),
+        Given(1, ways=APART, writes=1, ids=width // 3),
+    )
+    plan = _few(shape, *given)
+    plan.column = (2**15, min(2**16, width), width)
+    return plan
+
+
+def _outputs(groups: int) -> Plan:
+    """Outputs of the caller's in most calls, now of one set, now of another."""
+    shape = Shape(groups=groups, rows=4, tokens=20)
+    return Plan("", (shape,), 14, batch=3, custom=0.8, refused=0.0, kept=0.9)
+
+
+def _short_rows(width: int) -> Plan:
+    """Wide tables of rows that are short, with dummies at the end of the batch."""
+    shape = Shape(groups=1, rows=30, width=width, tokens=60, options=0.1)
+    given = [Given(reqs, ways=EAGER, dummy_last=True) for reqs in (13, 15, 16, 19, 3)]
+    plan = _large(shape, *given)
+    plan.short = True
+    return plan
 
 
 def _width(width: int) -> Plan:
@@ -178,9 +217,9 @@ def _positions(block_size: int, width: int, groups: int = 2) -> Plan:
     shape.cp, shape.rows = False, 4
     return _few(
         shape,
-        Given(4, ways=EAGER),
-        Given(3, ways=APART),
-        Given(2, ways=TOGETHER),
+        Given(4, 300, EAGER),
+        Given(3, 300, APART),
+        Given(2, 290, TOGETHER),
         Given(4, ways=GATHERED),
     )
 
@@ -192,8 +231,18 @@ def _windows(rows: int, width: int, groups: int) -> Plan:
 
 def _writes(writes: int, rows: int, width: int, groups: int = 1) -> Plan:
     shape = Shape(groups=groups, rows=rows, width=width, tokens=30, options=0.2)
-    given = (Given(2, ways=EAGER, writes=writes), Given(3, ways=TOGETHER, writes=writes // 8))
-    return Plan("", (shape,), 3, (*given, Given(2, ways=CAPTURED, writes=9)), batch=2, captured=0.0)
+    given = (
+        Given(2, ways=EAGER, writes=writes),
+        Given(3, ways=TOGETHER, writes=writes // 8),
+        Given(2, ways=CAPTURED, writes=max(9, writes * 3 // 5)),
+    )
+    return Plan("", (shape,), 3, given, batch=2, captured=0.0)
+
+
+def _records(*counts: int) -> Plan:
+    """As many rows with several ids each, of which few are in the batch."""
+    shape = Shape(groups=1, rows=max(counts) + 9, width=12, tokens=20, options=0.2)
+    return _large(shape, *[Given(2, ways=EAGER, writes=one, ids=3) for one in counts])
 
 
 def _writes_and_batch(writes: int, rows: int) -> Plan:
@@ -203,15 +252,41 @@ def _writes_and_batch(writes: int, rows: int) -> Plan:
 
 
 def _quiet(*quiet: int) -> Plan:
-    shape = Shape(groups=1, rows=2, tokens=6)
-    return _few(shape, *[Given(2, ways=EAGER, quiet=one, writes=1, ids=1) for one in quiet])
+    """Long writes, of more ids than buffers have room for at first, before and after."""
+    shape = Shape(groups=1, rows=3, tokens=6, width=4_000)
+    steps = [
+        given
+        for one in quiet
+        for given in (
+            Given(2, ways=EAGER, quiet=one, writes=2, ids=1_900),
+            Given(2, ways=EAGER, writes=1, ids=1),
+        )
+    ]
+    return _few(shape, Given(2, ways=EAGER, writes=2, ids=1_500), *steps)
 
 
 def _long(steps: int) -> Plan:
-    """Many steps; a state is put back now and then, and steps come that stage nothing."""
-    shape = Shape(groups=1, rows=2, tokens=3, width=40, options=0.1)
-    plan = Plan("", (shape,), steps, batch=1, writes=1, ways=(EAGER,), state=0.04, again=0.05)
-    plan.idle, plan.refused, plan.captured, plan.stage = 0.9, 0.0, 0.0, 0.35
+    """Many steps that write one row, while others stay as they are.
+
+    A state is put back at first, and now and then; and steps come that stage nothing.
+    """
+    shape = Shape(groups=1, rows=4, tokens=3, width=40, options=0.1)
+    given = (
+        Given(4, ways=EAGER, writes=4, ids=2),
+        Given(4, ways=EAGER, state="snapshot"),
+        *[Given(4, ways=EAGER, writes=1, ids=3)] * 6,
+        Given(4, ways=EAGER, state="restore"),
+    )
+    plan = Plan("", (shape,), steps, given, batch=3, writes=1, ways=(EAGER,), state=0.02)
+    plan.idle, plan.refused, plan.captured, plan.stage, plan.busy = 0.6, 0.0, 0.0, 0.75, 1
+    return plan
+
+
+def _interleaved(steps: int) -> Plan:
+    """Steps with writes, steps without, and applies in between, of the same few rows."""
+    shape = Shape(groups=1, rows=2, tokens=4, width=30, options=0.1)
+    plan = Plan("", (shape,), steps, batch=2, writes=1, ways=(EAGER, EAGER, ("apply",), TOGETHER))
+    plan.refused, plan.captured, plan.state, plan.stage, plan.again = 0.0, 0.0, 0.02, 0.5, 0.0
     return plan
 
 
@@ -235,7 +310,8 @@ EXTREMES: Final[tuple[Extreme, ...]] = (
     _plan("12 ranks", lambda: _cp(12, 2)),
     _plan("9 groups", lambda: _groups(9), lambda: _groups(65)),
     _plan("33 groups", lambda: _groups(33), lambda: _groups(100)),
-    _plan("66,000 columns", lambda: _width(66_000), lambda: _width(300_000)),
+    _plan("66,000 columns", lambda: _far_columns(66_000), lambda: _far_columns(300_000)),
+    _plan("65,536 columns", lambda: _far_columns(65_536), lambda: _far_columns(131_072)),
     _plan("1,025 columns", lambda: _width(1_025), lambda: _width(33_000)),
     _plan("513 columns", lambda: _width(513)),
     _plan("40,000 tokens", lambda: _tokens(40_000), lambda: _tokens(140_000)),
@@ -243,9 +319,12 @@ EXTREMES: Final[tuple[Extreme, ...]] = (
     _plan("long requests and short ones", lambda: _spreads("runs", "turns", "long first", "mates")),
     _plan("requests of one token or none", lambda: _spreads("gaps", "ones", "long last", "one")),
     _plan("520 writes", lambda: _writes(520, 550, 20), lambda: _writes(3_000, 1_200, 20)),
+    _plan("as many writes as fit a program", lambda: _records(64, 33, 128, 16, 65, 32, 63)),
     _plan("65 writes to 3 rows", lambda: _writes(65, 3, 1_000, 2)),
     _plan("270 steps", lambda: _long(270), lambda: _long(1_100)),
+    _plan("steps with writes and without", lambda: _interleaved(60), lambda: _interleaved(400)),
     _plan("steps with nothing staged", lambda: _quiet(70, 300, 1_030)),
+    _plan("several sets of outputs", lambda: _outputs(2)),
     _plan(
         "1,030 rows",
         lambda: _rows(1_030, GATHERED, MAPPED, starts="mates"),
@@ -253,6 +332,7 @@ EXTREMES: Final[tuple[Extreme, ...]] = (
     ),
     _plan("513 rows", lambda: _rows(513, GATHERED, starts="runs"), lambda: _rows(2_049, TOGETHER)),
     _plan("257 rows", lambda: _rows(257, TOGETHER, starts="turns")),
+    _plan("300 rows of few tokens", lambda: _rows_and_tokens(300, 500)),
     _plan("129 rows", lambda: _rows(129, APART, starts="turns")),
     _plan("65 rows", lambda: _rows(65, EAGER, CAPTURED)),
     _plan("33 rows", lambda: _rows(33, EAGER, APART, starts="long first")),
@@ -263,6 +343,7 @@ EXTREMES: Final[tuple[Extreme, ...]] = (
         "62 rows of 17 groups, apart",
         lambda: _rows_of_groups_padded(62, 17, 12, ("apply", SLOTS, GATHER)),
     ),
+    _plan("short rows of 1,100 columns", lambda: _short_rows(1_100)),
     _plan("40 rows of 3,000 columns", lambda: _rows_and_width(40, 3_000)),
     _plan("8 groups of 4,100 columns", lambda: _groups_and_width(8, 4_100)),
     _plan("8 groups of 3,000 tokens", lambda: _tokens_and_groups(3_000, 8)),

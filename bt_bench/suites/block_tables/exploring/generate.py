@@ -14,6 +14,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     CAPTURED_STEPS,
     GATHER,
     OTHERS,
+    REPLACES,
     SLOTS,
     STEP,
     STEPS_IN_FLIGHT,
@@ -27,6 +28,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Other,
     Publish,
     Refused,
+    Replace,
     Restore,
     Run,
     Scenario,
@@ -89,6 +91,7 @@ def make(source: Source) -> Scenario:
         offset=int(rng.choice([0, 1, 3, 8])),
         rows_before=before,
         in_flight=int(rng.choice([1, 2, 5])) if counted else None,
+        kept=bool(rng.random() < max(plan.kept for plan in plans)),
     )
 
 
@@ -156,7 +159,9 @@ class _Maker:
             calls.append(SetFlag(at, "validate", model.validates))
         if given.writes is not None or rng.random() < self.plan.stage:
             self._stage(at, model)
-        if rng.random() < self.plan.state:
+        if given.state:
+            self._keep(at, model, put_back=given.state == "restore")
+        elif rng.random() < self.plan.state:
             self._state(at, model)
         if CAPTURED_STEPS in self.source.features and rng.random() < self.plan.captured:
             self._captured(at, model)
@@ -177,10 +182,10 @@ class _Maker:
             # The calls of one step usually have one batch, but need not.
             fresh = batch is None or (rng.random() < 0.2 and not large)
             same = fresh and model.last is not None and rng.random() < 0.3 and given.reqs is None
-            changed = fresh and model.last is not None and rng.random() < self.plan.again
-            if changed and given.reqs is None:
-                assert model.last is not None
-                batch, same = self.batches.changed(model, model.last), bool(rng.random() < 0.6)
+            last = model.before()
+            changed = fresh and rng.random() < self.plan.again
+            if changed and last is not None and given.reqs is None:
+                batch, same = self.batches.changed(model, last), bool(rng.random() < 0.6)
             elif fresh or batch is None:
                 batch = self.batches.batch(model, model.last if same else None)
             if name == STEP:
@@ -196,7 +201,25 @@ class _Maker:
                     poison=fill,
                 )
             )
-            model.last = batch
+            model.last, model.method = batch, name
+        self._repeat(at, model)
+
+    def _repeat(self, at: int, model: Model) -> None:
+        """The last call once more with the very same arguments, mostly after something else."""
+        rng = self.rng
+        batch = model.before()
+        if batch is None or rng.random() >= self.plan.repeat:
+            return
+        way = rng.random()
+        if way < 0.3:
+            layout = model.layout
+            reqs = int(rng.integers(layout.max_num_reqs + 1))
+            tokens = int(rng.integers(layout.max_num_batched_tokens + 1))
+            self.calls.append(Dummies(at, reqs, tokens, int(rng.integers(-(2**31), -1))))
+        elif way < 0.5:
+            self._keep(at, model, put_back=bool(self._fitting(model)))
+        fill = int(rng.integers(-(2**31), -1)) if rng.random() < 0.5 else None
+        self._again(at, model, batch, fill)
 
     def _way(self) -> tuple[str, ...]:
         """The calls that a step consists of."""
@@ -234,6 +257,8 @@ class _Maker:
         rows = rng.permutation(model.layout.max_num_reqs)[:several]
         if rng.random() < 0.3 and given.writes is None:
             rows = rng.integers(model.layout.max_num_reqs, size=several)
+        if self.plan.busy is not None and given.writes is None:
+            rows = rng.integers(self.plan.busy, size=several)
         # As in a step that only decodes: a block at most for each row.
         most = 1 if self.plan.prompts and given.ids is None and rng.random() < 0.4 else None
         return [self._write(model, int(rows[index % len(rows)]), most) for index in range(count)]
@@ -264,10 +289,11 @@ class _Maker:
         counts = [
             int(rng.integers(max(0, width - (room or width)), width + 1)) for width in layout.widths
         ]
-        if few and rng.random() < 0.8:
+        if self.plan.short or (few and rng.random() < 0.8):
             counts = [int(rng.integers(1, min(width, 5) + 1)) for width in layout.widths]
         if column is not None and rng.random() < 0.8:
-            reached = column + int(rng.integers(-3, 2))
+            wanted = column if isinstance(column, int) else int(rng.choice(column))
+            reached = wanted + int(rng.integers(-3, 2))
             counts = [min(max(0, reached), width) for width in layout.widths]
         lists = tuple(tuple(rng.integers(2**31, size=count).tolist()) for count in counts)
         return Write(row, lists, overwrite=True)
@@ -289,7 +315,7 @@ class _Maker:
                 count = min(most, each)
             elif wanted is not None:
                 count = min(most, wanted)
-            elif rng.random() < 0.1:
+            elif rng.random() < self.plan.full:
                 count = most
             elif self.plan.prompts and rng.random() < 0.6:
                 count = min(most, 1)
@@ -313,23 +339,49 @@ class _Maker:
         which = rng.random()
         fitting = self._fitting(model)
         others = [name for name in OTHERS if name in self.source.features]
-        if others and rng.random() < 0.15:
-            self.calls.append(Other(at, others[int(rng.integers(len(others)))]))
-        elif which < 0.35 or (which < 0.7 and not fitting):
-            key = len(self.snapshots)
-            self.calls.append(Snapshot(at, key))
-            self.snapshots[key] = layout, model.owned.copy()
+        if others and rng.random() < 0.25:
+            self._other(at, model, others[int(rng.integers(len(others)))])
         elif which < 0.7:
-            again = model.restored if rng.random() < 0.4 else None
-            key = again if again is not None else fitting[int(rng.integers(len(fitting)))]
-            self.calls.append(Restore(at, key))
-            model.restored = key
-            model.pending.clear()
-            model.owned[:] = self.snapshots[key][1]
+            self._keep(at, model, put_back=which >= 0.35 and bool(fitting))
         else:
             reqs = int(rng.integers(layout.max_num_reqs + 1))
             tokens = int(rng.integers(layout.max_num_batched_tokens + 1))
             self.calls.append(Dummies(at, reqs, tokens, int(rng.integers(-(2**31), -1))))
+
+    def _keep(self, at: int, model: Model, *, put_back: bool) -> None:
+        """A snapshot, or a restore of one that fits."""
+        rng = self.rng
+        if not put_back:
+            key = len(self.snapshots)
+            self.calls.append(Snapshot(at, key))
+            self.snapshots[key] = model.layout, model.owned.copy()
+            return
+        again = model.restored if rng.random() < 0.4 else None
+        fitting = self._fitting(model)
+        key = again if again is not None else fitting[int(rng.integers(len(fitting)))]
+        self.calls.append(Restore(at, key))
+        model.restored = key
+        model.pending.clear()
+        model.owned[:] = self.snapshots[key][1]
+
+    def _other(self, at: int, model: Model, method: str) -> None:
+        """A method that changes nothing; with other tables often, and then the last call again."""
+        rng = self.rng
+        if method != REPLACES or rng.random() < 0.3:
+            self.calls.append(Other(at, method))
+            return
+        poison = int(rng.integers(-(2**31), -1))
+        self.calls.append(Replace(at, poison))
+        batch = model.before()
+        if batch is not None:
+            self._again(at, model, batch, None)
+
+    def _again(self, at: int, model: Model, batch: Batch, fill: int | None) -> None:
+        """The last call once more."""
+        if model.method == STEP:
+            batch = self.batches.apart(model, batch)
+            model.pending.clear()
+        self.calls.append(Run(at, model.method, batch, same_tensors=True, poison=fill))
 
     def _fitting(self, model: Model) -> list[int]:
         """The snapshots that a table can be restored from."""
@@ -341,7 +393,7 @@ class _Maker:
         if not model.captured or rng.random() < 0.25:
             self._capture(at, model)
             return
-        rounds = tuple(tuple(self._writes(model)) for _ in range(int(rng.integers(1, 4))))
+        rounds = tuple(self._published(model) for _ in range(int(rng.integers(1, 4))))
         key = int(rng.integers(1, len(model.captured) + 1))
         replay: Batch | None = None
         restored, step = None, None
@@ -362,6 +414,15 @@ class _Maker:
         model.pending.clear()
         self.calls.append(Publish(at, key, rounds, replay, restored, step, later))
         self._settle(at, model)
+
+    def _published(self, model: Model) -> tuple[Write, ...]:
+        """Writes before a publication: often a block of one row, which any buffer has room for."""
+        given = self.batches.given
+        if self.rng.random() < 0.4:
+            self.batches.given = Given(writes=1, ids=1)
+        writes = tuple(self._writes(model))
+        self.batches.given = given
+        return writes
 
     def _capture(self, at: int, model: Model, *, is_last: bool = False) -> None:
         batch = replace(self.batches.batch(model, None), out=None)
@@ -392,7 +453,9 @@ class _Maker:
             self.calls.append(SetFlag(at, "validate", model.validates))
         batch: Batch | None = None
         if what in refusals.ARGUMENTS | refusals.OUTPUTS | refusals.CONTENTS:
-            batch = self.batches.batch(model, None)
+            batch = model.last if rng.random() < 0.5 else None  # which was right a moment ago
+            if batch is None:
+                batch = self.batches.batch(model, None)
             if method == refusals.CAPTURE:
                 batch = replace(batch, out=None)
             if not len(batch.rows) and what in refusals.CONTENTS | {refusals.REQS_BELOW: ()}:

@@ -81,7 +81,13 @@ def draw_layout(
     if cp:
         options |= _cp_options(rng, sizes, shape.ranks)
     if DISABLED_GROUPS in features and rng.random() < shape.options:
-        options["slot_mapping_enabled"] = tuple(bool(rng.random() < 0.6) for _ in range(groups))
+        enabled = [bool(rng.random() < 0.6) for _ in range(groups)]
+        # Else nothing is mapped, which only small scenarios can afford.
+        if shape.width is not None or shape.block_size is not None:
+            enabled[at] = True
+        if not any(enabled) and (rng.random() < 0.7 or shape.options < 0.3):
+            enabled[int(rng.integers(groups))] = True
+        options["slot_mapping_enabled"] = tuple(enabled)
     if SLIDING_WINDOW in features and (shape.windows or rng.random() < shape.options):
         options["sliding_window_reach"] = tuple(
             _reach(rng, size, width, least=int(shape.windows))

@@ -168,9 +168,13 @@ def _block_size(rng: np.random.Generator, size: int) -> list[Plan]:
 
 
 def _quiet(_rng: np.random.Generator, size: int) -> list[Plan]:
-    shape = Shape(groups=1, rows=2, tokens=6, options=0.2)
+    shape = Shape(groups=1, rows=2, tokens=6, width=1_300, options=0.2)
     sizes = (size, size + 1, max(1, size - 1)) if size <= _DEAR else (size + 1,)
-    return [_plan(shape, *[Given(2, ways=EAGER, quiet=one, writes=1, ids=1) for one in sizes])]
+    quiet = [
+        Given(2, ways=EAGER, quiet=one, writes=2, ids=ids)
+        for one, ids in zip(sizes, (600, 1, 600), strict=False)
+    ]
+    return [_plan(shape, Given(2, ways=EAGER, writes=2, ids=600), *quiet)]
 
 
 def _steps(rng: np.random.Generator, size: int) -> list[Plan]:

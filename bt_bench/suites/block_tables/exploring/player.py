@@ -23,6 +23,7 @@ from bt_bench.suites.block_tables.exploring.arguments import (
 from bt_bench.suites.block_tables.exploring.buffers import Buffers, rows_before
 from bt_bench.suites.block_tables.exploring.calls import (
     OWN_SIZE,
+    REPLACES,
     SLOTS,
     STEP,
     Apply,
@@ -35,6 +36,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Parts,
     Publish,
     Refused,
+    Replace,
     Restore,
     Run,
     Scenario,
@@ -136,7 +138,10 @@ class _Table:
         if guard is not None and scenario.in_flight is not None:
             options["steps_in_flight"] = scenario.in_flight
         self.tables: Any = variant(larger, device, **options)
-        self._vectors = Vectors(device, scenario.offset)
+        self._vectors = Vectors(device, scenario.offset, kept=scenario.kept)
+        groups = layout.num_groups
+        self._pointers = torch.zeros(groups, dtype=torch.uint64, device=device)
+        self._kept = scenario.kept
         self._outputs: dict[int, Outputs] = {}
         self._out_list: list[torch.Tensor] = []
         self._lists: dict[tuple[int, int], list[int]] = {}
@@ -196,6 +201,8 @@ class _Table:
                 if not self._is_reference:
                     with self.guarded():
                         getattr(self.tables, call.method)()
+            case Replace():
+                self._replace(call)
             case Run():
                 return self._run(call)
             case Dummies():
@@ -342,6 +349,20 @@ class _Table:
                 arguments.call(self.tables, STEP)
         return {"arguments": arguments.changed() or "kept"}
 
+    def _replace(self, call: Replace) -> None:
+        """Other tensors in place of all tables, as an engine does that moves its caches."""
+        tables = self.tables
+        self._buffers.filled_with = call.poison
+        with self.guarded():
+            for at, table in enumerate(tables.block_tables):
+                tables.block_tables[at] = table.clone()
+            for at, table in enumerate(tables.input_block_tables):
+                tables.input_block_tables[at] = torch.full_like(table, call.poison)
+            tables.slot_mappings = torch.full_like(tables.slot_mappings, call.poison)
+            if not self._is_reference:
+                getattr(tables, REPLACES)()
+        self._buffers.find_anew()
+
     def _outputs_of(self, batch: Batch) -> Outputs | None:
         key, layout = batch.out, self._layout
         if key is None:
@@ -352,6 +373,8 @@ class _Table:
         elif key not in self._outputs:
             rows, tokens = layout.max_num_reqs + 2, layout.max_num_batched_tokens + 3
             self._outputs[key] = Outputs(layout, rows, tokens, self._device, gaps=key == 1)
+        if self._kept:
+            self._outputs[key].point(self._pointers)
         return self._outputs[key]
 
     def _poison(self, value: int) -> None:

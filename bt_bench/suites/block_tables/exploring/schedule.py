@@ -11,14 +11,15 @@ from bt_bench.suites.block_tables.exploring.extremes import EXTREMES
 from bt_bench.suites.block_tables.exploring.named import NAMED, named_sizes
 from bt_bench.suites.block_tables.exploring.themes import DRAWN, Plan
 
-SCENARIOS: Final = 72
+SCENARIOS: Final = 84
 """How many a default run plays. Later ones are played by `--explore N` and `--deep` alone."""
 
 OTHERS: Final = (
-    *("refusals", "mixed", "captured steps", "one element changed", "several tables"),
-    *("snapshots and dummies", "refusals", "captured steps", "mixed", "far rows"),
-    *("long run", "context parallelism", "large positions", "many tokens", "many groups"),
-    *("wide rows", "many rows", "one element changed", "many writes", "one row"),
+    *("refusals", "mixed", "captured steps", "one element changed", "snapshots and dummies"),
+    *("mixed", "captured steps", "several tables", "refusals", "large positions"),
+    *("captured steps", "mixed", "snapshots and dummies", "one element changed"),
+    *("context parallelism", "captured steps", "far rows", "mixed"),
+    *("long run", "many tokens", "many groups", "wide rows", "many rows", "many writes", "one row"),
 )
 
 
@@ -26,8 +27,8 @@ def theme_of(number: int) -> str:
     """What a scenario is made for."""
     if number < len(EXTREMES):
         return EXTREMES[number].name
-    rounds, place = divmod(number - len(EXTREMES), 3)
-    return OTHERS[rounds % len(OTHERS)] if place == 2 else NAMED
+    rounds, place = divmod(number - len(EXTREMES), 2)
+    return OTHERS[rounds % len(OTHERS)] if place else NAMED
 
 
 def plans_of(source: Source, rng: np.random.Generator) -> tuple[Plan, ...]:
@@ -37,5 +38,5 @@ def plans_of(source: Source, rng: np.random.Generator) -> tuple[Plan, ...]:
     theme = theme_of(source.number)
     if theme != NAMED:
         return (DRAWN[theme](rng, source),)
-    rounds, place = divmod(source.number - len(EXTREMES), 3)
-    return named_sizes(rng, source, 2 * rounds + place) or (DRAWN["mixed"](rng, source),)
+    turn = (source.number - len(EXTREMES)) // 2
+    return named_sizes(rng, source, turn) or (DRAWN["mixed"](rng, source),)

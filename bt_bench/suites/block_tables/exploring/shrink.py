@@ -19,6 +19,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Ints,
     Publish,
     Refused,
+    Replace,
     Restore,
     Run,
     Scenario,
@@ -76,7 +77,7 @@ def is_legal(scenario: Scenario) -> bool:
                 if call.batch.reqs < layout.max_num_reqs or call.poison is not None:
                     return False
                 unsettled.discard(at)
-            case Dummies() | Snapshot() if at in unsettled:
+            case Dummies() | Snapshot() | Replace() if at in unsettled:
                 return False
             case SetFlag() if call.name == "validate":
                 (validating.add if call.value else validating.discard)(at)
@@ -113,6 +114,8 @@ def _candidates(scenario: Scenario) -> Iterator[Scenario]:
     yield from smaller_layouts(scenario)
     if scenario.in_flight is not None:
         yield replace(scenario, in_flight=None)
+    if scenario.kept:
+        yield replace(scenario, kept=False)
     if scenario.garbage is not None:
         yield replace(scenario, garbage=None)
     if scenario.offset:
@@ -175,7 +178,7 @@ def _simpler_batches(batch: Batch) -> Iterator[Batch]:
         yield replace(batch, out=None)
     if batch.computed is not None:
         yield replace(batch, computed=None)
-    if batch.int64:
+    if batch.int64 and (batch.rows < 2**31).all():
         yield replace(batch, int64=False)
     reqs, tokens = len(batch.rows), int(batch.starts[-1])
     if batch.reqs > reqs:

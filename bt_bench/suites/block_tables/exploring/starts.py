@@ -27,6 +27,8 @@ def starts_of(rng: np.random.Generator, reqs: int, tokens: int, spread: str | No
     # What is left goes to the last request, or to one of them.
     if spread in _REST_ANYWHERE:
         ends[int(rng.integers(reqs)) :] += tokens - ends[-1]
+    if spread in _REST_TO_THE_LONGEST:
+        ends[int(np.argmax(lengths)) :] += tokens - ends[-1]
     ends[-1] = tokens
     return np.concatenate([[0], ends]).astype(np.int64)
 
@@ -108,6 +110,26 @@ def _mates(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
     return np.array(lengths[:reqs], dtype=np.int64)
 
 
+def _few(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
+    """The first or the last request has tokens, and two others at most; all others have none."""
+    lengths = np.zeros(reqs, dtype=np.int64)
+    places = [
+        int(rng.choice([0, reqs - 1])),
+        *rng.integers(reqs, size=int(rng.integers(3))).tolist(),
+    ]
+    for place in places:
+        lengths[place] = max(1, tokens // len(places) - int(rng.integers(9)))
+    return lengths
+
+
+def _ends(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
+    """The first request has some tokens, the last all others: many have none in between."""
+    lengths = np.zeros(reqs, dtype=np.int64)
+    lengths[0] = min(tokens, int(rng.integers(1, 100)))
+    lengths[-1] = tokens - lengths[0] * (reqs > 1)
+    return lengths
+
+
 SPREADS: Final[dict[str, Callable[[np.random.Generator, int, int], Ints]]] = {
     "even": _even,
     "one": _one,
@@ -119,6 +141,9 @@ SPREADS: Final[dict[str, Callable[[np.random.Generator, int, int], Ints]]] = {
     "gaps": _gaps,
     "runs": _runs,
     "mates": _mates,
+    "few": _few,
+    "ends": _ends,
 }
 _ANY: Final = ("one", "even", "anyhow", *SPREADS)
 _REST_ANYWHERE: Final = frozenset({"turns", "ones", "gaps", "runs"})
+_REST_TO_THE_LONGEST: Final = frozenset({"few"})

@@ -17,6 +17,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Ints,
     Other,
     Refused,
+    Replace,
     Restore,
     Run,
     Scenario,
@@ -63,7 +64,7 @@ def _calls(scenario: Scenario) -> tuple[Call, ...]:
         rows = pending.setdefault(call.table, set())
         match call:
             # Flags that only variants of this project have, and what they refuse.
-            case Refused() | SetFlag() | Other():
+            case Refused() | SetFlag() | Other() | Replace():
                 continue
             case Stage():
                 calls += _staged_apart(call, layout, rows)

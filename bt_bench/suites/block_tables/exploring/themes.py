@@ -26,6 +26,8 @@ class Given:
         writes: of the step.
         ids: block ids of each of them, in each group.
         quiet: calls of apply with nothing staged, before all else.
+        state: "snapshot" or "restore", before its calls.
+        dummy_last: whether the last request is a dummy, with rows behind the batch.
     """
 
     reqs: int | None = None
@@ -36,6 +38,8 @@ class Given:
     writes: int | None = None
     ids: int | None = None
     quiet: int = 0
+    state: str = ""
+    dummy_last: bool = False
 
 
 @dataclass
@@ -57,13 +61,19 @@ class Plan:
         refusals: how many such calls those steps have.
         validate: share of steps that switch `validate` on or off.
         prompts: whether rows are filled at first.
-        column: that many rows are about to reach.
+        column: that many rows are about to reach; or several, one of which each row is.
+        short: whether all rows that are filled at first have a few blocks.
+        busy: how many rows get what is staged, but for given writes; `None`: all.
         captured: share of steps with a captured step.
         state: share of steps with a snapshot, a restore or dummies.
         switch: share of steps that go on with another of the tables.
         again: share of calls that have the last batch but for one element.
         idle: share of steps without requests, which cost least.
         rows_before: see `Scenario`.
+        repeat: share of steps after which the last call is made once more.
+        full: share of writes that fill a row.
+        custom: share of calls with outputs of the caller's.
+        kept: share of scenarios whose inputs come in kept buffers.
     """
 
     theme: str
@@ -80,13 +90,19 @@ class Plan:
     refusals: int = 1
     validate: float = 0.03
     prompts: bool = False
-    column: int | None = None
+    column: int | tuple[int, ...] | None = None
+    short: bool = False
+    busy: int | None = None
     captured: float = 0.08
     state: float = 0.08
     switch: float = 0.0
     again: float = 0.12
     idle: float = 0.0
     rows_before: int = 0
+    repeat: float = 0.0
+    full: float = 0.1
+    custom: float = 0.2
+    kept: float = 0.5
 
 
 CAPTURE = "capture"
@@ -96,7 +112,7 @@ GATHERED, MAPPED = ("apply", GATHER), ("apply", SLOTS)
 
 
 def _mixed(rng: np.random.Generator, _source: Source) -> Plan:
-    return Plan("mixed", prompts=bool(rng.random() < 0.5))
+    return Plan("mixed", prompts=bool(rng.random() < 0.5), repeat=0.3)
 
 
 def _long_run(rng: np.random.Generator, source: Source) -> Plan:
@@ -195,7 +211,7 @@ def _context_parallelism(_rng: np.random.Generator, _source: Source) -> Plan:
 
 
 def _refusing(_rng: np.random.Generator, _source: Source) -> Plan:
-    return Plan("refusals", steps=8, refused=1.0, refusals=40, validate=0.4, batch=3)
+    return Plan("refusals", steps=8, refused=1.0, refusals=40, validate=0.4, batch=3, kept=0.9)
 
 
 def _several_tables(_rng: np.random.Generator, _source: Source) -> Plan:
@@ -203,7 +219,7 @@ def _several_tables(_rng: np.random.Generator, _source: Source) -> Plan:
 
 
 def _state_changes(_rng: np.random.Generator, _source: Source) -> Plan:
-    return Plan("snapshots and dummies", steps=16, stage=0.4, state=0.7, switch=0.2)
+    return Plan("snapshots and dummies", steps=16, stage=0.4, state=0.7, switch=0.2, repeat=0.15)
 
 
 def _changed(rng: np.random.Generator, _source: Source) -> Plan:
@@ -211,6 +227,7 @@ def _changed(rng: np.random.Generator, _source: Source) -> Plan:
     rows = int(rng.integers(4, 8))
     shape = Shape(rows=rows, groups=int(rng.integers(1, 3)), tokens=int(rng.integers(9, 40)))
     plan = Plan("one element changed", (shape,), 18, batch=rows - 1, stage=0.4, again=0.85)
+    plan.repeat = 0.25
     plan.prompts, plan.ways = True, (EAGER, TOGETHER, APART, (SLOTS, GATHER), (BOTH,))
     return plan
 
@@ -218,7 +235,11 @@ def _changed(rng: np.random.Generator, _source: Source) -> Plan:
 def _captured_steps(rng: np.random.Generator, _source: Source) -> Plan:
     """Several captured steps, published for in turn."""
     shape = Shape(rows=int(rng.integers(1, 6)), groups=int(rng.integers(1, 4)))
-    return Plan("captured steps", (shape,), steps=12, captured=0.9, state=0.3, prompts=True)
+    plan = Plan("captured steps", (shape,), steps=12, captured=0.9, state=0.3, prompts=True)
+    if rng.random() < 0.5:  # some writes fill buffers that few would fit
+        shape.width, shape.groups, shape.rows = 40, 1, int(rng.integers(1, 4))
+        plan.full, plan.prompts = 0.5, False
+    return plan
 
 
 def _one_row(rng: np.random.Generator, _source: Source) -> Plan:
