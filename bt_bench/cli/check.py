@@ -167,7 +167,15 @@ def check(
     from bt_bench.analysis import crash_text
     from bt_bench.cli.progress import told_on_stderr
     from bt_bench.protocol import load_suite
-    from bt_bench.runs import BATCH, LIMIT_SECONDS, Exploring, check_memory, check_spec, read_found
+    from bt_bench.runs import (
+        BATCH,
+        LIMIT_SECONDS,
+        PROCESSES,
+        Exploring,
+        check_memory,
+        check_spec,
+        read_found,
+    )
     from bt_bench.worker import Noticing
 
     outcomes: list[Outcome] = []
@@ -196,9 +204,11 @@ def check(
             references.start()  # it takes as long to start as some checks
         kind = worker.hello.device
         workers = [worker]
-        # Interpreted kernels take nearly all of the time; on a GPU one process keeps it busy.
-        if kind == "cpu" and (recipes or len(numbers) > BATCH) and not (paths or deep):
-            workers.append(worker_for(spec, entries, "cpu", traceback=traceback))
+        # One process alone knows which lines and branches ran, has the memory for far rows, and has
+        # played before what a stored scenario needs.
+        alone = paths or deep or recipes
+        for _ in range(1, 1 if alone else min(PROCESSES[kind], -(-len(numbers) // BATCH))):
+            workers.append(worker_for(spec, entries, kind, traceback=traceback))
             at_end.callback(workers[-1].close)
             workers[-1].start()
         check_memory(spec, len(entries), worker.hello.available_bytes)

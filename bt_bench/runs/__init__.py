@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from bt_bench.runs.check import Outcome, check_spec
 from bt_bench.runs.estimate import duration_text, estimate_seconds
-from bt_bench.runs.explore import BATCH, LIMIT_SECONDS, SCENARIOS, Explored, Exploring, Found
+from bt_bench.runs.explore import (
+    BATCH,
+    LIMIT_SECONDS,
+    PROCESSES,
+    SCENARIOS,
+    Explored,
+    Exploring,
+    Found,
+)
 from bt_bench.runs.found import read_found, store_found
 from bt_bench.runs.gate.live import GateRequest, plan_of, prepare, run_live_gate
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, MAX_LOOK
@@ -46,6 +54,7 @@ __all__ = [
     "DEFAULT_LOOKS",
     "LIMIT_SECONDS",
     "MAX_LOOK",
+    "PROCESSES",
     "SCENARIOS",
     "CaseReport",
     "Explored",

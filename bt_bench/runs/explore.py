@@ -45,6 +45,9 @@ BATCH = 4  # scenarios that are played before any is compared
 SCENARIOS = {False: 84, True: 400}
 """How many each variant is explored with, by whether they are deep ones."""
 
+PROCESSES = {"cpu": 2, "cuda": 4}
+"""That scenarios are dealt out to, by the kind of device: on a GPU, compiling takes longest."""
+
 LIMIT_SECONDS = {False: 900.0, True: 10_800.0}
 """For each variant, likewise. It ends what hangs, and far from ends what is only slow."""
 

@@ -11,7 +11,6 @@ from cheats import CAUGHT, CHEATS, examine
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFENCES = json.loads(CAUGHT.read_text(encoding="utf-8"))
-RECORDED = ROOT / "reports" / "h200" / "cheats" / "cheats.json"
 # Those that fake something without a GPU too; the others are honest there.
 ON_THE_CPU = (
     *("deferred_to_method_death", "deferred_to_next_call", "deferred_to_output_read"),
@@ -28,14 +27,6 @@ def test_each_cheat_has_what_catches_it() -> None:
     assert all(DEFENCES.values())
 
 
-def test_each_was_rejected_on_a_gpu_and_passed_without_what_catches_it() -> None:
-    recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
-    assert {name: of_cheat["defences"] for name, of_cheat in recorded.items()} == DEFENCES
-    for name, of_cheat in recorded.items():
-        assert of_cheat["sweep"] or of_cheat["check"], name
-        assert of_cheat["without them"] == {"sweep": None, "check": None}, name
-
-
 def test_the_documentation_lists_each() -> None:
     text = (ROOT / "docs" / "measurement.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \|$", text, re.MULTILINE)
@@ -45,6 +36,7 @@ def test_the_documentation_lists_each() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ON_THE_CPU)
 def test_rejected_and_without_its_defences_not(name: str) -> None:
     found = examine(name, DEFENCES[name])

@@ -148,6 +148,7 @@ def test_an_environment_at_the_top_hides_no_module(tmp_path):
 
 # The others are slow; each way by itself, without a whole gate, is in tests/worker/test_fence.py.
 @pytest.mark.slow
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("way", ALL)
 def test_the_static_gate_sees_it(tmp_path, way):
     outcome = gate(make(tmp_path, way), "--static", "--metric", "launches")

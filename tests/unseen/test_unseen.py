@@ -60,7 +60,7 @@ def test_wrong_variants_are_found(of: str, name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [name for name, each in FOUND[LAST].items() if each["quick"]])
 def test_those_of_the_last_set_are_found(name: str, tmp_path: Path) -> None:
     scenario = FOUND[LAST][name]["quick"]

@@ -18,7 +18,7 @@ def _nothing(*_arguments, **_options):
     """In place of a defence."""
 
 
-def _passed(_self, task, arms, _workload):
+def _passed(_self, task, arms, *_more):
     """In place of the workloads that a check runs."""
     from bt_bench.results import CheckReport
     from bt_bench.worker.tasks import CheckOutcome

@@ -112,15 +112,31 @@ class Outputs:
         tokens: slots of each group.
         device: where they go.
         gaps: whether rows of slots have something between them.
+        side_by_side: whether tables are parts of one buffer, without gaps.
     """
 
     def __init__(
-        self, layout: TableLayout, rows: int, tokens: int, device: torch.device, *, gaps: bool
+        self,
+        layout: TableLayout,
+        rows: int,
+        tokens: int,
+        device: torch.device,
+        *,
+        gaps: bool,
+        side_by_side: bool = False,
     ) -> None:
-        self.tables = tuple(
-            torch.full((rows, width), -3, dtype=torch.int32, device=device)
-            for width in layout.widths
-        )
+        shapes = [(rows, width) for width in layout.widths]
+        if side_by_side:
+            buffer = torch.full((rows * sum(layout.widths),), -3, dtype=torch.int32, device=device)
+            ends = np.cumsum([rows * width for width in layout.widths]).tolist()
+            self.tables = tuple(
+                buffer[end - rows * width : end].view(rows, width)
+                for end, (_, width) in zip(ends, shapes, strict=True)
+            )
+        else:
+            self.tables = tuple(
+                torch.full(shape, -3, dtype=torch.int32, device=device) for shape in shapes
+            )
         shape = layout.num_groups, tokens + 5 * gaps
         self.all_slots = torch.full(shape, -3, dtype=torch.int64, device=device)
         self.slots = self.all_slots[:, :tokens]
@@ -438,7 +454,10 @@ def in_form(ids: Sequence[int], form: Form) -> Any:
     """Ids in the container that a caller has them in."""
     if form is Form.ARRAY:
         return np.array(ids, dtype=np.int64)
-    if form is Form.C_ARRAY and all(-(2**31) <= one < 2**31 for one in ids):
+    fits = all(-(2**31) <= one < 2**31 for one in ids)
+    if form is Form.ARRAY_32 and fits:
+        return np.array(ids, dtype=np.int32)
+    if form is Form.C_ARRAY and fits:
         return array("i", ids)
     return tuple(ids) if form is Form.TUPLE else list(ids)
 

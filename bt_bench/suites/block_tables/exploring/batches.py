@@ -88,7 +88,8 @@ class Batches:
             tokens = min(most, max(0, wanted_tokens))
         else:
             full = 0.1 if self.given.reqs is None else 0.4
-            tokens = most if rng.random() < full else int(rng.integers(most + 1))
+            least = min(reqs, most) if reqs > MANY and rng.random() < 0.8 else 0
+            tokens = most if rng.random() < full else int(rng.integers(least, most + 1))
         starts = starts_of(rng, reqs, tokens, self.given.starts)
         owners = np.repeat(np.arange(reqs), np.diff(starts))
         positions = self._positions(model, rows[owners] if reqs else rows)
@@ -115,6 +116,8 @@ class Batches:
         if CUSTOM_OUTPUTS in features and rng.random() < custom:
             out, pointers = int(rng.integers(OWN_SIZE + 1)), bool(rng.random() < 0.5)
             parts = list(Parts)[int(rng.choice(3, p=[0.6, 0.2, 0.2]))]
+        if CUSTOM_OUTPUTS in features and self.given.out is not None:
+            out, pointers, parts = self.given.out, False, Parts.BOTH
         return Batch(
             *(rows, starts, positions, padded, tokens_padded),
             *(computed, out, parts, pointers, int64),
@@ -202,7 +205,7 @@ class Batches:
         if DUMMY_REQUESTS not in features:
             return rows
         if rng.random() < 0.3:
-            dummies = rng.random(reqs) < rng.choice([0.1, 0.5])
+            dummies = rng.random(reqs) < rng.choice([0.1, 0.2 if reqs > MANY else 0.5])
             if reqs > MANY:
                 dummies[[0, -1]] = False
             rows[dummies] = -1

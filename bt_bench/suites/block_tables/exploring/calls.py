@@ -20,6 +20,7 @@ class Form(StrEnum):
     LIST = "list"
     TUPLE = "tuple"
     ARRAY = "numpy array"
+    ARRAY_32 = "numpy array of int32"
     C_ARRAY = "array of int32"
 
 
@@ -90,8 +91,9 @@ class Batch:
         reqs: `num_reqs_padded`.
         tokens: `num_tokens_padded`.
         computed: `num_computed_tokens`; `None`: not passed.
-        out: which set of custom outputs: 0 or 1, or `OWN_SIZE` for one that is made for the call
-            and is as large as it has to be; `None`: the persistent ones.
+        out: which set of custom outputs: 0, whose tables lie side by side, 1, whose slots have
+            gaps, `OWN_SIZE` for one that is made for the call and is as large as it has to be, or
+            more of them; `None`: the persistent ones.
         parts: which of them are passed.
         pointers: whether `out_ptrs` is passed with it.
         int64: whether `idx_mapping` is int64.
@@ -198,11 +200,11 @@ class Restore:
 
 @dataclass(frozen=True)
 class SetFlag:
-    """Sets `redirect_writes_to_null_block` or `validate`."""
+    """Sets `redirect_writes_to_null_block`, `validate` or `num_dirty_rows`."""
 
     table: int
     name: str
-    value: bool
+    value: int
 
     def __str__(self) -> str:
         return f"{self.name} = {self.value}"
@@ -311,7 +313,7 @@ class Publish:
         if self.restored is not None:
             then = f"restore(s{self.restored})"
         if self.step is not None:
-            then = f"prepare_step({self.step})"
+            then = f"prepare_step({self.step}); apply_staged_writes()"
         later = "".join(f"append_block_ids({write}); " for write in self.later)
         return f"{'; '.join(rounds)}; {later}{then}"
 

@@ -118,15 +118,29 @@ def _few(shape: Shape, *given: Given) -> Plan:
 
 def _far_columns(width: int) -> Plan:
     """Rows that grow past 2**15 columns and up to the last, by an id or several, in whole steps."""
-    shape = Shape(groups=1, rows=5, width=width, tokens=60, options=0.2)
+    shape = Shape(groups=1, rows=6, width=width, tokens=60, options=0.2)
     given = (
-        Given(1, ways=EAGER, writes=5, ids=1),
-        Given(2, ways=EAGER, writes=5, ids=3),
+        Given(1, ways=EAGER, writes=6, ids=1),
+        Given(2, ways=EAGER, writes=6, ids=3),
         Given(1, ways=APART, writes=1, ids=width // 3),
     )
     plan = _few(shape, *given)
-    plan.column = (2**15, min(2**16, width), width)
+    plan.column = (2**15, min(2**16, width), min(2**16 + 20, width), width, 2**15, 9)
     return plan
+
+
+def _odd_blocks() -> Plan:
+    """Rows of thousands of blocks, whose sizes are no powers of two."""
+    shape = Shape(groups=4, rows=3, widths=(2_000,) * 4, sizes=(784, 1_001, 48, 4_095), tokens=300)
+    shape.cp, shape.options = False, 0.1
+    return _few(shape, *[Given(3, 300, way) for way in (EAGER, TOGETHER, APART, MAPPED) * 2])
+
+
+def _sets(count: int) -> Plan:
+    """So many sets of outputs of the caller's, and then the first of them again."""
+    shape = Shape(groups=2, rows=3, tokens=6, width=5, options=0.1)
+    sets = [*range(3, 3 + count), 3, 4, 5]
+    return _few(shape, *[Given(2, ways=(GATHER,), out=one, writes=1, ids=1) for one in sets])
 
 
 def _outputs(groups: int) -> Plan:
@@ -138,7 +152,9 @@ def _outputs(groups: int) -> Plan:
 def _short_rows(width: int) -> Plan:
     """Wide tables of rows that are short, with dummies at the end of the batch."""
     shape = Shape(groups=1, rows=30, width=width, tokens=60, options=0.1)
-    given = [Given(reqs, ways=EAGER, dummy_last=True) for reqs in (13, 15, 16, 19, 3)]
+    given = [
+        Given(reqs, ways=EAGER, dummy_last=True, writes=2, ids=1) for reqs in (13, 15, 16, 19, 3)
+    ]
     plan = _large(shape, *given)
     plan.short = True
     return plan
@@ -266,19 +282,27 @@ def _quiet(*quiet: int) -> Plan:
 
 
 def _long(steps: int) -> Plan:
-    """Many steps that write one row, while others stay as they are.
+    """Many steps that write one row, while others stay as they were written or put back.
 
-    A state is put back at first, and now and then; and steps come that stage nothing.
+    Most requests come at first and at the end, so that what happened 64, 128 or 256 steps before is
+    met, whatever counts the steps.
     """
     shape = Shape(groups=1, rows=4, tokens=3, width=40, options=0.1)
-    given = (
+    begun = (
         Given(4, ways=EAGER, writes=4, ids=2),
+        *[Given(4, ways=EAGER, writes=1)] * 20,
         Given(4, ways=EAGER, state="snapshot"),
         *[Given(4, ways=EAGER, writes=1, ids=3)] * 6,
         Given(4, ways=EAGER, state="restore"),
+        *[Given(4, ways=EAGER)] * 10,
     )
-    plan = Plan("", (shape,), steps, given, batch=3, writes=1, ways=(EAGER,), state=0.02)
-    plan.idle, plan.refused, plan.captured, plan.stage, plan.busy = 0.6, 0.0, 0.0, 0.75, 1
+    ended = [Given(4, ways=EAGER)] * 110
+    between = [Given(ways=EAGER)] * (steps - len(begun) - len(ended))
+    given = (*begun, *between, *ended)
+    plan = Plan("", (shape,), steps, given, batch=3, writes=1, ways=(EAGER,), state=0.0)
+    plan.idle, plan.refused, plan.captured, plan.stage, plan.busy = 0.85, 0.0, 0.0, 1.0, 1
+    # The row that is written becomes the longest, and is short again.
+    plan.full, plan.overwrite = 0.01, 0.03
     return plan
 
 
@@ -321,10 +345,12 @@ EXTREMES: Final[tuple[Extreme, ...]] = (
     _plan("520 writes", lambda: _writes(520, 550, 20), lambda: _writes(3_000, 1_200, 20)),
     _plan("as many writes as fit a program", lambda: _records(64, 33, 128, 16, 65, 32, 63)),
     _plan("65 writes to 3 rows", lambda: _writes(65, 3, 1_000, 2)),
-    _plan("270 steps", lambda: _long(270), lambda: _long(1_100)),
+    _plan("360 steps", lambda: _long(360), lambda: _long(1_100)),
     _plan("steps with writes and without", lambda: _interleaved(60), lambda: _interleaved(400)),
     _plan("steps with nothing staged", lambda: _quiet(70, 300, 1_030)),
     _plan("several sets of outputs", lambda: _outputs(2)),
+    _plan("40 sets of outputs", lambda: _sets(40), lambda: _sets(300)),
+    _plan("block sizes of no power of two", _odd_blocks),
     _plan(
         "1,030 rows",
         lambda: _rows(1_030, GATHERED, MAPPED, starts="mates"),

@@ -131,6 +131,9 @@ class _Maker:
             self.is_last = step == steps - 1
             if rng.random() < self.plan.switch:
                 at = int(rng.integers(len(models)))
+                last = models[at].before()
+                if last is not None and rng.random() < self.plan.repeat:
+                    self._again(self.first + at, models[at], last, None)
             self.batches.given = given.pop(0) if given else Given()
             self._step(self.first + at, models[at], poison)
 
@@ -152,7 +155,7 @@ class _Maker:
         early = rng.random() < 0.4  # with nothing staged, mostly
         if early:
             self._refusals(at, model)
-        if rng.random() < 0.03:
+        if rng.random() < self.plan.redirect:
             calls.append(SetFlag(at, "redirect_writes_to_null_block", bool(rng.random() < 0.5)))
         if rng.random() < self.plan.validate:
             model.validates = bool(rng.random() < 0.5)
@@ -291,8 +294,8 @@ class _Maker:
         ]
         if self.plan.short or (few and rng.random() < 0.8):
             counts = [int(rng.integers(1, min(width, 5) + 1)) for width in layout.widths]
-        if column is not None and rng.random() < 0.8:
-            wanted = column if isinstance(column, int) else int(rng.choice(column))
+        if not isinstance(column, int | None) or (column is not None and rng.random() < 0.8):
+            wanted = column if isinstance(column, int) else column[row % len(column)]
             reached = wanted + int(rng.integers(-3, 2))
             counts = [min(max(0, reached), width) for width in layout.widths]
         lists = tuple(tuple(rng.integers(2**31, size=count).tolist()) for count in counts)
@@ -305,7 +308,7 @@ class _Maker:
         rng = self.rng
         wanted = self.batches.given.ids if self.batches.given.ids is not None else self.plan.ids
         room = np.array(model.layout.widths) - model.owned[:, row]
-        overwrite = bool((each is None and rng.random() < 0.2) or not room.any())
+        overwrite = bool((each is None and rng.random() < self.plan.overwrite) or not room.any())
         if self.batches.given.ids is not None and room.max() < self.batches.given.ids:
             overwrite = True
         lists = []
@@ -339,7 +342,15 @@ class _Maker:
         which = rng.random()
         fitting = self._fitting(model)
         others = [name for name in OTHERS if name in self.source.features]
-        if others and rng.random() < 0.25:
+        if rng.random() < 0.12 and fitting:  # one is taken, another put back, and then that one
+            newest = len(self.snapshots)
+            for put_back in (False, True):
+                self._keep(at, model, put_back=put_back)
+            self._put_back(at, model, newest)
+        elif rng.random() < 0.1:
+            dirty = int(rng.integers(layout.max_num_reqs + 1))
+            self.calls.append(SetFlag(at, "num_dirty_rows", dirty))
+        elif others and rng.random() < 0.25:
             self._other(at, model, others[int(rng.integers(len(others)))])
         elif which < 0.7:
             self._keep(at, model, put_back=which >= 0.35 and bool(fitting))
@@ -356,9 +367,12 @@ class _Maker:
             self.calls.append(Snapshot(at, key))
             self.snapshots[key] = model.layout, model.owned.copy()
             return
-        again = model.restored if rng.random() < 0.4 else None
+        again = model.restored if rng.random() < 0.6 else None
         fitting = self._fitting(model)
         key = again if again is not None else fitting[int(rng.integers(len(fitting)))]
+        self._put_back(at, model, key)
+
+    def _put_back(self, at: int, model: Model, key: int) -> None:
         self.calls.append(Restore(at, key))
         model.restored = key
         model.pending.clear()
@@ -413,12 +427,19 @@ class _Maker:
                 step = self.batches.apart(model, self.batches.whole(model))
         model.pending.clear()
         self.calls.append(Publish(at, key, rounds, replay, restored, step, later))
-        self._settle(at, model)
+        if replay is not None and rng.random() < 0.5:  # a gather zeroes what the replay has filled
+            self.calls.append(Run(at, GATHER, replace(self.batches.batch(model, None), out=None)))
+            model.last = None
+        else:
+            self._settle(at, model)
 
     def _published(self, model: Model) -> tuple[Write, ...]:
         """Writes before a publication: often a block of one row, which any buffer has room for."""
         given = self.batches.given
-        if self.rng.random() < 0.4:
+        way = self.rng.random()
+        if way < 0.2:
+            return ()
+        if way < 0.5:
             self.batches.given = Given(writes=1, ids=1)
         writes = tuple(self._writes(model))
         self.batches.given = given

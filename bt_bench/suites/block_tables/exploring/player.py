@@ -149,6 +149,7 @@ class _Table:
         self._offset = scenario.offset
         self._captured: dict[int, _CapturedStep] = {}
         self._captured_reqs: dict[int, int] = {}
+        self._published_rows = 0  # that are dirty once a replay has filled them
         self._unsettled = False  # how many rows are dirty is up to the variant
         if scenario.garbage is not None:
             self._spoil_tables(scenario.garbage)
@@ -318,10 +319,15 @@ class _Table:
                 with self.guarded(captured.vectors, captured.step):
                     captured.step.publish()
         if call.replay is not None:
+            self._published_rows = self.tables.num_dirty_rows
             return self._replay(call.key, call.replay)
         self._append(call.later)
         if call.step is not None:
-            return self._run(Run(call.table, STEP, call.step))
+            facts = self._run(Run(call.table, STEP, call.step))
+            # A replay that is yet to come may fill rows, for all that tables know, until this.
+            with self.guarded():
+                self.tables.apply_staged_writes()
+            return facts
         if call.restored is None:
             with self.guarded():
                 self.tables.apply_staged_writes()
@@ -347,6 +353,8 @@ class _Table:
             else:
                 self.tables.apply_staged_writes()
                 arguments.call(self.tables, STEP)
+                # The host does not see what a replay fills, but has counted it before.
+                self.tables.num_dirty_rows = self._published_rows
         return {"arguments": arguments.changed() or "kept"}
 
     def _replace(self, call: Replace) -> None:
@@ -372,7 +380,9 @@ class _Table:
             self._outputs[key] = made
         elif key not in self._outputs:
             rows, tokens = layout.max_num_reqs + 2, layout.max_num_batched_tokens + 3
-            self._outputs[key] = Outputs(layout, rows, tokens, self._device, gaps=key == 1)
+            self._outputs[key] = Outputs(
+                *(layout, rows, tokens, self._device), gaps=key == 1, side_by_side=key == 0
+            )
         if self._kept:
             self._outputs[key].point(self._pointers)
         return self._outputs[key]

@@ -23,6 +23,7 @@ ROW_BELOW, ROW_PAST = "a row below 0", "a row past the tables"
 LIST_MISSING, LIST_EXTRA = "a list too few", "a list too many"
 ID_ABOVE, ID_BELOW = "an id above int32", "an id below int32"
 TOO_WIDE = "a row wider than its table"
+TOO_WIDE_TOGETHER = "a row wider than its table by two writes that fit alone"
 
 ID_ODD, ROW_ODD = "an id that is no integer", "a row that is no integer"
 LENGTHS = "arguments of different lengths"
@@ -132,7 +133,7 @@ def every(features: Collection[str]) -> list[tuple[str, str]]:
         features: of the variant, with its abilities.
     """
     found = [(what, method) for what in STAGING for method in (APPEND, MANY)]
-    found.append((LENGTHS, MANY))
+    found += [(LENGTHS, MANY), (TOO_WIDE_TOGETHER, MANY)]
     numbers = (NUMBER_ABOVE, NUMBER_BELOW, NUMBER_ODD)
     found += [(what, method) for what in numbers for method in NUMBERS]
     for of in (ARGUMENTS, CONTENTS, *([OUTPUTS] if CUSTOM_OUTPUTS in features else [])):

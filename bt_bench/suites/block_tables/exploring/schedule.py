@@ -15,10 +15,10 @@ SCENARIOS: Final = 84
 """How many a default run plays. Later ones are played by `--explore N` and `--deep` alone."""
 
 OTHERS: Final = (
-    *("refusals", "mixed", "captured steps", "one element changed", "snapshots and dummies"),
-    *("mixed", "captured steps", "several tables", "refusals", "large positions"),
-    *("captured steps", "mixed", "snapshots and dummies", "one element changed"),
-    *("context parallelism", "captured steps", "far rows", "mixed"),
+    *("refusals", "mixed", "captured steps", "several tables", "one element changed"),
+    *("snapshots and dummies", "captured steps", "several tables", "refusals", "mixed"),
+    *("large positions", "captured steps", "several tables", "one element changed"),
+    *("snapshots and dummies", "mixed", "context parallelism", "captured steps", "far rows"),
     *("long run", "many tokens", "many groups", "wide rows", "many rows", "many writes", "one row"),
 )
 

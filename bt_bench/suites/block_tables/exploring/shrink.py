@@ -46,6 +46,7 @@ def is_legal(scenario: Scenario) -> bool:
     captured: set[tuple[int, int]] = set()
     validating: set[int] = set()
     unsettled: set[int] = set()  # how many rows are dirty is up to the variant
+    replayed: set[int] = set()  # but as many as were published
     kept: dict[int, tuple[TableLayout, Ints]] = {}
     for call in scenario.calls:
         at = call.table
@@ -60,8 +61,10 @@ def is_legal(scenario: Scenario) -> bool:
             case Capture():
                 captured.add((at, call.key))
                 unsettled.add(at)
+                replayed.discard(at)
             case Publish():
                 unsettled.add(at)
+                (replayed.discard if call.replay is None else replayed.add)(at)
                 if (at, call.key) not in captured:
                     return False
                 writes = (*call.rounds, call.later)
@@ -74,11 +77,15 @@ def is_legal(scenario: Scenario) -> bool:
                         return False
                     counts[:] = kept[call.restored][1]
             case Run() if at in unsettled and call.method != SLOTS:
-                if call.batch.reqs < layout.max_num_reqs or call.poison is not None:
+                few = call.batch.reqs < layout.max_num_reqs and at not in replayed
+                if few or call.poison is not None or call.batch.out is not None:
                     return False
                 unsettled.discard(at)
             case Dummies() | Snapshot() | Replace() if at in unsettled:
                 return False
+            case SetFlag() if call.name == "num_dirty_rows":
+                if at in unsettled or call.value > layout.max_num_reqs:
+                    return False
             case SetFlag() if call.name == "validate":
                 (validating.add if call.value else validating.discard)(at)
             case Refused() if call.what in refusals.VALIDATED and at not in validating:

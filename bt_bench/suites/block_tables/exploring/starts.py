@@ -23,6 +23,8 @@ def starts_of(rng: np.random.Generator, reqs: int, tokens: int, spread: str | No
     if spread is None:
         spread = _ANY[int(rng.integers(len(_ANY)))]
     lengths = np.maximum(SPREADS[spread](rng, reqs, tokens), 0)
+    if reqs <= tokens < lengths.sum() and rng.random() < 0.8:
+        lengths = _shortened(rng, lengths, tokens)
     ends = np.minimum(np.cumsum(lengths), tokens)
     # What is left goes to the last request, or to one of them.
     if spread in _REST_ANYWHERE:
@@ -31,6 +33,18 @@ def starts_of(rng: np.random.Generator, reqs: int, tokens: int, spread: str | No
         ends[int(np.argmax(lengths)) :] += tokens - ends[-1]
     ends[-1] = tokens
     return np.concatenate([[0], ends]).astype(np.int64)
+
+
+def _shortened(rng: np.random.Generator, lengths: Ints, tokens: int) -> Ints:
+    """As many of the lengths as fit, anywhere in the batch; the other requests have a token each.
+
+    Otherwise the first requests had all tokens.
+    """
+    order = rng.permutation(len(lengths))
+    kept = np.cumsum(np.maximum(lengths[order] - 1, 0)) <= tokens - len(lengths)
+    found = np.minimum(lengths, 1)
+    found[order[kept]] = lengths[order[kept]]
+    return found
 
 
 def _even(_rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
@@ -102,7 +116,8 @@ def _mates(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
         until = span + int(rng.integers(span))
         while sum(short) < until:
             short.append(int(rng.integers(1, 17)))
-        if lengths and total + long + sum(short) > tokens:
+        rest = reqs - len(lengths) - 1 - len(short)
+        if lengths and total + long + sum(short) + max(0, rest) > tokens:
             break
         lengths += [long, *short]
         total += long + sum(short)

@@ -27,6 +27,7 @@ class Given:
         ids: block ids of each of them, in each group.
         quiet: calls of apply with nothing staged, before all else.
         state: "snapshot" or "restore", before its calls.
+        out: which set of custom outputs its calls get.
         dummy_last: whether the last request is a dummy, with rows behind the batch.
     """
 
@@ -39,6 +40,7 @@ class Given:
     ids: int | None = None
     quiet: int = 0
     state: str = ""
+    out: int | None = None
     dummy_last: bool = False
 
 
@@ -61,7 +63,7 @@ class Plan:
         refusals: how many such calls those steps have.
         validate: share of steps that switch `validate` on or off.
         prompts: whether rows are filled at first.
-        column: that many rows are about to reach; or several, one of which each row is.
+        column: that many rows are about to reach; or several, which rows are in turn.
         short: whether all rows that are filled at first have a few blocks.
         busy: how many rows get what is staged, but for given writes; `None`: all.
         captured: share of steps with a captured step.
@@ -70,6 +72,8 @@ class Plan:
         again: share of calls that have the last batch but for one element.
         idle: share of steps without requests, which cost least.
         rows_before: see `Scenario`.
+        overwrite: share of writes that begin a row anew though it has room.
+        redirect: share of steps that switch `redirect_writes_to_null_block` on or off.
         repeat: share of steps after which the last call is made once more.
         full: share of writes that fill a row.
         custom: share of calls with outputs of the caller's.
@@ -99,6 +103,8 @@ class Plan:
     again: float = 0.12
     idle: float = 0.0
     rows_before: int = 0
+    overwrite: float = 0.2
+    redirect: float = 0.03
     repeat: float = 0.0
     full: float = 0.1
     custom: float = 0.2
@@ -211,11 +217,17 @@ def _context_parallelism(_rng: np.random.Generator, _source: Source) -> Plan:
 
 
 def _refusing(_rng: np.random.Generator, _source: Source) -> Plan:
-    return Plan("refusals", steps=8, refused=1.0, refusals=40, validate=0.4, batch=3, kept=0.9)
+    plan = Plan("refusals", steps=8, refused=1.0, refusals=40, validate=0.4, batch=3, kept=0.9)
+    plan.full, plan.redirect = 0.4, 0.3
+    return plan
 
 
-def _several_tables(_rng: np.random.Generator, _source: Source) -> Plan:
-    return Plan("several tables", (Shape(), Shape(rows=3)), steps=14, state=0.25, switch=0.5)
+def _several_tables(rng: np.random.Generator, _source: Source) -> Plan:
+    """Two tables of one layout, and others often."""
+    shapes = (Shape(windows=True, rows=4), Shape(rows=3))[: 1 + (rng.random() < 0.3)]
+    plan = Plan("several tables", shapes, steps=24, batch=3, state=0.2, switch=0.7, captured=0.4)
+    plan.repeat = 0.4
+    return plan
 
 
 def _state_changes(_rng: np.random.Generator, _source: Source) -> Plan:
@@ -239,6 +251,8 @@ def _captured_steps(rng: np.random.Generator, _source: Source) -> Plan:
     if rng.random() < 0.5:  # some writes fill buffers that few would fit
         shape.width, shape.groups, shape.rows = 40, 1, int(rng.integers(1, 4))
         plan.full, plan.prompts = 0.5, False
+    if rng.random() < 0.5:  # little else writes
+        plan.ways, plan.state = ((), (), (GATHER,), EAGER), 0.6
     return plan
 
 

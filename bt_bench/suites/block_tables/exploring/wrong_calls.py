@@ -41,6 +41,12 @@ def wrong_call(
         other = (call.row + 1) % layout.max_num_reqs
         overwrite = write.overwrite or other == write.row
         three: list[list[Any]] = [[other, write.row], [good, write.ids], [True, overwrite]]
+        if call.what == refusals.TOO_WIDE_TOGETHER:
+            fits = [[3] * width for width in layout.widths]
+            three = [[write.row] * 2, [fits, [[3] for _ in fits]], [True, False]]
+        elif call.pick // 3 % 2 and other != write.row:  # whose row comes twice
+            three = [[other, *three[0]], [good, good, write.ids], [True, *three[2]]]
+            three[2][1] = layout.widths.count(1) > 0
         if call.what == refusals.LENGTHS:
             three[call.pick % 3].pop()
         return lambda: method(*three)

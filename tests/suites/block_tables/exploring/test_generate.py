@@ -166,7 +166,7 @@ def test_everything_is_reached() -> None:
     }
     runs = [call for call in calls if isinstance(call, Run)]
     assert len({call.method for call in runs}) == 4
-    assert {call.batch.out for call in runs} == {None, 0, 1, 2}
+    assert {call.batch.out for call in runs} >= {None, 0, 1, 2, 3}
     assert any((call.batch.rows == -1).any() for call in runs)
     assert any(call.same_tensors for call in runs)
     assert {call.method for call in calls if isinstance(call, Other)} == set(OTHERS)
@@ -174,7 +174,7 @@ def test_everything_is_reached() -> None:
     assert 30 < sum(one.kept for one in made) < len(made) - 20
     computed = [call.batch.computed for call in runs if call.batch.computed is not None]
     assert {0, 2**31 - 1} <= set(np.concatenate(computed).tolist())
-    assert len({call.form for call in calls if isinstance(call, Stage)}) == 4
+    assert len({call.form for call in calls if isinstance(call, Stage)}) == 5
     features = frozenset[str]().union(*(layout.features for one in made for layout in one.layouts))
     assert features | {CUSTOM_OUTPUTS, DUMMY_REQUESTS} == FEATURES
     assert SLIDING_WINDOW in features
@@ -318,7 +318,7 @@ def test_the_default_run_is_cheap() -> None:
                 method, batch = getattr(call, "method", ""), call.batch
                 rows = (method != SLOTS) * batch.reqs
                 total += groups * (rows + (method != GATHER) * (len(batch.rows) + 1))
-    assert total < 35_000
+    assert total < 37_000
 
 
 def test_deep_scenarios_are_larger() -> None:

@@ -61,7 +61,7 @@ def with_captures(count):
 def test_captured_steps_are_replayed_restored_over_and_left():
     ends = {
         (call.replay is not None, call.restored is not None, call.step is not None)
-        for made in with_captures(4)
+        for made in with_captures(6)
         for call in made.calls
         if isinstance(call, Publish)
     }
