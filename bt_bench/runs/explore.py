@@ -46,7 +46,7 @@ SCENARIOS = {False: 84, True: 400}
 """How many each variant is explored with, by whether they are deep ones."""
 
 PROCESSES = {"cpu": 2, "cuda": 4}
-"""That scenarios are dealt out to, by the kind of device: on a GPU, compiling takes longest."""
+"""Among how many scenarios are dealt out, by the kind of device: on a GPU, compiling takes longest."""
 
 LIMIT_SECONDS = {False: 900.0, True: 10_800.0}
 """For each variant, likewise. It ends what hangs, and far from ends what is only slow."""
@@ -120,7 +120,7 @@ class _Difference:
 
 @dataclass
 class _Lane:
-    """A process that has the variant, and its share of the scenarios.
+    """Keep a process that has the variant, and its share of the scenarios.
 
     Args:
         runner: runs tasks in it.
@@ -139,7 +139,7 @@ class _Lane:
 
 @dataclass
 class _SoFar:
-    """How far all processes are.
+    """Keep how far all processes are.
 
     Args:
         wanted: how many scenarios are to be played.
