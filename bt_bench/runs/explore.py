@@ -46,7 +46,7 @@ SCENARIOS = {False: 84, True: 400}
 """How many each variant is explored with, by whether they are deep ones."""
 
 PROCESSES = {"cpu": 2, "cuda": 4}
-"""Among how many scenarios are dealt out, by the kind of device: on a GPU, compiling takes longest."""
+"""Among how many scenarios are dealt out, by the kind of device; on a GPU, compiling is slow."""
 
 LIMIT_SECONDS = {False: 900.0, True: 10_800.0}
 """For each variant, likewise. It ends what hangs, and far from ends what is only slow."""
