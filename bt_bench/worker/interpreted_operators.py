@@ -34,7 +34,7 @@ _MOST_KNOWN = 20_000  # pairs of operands: numbers are told apart by value
 
 
 class _Way(NamedTuple):
-    """How an operator goes for two types.
+    """Say how an operator goes for two types.
 
     Args:
         dtype: what both operands are converted to.
@@ -124,7 +124,7 @@ def _operator(name: str, slow: Any, function: np.ufunc, language: Any) -> Callab
 
 
 def _where(slow: Any, language: Any) -> Callable[..., Any]:
-    """`tl.where` of integers, for which the type of the result is known."""
+    """Make a `tl.where` that keeps the type of its result for the types of its operands."""
     from triton.language import core
 
     known: dict[Any, tuple[Any, Any]] = {}
@@ -159,14 +159,14 @@ def _in(dtype: np.dtype[Any], value: Any) -> Any:
 
 
 def _name(value: Any, tensor: Any) -> str | int | None:
-    """What the type of a result depends on; `None` for what is left to the interpreter."""
+    """Tell what the type of a result depends on; `None` for what is left to the interpreter."""
     if type(value) is tensor:
         return None if value.type.scalar.is_ptr() else str(value.type.name)
     return value if type(value) is int and abs(value) < 2**31 else None
 
 
 def _way(name: str, left: Any, right: Any, language: Any) -> _Way | None:
-    """How an operator goes for the types of two operands; `None`: as the interpreter does it."""
+    """Find how an operator goes for two operands' types; `None`: as the interpreter does it."""
     semantic = language.interpreter_semantic
     is_number = isinstance(right, int)
     if left.type.scalar.is_ptr():
@@ -189,7 +189,7 @@ def _way(name: str, left: Any, right: Any, language: Any) -> _Way | None:
 
 
 def _move(pointer: Any, offset: Any, semantic: Any) -> _Way | None:
-    """How a pointer is moved by a number, or by integers with a sign."""
+    """Find how a pointer is moved by a number, or by integers with a sign."""
     if not isinstance(offset, int) and not offset.type.scalar.is_int_signed():
         return None
     try:

@@ -80,13 +80,8 @@ def _looked_up_once(numpy_type: Any) -> Any:
 
 def _look_for_overflow_in_debug_alone() -> None:
     """Makes Triton look for overflows only if `debug` is on; otherwise it drops what it finds."""
-    try:
-        from triton.language.semantic import TritonSemantic
-    except ImportError:
-        return
-    semantic: Any = TritonSemantic
     name = "binary_op_sanitize_overflow_impl"
-    look = getattr(semantic, name, None)
+    look = _rule(name)
     if look is None:
         return
 
@@ -94,7 +89,7 @@ def _look_for_overflow_in_debug_alone() -> None:
         if self.builder.options.debug:
             look(self, *arguments)
 
-    setattr(semantic, name, look_in_debug)
+    _set_rule(name, look_in_debug)
 
 
 def _make_shapes_once() -> None:
@@ -143,13 +138,8 @@ def _makes(kind: Any, attributes: set[str], *arguments: Any) -> bool:
 
 def _broadcast_where_shapes_differ() -> None:
     """Leaves operands as they are that have one shape."""
-    try:
-        from triton.language.semantic import TritonSemantic
-    except ImportError:
-        return
-    semantic: Any = TritonSemantic
     name = "broadcast_impl_value"
-    broadcast = getattr(semantic, name, None)
+    broadcast = _rule(name)
     if broadcast is None:
         return
 
@@ -159,23 +149,18 @@ def _broadcast_where_shapes_differ() -> None:
             return lhs, rhs
         return broadcast(self, lhs, rhs)
 
-    setattr(semantic, name, broadcast_others)
+    _set_rule(name, broadcast_others)
 
 
 def _is_one(left: Any, right: Any) -> bool:
-    """Whether two shapes are equal; those of `_make_shapes_once` are one object then."""
+    """Tell whether two shapes are equal; those of `_make_shapes_once` are one object then."""
     return left is right or bool(left == right)
 
 
 def _find_types_of_results_once() -> None:
     """Keeps the type of a result for the types of its operands."""
-    try:
-        from triton.language.semantic import TritonSemantic
-    except ImportError:
-        return
-    semantic: Any = TritonSemantic
     name = "computation_type_impl"
-    find = getattr(semantic, name, None)
+    find = _rule(name)
     if find is None:
         return
     known: dict[Any, Any] = {}
@@ -186,20 +171,15 @@ def _find_types_of_results_once() -> None:
             known[key] = find(self, *arguments)
         return known[key]
 
-    setattr(semantic, name, found)
+    _set_rule(name, found)
 
 
 def _leave_operands_of_one_type() -> None:
     """Leaves operands as they are that have one type, of integers."""
     from triton.language import core
 
-    try:
-        from triton.language.semantic import TritonSemantic
-    except ImportError:
-        return
-    semantic: Any = TritonSemantic
     name = "binary_op_type_checking_impl"
-    check = getattr(semantic, name, None)
+    check = _rule(name)
     if check is None:
         return
 
@@ -210,4 +190,20 @@ def _leave_operands_of_one_type() -> None:
                 return lhs, rhs
         return check(self, lhs, rhs, *arguments, **options)
 
-    setattr(semantic, name, check_others)
+    _set_rule(name, check_others)
+
+
+def _rule(name: str) -> Any:
+    """Return a rule of the language by its name; `None` if Triton has none of that name."""
+    try:
+        from triton.language.semantic import TritonSemantic
+    except ImportError:
+        return None
+    return getattr(TritonSemantic, name, None)
+
+
+def _set_rule(name: str, rule: Any) -> None:
+    """Put a rule in the place of Triton's."""
+    from triton.language.semantic import TritonSemantic
+
+    setattr(TritonSemantic, name, rule)

@@ -46,7 +46,7 @@ def made(dtype, shape):
 
 
 def told(function, *operands):
-    """What comes out: contents, types, or that it is refused."""
+    """Tell what comes out: contents, types, or that it is refused."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
