@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -294,6 +295,8 @@ class Publish:
             must never be applied; `None`: none is.
         step: the batch of a plain step that is made in place of a replay; `None`: none is.
         later: writes that are staged after the last publication, before what comes then.
+        meanwhile: what is published for other tables, and settled, before what comes then;
+            `None`: nothing is.
     """
 
     table: int
@@ -303,6 +306,7 @@ class Publish:
     restored: int | None = None
     step: Batch | None = None
     later: tuple[Write, ...] = ()
+    meanwhile: Publish | None = None
 
     def __str__(self) -> str:
         rounds = [
@@ -315,6 +319,8 @@ class Publish:
         if self.step is not None:
             then = f"prepare_step({self.step}); apply_staged_writes()"
         later = "".join(f"append_block_ids({write}); " for write in self.later)
+        if self.meanwhile is not None:
+            later += f"(meanwhile tables {self.meanwhile.table}: {self.meanwhile}); "
         return f"{'; '.join(rounds)}; {later}{then}"
 
 
@@ -332,6 +338,22 @@ Call = (
     | Capture
     | Publish
 )
+
+
+def flat(calls: Sequence[Call]) -> Iterator[Call]:
+    """The calls with what is published meanwhile before the call that it is a part of."""
+    for call in calls:
+        if isinstance(call, Publish) and call.meanwhile is not None:
+            yield call.meanwhile
+        yield call
+
+
+def each(call: Call, change: Callable[[Call], Call]) -> Call:
+    """The call changed, and what is published meanwhile likewise."""
+    if isinstance(call, Publish) and call.meanwhile is not None:
+        call = replace(call, meanwhile=cast(Publish, change(call.meanwhile)))
+    return change(call)
+
 
 CAPTURED_STEPS = "captured_steps"
 """Stands among the features of a variant that has `capture_step`."""

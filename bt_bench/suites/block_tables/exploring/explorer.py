@@ -12,6 +12,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     CAPTURED_STEPS,
     OTHERS,
     STEPS_IN_FLIGHT,
+    flat,
 )
 from bt_bench.suites.block_tables.exploring.generate import make
 from bt_bench.suites.block_tables.exploring.shrink import smaller
@@ -55,7 +56,7 @@ class TableExplorer(Explorer):
 
     def lines(self, scenario: Any) -> Sequence[str]:
         """See the base class."""
-        used = sorted({call.table for call in scenario.calls})
+        used = sorted({call.table for call in flat(scenario.calls)})
         several = len(used) > 1
         found = []
         for at in used:

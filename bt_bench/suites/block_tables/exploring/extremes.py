@@ -107,7 +107,8 @@ def _groups(groups: int) -> Plan:
 
 def _groups_and_width(groups: int, width: int) -> Plan:
     shape = Shape(groups=groups, rows=2, width=width, tokens=40, options=0.5)
-    plan = _few(shape, Given(2, ways=EAGER, ids=width // 3), Given(2, ways=APART))
+    wide, again = Given(2, ways=EAGER, ids=width // 3), Given(2, ways=EAGER)
+    plan = _few(shape, wide, Given(2, ways=APART), again)
     plan.column = width
     return plan
 
@@ -123,6 +124,7 @@ def _far_columns(width: int) -> Plan:
         Given(1, ways=EAGER, writes=6, ids=1),
         Given(2, ways=EAGER, writes=6, ids=3),
         Given(1, ways=APART, writes=1, ids=width // 3),
+        Given(1, ways=EAGER, writes=1, ids=2**15 + 9),  # more than half of 16 bits count
     )
     plan = _few(shape, *given)
     plan.column = (2**15, min(2**16, width), min(2**16 + 20, width), width, 2**15, 9)
@@ -162,12 +164,13 @@ def _short_rows(width: int) -> Plan:
 
 def _width(width: int) -> Plan:
     shape = Shape(groups=2, rows=3, width=width)
-    given = (
+    given = [
         Given(2, ways=EAGER, ids=min(width // 2, 5_000)),
         Given(3, ways=APART, ids=1),
+        Given(3, ways=EAGER),
         Given(2, ways=CAPTURED),
-    )
-    plan = _few(shape, *given[: 3 if width < 2_000 else 2])
+    ]
+    plan = _few(shape, *given[: 4 if width < 2_000 else 3])
     plan.column = width  # which rows are about to reach
     return plan
 
@@ -222,7 +225,7 @@ def _cp(ranks: int, groups: int) -> Plan:
         "",
         (shape,),
         4,
-        (Given(4, ways=EAGER), Given(3, ways=APART), Given(2, ways=TOGETHER)),
+        (Given(4, ways=EAGER), Given(3, ways=APART), Given(2, ways=TOGETHER), Given(4, ways=EAGER)),
         batch=3,
     )
 
@@ -237,12 +240,14 @@ def _positions(block_size: int, width: int, groups: int = 2) -> Plan:
         Given(3, 300, APART),
         Given(2, 290, TOGETHER),
         Given(4, ways=GATHERED),
+        Given(4, 9, EAGER),
     )
 
 
 def _windows(rows: int, width: int, groups: int) -> Plan:
     shape = Shape(groups=groups, rows=rows, width=width, tokens=60, windows=True, cp=False)
-    return _large(shape, *[Given(rows, ways=way) for way in (EAGER, TOGETHER, GATHERED)])
+    ways = (EAGER, TOGETHER, GATHERED, *[EAGER] * (2 if rows < 10 else 0))
+    return _large(shape, *[Given(rows, ways=way) for way in ways])
 
 
 def _writes(writes: int, rows: int, width: int, groups: int = 1) -> Plan:
@@ -290,13 +295,13 @@ def _long(steps: int) -> Plan:
     shape = Shape(groups=1, rows=4, tokens=3, width=40, options=0.1)
     begun = (
         Given(4, ways=EAGER, writes=4, ids=2),
+        Given(4, ways=EAGER, state="snapshot"),  # of short rows, which are longer when it counts
         *[Given(4, ways=EAGER, writes=1)] * 20,
-        Given(4, ways=EAGER, state="snapshot"),
         *[Given(4, ways=EAGER, writes=1, ids=3)] * 6,
         Given(4, ways=EAGER, state="restore"),
         *[Given(4, ways=EAGER)] * 10,
     )
-    ended = [Given(4, ways=EAGER)] * 110
+    ended = [Given(4, ways=EAGER)] * 52
     between = [Given(ways=EAGER)] * (steps - len(begun) - len(ended))
     given = (*begun, *between, *ended)
     plan = Plan("", (shape,), steps, given, batch=3, writes=1, ways=(EAGER,), state=0.0)
@@ -345,7 +350,7 @@ EXTREMES: Final[tuple[Extreme, ...]] = (
     _plan("520 writes", lambda: _writes(520, 550, 20), lambda: _writes(3_000, 1_200, 20)),
     _plan("as many writes as fit a program", lambda: _records(64, 33, 128, 16, 65, 32, 63)),
     _plan("65 writes to 3 rows", lambda: _writes(65, 3, 1_000, 2)),
-    _plan("360 steps", lambda: _long(360), lambda: _long(1_100)),
+    _plan("300 steps", lambda: _long(300), lambda: _long(1_100)),
     _plan("steps with writes and without", lambda: _interleaved(60), lambda: _interleaved(400)),
     _plan("steps with nothing staged", lambda: _quiet(70, 300, 1_030)),
     _plan("several sets of outputs", lambda: _outputs(2)),

@@ -108,6 +108,7 @@ class _Maker:
     snapshots: dict[int, tuple[TableLayout, Ints]]
     deck: list[tuple[str, str]] = field(default_factory=list)
     batches: Batches = field(init=False)
+    models: list[Model] = field(default_factory=list)
     is_last: bool = False  # whether nothing comes behind the calls of this step
     odd_ids: float = 0.0  # share of lists that have an id at the end of its range
 
@@ -116,13 +117,13 @@ class _Maker:
         rng = self.rng
         self.batches = Batches(rng, self.source, self.plan)
         given = list(self.plan.given)
-        models = [
+        self.models = models = [
             Model(layout, np.zeros((layout.num_groups, layout.max_num_reqs), dtype=np.int64))
             for layout in self.layouts
         ]
         at = 0
         self.odd_ids = 0.6 if rng.random() < 0.3 else 0.05
-        poison = rng.random() < 0.7
+        poison = rng.random() < self.plan.poison
         if self.plan.prompts:
             for place, model in enumerate(models):
                 self._prompts(self.first + place, model)
@@ -347,6 +348,10 @@ class _Maker:
             for put_back in (False, True):
                 self._keep(at, model, put_back=put_back)
             self._put_back(at, model, newest)
+        elif rng.random() < 0.1:  # one is taken and put back at once, whatever is staged
+            newest = len(self.snapshots)
+            self._keep(at, model, put_back=False)
+            self._put_back(at, model, newest)
         elif rng.random() < 0.1:
             dirty = int(rng.integers(layout.max_num_reqs + 1))
             self.calls.append(SetFlag(at, "num_dirty_rows", dirty))
@@ -361,16 +366,17 @@ class _Maker:
 
     def _keep(self, at: int, model: Model, *, put_back: bool) -> None:
         """A snapshot, or a restore of one that fits."""
-        rng = self.rng
         if not put_back:
             key = len(self.snapshots)
             self.calls.append(Snapshot(at, key))
             self.snapshots[key] = model.layout, model.owned.copy()
             return
-        again = model.restored if rng.random() < 0.6 else None
-        fitting = self._fitting(model)
-        key = again if again is not None else fitting[int(rng.integers(len(fitting)))]
-        self._put_back(at, model, key)
+        self._put_back(at, model, self._chosen(model, self._fitting(model)))
+
+    def _chosen(self, model: Model, fitting: list[int]) -> int:
+        """A snapshot to be put back: mostly the one that was put back last."""
+        again = model.restored if self.rng.random() < 0.6 else None
+        return again if again is not None else fitting[int(self.rng.integers(len(fitting)))]
 
     def _put_back(self, at: int, model: Model, key: int) -> None:
         self.calls.append(Restore(at, key))
@@ -407,6 +413,25 @@ class _Maker:
         if not model.captured or rng.random() < 0.25:
             self._capture(at, model)
             return
+        made = self._publication(model, at)
+        for other, place in self._others(model):
+            if other.captured and rng.random() < 0.7:  # and settled before the first one is
+                meanwhile = self._publication(other, place)
+                self.calls.append(replace(made, meanwhile=meanwhile))
+                self._after(other, meanwhile)
+                break
+        else:
+            self.calls.append(made)
+        self._after(model, made)
+
+    def _others(self, model: Model) -> list[tuple[Model, int]]:
+        """The other tables of the plan, in any order, with their places."""
+        found = [(one, self.first + at) for at, one in enumerate(self.models) if one is not model]
+        return [found[index] for index in self.rng.permutation(len(found))]
+
+    def _publication(self, model: Model, at: int) -> Publish:
+        """Something published for one of the captured steps of tables, and what comes then."""
+        rng = self.rng
         rounds = tuple(self._published(model) for _ in range(int(rng.integers(1, 4))))
         key = int(rng.integers(1, len(model.captured) + 1))
         replay: Batch | None = None
@@ -421,17 +446,21 @@ class _Maker:
             if rng.random() < 0.5:
                 later = tuple(self._writes(model))
             if way < 0.7 and fitting:
-                restored = fitting[int(rng.integers(len(fitting)))]
+                restored = self._chosen(model, fitting)
                 model.owned[:] = self.snapshots[restored][1]
             elif way < 0.85:
                 step = self.batches.apart(model, self.batches.whole(model))
         model.pending.clear()
-        self.calls.append(Publish(at, key, rounds, replay, restored, step, later))
-        if replay is not None and rng.random() < 0.5:  # a gather zeroes what the replay has filled
-            self.calls.append(Run(at, GATHER, replace(self.batches.batch(model, None), out=None)))
+        return Publish(at, key, rounds, replay, restored, step, later)
+
+    def _after(self, model: Model, made: Publish) -> None:
+        """A gather that zeroes what a replay has filled, or one of all rows."""
+        if made.replay is not None and self.rng.random() < 0.5:
+            batch = replace(self.batches.batch(model, None), out=None)
+            self.calls.append(Run(made.table, GATHER, batch))
             model.last = None
         else:
-            self._settle(at, model)
+            self._settle(made.table, model)
 
     def _published(self, model: Model) -> tuple[Write, ...]:
         """Writes before a publication: often a block of one row, which any buffer has room for."""
@@ -451,6 +480,8 @@ class _Maker:
         model.pending.clear()
         model.captured.append(batch)
         self.calls.append(Capture(at, len(model.captured), batch))
+        if model.restored is not None and self.rng.random() < 0.4:  # the step is taken back
+            self._put_back(at, model, model.restored)
         if not is_last:
             self._settle(at, model)
 

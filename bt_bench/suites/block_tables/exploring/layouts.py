@@ -79,6 +79,10 @@ def draw_layout(
     tokens = shape.tokens or int(rng.integers(1, 60))
     options: dict[str, Any] = {}
     if cp:
+        plain = shape.block_size is None and not shape.sizes
+        if plain and rng.random() < 0.5:  # so that ranks can take turns by several tokens
+            least = int(rng.choice([2, 3, 4, 16]))
+            sizes = [least * int(rng.choice([1, 1, 2, 3, 4])) for _ in sizes]
         options |= _cp_options(rng, sizes, shape.ranks)
     if DISABLED_GROUPS in features and rng.random() < shape.options:
         enabled = [bool(rng.random() < 0.6) for _ in range(groups)]
@@ -114,6 +118,6 @@ def _cp_options(rng: np.random.Generator, sizes: list[int], ranks: int | None) -
     return {
         "cp_size": cp_size,
         "cp_rank": int(rng.integers(cp_size)),
-        "cp_interleave": int(rng.choice(divisors)),
+        "cp_interleave": divisors[-1] if rng.random() < 0.4 else int(rng.choice(divisors)),
         "dcp_sharded": tuple(sharded),
     }

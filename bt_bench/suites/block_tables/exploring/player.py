@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -77,18 +77,32 @@ class TablePlayer(Player):
                 with table.guarded():
                     snapshots[call.key] = table.tables.snapshot()
             elif isinstance(call, Restore):
-                with table.guarded(snapshots[call.key]):
-                    table.tables.restore(snapshots[call.key])
+                table.restore(snapshots[call.key])
+            elif isinstance(call, Publish):
+                facts |= _publish(call, tables, snapshots)
             else:
                 facts |= table.make(call)
-            if isinstance(call, Publish) and call.restored is not None:
-                with table.guarded(snapshots[call.restored]):
-                    table.tables.restore(snapshots[call.restored])
             for one, each in tables.items():
                 prefix = f"tables {one}: " if len(scenario.layouts) > 1 else ""
                 for name, buffer in each.buffers().items():
                     facts[prefix + name] = buffer
             yield facts
+
+
+def _publish(
+    call: Publish, tables: Mapping[int, _Table], snapshots: Mapping[int, Any]
+) -> dict[str, np.ndarray[Any, Any] | str]:
+    """Makes a publication, what comes meanwhile, and what comes then; returns the facts of them."""
+    table = tables[call.table]
+    table.publish(call)
+    facts: dict[str, np.ndarray[Any, Any] | str] = {}
+    if call.meanwhile is not None:
+        told = _publish(call.meanwhile, tables, snapshots)
+        facts |= {f"meanwhile: {name}": fact for name, fact in told.items()}
+    facts |= table.settle(call)
+    if call.restored is not None:
+        table.restore(snapshots[call.restored])
+    return facts
 
 
 def _fill_fresh_memory(garbage: int | None, device: torch.device) -> None:
@@ -189,6 +203,11 @@ class _Table:
             found["num_dirty_rows"] = np.array(self.tables.num_dirty_rows, dtype=np.int64)
         return found
 
+    def restore(self, state: Any) -> None:
+        """Puts back a snapshot."""
+        with self.guarded(state):
+            self.tables.restore(state)
+
     def make(self, call: Call) -> dict[str, np.ndarray[Any, Any] | str]:
         """Makes a call; returns the facts of it."""
         match call:
@@ -214,8 +233,6 @@ class _Table:
                 return self._refuse(call)
             case Capture():
                 return self._capture(call)
-            case Publish():
-                return self._publish(call)
         return {}
 
     def _stage(self, call: Stage) -> dict[str, np.ndarray[Any, Any] | str]:
@@ -302,7 +319,8 @@ class _Table:
             self._captured[call.key] = _CapturedStep(step, vectors, graph)
         return {"arguments": arguments.changed() or "kept"}
 
-    def _publish(self, call: Publish) -> dict[str, np.ndarray[Any, Any] | str]:
+    def publish(self, call: Publish) -> None:
+        """Makes the publications of a call, which are pending then."""
         self._unsettled = True
         padded = self._captured_reqs[call.key]
         for writes in call.rounds:
@@ -318,6 +336,9 @@ class _Table:
                 captured = self._captured[call.key]
                 with self.guarded(captured.vectors, captured.step):
                     captured.step.publish()
+
+    def settle(self, call: Publish) -> dict[str, np.ndarray[Any, Any] | str]:
+        """Makes what comes after the publications of a call; returns the facts of it."""
         if call.replay is not None:
             self._published_rows = self.tables.num_dirty_rows
             return self._replay(call.key, call.replay)

@@ -27,6 +27,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Snapshot,
     Stage,
     Write,
+    flat,
 )
 from bt_bench.suites.block_tables.exploring.shrink_layouts import smaller_layouts
 from bt_bench.suites.block_tables.exploring.tame import is_tame
@@ -48,7 +49,7 @@ def is_legal(scenario: Scenario) -> bool:
     unsettled: set[int] = set()  # how many rows are dirty is up to the variant
     replayed: set[int] = set()  # but as many as were published
     kept: dict[int, tuple[TableLayout, Ints]] = {}
-    for call in scenario.calls:
+    for call in flat(scenario.calls):
         at = call.table
         layout = scenario.layouts[at]
         counts = owned.setdefault(
@@ -148,6 +149,9 @@ def _simpler(call: Call) -> Iterator[Call]:
         yield replace(call, times=call.times // 2)
         yield replace(call, times=call.times - 1)
     if isinstance(call, Publish):
+        if call.meanwhile is not None:
+            yield replace(call, meanwhile=None)
+            yield call.meanwhile
         if call.later:
             yield replace(call, later=())
         if call.replay is not None or call.restored is not None or call.step is not None:

@@ -20,6 +20,8 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Scenario,
     Stage,
     Write,
+    each,
+    flat,
 )
 from bt_kernels.layout import TableLayout
 
@@ -33,11 +35,11 @@ def smaller_layouts(scenario: Scenario) -> Iterator[Scenario]:
 
     Tables of one layout keep having one, since states go from one to the other.
     """
-    used = {call.table for call in scenario.calls}
+    used = {call.table for call in flat(scenario.calls)}
     layouts = dict.fromkeys(scenario.layouts[at] for at in sorted(used))
     for layout in layouts:
         tables = {at for at, one in enumerate(scenario.layouts) if one == layout}
-        calls = [call for call in scenario.calls if call.table in tables]
+        calls = [call for call in flat(scenario.calls) if call.table in tables]
         yield from _fewer_groups(scenario, tables, layout)
         yield from _fewer_rows(scenario, tables, layout, calls)
         for smaller in _simpler(layout, calls):
@@ -47,8 +49,18 @@ def smaller_layouts(scenario: Scenario) -> Iterator[Scenario]:
 def _with(scenario: Scenario, tables: set[int], layout: TableLayout) -> Scenario:
     """The scenario with another layout of some tables; calls ask for no more than it has."""
     layouts = tuple(layout if at in tables else one for at, one in enumerate(scenario.layouts))
-    calls = [_within(call, layout) if call.table in tables else call for call in scenario.calls]
-    return replace(scenario, layouts=layouts, calls=tuple(calls))
+    calls = _on_tables(scenario, tables, lambda call: _within(call, layout))
+    return replace(scenario, layouts=layouts, calls=calls)
+
+
+def _on_tables(
+    scenario: Scenario, tables: set[int], change: Callable[[Call], Call]
+) -> tuple[Call, ...]:
+    """The calls, of which those on some tables are changed."""
+    return tuple(
+        each(call, lambda one: change(one) if one.table in tables else one)
+        for call in scenario.calls
+    )
 
 
 def _fewer_groups(scenario: Scenario, tables: set[int], layout: TableLayout) -> Iterator[Scenario]:
@@ -181,9 +193,8 @@ def _calls(
     on_batch: Callable[[Batch], Batch] = lambda batch: batch,
 ) -> Scenario:
     """The scenario with all writes and batches of some tables changed."""
-    calls = tuple(
-        _on_batches(_on_writes(call, on_write), on_batch) if call.table in tables else call
-        for call in scenario.calls
+    calls = _on_tables(
+        scenario, tables, lambda call: _on_batches(_on_writes(call, on_write), on_batch)
     )
     return replace(scenario, calls=calls)
 

@@ -78,6 +78,7 @@ class Plan:
         full: share of writes that fill a row.
         custom: share of calls with outputs of the caller's.
         kept: share of scenarios whose inputs come in kept buffers.
+        poison: share of tables whose outputs are filled with garbage before each call.
     """
 
     theme: str
@@ -109,6 +110,7 @@ class Plan:
     full: float = 0.1
     custom: float = 0.2
     kept: float = 0.5
+    poison: float = 0.7
 
 
 CAPTURE = "capture"
@@ -225,7 +227,7 @@ def _refusing(_rng: np.random.Generator, _source: Source) -> Plan:
 def _several_tables(rng: np.random.Generator, _source: Source) -> Plan:
     """Two tables of one layout, and others often."""
     shapes = (Shape(windows=True, rows=4), Shape(rows=3))[: 1 + (rng.random() < 0.3)]
-    plan = Plan("several tables", shapes, steps=24, batch=3, state=0.2, switch=0.7, captured=0.4)
+    plan = Plan("several tables", shapes, steps=16, batch=3, state=0.2, switch=0.7, captured=0.4)
     plan.repeat = 0.4
     return plan
 
@@ -240,6 +242,8 @@ def _changed(rng: np.random.Generator, _source: Source) -> Plan:
     shape = Shape(rows=rows, groups=int(rng.integers(1, 3)), tokens=int(rng.integers(9, 40)))
     plan = Plan("one element changed", (shape,), 18, batch=rows - 1, stage=0.4, again=0.85)
     plan.repeat = 0.25
+    # Filled outputs and tensors made anew would show themselves to whoever watches tensors change.
+    plan.kept, plan.poison = 0.2, 0.4
     plan.prompts, plan.ways = True, (EAGER, TOGETHER, APART, (SLOTS, GATHER), (BOTH,))
     return plan
 
