@@ -14,8 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
@@ -39,9 +38,9 @@ def main() -> None:
     names = options.names or names_in(folder)
     way = "deep" if options.deep else "quick"
     with ThreadPoolExecutor(options.workers) as pool:
-        look = partial(find, folder, deep=options.deep)
-        for name, told in zip(names, pool.map(look, names), strict=True):
-            scenario, line = told
+        looking = {pool.submit(find, folder, name, deep=options.deep): name for name in names}
+        for done in as_completed(looking):  # so that what is known is kept if time is up
+            name, (scenario, line) = looking[done], done.result()
             print(f"{name}: {line}", flush=True)
             if (folder / "right" / f"{name}.py").is_file():
                 continue

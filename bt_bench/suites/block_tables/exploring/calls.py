@@ -55,15 +55,18 @@ class Stage:
         writes: in order.
         many: by one call of `append_many`, where a variant has that.
         form: what holds the ids of a write and a group.
+        shared: whether equal ids come in one and the same object.
     """
 
     table: int
     writes: tuple[Write, ...]
     many: bool = False
     form: Form = Form.LIST
+    shared: bool = False
 
     def __str__(self) -> str:
         form = "" if self.form is Form.LIST else f", ids in a {self.form}"
+        form += ", equal ids in one object" if self.shared else ""
         if self.many:
             return f"append_many({'; '.join(map(str, self.writes))}){form}"
         return "; ".join(f"append_block_ids({write})" for write in self.writes) + form

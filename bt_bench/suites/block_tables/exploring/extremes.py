@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from bt_bench.protocol import Source
 from bt_bench.suites.block_tables.exploring.calls import GATHER, SLOTS
 from bt_bench.suites.block_tables.exploring.layouts import Shape
 from bt_bench.suites.block_tables.exploring.themes import (
@@ -32,17 +31,14 @@ class Extreme:
     Args:
         name: what it reaches.
         plan: how it is drawn.
-        deep: the same of `--deep`; `None`: as without.
     """
 
     name: str
     plan: Callable[[], Plan]
-    deep: Callable[[], Plan] | None = None
 
-    def drawn(self, source: Source) -> Plan:
+    def drawn(self) -> Plan:
         """The plan of a source."""
-        chosen = self.plan if self.deep is None or not source.deep else self.deep
-        plan = chosen()
+        plan = self.plan()
         plan.theme = self.name
         return plan
 
@@ -323,69 +319,83 @@ def _one(width: int, tokens: int) -> Plan:
     return Plan("", (Shape(groups=1, rows=1, width=width, tokens=tokens),), 8)
 
 
-def _plan(name: str, plan: Callable[[], Plan], deep: Callable[[], Plan] | None = None) -> Extreme:
-    return Extreme(name, plan, deep)
-
-
 EXTREMES: Final[tuple[Extreme, ...]] = (
     # Each dimension at its largest, and beside thresholds.
-    _plan("one row, one column", lambda: _one(1, 1)),
-    _plan("one row, many columns", lambda: _one(40, 9)),
-    _plan("1,025 tokens in a step", lambda: _tokens_of_a_step(1_025)),
-    _plan("4,097 tokens in a step", lambda: _tokens_of_a_step(4_097)),
-    _plan("positions of 2**42", lambda: _positions(2**31 - 1, 3_000)),
-    _plan("positions beside 2**31", lambda: _positions(2**24 + 1, 140)),
-    _plan("2 ranks", lambda: _cp(2, 2)),
-    _plan("12 ranks", lambda: _cp(12, 2)),
-    _plan("9 groups", lambda: _groups(9), lambda: _groups(65)),
-    _plan("33 groups", lambda: _groups(33), lambda: _groups(100)),
-    _plan("66,000 columns", lambda: _far_columns(66_000), lambda: _far_columns(300_000)),
-    _plan("65,536 columns", lambda: _far_columns(65_536), lambda: _far_columns(131_072)),
-    _plan("1,025 columns", lambda: _width(1_025), lambda: _width(33_000)),
-    _plan("513 columns", lambda: _width(513)),
-    _plan("40,000 tokens", lambda: _tokens(40_000), lambda: _tokens(140_000)),
-    _plan("8,193 tokens", lambda: _tokens(8_193), lambda: _tokens(66_000)),
-    _plan("long requests and short ones", lambda: _spreads("runs", "turns", "long first", "mates")),
-    _plan("requests of one token or none", lambda: _spreads("gaps", "ones", "long last", "one")),
-    _plan("520 writes", lambda: _writes(520, 550, 20), lambda: _writes(3_000, 1_200, 20)),
-    _plan("as many writes as fit a program", lambda: _records(64, 33, 128, 16, 65, 32, 63)),
-    _plan("65 writes to 3 rows", lambda: _writes(65, 3, 1_000, 2)),
-    _plan("300 steps", lambda: _long(300), lambda: _long(1_100)),
-    _plan("steps with writes and without", lambda: _interleaved(60), lambda: _interleaved(400)),
-    _plan("steps with nothing staged", lambda: _quiet(70, 300, 1_030)),
-    _plan("several sets of outputs", lambda: _outputs(2)),
-    _plan("40 sets of outputs", lambda: _sets(40), lambda: _sets(300)),
-    _plan("block sizes of no power of two", _odd_blocks),
-    _plan(
+    Extreme("one row, one column", lambda: _one(1, 1)),
+    Extreme("one row, many columns", lambda: _one(40, 9)),
+    Extreme("1,025 tokens in a step", lambda: _tokens_of_a_step(1_025)),
+    Extreme("4,097 tokens in a step", lambda: _tokens_of_a_step(4_097)),
+    Extreme("positions of 2**42", lambda: _positions(2**31 - 1, 3_000)),
+    Extreme("positions beside 2**31", lambda: _positions(2**24 + 1, 140)),
+    Extreme("2 ranks", lambda: _cp(2, 2)),
+    Extreme("12 ranks", lambda: _cp(12, 2)),
+    Extreme("9 groups", lambda: _groups(9)),
+    Extreme("33 groups", lambda: _groups(33)),
+    Extreme("66,000 columns", lambda: _far_columns(66_000)),
+    Extreme("65,536 columns", lambda: _far_columns(65_536)),
+    Extreme("1,025 columns", lambda: _width(1_025)),
+    Extreme("513 columns", lambda: _width(513)),
+    Extreme("40,000 tokens", lambda: _tokens(40_000)),
+    Extreme("8,193 tokens", lambda: _tokens(8_193)),
+    Extreme(
+        "long requests and short ones", lambda: _spreads("runs", "turns", "long first", "mates")
+    ),
+    Extreme("requests of one token or none", lambda: _spreads("gaps", "ones", "long last", "one")),
+    Extreme("520 writes", lambda: _writes(520, 550, 20)),
+    Extreme("as many writes as fit a program", lambda: _records(64, 33, 128, 16, 65, 32, 63)),
+    Extreme("65 writes to 3 rows", lambda: _writes(65, 3, 1_000, 2)),
+    Extreme("300 steps", lambda: _long(300)),
+    Extreme("steps with writes and without", lambda: _interleaved(60)),
+    Extreme("steps with nothing staged", lambda: _quiet(70, 300, 1_030)),
+    Extreme("several sets of outputs", lambda: _outputs(2)),
+    Extreme("40 sets of outputs", lambda: _sets(40)),
+    Extreme("block sizes of no power of two", _odd_blocks),
+    Extreme(
         "1,030 rows",
         lambda: _rows(1_030, GATHERED, MAPPED, starts="mates"),
-        lambda: _rows(4_097, TOGETHER),
     ),
-    _plan("513 rows", lambda: _rows(513, GATHERED, starts="runs"), lambda: _rows(2_049, TOGETHER)),
-    _plan("257 rows", lambda: _rows(257, TOGETHER, starts="turns")),
-    _plan("300 rows of few tokens", lambda: _rows_and_tokens(300, 500)),
-    _plan("129 rows", lambda: _rows(129, APART, starts="turns")),
-    _plan("65 rows", lambda: _rows(65, EAGER, CAPTURED)),
-    _plan("33 rows", lambda: _rows(33, EAGER, APART, starts="long first")),
+    Extreme("513 rows", lambda: _rows(513, GATHERED, starts="runs")),
+    Extreme("257 rows", lambda: _rows(257, TOGETHER, starts="turns")),
+    Extreme("300 rows of few tokens", lambda: _rows_and_tokens(300, 500)),
+    Extreme("129 rows", lambda: _rows(129, APART, starts="turns")),
+    Extreme("65 rows", lambda: _rows(65, EAGER, CAPTURED)),
+    Extreme("33 rows", lambda: _rows(33, EAGER, APART, starts="long first")),
     # Pairs of them.
-    _plan("130 rows of 8 groups", lambda: _rows_and_groups(130, 8, 900, EAGER)),
-    _plan("130 rows of 8 groups, captured", lambda: _captured_of_groups(130, 8, 20)),
-    _plan(
+    Extreme("130 rows of 8 groups", lambda: _rows_and_groups(130, 8, 900, EAGER)),
+    Extreme("130 rows of 8 groups, captured", lambda: _captured_of_groups(130, 8, 20)),
+    Extreme(
         "62 rows of 17 groups, apart",
         lambda: _rows_of_groups_padded(62, 17, 12, ("apply", SLOTS, GATHER)),
     ),
-    _plan("short rows of 1,100 columns", lambda: _short_rows(1_100)),
-    _plan("40 rows of 3,000 columns", lambda: _rows_and_width(40, 3_000)),
-    _plan("8 groups of 4,100 columns", lambda: _groups_and_width(8, 4_100)),
-    _plan("8 groups of 3,000 tokens", lambda: _tokens_and_groups(3_000, 8)),
-    _plan("130 rows of 9,000 tokens", lambda: _tokens_and_rows(9_000, 130)),
-    _plan("7 ranks, 9 groups", lambda: _cp(7, 9)),
-    _plan("5 ranks, 40 rows", lambda: _rows_and_cp(40)),
-    _plan("windows, 5 groups", lambda: _windows(9, 80, 5)),
-    _plan("windows, 40 rows", lambda: _windows(40, 12, 1)),
-    _plan("windows, 2,000 columns", lambda: _windows(3, 2_000, 2)),
-    _plan("large positions, 7 groups", lambda: _positions(3 * 2**26, 40, 7)),
-    _plan("130 writes, 130 rows", lambda: _writes_and_batch(130, 130)),
-    _plan("66 writes, 6 groups", lambda: _writes(66, 70, 12, 6)),
+    Extreme("short rows of 1,100 columns", lambda: _short_rows(1_100)),
+    Extreme("40 rows of 3,000 columns", lambda: _rows_and_width(40, 3_000)),
+    Extreme("8 groups of 4,100 columns", lambda: _groups_and_width(8, 4_100)),
+    Extreme("8 groups of 3,000 tokens", lambda: _tokens_and_groups(3_000, 8)),
+    Extreme("130 rows of 9,000 tokens", lambda: _tokens_and_rows(9_000, 130)),
+    Extreme("7 ranks, 9 groups", lambda: _cp(7, 9)),
+    Extreme("5 ranks, 40 rows", lambda: _rows_and_cp(40)),
+    Extreme("windows, 5 groups", lambda: _windows(9, 80, 5)),
+    Extreme("windows, 40 rows", lambda: _windows(40, 12, 1)),
+    Extreme("windows, 2,000 columns", lambda: _windows(3, 2_000, 2)),
+    Extreme("large positions, 7 groups", lambda: _positions(3 * 2**26, 40, 7)),
+    Extreme("130 writes, 130 rows", lambda: _writes_and_batch(130, 130)),
+    Extreme("66 writes, 6 groups", lambda: _writes(66, 70, 12, 6)),
 )
 """What every run plays first, as far as it goes; each once."""
+
+LARGER: Final[tuple[Extreme, ...]] = (
+    Extreme("65 groups", lambda: _groups(65)),
+    Extreme("100 groups", lambda: _groups(100)),
+    Extreme("300,000 columns", lambda: _far_columns(300_000)),
+    Extreme("131,072 columns", lambda: _far_columns(131_072)),
+    Extreme("33,000 columns", lambda: _width(33_000)),
+    Extreme("140,000 tokens", lambda: _tokens(140_000)),
+    Extreme("66,000 tokens", lambda: _tokens(66_000)),
+    Extreme("3,000 writes", lambda: _writes(3_000, 1_200, 20)),
+    Extreme("1,100 steps", lambda: _long(1_100)),
+    Extreme("400 steps with writes and without", lambda: _interleaved(400)),
+    Extreme("300 sets of outputs", lambda: _sets(300)),
+    Extreme("4,097 rows", lambda: _rows(4_097, TOGETHER)),
+    Extreme("2,049 rows", lambda: _rows(2_049, TOGETHER)),
+)
+"""What `--deep` plays once it has played all of a default run."""

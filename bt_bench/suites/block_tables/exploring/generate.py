@@ -38,7 +38,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Write,
 )
 from bt_bench.suites.block_tables.exploring.layouts import draw_layout
-from bt_bench.suites.block_tables.exploring.schedule import plans_of
+from bt_bench.suites.block_tables.exploring.schedule import SCENARIOS, plans_of
 from bt_bench.suites.block_tables.exploring.themes import CAPTURE, Given, Plan
 from bt_kernels.layout import TableLayout
 
@@ -67,6 +67,8 @@ MOST_OWNING, MOST_RECORDS = 32, 120  # rows, and rows of all groups, that are fi
 
 def make(source: Source) -> Scenario:
     """The scenario of a source."""
+    if source.number < SCENARIOS:  # with `--deep`, too
+        source = replace(source, deep=False)
     rng = source.rng()
     plans = plans_of(source, rng)
     most_cells = MOST_CELLS_DEEP if source.deep else MOST_CELLS
@@ -110,6 +112,7 @@ class _Maker:
     batches: Batches = field(init=False)
     models: list[Model] = field(default_factory=list)
     is_last: bool = False  # whether nothing comes behind the calls of this step
+    alike: bool = False  # whether writes have the same ids in all groups
     odd_ids: float = 0.0  # share of lists that have an id at the end of its range
 
     def draw(self) -> None:
@@ -222,6 +225,8 @@ class _Maker:
             self.calls.append(Dummies(at, reqs, tokens, int(rng.integers(-(2**31), -1))))
         elif way < 0.5:
             self._keep(at, model, put_back=bool(self._fitting(model)))
+        elif way < 0.6 and REPLACES in self.source.features:
+            self.calls.append(Replace(at, int(rng.integers(-(2**31), -1))))
         fill = int(rng.integers(-(2**31), -1)) if rng.random() < 0.5 else None
         self._again(at, model, batch, fill)
 
@@ -246,8 +251,10 @@ class _Maker:
     def _stage(self, at: int, model: Model) -> None:
         rng = self.rng
         form = Form.LIST if rng.random() < 0.7 else list(Form)[int(rng.integers(len(Form)))]
+        self.alike = self.batches.given.writes is None and bool(rng.random() < 0.2)
         writes = tuple(self._writes(model))
-        self.calls.append(Stage(at, writes, bool(rng.random() < 0.5), form))
+        self.calls.append(Stage(at, writes, bool(rng.random() < 0.5), form, self.alike))
+        self.alike = False
 
     def _writes(self, model: Model) -> list[Write]:
         rng = self.rng
@@ -333,6 +340,11 @@ class _Maker:
             lists.append(tuple(ids.tolist()))
             before = 0 if overwrite else model.owned[group, row]
             model.owned[group, row] = before + count
+        if self.alike:
+            shortest = min(lists, key=len)
+            for group, each_ids in enumerate(lists):
+                model.owned[group, row] -= len(each_ids) - len(shortest)
+            lists = [shortest] * len(lists)
         kept = 0 if overwrite else model.pending.get(row, 0)
         model.pending[row] = kept + max(map(len, lists))
         return Write(row, tuple(lists), overwrite)

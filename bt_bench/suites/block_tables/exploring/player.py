@@ -239,6 +239,9 @@ class _Table:
         lists = [lists_of(write, call.form) for write in call.writes]
         if call.form is Form.LIST:
             lists = self._in_known_lists(lists)
+        if call.shared:
+            known: dict[tuple[int, ...], Any] = {}
+            lists = [[known.setdefault(tuple(ids), ids) for ids in each] for each in lists]
         with self.guarded():
             if call.many and append_many_of(self.tables) is not None:
                 self._rows[:] = [self._before + write.row for write in call.writes]

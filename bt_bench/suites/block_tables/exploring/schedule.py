@@ -1,4 +1,8 @@
-"""Which scenario is made for what: the extremes first, then named sizes and other themes."""
+"""Which scenario is made for what: the extremes first, then named sizes and other themes.
+
+`--deep` begins with the very scenarios of a default run, and so finds what that finds. Larger
+extremes come next, then themes again, which are larger, too.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from bt_bench.protocol import Source
-from bt_bench.suites.block_tables.exploring.extremes import EXTREMES
+from bt_bench.suites.block_tables.exploring.extremes import EXTREMES, LARGER
 from bt_bench.suites.block_tables.exploring.named import NAMED, named_sizes
 from bt_bench.suites.block_tables.exploring.themes import DRAWN, Plan
 
@@ -33,10 +37,15 @@ def theme_of(number: int) -> str:
 
 def plans_of(source: Source, rng: np.random.Generator) -> tuple[Plan, ...]:
     """The plans of a scenario: one after the other, each with tables of its own."""
-    if source.number < len(EXTREMES):
-        return (EXTREMES[source.number].drawn(source),)
-    theme = theme_of(source.number)
+    number = source.number
+    if source.deep and number >= SCENARIOS:
+        if number - SCENARIOS < len(LARGER):
+            return (LARGER[number - SCENARIOS].drawn(),)
+        number -= len(LARGER)
+    if number < len(EXTREMES):
+        return (EXTREMES[number].drawn(),)
+    theme = theme_of(number)
     if theme != NAMED:
         return (DRAWN[theme](rng, source),)
-    turn = (source.number - len(EXTREMES)) // 2
+    turn = (number - len(EXTREMES)) // 2
     return named_sizes(rng, source, turn) or (DRAWN["mixed"](rng, source),)

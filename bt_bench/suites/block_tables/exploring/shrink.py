@@ -177,6 +177,8 @@ def _fewer_writes(call: Stage) -> Iterator[Stage]:
         yield replace(call, form=Form.LIST)
     if call.many:
         yield replace(call, many=False)
+    if call.shared:
+        yield replace(call, shared=False)
     for place, write in enumerate(writes):
         halves = tuple(ids[: len(ids) // 2] for ids in write.block_ids)
         if halves != write.block_ids:

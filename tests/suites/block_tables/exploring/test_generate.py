@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -25,11 +26,12 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Other,
     Publish,
     Refused,
+    Restore,
     Run,
     Scenario,
     Stage,
 )
-from bt_bench.suites.block_tables.exploring.extremes import EXTREMES
+from bt_bench.suites.block_tables.exploring.extremes import EXTREMES, LARGER
 from bt_bench.suites.block_tables.exploring.generate import make
 from bt_bench.suites.block_tables.exploring.schedule import OTHERS as THEMES
 from bt_bench.suites.block_tables.exploring.schedule import SCENARIOS, theme_of
@@ -321,9 +323,37 @@ def test_the_default_run_is_cheap() -> None:
     assert total < 37_000
 
 
-def test_deep_scenarios_are_larger() -> None:
-    numbers = (10, 18, 21)
-    for number in numbers:
-        quick, deep = scenario(number), scenario(number, deep=True)
-        assert len(pickle.dumps(deep)) > len(pickle.dumps(quick))
-        assert is_legal(deep)
+def test_deep_begins_with_all_of_a_default_run() -> None:
+    """So it finds what that finds."""
+    for number in range(0, SCENARIOS, 7):
+        assert pickle.dumps(scenario(number)) == pickle.dumps(scenario(number, deep=True))
+
+
+def test_larger_extremes_come_then() -> None:
+    names = [extreme.name for extreme in LARGER]
+    numbers = range(SCENARIOS, SCENARIOS + len(names))
+    made = [scenario(number, deep=True) for number in numbers]
+    assert [one.theme for one in made] == names
+    assert all(map(is_legal, made))
+    layouts = [layout for one in made for layout in one.layouts]
+    assert max(layout.num_groups for layout in layouts) == 100
+    assert max(max(layout.widths) for layout in layouts) == 300_000
+    # Then themes go on where a default run has ended.
+    assert theme_of(SCENARIOS + 1) == scenario(numbers.stop + 1, deep=True).theme
+
+
+def test_what_is_published_waits_for_other_tables() -> None:
+    """And a captured step is taken back by the snapshot that was put back before it."""
+    calls = [call for one in default_run() for call in one.calls]
+    waiting = [call for call in calls if isinstance(call, Publish) and call.meanwhile is not None]
+    assert len(waiting) > 3
+    assert all(call.meanwhile.table != call.table for call in waiting)
+    after = [isinstance(now, Restore) for then, now in pairwise(calls) if isinstance(then, Capture)]
+    assert any(after)
+
+
+def test_groups_share_their_lists() -> None:
+    stages = [call for one in default_run() for call in one.calls if isinstance(call, Stage)]
+    shared = [write for stage in stages if stage.shared for write in stage.writes]
+    assert sum(len(write.block_ids) > 1 and len(write.block_ids[0]) > 0 for write in shared) > 20
+    assert all(len({*write.block_ids}) == 1 for write in shared)
