@@ -146,12 +146,15 @@ class _Guard:
         """Checks the addresses of one operation that the mask lets through, and notes them."""
         if self._paused:
             return
-        addresses = np.asarray(pointers.data).reshape(-1)
-        let_through = np.True_ if mask is None else np.asarray(mask.data)
-        active = np.broadcast_to(let_through, np.shape(pointers.data)).reshape(-1)
-        addresses = addresses[active.astype(bool)].astype(np.int64)
+        addresses = np.asarray(pointers.data).reshape(-1).view(np.int64)
+        if mask is not None:
+            let_through = np.asarray(mask.data, dtype=bool)
+            if let_through.shape != pointers.data.shape:
+                let_through = np.broadcast_to(let_through, pointers.data.shape)
+            if not let_through.all():
+                addresses = addresses[let_through.reshape(-1)]
         size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
-        place = np.searchsorted(self._starts, addresses, side="right") - 1
+        place = self._starts.searchsorted(addresses, side="right") - 1
         inside = (place >= 0) & (addresses + size <= self._ends[place])
         x, y, z = (int(index) for index in builder.grid_idx)
         if not inside.all():

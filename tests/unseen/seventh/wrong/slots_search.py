@@ -1,7 +1,7 @@
 """As fused_apply, but slots in spans of tokens, whose requests are searched (3 launches a step).
 
 Wrong: the search finds the first request that starts at or after a token, and takes the one before
-unless it starts right there. Of several that start there it takes the first, and that has no tokens.
+unless it starts right there. Of several that start there it takes the first, which has no tokens.
 
 Shows: a request without tokens right before one with tokens, whose first token then gets a slot of
 the row of the empty one.
