@@ -297,9 +297,9 @@ class Publish:
         restored: the snapshot that is put back in place of a replay, so that what was published
             must never be applied; `None`: none is.
         step: the batch of a plain step that is made in place of a replay; `None`: none is.
-        later: writes that are staged after the last publication, before what comes then.
-        meanwhile: what is published for other tables, and settled, before what comes then;
+        meanwhile: what is published for other tables, and settled, after the last publication;
             `None`: nothing is.
+        later: writes that are staged after that, before what comes then.
     """
 
     table: int
@@ -308,8 +308,8 @@ class Publish:
     replay: Batch | None = None
     restored: int | None = None
     step: Batch | None = None
-    later: tuple[Write, ...] = ()
     meanwhile: Publish | None = None
+    later: tuple[Write, ...] = ()
 
     def __str__(self) -> str:
         rounds = [
@@ -323,7 +323,7 @@ class Publish:
             then = f"prepare_step({self.step}); apply_staged_writes()"
         later = "".join(f"append_block_ids({write}); " for write in self.later)
         if self.meanwhile is not None:
-            later += f"(meanwhile tables {self.meanwhile.table}: {self.meanwhile}); "
+            later = f"(meanwhile tables {self.meanwhile.table}: {self.meanwhile}); {later}"
         return f"{'; '.join(rounds)}; {later}{then}"
 
 
@@ -344,7 +344,7 @@ Call = (
 
 
 def flat(calls: Sequence[Call]) -> Iterator[Call]:
-    """The calls with what is published meanwhile before the call that it is a part of."""
+    """All calls; what is published meanwhile comes just before the call that contains it."""
     for call in calls:
         if isinstance(call, Publish) and call.meanwhile is not None:
             yield call.meanwhile

@@ -37,7 +37,7 @@ class Extreme:
     plan: Callable[[], Plan]
 
     def drawn(self) -> Plan:
-        """The plan of a source."""
+        """The plan, named after the extreme."""
         plan = self.plan()
         plan.theme = self.name
         return plan

@@ -332,7 +332,8 @@ class _Maker:
                 count = min(most, 1)
             else:
                 count = int(rng.integers(min(most, 4) + 1))
-            if self.batches.given.writes is not None:  # none is empty: each is a record
+            if self.batches.given.writes is not None or self.plan.busy is not None:
+                # None is empty: each is a record.
                 count = max(count, min(most, 1))
             ids = rng.integers(2**31, size=count)
             if count and rng.random() < self.odd_ids:
@@ -463,7 +464,7 @@ class _Maker:
             elif way < 0.85:
                 step = self.batches.apart(model, self.batches.whole(model))
         model.pending.clear()
-        return Publish(at, key, rounds, replay, restored, step, later)
+        return Publish(at, key, rounds, replay, restored, step, later=later)
 
     def _after(self, model: Model, made: Publish) -> None:
         """A gather that zeroes what a replay has filled, or one of all rows."""

@@ -1,7 +1,7 @@
 """Which scenario is made for what: the extremes first, then named sizes and other themes.
 
-`--deep` begins with the very scenarios of a default run, and so finds what that finds. Larger
-extremes come next, then themes again, which are larger, too.
+`--deep` begins with the scenarios of a default run of the same seed, and so finds what that finds.
+Larger extremes come next, then themes again, which are larger, too.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ def plans_of(source: Source, rng: np.random.Generator) -> tuple[Plan, ...]:
         if number - SCENARIOS < len(LARGER):
             return (LARGER[number - SCENARIOS].drawn(),)
         number -= len(LARGER)
+    begun = SCENARIOS if source.deep else len(EXTREMES)  # with larger sizes they begin anew
     if number < len(EXTREMES):
         return (EXTREMES[number].drawn(),)
     theme = theme_of(number)
     if theme != NAMED:
         return (DRAWN[theme](rng, source),)
-    turn = (number - len(EXTREMES)) // 2
+    turn = (number - begun) // 2
     return named_sizes(rng, source, turn) or (DRAWN["mixed"](rng, source),)

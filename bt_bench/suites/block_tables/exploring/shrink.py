@@ -152,6 +152,9 @@ def _simpler(call: Call) -> Iterator[Call]:
         if call.meanwhile is not None:
             yield replace(call, meanwhile=None)
             yield call.meanwhile
+            for simpler in _simpler(call.meanwhile):
+                if isinstance(simpler, Publish):
+                    yield replace(call, meanwhile=simpler)
         if call.later:
             yield replace(call, later=())
         if call.replay is not None or call.restored is not None or call.step is not None:

@@ -242,7 +242,7 @@ def _changed(rng: np.random.Generator, _source: Source) -> Plan:
     shape = Shape(rows=rows, groups=int(rng.integers(1, 3)), tokens=int(rng.integers(9, 40)))
     plan = Plan("one element changed", (shape,), 18, batch=rows - 1, stage=0.4, again=0.85)
     plan.repeat = 0.25
-    # Filled outputs and tensors made anew would show themselves to whoever watches tensors change.
+    # Filled outputs and new tensors are changes, for a variant that watches for some.
     plan.kept, plan.poison = 0.2, 0.4
     plan.prompts, plan.ways = True, (EAGER, TOGETHER, APART, (SLOTS, GATHER), (BOTH,))
     return plan

@@ -342,6 +342,20 @@ def test_larger_extremes_come_then() -> None:
     assert theme_of(SCENARIOS + 1) == scenario(numbers.stop + 1, deep=True).theme
 
 
+def test_deep_tries_every_dear_size() -> None:
+    """Sizes beyond what a default run can afford; none is taken for one that came before."""
+    sizes = (16, 64, 300, 1_024, 2_048)
+    named = range(SCENARIOS + len(LARGER), 180, 2)
+    deep = [scenario(number, deep=True, sizes=sizes) for number in named]
+    runs = [call for one in deep for call in one.calls if isinstance(call, Run)]
+    stages = [call for one in deep for call in one.calls if isinstance(call, Stage)]
+    rows = {len(call.batch.rows) for call in runs}
+    writes = {len(call.writes) for call in stages}
+    for size in (300, 1_024, 2_048):  # of such ones, that or one more
+        assert {size, size + 1} & rows, size
+        assert {size, size + 1} & writes, size
+
+
 def test_what_is_published_waits_for_other_tables() -> None:
     """And a captured step is taken back by the snapshot that was put back before it."""
     calls = [call for one in default_run() for call in one.calls]

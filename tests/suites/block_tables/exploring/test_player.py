@@ -13,6 +13,7 @@ from support.variants import SHIPPED, classes
 from bt_bench.protocol import Source, default_suite
 from bt_bench.suites.block_tables.exploring.calls import Capture, Publish
 from bt_bench.suites.block_tables.exploring.explorer import TableExplorer
+from bt_bench.suites.block_tables.exploring.extremes import LARGER
 from bt_bench.suites.block_tables.exploring.generate import make
 from bt_bench.suites.block_tables.exploring.schedule import SCENARIOS, theme_of
 from bt_bench.worker import Play
@@ -114,7 +115,7 @@ def test_explorer_plays_with_this_player():
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_variants_on_a_gpu(name):
     scenarios = [scenario(number) for number in range(0, SCENARIOS, 3)]
-    far = [scenario(first_of("far rows"), deep=True)]
+    far = [scenario(first_of("far rows") + len(LARGER), deep=True)]
     assert far[0].rows_before
     found = differs(classes([name])[name], [*scenarios, *far], torch.device("cuda"))
     assert found == set()

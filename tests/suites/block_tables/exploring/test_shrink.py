@@ -20,6 +20,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Snapshot,
     Stage,
     Write,
+    flat,
 )
 from bt_bench.suites.block_tables.exploring.generate import make
 from bt_bench.suites.block_tables.exploring.shrink import is_legal, smaller
@@ -49,7 +50,7 @@ def test_smaller_ones_are_legal(number: int) -> None:
     for candidate in [*islice(smaller(whole), 0, 40, 4), *islice(smaller_layouts(whole), 40)]:
         if not is_legal(candidate):  # as some of smaller layouts, which are left out then
             continue
-        for call in candidate.calls:
+        for call in flat(candidate.calls):
             layout = candidate.layouts[call.table]
             batches = (getattr(call, name, None) for name in ("batch", "replay", "step"))
             for batch in batches:
