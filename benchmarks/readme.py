@@ -1,4 +1,4 @@
-"""Writes the figures of README.md and docs/ from the result folders that they are of.
+"""Writes the figures of docs/ from the result folders that they are of.
 
     python benchmarks/readme.py            # writes the tables, and says what has changed since
     python benchmarks/readme.py --check    # writes nothing; ends with 1 if a table is another one
@@ -29,7 +29,7 @@ from bt_bench.results import CONFIG_NAME, read_compact_run
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / "reports"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "one-launch.md")
+PAGES = (ROOT / "docs" / "how-fast.md", ROOT / "docs" / "one-launch.md")
 _BLOCK = re.compile(r"<!-- figures: (?P<name>.*?) -->\n(?P<text>.*?)<!-- end of figures -->", re.S)
 
 # A page has a footnote to some figures, each with a number; a table here has one for all of them.
@@ -283,7 +283,7 @@ def _parse() -> argparse.Namespace:
         "--page",
         type=Path,
         action="append",
-        help="a page; may be repeated; default: README.md and docs/one-launch.md",
+        help="a page; may be repeated; default: docs/how-fast.md and docs/one-launch.md",
     )
     add(
         "--reports", type=Path, default=REPORTS, help="the folder that has theirs; default: reports"

@@ -24,8 +24,8 @@ ORIGIN = Path(__file__).parents[2] / "reports" / "h200" / "origin"
 def test_a_run_is_shown_and_then_what_to_do_next():
     outcome = run("show", ORIGIN)
     assert outcome.code == 0
-    assert outcome.out.startswith("Comparison: origin\nMeasured on NVIDIA H200")
-    assert "Device time (gpu_us)\n  small_batch_1grp" in outcome.out
+    assert outcome.out.startswith("origin, 5 cases on NVIDIA H200: ")
+    assert "GPU time, µs (gpu_us)\n  small_batch_1grp" in outcome.out
     assert f"\nResults: {ORIGIN}/ (comparison.md, a JSON per variant)\nNext:" in outcome.out
     assert outcome.out.rstrip().endswith(f"show {ORIGIN} --all")
 
@@ -52,7 +52,7 @@ def test_what_is_selected():
 def test_one_result_is_shown_without_changes():
     outcome = run("show", ORIGIN / "fused.json", "--operations", "step")
     assert outcome.code == 0
-    assert "Medians in us:" in outcome.out
+    assert "Medians:" in outcome.out
     from_stdin = run("show", "-", stdin=(ORIGIN / "fused.json").read_text())
     assert from_stdin.code == 0
 

@@ -32,7 +32,7 @@ from bt_bench.worker import global_state, module_readings
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "gate-statistics.md").read_text(encoding="utf-8")
 WORDS = " ".join(PAGE.split())
-README = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+FIGURES = " ".join((ROOT / "docs" / "how-fast.md").read_text(encoding="utf-8").split())
 RATES = ROOT / "reports" / "gate-rates"
 PAIRS = ROOT / "reports" / "h200" / "gate-pairs"
 
@@ -134,7 +134,7 @@ def test_rates_of_recordings_are_those_of_their_report() -> None:
         shares = [100 * row["metrics"][metric]["rate"] for row in asked]
         assert f"{min(shares):.1f} to {max(shares):.1f} % of `{metric}`" in WORDS
     shares = [100 * row["found"]["rate"] for row in asked]
-    assert f"3 % or 0.1 us in {min(shares):.1f} to {max(shares):.1f} %" in README
+    assert f"3 % or 0.1 us in {min(shares):.1f} to {max(shares):.1f} %" in FIGURES
 
 
 def test_noise_of_the_recordings() -> None:

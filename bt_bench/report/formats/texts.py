@@ -21,6 +21,8 @@ TONES = {
 
 _MOST_DECIMALS = 9  # two that agree in as many are equal, for all that matters
 
+_FEWER_DIGITS_FROM = 8
+
 _TIME_UNITS = ("us", "ms", "s")
 
 
@@ -107,6 +109,45 @@ def range_texts(judgement: Judgement) -> RangeTexts:
         if _places(*as_read) == _places(low - 1, high - 1, margin):
             break
     return texts
+
+
+def factor_texts(*factors: float) -> list[str]:
+    """Return factors with so many digits that a percent of the largest shows: `1.27`, `8.7`."""
+    largest = max(factors)
+    decimals = 2 if largest < _FEWER_DIGITS_FROM else 1 if largest < 100 else 0
+    return [f"{factor:.{decimals}f}" for factor in factors]
+
+
+@dataclass(frozen=True)
+class SpeedUpTexts:
+    """How many times less the other side takes: `1.27`, and the interval `1.24–1.31`.
+
+    Both have as many digits as it takes to see on which side of the margin each end lies.
+    """
+
+    point: str
+    interval: str
+
+    @property
+    def whole(self) -> str:
+        """Both: `1.27 × (1.24–1.31)`."""
+        return ABSENT if self.interval == ABSENT else f"{self.point} × ({self.interval})"
+
+
+def speed_up_texts(judgement: Judgement) -> SpeedUpTexts:
+    """Return the change of a time as a speed-up over the base."""
+    ratio, low, high = judgement.ratio, judgement.low, judgement.high
+    if not ratio or not low or not high or not math.isfinite(high):
+        return SpeedUpTexts(factor_texts(1 / ratio)[0] if ratio else ABSENT, ABSENT)
+    factors = 1 / ratio, 1 / high, 1 / low
+    margin = 0.0 if judgement.evidence is None else judgement.evidence.margin.share
+    texts = factor_texts(*factors)
+    for decimals in range(2, _MOST_DECIMALS):
+        lowest, highest = (1 / float(text) if float(text) else math.inf for text in texts[:0:-1])
+        if _places(lowest - 1, highest - 1, margin) == _places(low - 1, high - 1, margin):
+            break
+        texts = [f"{factor:.{decimals}f}" for factor in factors]
+    return SpeedUpTexts(texts[0], "–".join(texts[1:]))
 
 
 def _places(low: float, high: float, margin: float) -> tuple[bool, ...]:

@@ -10,6 +10,7 @@ from bt_bench.analysis import (
     Judgement,
     Selection,
     Verdict,
+    device_name,
     judge_promises,
     tally,
     typical_us,
@@ -20,7 +21,6 @@ from bt_bench.report.document import Block, Bullets, Document, Section
 from bt_bench.report.run.arranged import Arms, arrange, is_resolved, primary_series
 from bt_bench.report.run.brief_tables import (
     LAUNCHES,
-    MAX_OTHERS,
     NUM_WORST,
     all_cases_fit,
     judgements_of,
@@ -30,8 +30,16 @@ from bt_bench.report.run.brief_tables import (
     time_table,
 )
 from bt_bench.report.run.cells import range_text
-from bt_bench.report.run.document import FailedCase, failures_of, title_of
-from bt_bench.report.run.facts import brief_facts, measured_on, progress_text, stoppings
+from bt_bench.report.run.document import FailedCase, failures_of
+from bt_bench.report.run.facts import (
+    brief_facts,
+    check_text,
+    measured_on,
+    progress_text,
+    promise_text,
+    stoppings,
+)
+from bt_bench.report.run.headlines import MAX_OTHERS, headlines
 from bt_bench.report.run.work import work_text
 from bt_bench.results import (
     Series,
@@ -67,36 +75,61 @@ def brief_document(
         raise UsageError("expected at least one result to report, got none")
     arms = arrange(results, selection)
     partial = not all(result.complete for result in results)
+    operations = [one for one in in_report_order(results[0].suite) if arms.cases_of(one)]
     sections = [
-        Section(operation.traits.title, tuple(_blocks(arms, operation)))
-        for operation in in_report_order(results[0].suite)
-        if arms.cases_of(operation)
+        Section(operation.traits.title, tuple(_blocks(arms, operation))) for operation in operations
     ]
+    sections = [*_summaries(arms, operations), *sections]
     failures = tuple(_failure_texts(arms))
     if failures:  # first, since all else is less than it seems
         sections.insert(0, Section("Not every case is ok", (Bullets(failures),)))
+    this_run = (*_missed(arms), *measured_on(results), *brief_facts(arms))
+    sections.append(Section("This run", this_run))
     return Document(
-        title=title_of(results, partial),
+        title=_title(arms, results, partial),
         lead=(
-            *measured_on(results),
             *([progress_text(arms, planned_cases)] if partial else []),
             *([arms.selected] if arms.selected else []),
-            *brief_facts(arms),
-            *_doubts(arms),
+            *_crashes(arms),
         ),
         sections=tuple(sections),
     )
 
 
-def _doubts(arms: Arms) -> Iterator[str]:
-    """Reasons not to believe the figures, which `comparison.md` has in full."""
+def _summaries(arms: Arms, operations: Sequence[Operation]) -> Iterator[Section]:
+    """Yield who is fastest, and by how much, the largest operation first."""
+    for operation in reversed(operations):
+        sentences = tuple(headlines(arms, operation, _tabled(arms, operation)))
+        if sentences:
+            count = len(arms.cases_of(operation))
+            over = f", over {count} cases" if count > 1 else ""
+            title = f"{operation.traits.title}, against {arms.baseline.name}{over}"
+            yield Section(title, (Bullets(sentences),))
+
+
+def _title(arms: Arms, results: Sequence[VariantResult], partial: bool) -> str:
+    """Return what was run on what, and whether the results are right."""
+    cases = len({case_id.case for case_id in arms.case_ids})
+    device = device_name(arms.baseline.result.environment) or "an unknown device"
+    where = f"on {device}" if not arms.on_cpu else "without a GPU"
+    plural = "case" if cases == 1 else "cases"
+    checked = check_text(arms)
+    told = f"{results[0].config}, {cases} {plural} {where}{' (PARTIAL)' if partial else ''}"
+    return f"{told}: {checked}" if checked else told
+
+
+def _crashes(arms: Arms) -> Iterator[str]:
     crashes = sum(len(arm.result.crashes) for arm in arms.all)
     if crashes:
         plural = "1 crash" if crashes == 1 else f"{crashes} crashes"
         yield f"Warning: {plural} that did not happen again."
+
+
+def _missed(arms: Arms) -> Iterator[str]:
+    """Yield the promises about measurements that this machine does not keep."""
     calibration = arms.baseline.result.calibration
     missed = [each for each in judge_promises(calibration) if not each.kept] if calibration else []
-    yield from (f"Not as promised: {each.promise}; {each.found}." for each in missed)
+    yield from (f"Promise missed here: {promise_text(each)}." for each in missed)
 
 
 def _failure_texts(arms: Arms) -> Iterator[str]:
@@ -117,18 +150,13 @@ def _failure_texts(arms: Arms) -> Iterator[str]:
 
 
 def _blocks(arms: Arms, operation: Operation) -> Iterator[Block]:
-    taken = [
-        series for series in primary_series(arms, operation) if _times(arms, operation, series)
-    ]
-    # Without a GPU nothing but staging is timed: where it tells nothing apart, it needs no table.
-    unresolved = [
-        series for series in taken if arms.on_cpu and not is_resolved(arms, operation, series)
-    ]
-    tabled = [series for series in taken if series not in unresolved]
+    taken = _taken(arms, operation)
+    tabled = _tabled(arms, operation)
+    unresolved = [series for series in taken if series not in tabled]
     fits = all_cases_fit(arms, operation, len(tabled) + arms.on_cpu)
     if not fits and arms.others:
         num_cases = len(arms.cases_of(operation))
-        yield f"Changes in percent of {arms.baseline.name} over the {num_cases} cases:"
+        yield f"Changes in percent of {arms.baseline.name} over {num_cases} cases:"
         counted = [LAUNCHES] if arms.on_cpu else []
         yield spread_table(
             arms, operation, [*counted, *(metric_of(series).name for series in taken)]
@@ -152,18 +180,31 @@ def _blocks(arms: Arms, operation: Operation) -> Iterator[Block]:
     yield from _also(arms, operation, taken)
 
 
+def _taken(arms: Arms, operation: Operation) -> list[Series]:
+    """Return the primary quantities that were measured."""
+    return [series for series in primary_series(arms, operation) if _times(arms, operation, series)]
+
+
+def _tabled(arms: Arms, operation: Operation) -> list[Series]:
+    """Return those that have a table.
+
+    Without a GPU nothing but staging is timed: where it tells nothing apart, it needs none.
+    """
+    return [
+        series
+        for series in _taken(arms, operation)
+        if not arms.on_cpu or is_resolved(arms, operation, series)
+    ]
+
+
 def _caption(arms: Arms) -> str:
-    base = arms.baseline.name
     if not arms.others:
-        return "medians in us:"
+        return "medians:"
     if len(arms.others) == 1:
-        return (
-            f"medians in us, and the change in percent of {base} with the interval that the "
-            "verdict rests on:"
-        )
+        return f"medians, and the speed-up over {arms.baseline.name} with its confidence interval:"
     return (
-        f"medians of {base} in us; of the others the change in percent of it, as the interval that "
-        "the verdict rests on:"
+        f"medians of {arms.baseline.name}, and the speed-up of the others over it with its "
+        "confidence interval:"
     )
 
 
@@ -178,7 +219,7 @@ def _unresolved_text(arms: Arms, operation: Operation, series: Series) -> str:
     times = _times(arms, operation, series)
     low, high = (format_number(most(times)) for most in (min, max))
     title = series.quantity.traits.heading.capitalize()
-    found = f"{title} times are {low if low == high else f'{low} to {high}'} us"
+    found = f"{title} times are {low if low == high else f'{low} to {high}'} µs"
     if not arms.others:
         return f"{found}."
     rounds = [stopping.rounds for stopping in stoppings(arms)]

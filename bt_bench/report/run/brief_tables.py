@@ -10,25 +10,25 @@ from bt_bench.names import Operation
 from bt_bench.report.document import ABSENT, Cell, Heading, Table
 from bt_bench.report.formats.arrange import worst_first
 from bt_bench.report.formats.table_format import verdicts_cell
-from bt_bench.report.formats.texts import TONES, change_text, range_texts
+from bt_bench.report.formats.texts import TONES, change_text, speed_up_texts
 from bt_bench.report.run.arranged import Arm, Arms, CaseId
-from bt_bench.report.run.cells import no_case_cell, range_text, tested_cells, time_cell
+from bt_bench.report.run.cells import no_case_cell, range_text, speed_up_cells, time_cell
+from bt_bench.report.run.headlines import MAX_OTHERS, metric_noun
 from bt_bench.results import Direction, Series, metric_named, metric_of
 
 MAX_ROWS = 20
 """As many rows of cases are on a screen; of more cases only the worst are shown."""
 
-MAX_OTHERS = 5
-"""Variants beside the baseline for which there is a column each in 80."""
-
 NUM_WORST = 3
 """How many of more cases are shown for each metric."""
 
 LAUNCHES = "launches"
+_MOST_WITH_POINTS = 2  # other variants, of which each has a speed-up beside its interval
 
 _NOTES = {
-    Verdict.SAME: "SAME: within the margin, with certainty.",
-    Verdict.INCONCLUSIVE: "INCONCLUSIVE: neither within the margin nor beyond it with certainty.",
+    Verdict.SAME: "SAME: the interval lies within the margin.",
+    Verdict.INCONCLUSIVE: "INCONCLUSIVE: the interval reaches beyond the margin on one side only, "
+    "or on both.",
 }
 
 
@@ -48,7 +48,7 @@ def judgements_of(arms: Arms, operation: Operation) -> list[Judgement]:
 
 
 def time_table(arms: Arms, operation: Operation, shown: Sequence[Series], fits: bool) -> Table:
-    """Per case the time of the baseline, and what the others change, by quantity.
+    """Return the time of the baseline and the speed-ups of the others, by quantity and case.
 
     Args:
         arms: of the run.
@@ -59,7 +59,7 @@ def time_table(arms: Arms, operation: Operation, shown: Sequence[Series], fits: 
     base, others = arms.baseline, arms.others
     columns = ["Case", *(arm.name for arm in arms.all)]
     if len(others) == 1:
-        columns += ["Change (%)", "Interval (%)", "Verdict"]
+        columns += ["Speed-up", "Interval", "Verdict"]
     rows: list[tuple[Cell, ...] | Heading] = []
     for series in shown:
         rows.append(Heading(_title(metric_of(series).name)))
@@ -68,9 +68,9 @@ def time_table(arms: Arms, operation: Operation, shown: Sequence[Series], fits: 
             for other in others:
                 judgement = arms.judgement(other, case_id, series)
                 if len(others) == 1:
-                    cells += [_time(other, case_id, series), *tested_cells(judgement)]
+                    cells += [_time(other, case_id, series), *speed_up_cells(judgement)]
                 else:
-                    cells.append(_change(other, case_id, judgement))
+                    cells.append(_speed_up(other, case_id, judgement, len(others)))
             rows.append((Cell(case_id.case), *cells))
     return Table(tuple(columns), tuple(rows), num_text_columns=1)
 
@@ -110,11 +110,9 @@ def spread_table(arms: Arms, operation: Operation, names: Sequence[str]) -> Tabl
 
 
 def _title(name: str) -> str:
-    """`Device time (gpu_us)`."""
+    """Return `Host time, µs (host_us)`."""
     series = metric_named(name).series
-    if series is None:
-        return name.capitalize()
-    return f"{series.quantity.traits.heading.capitalize()} time ({name})"
+    return name.capitalize() if series is None else metric_noun(series)
 
 
 def _spread(name: str, members: Sequence[Judgement]) -> Iterator[Cell]:
@@ -144,16 +142,23 @@ def _time(arm: Arm, case_id: CaseId, series: Series) -> Cell:
     return no_case_cell(arm, case_id) if case is None else time_cell(arm, case, series)
 
 
-def _change(other: Arm, case_id: CaseId, judgement: Judgement | None) -> Cell:
-    """The interval of a change, with the verdict in the note unless interval and colour say it."""
+def _speed_up(other: Arm, case_id: CaseId, judgement: Judgement | None, columns: int) -> Cell:
+    """A speed-up with its interval, or the interval alone where there are many columns.
+
+    The verdict is in the note, unless the interval shows it.
+    """
     if judgement is None:
         missing = other.ok_case(case_id) is None
         return no_case_cell(other, case_id) if missing else Cell(ABSENT)
     note = _NOTES.get(judgement.verdict)
     if judgement.evidence is None:
         note = f"{judgement.verdict}: {judgement.detail}."
-    text = range_texts(judgement).interval
-    return Cell(text, note, TONES.get(judgement.verdict))
+    texts = speed_up_texts(judgement)
+    return Cell(
+        texts.whole if columns <= _MOST_WITH_POINTS else texts.interval,
+        note,
+        TONES.get(judgement.verdict),
+    )
 
 
 def _launches(arms: Arms, arm: Arm, case_id: CaseId) -> Cell:

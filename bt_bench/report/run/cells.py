@@ -15,7 +15,13 @@ from bt_bench.analysis import (
 )
 from bt_bench.names import Operation
 from bt_bench.report.document import ABSENT, Cell, Table
-from bt_bench.report.formats.texts import TONES, change_text, range_texts, verdict_text
+from bt_bench.report.formats.texts import (
+    TONES,
+    change_text,
+    range_texts,
+    speed_up_texts,
+    verdict_text,
+)
 from bt_bench.report.run.arranged import Arm, Arms, CaseId
 from bt_bench.results import (
     CaseResult,
@@ -92,6 +98,15 @@ def tested_cells(judgement: Judgement | None) -> tuple[Cell, Cell, Cell]:
         Cell(range_texts(judgement).interval),
         _verdict_cell(judgement),
     )
+
+
+def speed_up_cells(judgement: Judgement | None) -> tuple[Cell, Cell, Cell]:
+    """Return a speed-up, the interval that its verdict rests on, and the verdict."""
+    if judgement is None:
+        return Cell(ABSENT), Cell(ABSENT), Cell(ABSENT)
+    texts = speed_up_texts(judgement)
+    point = ABSENT if texts.point == ABSENT else f"{texts.point} ×"
+    return Cell(point), Cell(texts.interval), _verdict_cell(judgement)
 
 
 def change_cell(judgement: Judgement | None) -> Cell:

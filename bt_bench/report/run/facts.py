@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from bt_bench.analysis import device_name
+from bt_bench.analysis import Promise, device_name
 from bt_bench.errors import listed
 from bt_bench.names import DEFAULT_SUITE
 from bt_bench.report.run.arranged import Arms, CaseId
@@ -134,6 +134,23 @@ def _check_facts(arms: Arms) -> Iterator[str]:
             else "All are equal, bit for bit, to what they must be."
         )
     )
+
+
+def check_text(arms: Arms) -> str:
+    """Return whether the results of all cases are right, in a clause; empty if that is unknown."""
+    cases = [case for arm in arms.all for case in arm.cases.values()]
+    checked = [case for case in cases if case.check]
+    if not checked or any(case.status is not Status.OK for case in cases):
+        return ""
+    if any(case.check.differences for case in checked if case.check):
+        return ""
+    who = arms.baseline.name if len(arms.all) == 1 else f"{len(arms.all)} variants"
+    return f"{who} {'equals' if len(arms.all) == 1 else 'equal'} the reference, bit for bit"
+
+
+def promise_text(promise: Promise) -> str:
+    """Return a promise with what was found instead: `the harness adds …; found: 0.167 µs`."""
+    return f"{promise.promise}; found: {promise.found}".replace(" us", " µs")
 
 
 def _counted(number: int, name: str) -> str:
