@@ -16,7 +16,8 @@ from bt_bench.analysis import WORST_FIRST, Cause, Judged, Judgement, Overall, Ve
 from bt_bench.report.console import render_plain
 from bt_bench.report.document import ABSENT, Block, Bullets, Cell, Document, Heading, Section, Table
 from bt_bench.report.formats.arrange import worst_first
-from bt_bench.report.formats.judged_document import lead_of, needs_words
+from bt_bench.report.formats.judged_document import lead_of, missed_lines, needs_words
+from bt_bench.report.formats.phrases import sentences
 from bt_bench.report.formats.texts import (
     TONES,
     cause_text,
@@ -29,6 +30,8 @@ from bt_bench.report.formats.texts import (
 
 MAX_LISTED = 60
 """How many verdicts are listed unless all are asked for; the summary counts all of them."""
+
+_MOST_SENTENCES = 12
 
 _UNITS = "times in us; change, interval, margin and detection limit in percent of the base"
 
@@ -64,7 +67,11 @@ def verdict_document(judged: Judged, whole: bool = False) -> Document:
     if judged.facts:
         sections.append(Section("How it was compared", (Bullets(judged.facts),)))
     # The summary comes first; how it was done would fill half of a terminal.
-    return Document(judged.title, lead_of(replace(judged, facts=())), tuple(sections))
+    lead = [*lead_of(replace(judged, facts=()))]
+    told = tuple(sentences(judged.judgements))
+    if 0 < len(told) <= _MOST_SENTENCES:
+        lead.insert(len(missed_lines(judged)), Bullets(told))
+    return Document(judged.title, tuple(lead), tuple(sections))
 
 
 def _listed(judged: Judged) -> Sequence[Judgement]:
