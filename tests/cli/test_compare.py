@@ -307,12 +307,12 @@ def test_floors_of_times(sides: tuple[Path, Path]) -> None:
 def test_a_table_lists_what_changed_and_all_on_request(sides: tuple[Path, Path]) -> None:
     short, whole = run("compare", *sides), run("compare", *sides, "--all")
     assert "gather_slots/same" not in short.out
-    assert "Listed are 2 of 3 verdicts: what is not SAME" in short.out
+    assert "Showing 2 of 3 verdicts: SAME is omitted" in short.out
     assert "gather_slots/same" in whole.out
-    assert "Listed are" not in whole.out
+    assert "Showing " not in whole.out
     for outcome in (short, whole):
         assert outcome.code == 1
-        summary = outcome.out.index("1 SLOWER, 1 FASTER, 1 SAME", outcome.out.index("By side"))
+        summary = outcome.out.index("1 SLOWER, 1 FASTER, 1 SAME", outcome.out.index("By metric"))
         assert summary < outcome.out.index("By case") < outcome.out.index("How it was compared")
 
 

@@ -37,7 +37,11 @@ def _phrase(judgements: Sequence[Judgement], noun: str) -> str:
         parts.append(f"the same {noun}{within}{_count(members, total)}")
     if members := of_verdict[Verdict.INCONCLUSIVE]:
         limit = max((each.evidence.detectable for each in members if each.evidence), default=None)
-        shown = f" ({limit_text(limit)} % or more would have shown)" if limit is not None else ""
+        shown = (
+            f" ({limit_text(limit)} % or more would have been detected)"
+            if limit is not None
+            else ""
+        )
         about = "" if parts else f"{noun} "
         parts.append(f"{about}undecided{_count(members, total)}{shown}")
     if members := [*of_verdict[Verdict.INVALID], *of_verdict[Verdict.MISSING]]:
@@ -92,4 +96,6 @@ def sentences(judgements: Sequence[Judgement]) -> Iterator[str]:
             of_side = sides.setdefault((each.operation, each.base, each.other), {})
             of_side.setdefault(series, []).append(each)
     for (operation, base, other), judged in sides.items():
-        yield f"{clean(operation)}, against {clean(base)}: {sentence(clean(other), judged)}"
+        count = max(map(len, judged.values()))
+        over = f", over {count} cases" if count > 1 else ""
+        yield f"{clean(operation)}, against {clean(base)}{over}: {sentence(clean(other), judged)}"

@@ -54,11 +54,11 @@ def verdict_document(judged: Judged, whole: bool = False) -> Document:
         listed = judged.judgements if whole else _listed(judged)
         if len(listed) < len(judged.judgements):
             blocks.append(
-                f"Listed are {len(listed)} of {len(judged.judgements)} verdicts: what is not SAME, "
-                f"at most {MAX_LISTED}, primary times and then the worst. `compare --all` and the "
-                "formats md, csv and json have them all."
+                f"Showing {len(listed)} of {len(judged.judgements)} verdicts: SAME is omitted, "
+                "primary times come first, then the worst. `compare --all` and the formats md, csv "
+                "and json have them all."
             )
-        title = "By side and metric: changes in percent over the cases, and their geometric mean"
+        title = "By metric: changes in percent over the cases, and their geometric mean"
         sections.append(Section(title, tuple(blocks)))
         for title, exploratory in (("By case", False), ("By case, exploratory metrics", True)):
             members = [each for each in listed if each.exploratory is exploratory]

@@ -21,6 +21,7 @@ from bt_bench.report.document import Block, Bullets, Document, Section
 from bt_bench.report.run.arranged import Arms, arrange, is_resolved, primary_series
 from bt_bench.report.run.brief_tables import (
     LAUNCHES,
+    MARKS,
     NUM_WORST,
     all_cases_fit,
     judgements_of,
@@ -77,7 +78,8 @@ def brief_document(
     partial = not all(result.complete for result in results)
     operations = [one for one in in_report_order(results[0].suite) if arms.cases_of(one)]
     sections = [
-        Section(operation.traits.title, tuple(_blocks(arms, operation))) for operation in operations
+        Section(operation.traits.title, tuple(_blocks(arms, operation)))
+        for operation in reversed(operations)
     ]
     sections = [*_summaries(arms, operations), *sections]
     failures = tuple(_failure_texts(arms))
@@ -97,13 +99,13 @@ def brief_document(
 
 
 def _summaries(arms: Arms, operations: Sequence[Operation]) -> Iterator[Section]:
-    """Yield who is fastest, and by how much, the largest operation first."""
-    for operation in reversed(operations):
+    """Yield who is fastest, and by how much."""
+    for operation in operations:
         sentences = tuple(headlines(arms, operation, _tabled(arms, operation)))
         if sentences:
             count = len(arms.cases_of(operation))
             over = f", over {count} cases" if count > 1 else ""
-            title = f"{operation.traits.title}, against {arms.baseline.name}{over}"
+            title = f"{operation.traits.title}, against {arms.baseline.name}{over}, by medians"
             yield Section(title, (Bullets(sentences),))
 
 
@@ -204,7 +206,7 @@ def _caption(arms: Arms) -> str:
         return f"medians, and the speed-up over {arms.baseline.name} with its confidence interval:"
     return (
         f"medians of {arms.baseline.name}, and the speed-up of the others over it with its "
-        "confidence interval:"
+        f"confidence interval ({MARKS}):"
     )
 
 

@@ -25,11 +25,8 @@ NUM_WORST = 3
 LAUNCHES = "launches"
 _MOST_WITH_POINTS = 2  # other variants, of which each has a speed-up beside its interval
 
-_NOTES = {
-    Verdict.SAME: "SAME: the interval lies within the margin.",
-    Verdict.INCONCLUSIVE: "INCONCLUSIVE: the interval reaches beyond the margin on one side only, "
-    "or on both.",
-}
+_MARKS = {Verdict.SAME: " =", Verdict.INCONCLUSIVE: " ?"}
+MARKS = "= the same, within the margin; ? undecided, the interval extends beyond it"
 
 
 def all_cases_fit(arms: Arms, operation: Operation, num_metrics: int) -> bool:
@@ -145,20 +142,18 @@ def _time(arm: Arm, case_id: CaseId, series: Series) -> Cell:
 def _speed_up(other: Arm, case_id: CaseId, judgement: Judgement | None, columns: int) -> Cell:
     """A speed-up with its interval, or the interval alone where there are many columns.
 
-    The verdict is in the note, unless the interval shows it.
+    A mark has the verdict, unless the interval shows it; see `MARKS`.
     """
     if judgement is None:
         missing = other.ok_case(case_id) is None
         return no_case_cell(other, case_id) if missing else Cell(ABSENT)
-    note = _NOTES.get(judgement.verdict)
+    texts = speed_up_texts(judgement)
+    text = texts.whole if columns <= _MOST_WITH_POINTS else texts.interval
     if judgement.evidence is None:
         note = f"{judgement.verdict}: {judgement.detail}."
-    texts = speed_up_texts(judgement)
-    return Cell(
-        texts.whole if columns <= _MOST_WITH_POINTS else texts.interval,
-        note,
-        TONES.get(judgement.verdict),
-    )
+        return Cell(text, note, TONES.get(judgement.verdict))
+    mark = _MARKS.get(judgement.verdict, "")
+    return Cell(f"{text}{mark}", tone=TONES.get(judgement.verdict))
 
 
 def _launches(arms: Arms, arm: Arm, case_id: CaseId) -> Cell:

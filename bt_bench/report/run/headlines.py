@@ -49,8 +49,8 @@ def _fastest(arms: Arms, operation: Operation, shown: Sequence[Series]) -> Itera
             nouns.setdefault((*counts.most_common(),), []).append(noun_of(series))
     for counted, of in nouns.items():
         total = sum(count for _, count in counted)
-        won = [_won(names, listed(of), count, total) for names, count in counted]
-        yield f"{'; '.join(won)}."
+        won = [_won(names, count, total) for names, count in counted]
+        yield f"Least {listed(of)}: {'; '.join(won)}."
 
 
 def _winners(arms: Arms, operation: Operation, series: Series) -> Iterator[tuple[str, ...] | None]:
@@ -68,13 +68,14 @@ def _winners(arms: Arms, operation: Operation, series: Series) -> Iterator[tuple
             yield tuple(name for name, (low, _) in intervals.items() if low <= least_high)
 
 
-def _won(names: Sequence[str], nouns: str, count: int, total: int) -> str:
+def _won(names: Sequence[str], count: int, total: int) -> str:
+    """Return `fused in all 5 cases`, or who is level with whom."""
     cases = f"all {total} cases" if count == total > 1 else f"{count} of {total} cases"
     if len(names) == 1:
-        return f"{names[0]} takes the least {nouns} in {cases}"
+        return f"{names[0]} in {cases}"
     rest = len(names) - _MOST_NAMES
     shown = [*names[:_MOST_NAMES], *([f"{rest} more"] if rest > 0 else [])]
-    return f"{listed(shown)} take the least {nouns} in {cases}: their intervals overlap"
+    return f"{listed(shown)}, level in {cases} (their intervals overlap)"
 
 
 def metric_noun(series: Series) -> str:

@@ -128,13 +128,13 @@ def test_of_very_many_verdicts_the_worst_are_listed_in_their_order_and_all_are_c
     bad = {"verdict": Verdict.INVALID, "cause": Cause.FAILED, "detail": "it failed"}
     same = judgement(case="same")
     text = render_table(judged(*some, same, judgement(case="last", **bad)))
-    assert f"Listed are {MAX_LISTED} of {MAX_LISTED + 2} verdicts: what is not SAME" in text
+    assert f"Showing {MAX_LISTED} of {MAX_LISTED + 2} verdicts: SAME is omitted" in text
     assert f"Verdicts: 1 INVALID, {MAX_LISTED} INCONCLUSIVE, 1 SAME." in text
     assert text.index("step/open0 ") < text.index("step/last ")
     assert f"step/open{MAX_LISTED - 1} " not in text
     assert "step/same " not in text
-    assert "Listed are" not in render_table(judged(*some))
-    assert "Listed are" not in render_table(judged(*some, same), whole=True)
+    assert "Showing " not in render_table(judged(*some))
+    assert "Showing " not in render_table(judged(*some, same), whole=True)
 
 
 def test_the_summary_has_a_row_for_each_quantity_or_each_metric():
@@ -148,7 +148,7 @@ def test_the_summary_has_a_row_for_each_quantity_or_each_metric():
     )
 
     def rows(whole):
-        text = render_table(found, whole=whole).partition("By side")[2].partition("By case")[0]
+        text = render_table(found, whole=whole).partition("By metric")[2].partition("By case")[0]
         return [line.split() for line in text.splitlines() if line.startswith("  ")][2:]
 
     assert list(map(" ".join, rows(False))) == [
