@@ -13,6 +13,7 @@ import typer
 from bt_bench.cli import completion
 from bt_bench.cli.baselines import Saving, reports_folder, stored_baseline
 from bt_bench.cli.exits import say
+from bt_bench.cli.latest import latest_run
 from bt_bench.cli.options import JsonOption, joined, names_given
 from bt_bench.cli.outputs import (
     AllowMissingOption,
@@ -43,13 +44,14 @@ MOST_PERCENT = 1000.0
 
 def compare(
     results: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="RESULT",
             help="Result files or run folders, the base first, also as LABEL=PATH; - reads a "
             "result from stdin.",
+            show_default="the latest run",
         ),
-    ],
+    ] = None,
     metrics: Annotated[
         list[str] | None,
         typer.Option(
@@ -260,6 +262,7 @@ def compare(
     INCONCLUSIVE, with the slowdown that would have been found.
 
     Examples:
+    - `bt-bench compare`
     - `bt-bench compare reports/run/baseline.json reports/run/fused.json`
     - `bt-bench compare old=reports/a/fused.json new=reports/b/fused.json --metric host_us`
     - `bt-bench compare reports/run --format md --format junit=junit.xml`
@@ -299,7 +302,7 @@ def compare(
             f"leave out {chosen}"
         )
     arrange = _arrangement(sort, only_changed)
-    given = [parse_given(text) for text in results]
+    given = [parse_given(text) for text in results or [latest_run(reports)]]
     for each in given:
         say_if_waiting(Path(each.path), "writer")
     saving = None if save is None else Saving(reports_folder(reports), save, given[0])

@@ -9,6 +9,7 @@ import typer
 
 from bt_bench.cli import completion
 from bt_bench.cli.exits import visible
+from bt_bench.cli.latest import latest_run
 from bt_bench.cli.next_steps import next_lines
 from bt_bench.cli.options import JsonOption, joined, names_given, print_json
 from bt_bench.cli.profile.places import case_folders
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
 
 def show(
     run: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="RUN",
             help="A run folder, a result file, or the folder of a profile; - reads a result from "
             "stdin.",
+            show_default="the latest run",
         ),
-    ],
+    ] = None,
     whole: Annotated[
         bool,
         typer.Option(
@@ -69,10 +71,12 @@ def show(
 ) -> ExitCode:
     """Print the report of a run again: what was checked, what was measured, and what differs.
 
-    By default a screen per operation; the verdicts are those of `bt-bench compare`, and do not
-    depend on what is shown. Needs neither torch nor a GPU. Always exits with 0 if it can be read.
+    By default who is fastest and by how much, then a screen per operation. The verdicts are those
+    of `bt-bench compare`, and do not depend on what is shown. Needs neither torch nor a GPU. Always
+    exits with 0 if it can be read.
 
     Examples:
+    - `bt-bench show`
     - `bt-bench show reports/run`
     - `bt-bench show reports/run --operations step -k 'medium*' --variants fused`
     - `bt-bench show reports/run --all`
@@ -82,6 +86,7 @@ def show(
     from bt_bench.analysis import Selection
     from bt_bench.report import print_run, run_json
 
+    run = latest_run() if run is None else run
     selects = select is not None or variants is not None or operations is not None
     if show_profile(run, whole=whole, as_json=as_json, selects=selects):
         return ExitCode.OK

@@ -59,6 +59,22 @@ class RunFolder:
             number += 1
 
     @classmethod
+    def latest(cls, reports: Path) -> RunFolder:
+        """Return the run in a folder of reports whose config was written last.
+
+        Raises:
+            UsageError: if there is none.
+        """
+        runs = [path.parent for path in reports.glob(f"*/{CONFIG_NAME}")]
+        runs = [run for run in runs if any(run.glob(f"*{RESULT_SUFFIX}"))]
+        if not runs:
+            raise UsageError(
+                f"{reports}/ has no run to take; expected a run folder as an argument, or a sweep "
+                "before"
+            )
+        return cls(max(runs, key=lambda run: (run / CONFIG_NAME).stat().st_mtime_ns))
+
+    @classmethod
     def create_exact(cls, path: Path) -> RunFolder:
         """Makes the folder that `--out` names, which must not exist."""
         if not _make_folder(path):

@@ -1,0 +1,27 @@
+"""The run that is meant where a command names none."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from bt_bench.cli.baselines import reports_folder
+from bt_bench.cli.exits import say
+
+
+def latest_run(reports: Path | None = None) -> str:
+    """Return the folder of the latest run, and say on stderr which it is.
+
+    Args:
+        reports: the folder of runs; `None`: the one of the environment or of the settings.
+
+    Raises:
+        UsageError: if there is no run.
+    """
+    from bt_bench.results import RunFolder
+
+    named = os.environ.get("BT_BENCH_REPORTS")
+    folder = reports_folder(reports or (Path(named) if named else None))
+    run = str(RunFolder.latest(folder).path)
+    say(f"{run} is the latest run")
+    return run
