@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from bt_bench.cli.exits import visible
 from bt_bench.cli.options import (
@@ -15,20 +19,49 @@ from bt_bench.cli.options import (
 )
 from bt_bench.errors import ExitCode
 
+_CONDITIONS = {
+    "(none)": "Triton's own call on an idle GPU, with whatever earlier steps left in the L2 cache",
+    "/compiled": "launched through the handles of the compiled kernels",
+    "/direct": "launched through the driver's cuLaunchKernel",
+    "/graph": "a replay of a CUDA graph of the operation",
+    "/busy": "the GPU works through a queue that outlasts the call, so the host is hidden",
+    "/busy/cold": "the same, with the L2 cache flushed before",
+    "A+B": "the sum of two times of one round, such as host_us+stage_us",
+}
+_COUNTED = {
+    "launches": "device operations per step, by kind and name",
+    "compiled_variants": "different binaries of the kernels that ran",
+    "registers": "registers of a thread, kernel by kernel",
+    "spills": "bytes that a thread spills, kernel by kernel",
+}
+
+
+class What(StrEnum):
+    """Name what is listed."""
+
+    ALL = "all"
+    METRICS = "metrics"
+
 
 def list_(
+    what: Annotated[
+        What, typer.Argument(help="The variants, operations and configs; or the metrics.")
+    ] = What.ALL,
     kernels: KernelsOption = None,
     vllm_source: VllmSourceOption = None,
     suite: SuiteOption = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """List variants, operations and stock configs of a suite.
+    """List variants, operations and stock configs of a suite, or the metrics of `--metric`.
 
     Examples:
     - `bt-bench list`
+    - `bt-bench list metrics`
     - `bt-bench list --kernels ./my_kernels --json`
     - `bt-bench list --suite ./my_suite`
     """
+    if what is What.METRICS:
+        return _list_metrics(as_json=as_json)
     from bt_bench.config import load_config, stock_config_names
     from bt_bench.protocol import SuiteRef, find_suite, load_suite
     from bt_bench.variants import find_variants
@@ -65,6 +98,28 @@ def list_(
         "Configs",
         {name: f"{spec.description} ({len(spec.cases)} cases)" for name, spec in configs.items()},
     )
+    return ExitCode.OK
+
+
+def _list_metrics(*, as_json: bool) -> ExitCode:
+    from bt_bench.results import Quantity
+
+    measured = {quantity.value: quantity.traits.meaning for quantity in Quantity}
+    if as_json:
+        print_json(
+            {
+                "schema_version": 1,
+                "measured_us": measured,
+                "counted": _COUNTED,
+                "conditions": _CONDITIONS,
+            }
+        )
+        return ExitCode.OK
+    decides = {quantity.value for quantity in Quantity if quantity.traits.decides is not None}
+    marked = {name: f"{text}{' *' if name in decides else ''}" for name, text in measured.items()}
+    _section("Measured, in µs (* decides; the others are exploratory)", marked)
+    _section("Counted", _COUNTED)
+    _section("Conditions, behind a measured metric: host_us/busy, gpu_us/busy/cold", _CONDITIONS)
     return ExitCode.OK
 
 

@@ -82,6 +82,7 @@ class Traits:
 
     Args:
         heading: of its column in tables, in lower case.
+        meaning: a clause for people, as in `docs/measurement.md`.
         method: how it is measured, unless a series says otherwise.
         direction: which way is better.
         decides: where it is primary; `None` for one that is exploratory everywhere.
@@ -94,6 +95,7 @@ class Traits:
     """
 
     heading: str
+    meaning: str
     method: Method
     direction: Direction = Direction.LOWER
     decides: Decides | None = None
@@ -111,15 +113,80 @@ class Quantity(Row):
     """The measured quantities, all in microseconds; `docs/measurement.md` defines each."""
 
     # A row each, in the order of tables.
-    HOST_US = "host_us", Traits("host", _HOST, decides=Decides.LAUNCHING)
-    STAGE_US = "stage_us", Traits("stage", _HOST, decides=Decides.STAGING)
-    GPU_US = "gpu_us", Traits("device", _PROFILER, decides=Decides.LAUNCHING, on_device=True)
-    SPAN_US = "span_us", Traits("span", _PROFILER, on_device=True)
-    GAP_US = "gap_us", Traits("gap", _PROFILER, on_device=True, is_part=True, may_be_zero=True)
-    LAST_US = "last_us", Traits("last", _PROFILER, on_device=True, is_part=True, tabled=False)
-    STEP_US = "step_us", Traits("step", _HOST)
-    PIPELINED_US = "pipelined_us", Traits("pipelined", _HOST)
-    EVENT_US = "event_us", Traits("event", _EVENTS, on_device=True, tabled=False)
+    HOST_US = (
+        "host_us",
+        Traits(
+            "host",
+            "host time of the operation until its call returns",
+            _HOST,
+            decides=Decides.LAUNCHING,
+        ),
+    )
+    STAGE_US = (
+        "stage_us",
+        Traits("stage", "host time of staging a step's block ids", _HOST, decides=Decides.STAGING),
+    )
+    GPU_US = (
+        "gpu_us",
+        Traits(
+            "device",
+            "time during which the device worked for the operation",
+            _PROFILER,
+            decides=Decides.LAUNCHING,
+            on_device=True,
+        ),
+    )
+    SPAN_US = (
+        "span_us",
+        Traits(
+            "span",
+            "from the start of its first device operation to the end of its last",
+            _PROFILER,
+            on_device=True,
+        ),
+    )
+    GAP_US = (
+        "gap_us",
+        Traits(
+            "gap",
+            "`span_us` minus `gpu_us`",
+            _PROFILER,
+            on_device=True,
+            is_part=True,
+            may_be_zero=True,
+        ),
+    )
+    LAST_US = (
+        "last_us",
+        Traits(
+            "last",
+            "device time of its last device operation",
+            _PROFILER,
+            on_device=True,
+            is_part=True,
+            tabled=False,
+        ),
+    )
+    STEP_US = (
+        "step_us",
+        Traits("step", "host time of the operation until the device is idle again", _HOST),
+    )
+    PIPELINED_US = (
+        "pipelined_us",
+        Traits(
+            "pipelined", "time per call when several are enqueued, then one synchronisation", _HOST
+        ),
+    )
+    EVENT_US = (
+        "event_us",
+        Traits(
+            "event",
+            "time between two CUDA events around the call",
+            _EVENTS,
+            on_device=True,
+            tabled=False,
+        ),
+    )
 
     traits: Traits
 

@@ -88,7 +88,8 @@ def progress_text(arms: Arms, planned_cases: int | None) -> str:
     done = sum(all(case_id in arm.cases for arm in arms.all) for case_id in arms.case_ids)
     planned = "" if planned_cases is None else f" of {planned_cases}"
     return (
-        f"PARTIAL: the run was interrupted; {done}{planned} cases are done for every variant. "
+        f"PARTIAL: the run was interrupted; {done}{planned} "
+        f"{'case is' if done == 1 and not planned else 'cases are'} done for every variant. "
         "Continue it with --resume."
     )
 
