@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
@@ -94,8 +95,8 @@ def test_what_is_wrong_is_made_small_and_told() -> None:
     found = explore(Forgetful, [0]).found  # which is made small in few seconds
     assert found is not None
     assert found.reason.code is ReasonCode.WRONG_RESULT
-    assert "input_block_tables[" in found.reason.message
-    assert "expected 0" in found.reason.message
+    told = r"(input_block_tables\[.*\] is .*, expected 0|num_dirty_rows is 0, expected \d+);"
+    assert re.search(told, found.reason.message)
     assert len(found.lines) <= 4  # the layout, a large batch and a small one
     assert "TableLayout(" in found.lines[0]
     (recipe,) = found.needs
