@@ -72,8 +72,9 @@ def test_a_quantity_is_one_row(sources: Path, in_copy: Run, folder: Path) -> Non
     (row,) = ROW.findall((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
     nouns = sources / "bt_bench" / "results" / "nouns.py"
     text = nouns.read_text(encoding="utf-8")
-    last = next(line for line in text.splitlines() if line.lstrip().startswith("EVENT_US ="))
-    nouns.write_text(text.replace(last, f"{last}\n    {row}"), encoding="utf-8")
+    end = "\n    traits: Traits\n"
+    assert text.count(end) == 1
+    nouns.write_text(text.replace(end, f"    {row}\n{end}"), encoding="utf-8")
     for path in folder.glob("*.json"):
         path.write_text(path.read_text().replace('"step_us"', '"other_us"'))
     assert "other_us" in in_copy("-m", "bt_bench", "schema")
