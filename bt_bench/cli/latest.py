@@ -1,4 +1,4 @@
-"""The run that is meant where a command names none."""
+"""Find the run that is meant where a command names none."""
 
 from __future__ import annotations
 

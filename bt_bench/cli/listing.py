@@ -45,7 +45,10 @@ class What(StrEnum):
 
 def list_(
     what: Annotated[
-        What, typer.Argument(help="The variants, operations and configs; or the metrics.")
+        What,
+        typer.Argument(
+            metavar="WHAT", help="The variants, operations and configs; or the metrics."
+        ),
     ] = What.ALL,
     kernels: KernelsOption = None,
     vllm_source: VllmSourceOption = None,

@@ -1,4 +1,4 @@
-"""What the page of figures quotes is in the committed reports."""
+"""Check that the page of figures quotes the committed reports."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from bt_bench.results import Quantity, Series, format_share, series_of
 
 _NOUNS = {Quantity.HOST_US: "host time", Quantity.GPU_US: "GPU time", Quantity.STAGE_US: "staging"}
 _TIMES = {quantity.value: series_of(quantity) for quantity in _NOUNS}
+_WITHOUT_FIGURE = (Verdict.INVALID, Verdict.MISSING)
 _SMALLEST_FACTOR = 1.1
 """Nearer to 1 than that a change is told in percent."""
 
@@ -21,20 +22,19 @@ def noun_of(series: Series) -> str:
     return _NOUNS.get(quantity, f"{quantity.traits.heading} time")
 
 
-def _phrase(judgements: Sequence[Judgement], noun: str) -> str:
+def _phrase(judgements: Sequence[Judgement], noun: str, total: int) -> str:
     """Return `1.3–1.9 × less host time in 4 of 5 cases, undecided in 1`."""
-    total = len(judgements)
     of_verdict = {
         verdict: [each for each in judgements if each.verdict is verdict] for verdict in Verdict
     }
     parts = []
     for verdict, direction in ((Verdict.FASTER, "less"), (Verdict.SLOWER, "more")):
         if members := of_verdict[verdict]:
-            parts.append(f"{_size(members)} {direction} {noun}{_count(members, total)}")
+            parts.append(f"{_size(members)} {direction} {noun}{_count(len(members), total)}")
     if members := of_verdict[Verdict.SAME]:
         margin = max((each.evidence.margin.share for each in members if each.evidence), default=0.0)
         within = f" (± {format_share(margin)})" if margin else ""
-        parts.append(f"the same {noun}{within}{_count(members, total)}")
+        parts.append(f"the same {noun}{within}{_count(len(members), total)}")
     if members := of_verdict[Verdict.INCONCLUSIVE]:
         limit = max((each.evidence.detectable for each in members if each.evidence), default=None)
         shown = (
@@ -43,15 +43,16 @@ def _phrase(judgements: Sequence[Judgement], noun: str) -> str:
             else ""
         )
         about = "" if parts else f"{noun} "
-        parts.append(f"{about}undecided{_count(members, total)}{shown}")
-    if members := [*of_verdict[Verdict.INVALID], *of_verdict[Verdict.MISSING]]:
+        parts.append(f"{about}undecided{_count(len(members), total)}{shown}")
+    valid = [each for each in judgements if each.verdict not in _WITHOUT_FIGURE]
+    if lacking := total - len(valid):
         about = "" if parts else f"{noun} "
-        parts.append(f"{about}without a valid figure{_count(members, total)}")
+        parts.append(f"{about}without a valid figure{_count(lacking, total)}")
     return ", ".join(parts)
 
 
-def _count(members: Sequence[Judgement], total: int) -> str:
-    return "" if len(members) == total else f" in {len(members)} of {total} cases"
+def _count(count: int, total: int) -> str:
+    return "" if count == total else f" in {count} of {total} cases"
 
 
 def _size(members: Sequence[Judgement]) -> str:
@@ -70,19 +71,20 @@ def _range(low: str, high: str) -> str:
     return low if low == high else f"{low}–{high}"
 
 
-def sentence(name: str, judged: Mapping[Series, Sequence[Judgement]]) -> str:
+def sentence(name: str, judged: Mapping[Series, Sequence[Judgement]], total: int) -> str:
     """Return what one side takes more or less of than its base.
 
     Args:
         name: of the side.
         judged: the verdicts on it, by quantity; none of them empty.
+        total: how many cases there are, those without a verdict included.
     """
     verdicts = {each.verdict for judgements in judged.values() for each in judgements}
-    if verdicts == {Verdict.FASTER}:
+    if verdicts == {Verdict.FASTER} and {*map(len, judged.values())} == {total}:
         sizes = [f"{_size(of)} less {noun_of(series)}" for series, of in judged.items()]
         told = listed(sizes)
     else:
-        told = "; ".join(_phrase(of, noun_of(series)) for series, of in judged.items())
+        told = "; ".join(_phrase(of, noun_of(series), total) for series, of in judged.items())
     takes = " takes" if told[0].isdigit() or told.startswith("the same") else ":"
     return f"{name}{takes} {told}."
 
@@ -98,4 +100,5 @@ def sentences(judgements: Sequence[Judgement]) -> Iterator[str]:
     for (operation, base, other), judged in sides.items():
         count = max(map(len, judged.values()))
         over = f", over {count} cases" if count > 1 else ""
-        yield f"{clean(operation)}, against {clean(base)}{over}: {sentence(clean(other), judged)}"
+        told = sentence(clean(other), judged, count)
+        yield f"{clean(operation)}, against {clean(base)}{over}: {told}"

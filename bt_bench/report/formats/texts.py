@@ -120,7 +120,7 @@ def factor_texts(*factors: float) -> list[str]:
 
 @dataclass(frozen=True)
 class SpeedUpTexts:
-    """How many times less the other side takes: `1.27`, and the interval `1.24–1.31`.
+    """Hold a speed-up and its interval as text: `1.27`, and `1.24–1.31`.
 
     Both have as many digits as it takes to see on which side of the margin each end lies.
     """

@@ -76,10 +76,10 @@ def brief_document(
         raise UsageError("expected at least one result to report, got none")
     arms = arrange(results, selection)
     partial = not all(result.complete for result in results)
-    operations = [one for one in in_report_order(results[0].suite) if arms.cases_of(one)]
+    ordered = reversed([*in_report_order(results[0].suite)])  # the largest one first
+    operations = [operation for operation in ordered if arms.cases_of(operation)]
     sections = [
-        Section(operation.traits.title, tuple(_blocks(arms, operation)))
-        for operation in reversed(operations)
+        Section(operation.traits.title, tuple(_blocks(arms, operation))) for operation in operations
     ]
     sections = [*_summaries(arms, operations), *sections]
     failures = tuple(_failure_texts(arms))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from bt_bench.analysis import Judgement
+from bt_bench.analysis import Judgement, Verdict
 from bt_bench.errors import listed
 from bt_bench.names import Operation
 from bt_bench.report.formats.phrases import noun_of, sentence
@@ -32,7 +32,7 @@ def headlines(arms: Arms, operation: Operation, shown: Sequence[Series]) -> Iter
         judged = {series: _judgements(arms, operation, other, series) for series in shown}
         judged = {series: judgements for series, judgements in judged.items() if judgements}
         if judged:
-            yield sentence(other.name, judged)
+            yield sentence(other.name, judged, len(arms.cases_of(operation)))
 
 
 def _judgements(arms: Arms, operation: Operation, other: Arm, series: Series) -> list[Judgement]:
@@ -48,7 +48,7 @@ def _fastest(arms: Arms, operation: Operation, shown: Sequence[Series]) -> Itera
         if counts:
             nouns.setdefault((*counts.most_common(),), []).append(noun_of(series))
     for counted, of in nouns.items():
-        total = sum(count for _, count in counted)
+        total = len(arms.cases_of(operation))
         won = [_won(names, count, total) for names, count in counted]
         yield f"Least {listed(of)}: {'; '.join(won)}."
 
@@ -59,7 +59,10 @@ def _winners(arms: Arms, operation: Operation, series: Series) -> Iterator[tuple
         intervals = {arms.baseline.name: (1.0, 1.0)}
         for other in arms.others:
             judgement = arms.judgement(other, case_id, series)
-            if judgement is None or judgement.low is None or judgement.high is None:
+            if judgement is None or judgement.verdict is Verdict.INVALID:
+                yield None
+                break
+            if judgement.low is None or judgement.high is None:
                 yield None
                 break
             intervals[other.name] = judgement.low, judgement.high

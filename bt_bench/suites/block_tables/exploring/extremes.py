@@ -398,4 +398,4 @@ LARGER: Final[tuple[Extreme, ...]] = (
     Extreme("4,097 rows", lambda: _rows(4_097, TOGETHER)),
     Extreme("2,049 rows", lambda: _rows(2_049, TOGETHER)),
 )
-"""What `--deep` plays once it has played all of a default run."""
+"""Played by `--deep` after all of a default run."""

@@ -1,4 +1,4 @@
-"""Which scenario is made for what: the extremes first, then named sizes and other themes.
+"""Assign themes to the numbers of scenarios: extremes first, then named sizes and others.
 
 `--deep` begins with the scenarios of a default run of the same seed, and so finds what that finds.
 Larger extremes come next, then themes again, which are larger, too.

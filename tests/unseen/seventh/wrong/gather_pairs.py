@@ -54,6 +54,6 @@ class Variant(Base):
         )
 
     def _rows_are_paired(self):
-        """Whether all rows begin at multiples of 8 bytes."""
+        """Tell whether all rows begin at multiples of 8 bytes."""
         tables = (*self.block_tables, *self.input_block_tables)
         return all(table.shape[1] % 2 == 0 and table.data_ptr() % 8 == 0 for table in tables)

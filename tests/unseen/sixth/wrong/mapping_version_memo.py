@@ -32,7 +32,7 @@ class Variant(Base):
         self._last = None if key is None else (idx_mapping, key)
 
     def _key(self, idx_mapping, num_rows):
-        """What the result depends on; `None` where that cannot be told."""
+        """Return all that the result depends on; `None` where that cannot be told."""
         watched = (
             idx_mapping,
             self.num_blocks_on_device,

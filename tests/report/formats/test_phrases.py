@@ -1,0 +1,54 @@
+"""Sentences claim no more cases than there are figures for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from support.judgements import judgement
+
+from bt_bench.analysis import Cause, Judgement, Verdict
+from bt_bench.report.formats.phrases import sentence, sentences
+from bt_bench.results import Quantity, series_of
+
+HOST = series_of(Quantity.HOST_US)
+
+
+def found(verdict: Verdict, ratio: float) -> Judgement:
+    return judgement(metric="host_us", verdict=verdict, cause=Cause.BEYOND_MARGIN, ratio=ratio)
+
+
+TWO_OF_THREE = "it takes 2.0–10.0 × less host time in 2 of 3 cases"
+FASTER = [found(Verdict.FASTER, 0.5), found(Verdict.FASTER, 0.1)]
+
+
+@pytest.mark.parametrize(
+    ("judgements", "total", "told"),
+    [
+        (FASTER, 2, "it takes 2.0–10.0 × less host time."),
+        (
+            FASTER,
+            3,
+            f"{TWO_OF_THREE}, without a valid figure in 1 of 3 cases.",
+        ),
+        (
+            [*FASTER, found(Verdict.INVALID, 0.2)],
+            3,
+            f"{TWO_OF_THREE}, without a valid figure in 1 of 3 cases.",
+        ),
+        (
+            [*FASTER, found(Verdict.SLOWER, 1.25)],
+            3,
+            f"{TWO_OF_THREE}, 1.25 × more host time in 1 of 3 cases.",
+        ),
+        ([found(Verdict.SLOWER, 1.04)], 1, "it takes 4 % more host time."),
+        ([found(Verdict.MISSING, 1.0)], 1, "it: host time without a valid figure."),
+    ],
+)
+def test_every_case_is_counted(judgements: Sequence[Judgement], total: int, told: str) -> None:
+    assert sentence("it", {HOST: judgements}, total) == told
+
+
+def test_counts_and_exploratory_metrics_have_none() -> None:
+    others = [judgement(metric="launches"), judgement(metric="host_us/busy", exploratory=True)]
+    assert [*sentences(others)] == []
