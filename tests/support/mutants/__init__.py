@@ -156,7 +156,9 @@ def write_mutant(folder: Path, name: str) -> Path:
             for old, new in SMALL.items():
                 assert text.count(old) == 1, old
                 text = text.replace(old, new)
-        target.write_text(text.replace("bt_kernels", package), encoding="utf-8")
+        if path.suffix == ".py":  # helpers in C stay as they are, so they are compiled once for all
+            text = text.replace("bt_kernels", package)
+        target.write_text(text, encoding="utf-8")
     (folder / f"{name}.py").write_text(
         f'"""Mutant: {mutant.what}."""\n\n'
         "import sys\nfrom pathlib import Path\n\n"
