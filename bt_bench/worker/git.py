@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 # A hook or an outer git would point git at another repository or index.
@@ -47,24 +47,30 @@ def git_environment(folder: Path, trees: Iterable[Path] = ()) -> dict[str, str]:
 
 
 def _path_outside(folders: Iterable[Path]) -> str:
-    tops = {top for folder in (*folders, Path.cwd()) if (top := _checkout_around(folder))}
-    return os.pathsep.join(_entries_outside(tops))
+    """Return PATH without entries that lie in the checkouts around folders, or are relative."""
+    # By strings, since this is done twice for each call of git.
+    places = {os.path.realpath(str(folder)) for folder in (*folders, os.curdir)}
+    tops = tuple({f"{top}{os.sep}" for place in places if (top := _checkout_around(place))})
+    entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(entry for entry in entries if _is_outside(entry, tops))
 
 
-def _entries_outside(tops: set[Path]) -> Iterator[str]:
-    for entry in os.environ.get("PATH", os.defpath).split(os.pathsep):
-        if not os.path.isabs(entry):  # noqa: PTH117
-            continue
-        # The program itself too: a link of an environment may lead into a tree.
-        real = {Path(os.path.realpath(entry)), Path(os.path.realpath(f"{entry}/git"))}
-        if not any(path.is_relative_to(top) for path in real for top in tops):
-            yield entry
+def _is_outside(entry: str, tops: tuple[str, ...]) -> bool:
+    if not os.path.isabs(entry):  # noqa: PTH117
+        return False
+    # The program itself too: a link of an environment may lead into a tree.
+    real = os.path.realpath(entry), os.path.realpath(f"{entry}/git")
+    return not any(f"{path}{os.sep}".startswith(tops) for path in real)
 
 
-def _checkout_around(folder: Path) -> Path | None:
+def _checkout_around(place: str) -> str | None:
     """Return the top of the checkout that a folder is in, which git is not asked for."""
-    place = Path(os.path.realpath(folder))
-    return next((top for top in (place, *place.parents) if os.path.lexists(top / ".git")), None)
+    while not os.path.lexists(f"{place}{os.sep}.git"):
+        above = os.path.dirname(place)  # noqa: PTH120
+        if above == place:
+            return None
+        place = above
+    return place
 
 
 def without_another_git() -> dict[str, str]:

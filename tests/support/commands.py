@@ -9,16 +9,19 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from functools import cache
 from threading import RLock
 from typing import Any, ClassVar
 from unittest.mock import patch
 
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from bt_bench.cli.app import app
 from bt_bench.processes import pack, unpack
 from bt_bench.worker.runner import Finished
 from bt_bench.worker.tasks import CheckConformance
+from support.forked import forked_suites
 from support.suites import as_sent, suites_here
 
 TINY = """\
@@ -123,6 +126,9 @@ class InProcess:
         return Finished(finished.value | known, finished.failed)
 
 
+_command = cache(get_command)  # it is the same each time, and making it takes as long as a test
+
+
 def run(
     *arguments: object, stdin: str | None = None, checks: Sequence[str] | None = ("corners",)
 ) -> Outcome:
@@ -142,6 +148,8 @@ def run(
         return found if checks is None else {name: found[name] for name in checks}
 
     with (
+        forked_suites(),
+        patch("typer.testing._get_command", _command),
         patch("bt_bench.worker.Supervisor", InProcess),
         patch("bt_bench.suites.block_tables.suite.conformance_workloads", workloads),
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
 from pathlib import Path
@@ -27,16 +28,23 @@ def refuse_code_of(top: Path) -> None:
     installed = [Path(sysconfig.get_path(name)).resolve() for name in _INSTALLED]
 
     def is_of_the_tree(path: Path) -> bool:
-        return path.is_relative_to(top) and not any(map(path.is_relative_to, installed))
+        is_below = str(path).startswith(f"{top}{os.sep}")
+        return is_below and not any(map(path.is_relative_to, installed))
 
     if is_of_the_tree(Path(bt_bench.__file__).resolve()):
         return
+    folders: dict[str, str] = {}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         # Some modules are made by others, such as by torch, with a name for a file.
-        if not isinstance(file, str) or not Path(file).is_absolute():
+        if not isinstance(file, str) or not os.path.isabs(file):  # noqa: PTH117
             continue
-        path = Path(file).resolve()
+        # Of hundreds of modules, most lie in the same few folders.
+        folder, last = os.path.split(file)
+        if folder not in folders:
+            folders[folder] = os.path.realpath(folder)
+        real = f"{folders[folder]}{os.sep}{last}"
+        path = Path(os.path.realpath(real) if os.path.islink(real) else real)  # noqa: PTH114
         if is_of_the_tree(path):
             raise ForeignCodeError(
                 f"{path}, which is of the tree to be judged, runs in the process that judges it, "
