@@ -94,6 +94,10 @@ def _no_suite_is_left():
     """Ends those of the examples, too, which the tests of a module share."""
     yield
     _end_suites()
+    # Else each collection, of which there is one before anything is timed, would go through all
+    # that the tests so far have imported.
+    gc.collect(1)
+    gc.freeze()
 
 
 def _end_suites(kept: Path | None = None) -> None:

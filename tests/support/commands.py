@@ -149,6 +149,8 @@ def run(
 
     with (
         forked_suites(),
+        # Here it would see the threads of other tests, and it waits before and after each task.
+        patch("bt_bench.worker.state_watch.others_are_busy", bool),
         patch("typer.testing._get_command", _command),
         patch("bt_bench.worker.Supervisor", InProcess),
         patch("bt_bench.suites.block_tables.suite.conformance_workloads", workloads),
