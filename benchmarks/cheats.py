@@ -45,9 +45,16 @@ def main() -> None:
     sys.exit(not all(of_cheat["right"] for of_cheat in found.values()))
 
 
-def examine(name: str, defences: list[str]) -> dict[str, object]:
-    """What sweep and check say of a cheat, with all defences and without some."""
-    swept, checked = sweep(name, ""), check(name, "")
+def examine(name: str, defences: list[str], *, once: bool = False) -> dict[str, object]:
+    """Return what sweep and check say of a cheat, with all defences and without some.
+
+    Args:
+        name: of the cheat.
+        defences: that catch it.
+        once: do not sweep what the check has rejected.
+    """
+    checked = check(name, "")
+    swept = None if once and checked else sweep(name, "")
     rejected = swept or checked
     found: dict[str, object] = {"sweep": swept, "check": checked, "defences": defences}
     without: dict[str, str | None] = {}
