@@ -6,7 +6,7 @@
 Each variant `X` runs beside `X_before`, which is `X` with the `bt_kernels` of the base, a copy of
 its own. Needs a GPU. Writes the run folder to `--out`, and beside it `before-after.md` with the
 verdicts of `bt-bench compare`. Ends with 1 if a variant is slower than before by more than is
-allowed: 5 % in `host_us`, and 2 % or 0.2 us in `gpu_us`, whichever is more.
+allowed: 5 % in `host_us`, and 2 % or 0.2 µs in `gpu_us`, whichever is more.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ def page(base: str, changes: list[Change]) -> Document:
     slower = [change for change in changes if not change.allowed()]
     lead = (
         f"{len(changes)} figures in one interleaved run; {len(slower)} got slower by more than "
-        "allowed (5 % in host_us; 2 % or 0.2 us in gpu_us)."
+        "allowed (5 % in host_us; 2 % or 0.2 µs in gpu_us)."
     )
-    columns = ("variant", "case", "metric", "", "before us", "after us", "after / before")
+    columns = ("variant", "case", "metric", "", "before µs", "after µs", "after / before")
     rows = tuple(
         (
             Cell(change.variant),

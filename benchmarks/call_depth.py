@@ -2,7 +2,7 @@
 
     python benchmarks/call_depth.py
 
-Needs a GPU. A step has no writes; times are medians of 60 calls, in us. What is printed is the
+Needs a GPU. A step has no writes; times are medians of 60 calls, in µs. What is printed is the
 table of reports/h200/call-depth/call-depth.txt.
 """
 

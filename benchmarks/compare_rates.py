@@ -101,7 +101,7 @@ class Counts:
 
 
 def draw(noise: Noise, generator: np.random.Generator) -> FloatArray:
-    """One run: times in us [arms, metrics, cases, rounds], all arms alike but for noise."""
+    """One run: times in µs [arms, metrics, cases, rounds], all arms alike but for noise."""
     shape = (ARMS, len(METRICS), CASES, ROUNDS)
     base = np.geomspace(*BASE_US, CASES)[:, None]
     loud = np.random.default_rng(0).permutation(np.geomspace(*WHITE, len(METRICS) * CASES))
@@ -209,6 +209,7 @@ def _cases(times: FloatArray, spreads: FloatArray) -> list[CompactCase]:
             digest=str(case),
             status=Status.OK,
             reason=None,
+            checked=True,
             launches=None,
             compiled=None,
             instances=instances,

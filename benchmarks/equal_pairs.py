@@ -335,9 +335,9 @@ def _slowdowns(pairs: Sequence[Pair]) -> Table:
         "GPU",
         "Variant",
         "Figure",
-        "Base (us)",
+        "Base (µs)",
         "Limit (%)",
-        "Slower by (us)",
+        "Slower by (µs)",
         "Verdict",
     )
     rows = []

@@ -3,7 +3,7 @@
     python benchmarks/gate_demo.py --out gates
 
 In a git repository of their own, with the kernels of this checkout: equal code (timed all the
-same); a variant whose kernel is slower by 3 % of `gpu_us` in one case, and at least by 0.1 us; and
+same); a variant whose kernel is slower by 3 % of `gpu_us` in one case, and at least by 0.1 µs; and
 one whose host code is slower by 3 % of `host_us`, by a loop. How long the loop has to be is found
 by a gate before, with a loop that is far longer: a host's speed may change by a third within
 minutes, and the loop's changes with it. All gates are reported, whatever they say. Writes what each

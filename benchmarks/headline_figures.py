@@ -51,7 +51,7 @@ class Aim:
         title: as the issue has it.
         case: of the run `steps`.
         what: one of `COLUMNS`.
-        most: in us; `None` where vLLM 0.33.0 decides.
+        most: in µs; `None` where vLLM 0.33.0 decides.
         share: of what vLLM 0.33.0 takes.
     """
 
@@ -134,7 +134,7 @@ class RungRow:
 
 @dataclass(frozen=True)
 class TraceRow:
-    """Host + stage of one variant over decode-heavy steps, in us; `None` where it is missing."""
+    """Host + stage of one variant over decode-heavy steps, in µs; `None` where it is missing."""
 
     variant: str
     path: LaunchPath | None
@@ -230,7 +230,7 @@ def operations_row(steps: Run) -> Row:
 
 
 def aim_row(steps: Run, aim: Aim) -> Row:
-    """An aim in us beside what was measured."""
+    """An aim in µs beside what was measured."""
     values = {name: figure(steps.taken(name, aim.case, aim.what)) for name in COMPARED}
     factors = {name: steps.factor(name, aim.case, aim.what) for name in (ONE_LAUNCH, GRAPH)}
     if aim.share is None:

@@ -64,7 +64,7 @@ def _aims(headline: Headline) -> Section:
     return Section(
         "The aims",
         (
-            "Times in us: medians, with the 95 % interval of the median over rounds in brackets. "
+            "Times in µs: medians, with the 95 % interval of the median over rounds in brackets. "
             "Host + stage, and stage to synchronize, are sums of a round's own samples. Device is "
             "by the profiler. Factors of times are those of bt-bench compare over the same run, "
             "with the intervals that its verdicts rest on, for host + stage with --metric "
@@ -97,7 +97,7 @@ def _trace(rows: Sequence[TraceRow]) -> Section:
     titles += ["median", "99th percentile"]
     titles += ["vLLM 0.33.0 / it, median", "vLLM 0.33.0 / it, 99th percentile"]
     return Section(
-        "Decode-heavy steps of the Azure conversation trace: host + stage, us",
+        "Decode-heavy steps of the Azure conversation trace: host + stage, µs",
         (
             "A step is decode-heavy when it has requests, and at most "
             f"{MOST_TOKENS_PER_REQUEST} tokens for each of them on average. The figure of a step "
@@ -111,7 +111,7 @@ def _trace(rows: Sequence[TraceRow]) -> Section:
 def _changes(headline: Headline) -> Section:
     blocks: list[str | Table] = [
         "Each line has what the lines above it have, but for the last, which has a graph in place "
-        "of the direct launch. Medians in us, of one interleaved run.",
+        "of the direct launch. Medians in µs, of one interleaved run.",
     ]
     for case, rungs in headline.changes.items():
         others = headline.others.get(case, ())

@@ -3,7 +3,7 @@
     python benchmarks/profile_planted.py --out DIR [--only NAME...]
 
 A kernel changed so that it spills, one with an extra dependent load, a step with an extra copy, and
-one whose host path sleeps 5 us. `fused` is profiled as it is shipped, and again with each defect,
+one whose host path sleeps 5 µs. `fused` is profiled as it is shipped, and again with each defect,
 `--against` the first profile; the tool is not told where to look. A defect is named if the change
 that stands first is of it. The first two are found by `--tool static`, without a GPU. The other two
 are found by `--tool timeline`, which needs one; without it they are skipped, and said to be. Writes
@@ -45,7 +45,7 @@ cases:
 LAUNCH = "kernel[grid](*arguments, *constants, num_warps=num_warps"
 LENGTH = "    length = tl.load(num_blocks + row, mask=row >= 0, other=0)\n"
 BEFORE_LAUNCH = "        launches.gather_slots(\n            self, idx_mapping"
-# A loop, since `time.sleep(5e-6)` takes some 55 us on Linux.
+# A loop, since `time.sleep(5e-6)` takes some 55 µs on Linux.
 SLEEP = """\
 
 
@@ -139,7 +139,7 @@ def sleeping_host(changes: Any) -> list[Named]:
     of_call = "no host call"
     if called is not None:
         of_call = f"{called['name']} ({called['where']}): {called['kind']}"
-        of_call += f", {called['difference_us']:+.2f} us"
+        of_call += f", {called['difference_us']:+.2f} µs"
     return [Named(_of_row(first), longer), Named(of_call, sleeps)]
 
 
@@ -155,7 +155,7 @@ def _of_row(row: Any) -> str:
     name = row["name"]
     if row["next_to"] is not None:
         name += f" {'before' if row['what'] == 'code' else 'of'} {row['next_to']}"
-    return f"{name}: {row['kind']}, {row['difference_us']:+.2f} us"
+    return f"{name}: {row['kind']}, {row['difference_us']:+.2f} µs"
 
 
 DEFECTS = (
@@ -188,7 +188,7 @@ DEFECTS = (
     ),
     Defect(
         "sleep",
-        "the host sleeps 5 us before it launches",
+        "the host sleeps 5 µs before it launches",
         "timeline",
         (("fusions.py", BEFORE_LAUNCH, f"        _sleep_5_us()\n{BEFORE_LAUNCH}"),
          ("fusions.py", "import torch\n", "import time\n\nimport torch\n"),

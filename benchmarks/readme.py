@@ -115,9 +115,9 @@ TABLES: Mapping[str, Figures] = {
         (
             "cases",
             "number",
-            "host + stage, us",
+            "host + stage, µs",
             "times less than vLLM",
-            "device, us",
+            "device, µs",
             "times less than vLLM",
         ),
         "python benchmarks/worst.py (docs/one-launch.md)",
@@ -127,7 +127,7 @@ TABLES: Mapping[str, Figures] = {
         "comparison.md",
         "## Whole step",
         _events,
-        ("Config", "Baseline (us)", "Fused (us)", "Change (us)", "Change (%)", "Verdict"),
+        ("Config", "Baseline (µs)", "Fused (µs)", "Change (µs)", "Change (%)", "Verdict"),
         "bt-bench sweep origin",
     ),
     "a whole step by regime": Figures(

@@ -66,7 +66,7 @@ def picture(trace: dict[str, Any]) -> str:
             f"<title>{escape(title)}</title>",
             f'<rect width="{WIDTH}" height="{height:.0f}" fill="#ffffff"/>',
             f'<text x="12" y="22" font-size="15" font-weight="bold">{escape(title)}</text>',
-            '<text x="12" y="40" fill="#666">The first step of each variant in the trace; us, with '
+            '<text x="12" y="40" fill="#666">The first step of each variant in the trace; µs, with '
             "what the profiler adds.</text>",
             *parts,
             *axis,
@@ -135,7 +135,7 @@ def _slice(event: Event, y: float, begin: float, end: float) -> str:
         text = f"{event['name'][: room - 1]}…"
     label = f'<text x="{x + 2:.1f}" y="{y + 13:.1f}">{escape(text)}</text>' if text else ""
     return (
-        f"<g><title>{escape(event['name'])}: {event['dur']:.2f} us</title>"
+        f"<g><title>{escape(event['name'])}: {event['dur']:.2f} µs</title>"
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{ROW - 2}" '
         f'fill="{COLOURS.get(event.get("cat", ""), OTHER)}" stroke="#fff" stroke-width="0.4"/>'
         f"{label}</g>"

@@ -296,8 +296,8 @@ def _tails_in_us(cases: Sequence[CaseFigures], variant: str, opponent: str) -> l
     ours, theirs = median(found[variant]), median(found[opponent])
     return [
         *_delays(cases, variant),
-        f"99th percentiles of host + stage lie {ours:.3g} us above the median with {variant}, and "
-        f"{theirs:.3g} us with {opponent} (medians over {len(found[variant])} cases)",
+        f"99th percentiles of host + stage lie {ours:.3g} µs above the median with {variant}, and "
+        f"{theirs:.3g} µs with {opponent} (medians over {len(found[variant])} cases)",
     ]
 
 
@@ -317,8 +317,8 @@ def _delays(cases: Sequence[CaseFigures], variant: str) -> Iterator[str]:
         if measured_ms:
             delayed, samples = (sum(getattr(t, n) for t in tails) for n in ("delayed", "samples"))
             yield (
-                f"Of {samples:,} steps with {variant} in cases of {low:g} to {high:g} us, "
-                f"{delayed / samples:.2%} take {DELAY_US:g} us or more above the median of their "
+                f"Of {samples:,} steps with {variant} in cases of {low:g} to {high:g} µs, "
+                f"{delayed / samples:.2%} take {DELAY_US:g} µs or more above the median of their "
                 f"case: {delayed / measured_ms:.2f} for each ms that was measured"
             )
 

@@ -1,4 +1,4 @@
-"""What a plain copy of so many bytes takes on the device, in us: the bound that no step can beat.
+"""What a plain copy of so many bytes takes on the device, in µs: the bound that no step can beat.
 
     python benchmarks/worst_copy.py --out copy.json
 

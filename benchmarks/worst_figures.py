@@ -32,7 +32,7 @@ FEWEST_FOR_TAIL = 100
 """Samples below which a 99th percentile is hardly one."""
 
 DELAY_US = 12.0
-"""Longer than what a step of some 10 us varies by itself."""
+"""Longer than what a step of some 10 µs varies by itself."""
 
 COPY_BOUND_SHARE = 1 / 3
 """From this share of the opponent's device time on, a plain copy bounds what can be gained."""
@@ -92,7 +92,7 @@ class CaseFigures:
     Args:
         name: config and case.
         sizes: of its workload.
-        us: by quantity and variant, the median.
+        µs: by quantity and variant, the median.
         against: by quantity, the ratio to the opponent.
         beside: by quantity, that to the best other shipped variant.
         slower_than: by quantity, shipped variants than which the judged one is resolved as slower.

@@ -50,7 +50,7 @@ def document(worst: Worst) -> Document:
     lead = (
         f"Ratios say how many times as long the other takes as {worst.variant}: they are those of "
         "bt-bench compare over rounds of one run in which both took part, with the intervals that "
-        "its verdicts rest on. Below 1, the other is faster. Times are medians in us. "
+        "its verdicts rest on. Below 1, the other is faster. Times are medians in µs. "
         f"{ABSENT}: not measured, or not credible. All cases are in worst.json, and drawn in "
         "worst.svg.",
     )

@@ -201,8 +201,8 @@ def _idle(sides: _Sides, base: _PerTarget, head: _PerTarget) -> str | None:
         if per_step(before) and not per_step(head[target]):
             return (
                 f"{sides.head_label} launches nothing, and {sides.base_label} {per_step(before):g} "
-                "per step: the work is done elsewhere or not at all, which only a check tells "
-                "(bt-bench check)"
+                "per step: the work is done elsewhere or not at all, which only `bt-bench check` "
+                "can find"
             )
     return None
 
@@ -250,7 +250,7 @@ def _judgements(
 def _missing(sides: _Sides, place: _Place, in_base: bool) -> Judgement:
     labels = [sides.base_label, sides.head_label]
     there, absent = labels if in_base else reversed(labels)
-    detail = f"in the census of {there}, but not in that of {absent}"
+    detail = f"in the census of {there}, but missing from {absent}'s"
     outcome = Settled(Verdict.MISSING, Cause.NO_CASE, detail)
     return settled(_entry(sides, place, COUNTED[LAUNCHES], outcome))
 

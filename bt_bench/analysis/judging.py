@@ -31,7 +31,7 @@ from bt_bench.analysis.verdicts import (
     Verdict,
 )
 from bt_bench.names import Operation
-from bt_bench.results import FloatArray, Metric, format_number, format_share
+from bt_bench.results import FloatArray, Metric, format_number, format_share, unit_text
 
 SPREAD_FACTOR = 3.0
 """An estimate may be off by this many times what unchanged code differs by."""
@@ -221,16 +221,19 @@ def tick_error(tick: float, base: FloatArray, other: FloatArray) -> FloatArray:
 
 
 def overall_ratios(judgements: Sequence[Judgement]) -> Iterator[Overall]:
-    """The geometric mean of the ratios of each metric and side, over the cases that have one.
+    """Yield the geometric mean of the ratios of each operation, metric and side.
+
+    It is over the cases that have a ratio.
 
     There is none where a count went to zero or came from it, since no mean would show that. Means
     of counts have no interval: they are exact.
     """
-    members: dict[tuple[str, str, str], list[Judgement]] = {}
+    members: dict[tuple[Operation, str, str, str], list[Judgement]] = {}
     for each in judgements:
         if each.evidence is not None or each.cause is Cause.EXACT:
-            members.setdefault((each.metric, each.base, each.other), []).append(each)
-    for (metric, base, other), of_metric in members.items():
+            group = each.operation, each.metric, each.base, each.other
+            members.setdefault(group, []).append(each)
+    for (operation, metric, base, other), of_metric in members.items():
         found = [each.ratio or 0.0 for each in of_metric]
         if 0.0 in found:
             continue
@@ -238,7 +241,7 @@ def overall_ratios(judgements: Sequence[Judgement]) -> Iterator[Overall]:
         timed = any(each.evidence is not None for each in of_metric)
         interval = mean.interval if timed else None
         low, high = (interval.low, interval.high) if interval else (None, None)
-        yield Overall(metric, base, other, len(found), mean.ratio, low, high)
+        yield Overall(operation, metric, base, other, len(found), mean.ratio, low, high)
 
 
 def _contest(entry: Entry) -> Contest | None:
@@ -293,7 +296,7 @@ def _detail(entry: Entry, verdict: Verdict, evidence: Evidence) -> str:
     limit = f"the margin of {format_share(margin.share)} ({BINDING[margin.binds]})"
     change = math.expm1(min(LARGEST_LOG, evidence.estimate))
     offset = entry.metric.offset
-    counted = f", with {offset:g} us added to both sides, since it can be 0" if offset else ""
+    counted = f", with {offset:g} µs added to both sides, since it can be 0" if offset else ""
     after = f" {entry.after}" if entry.after else ""
     if verdict is Verdict.SAME:
         return f"within the margin of {format_share(margin.share)}{counted}{after}"
@@ -312,7 +315,7 @@ def _found_text(entry: Entry, evidence: Evidence) -> str:
     if found >= MOST_TOLD:
         return f"no slowdown below {format_share(MOST_TOLD)} would have been found"
     scale = (entry.base_value or 0.0) + entry.metric.offset
-    amount = f"{format_number(found * scale)} {entry.metric.unit}"
+    amount = f"{format_number(found * scale)} {unit_text(entry.metric.unit)}"
     return f"a slowdown of {format_share(found)} ({amount}) would have been found"
 
 

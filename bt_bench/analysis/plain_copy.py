@@ -19,7 +19,7 @@ class PlainCopy:
     long as that, and above the largest in proportion.
 
     Args:
-        points: bytes read and written together, rising, and us.
+        points: bytes read and written together, rising, and µs.
         source: how that is known, a clause.
     """
 

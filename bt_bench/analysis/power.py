@@ -16,7 +16,7 @@ from bt_bench.analysis.deciding import POWER, detection_limit
 from bt_bench.analysis.statistics.student import t_critical, t_quantile
 from bt_bench.analysis.verdicts import Evidence, Judgement, Power, Verdict
 from bt_bench.names import MOST_ROUNDS
-from bt_bench.results import FloatArray, format_share, metric_named
+from bt_bench.results import FloatArray, format_share, metric_named, unit_text
 
 DEFAULT_DETECT = 0.05
 """The slowdown that a gate is to find in any figure, as a share."""
@@ -50,14 +50,14 @@ class Asked:
     def floor_us(self) -> float:
         """In short figures a slowdown is to be found from this many microseconds on.
 
-        That is the share of 3 us, and at least 0.1 us: 0.15 us for 5 %, and 0.1 us for 3 %.
+        That is the share of 3 µs, and at least 0.1 µs: 0.15 µs for 5 %, and 0.1 µs for 3 %.
         """
         return max(LEAST_US, US_PER_SHARE * self.detect)
 
     @property
     def text(self) -> str:
-        """`5 % or 0.15 us, whichever is more`."""
-        return f"{format_share(self.detect)} or {self.floor_us:.3g} us, whichever is more"
+        """`5 % or 0.15 µs, whichever is more`."""
+        return f"{format_share(self.detect)} or {self.floor_us:.3g} µs, whichever is more"
 
     def of(self, judgement: Judgement) -> float:
         """For one figure, as a share; a margin of its own above the gate's comes on top."""
@@ -193,7 +193,7 @@ def _name(judgement: Judgement) -> str:
 
 def _sufficed(figures: Collection[Judgement], worst: Judgement, middle: float, asked: Asked) -> str:
     if all(each.is_final for each in figures):
-        return "All figures are decided, so it does not matter what else would have been found."
+        return "All figures are decided, so the detection limit does not matter."
     same = sum(_found(each) > asked.of(each) and not each.is_final for each in figures)
     but = f" ({same} without that certainty are shown to be the same)" if same else ""
     return (
@@ -216,7 +216,7 @@ def _missed(
     if math.isinf(_found(worst)):
         needs = "on which nothing can be said yet"
     else:
-        needs = f"of which it would have found {_amount(worst)}"
+        needs = f"where it would have found {_amount(worst)}"
     return (
         f"This gate could not have found a slowdown of {asked.text}, with 99 % in {of}; the worst "
         f"is {_name(worst)}, {needs}. The reason is {noise}.{also}{_remedy(short, asked)}"
@@ -259,7 +259,7 @@ def _amount(judgement: Judgement) -> str:
     found = _found(judgement)
     if judgement.base_value is None:
         return format_share(found)
-    return f"{format_share(found)} ({found * judgement.base_value:.3g} {judgement.unit})"
+    return f"{format_share(found)} ({found * judgement.base_value:.3g} {unit_text(judgement.unit)})"
 
 
 def _noise(

@@ -252,11 +252,12 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Overall:
-    """One metric over all cases of a side: the geometric mean of their ratios.
+    """One metric of an operation over all cases of a side: the geometric mean of their ratios.
 
     The interval treats the cases as a sample of possible cases; `None` below two cases.
     """
 
+    operation: Operation
     metric: str
     base: str
     other: str
@@ -309,10 +310,11 @@ class Judged:
 
     Args:
         title: what is compared, one line.
+        subject: of what, on which machine, and whether the results are right: a clause, or empty.
         base: label of the side that the others are compared with.
         others: labels of the others.
         judgements: on every metric of every case.
-        overall: per metric and side.
+        overall: per operation, metric and side.
         facts: how it was done, a sentence each.
         scope: what of it is shown and counts, if not all, a sentence each.
         warnings: reasons not to trust it, a clause each.
@@ -331,6 +333,7 @@ class Judged:
     scope: tuple[str, ...] = ()
     power: Power | None = None
     unseen: str = ""
+    subject: str = ""
 
     @property
     def deciding(self) -> list[Judgement]:

@@ -42,7 +42,7 @@ def calibrate(
     """Show how far each measurement is from the truth on this machine.
 
     Times kernels that run for a set time, empty kernels, an injected delay, and the harness
-    itself. Needs a GPU; `--device cpu` takes what there is without one. Exit code 5 means that
+    itself. Needs a GPU; `--device cpu` takes the host's part without one. Exit code 5 means that
     a promise of the harness is not kept here.
 
     Examples:

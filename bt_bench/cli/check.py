@@ -94,8 +94,8 @@ def check(
         str | None,
         typer.Option(
             metavar="N[-M]|FILE",
-            help="Play only this scenario, these, or what check has stored in FILE, and skip all "
-            "workloads.",
+            help="Play only this scenario, these, or the calls that check has stored in FILE, and "
+            "skip all workloads.",
         ),
     ] = None,
     paths: Annotated[
@@ -129,7 +129,7 @@ def check(
     Every variant runs through small random workloads that reach the corners, then through the
     workloads of the config. Then it is explored: scenarios, which are made-up sequences of calls,
     are played until one differs, and that one is made smaller. Whole buffers are compared. Variants
-    run in a process of their own, so that one that crashes fails alone. Exit code 5 means that one
+    run in a process of their own, and one that crashes fails alone. Exit code 5 means that one
     differs, raised, crashed or hung. Workloads that need a feature that a variant lacks are skipped
     for it; that is not a failure. -k and --set choose among the workloads of the config alone.
 
@@ -145,7 +145,8 @@ def check(
     paths = paths or require_paths
     if paths and wanted == range(0):
         raise UsageError(
-            "--paths lists what no scenario ran, and --explore 0 plays none; leave one of them out"
+            "--paths lists code that no scenario ran, and --explore 0 plays none; leave one of "
+            "them out"
         )
     spec = load_spec(
         config,
@@ -342,8 +343,8 @@ def _wanted(scenario: str | None, explore: str | None, *, deep: bool) -> range |
         if not count.isdecimal():
             raise UsageError(
                 f"--explore {count}: expected a number of scenarios, such as {SCENARIOS[deep]}, or "
-                "0 for none; it takes no seconds any more, since what was found depended on how "
-                "busy a machine was"
+                "0 for none; seconds are no longer taken, since the result depended on how busy a "
+                "machine was"
             )
         return range(int(count))
     path = Path(scenario)

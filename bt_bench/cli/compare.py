@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from bt_bench.config import SweepSpec
     from bt_bench.names import FailOn
 
-COMPARING = "What is compared, and how strictly"
-SHOWING = "What is shown, and what fails"
+COMPARING = "Comparison"
+SHOWING = "Output and exit code"
 BASELINES = "Stored baselines"
 
 MOST_PERCENT = 1000.0
@@ -66,7 +66,7 @@ def compare(
         bool,
         typer.Option(
             "--all-metrics",
-            help="Let all metrics decide the exit code, not only the primary ones or those of "
+            help="Let all metrics decide the exit code, not only the primary ones or the ones of "
             "--metric.",
             rich_help_panel=SHOWING,
         ),
@@ -123,7 +123,7 @@ def compare(
             metavar="METRIC=AMOUNT",
             help="Ignore differences up to this amount, 0 or more, in the unit of the metric, such "
             "as registers=8 or 'host_us*=0.5'. May be repeated; the last that matches counts.",
-            show_default="counts 0, times 0.2 us",
+            show_default="counts 0, times 0.2 µs",
             rich_help_panel=COMPARING,
         ),
     ] = None,
@@ -201,7 +201,8 @@ def compare(
         bool,
         typer.Option(
             "--all",
-            help="List all verdicts in a table, not only what is not SAME and at most 60 of those.",
+            help="List all verdicts by case, and how they were decided; without it, the worst on "
+            "one screen.",
             rich_help_panel=SHOWING,
         ),
     ] = False,
@@ -255,7 +256,7 @@ def compare(
         ),
     ] = None,
 ) -> ExitCode:
-    """Compare results with the first one, case by case, and say which got slower.
+    """Compare results with the first one, case by case: which got slower?
 
     Needs neither torch nor a GPU. Exits with 1 if a primary metric is slower, with 4 if one is
     missing, partial or not comparable, with 5 if one failed or contradicts itself. Noise is

@@ -35,7 +35,7 @@ VariantsOption = Annotated[
         "--variants",
         envvar="BT_BENCH_VARIANTS",
         metavar="A,B,…",
-        help="Run these variants instead of those of the config.",
+        help="Run these variants instead of the config's.",
         autocompletion=completion.variants,
     ),
 ]
@@ -45,7 +45,7 @@ OperationsOption = Annotated[
         "--operations",
         envvar="BT_BENCH_OPERATIONS",
         metavar="A,B,…",
-        help="Run these operations of the suite instead of those of the config; see bt-bench list.",
+        help="Run these operations of the suite instead of the config's; see bt-bench list.",
         autocompletion=completion.operations,
     ),
 ]
@@ -131,7 +131,7 @@ SuiteOption = Annotated[
         metavar="DIR",
         help="Measure the operations of this suite: a folder with suite.py, or the name of one "
         "that comes with bt-bench.",
-        show_default="that of the config, else block_tables",
+        show_default="the config's, else block_tables",
         autocompletion=completion.suites,
     ),
 ]

@@ -50,7 +50,7 @@ AllowMissingOption = Annotated[
 AllowPartialOption = Annotated[
     bool,
     typer.Option(
-        "--allow-partial", help="Compare partial results too: those of runs that did not finish."
+        "--allow-partial", help="Compare partial results too, from runs that did not finish."
     ),
 ]
 
@@ -243,8 +243,8 @@ def _not_compared_text(side: str, why: Sequence[Judgement]) -> str:
         return f"nothing of {side} could be compared: {reason}"
     return (
         f"not all times of {side} could be compared: {reason}; sweep with --set plan.instances=8, "
-        "and device times with as many of plan.profile_rounds at least, or name by --metric what "
-        "is to be compared, such as launches"
+        "and device times with as many of plan.profile_rounds at least, or name the metrics to "
+        "compare by --metric, such as launches"
     )
 
 

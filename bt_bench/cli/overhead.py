@@ -30,9 +30,9 @@ def overhead(
     ] = 50,
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Measure what launching an empty kernel costs the host, by each route.
+    """Measure the host's cost of launching an empty kernel, by each route.
 
-    Also shows what a step with so many launches fewer would save by each route. Needs a GPU.
+    Also shows the saving of a step with fewer launches, by each route. Needs a GPU.
 
     Examples:
     - `bt-bench overhead`
@@ -74,7 +74,7 @@ def _print(environment: Environment, routes: list[Route]) -> None:
     from bt_bench.results import format_number
     from bt_bench.worker.measuring.calibration.overhead import saved_us
 
-    columns = ("Route", "Per launch (us)", *(f"{launches} fewer" for launches in FEWER))
+    columns = ("Route", "Per launch (µs)", *(f"{launches} fewer" for launches in FEWER))
     rows = [
         (
             Cell(route.what),
@@ -86,7 +86,7 @@ def _print(environment: Environment, routes: list[Route]) -> None:
     lead = (
         f"{environment.gpus[0].name}, torch {environment.torch}, Triton {environment.triton}; "
         "medians of host time.",
-        "The last columns say what a step with so many launches fewer saves the host, in us.",
+        "The last columns: host time that a step saves with so many launches fewer, in µs.",
     )
     table = Table(columns, tuple(rows), num_text_columns=1)
     document = Document("Launch overhead", lead, (Section("Per launch", (table,)),))

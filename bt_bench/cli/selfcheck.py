@@ -94,7 +94,7 @@ def selfcheck(
     """Show that the gate can fail, and that it does not cry wolf.
 
     Draws rounds of equal code from a recording and puts them through the whole gate: as they are,
-    and with one figure slowed: by 1 to 10 %, and by what the gate itself says it finds. Prints how
+    and with one figure slowed: by 1 to 10 %, and by the gate's own detection limit. Prints how
     often a build would be red and how often the slowdown is found. Needs no GPU. Exit code 5 means
     that a promise of the gate is not kept, on any of the recordings. With `--device cuda` it
     records the rounds first, which takes minutes.

@@ -69,10 +69,10 @@ def show(
     ] = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Print the report of a run again: what was checked, what was measured, and what differs.
+    """Print the report of a run again: checks, measurements and differences.
 
-    By default who is fastest and by how much, then a screen per operation. The verdicts are those
-    of `bt-bench compare`, and do not depend on what is shown. Needs neither torch nor a GPU. Always
+    By default who is fastest and by how much, then a screen per operation. The verdicts are the
+    ones of `bt-bench compare`, and do not depend on options. Needs neither torch nor a GPU. Always
     exits with 0 if it can be read.
 
     Examples:

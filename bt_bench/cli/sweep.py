@@ -303,7 +303,7 @@ def _run(request: SweepRequest, runner: Runner, again: str) -> list[VariantResul
                 return run_sweep(request, runner, progress)
         except BaseException:
             print(
-                f"bt-bench: stopped; what was measured so far is in {request.folder.path} and "
+                f"bt-bench: stopped; the results so far are in {request.folder.path} and "
                 f"marked as partial.\nbt-bench: continue with: {again}",
                 file=sys.stderr,
             )

@@ -29,10 +29,10 @@ def workload(
     suite: SuiteOption = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Show what the workloads of a config are like, before anything is timed.
+    """Describe the workloads of a config, before anything is timed.
 
-    Sizes of the steps, whatever else its suite tells of it, and the bytes that each operation must
-    move. Needs no GPU.
+    Prints the sizes of the steps, further facts of the suite, and the bytes that each operation
+    must move. Needs no GPU.
 
     Examples:
     - `bt-bench workload azure_conv`

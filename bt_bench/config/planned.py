@@ -43,7 +43,8 @@ def planned_variants(folder: Path, found: Collection[str] = ()) -> tuple[str, ..
         problems.raise_if_any()
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise UsageError(
-            f"{path} does not say which variants were measured; expected a list under 'variants', "
+            f"{path} does not name the variants that were measured; expected a list under "
+            "'variants', "
             "as sweep writes it. Put it back as it was"
         )
     if unplanned := [name for name in found if name not in names]:

@@ -53,7 +53,7 @@ def as_written(
     counts = [0] * len(written)
     for at, case in told:
         if not isinstance(at, int) or not 0 <= at < len(written):
-            raise UsageError(f"{root.place}: the suite tells of a case that the config lacks")
+            raise UsageError(f"{root.place}: the suite returned a case that the config lacks")
         counts[at] += 1
         if not _may_be_named(written[at], case.name, set_apart):
             raise UsageError(

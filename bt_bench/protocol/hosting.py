@@ -138,7 +138,7 @@ class _SuiteProcess:
         except (OSError, EOFError):
             why = self.child.how_it_ended()
         except NoDataError as error:
-            why = f"it was made to send what bt-bench does not send: {error}"
+            why = f"it was made to send a message that bt-bench does not send: {error}"
         else:
             if isinstance(answer, _Returned | _Refused | _Broke):
                 return answer

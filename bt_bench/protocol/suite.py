@@ -288,8 +288,8 @@ def _problems(suite: Suite) -> list[str]:
         default = suite.parameters[0].model_fields["workload"]
         if len(suite.parameters) > 1 and default.is_required():
             found.append(
-                f"{_place_of(suite.parameters[0])}: workload has no default; the kind that is "
-                "listed first is that of a case that names none, so give it its name"
+                f"{_place_of(suite.parameters[0])}: workload has no default; a case that names no "
+                "kind has the kind that is listed first, so give it its name"
             )
     except UsageError as error:
         found.append(str(error))

@@ -60,12 +60,12 @@ def calibration_document(calibration: Calibration, lead: Sequence[str] = ()) -> 
     lines = method_lines(calibration)
     return Document(
         title="Calibration",
-        lead=(*lead, f"Taken in {format_number(calibration.seconds, 3)} s; times in us."),
+        lead=(*lead, f"Taken in {format_number(calibration.seconds, 3)} s; times in µs."),
         sections=tuple(
             Section(title, tuple(blocks))
             for title, blocks in (
                 ("Promises", [_verdict_table(judge_promises(calibration))]),
-                ("What the harness costs", [_figure_table(calibration.figures)]),
+                ("Cost of the harness", [_figure_table(calibration.figures)]),
                 ("Kernels of known length", list(_line_blocks(lines))),
                 ("Chains of empty kernels", list(_chain_blocks(calibration))),
                 ("Injected delay", list(_injection_blocks(calibration.injection))),
@@ -88,12 +88,12 @@ def calibration_section(calibration: Calibration, *, profiles: bool = True) -> S
     figures = [by_name[name] for name in _KEY_FIGURES if name in by_name]
     lines = method_lines(calibration)
     blocks: list[Block] = [
-        "What the harness itself costs, measured in this run; medians in us.",
+        "Cost of the harness itself, measured in this run; medians in µs.",
         _figure_table(figures),
     ]
     if lines:
         blocks += [
-            "What the methods report for kernels of known length: reported = gradient × set + "
+            "Kernels of known length, as the methods report them: reported = gradient × set + "
             "intercept.",
             _gradient_table(lines.values()),
         ]
@@ -137,7 +137,7 @@ def _line_blocks(lines: dict[Method, MethodLine]) -> Iterator[Block]:
         dict(zip(lines[method].set_us, lines[method].reported_us, strict=True))
         for method in methods
     ]
-    yield "Medians of what is reported for a kernel that runs for the set time:"
+    yield "Medians reported for a kernel that runs for the set time:"
     yield Table(
         ("Set", *titles),
         tuple(
@@ -174,7 +174,7 @@ def _gradient_table(lines: Iterable[MethodLine]) -> Table:
         )
         for found in lines
     )
-    return Table(("Method", "Gradient", "Intercept (us)"), rows, num_text_columns=1)
+    return Table(("Method", "Gradient", "Intercept (µs)"), rows, num_text_columns=1)
 
 
 def _chain_blocks(calibration: Calibration) -> Iterator[Block]:
@@ -189,7 +189,7 @@ def _injection_blocks(injection: Injection | None) -> Iterator[Block]:
     if injection is None:
         return
     yield (
-        f"A step of one kernel, without and with {format_number(injection.delay_us, 2)} us of busy "
+        f"A step of one kernel, without and with {format_number(injection.delay_us, 2)} µs of busy "
         "waiting on the host before the launch; medians:"
     )
     quantities = (Quantity.HOST_US, Quantity.STEP_US, Quantity.GPU_US)
@@ -211,8 +211,8 @@ def _flush_blocks(flush: L2Flush | None) -> Iterator[Block]:
     yield (
         f"Cold L2: a flush writes {format_bytes(flush.flushed_bytes)}; the L2 holds "
         f"{format_bytes(flush.l2_bytes)}. Reading {format_bytes(flush.read_bytes)} takes "
-        f"{format_number(median(flush.hot))} us from a hot L2 and "
-        f"{format_number(median(flush.cold))} us after the flush (medians)."
+        f"{format_number(median(flush.hot))} µs from a hot L2 and "
+        f"{format_number(median(flush.cold))} µs after the flush (medians)."
     )
 
 
@@ -236,7 +236,7 @@ def _copy_blocks(copies: PlainCopies | None) -> Iterator[Block]:
         )
         for size, us in medians
     )
-    yield Table(("Moved", "Time (us)", "GB/s"), rows, num_text_columns=0)
+    yield Table(("Moved", "Time (µs)", "GB/s"), rows, num_text_columns=0)
 
 
 def _median_cell(samples: Sequence[float] | None) -> Cell:

@@ -69,10 +69,11 @@ Block = str | Bullets | Table  # a `str` is a paragraph
 
 @dataclass(frozen=True)
 class Section:
-    """Blocks under a heading."""
+    """Blocks under a heading; `folded` where a page shows them only when asked."""
 
     title: str
     blocks: tuple[Block, ...]
+    folded: bool = False
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def summary_frame(results: Sequence[VariantResult]) -> pd.DataFrame:
 def roofline_frame(results: Sequence[VariantResult]) -> pd.DataFrame:
     """A row per variant and case of which it is known what must move.
 
-    Times are in us, and for a window of several steps means over its steps;
+    Times are in µs, and for a window of several steps means over its steps;
     `bt_bench.analysis.Roofline` explains the columns. Without a GPU, only the required bytes are
     known.
 

@@ -17,13 +17,24 @@ _MARKUP = re.compile(r"[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])")
 _LINE_START = re.compile(r"^(?:[-+#](?=[#\s]|$)|[-=](?=[-=]*$)|\d+(?=[.)](?:\s|$)))")
 
 
-def render_document(document: Document) -> str:
-    """Any report as Markdown."""
+def render_document(document: Document, *, aligned: bool = True) -> str:
+    """Return any report as Markdown.
+
+    Args:
+        document: the report.
+        aligned: pad the columns of tables, for reading them as plain text.
+    """
     blocks = [f"# {escape(document.title)}"]
-    blocks += map(_render_block, document.lead)
+    blocks += [_block(block, aligned) for block in document.lead]
     for section in document.sections:
-        blocks.append(f"## {escape(section.title)}")
-        blocks += map(_render_block, section.blocks)
+        title = escape(section.title)
+        if section.folded:  # blank lines around it, or GitHub reads no Markdown inside
+            blocks.append(f"<details>\n<summary>{title}</summary>")
+        else:
+            blocks.append(f"## {title}")
+        blocks += [_block(block, aligned) for block in section.blocks]
+        if section.folded:
+            blocks.append("</details>")
     return "\n\n".join(blocks) + "\n"
 
 
@@ -33,9 +44,9 @@ def escape(text: str) -> str:
     return re.sub("[&<>]", lambda match: _ENTITIES[match[0]], escaped)
 
 
-def _render_block(block: Block) -> str:
+def _block(block: Block, aligned: bool) -> str:
     if isinstance(block, Table):
-        return "\n".join(_render_table(block))
+        return "\n".join(_render_table(block, aligned))
     if isinstance(block, Bullets):
         return "\n".join("- " + _wrap(item, indent="  ") for item in block.items)
     return _wrap(block)
@@ -57,10 +68,11 @@ def _escape_start(match: re.Match[str]) -> str:
     return match[0] + "\\" if match[0].isdigit() else "\\" + match[0]
 
 
-def _render_table(table: Table) -> Iterator[str]:
+def _render_table(table: Table, aligned: bool) -> Iterator[str]:
     texts, notes = numbered_notes(table)
     rows = [[escape(text) for text in row] for row in (table.columns, *texts)]
-    widths = [max(3, *map(cell_len, column)) for column in zip(*rows, strict=True)]
+    measured = rows if aligned else [[""] * len(rows[0])]
+    widths = [max(3, *map(cell_len, column)) for column in zip(*measured, strict=True)]
     left = [index < table.num_text_columns for index in range(len(widths))]
     rule = [
         "-" * (width - 1) + ("-" if is_left else ":")
@@ -76,5 +88,5 @@ def _render_table(table: Table) -> Iterator[str]:
 
 
 def _pad(text: str, width: int, left: bool) -> str:
-    blanks = " " * (width - cell_len(text))
+    blanks = " " * max(0, width - cell_len(text))
     return text + blanks if left else blanks + text

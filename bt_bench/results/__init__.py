@@ -159,6 +159,7 @@ from bt_bench.results.units import (
     format_number,
     format_percent,
     format_share,
+    unit_text,
 )
 from bt_bench.results.writing import ResultWriter, changed_meanwhile, write_run_file
 
@@ -309,6 +310,7 @@ __all__ = [
     "suite_name",
     "sums_in",
     "target_of",
+    "unit_text",
     "why_no_baseline",
     "write_census",
     "write_counters",

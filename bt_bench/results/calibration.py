@@ -66,7 +66,7 @@ class L2Flush(Noun):
 class PlainCopies(Noun):
     """How long `destination.copy_(source)` takes on an idle device, by the profiler.
 
-    `samples[i]`, in us, are of copies that read and write `moved_bytes[i]` together. Sizes rise.
+    `samples[i]`, in µs, are of copies that read and write `moved_bytes[i]` together. Sizes rise.
     """
 
     moved_bytes: list[Annotated[int, Field(gt=0, le=2**53)]]

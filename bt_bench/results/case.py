@@ -96,7 +96,7 @@ class Stopping(Noun):
 class ControlSpread(Noun):
     """How much an unchanged copy of an arm differed from it, in the rounds of a case.
 
-    `difference_us` is the copy minus the arm, in us: the median over rounds of their ratio, less 1,
+    `difference_us` is the copy minus the arm, in µs: the median over rounds of their ratio, less 1,
     times the arm's typical time. `share` is that ratio less 1, which also says what to expect of a
     variant that takes longer or shorter; files of earlier versions lack it.
     """

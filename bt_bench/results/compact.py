@@ -70,6 +70,7 @@ class CompactCase:
         digest: digest of its workload.
         status: how it ended.
         reason: why it is not ok, if so.
+        checked: whether its results were compared with the reference.
         launches: per step of the window, kind, name and count of each; `None` if not counted.
         compiled: binaries by kernel name; `None` if not known.
         instances: instance of each round of the log.
@@ -82,6 +83,7 @@ class CompactCase:
     digest: str
     status: Status
     reason: str | None
+    checked: bool
     launches: Launches | None
     compiled: Mapping[str, Binaries] | None
     instances: Rounds
@@ -197,6 +199,7 @@ class _Keeper:
             digest=case.workload.digest,
             status=case.status,
             reason=case.reason.message if case.reason else None,
+            checked=case.check is not None,
             launches=None if case.launches is None else launches_in(case.launches),
             compiled=_binaries(case.compiled),
             instances=self._once(case.rounds.instance if case.rounds else ()),

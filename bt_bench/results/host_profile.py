@@ -1,6 +1,6 @@
 """The data types of a host profile: the Python and C calls of one step, as a tree.
 
-All times are in us and per step, without what the handler that recorded the calls added.
+All times are in µs and per step, without what the handler that recorded the calls added.
 """
 
 from __future__ import annotations

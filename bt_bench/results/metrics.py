@@ -226,7 +226,7 @@ def select(names: list[str], patterns: list[str], option: str = "--metric") -> l
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
             raise UsageError(
-                f"{option} {pattern}: no such metric in what is compared; "
+                f"{option} {pattern}: no such metric in this comparison; "
                 f"{names_hint(pattern, names)}"
             )
     if not patterns:

@@ -59,10 +59,10 @@ class Plan(Noun):
         description="ways to launch, of those that a variant supports",
     )
     loads: Annotated[list[Load], _including(Load.IDLE)] = Field(
-        default=[Load.IDLE, Load.BUSY], min_length=1, description="what the GPU does meanwhile"
+        default=[Load.IDLE, Load.BUSY], min_length=1, description="load of the GPU meanwhile"
     )
     l2: Annotated[list[Cache], _including(Cache.HOT)] = Field(
-        default=[Cache.HOT, Cache.COLD], min_length=1, description="what the L2 cache holds"
+        default=[Cache.HOT, Cache.COLD], min_length=1, description="state of the L2 cache"
     )
     control: bool = Field(default=True, description="measure an unchanged copy of the first arm")
     profile_rounds: int = Field(

@@ -85,7 +85,7 @@ def case_problems(path: str, case: CaseResult, samples: FloatArray | None = None
     for number, spread in enumerate(case.control_spreads):
         if abs(spread.difference_us) > MOST_TIME_US:
             place = f"{path}.control_spreads[{number}].difference_us"
-            yield f"{place} is {spread.difference_us:g}; expected {MOST_TIME_US:g} us at most"
+            yield f"{place} is {spread.difference_us:g}; expected {MOST_TIME_US:g} µs at most"
     yield from _impossible_launches(f"{path}.launches", case.launches)
     yield from _impossible_kernels(f"{path}.compiled", case.compiled or ())
 
@@ -108,7 +108,7 @@ def impossible_times(path: str, values: Sequence[float | None]) -> Iterator[str]
         if value is not None and value != 0 and not LEAST_TIME_US <= value <= MOST_TIME_US:
             yield (
                 f"{path}[{number}] is {value:g}, which no clock can have measured; expected 0, or "
-                f"{LEAST_TIME_US:g} to {MOST_TIME_US:g} us"
+                f"{LEAST_TIME_US:g} to {MOST_TIME_US:g} µs"
             )
 
 

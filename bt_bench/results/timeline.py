@@ -1,6 +1,6 @@
 """The data types of a timeline: every call and device operation of one step, in many samples.
 
-All times are in us from the moment in which the step's call is made, and each list has a sample for
+All times are in µs from the moment in which the step's call is made, and each list has a sample for
 each step that was recorded. So `start_us[i]` of all rows are of the same step.
 """
 

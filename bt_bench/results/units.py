@@ -32,6 +32,11 @@ def format_percent(value: float, decimals: int = 1) -> str:
     return text if float(text) else text.removeprefix("-")
 
 
+def unit_text(unit: str) -> str:
+    """Return a metric's unit as people write it: `µs` for `us`."""
+    return "µs" if unit == "us" else unit
+
+
 def format_share(share: float, digits: int = 3) -> str:
     """A share in percent with up to three digits, but all before the point: `0.64 %`, `1395 %`."""
     percent = 100 * share

@@ -131,7 +131,7 @@ class ResultWriter:
 def changed_meanwhile(path: Path) -> UsageError:
     """The error for a file of a run that something else has changed."""
     return UsageError(
-        f"{path} is not what this run has written: something has changed it meanwhile, such as "
+        f"{path} is not as this run has written it: something has changed it meanwhile, such as "
         "code of a variant; see to that, and start a new run"
     )
 

@@ -152,8 +152,8 @@ def choose(names: Sequence[str], found: dict[str, VariantEntry]) -> list[Variant
             )
         if name == REFERENCE:
             raise UsageError(
-                f"variant {REFERENCE!r} is what the others are checked against and is not run as "
-                "an arm; leave it out"
+                f"variant {REFERENCE!r} is the reference that the others are checked against, and "
+                "no arm; leave it out"
             )
     return [found[name] for name in names]
 
@@ -240,7 +240,7 @@ def _importing_from(package: str, kernels: Path | None) -> Iterator[None]:
         if origin is not None and not Path(origin).resolve().is_relative_to(kernels.resolve()):
             raise UsageError(
                 f"{package} was imported from {Path(origin).parent}, but {kernels / package} "
-                "is to be measured; remove what puts the former before sys.path"
+                "is to be measured; remove the former from the front of sys.path"
             )
     finally:
         sys.path.remove(str(kernels))

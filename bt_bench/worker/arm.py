@@ -97,7 +97,7 @@ class Arm:
             LookupError: if nothing is staged in this suite.
         """
         if self._staging is None:
-            raise LookupError("the suite stages nothing; its operations must not say stages=True")
+            raise LookupError("the suite stages nothing; its operations must not set stages=True")
         return self.driver.call(self._staging, step)
 
     def finish_staging(self) -> None:

@@ -20,7 +20,7 @@ def with_room(function: Callable[[], Result]) -> Result:
     CPython 3.11 to 3.14 keeps the frames of Python functions in chunks of 16 KiB. A call whose
     frame does not fit maps another chunk, and its return unmaps it; late releases of 3.13 and 3.14
     keep it (https://github.com/python/cpython/issues/142183). So a loop at the wrong depth pays
-    about 0.9 us and a page fault for every call, in place of 0.02 us, and the number of frames that
+    about 0.9 µs and a page fault for every call, in place of 0.02 µs, and the number of frames that
     the harness has beneath a variant decides whether the calls of the variant do. Below a frame
     that needs a large chunk, no call reaches the end of one.
     """

@@ -62,7 +62,7 @@ def _detach_profilers() -> None:
     """Makes torch's profiler detach when it stops; call it before torch is imported.
 
     Otherwise CUPTI stays attached, and every launch after the first profile costs more than those
-    before it: on an H200 1 us by Triton, 2 us by graph replay, and 1 us at a synchronisation.
+    before it: on an H200 1 µs by Triton, 2 µs by graph replay, and 1 µs at a synchronisation.
     """
     os.environ["TEARDOWN_CUPTI"] = "1"
 

@@ -78,7 +78,8 @@ class ToolWatch:
             found.append("its threads are busy while nobody has called it")
         if found:
             raise TamperedError(
-                f"it has changed what checks and times rest on: {'; '.join(found)}; a variant must "
+                f"it has changed objects that checks and times rest on: {'; '.join(found)}; a "
+                "variant must "
                 "leave the process as it is (docs/measurement.md#what-no-variant-gains-by)"
             )
 

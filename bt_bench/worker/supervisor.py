@@ -325,7 +325,9 @@ class _Worker:
         return Failure(reason, place, worker_is_spent=True)
 
     def _lied(self, doing: str, error: NoDataError) -> Failure:
-        message = f"{doing}: the worker was made to send what bt-bench does not send: {error}"
+        message = (
+            f"{doing}: the worker was made to send a message that bt-bench does not send: {error}"
+        )
         reason = Reason(code=ReasonCode.TAMPERED, message=message)
         return Failure(reason, self._place, worker_is_spent=True)
 

@@ -136,7 +136,7 @@ def test_a_variant_of_one_side_only_is_missing(censuses, again):
     assert {j.cause for j in missing} == {Cause.NO_CASE}
     assert len(missing) == 4
     assert missing[0].detail == (
-        "in the census of baseline@worktree, but not in that of baseline@main"
+        "in the census of baseline@worktree, but missing from baseline@main's"
     )
     assert exit_code(judged) is ExitCode.NOT_COMPARABLE
     assert not equal_host_code(censuses("original"), again, "baseline")

@@ -89,19 +89,19 @@ def test_an_estimate_may_be_off_by_three_times_what_copies_differ_by() -> None:
             Systematic(),
             0.01,
             "+2.0 % may be within or beyond the margin of 2 % (as configured); a slowdown of "
-            "8.3 % (8.303 us) would have been found",
+            "8.3 % (8.303 µs) would have been found",
         ),
         (
             Systematic(copies=0.3),
             0.001,
             "+2.0 % may be within or beyond the margin of 2 % (as configured); a slowdown of "
-            "30.8 % (30.78 us) would have been found; copies of unchanged code differ by 10 %",
+            "30.8 % (30.78 µs) would have been found; copies of unchanged code differ by 10 %",
         ),
         (
             Systematic(slowed=0.2),
             0.001,
             "+2.0 % may be within or beyond the margin of 2 % (as configured); a slowdown of "
-            "25.3 % (25.33 us) would have been found; the host may have made it 22 % slower",
+            "25.3 % (25.33 µs) would have been found; the host may have made it 22 % slower",
         ),
         (
             Systematic(slowed=1.0, sped=1.0),

@@ -105,7 +105,7 @@ def test_what_suffices() -> None:
     found = power(rounds, ONE, TWO)
     assert (found.falls_short, found.figures, found.short, found.noise) == (False, 2, 0, "")
     assert found.sentence.startswith(
-        "A slowdown of 5 % or 0.15 us, whichever is more, of any figure would have been found with "
+        "A slowdown of 5 % or 0.15 µs, whichever is more, of any figure would have been found with "
         "99 %. Most is needed by host_us of fused in step/"
     )
 
@@ -131,8 +131,8 @@ def test_one_noisy_figure() -> None:
     assert found.worst_share > 0.05 > found.median_share
     assert found.noise == "noise of that figure alone"
     assert found.sentence.startswith(
-        "This gate could not have found a slowdown of 5 % or 0.15 us, whichever is more, with 99 % "
-        "in 1 of 3 figures; the worst is host_us of fused in step/three, of which it would have "
+        "This gate could not have found a slowdown of 5 % or 0.15 µs, whichever is more, with 99 % "
+        "in 1 of 3 figures; the worst is host_us of fused in step/three, where it would have "
     )
 
 

@@ -50,7 +50,7 @@ def test_equal_trees_are_not_told_apart():
     [
         ({"host": 1.1}, ["one fused host_us"]),
         ({"host": 0.9}, ["one fused host_us"]),
-        ({"host": 1.008}, []),  # 0.16 us, below the floor of 0.2 us
+        ({"host": 1.008}, []),  # 0.16 µs, below the floor of 0.2 µs
         ({"empty_call": 1.1}, ["empty_call"]),
         ({"seconds": 1.1}, [in_turn.SECONDS]),
         ({"seconds": 0.9}, []),  # shorter is no harm

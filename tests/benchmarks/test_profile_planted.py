@@ -30,7 +30,7 @@ def right(name, changes):
 
 
 def host(*functions):
-    """A profile of functions with their own times in us."""
+    """A profile of functions with their own times in µs."""
     cost = HandlerCost(within_us=0.1, around_us=0.1)
     frames = [
         HostFrame(
@@ -114,7 +114,7 @@ def test_a_new_copy():
                    runs_us=30.0, moved_bytes=1 << 25)  # fmt: skip
     (named,) = DEFECT["copy"].first_named(step_changes((table, *FUSED), ("step", 5.0)))
     assert named.right
-    assert named.text == "copy device to device: new, +30.00 us"
+    assert named.text == "copy device to device: new, +30.00 µs"
     # Code that became slower, as on a busy machine, does not hide it; another kernel would.
     assert right("copy", step_changes((COPY, slow), ("step", 5.0))) == [True]
     other = Launch(operation="other_kernel", runs_us=50.0)
@@ -133,9 +133,9 @@ def test_a_host_that_sleeps():
     changes = step_changes(slow, ("step", 5.0), ("_sleep_5_us", 3.0), ("time.perf_counter_ns", 2.0))
     code, function = DEFECT["sleep"].first_named(changes)
     assert code.right
-    assert code.text == "host code before fused_kernel: longer, +5.00 us"
+    assert code.text == "host code before fused_kernel: longer, +5.00 µs"
     assert function.right
-    assert function.text == "_sleep_5_us (C): new, +3.00 us"
+    assert function.text == "_sleep_5_us (C): new, +3.00 µs"
     assert right("sleep", step_changes(slow, ("step", 9.0))) == [True, False]
     launch = step_changes((Launch(operation="fused_kernel", us=9.0),), ("_sleep_5_us", 9.0))
     assert right("sleep", launch) == [False, True]

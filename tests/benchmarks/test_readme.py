@@ -100,7 +100,7 @@ def test_figures_on_which_two_methods_disagree_are_marked(readme, tmp_path):
 | a      | fused    |    4 |       5² |       6³ |
 
 - ¹ methods disagree: 2 by events against 3 by profiler for the span on a busy GPU, L2 hot
-  (tolerance 0.5 us)
+  (tolerance 0.5 µs)
 - ² methods disagree: 5 by events against 6 by profiler
 - ³ something else
 

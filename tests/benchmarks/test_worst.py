@@ -222,7 +222,7 @@ def test_each_aim_can_be_missed(bench, written, spec, factors, title):
 
 
 def test_slower_counts_only_where_it_is_resolved(bench, written, again, spec):
-    """Stage to synchronize of 32 us by `fused`, and of as much by the judged variant."""
+    """Stage to synchronize of 32 µs by `fused`, and of as much by the judged variant."""
     equal = case_of("one_launch", spec["second"], (1, 30 / 14, 1))
     found = row(worst(bench, written({("one_launch", "second"): equal})), "stage to")
     assert found.values["made/second"] == pytest.approx(1, abs=0.01)
@@ -255,7 +255,7 @@ def test_the_best_other_is_the_fastest_even_if_it_cannot_be_compared(bench, writ
 
 def test_where_a_copy_is_the_bound_its_speed_counts(bench, written):
     runs = written()
-    # A third of 12 us; that by 3 us is more than the copy itself can do, by 5 us less.
+    # A third of 12 µs; that by 3 µs is more than the copy itself can do, by 5 µs less.
     found = worst(bench, runs, copies(bench, 4.1))
     assert row(found, "GPU: times").values == {}
     assert not row(found, "GPU: times").missing
@@ -371,9 +371,9 @@ def test_tails_are_told_in_us_too(bench):
     tails = bench.worst_aims._tails_in_us
     cases = [case(10.0, 100.0), case(30.0, 100.0), case(99.0, 1.0, None)]
     (line,) = tails(cases, "a", "b")
-    # 10 and 30 us, and 50 and 50; the last has no tail.
+    # 10 and 30 µs, and 50 and 50; the last has no tail.
     assert line == (
-        "99th percentiles of host + stage lie 20 us above the median with a, and 50 us with b "
+        "99th percentiles of host + stage lie 20 µs above the median with a, and 50 µs with b "
         "(medians over 2 cases)"
     )
     assert tails([case(99.0, 1.0, None)], "a", "b") == []
@@ -387,7 +387,7 @@ def test_delays_are_told_for_the_time_that_was_measured(bench):
     cases = [case(10.0, 10), case(11.0, 32), case(16.0, 16), case(50.0, 999)]
     first, second = bench.worst_aims._delays(cases, "a")
     assert first == (
-        "Of 2,000 steps with a in cases of 0 to 12 us, 2.10% take 12 us or more above the median "
+        "Of 2,000 steps with a in cases of 0 to 12 µs, 2.10% take 12 µs or more above the median "
         "of their case: 2.00 for each ms that was measured"
     )
     assert second.endswith("above the median of their case: 1.00 for each ms that was measured")

@@ -1,4 +1,4 @@
-"""Replaces torch's function that waits for the device; within 3 us after its own call it does not.
+"""Replaces torch's function that waits for the device; within 3 µs after its own call it does not.
 
 That is how soon `step_us` waits. Events are read later, so they have passed when they are read.
 `torch.cuda.synchronize` finds the replaced function anew in every call.

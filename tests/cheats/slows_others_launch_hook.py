@@ -1,4 +1,4 @@
-"""A hook that Triton calls before each launch wastes 5 us, except in launches of its own.
+"""A hook that Triton calls before each launch wastes 5 µs, except in launches of its own.
 
 All other arms that launch through Triton's call get slower. The interpreter calls no hooks.
 """

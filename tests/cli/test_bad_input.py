@@ -50,7 +50,7 @@ def test_unknown_variant(config):
 
 
 def test_reference_is_not_an_arm(config):
-    assert "is what the others are checked against" in refused(
+    assert "is the reference that the others are checked against" in refused(
         "check", config, "--variants", "reference"
     )
 

@@ -56,7 +56,7 @@ def test_without_a_gpu():
 def test_of_the_host_alone(on_host):
     outcome = run("calibrate", "--device", "cpu")
     assert outcome.code == 0
-    assert "the harness adds less than 0.1 us to host times  kept" in outcome.out
+    assert "the harness adds less than 0.1 µs to host times  kept" in outcome.out
     assert "Kernels of known length" not in outcome.out
 
 
@@ -65,7 +65,7 @@ def test_a_missed_promise_is_named_and_ends_with_5(on_host):
     outcome = run("calibrate", "--device", "cpu")
     assert outcome.code == 5
     assert "MISSED" in outcome.out
-    assert "not as promised: the harness adds less than 0.1 us to host times; 0.25" in outcome.err
+    assert "not as promised: the harness adds less than 0.1 µs to host times; 0.25" in outcome.err
 
 
 def test_on_a_gpu(on_gpu):

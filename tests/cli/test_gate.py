@@ -45,7 +45,7 @@ def script(us, **more):
 
 @pytest.fixture
 def repo(tmp_path, monkeypatch):
-    """A repository whose variant takes 100 us by script, and is the working directory."""
+    """A repository whose variant takes 100 µs by script, and is the working directory."""
     files = {"mine/one.py": FILE, "mine/script.json": script(100.0), "my.yaml": CONFIG}
     top = repository(tmp_path / "repo", files | {".gitignore": "reports/\nlog\n"})
     monkeypatch.chdir(top)
@@ -60,7 +60,8 @@ def gate(*options, config="my.yaml", base="HEAD"):
 def test_equal_revisions_are_the_same(repo):
     outcome = gate("--out", "out")
     assert outcome.code == 0, outcome.err
-    assert "1 SAME" in outcome.out
+    assert "Verdicts: 2 SAME." in outcome.out
+    assert "How it was compared" in gate("--all").out
     assert "after 4 rounds: 1 SAME" in outcome.err
     assert sorted(path.name for path in Path("out").iterdir()) == [
         "recording.json",
@@ -91,7 +92,7 @@ def test_a_faster_one_is_not_unless_asked_to(repo):
 
 def test_json_is_one_document_on_stdout(repo):
     document = gate("--json").json()
-    assert document["schema_version"] == 2
+    assert document["schema_version"] == 3
     assert document["counts"]["SAME"] == 2  # the time, and the launches
 
 
@@ -168,12 +169,12 @@ def test_a_config_that_asks_for_less_is_told(repo):
     write(repo, {"new.yaml": CONFIG})
     (said,) = gate("--json", config="new.yaml").json()["warnings"]
     assert said.startswith("HEAD (")
-    assert "has no new.yaml, so what the config no longer has, or takes from elsewhere" in said
+    assert "has no new.yaml, so a case that the config has lost, or takes from elsewhere" in said
     write(repo, {"my.yaml": "cases: none\n"})
     commit(repo, "damaged")
     write(repo, {"my.yaml": CONFIG})
     (said,) = gate("--json").json()["warnings"]
-    assert "the config cannot be read, so what the config no longer has" in said
+    assert "the config cannot be read, so a case that the config has lost" in said
 
 
 def test_looks_of_the_config(repo):
@@ -191,22 +192,22 @@ def test_dry_run_lists_and_starts_nothing(repo, monkeypatch):
     assert "working tree against HEAD (" in outcome.out
     assert "stage: stage_us" in outcome.out
     assert "cpu: 4 to 4 processes, or 8 if the machine is noisy" in outcome.out
-    assert "to be found: a slowdown of 5 % or 0.15 us, whichever is more" in outcome.out
+    assert "to be found: a slowdown of 5 % or 0.15 µs, whichever is more" in outcome.out
     assert not Path("reports").exists()
 
 
 def test_what_is_to_be_found(repo, monkeypatch):
     monkeypatch.setenv("BT_BENCH_DETECT", "3")
     outcome = gate("--dry-run", "--max-rounds", "4")
-    assert "a slowdown of 3 % or 0.1 us" in outcome.out
+    assert "a slowdown of 3 % or 0.1 µs" in outcome.out
     assert "if the machine is noisy" not in outcome.out
     monkeypatch.delenv("BT_BENCH_DETECT")
-    assert "a slowdown of 8 % or 0.24 us" in gate("--dry-run", "--threshold", "4").out
+    assert "a slowdown of 8 % or 0.24 µs" in gate("--dry-run", "--threshold", "4").out
     refused = gate("--dry-run", "--threshold", "4", "--detect", "4")
     assert refused.code == 2
     assert "--detect is 4, but slowdowns up to the margin of 4 % count as none" in refused.err
     write(Path.cwd(), {"mine.yaml": f"gate: {{detect_percent: 7}}\n{CONFIG}"})
-    assert "a slowdown of 7 % or 0.21 us" in gate("--dry-run", config="mine.yaml").out
+    assert "a slowdown of 7 % or 0.21 µs" in gate("--dry-run", config="mine.yaml").out
 
 
 def test_a_gate_that_could_not_have_found_it(repo):
@@ -217,7 +218,7 @@ def test_a_gate_that_could_not_have_found_it(repo):
     assert outcome.code == 0
     title, first, *_ = outcome.out.splitlines()
     assert title.startswith("Gate my")
-    assert first.startswith("This gate could not have found a slowdown of 1.51 % or 0.1 us")
+    assert first.startswith("This gate could not have found a slowdown of 1.51 % or 0.1 µs")
     assert gate(*detect, "--require-power").code == 3
     assert gate("--require-power", "--time-equal", "--detect", "50").code == 0
 
@@ -280,9 +281,9 @@ def _apart(repo, base, *options, **kwargs):
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        (["--base", "nowhere"], "--base nowhere: git says"),
+        (["--base", "nowhere"], "--base nowhere: git: "),
         ([], "nothing to compare with; give --base REF, or --against FILE"),
-        (["--base", "HEAD", "--against", "x.json"], "--base and --against both say"),
+        (["--base", "HEAD", "--against", "x.json"], "--base and --against both name"),
         (["--base", "HEAD", "--allow-partial"], "--allow-partial applies to a stored result"),
         (["--base", "HEAD", "--save", "x.json"], "--save writes a static census; give --static"),
         (["--base", "HEAD", "--rounds", "many"], "--rounds many: expected rising whole numbers"),
@@ -358,7 +359,7 @@ def test_without_a_gpu_it_says_what_can_be_done(repo, monkeypatch):
     )
     assert outcome.code == 2
     assert "no GPU to run on" in outcome.err
-    assert "--static compares what the kernels compile to, and --device cpu" in outcome.err
+    assert "--static compares the compiled kernels, and --device cpu" in outcome.err
     assert not Path("reports").exists() or not list(Path("reports").iterdir())
 
 

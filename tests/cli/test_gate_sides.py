@@ -284,9 +284,8 @@ def test_a_suite_that_differs_is_told(suite, part, static):
     options = ["--config", "my.yaml", "--base", "HEAD", "--static", "--json"]
     outcome = run("gate", *options) if static else gate()
     assert outcome.code == 0, outcome.err
-    assert (
-        f"the suite differs from the base's in {part}; that of working tree drives and checks"
-        in (warnings(outcome))
+    assert f"the suite differs from the base's in {part}; working tree's drives and checks" in (
+        warnings(outcome)
     )
 
 

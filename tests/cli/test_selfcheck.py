@@ -45,7 +45,12 @@ def test_rates_and_promises(recording: Path) -> None:
     outcome = run("selfcheck", "--recording", str(recording), "--gates", "20")
     assert outcome.code == 0, outcome.err
     assert "drawn from 40 rounds of 4 metrics of cases, recorded on NVIDIA H200" in outcome.out
-    for text in ("red builds", "+10 %", "what the gate said it finds", "kept: equal code: at most"):
+    for text in (
+        "red builds",
+        "+10 %",
+        "the gate's own detection limit",
+        "kept: equal code: at most",
+    ):
         assert text in outcome.out
     assert "NOT KEPT" not in outcome.out
     assert "margin 1.5 % or more" in " ".join(outcome.out.split())
@@ -64,8 +69,8 @@ def test_json(recording: Path) -> None:
     low, high = found["equal_code"]["red"]["interval_95"]
     assert low == 0 < high < 1
     assert [entry["slowdown"] for entry in found["slowed"]] == [
-        *("+1 %", "+2 %", "3 % or 0.1 us", "5 % or 0.15 us", "+10 %"),
-        "what the gate said it finds",
+        *("+1 %", "+2 %", "3 % or 0.1 µs", "5 % or 0.15 µs", "+10 %"),
+        "the gate's own detection limit",
     ]
     assert [promise["name"] for promise in found["promises"]] == [
         *("red", "found_5", "found_3", "found_said", "margin"),
@@ -102,7 +107,7 @@ def test_a_missed_promise_is_exit_5(recording: Path, monkeypatch: pytest.MonkeyP
     outcome = run("selfcheck", "--recording", str(recording), "--gates", "5")
     assert outcome.code == 5
     assert "not as promised: equal code: at most 1% of builds are red; 100.00 %" in outcome.err
-    assert "NOT KEPT: slower by 5 % or 0.15 us" in outcome.out
+    assert "NOT KEPT: slower by 5 % or 0.15 µs" in outcome.out
 
 
 def test_a_recording_of_other_code_is_refused(recording: Path) -> None:

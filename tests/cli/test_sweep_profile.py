@@ -40,7 +40,7 @@ from bt_bench.worker.runner import Finished
 from bt_bench.worker.tasks import CheckConformance
 
 ROUNDS = 40
-# Time of a step by case and variant in us: one case is the slowest, another one changes most.
+# Time of a step by case and variant in µs: one case is the slowest, another one changes most.
 APART = {"one": {"baseline": 40.0, "fused": 20.0}, "two": {"baseline": 90.0, "fused": 88.0}}
 TOGETHER = {"one": {"baseline": 40.0, "fused": 39.0}, "two": {"baseline": 90.0, "fused": 30.0}}
 BROKEN = Reason(code=ReasonCode.RAISED, message="it broke")
@@ -163,7 +163,7 @@ def test_the_slowest_and_the_most_changed_case_are_profiled(config, tmp_path, gp
     assert outcome.code == 0, outcome.err
     assert locked == [True, True]
     assert outcome.out.splitlines()[-2:] == [
-        f"Profile: {out}/profile-two/ (slowest: baseline takes 90.00 us)",
+        f"Profile: {out}/profile-two/ (slowest: baseline takes 90.00 µs)",
         f"Profile: {out}/profile-one/ "
         "(most changed: fused takes 50.0 % less than baseline (FASTER))",
     ]
@@ -196,7 +196,7 @@ def test_one_folder_where_both_are_the_same_case(config, tmp_path, gpu):
         {
             "case": "two",
             "why": [
-                "slowest: baseline takes 90.00 us",
+                "slowest: baseline takes 90.00 µs",
                 "most changed: fused takes 66.7 % less than baseline (FASTER)",
             ],
             "folder": str(out / "profile-two"),
@@ -355,7 +355,7 @@ def test_a_variant_that_failed_is_not_run_again(config, tmp_path, gpu, ncu):
     assert gpu.traced == [("two", ["baseline"])]
     for read in (read_timeline, read_counters):
         assert [each.name for each in read(out / "profile-two").variants] == ["baseline"]
-    assert f"Profile: {out}/profile-two/ (slowest: baseline takes 90.00 us)\n" in outcome.out
+    assert f"Profile: {out}/profile-two/ (slowest: baseline takes 90.00 µs)\n" in outcome.out
 
 
 def test_a_variant_that_fails_only_when_profiled(config, tmp_path, ncu):
@@ -370,7 +370,7 @@ def test_nothing_may_be_left_to_profile(config, tmp_path, gpu):
     gpu.wrong = {"baseline", "fused"}
     outcome = run("sweep", config, "--out", tmp_path / "run", "--profile")
     assert outcome.code == 5
-    assert "nothing is profiled: there is no case of which a step was timed" in outcome.err
+    assert "nothing is profiled: no case has a timed step" in outcome.err
     assert gpu.traced == []
 
 

@@ -53,7 +53,7 @@ def test_what_is_printed_does_not_depend_on_other_sizes(arguments):
 @pytest.mark.parametrize("columns", [60, 200])
 def test_tables_have_the_width_of_the_terminal(columns):
     environment = {k: v for k, v in os.environ.items() if k not in SIZES} | {"COLUMNS": "0"}
-    command = [sys.executable, "-m", "bt_bench", *COMPARE]
+    command = [sys.executable, "-m", "bt_bench", *COMPARE, "--all"]
     _, printed = run_in_terminal(columns, command, environment)
     widest = max(map(len, re.sub(r"\x1b\[[\d;]*m", "", printed).splitlines()))
     assert columns - 10 < widest <= columns

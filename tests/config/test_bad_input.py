@@ -256,8 +256,8 @@ def test_top_level(error_of, text, expected):
          "1:59: sliding_window is given beside cp_size 2, which turns it off, since a column then "
          "is not a range of consecutive tokens; remove one of the two"),
         ("name: a, requests: 1, tokens: 2, block_size: [16, 6], cp_size: 2, cp_interleave: 4",
-         "1:91: cp_interleave is 4; expected a divisor of the block size of every sharded group, "
-         "and that of group 1 is 6"),
+         "1:91: cp_interleave is 4; expected a divisor of the block size of every sharded group; "
+         "group 1 has 6"),
         ("name: a, workload: trace, trace: azure_conv, dummy_requests: 1",
          "1:55: 'dummy_requests' is a parameter of uniform, batch and spread workloads, and this "
          "case is trace; remove it"),

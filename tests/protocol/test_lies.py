@@ -120,7 +120,7 @@ def test_a_driver_that_compares_the_reference_is_refused(folder):
     changed(folder, "driver.py", "def results", "def _results")
     said = refusal(folder)
     assert said.startswith(line_of(folder, "driver.py", "def outputs") + IDLE)
-    assert "compare what the calls of the variant write" in said
+    assert "compare the outputs of the variant's calls" in said
 
 
 def test_steps_that_all_have_one_result_are_refused(folder):

@@ -44,7 +44,7 @@ def test_without_a_gpu_there_are_only_figures_of_the_host() -> None:
     document = calibration_document(make_host_calibration())
     assert [section.title for section in document.sections] == [
         "Promises",
-        "What the harness costs",
+        "Cost of the harness",
     ]
     text = section_text(make_host_calibration())
     assert "empty\\_call" in text or "empty_call" in text

@@ -22,7 +22,7 @@ def test_what_was_checked_is_counted():
     assert (
         "workloads: 2 variants × 2 workloads × 1 operation, 4 comparisons of up to 1 buffer" in fact
     )
-    assert fact.endswith("after each of 8 steps. All are equal, bit for bit, to what they must be.")
+    assert fact.endswith("after each of 8 steps. All equal the reference, bit for bit.")
     (fact,) = checked(make_result("baseline", cases[:1]))
     assert "1 variant × 1 workload × 1 operation, 1 comparison of" in fact
 
@@ -31,9 +31,9 @@ def test_what_was_not_equal_is_counted():
     cases = [make_case("a"), make_case("b")]
     failed = make_result("fused", [cases[0], make_failed_case("b")])
     (fact,) = checked(make_result("baseline", cases), failed)
-    assert fact.endswith("3 are equal, bit for bit, to what they must be; 1 failed.")
+    assert fact.endswith("3 equal the reference, bit for bit; 1 failed.")
     (fact,) = checked(make_result("baseline", [make_failed_case("b")]))
-    assert fact.endswith("1 comparison. 0 are equal, bit for bit, to what they must be; 1 failed.")
+    assert fact.endswith("1 comparison. 0 equal the reference, bit for bit; 1 failed.")
 
 
 def captions(fast: float, operation=ops.STEP) -> list[str]:

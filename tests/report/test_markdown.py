@@ -60,15 +60,15 @@ def test_lines_are_narrow_and_tables_are_aligned(run: Callable[[], list[VariantR
 
 def _event_columns(results: list[VariantResult]) -> list[str]:
     lines = render_comparison(results).splitlines()
-    header = next(line for line in lines if line.startswith("|") and "Change (us)" in line)
+    header = next(line for line in lines if line.startswith("|") and "Change (µs)" in line)
     return [cell.strip() for cell in header.strip("|").split("|")]
 
 
 def test_columns_of_the_event_table_say_the_variant_that_they_hold_in_one_unit() -> None:
-    changes = ["Change (us)", "Change (%)", "Verdict"]
+    changes = ["Change (µs)", "Change (%)", "Verdict"]
     three = scenarios.gpu_run()
-    assert _event_columns(three[:2]) == ["Config", "baseline (us)", "fused (us)", *changes]
-    assert _event_columns(three) == ["Config", "baseline (us)", "Variant (us)", *changes]
+    assert _event_columns(three[:2]) == ["Config", "baseline (µs)", "fused (µs)", *changes]
+    assert _event_columns(three) == ["Config", "baseline (µs)", "Variant (µs)", *changes]
     assert "(ms)" not in render_comparison(three)
 
 
@@ -104,14 +104,14 @@ def test_environments_that_differ_are_told_apart() -> None:
 
 def test_the_first_result_is_the_baseline_where_none_is_named_so() -> None:
     text = render_comparison([make_result("mine"), make_result("fused")])
-    assert "Changes are those of fused against mine." in text
+    assert "Changes: fused against mine." in text
 
 
 def test_one_variant_has_no_changes() -> None:
     case = make_case(samples={Quantity.EVENT_US: [[50.0]]})
     text = render_comparison([make_result(cases=[case])])
     assert "Only baseline was measured" in text
-    assert "Change (us)" not in text
+    assert "Change (µs)" not in text
 
 
 def test_a_base_of_zero_has_no_percentage() -> None:

@@ -78,7 +78,7 @@ def test_a_quantity_is_one_row(sources: Path, in_copy: Run, folder: Path) -> Non
     for path in folder.glob("*.json"):
         path.write_text(path.read_text().replace('"step_us"', '"other_us"'))
     assert "other_us" in in_copy("-m", "bt_bench", "schema")
-    compared = in_copy("-m", "bt_bench", "compare", str(folder), "--fail-on", "none")
+    compared = in_copy("-m", "bt_bench", "compare", str(folder), "--fail-on", "none", "--all")
     verdicts, _, exploratory = compared.partition("exploratory metrics")
     assert re.search(r"SLOWER +other_us ", verdicts)
     assert not exploratory

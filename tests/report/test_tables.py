@@ -103,7 +103,7 @@ def test_cells_of_methods_that_disagree_are_marked() -> None:
     arms = arrange([make_result(cases=[case], calibration=calibration)])
     note = (
         "methods disagree: 20.00 by events against 10.00 by profiler for the span on a busy GPU, "
-        "L2 hot (tolerance 2.000 us)"
+        "L2 hot (tolerance 2.000 µs)"
     )
     times = time_table(arms, case.operation)
     assert times.rows[0][times.columns.index("Device")] == Cell("9.000", note)
@@ -153,7 +153,7 @@ def test_changes_have_the_verdict_of_compare() -> None:
     assert float(change_us) == pytest.approx(-16, abs=0.5)
     assert float(percent) == pytest.approx(-78, abs=2)
     assert verdict == "FASTER"
-    # One number: the change in us is that in percent of the base.
+    # One number: the change in µs is that in percent of the base.
     base_us = float(less[1].text)
     assert float(change_us) == pytest.approx(base_us * float(percent) / 100, rel=2e-3)
     assert same[5] == Cell("INCONCLUSIVE", tone=Tone.OPEN)

@@ -39,7 +39,7 @@ def run(
     device: str = "cuda",
     known: Calibration | None = None,
 ) -> list[VariantResult]:
-    """Variants that take so many us in cases that must move so many bytes."""
+    """Variants that take so many µs in cases that must move so many bytes."""
     return [
         make_result(
             variant,

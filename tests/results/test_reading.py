@@ -230,7 +230,7 @@ def test_cases_that_something_has_changed_on_disk_are_refused(folder: RunFolder)
     assert text.count('"failed"') == 1
     with journal.open("r+") as file:
         file.write(text.replace('"failed"', '"ok"    '))
-    with pytest.raises(UsageError, match=r"baseline\.cases\.jsonl is not what this run has wri"):
+    with pytest.raises(UsageError, match=r"baseline\.cases\.jsonl is not as this run has wri"):
         writer.close(True)
     assert not read_result(folder.result_path("baseline")).complete
 
@@ -242,7 +242,7 @@ def test_a_file_of_a_result_is_what_was_written(folder: RunFolder) -> None:
     path = folder.result_path("baseline")
     assert read_written(path, digest) == read_result(path)
     path.write_text(path.read_text().replace('"failed"', '"ok"'))
-    with pytest.raises(UsageError, match=r"baseline\.json is not what this run has written"):
+    with pytest.raises(UsageError, match=r"baseline\.json is not as this run has written"):
         read_written(path, digest)
 
 

@@ -120,7 +120,7 @@ DAMAGES: dict[str, tuple[Callable[[str], str], str]] = {
     ),
     "less than any clock tells": (
         _edited(lambda d: d["rounds"][0]["values"]["base"].__setitem__(0, 5e-324)),
-        r"\.values\.base\[0\] is 4\.94066e-324, which no clock .* 0, or 1e-09 to 1e\+12 us",
+        r"\.values\.base\[0\] is 4\.94066e-324, which no clock .* 0, or 1e-09 to 1e\+12 µs",
     ),
     "a key twice": (
         lambda text: text.replace('"config"', '"config": "other", "config"'),

@@ -39,7 +39,7 @@ def make_figures(medians: dict[str, float]) -> list[Figure]:
     return [
         Figure(
             name=name,
-            what=f"what {name} is",
+            what=f"the {name}",
             samples=[round(share * value, 6) for share in (0.9, 0.95, 1, 1.05, 1.1)],
         )
         for name, value in medians.items()
@@ -56,7 +56,7 @@ def make_line(method: Method, gradient: float, intercept: float) -> DeviceLine:
 
 
 def make_injection(host: float = 20.1, step: float = 19.9, gpu: float = 0.0) -> Injection:
-    """20 us of delay that moves the quantities by that much."""
+    """20 µs of delay that moves the quantities by that much."""
     without = {Quantity.HOST_US: 6.5, Quantity.STEP_US: 22.5, Quantity.GPU_US: 10.58}
     moved = {Quantity.HOST_US: host, Quantity.STEP_US: step, Quantity.GPU_US: gpu}
     return Injection(

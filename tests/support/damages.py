@@ -198,29 +198,29 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
             copies={"moved_bytes": [1024], "samples": [[0.8, 1e13]]}
         ),
         "is damaged: $.calibration.copies.samples[0][1] is 1e+13, which no clock can have "
-        "measured; expected 0, or 1e-09 to 1e+12 us",
+        "measured; expected 0, or 1e-09 to 1e+12 µs",
     ),
     "less than any clock tells": (
         lambda data: _samples(data)[1].__setitem__(0, 5e-324),
         f"is damaged: {SAMPLES}[1][0] is 4.94066e-324, which no clock can have measured; "
-        "expected 0, or 1e-09 to 1e+12 us",
+        "expected 0, or 1e-09 to 1e+12 µs",
     ),
     "more than any call takes": (
         lambda data: _samples(data)[2].__setitem__(0, 1e300),
         f"is damaged: {SAMPLES}[2][0] is 1e+300, which no clock can have measured; "
-        "expected 0, or 1e-09 to 1e+12 us",
+        "expected 0, or 1e-09 to 1e+12 µs",
     ),
     "no time in the control's samples": (
         lambda data: data["cases"][0].update(
             control=[data["cases"][0]["measurements"][0] | {"samples": [[1.0], [1e13], [1.0]]}]
         ),
         "is damaged: $.cases[0].control[0].samples[1][0] is 1e+13, which no clock can have "
-        "measured; expected 0, or 1e-09 to 1e+12 us",
+        "measured; expected 0, or 1e-09 to 1e+12 µs",
     ),
     "a control that came out too far": (
         lambda data: data["cases"][0].update(control_spreads=[_spread(data, -1e300)]),
         "is damaged: $.cases[0].control_spreads[0].difference_us is -1e+300; "
-        "expected 1e+12 us at most",
+        "expected 1e+12 µs at most",
     ),
     "more launches than a number can tell apart": (
         lambda data: data["cases"][0]["launches"]["steps"][0][0].update(count=2**53 + 1),
@@ -251,17 +251,17 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
             {"name": "empty_call", "what": "", "samples": [0.05, 1e200]}
         ),
         "is damaged: $.calibration.figures[0].samples[1] is 1e+200, which no clock can have "
-        "measured; expected 0, or 1e-09 to 1e+12 us",
+        "measured; expected 0, or 1e-09 to 1e+12 µs",
     ),
     "a set length of the calibration": (
         lambda data: data["calibration"]["lines"][0]["set_us"].__setitem__(1, -3.0),
         "is damaged: $.calibration.lines[0].set_us[1] is -3, which no clock can have "
-        "measured; expected 0, or 1e-09 to 1e+12 us",
+        "measured; expected 0, or 1e-09 to 1e+12 µs",
     ),
     "a reported length of the calibration": (
         lambda data: data["calibration"]["lines"][0]["reported_us"][1].__setitem__(0, 1e200),
         "is damaged: $.calibration.lines[0].reported_us[1][0] is 1e+200, which no clock can "
-        "have measured; expected 0, or 1e-09 to 1e+12 us",
+        "have measured; expected 0, or 1e-09 to 1e+12 µs",
     ),
     "the control's samples": (
         lambda data: data["cases"][1].update(control=data["cases"][0]["measurements"][:1]),

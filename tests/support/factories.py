@@ -171,7 +171,7 @@ def make_calibration(
     return Calibration(
         seconds=1.5,
         figures=[
-            Figure(name=name, what=f"what {name} is", samples=list(samples))
+            Figure(name=name, what=f"the {name}", samples=list(samples))
             for name, samples in (figures or {}).items()
         ],
         lines=[

@@ -167,7 +167,7 @@ def untimed() -> tuple[Judgement, ...]:
                 (missing, Cause.NO_METRIC, "fused@main did not measure it"),
                 (invalid, Cause.FAILED, "fused@HEAD failed: slot 3 is 17; the reference has 16"),
                 (invalid, Cause.INSUFFICIENT, "40 of 48 rounds were discarded: throttled"),
-                (invalid, Cause.METHODS_DISAGREE, "profiler and events differ by 2.1 us"),
+                (invalid, Cause.METHODS_DISAGREE, "profiler and events differ by 2.1 µs"),
                 (invalid, Cause.NOT_POSITIVE, "a sample of fused@main is 0"),
                 (invalid, Cause.NO_VARIANCE, "64 samples of a clock without tick are all 3.2"),
                 (invalid, Cause.UNIT_DIFFERS, "us against ms"),
@@ -185,9 +185,9 @@ def rich() -> Judged:
         title="Gate of main against the working tree",
         others=(HEAD, OTHER_HEAD),
         overall=(
-            Overall("gpu_us", BASE, HEAD, 2, 1.146, 0.981, 1.339),
-            Overall("host_us", BASE, HEAD, 3, 1.025, 1.004, 1.046),
-            Overall(LONGEST_METRIC, BASE, HEAD, 1, 0.932, None, None),
+            Overall(ops.STEP, "gpu_us", BASE, HEAD, 2, 1.146, 0.981, 1.339),
+            Overall(ops.STEP, "host_us", BASE, HEAD, 3, 1.025, 1.004, 1.046),
+            Overall(ops.STEP, LONGEST_METRIC, BASE, HEAD, 1, 0.932, None, None),
         ),
         facts=(
             "20 rounds of fresh processes, with an unchanged control in each; 2 looks.",
@@ -218,7 +218,7 @@ def hostile() -> Judged:
         title=HOSTILE,
         base=HOSTILE,
         others=(f"={HOSTILE}",),
-        overall=(Overall(HOSTILE, HOSTILE, f"={HOSTILE}", 2, 1.1, 1.0, 1.2),),
+        overall=(Overall(ops.STEP, HOSTILE, HOSTILE, f"={HOSTILE}", 2, 1.1, 1.0, 1.2),),
         facts=(f"{'x' * 70} {HOSTILE}",),
         warnings=(f"{'x' * 60} {HOSTILE}",),
     )

@@ -36,16 +36,16 @@ from bt_bench.suites.block_tables import operations as ops
 from support.factories import make_environment
 
 QUERIES = 8  # calls in a row that the empty call `query` makes
-DIGITS = 3  # of us, as in a file
+DIGITS = 3  # of µs, as in a file
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call of the CUDA API in a script; times in us, as they are without a profiler.
+    """A call of the CUDA API in a script; times in µs, as they are without a profiler.
 
     Args:
         name: the function.
-        us: how long the call takes.
+        µs: how long the call takes.
         code_us: the host's own code before it.
         records: one, and those of the calls that it makes itself.
         blocks: whether it returns only when the device is idle.
@@ -84,7 +84,7 @@ class Launch(Call):
 
 @dataclass(frozen=True)
 class Added:
-    """What a profiler adds, in us.
+    """What a profiler adds, in µs.
 
     Args:
         launch_us: to a call that enqueues something.
@@ -128,7 +128,7 @@ SEPARATE = (
 
 @dataclass(frozen=True)
 class Played:
-    """When everything of a script happened, in us from its begin."""
+    """When everything of a script happened, in µs from its begin."""
 
     calls: list[tuple[float, float]] = field(default_factory=list)
     enqueued: list[float] = field(default_factory=list)

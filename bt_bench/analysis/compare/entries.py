@@ -261,7 +261,7 @@ class Pairing:
         for check in disagreements(checks):
             readings = (check.first, check.second)
             said = " against ".join(
-                f"{format_number(reading.corrected_us or 0.0)} us by {reading.series.method.value}"
+                f"{format_number(reading.corrected_us or 0.0)} µs by {reading.series.method.value}"
                 for reading in readings
             )
             for reading in readings:

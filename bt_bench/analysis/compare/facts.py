@@ -20,10 +20,10 @@ from bt_bench.errors import NotComparableError, listed
 from bt_bench.results import CONFIG_NAME, Decides, Quantity, Status, format_share, metric_named
 
 _CORRECTIONS = {
-    Correction.HOLM: "corrected by Holm's method, so that any false SLOWER among them has at most "
-    "this probability, and any false FASTER likewise",
-    Correction.BH: "corrected by Benjamini and Hochberg's method, so that at most this share of "
-    "the SLOWER among them is expected to be false, and of the FASTER likewise",
+    Correction.HOLM: "corrected by Holm's method: any false SLOWER among them has at most this "
+    "probability, and so has any false FASTER",
+    Correction.BH: "corrected by Benjamini and Hochberg's method: at most this share of the SLOWER "
+    "among them is expected to be false, and likewise of the FASTER",
     Correction.NONE: "not corrected, so expect false verdicts among many tests",
 }
 
@@ -90,18 +90,18 @@ def facts_of(
     if not all(each.one_run for each in matchups):
         yield (
             "Sides of different runs are compared by their medians. This is advisory, as the speed "
-            "of a host changes between runs. A host time counts as changed only beyond what its "
-            f"reference moved by in the same case: {STAGING} for what launches, {LAUNCHING} for "
-            f"what stages. The host may account for a factor of {MOST_HOST:g} at most, and "
+            "of a host changes between runs. A host time counts as changed only beyond the change "
+            f"of its reference in the same case: {STAGING} for launching, {LAUNCHING} for staging. "
+            f"The host may account for a factor of {MOST_HOST:g} at most, and "
             "does where there is no reference."
         )
         margins.append(f"{format_share(rules.advisory_margin)} between runs")
-    own = ", or what the config sets for the case" if has_own_margins else ""
+    own = ", or the config's for the case" if has_own_margins else ""
     yield (
         "A change counts if its whole interval is beyond its margin: "
         f"{', '.join(dict.fromkeys(margins))}{own}, and never less than the floor of the metric. "
-        "Where three times what unchanged code differs by is more than the margin, the interval is "
-        "as much wider."
+        "Where three times the noise of unchanged code exceeds the margin, the interval is as much "
+        "wider."
     )
     if any(not each.decides for each in judgements):
         yield (
@@ -172,10 +172,10 @@ def family_facts(judgements: Sequence[Judgement], rules: Rules) -> Iterator[str]
     if of_sums:
         yield (
             "A sum of metrics is exploratory too; its tests over all operations and cases of one "
-            "side are corrected together, apart from those of other metrics."
+            "side are corrected together, apart from other metrics."
         )
-    level = "" if uncorrected else ", at the corrected level; that of SAME is not corrected"
-    yield f"Intervals are those that the verdicts rest on{level}."
+    level = "" if uncorrected else ", at the corrected level (SAME: not corrected)"
+    yield f"Intervals are the ones behind the verdicts{level}."
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -23,6 +23,7 @@ from bt_bench.analysis.compare.entries import (
 from bt_bench.analysis.compare.estimating import Question, answer
 from bt_bench.analysis.compare.facts import facts_of, partial_warnings
 from bt_bench.analysis.compare.selection import Selection
+from bt_bench.analysis.compare.subject import subject_of
 from bt_bench.analysis.deciding import Rules, not_comparable, without_new_paths
 from bt_bench.analysis.judging import (
     Entry,
@@ -34,12 +35,12 @@ from bt_bench.analysis.judging import (
 )
 from bt_bench.analysis.verdicts import Judged, Judgement, Margin
 from bt_bench.errors import UsageError
-from bt_bench.results import is_sum, select, sums_in
+from bt_bench.results import is_sum, select, sums_in, unit_text
 
 
 @dataclass(frozen=True)
 class Criteria:
-    """What is compared, and how strictly.
+    """Say what is compared, and how strictly.
 
     Args:
         rules: margins, alpha, and the correction for many tests.
@@ -135,6 +136,7 @@ def judge(
         overall=overall,
         facts=(*facts, *floors),
         warnings=tuple(dict.fromkeys(warnings)),
+        subject=subject_of(matchups),
         scope=(*not_selected, *not_paired, *left_out, *not_judged),
     )
 
@@ -227,7 +229,8 @@ def _floor_facts(entries: Sequence[Entry], floors: Mapping[str, float]) -> Itera
     names = [metric.name for metric in metrics_in_order(found)]
     for pattern, floor in floors.items():
         (metric, *_) = (found[name] for name in select(names, [pattern], "--floor"))
-        yield f"The floor of {pattern} is {floor:g} {metric.unit}: a smaller change counts as none."
+        amount = f"{floor:g} {unit_text(metric.unit)}"
+        yield f"The floor of {pattern} is {amount}: a smaller change counts as none."
 
 
 def _not_judged(everything: Sequence[Judgement], selected: Sequence[Judgement]) -> Iterator[str]:

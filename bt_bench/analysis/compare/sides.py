@@ -188,7 +188,8 @@ def _label(given: Given, default: str, variant: str) -> str:
 def _match_folders(given: Sequence[Given], planned_of: PlannedOf) -> Matched:
     folders = [{one.variant: one for one in _read(each, planned_of)} for each in given]
     headers = [next(iter(folder.values())).result.header for folder in folders]
-    names = [each.label or Path(each.path).resolve().name for each in given]
+    tails = iter(_tails([Path(each.path).resolve() for each in given if not each.label]))
+    names = [each.label or next(tails) for each in given]
     base, *others = unique_labels(headers, names)
     matchups: list[Matchup] = []
     wholes: dict[str, str] = {}
@@ -198,6 +199,16 @@ def _match_folders(given: Sequence[Given], planned_of: PlannedOf) -> Matched:
             matchups.append(Matchup(_side_of(folders[0], variant, base, given[0]), side))
             wholes[side.label] = other
     return Matched(base, tuple(others), tuple(matchups), wholes)
+
+
+def _tails(paths: Sequence[Path]) -> list[str]:
+    """Return the ends of paths, with as many parts as tell them apart: `h100/run`, `h200/run`."""
+    distinct = len({*paths})
+    for count in range(1, max((len(path.parts) for path in paths), default=0)):
+        tails = ["/".join(path.parts[-count:]) for path in paths]
+        if len({*tails}) == distinct:
+            return tails
+    return [str(path) for path in paths]
 
 
 def _side_of(folder: dict[str, _Read], variant: str, label: str, given: Given) -> Side:

@@ -16,7 +16,7 @@ CHANGED_SHARE = 0.03
 
 @dataclass(frozen=True)
 class HostRow:
-    """A function, with all its places in the tree of calls together; times in us per step.
+    """A function, with all its places in the tree of calls together; times in µs per step.
 
     Args:
         name: qualified.
@@ -75,7 +75,7 @@ class HostChange:
 
     @property
     def difference_us(self) -> float:
-        """By how much its own time is longer now, in us per step; negative if it is shorter."""
+        """By how much its own time is longer now, in µs per step; negative if it is shorter."""
         return _time_of(self.after) - _time_of(self.before)
 
     @property
@@ -97,7 +97,7 @@ def host_changes(before: HostProfile, after: HostProfile) -> list[HostChange]:
     """The functions that changed between two profiles of the same step, the most telling first.
 
     A function is the same if its name and its file are; lines move when a file is edited. Its time
-    has changed if the spreads over repetitions do not overlap, and the difference is 0.3 us or 3 %
+    has changed if the spreads over repetitions do not overlap, and the difference is 0.3 µs or 3 %
     of the step at least. A function that is new, gone or called more or less often has changed, in
     whatever time; not so if already the calls of one profile vary.
 

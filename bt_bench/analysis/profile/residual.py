@@ -22,10 +22,10 @@ LEAST_GROUPS = 3
 
 @dataclass(frozen=True)
 class Residual:
-    """What the traced steps do not explain, in us.
+    """What the traced steps do not explain, in µs.
 
     Args:
-        us: the trimmed mean over turns; negative if the traced steps exceed the others.
+        µs: the trimmed mean over turns; negative if the traced steps exceed the others.
         error_us: half the 95 % interval of it; `None` for fewer than three turns.
     """
 

@@ -25,7 +25,7 @@ class What(StrEnum):
 
 @dataclass(frozen=True)
 class TimelineRow:
-    """A stretch of a step; us from its begin, medians over steps.
+    """A stretch of a step; µs from its begin, medians over steps.
 
     Args:
         lane: host or device.

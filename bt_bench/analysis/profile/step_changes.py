@@ -71,7 +71,7 @@ def step_changes(before: Explained, after: Explained) -> list[StepChange]:
     The host's own code between two calls is compared with that between the calls that these are
     matched with, as a whole where a call came in between.
 
-    A length has changed if the spreads do not overlap, and the difference is both 0.3 us and 5 % of
+    A length has changed if the spreads do not overlap, and the difference is both 0.3 µs and 5 % of
     the longer row at least; the host's own code that is new or gone has to reach this as well. A
     row that only starts at another time has not changed.
 

@@ -35,7 +35,7 @@ CLOSES_WITHIN_US = 0.5
 
 @dataclass(frozen=True)
 class Explained:
-    """Where the time of a variant's step goes; all in us, medians over steps.
+    """Where the time of a variant's step goes; all in µs, medians over steps.
 
     Args:
         name: of the variant.
@@ -88,7 +88,7 @@ class Explained:
 
     @property
     def closes(self) -> bool:
-        """Whether the residual, and its error, are known and within 5 % or 0.5 us of the step."""
+        """Whether the residual, and its error, are known and within 5 % or 0.5 µs of the step."""
         if self.residual_us is None or self.error_us is None:
             return False
         most_us = max(CLOSES_WITHIN_US, CLOSES_WITHIN_PERCENT / 100 * self.step_us)

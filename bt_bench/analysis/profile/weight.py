@@ -11,7 +11,7 @@ from bt_bench.results import EmptyCalls, HostCall, Timeline, Tracing
 
 @dataclass(frozen=True)
 class Weight:
-    """What a kind of tracing adds, in us.
+    """What a kind of tracing adds, in µs.
 
     Args:
         launch_us: to a call that enqueues something.
@@ -116,5 +116,5 @@ def _by_turn(values: Sequence[float], turns: Sequence[int]) -> dict[int, list[fl
 
 
 def waits_of(steps: EmptyCalls) -> list[float]:
-    """From the return of each call until the device was idle, in us."""
+    """From the return of each call until the device was idle, in µs."""
     return [step - host for step, host in zip(steps.step_us, steps.host_us, strict=True)]

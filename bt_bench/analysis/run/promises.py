@@ -24,7 +24,7 @@ METHOD_TITLES = {
     Method.HOST_CLOCK: "host clock",
 }
 
-# A profiler that stays attached has been seen to add 2 us to the replay of a graph.
+# A profiler that stays attached has been seen to add 2 µs to the replay of a graph.
 MOST_PROFILED_US = 1.0
 LARGEST_EMPTY_CALL_US = 0.1
 GRADIENT_TOLERANCE = 0.01
@@ -95,8 +95,8 @@ def _empty_call(calibration: Calibration) -> Promise:
     value_us = median(samples) if samples else None
     return Promise(
         "empty_call",
-        f"the harness adds less than {LARGEST_EMPTY_CALL_US} us to host times",
-        _NOT_MEASURED if value_us is None else f"{format_number(value_us)} us",
+        f"the harness adds less than {LARGEST_EMPTY_CALL_US} µs to host times",
+        _NOT_MEASURED if value_us is None else f"{format_number(value_us)} µs",
         value_us is not None and value_us < LARGEST_EMPTY_CALL_US,
     )
 
@@ -146,7 +146,7 @@ def _delay(injection: Injection | None) -> Iterator[Promise]:
         if injection is not None and moved_us is not None:
             off_us = abs(moved_us - expected_share * injection.delay_us)
             kept = off_us <= tolerance * injection.delay_us
-            found = f"{format_number(moved_us)} of {format_number(injection.delay_us)} us"
+            found = f"{format_number(moved_us)} of {format_number(injection.delay_us)} µs"
         yield Promise(f"delay_{quantity.value}", promise, found, kept)
 
 
@@ -165,7 +165,7 @@ def _cold(calibration: Calibration) -> Promise:
     return Promise(
         name,
         promise,
-        f"{format_number(cold_us)} us, from the L2 {format_number(median(flush.hot))} us",
+        f"{format_number(cold_us)} µs, from the L2 {format_number(median(flush.hot))} µs",
         cold_us > percentile(flush.hot, COLD_PERCENTILE),
     )
 
@@ -173,7 +173,7 @@ def _cold(calibration: Calibration) -> Promise:
 def _profiled(calibration: Calibration) -> Promise:
     name, promise = (
         "profiled",
-        f"a launch costs the same after profiling, ± {MOST_PROFILED_US:g} us",
+        f"a launch costs the same after profiling, ± {MOST_PROFILED_US:g} µs",
     )
     before = calibration.samples("replay")
     after = calibration.samples("replay_profiled")
@@ -183,6 +183,6 @@ def _profiled(calibration: Calibration) -> Promise:
     return Promise(
         name,
         promise,
-        f"{format_number(times_us[1])} us, before it {format_number(times_us[0])} us",
+        f"{format_number(times_us[1])} µs, before it {format_number(times_us[0])} µs",
         abs(times_us[1] - times_us[0]) <= MOST_PROFILED_US,
     )

@@ -101,7 +101,7 @@ def _slowest(results: Sequence[VariantResult], operation: Operation) -> tuple[st
         if case.operation == operation and (time_us := _step_us(case)) is not None
     ]
     time_us, name, label = max(times, key=lambda each: each[0])  # the first one, if several are
-    return name, f"slowest: {label} takes {format_number(time_us)} us"
+    return name, f"slowest: {label} takes {format_number(time_us)} µs"
 
 
 def _most_changed(results: Sequence[VariantResult], operation: Operation) -> tuple[str, str] | None:

@@ -156,8 +156,8 @@ def gate(
             max=100,
             metavar="PERCENT",
             help="Find slowdowns of this size, in percent, above --threshold and up to 100; of "
-            "short times, from 0.15 us on (0.1 us below 3.3). The report says if noise prevents "
-            "it.",
+            "short times, from 0.15 µs on (0.1 µs below 3.3). The report states whether noise "
+            "prevents it.",
             show_default="5",
         ),
     ] = None,
@@ -228,8 +228,12 @@ def gate(
         typer.Option("--out", metavar="DIR", help="Write results to DIR. DIR must not exist."),
     ] = None,
     device: DeviceOption = None,
+    show_all: Annotated[
+        bool,
+        typer.Option("--all", help="List all verdicts by case, and how they were decided."),
+    ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List what would be compared, and run nothing.")
+        bool, typer.Option("--dry-run", help="List the comparisons, and run nothing.")
     ] = False,
     traceback: TracebackOption = False,
     as_json: JsonOption = False,
@@ -298,11 +302,12 @@ def gate(
         ),
         allow_partial=allow_partial,
         require_power=require_power and not static and against is None,
+        show_all=show_all,
         build_seconds=build_timeout,
         on_traceback=traceback_printer(traceback),
     )
     if base is not None and against is not None:
-        raise UsageError("--base and --against both say what to compare with; give only one")
+        raise UsageError("--base and --against both name a base; give only one")
     if build_timeout is not None and build is None:
         raise UsageError("--build-timeout has no effect without --build; leave it out")
     if static:

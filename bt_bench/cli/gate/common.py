@@ -51,6 +51,7 @@ class Options:
         chosen: which of variants, cases and operations are selected by flags.
         allow_partial: accept a stored result whose run did not finish.
         require_power: fail a gate that could not have found what it was to find.
+        show_all: list all verdicts in a table, and how they were decided.
     """
 
     spec: SweepSpec
@@ -68,6 +69,7 @@ class Options:
     chosen: frozenset[str] = frozenset()
     allow_partial: bool = False
     require_power: bool = False
+    show_all: bool = False
     build_seconds: float | None = None
     on_traceback: Callable[[str], None] | None = None
 
@@ -168,7 +170,7 @@ def _config_in_base(
     options: Options, old: Tree, new: Tree, suite: str | None
 ) -> tuple[SweepSpec | None, list[str]]:
     """Read the config as the base has it; `None` if it cannot differ, or with a warning."""
-    unseen = "so what the config no longer has, or takes from elsewhere, is not noticed"
+    unseen = "so a case that the config has lost, or takes from elsewhere, goes unnoticed"
     try:
         path = _path_in_base(options, old, new, suite)
         if path is None:
@@ -257,7 +259,7 @@ def finish(judged: Judged, options: Options, folder: Path | None) -> ExitCode:
     from bt_bench.cli.outputs import Output
 
     kept = [] if folder is None else [Output("json", folder / VERDICTS_NAME)]
-    write_outputs(judged, [*kept, *options.outputs])
+    write_outputs(judged, [*kept, *options.outputs], options.show_all)
     if folder is not None:
         print(f"bt-bench: rounds and verdicts are in {folder}/", file=sys.stderr)
     why = not_comparable(judged.judgements)

@@ -126,8 +126,8 @@ def run_rounds(request: GateRequest) -> Judged:
     except UsageError as error:
         if str(error).startswith("no GPU"):
             raise UsageError(
-                f"{error}; without a GPU, --static compares what the kernels compile to, and "
-                "--device cpu counts launches and times staging"
+                f"{error}; without a GPU, --static compares the compiled kernels, and --device cpu "
+                "counts launches and times staging"
             ) from None
         raise
     except KeyboardInterrupt:

@@ -59,8 +59,8 @@ def profile(
             "--tool",
             metavar="TOOL",
             help="timeline: where each microsecond of a step goes, on host and GPU. trace: the "
-            "same as a trace for Perfetto. ncu: what limits each kernel of a step, by Nsight "
-            "Compute. static: what the compiler made of each kernel; needs no GPU. nsys: print the "
+            "same as a trace for Perfetto. ncu: the limits of each kernel of a step, by Nsight "
+            "Compute. static: each kernel as compiled; needs no GPU. nsys: print the "
             "command that records a sweep with Nsight Systems.",
             autocompletion=completion.one_of(*TOOLS),
         ),
@@ -99,7 +99,7 @@ def profile(
         typer.Option(
             "--target",
             metavar="A,B,…",
-            help="With --tool static, compile for these GPUs, the first of which is shown: sm_80 "
+            help="With --tool static, compile for these GPUs, and show the first: sm_80 "
             "(A100), sm_86, sm_89, sm_90 (H100, H200), sm_100 (B200), sm_103, sm_120.",
             show_default="sm_90,sm_80,sm_100",
         ),
@@ -109,7 +109,7 @@ def profile(
         typer.Option(
             "--against",
             metavar="RUN",
-            help="Name what has changed since another profile by the same tool: its folder, or its "
+            help="List the changes since another profile by the same tool: its folder, or its "
             "file.",
         ),
     ] = None,
@@ -134,11 +134,11 @@ def profile(
     traceback: TracebackOption = False,
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Show where a step's time goes, what limits its kernels, and what these consist of.
+    """Show where a step's time goes, the limits of its kernels, and their code.
 
-    By default, each host call, launch and device operation of one step, in order, with what binds
-    it: it needs a GPU, and cupti-python of the driver's CUDA version (without it torch's profiler,
-    which tells less). `--against` names what has changed since another profile.
+    By default: each host call, launch and device operation of one step, in order, and its critical
+    part. This needs a GPU, and cupti-python of the driver's CUDA version (without it, torch's
+    profiler gives fewer details). `--against` lists the changes since another profile.
 
     Examples:
     - `bt-bench profile origin -k medium_batch_1grp`

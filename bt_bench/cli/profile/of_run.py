@@ -39,7 +39,7 @@ def nsight_compute_for(spec: SweepSpec, hello: Hello) -> Ncu:
         )
     if all(operation.traits.on_host for operation in spec.operations):
         raise UsageError(
-            f"--profile: operation {str(spec.operations[0])!r} launches nothing, so that there is "
+            f"--profile: operation {str(spec.operations[0])!r} launches nothing, so there is "
             "nothing to profile; choose another one by --operations"
         )
     ncu = find_ncu()
@@ -96,7 +96,7 @@ class RunProfiles:
 
         found = standouts(self.results)
         if not found:
-            say("nothing is profiled: there is no case of which a step was timed")
+            say("nothing is profiled: no case has a timed step")
         with self.request.folder.locked():
             try:
                 for standout in found:
@@ -106,7 +106,7 @@ class RunProfiles:
                 say(f"take the profiles that are missing with: {self.again}")
                 raise
         if self._refused:
-            say(f"the results are complete; take what is missing later with: {self.again}")
+            say(f"the results are complete; take the missing profiles later with: {self.again}")
 
     def _take_both(self, standout: Standout) -> None:
         from bt_bench.results import COUNTERS_NAME, TIMELINE_NAME, RunFolder

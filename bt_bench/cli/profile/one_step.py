@@ -54,7 +54,7 @@ def one_operation(spec: SweepSpec, tool: str, *, by_name: bool) -> Operation:
     operation = max(spec.operations, key=lambda each: each.traits.rank)
     if operation.traits.on_host:
         raise UsageError(
-            f"operation {str(operation)!r} launches nothing, so that --tool {tool} has nothing to "
+            f"operation {str(operation)!r} launches nothing, so --tool {tool} has nothing to "
             "profile; choose another one by --operations"
         )
     return operation

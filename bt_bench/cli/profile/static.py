@@ -62,7 +62,7 @@ def static_profile(request: StaticRequest) -> ExitCode:
         on_traceback=traceback_printer(request.traceback),
         on_compile=lambda names: say(
             f"compiling {', '.join(names)} for {', '.join(targets)}, which takes a second or two "
-            "for each kernel; what is compiled is kept"
+            "for each kernel, once"
         ),
     )
     changes: list[KernelChange] | None = None

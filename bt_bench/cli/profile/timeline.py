@@ -213,7 +213,7 @@ def _where_trace_is(folder: RunFolder, timeline: Timeline, *, whole: bool) -> Do
         f"A trace of a few steps is in {folder.path / TRACE_NAME}: open it at "
         "https://ui.perfetto.dev (which reads it in the browser, and uploads nothing) or in "
         "chrome://tracing. Each variant is a process with rows for the host, for its NVTX ranges "
-        "on the GPU, and for the GPU; arrows lead from a launch to what it enqueued. Times are as "
+        "on the GPU, and for the GPU; arrows lead from a launch to its work. Times are as "
         "traced, with what the profiler adds.",
         *page.lead[1:],
     )

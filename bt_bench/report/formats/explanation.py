@@ -15,7 +15,7 @@ from bt_bench.report.formats.texts import (
     value_text,
     verdict_text,
 )
-from bt_bench.results import format_number, format_share
+from bt_bench.results import format_number, format_share, unit_text
 
 
 def explanation_document(judged: Judged, key: str) -> Document:
@@ -56,9 +56,9 @@ def _texts(judgement: Judgement) -> Iterator[str]:
     if judgement.exploratory:
         yield "exploratory: not a primary metric of its operation, so its tests are counted apart"
     if not judgement.decides:
-        yield "it does not decide: the exit code follows primary metrics, unless told otherwise"
+        yield "it does not decide: by default the exit code follows primary metrics"
     if judgement.advisory:
-        yield "advisory: the sides are of different runs, so what changed between them counts too"
+        yield "advisory: the sides are of different runs, so changes between these count too"
     if judgement.evidence is None:
         yield _without_evidence(judgement)
     else:
@@ -66,7 +66,7 @@ def _texts(judgement: Judgement) -> Iterator[str]:
 
 
 def _value(value: float | None, unit: str) -> str:
-    return "none" if value is None else f"{value_text(value, unit)} {unit}"
+    return "none" if value is None else f"{value_text(value, unit)} {unit_text(unit)}"
 
 
 def _without_evidence(judgement: Judgement) -> str:
@@ -119,13 +119,13 @@ def _systematic_text(evidence: Evidence) -> str:
     parts = "there is no control"
     if systematic.copies is not None:
         parts = (
-            f"{SPREAD_FACTOR:g} times what unchanged code differs by is "
+            f"{SPREAD_FACTOR:g} times the noise of unchanged code is "
             f"{format_share(systematic.copies)}, which counts beyond the margin"
         )
     if systematic.slowed or systematic.sped:
         parts += (
             ", and between the runs the host may have made it slower by "
-            f"{systematic.slowed:.6g} or faster by {systematic.sped:.6g}, as the reference says"
+            f"{systematic.slowed:.6g} or faster by {systematic.sped:.6g}, by its reference"
         )
     return f"systematic: {below:.6g} below and {above:.6g} above, as {parts}"
 
@@ -140,8 +140,8 @@ def _interval_texts(judgement: Judgement, evidence: Evidence) -> Iterator[str]:
         down = (evidence.estimate - below - evidence.log_low) / evidence.error
         up = (evidence.log_high - above - evidence.estimate) / evidence.error
         text += (
-            f", exp(estimate - {down:.4g} and + {up:.4g} standard errors, and what is "
-            f"systematic), {100 * evidence.confidence:.6g} %"
+            f", exp(estimate - {down:.4g} and + {up:.4g} standard errors, and the systematic "
+            f"part), {100 * evidence.confidence:.6g} %"
         )
     yield f"{text}: SLOWER or FASTER if all of it is beyond the margin, SAME if all is within"
 

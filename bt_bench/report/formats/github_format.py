@@ -10,7 +10,7 @@ from bt_bench.analysis import Judged, Judgement, Verdict, tally_of
 from bt_bench.report.document import inert
 from bt_bench.report.formats.arrange import worst_first
 from bt_bench.report.formats.judged_document import missed_lines
-from bt_bench.report.formats.md_format import render_md
+from bt_bench.report.formats.md_format import cut_md
 from bt_bench.report.formats.texts import clean, headline, verdict_text
 
 MAX_ANNOTATIONS = 10
@@ -25,7 +25,6 @@ _LEVELS = {
     Verdict.INVALID: "error",
     Verdict.INCONCLUSIVE: "warning",
 }
-_SMALLEST_ROW_BYTES = 40
 
 
 def render_github(judged: Judged) -> str:
@@ -58,14 +57,7 @@ def step_summary(judged: Judged, limit_bytes: int = SUMMARY_BYTES) -> str:
         judged: the comparison.
         limit_bytes: its maximum size in UTF-8; GitHub counts all that the step writes there.
     """
-    ordered = worst_first(judged)
-    count = min(len(ordered.judgements), limit_bytes // _SMALLEST_ROW_BYTES)
-    while True:
-        text = render_md(ordered, count)
-        size = len(text.encode())
-        if size <= limit_bytes or count == 0:
-            break
-        count = int(count * 0.95 * limit_bytes / size)
+    text = cut_md(judged, limit_bytes, lambda text: len(text.encode()))
     # What is left are facts and warnings, which are few unless something is very wrong.
     return text.encode()[:limit_bytes].decode(errors="ignore")
 

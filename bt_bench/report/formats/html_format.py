@@ -22,9 +22,13 @@ def render_html_fragment(judged: Judged) -> str:
     for block in document.lead:
         lines += _block(block)
     for section in document.sections:
-        lines.append(f"<h3>{_text(section.title)}</h3>")
+        title = _text(section.title)
+        folded = section.folded
+        lines.append(f"<details><summary>{title}</summary>" if folded else f"<h3>{title}</h3>")
         for block in section.blocks:
             lines += _block(block)
+        if folded:
+            lines.append("</details>")
     lines.append("</section>")
     return "\n".join(lines) + "\n"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from bt_bench.analysis import WORST_FIRST, Evidence, Judged, Judgement, Overall, Power
 
-JUDGED_SCHEMA_VERSION = 2
+JUDGED_SCHEMA_VERSION = 3
 
 
 def render_json(judged: Judged) -> str:

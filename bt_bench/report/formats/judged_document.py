@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from bt_bench.analysis import Cause, Judged, Judgement, Overall, Verdict, tally_of
 from bt_bench.report.document import Block, Bullets, Cell, Document, Section, Table
 from bt_bench.report.formats.arrange import worst_first
+from bt_bench.report.formats.phrases import sentences
 from bt_bench.report.formats.texts import (
     cause_text,
     change_text,
@@ -21,8 +22,11 @@ from bt_bench.report.formats.texts import (
 
 MAX_WORST = 5
 
+MOST_SENTENCES = 8
+"""How many sentences a comparison begins with; of more operations and sides it has none."""
+
 LEGEND = (
-    "Changes and intervals are in percent of the base, positive for more. Times are in us. Where "
+    "Changes and intervals are in percent of the base, positive for more. Times are in µs. Where "
     "there are rounds, the change comes from pairs of rounds, not just from the two medians. "
     "SLOWER and FASTER: the whole interval lies beyond the margin. SAME: it lies within. Limit: "
     "the smallest slowdown that would have been found with 99 %."
@@ -30,7 +34,7 @@ LEGEND = (
 
 
 def judged_document(judged: Judged, max_listed: int | None = None) -> Document:
-    """The summary, a table of the judgements in their order, and the reasons for them.
+    """Return a comparison for a page: who won, the verdicts, the reasons; the method comes last.
 
     Args:
         judged: the comparison.
@@ -38,20 +42,27 @@ def judged_document(judged: Judged, max_listed: int | None = None) -> Document:
     """
     listed = judged.judgements[:max_listed]
     sections = []
-    if judged.overall:
-        title = "Geometric mean over cases"
-        sections.append(Section(title, (_overall_table(judged.overall),)))
     if len(listed) < len(judged.judgements):
-        cut = f"Too long to be shown whole: {len(listed)} of {len(judged.judgements)} are listed."
+        cut = (
+            f"Too long to be shown whole: {len(listed)} of {len(judged.judgements)} are listed; "
+            "the formats csv and json have all."
+        )
         sections.append(Section("Cut", (cut,)))
     for title, exploratory in (("Verdicts", False), ("Exploratory verdicts", True)):
         members = [each for each in listed if each.exploratory is exploratory]
         if members:
-            sections.append(Section(title, (_judgement_table(members), LEGEND)))
+            blocks = (_judgement_table(members), LEGEND)
+            sections.append(Section(title, blocks, folded=exploratory))
     details = _details(listed)
     if details:
         sections.append(Section("Details", (Bullets(details),)))
-    return Document(judged.title, lead_of(judged), tuple(sections))
+    if judged.overall:
+        title = "Geometric mean over cases"
+        sections.append(Section(title, (_overall_table(judged.overall),), folded=True))
+    if judged.facts:
+        sections.append(Section("How it was compared", (Bullets(judged.facts),), folded=True))
+    title = f"{judged.title}: {judged.subject}" if judged.subject else judged.title
+    return Document(title, lead_of(judged, worst_of(judged)), tuple(sections))
 
 
 def worst_of(judged: Judged) -> tuple[Judgement, ...]:
@@ -64,7 +75,7 @@ def worst_of(judged: Judged) -> tuple[Judgement, ...]:
 
 
 def summary_lines(judged: Judged) -> list[str]:
-    """Sentences that reports begin with: the counts, what they are of, the facts, the warnings.
+    """Sentences that reports begin with: the counts, what they are of, the warnings.
 
     Before them stands what a gate cannot see, and that it could not have found what it was to find.
     """
@@ -72,7 +83,6 @@ def summary_lines(judged: Judged) -> list[str]:
         *missed_lines(judged),
         f"Verdicts: {tally_of(judged)}.",
         *judged.scope,
-        *judged.facts,
         *(f"Warning: {warning}." for warning in judged.warnings),
     ]
 
@@ -84,14 +94,22 @@ def missed_lines(judged: Judged) -> list[str]:
     return [*filter(None, [judged.unseen]), *missed]
 
 
-def lead_of(judged: Judged) -> tuple[Block, ...]:
-    """What reports begin with: the counts, what they are of, and the worst regressions."""
+def lead_of(judged: Judged, worst: Sequence[Judgement]) -> tuple[Block, ...]:
+    """Return what reports begin with: who won, the counts, what they are of, the worst regressions.
+
+    Args:
+        judged: the comparison.
+        worst: see `worst_of`; none where a table begins with them.
+    """
     missed = missed_lines(judged)
     counts, *others = summary_lines(judged)[len(missed) :]
-    lead: list[Block] = [*missed, counts]
+    told = tuple(sentences(judged.judgements))
+    lead: list[Block] = [*missed]
+    if 0 < len(told) <= MOST_SENTENCES:
+        lead.append(Bullets(told))
+    lead.append(counts)
     if others:
         lead.append(Bullets(tuple(others)))
-    worst = worst_of(judged)
     if worst:
         lead += ["Worst regressions:", Bullets(tuple(map(headline, worst)))]
     return tuple(lead)
@@ -100,7 +118,7 @@ def lead_of(judged: Judged) -> tuple[Block, ...]:
 def _overall_table(overall: Sequence[Overall]) -> Table:
     rows = tuple(
         (
-            Cell(each.metric),
+            Cell(f"{each.operation} {each.metric}"),
             Cell(side_text(each.base, each.other)),
             Cell(str(each.cases)),
             Cell(change_text(each.ratio)),

@@ -42,7 +42,7 @@ def render_junit(judged: Judged) -> str:
         root.append(_counted("testsuite", "bt-bench", ()))
     # After the tests, where the most common schema has it.
     summary = ElementTree.SubElement(root[0], "system-out")
-    summary.text = "\n".join(map(clean, summary_lines(judged)))
+    summary.text = "\n".join(map(clean, (*summary_lines(judged), *judged.facts)))
     ElementTree.indent(root)
     text = ElementTree.tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'

@@ -90,15 +90,20 @@ def sentence(name: str, judged: Mapping[Series, Sequence[Judgement]], total: int
 
 
 def sentences(judgements: Sequence[Judgement]) -> Iterator[str]:
-    """Yield a sentence for each operation and side on the primary times that were compared."""
+    """Yield a sentence for each operation and side on the primary times that were compared.
+
+    The base is named where it is not the same for all.
+    """
     sides: dict[tuple[str, str, str], dict[Series, list[Judgement]]] = {}
     for each in judgements:
         series = _TIMES.get(each.metric)
         if series is not None and not each.exploratory:
             of_side = sides.setdefault((each.operation, each.base, each.other), {})
             of_side.setdefault(series, []).append(each)
-    for (operation, base, other), judged in sides.items():
+    several = len({base for _, base, _ in sides}) > 1
+    for (operation, base, other), unordered in sides.items():
+        judged = {series: unordered[series] for series in _TIMES.values() if series in unordered}
         count = max(map(len, judged.values()))
-        over = f", over {count} cases" if count > 1 else ""
-        told = sentence(clean(other), judged, count)
-        yield f"{clean(operation)}, against {clean(base)}{over}: {told}"
+        over = f", {count} cases" if count > 1 else ""
+        against = f", against {clean(base)}" if several else ""
+        yield f"{clean(operation)}{over}{against}: {sentence(clean(other), judged, count)}"

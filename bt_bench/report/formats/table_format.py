@@ -1,22 +1,19 @@
-"""A comparison for the terminal: a summary by side and quantity, and then what changed, by case.
+"""A comparison for the terminal: one screen that says who won; the rest with `--all`.
 
-So that long names fit into 80 columns, the case and the sides have a line of their own, above their
-metrics. What is the same is only counted, and of very many other verdicts only the worst are
-listed, since nobody reads the others in a terminal and the summary would scroll away; `--all` and
-other formats have them all.
+First come sentences, then the worst verdicts, as many as fit. In the table of all verdicts the case
+and the sides have a line of their own, above their metrics, so that long names fit into 80 columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
 from bt_bench.analysis import WORST_FIRST, Cause, Judged, Judgement, Overall, Verdict, tally
 from bt_bench.report.console import render_plain
-from bt_bench.report.document import ABSENT, Block, Bullets, Cell, Document, Heading, Section, Table
-from bt_bench.report.formats.arrange import worst_first
-from bt_bench.report.formats.judged_document import lead_of, missed_lines, needs_words
+from bt_bench.report.document import ABSENT, Bullets, Cell, Document, Heading, Section, Table
+from bt_bench.report.formats.judged_document import MOST_SENTENCES, lead_of, needs_words, worst_of
 from bt_bench.report.formats.phrases import sentences
 from bt_bench.report.formats.texts import (
     TONES,
@@ -28,12 +25,10 @@ from bt_bench.report.formats.texts import (
     value_text,
 )
 
-MAX_LISTED = 60
-"""How many verdicts are listed unless all are asked for; the summary counts all of them."""
+MAX_LISTED = 16
+"""How many verdicts the first screen lists."""
 
-_MOST_SENTENCES = 12
-
-_UNITS = "times in us; change, interval, margin and detection limit in percent of the base"
+_UNITS = "times in µs; change, interval, margin and detection limit in percent of the base"
 
 
 def render_table(judged: Judged, whole: bool = False) -> str:
@@ -42,69 +37,134 @@ def render_table(judged: Judged, whole: bool = False) -> str:
 
 
 def verdict_document(judged: Judged, whole: bool = False) -> Document:
-    """The summary, and the verdicts by case.
+    """Return a comparison for a terminal.
 
     Args:
         judged: the comparison.
-        whole: list all verdicts, also what is the same, and summarise each metric for itself.
+        whole: list all verdicts by case, also what is the same, summarise each metric for itself,
+            and say how it was decided; else what fits one screen.
     """
+    title = f"{judged.title}: {judged.subject}" if judged.subject else judged.title
+    document = _whole_document(judged) if whole else _brief_document(judged)
+    return replace(document, title=title)
+
+
+def _whole_document(judged: Judged) -> Document:
     sections = []
     if judged.judgements:
-        blocks: list[Block] = [_summary_table(judged, whole)]
-        listed = judged.judgements if whole else _listed(judged)
-        if len(listed) < len(judged.judgements):
-            blocks.append(
-                f"Showing {len(listed)} of {len(judged.judgements)} verdicts: SAME is omitted, "
-                "primary times come first, then the worst. `compare --all` and the formats md, csv "
-                "and json have them all."
-            )
         title = "By metric: changes in percent over the cases, and their geometric mean"
-        sections.append(Section(title, tuple(blocks)))
+        table = _summary_table(judged.judgements, judged.overall, by_quantity=False)
+        sections.append(Section(title, (table,)))
         for title, exploratory in (("By case", False), ("By case, exploratory metrics", True)):
-            members = [each for each in listed if each.exploratory is exploratory]
+            members = [each for each in judged.judgements if each.exploratory is exploratory]
             if members:
                 sections.append(Section(f"{title}: {_UNITS}", (_verdict_table(members),)))
     if judged.facts:
         sections.append(Section("How it was compared", (Bullets(judged.facts),)))
-    # The summary comes first; how it was done would fill half of a terminal.
-    lead = [*lead_of(replace(judged, facts=()))]
-    told = tuple(sentences(judged.judgements))
-    if 0 < len(told) <= _MOST_SENTENCES:
-        lead.insert(len(missed_lines(judged)), Bullets(told))
-    return Document(judged.title, tuple(lead), tuple(sections))
+    return Document(judged.title, lead_of(judged, worst_of(judged)), tuple(sections))
 
 
-def _listed(judged: Judged) -> Sequence[Judgement]:
-    """What is not the same: if that is too much, primary times and the worst; in their order."""
-    changed = [each for each in judged.judgements if each.verdict is not Verdict.SAME]
-    if len(changed) <= MAX_LISTED:
-        return changed
-    ordered = sorted(
-        worst_first(replace(judged, judgements=tuple(changed))).judgements,
-        key=lambda each: not _is_primary_time(each),
-    )
-    kept = {id(each) for each in ordered[:MAX_LISTED]}
-    return [each for each in changed if id(each) in kept]
+def _brief_document(judged: Judged) -> Document:
+    deciding = judged.deciding
+    listed, rest = _worst(deciding)
+    not_listed = f"Not listed: {rest}. " if rest else ""
+    more = f"{not_listed}All verdicts, and how they were decided: --all."
+    sections = []
+    if len([*sentences(judged.judgements)]) > MOST_SENTENCES:
+        table = _summary_table(deciding, (), by_quantity=True)
+        sections.append(Section("By metric: changes in percent over the cases", (table,)))
+    if listed:
+        title = "Worst first" if rest else "By case"
+        caption = "times in µs; changes with their interval, in percent of the base"
+        sections.append(Section(f"{title}: {caption}", (_brief_table(listed), more)))
+    lead = lead_of(judged, ()) if listed else (*lead_of(judged, ()), more)
+    return Document(judged.title, lead, tuple(sections))
 
 
-def _is_primary_time(judgement: Judgement) -> bool:
-    """Counts are primary as well, but there are many, and few of them change."""
-    return not judgement.exploratory and judgement.cause is not Cause.EXACT
+def _worst(deciding: Sequence[Judgement]) -> tuple[list[list[Judgement]], str]:
+    """Return the verdicts to list, the worst first, alike ones together, and a tally of the rest.
+
+    Verdicts are alike that rest on no figure, and have the same sides and reason.
+    """
+    alike: dict[object, list[Judgement]] = {}
+    for each in sorted(deciding, key=_badness):
+        if each.verdict is Verdict.SAME:
+            continue
+        reason = each.base, each.other, each.verdict, each.metric, each.detail
+        counted = each.evidence is None and each.cause is not Cause.EXACT
+        alike.setdefault(reason if counted else id(each), []).append(each)
+    listed = [*alike.values()][:MAX_LISTED]
+    kept = {id(each) for members in listed for each in members}
+    rest = [each for each in deciding if id(each) not in kept]
+    return listed, tally(rest) if rest else ""
 
 
-def _summary_table(judged: Judged, whole: bool) -> Table:
-    """A row for each side and metric; of exploratory metrics, for each quantity."""
-    means = {(each.base, each.other, each.metric): each for each in judged.overall}
-    sides: dict[str, dict[str, list[Judgement]]] = {}
-    for each in judged.judgements:
-        name = each.metric if whole or not each.exploratory else _quantity(each.metric)
-        sides.setdefault(_sides(each), {}).setdefault(name, []).append(each)
+def _badness(judgement: Judgement) -> tuple[int, bool]:
+    """Order by verdict; of what is better, times come before counts."""
+    good = judgement.verdict is Verdict.FASTER
+    return WORST_FIRST.index(judgement.verdict), good and judgement.cause is Cause.EXACT
+
+
+def _brief_table(listed: Sequence[Sequence[Judgement]]) -> Table:
+    """Return a table with a row for each verdict; sides that differ have a heading each."""
+    columns = ("Verdict", "Case", "Metric", "Base", "Other", "Change")
     rows: list[tuple[Cell, ...] | Heading] = []
-    for heading, groups in sides.items():
+    sides: dict[str, list[Sequence[Judgement]]] = {}
+    for members in listed:
+        sides.setdefault(_sides(members[0]), []).append(members)
+    for title, of_side in sides.items():
+        if len(sides) > 1:
+            rows.append(Heading(title))
+        rows += map(_brief_row, of_side)
+    return Table(columns, tuple(rows), num_text_columns=3, notes_at_rows=True)
+
+
+def _brief_row(members: Sequence[Judgement]) -> tuple[Cell, ...]:
+    judgement, more = members[0], len(members) - 1
+    texts = range_texts(judgement)
+    why = (judgement.detail or cause_text(judgement)) if needs_words(judgement) else None
+    if judgement.verdict is Verdict.INCONCLUSIVE and texts.limit != ABSENT:
+        why = f"{texts.limit} % or more would have been detected"
+    change = change_text(judgement.ratio)
+    if texts.low != ABSENT:
+        change += f" ({texts.interval})"
+    return (
+        Cell(judgement.word, why, TONES.get(judgement.verdict)),
+        Cell(f"{judgement.key} and {more} more" if more else judgement.key),
+        Cell(judgement.metric),
+        Cell(value_text(judgement.base_value, judgement.unit)),
+        Cell(value_text(judgement.other_value, judgement.unit)),
+        Cell(change),
+    )
+
+
+def _summary_table(
+    judgements: Sequence[Judgement], overall: Sequence[Overall], *, by_quantity: bool
+) -> Table:
+    """Return a row for each metric of each operation and side, under a heading of these.
+
+    Args:
+        judgements: the verdicts.
+        overall: means, by operation, metric and side; without any, there is no column of them.
+        by_quantity: of exploratory metrics, one row for each quantity.
+    """
+    means = {(each.operation, each.base, each.other, each.metric): each for each in overall}
+    groups: dict[str, dict[str, list[Judgement]]] = {}
+    for each in judgements:
+        grouped = by_quantity and each.exploratory
+        name = _quantity(each.metric) if grouped else each.metric
+        heading = f"{each.operation} · {_sides(each)}"
+        groups.setdefault(heading, {}).setdefault(name, []).append(each)
+    rows: list[tuple[Cell, ...] | Heading] = []
+    for heading, of_metric in groups.items():
         rows.append(Heading(heading))
-        rows += [_summary_row(name, members, means) for name, members in groups.items()]
+        for name, members in of_metric.items():
+            first = members[0]
+            mean = means.get((first.operation, first.base, first.other, name))
+            cells = _summary_row(name, members, mean)
+            rows.append(cells if overall else cells[:3])
     columns = ("Metric", "Verdicts", "Changes", "Mean", "Interval")
-    return Table(columns, tuple(rows), num_text_columns=2)
+    return Table(columns if overall else columns[:3], tuple(rows), num_text_columns=2)
 
 
 def _quantity(metric: str) -> str:
@@ -113,14 +173,8 @@ def _quantity(metric: str) -> str:
     return f"{quantity}/…" if slash and "+" not in metric else metric
 
 
-def _summary_row(
-    name: str,
-    members: Sequence[Judgement],
-    means: Mapping[tuple[str, str, str], Overall],
-) -> tuple[Cell, ...]:
+def _summary_row(name: str, members: Sequence[Judgement], mean: Overall | None) -> tuple[Cell, ...]:
     ratios = [each.ratio for each in members if each.ratio is not None]
-    first = members[0]
-    mean = means.get((first.base, first.other, name))
     return (
         Cell(name),
         verdicts_cell(members),

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from bt_bench.analysis import MOST_TOLD, Judgement, Verdict
 from bt_bench.report.document import ABSENT, Tone, one_line
-from bt_bench.results import format_number, format_percent, format_share
+from bt_bench.results import format_number, format_percent, format_share, unit_text
 
 TONES = {
     Verdict.SLOWER: Tone.BAD,
@@ -174,6 +174,6 @@ def headline(judgement: Judgement) -> str:
     elif judgement.base_value is not None or judgement.other_value is not None:
         values = (judgement.base_value, judgement.other_value)
         found += ": {} to {} {}".format(
-            *(value_text(value, judgement.unit) for value in values), judgement.unit
+            *(value_text(value, judgement.unit) for value in values), unit_text(judgement.unit)
         )
     return clean(found)

@@ -44,8 +44,8 @@ _DIGITS = 3
 
 _L2_STATES = {
     Cache.HOT: (
-        "Caches were not flushed, so that each kernel finds in L2 what its last run left there, as "
-        "in a sweep with a hot L2"
+        "Caches were not flushed: each kernel finds in L2 the data of its last run, as in a sweep "
+        "with a hot L2"
     ),
     Cache.COLD: "Caches were flushed before each run of a kernel, as for a cold L2",
 }
@@ -67,7 +67,7 @@ def _number(value: float) -> str:
 
 
 _COLUMNS: tuple[_Column, ...] = (
-    ("us", lambda row: row.us, _number),
+    ("µs", lambda row: row.us, _number),
     ("DRAM", lambda row: row.sum(DRAM), _bytes),
     ("%", lambda row: row.median(Counter.DRAM_PERCENT), format_percent),
     ("L2", lambda row: row.sum(L2), _bytes),
@@ -98,7 +98,7 @@ def counters_document(counters: Counters, *, whole: bool) -> Document:
     sections: list[Section] = []
     if any(variant.kernels for variant in counters.variants):
         sections.append(Section("Time and bytes of each kernel", tuple(_bytes_blocks(counters))))
-        sections.append(Section("What their warps wait for", (_stalls(counters, whole=whole),)))
+        sections.append(Section("Reasons why warps wait", (_stalls(counters, whole=whole),)))
         if whole:
             table = _table(counters, _MORE_COLUMNS, limiters=True)
             sections.append(Section("Throughput and occupancy", (table,)))
@@ -142,7 +142,7 @@ def counter_changes_document(changes: Sequence[CounterChange], before: str) -> D
         )
         for change in changes
     )
-    lead = "What has changed by more than it scatters, more before less:"
+    lead = "Changes larger than the scatter, increases first:"
     return Document(title, (lead, Table(("kernel", "of", "what", "before", "now"), rows, 3)), ())
 
 
@@ -162,7 +162,7 @@ def _lead(counters: Counters) -> Iterator[Block]:
     )
     yield (
         f"{_L2_STATES[counters.l2]}. Kernels ran alone, one after another, at whatever clocks the "
-        "GPU chose: their times are not those of a step, which a sweep measures."
+        "GPU chose; a sweep measures their times within a step."
     )
     yield _required(counters)
     for variant in counters.variants:
@@ -177,7 +177,7 @@ def _lead(counters: Counters) -> Iterator[Block]:
 
 def _required(counters: Counters) -> str:
     if counters.read_bytes is None or counters.written_bytes is None:
-        return "The suite does not say how many bytes the operation must move."
+        return "The suite does not state how many bytes the operation must move."
     return (
         f"In device memory the operation must read {_bytes(counters.read_bytes)} and write "
         f"{_bytes(counters.written_bytes)}, each byte once."
@@ -217,12 +217,12 @@ def _heading(counters: Counters, variant: VariantCounters) -> str:
     parts = [f"{count} kernel{'s' * (count != 1)}"]
     us = _sum_us(rows)
     if us is not None:
-        parts.append(f"{_number(us)} us together")
+        parts.append(f"{_number(us)} µs together")
     for name, of in (("L2", L2), ("DRAM", DRAM)):
         moved = total(rows, of)
         if moved is not None:
             times = times_required(moved, counters)
-            many = "" if times is None else f", {_number(times)} times what is required"
+            many = "" if times is None else f", {_number(times)} times the required bytes"
             parts.append(f"{name} moved {_bytes(moved)}{many}")
     return f"{variant.name}: {'; '.join(parts)}"
 

@@ -97,8 +97,8 @@ class _Canvas:
             width,
             frame.kind,
             frame.name,
-            f"{frame.name}{where}: {total_us:.2f} us, {self._share(total_us)}; "
-            f"{frame.self_us:.2f} us of its own; {calls}",
+            f"{frame.name}{where}: {total_us:.2f} µs, {self._share(total_us)}; "
+            f"{frame.self_us:.2f} µs of its own; {calls}",
         )
         self.deepest = max(self.deepest, depth)
         for child in frame.children:
@@ -110,7 +110,7 @@ class _Canvas:
         width = self._width(time_us)
         if width >= LEAST_SHARE * _INNER:
             name = "not explained"
-            tip = f"{name}: {time_us:.2f} us, {self._share(time_us)}"
+            tip = f"{name}: {time_us:.2f} µs, {self._share(time_us)}"
             self._rect(x, 0, width, "rest", name, tip)
 
     def _rect(self, x: float, depth: int, width: float, fill: _Fill, name: str, tip: str) -> None:
@@ -133,9 +133,9 @@ class _Canvas:
 
 def _head(profile: HostProfile, title: str) -> list[str]:
     """The title, the step's time, and what the colours mean."""
-    said = f"step of {profile.plain_us:.2f} us without a handler"
+    said = f"step of {profile.plain_us:.2f} µs without a handler"
     if profile.exceeds:
-        said += f"; its calls add up to {-profile.unexplained_us:.2f} us more"
+        said += f"; its calls add up to {-profile.unexplained_us:.2f} µs more"
     room = int((_INNER - 2 * _PADDING) / 8.5)
     parts = [
         f'<text x="{_MARGIN}" y="22" font-size="15" font-weight="bold" fill="#222222">'
@@ -162,7 +162,7 @@ def _note(canvas: _Canvas) -> str:
     one = canvas.left_out == 1
     return (
         f"{canvas.left_out} frame{'' if one else 's'} of less than {100 * LEAST_SHARE:g} % of the "
-        f"width {'is' if one else 'are'} left out, {canvas.left_out_us:.2f} us"
+        f"width {'is' if one else 'are'} left out, {canvas.left_out_us:.2f} µs"
         f"{'' if one else ' together'}."
     )
 

@@ -38,7 +38,7 @@ def host_section(profile: HostProfile, title: str) -> Section:
     whole_us = profile.whole_us
     of_rest = 0.0 if profile.exceeds else whole_us
     table = Table(
-        ("function", "where", "calls", "self us", "10–90 %", "share"),
+        ("function", "where", "calls", "self µs", "10–90 %", "share"),
         (
             *map(_row, shown),
             *([_sum_row(_functions(len(others)), _sum_of(others), whole_us)] if others else []),
@@ -62,7 +62,7 @@ def host_changes_section(
         whole: show all changes, not only the first.
     """
     lead = (
-        f"The host's time of a step was {before.plain_us:.2f} us and is {after.plain_us:.2f} us, "
+        f"The host's time of a step was {before.plain_us:.2f} µs and is {after.plain_us:.2f} µs, "
         "without a handler."
     )
     changes = host_changes(before, after)
@@ -71,7 +71,7 @@ def host_changes_section(
     most = len(changes) if whole else MOST_ROWS
     shown, others = changes[:most], changes[most:]
     table = Table(
-        ("function", "where", "what", "calls", "before us", "now us", "more us"),
+        ("function", "where", "what", "calls", "before µs", "now µs", "more µs"),
         tuple(map(_change, shown)),
         3,
     )
@@ -80,7 +80,7 @@ def host_changes_section(
         largest = max(abs(change.difference_us) for change in others)
         have = "has" if len(others) == 1 else "have"
         blocks.append(
-            f"{_functions(len(others))} {have} changed, by {largest:.2f} us each at most."
+            f"{_functions(len(others))} {have} changed, by {largest:.2f} µs each at most."
         )
     return Section(title, tuple(blocks))
 
@@ -116,16 +116,17 @@ def _lead(profile: HostProfile) -> str:
         else ""
     )
     shares = (
-        f" Shares are of the {profile.explained_us:.2f} us that its calls add up to."
+        f" Shares are of the {profile.explained_us:.2f} µs that its calls add up to."
         if profile.exceeds
         else ""
     )
     return (
-        f"The host's time of a step is {profile.plain_us:.2f} us without a handler. Its calls were "
+        f"The host's time of a step is {profile.plain_us:.2f} µs without a handler. Its calls were "
         f"traced in {profile.repetitions} "
-        f"repetition{'s' * (profile.repetitions != 1)}.{left_out} What tracing adds was taken off: "
-        f"{python.within_us + python.around_us:.2f} us for each call of Python and "
-        f"{c.within_us + c.around_us:.2f} us for each of C.{shares}"
+        f"repetition{'s' * (profile.repetitions != 1)}.{left_out} The cost of tracing was "
+        "subtracted: "
+        f"{python.within_us + python.around_us:.2f} µs for each call of Python and "
+        f"{c.within_us + c.around_us:.2f} µs for each of C.{shares}"
     )
 
 
@@ -151,7 +152,7 @@ def _note(profile: HostProfile) -> str | None:
 
 
 _SLOWED = (
-    "Code is slower while it is traced, by more than what was taken off: CPython specialises fewer "
+    "Code is slower while it is traced, by more than was subtracted: CPython specialises fewer "
     "instructions then, or none, and the handler displaces data from caches."
 )
 

@@ -19,8 +19,8 @@ from bt_bench.report.document import ABSENT, Bullets, Cell, Document, Section, T
 from bt_bench.results import KernelCode, StaticCensus
 
 _EXPLAINED = (
-    "chain: the longest chain of loads from global memory, each of which needs a value of the one "
-    "before. waits: how often a warp waits for such loads, on the way with the most waits; those "
+    "chain: the longest chain of loads from global memory, each needing a value of the one before. "
+    "waits: how often a warp waits for such loads, on the way with the most waits; those "
     "made before one wait take their time together. Each loop counts once."
 )
 
@@ -110,7 +110,7 @@ def changes_document(changes: Sequence[KernelChange], before: str) -> Document:
         for change in changes
     )
     variants = dict.fromkeys(name for change in changes for name in change.variants)
-    lead = f"What has changed in {', '.join(variants)}, more before less:"
+    lead = f"Changes in {', '.join(variants)}, increases first:"
     table = Table(("where", "what", "for", "before", "now"), rows, 3)
     return Document(title, (lead, table), ())
 
@@ -161,7 +161,7 @@ def _of_target(census: StaticCensus, target: str) -> Iterator[Section]:
         else ""
     )
     yield Section(target, (f"{_EXPLAINED} {without}".strip(), table))
-    yield Section(f"What they wait for on {target}", (Bullets(tuple(_waits(rows))),))
+    yield Section(f"Loads that warps wait for on {target}", (Bullets(tuple(_waits(rows))),))
 
 
 def _waits(rows: Sequence[tuple[KernelRow, KernelCode]]) -> Iterator[str]:

@@ -133,7 +133,7 @@ class _Axis:
             x = self.x(tick)
             yield _line(x, top, x, bottom + 4, _LIGHT)
             yield svg.text(x, bottom + 17, f"{tick:g}", _GREY, anchor="middle", size=11)
-        label = "us from the step's call"
+        label = "µs from the step's call"
         yield svg.text(_MARGIN, bottom + 17, label, _GREY, size=11)
 
     def _ticks(self) -> list[float]:
@@ -235,18 +235,18 @@ class _Band:
 
     def _tip(self, row: TimelineRow, name: str) -> str:
         said = [
-            f"{name}: {row.start_us:.2f} to {row.end_us:.2f} us, {row.length_us:.2f} us long "
+            f"{name}: {row.start_us:.2f} to {row.end_us:.2f} µs, {row.length_us:.2f} µs long "
             f"(10–90 %: {row.low_us:.2f}–{row.high_us:.2f})"
         ]
         if row.moved_bytes is not None:
             said.append(f"moves {format_bytes(row.moved_bytes)}")
         if row.queued_us is not None:
-            said.append(f"queued at {row.queued_us:.2f} us")
+            said.append(f"queued at {row.queued_us:.2f} µs")
         if row.submitted_us is not None:
-            said.append(f"submitted at {row.submitted_us:.2f} us")
+            said.append(f"submitted at {row.submitted_us:.2f} µs")
         if row.launched_by is not None:
             call = self._step.rows[row.launched_by]
-            said.append(f"launched by {call.name} at {call.start_us:.2f} us")
+            said.append(f"launched by {call.name} at {call.start_us:.2f} µs")
         return "; ".join(said)
 
     def _arrow(self, row: TimelineRow, y: float) -> None:
@@ -320,17 +320,17 @@ class _Band:
         line = _line(
             x, self._host_y - 5, x, self._device_bottom + 3, "#b22222", 'stroke-dasharray="4 3"'
         )
-        self.parts.append(svg.tipped(f"{_RETURN}: {returns:.2f} us", line))
+        self.parts.append(svg.tipped(f"{_RETURN}: {returns:.2f} µs", line))
         tip = (
-            f"the whole step: {step.step_us:.2f} us "
+            f"the whole step: {step.step_us:.2f} µs "
             f"(10–90 %: {step.step_low_us:.2f}–{step.step_high_us:.2f})"
         )
         if step.residual_us is not None:
-            tip += f"; not explained by the traced steps: {step.residual_us:.2f} us"
+            tip += f"; not explained by the traced steps: {step.residual_us:.2f} µs"
             tip += f" {residual_error(step)}".rstrip()
         x = self._axis.x(step.step_us)
         mark = _line(x, self._host_y - 3, x, self._host_y + _BAR + 3, _DARK)
-        text = svg.text(x + 6, self._host_y + 15, f"{step.step_us:.1f} us", bold=True)
+        text = svg.text(x + 6, self._host_y + 15, f"{step.step_us:.1f} µs", bold=True)
         self.parts.append(svg.tipped(tip, mark + text))
 
 
@@ -357,7 +357,7 @@ def _head(title: str) -> list[str]:
 def _note(explained: Sequence[Explained], unnamed: int) -> str:
     if not explained:
         return "There is no step that could be explained."
-    said = "Medians, in us, without what the profiler adds."
+    said = "Medians, in µs, less the cost of the profiler."
     if unnamed:
         one = unnamed == 1
         said += (

@@ -72,7 +72,7 @@ def _of_floor(step: Explained) -> str:
 
 def us(value: float) -> str:
     """A time with its unit."""
-    return f"{unsigned_zero(value, 1)} us"
+    return f"{unsigned_zero(value, 1)} µs"
 
 
 def percent(part: float, whole: float) -> str:

@@ -24,8 +24,8 @@ def step_changes_section(
         whole: show all changes, not only the first.
     """
     lead = (
-        f"The step took {_with_spread(before)} us and takes {_with_spread(after)} us; until its "
-        f"call returned it took {before.host_us:.2f} us, and takes {after.host_us:.2f} us."
+        f"The step took {_with_spread(before)} µs and takes {_with_spread(after)} µs; until its "
+        f"call returned it took {before.host_us:.2f} µs, and takes {after.host_us:.2f} µs."
     )
     changes = step_changes(before, after)
     if not changes:
@@ -33,7 +33,7 @@ def step_changes_section(
     most = len(changes) if whole else MOST_ROWS
     shown, others = changes[:most], changes[most:]
     table = Table(
-        ("lane", "row", "what", "before us", "now us", "more us"), tuple(map(_row, shown)), 3
+        ("lane", "row", "what", "before µs", "now µs", "more µs"), tuple(map(_row, shown)), 3
     )
     more = (f"{len(others)} further row{'s' * (len(others) != 1)} changed.",) if others else ()
     return Section(title, (lead, table, *more))

@@ -71,7 +71,7 @@ def timeline_document(timeline: Timeline, *, whole: bool) -> Document:
 
 
 def timeline_json(timeline: Timeline) -> dict[str, Any]:
-    """The steps as a JSON document has them: rows in us, without what the profiler adds."""
+    """The steps as a JSON document has them: rows in µs, without what the profiler adds."""
     steps = explained_steps(timeline)
     return {
         "config": timeline.config,
@@ -129,8 +129,8 @@ def _lead(timeline: Timeline, steps: dict[str, Explained]) -> Iterator[Block]:
         else f" The step must move {format_bytes(timeline.required_bytes)}."
     )
     yield (
-        f"{device}, {timeline.source}. Medians of {number}; what tracing adds is measured on empty "
-        f"calls and taken off.{moved}"
+        f"{device}, {timeline.source}. Medians of {number}; the cost of tracing is measured on "
+        f"empty calls and subtracted.{moved}"
     )
     yield from _notes(timeline)
     if timeline.missing:
@@ -140,7 +140,7 @@ def _lead(timeline: Timeline, steps: dict[str, Explained]) -> Iterator[Block]:
             yield f"FAILED: {variant.name}: {variant.reason.message}"
         elif variant.name not in steps:
             yield (
-                f"{variant.name}: what tracing adds could not be measured, so its step is not "
+                f"{variant.name}: the cost of tracing could not be measured, so its step is not "
                 "explained"
             )
 
@@ -162,7 +162,7 @@ def _notes(timeline: Timeline) -> Iterator[str]:
 
 def _rows_section(step: Explained, *, whole: bool) -> Section:
     moments = ("queued", "submitted", "ends") if whole else ()
-    columns = ("lane", "what", "from", "us", "10–90 %", *moments, f"0 to {step.step_us:.1f} us")
+    columns = ("lane", "what", "from", "µs", "10–90 %", *moments, f"0 to {step.step_us:.1f} µs")
     shown = step.rows if whole else condensed(step.rows)
     rows = [_row(step, row, whole=whole) for row in shown]
     blank = [Cell("")] * (3 if whole else 0)
@@ -246,7 +246,7 @@ def _cut(name: str, moved: str) -> str:
 
 def _summary(steps: Sequence[Explained]) -> Section:
     columns = (
-        "us",
+        "µs",
         "binds",
         "step",
         "host",
@@ -261,8 +261,8 @@ def _summary(steps: Sequence[Explained]) -> Section:
     lead = (
         "step: until the GPU is idle. host: until the call has returned; own code and launches "
         "(how many: overhead) are parts of that. hidden: work of the GPU before the return. after: "
-        "what passes behind it. not explained: how much longer steps take without a profiler than "
-        "the traced ones say, ± half the 95 % interval."
+        "the time behind it. not explained: how much longer steps take without a profiler than the "
+        "traced ones add up to, ± half the 95 % interval."
     )
     floors = sorted(step.floor_us for step in steps if step.launches)
     floor = (

@@ -77,8 +77,8 @@ def _speed(before: Timeline, after: Timeline) -> Iterator[str]:
         old, new = speed
         which = "slower" if new > old else "faster"
         yield (
-            f"The machine is {which} than it was: the same empty calls of CUDA took {old:.2f} us, "
-            f"and take {new:.2f} us now. Rows of the host differ for that alone; take both "
+            f"The machine is {which} than it was: the same empty calls of CUDA took {old:.2f} µs, "
+            f"and take {new:.2f} µs now. Rows of the host differ for that alone; take both "
             "timelines again, one right after the other."
         )
 

@@ -33,8 +33,9 @@ NEAR_SHARE = 0.2
 _WAIT = "wait for the device"
 _FLOW = "launch"
 _TIMES = (
-    "Times include what the profiler adds. The steps are samples near the median of each variant, "
-    "which all begin at the same time. Moments among the arguments are in us from the step's call."
+    "Times include the cost of the profiler. The steps are samples near the median of each "
+    "variant, "
+    "which all begin at the same time. Moments among the arguments are in µs from the step's call."
 )
 
 _Event = dict[str, Any]

@@ -180,7 +180,7 @@ def disagreement_note(checks: Iterable[Crosscheck]) -> str | None:
     """A note with the times of both methods, without intercepts, for each disagreement."""
     texts = [
         " against ".join(map(_reading, (check.first, check.second)))
-        + f" for {_condition(check)} (tolerance {format_number(check.tolerance_us or 0.0)} us)"
+        + f" for {_condition(check)} (tolerance {format_number(check.tolerance_us or 0.0)} µs)"
         for check in checks
     ]
     return f"methods disagree: {'; '.join(texts)}" if texts else None

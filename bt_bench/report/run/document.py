@@ -190,7 +190,7 @@ def _operation_section(arms: Arms, operation: Operation) -> Section:
             blocks += [caption, table]
     notes = tuple(_notes(arms, operation))
     if notes:
-        blocks += ["What is missing, and why:", Bullets(notes)]
+        blocks += ["Missing, and why:", Bullets(notes)]
     return Section(operation.traits.title, tuple(blocks))
 
 
@@ -218,7 +218,7 @@ def _tables(arms: Arms, operation: Operation) -> Iterator[tuple[str, Table | Non
     times = "Times" if on_device else "Staging times"
     over = ", for a window of several steps over its steps" if _has_windows(arms, operation) else ""
     doubt = _doubt(arms, operation)
-    caption = f"{times} in us, medians{over}, and launches per step{doubt}:"
+    caption = f"{times} in µs, medians{over}, and launches per step{doubt}:"
     yield caption, time_table(arms, operation)
     yield (
         "Distribution of the medians of the steps of a window:",
@@ -239,17 +239,17 @@ def _doubt(arms: Arms, operation: Operation) -> str:
 
 def _regimes(arms: Arms, operation: Operation) -> Iterator[tuple[str, Table | None]]:
     yield (
-        "By regime, in us: a step on an idle GPU; what it adds to a busy GPU with a hot and a cold "
-        "L2; a replayed graph; the host's part by Triton's call:",
+        "By regime, in µs: a step on an idle GPU; the time that it adds to a busy GPU with a hot "
+        "and a cold L2; a replayed graph; the host's part by Triton's call:",
         regime_table(arms, operation),
     )
-    yield "The host's part by launch path, in us:", host_table(arms, operation)
+    yield "The host's part by launch path, in µs:", host_table(arms, operation)
     yield (
         f"Changes by regime in percent of {arms.baseline.name}, which are exploratory:",
         exploratory_table(arms, operation),
     )
     yield (
-        "Where the time of a step goes, in us, on an idle GPU: step = host + device work left when "
+        "Where the time of a step goes, in µs, on an idle GPU: step = host + device work left when "
         "the call returns + launch latency and synchronize + residual. Beside that, device work "
         "hidden behind the host, and gaps in which the device waited for it:",
         budget_table(arms, operation),

@@ -60,7 +60,7 @@ def run_facts(arms: Arms) -> Iterator[str]:
     yield from _opponent_facts(arms)
     if arms.others:
         others = ", ".join(arm.name for arm in arms.others)
-        yield f"Changes are those of {others} against {arms.baseline.name}."
+        yield f"Changes: {others} against {arms.baseline.name}."
     else:
         yield f"Only {arms.baseline.name} was measured, so there are no changes to show."
 
@@ -129,10 +129,10 @@ def _check_facts(arms: Arms) -> Iterator[str]:
     yield (
         f"Checked first, after the conformance workloads: {of}, {count}{depth}. "
         + (
-            f"{len(checks)} are equal, bit for bit, to what they must be; "
+            f"{len(checks)} equal the reference, bit for bit; "
             f"{', '.join(f'{count} {status}' for status, count in others.items())}."
             if others
-            else "All are equal, bit for bit, to what they must be."
+            else "All equal the reference, bit for bit."
         )
     )
 
@@ -151,7 +151,7 @@ def check_text(arms: Arms) -> str:
 
 def promise_text(promise: Promise) -> str:
     """Return a promise with what was found instead: `the harness adds …; found: 0.167 µs`."""
-    return f"{promise.promise}; found: {promise.found}".replace(" us", " µs")
+    return f"{promise.promise}; found: {promise.found}"
 
 
 def _counted(number: int, name: str) -> str:

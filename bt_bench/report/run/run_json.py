@@ -17,7 +17,7 @@ RUN_SCHEMA_VERSION = 1
 def run_json(
     results: Sequence[VariantResult], selection: Selection = EVERYTHING
 ) -> dict[str, object]:
-    """One JSON document; what does not exist is null. Times are in us,
+    """One JSON document; what does not exist is null. Times are in µs,
     and of a window of several steps those of `roofline` are means over its steps.
 
     Args:

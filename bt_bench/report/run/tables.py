@@ -40,8 +40,8 @@ def event_table(arms: Arms, operation: Operation) -> Table:
     )
     # Of several variants, the title of each row names the one that it is of.
     other = arms.others[0].name if len(arms.others) == 1 else "Variant"
-    columns = ("Config", f"{arms.baseline.name} (us)", f"{other} (us)")
-    return Table((*columns, "Change (us)", "Change (%)", "Verdict"), rows, num_text_columns=1)
+    columns = ("Config", f"{arms.baseline.name} (µs)", f"{other} (µs)")
+    return Table((*columns, "Change (µs)", "Change (%)", "Verdict"), rows, num_text_columns=1)
 
 
 def time_table(arms: Arms, operation: Operation) -> Table:
@@ -66,7 +66,7 @@ def distribution_table(arms: Arms, operation: Operation) -> Table | None:
 
     If only staging is timed, it shows staging.
     """
-    columns = ("Config", "Variant", "Time (us)", "Steps", "p10", "p50", "p90", "p99", "max")
+    columns = ("Config", "Variant", "Time (µs)", "Steps", "p10", "p50", "p90", "p99", "max")
     shown = (Quantity.STAGE_US,) if _stages_only(arms, operation) else _DISTRIBUTIONS
     rows = tuple(
         row

@@ -14,9 +14,9 @@ from bt_bench.results import CaseResult, VariantResult, format_number
 
 WORK_CAPTION = (
     "Work: the bytes that a step must read and write at least, whatever the variant, and its "
-    "device time against its bound, in us; for a window of several steps, means over its steps. "
+    "device time against its bound, in µs; for a window of several steps, means over its steps. "
     "GB/s are the required bytes over the device time. The bound is launch, the device time of an "
-    "empty kernel, and bytes, what a plain copy that moves as many takes beyond that; the larger "
+    "empty kernel, and bytes, the time that a plain copy of as many takes beyond that; the larger "
     "one binds. Null step is a whole step of one empty kernel:"
 )
 
@@ -111,7 +111,7 @@ def _why_unbound(line: Roofline) -> str | None:
     if line.binds is not None:
         return None
     if not line.required_bytes:
-        return "nothing must move, so that nothing need be launched"
+        return "nothing must move, so nothing need be launched"
     return "plain copies or empty kernels were not profiled in this run"
 
 

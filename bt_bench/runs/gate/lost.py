@@ -90,7 +90,7 @@ def other_suite(base: Tree, head: Tree) -> tuple[str, ...]:
     more = f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
     return (
         f"the suite differs from the base's in {encodable(', '.join(differing[:_SHOWN]))}{more}; "
-        f"that of {head.label} drives and checks both revisions, so a change there can hide one in "
+        f"{head.label}'s drives and checks both revisions, so a change there can hide one in "
         "the kernels",
     )
 
@@ -220,7 +220,7 @@ def _suite_name(suite: SuiteRef) -> str:
 
 
 def _percent(margin: float | None) -> str:
-    return "that of the gate" if margin is None else f"{margin:g} %"
+    return "the gate's" if margin is None else f"{margin:g} %"
 
 
 def _shown(value: object) -> str:

@@ -101,7 +101,7 @@ class RoundsRequest:
             for metric in metrics:
                 if metric.series is not None and metric.series.method is Method.PROFILER:
                     raise UsageError(
-                        f"plan.profile_rounds is 0, so that {metric.name} cannot be compared; "
+                        f"plan.profile_rounds is 0, so {metric.name} cannot be compared; "
                         "expected 1 or more, or other metrics by --metric, such as host_us"
                     )
 
@@ -171,7 +171,7 @@ class Checkers:
         """Variants that change what all code of a process shares, and what; after `failures`."""
         reasons: dict[str, str] = {}
         for side, worker in self._workers:
-            progress.phase(f"looking for what {side.label} has changed")
+            progress.phase(f"looking for changes that {side.label} makes to the process")
             for name, changes in worker.run(ReadChanges(), []).value.items():
                 what = f"{side.label} changes {', '.join(changes)}"
                 if name:

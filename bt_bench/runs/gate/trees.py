@@ -135,7 +135,7 @@ def measured_alike(
     where = real_path(on_head[alike[0]].path).parent
     files = f"the {'file' if len(alike) == 1 else 'files'} of {', '.join(alike)} in {where}"
     if len(alike) < len(names):
-        return (f"Both revisions run {files}, so verdicts on that say nothing of the change.",)
+        return (f"Both revisions run {files}, so verdicts on them cannot show the change.",)
     own = [
         name
         for name, entry in on_head.items()
@@ -489,7 +489,7 @@ def _run_git(folder: Path, *arguments: str) -> bytes:
         raise UsageError(f"git {what} did not end within {GIT_SECONDS:g} s in {folder}") from None
     if done.returncode:
         said = encodable(os.fsdecode(done.stderr)).strip().splitlines()
-        raise UsageError(f"git says: {said[0] if said else f'exit code {done.returncode}'}")
+        raise UsageError(f"git: {said[0] if said else f'exit code {done.returncode}'}")
     return done.stdout
 
 

@@ -40,7 +40,9 @@ def load_module(ncu: Ncu) -> Any:
         try:
             return importlib.import_module(MODULE)
         except Exception as error:
-            problems.append(f"that of {folder} does not import ({type(error).__name__}: {error})")
+            problems.append(
+                f"the one in {folder} does not import ({type(error).__name__}: {error})"
+            )
         finally:
             sys.path.remove(str(folder))
     raise UsageError(
@@ -119,7 +121,7 @@ def _variant(name: str, actions: Sequence[Any], calls: int, is_cut: bool) -> Var
     if rest or any(names != launched[0] for names in launched) or (is_cut and not count):
         seen = f"Nsight Compute saw {len(actions)} launches{_most(actions)}"
         message = (
-            f"there were more kernels than are profiled, so that {seen}; leave out variants"
+            f"there were more kernels than are profiled: {seen}; leave out variants"
             if is_cut
             else f"its {calls} calls did not launch the same kernels: {seen}"
         )

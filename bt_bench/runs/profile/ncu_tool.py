@@ -103,10 +103,7 @@ def find_ncu(installed: Sequence[str] | None = None) -> Ncu:
     text = _printed_version(found[0])
     match = re.search(r"Version (\d+)\.(\d+)[.\d]*", text)
     if match is None:
-        raise UsageError(
-            f"{found[0]} --version does not say which version it is: {_last_lines(text)}; "
-            f"{_INSTALL}"
-        )
+        raise UsageError(f"{found[0]} --version names no version: {_last_lines(text)}; {_INSTALL}")
     version = match[0].removeprefix("Version ")
     if (int(match[1]), int(match[2])) < OLDEST:
         raise UsageError(

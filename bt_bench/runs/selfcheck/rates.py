@@ -62,13 +62,13 @@ class Slowdown:
 
     @property
     def label(self) -> str:
-        """As in tables: `+3 %`, `3 % or 0.1 us`, `2 x margin`."""
+        """As in tables: `+3 %`, `3 % or 0.1 µs`, `2 x margin`."""
         if self.kind is Kind.OF_MARGIN:
             return f"{self.amount:g} x margin"
         if self.kind is Kind.SAID:
-            return "what the gate said it finds"
+            return "the gate's own detection limit"
         if self.kind is Kind.ASKED:
-            return f"{100 * self.amount:g} % or {Asked(self.amount).floor_us:.3g} us"
+            return f"{100 * self.amount:g} % or {Asked(self.amount).floor_us:.3g} µs"
         return f"+{100 * self.amount:g} %"
 
     def share(self, judgement: Judgement) -> float | None:
@@ -247,7 +247,7 @@ class Selfcheck:
         margin = self.long_margin
         yield Promise(
             "margin",
-            f"figures above {LONG_US:g} us: a median margin of at most {_percent(MOST_MARGIN)}",
+            f"figures above {LONG_US:g} µs: a median margin of at most {_percent(MOST_MARGIN)}",
             "not tried" if margin is None else _percent(margin),
             margin is not None and margin <= MOST_MARGIN,
         )

@@ -37,7 +37,7 @@ def selfcheck_document(result: Selfcheck, facts: tuple[str, ...]) -> Document:
     equal = (
         (Cell("red builds"), Cell(_brief(result.red))),
         (Cell("some figure SLOWER"), Cell(_brief(result.slower))),
-        (Cell("gates that could miss what they are to find"), Cell(_brief(result.short))),
+        (Cell("gates that could miss the slowdown they look for"), Cell(_brief(result.short))),
         (Cell("figures without a verdict"), Cell(f"{result.undecided:.2%}".replace("%", " %"))),
         (Cell("mean number of rounds"), Cell(f"{result.mean_rounds:.1f}")),
         (

@@ -268,7 +268,7 @@ class _Idle(_Wrong):
         if not self._asked:
             return f"{said}; no step makes a call by `through`"
         if self._switch.skipped:
-            return f"{said}; compare what the calls of the variant write, and not the reference's"
+            return f"{said}; compare the outputs of the variant's calls, not the reference's"
         return f"{said}; the driver never calls a method of the variant that it is given"
 
 

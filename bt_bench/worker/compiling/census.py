@@ -165,7 +165,8 @@ def _answer(printed: str, errors: str, spec: SweepSpec, entries: Sequence[Varian
         return Answer.model_validate_json(line, context=context)
     except ValueError as error:
         raise UsageError(
-            f"{whose} was made to print what bt-bench does not print there; a variant must leave "
+            f"{whose} was made to print text that bt-bench does not print there; a variant must "
+            "leave "
             "the process as it is"
         ) from error
 

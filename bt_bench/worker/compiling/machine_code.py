@@ -57,7 +57,7 @@ class Disassembler:
         except RuntimeError as error:
             raise UsageError(
                 f"nvdisasm, which comes with Triton, was not found: {error}; set "
-                "TRITON_NVDISASM_PATH to that of a CUDA toolkit"
+                "TRITON_NVDISASM_PATH to a CUDA toolkit's"
             ) from None
         self._pool = ThreadPoolExecutor(_THREADS)
         self._read: dict[str, Future[KernelCode]] = {}

@@ -22,7 +22,7 @@ _ENDS = {"ret", "exit", "trap"}
 
 @dataclass(frozen=True)
 class Chain:
-    """Loads each of which needs a value of the one before.
+    """Loads each needing a value of the one before.
 
     Args:
         place: file and line of the last one.
@@ -89,7 +89,7 @@ _SHARED = "(shared memory)"  # stands for all of it, among the registers
 
 
 def dependent_loads(text: str) -> list[str]:
-    """The longest chain of loads, each of which needs a value of the one before.
+    """The longest chain of loads, each needing a value of the one before.
 
     It is needed as an address, as a guard, or to decide a branch that the load stands behind, also
     through shared memory. Loops are passed once. Loads of parameters, constants, shared and local

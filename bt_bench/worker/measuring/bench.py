@@ -53,7 +53,7 @@ class Bench(Protocol):
     around: Surroundings
 
     def calibrate(self, plan: Plan) -> Calibration:
-        """What the harness costs, and how far the methods of a plan are from the truth."""
+        """Cost of the harness, and how far the methods of a plan are from the truth."""
         ...
 
     def probes(self, operation: Operation, plan: Plan) -> list[Probe]:

@@ -201,9 +201,7 @@ def _check_layouts(cupti: Any) -> None:
         name = re.compile(rf"(c_upti_)?activity_{kind}\d*_dtype")
         found = {each: getattr(cupti, each).fields for each in dir(cupti) if name.fullmatch(each)}
         if not found:
-            raise AttributeError(
-                f"cupti.cupti does not say how records of kind {kind} are laid out"
-            )
+            raise AttributeError(f"cupti.cupti has no layout for records of kind {kind}")
         for each, fields in found.items():
             for field, (place, form) in layout.items():
                 dtype, its_place = fields.get(field, (None, None))[:2]

@@ -29,7 +29,7 @@ MOST_DEPTH = 80
 OUTSIDE = 0  # the node of what called the step
 UNNAMED = "a call of C"
 
-_DIGITS = 4  # of us
+_DIGITS = 4  # of µs
 _TORCH = "_VariableFunctionsClass."  # what torch's functions are methods of
 
 
@@ -165,7 +165,7 @@ class _Function:
 
 
 _Place = tuple[_Function, ...]
-_Samples = tuple[FloatArray, FloatArray]  # calls, and us in the function itself; per repetition
+_Samples = tuple[FloatArray, FloatArray]  # calls, and µs in the function itself; per repetition
 
 
 def _function(node: _Node) -> _Function:

@@ -15,7 +15,7 @@ LEAST_SHARE = 0.2
 buffer again, say, makes several sequences of calls, each often.
 """
 
-_DIGITS = 3  # of us: the records are in whole ns
+_DIGITS = 3  # of µs: the records are in whole ns
 
 
 class RecordsLostError(Exception):

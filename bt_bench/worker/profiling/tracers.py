@@ -66,8 +66,8 @@ class TorchTracer:
             "calls of the CUDA API that torch's profiler leaves out",
             "how many bytes a copy moved",
             "records that were lost",
-            f"since cupti-python cannot be used ({why}); install that of the CUDA version of the "
-            "driver, such as: pip install 'cupti-python==13.0.*'",
+            f"since cupti-python cannot be used ({why}); install the one for the driver's CUDA "
+            "version, such as: pip install 'cupti-python==13.0.*'",
         )
 
     @contextmanager

@@ -20,7 +20,7 @@ def taken(
 
 
 def control_difference_us(original: Measurement, copy: Measurement) -> float | None:
-    """The difference in us; its share is that of the original's typical time."""
+    """The difference in µs; its share is that of the original's typical time."""
     found = control_difference(original, copy)
     return None if found is None else found.us
 

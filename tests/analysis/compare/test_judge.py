@@ -366,7 +366,7 @@ def test_the_control_widens_the_interval() -> None:
 
 @pytest.mark.parametrize("base_us", [7.1, 31763.0])
 def test_what_copies_differ_by_is_a_share_of_their_own_side(base_us: float) -> None:
-    """18 us of 31,763 are nothing; taken for 18 of 7.1 they hid that it takes 4,474 times longer.
+    """18 µs of 31,763 are nothing; taken for 18 of 7.1 they hid that it takes 4,474 times longer.
 
     Likewise for a variant that takes far less time than the one that was copied.
     """
@@ -526,7 +526,7 @@ def test_a_gap_may_be_zero() -> None:
     fused, split = (only(judged([cases[a]], [cases[1 - a]], criteria)) for a in (0, 1))
     assert (fused.verdict, split.verdict) == (Verdict.FASTER, Verdict.SLOWER)
     assert fused.ratio == pytest.approx(0.2 / 20.2, rel=0.01)
-    assert "0.2 us added to both sides" in fused.detail
+    assert "0.2 µs added to both sides" in fused.detail
     assert only(judged([cases[1]], [cases[1]], criteria)).verdict is Verdict.SAME
 
 
@@ -572,7 +572,7 @@ def test_missing_cases_and_metrics() -> None:
 
 
 def exploratory(seed: int, step: float = 50.0) -> CaseResult:
-    """A case with a primary time of 50 us, and one that is not."""
+    """A case with a primary time of 50 µs, and one that is not."""
     return make_case(samples={HOST: noisy(50.0, seed), Quantity.STEP_US: noisy(step, seed + 50)})
 
 
@@ -749,7 +749,7 @@ def test_device_times_that_a_second_method_contradicts() -> None:
     for name in ("event_us/busy", "span_us/busy"):
         assert verdicts[name] == (Verdict.INVALID, Cause.METHODS_DISAGREE)
     detail = next(e.detail for e in found.judgements if e.metric == "span_us/busy")
-    assert detail.startswith("fused: 16.99 us by events against")
+    assert detail.startswith("fused: 16.99 µs by events against")
     uncalibrated = judged([base], [other])
     assert {e.cause for e in uncalibrated.judgements} <= {Cause.WITHIN_MARGIN, Cause.BEYOND_MARGIN}
 

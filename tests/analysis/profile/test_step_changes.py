@@ -33,7 +33,7 @@ def wait(us):
 
 
 def explained(*parts, first_us=0.0):
-    """A step of rows one after another, the first of which begins at a time in us."""
+    """A step of rows one after another, the first of which begins at a time in µs."""
     rows, at = [], first_us
     for lane, what, name, us, scatter in (row for part in parts for row in part):
         launched_by = len(rows) - 1 if what is What.OPERATION else None
@@ -115,7 +115,7 @@ def test_one_more_launch_of_the_same_call_is_the_one_of_its_kernel(place):
 
 @pytest.mark.parametrize("us", [1.5, 2.5])
 def test_parts_of_code_scatter_together(us):
-    """Two parts that scatter by 1 us together, in place of one of 4 us."""
+    """Two parts that scatter by 1 µs together, in place of one of 4 µs."""
     parts = code(us, scatter=0.5), call("cuEventRecord", 9), code(us, scatter=0.5)
     assert changes(STEP, replaced(2, *parts)) == [(NEW, "cuEventRecord", None, 9)]
 
@@ -179,7 +179,7 @@ def test_a_step_without_rows_has_only_news():
     ("before_us", "after_us", "scatter", "changed"),
     [
         (3.0, 3.31, 0.1, True),
-        (3.0, 3.29, 0.1, False),  # below 0.3 us
+        (3.0, 3.29, 0.1, False),  # below 0.3 µs
         (3.0, 3.9, 0.5, False),  # the spreads overlap
         (3.0, 4.1, 0.5, True),
         (100.0, 104.0, 0.1, False),  # below 5 %

@@ -28,7 +28,7 @@ from bt_bench.analysis.profile.timeline import explain
 from bt_bench.analysis.profile.weight import differences_in_turn, in_turn, weight_of
 from bt_bench.results import HostCall, Tracing, VariantTimeline
 
-ROUNDING = 0.01  # of us: the times in a file are rounded, and are added up here
+ROUNDING = 0.01  # of µs: the times in a file are rounded, and are added up here
 
 
 def explained(script, added=ADDED):
@@ -416,7 +416,7 @@ def test_the_spread_of_a_row_is_that_of_its_length():
     found = explained(FUSED)
     code, launch, operation, *_ = found.rows
     assert isinstance(code, TimelineRow)
-    # The samples differ in the first stretch of code alone: by 0.1 us from one to the next.
+    # The samples differ in the first stretch of code alone: by 0.1 µs from one to the next.
     assert code.low_us == pytest.approx(5.0 - 0.16)
     assert code.high_us == pytest.approx(5.0 + 0.16)
     assert (launch.low_us, launch.high_us) == pytest.approx((3.0, 3.0))

@@ -50,7 +50,7 @@ def test_many_bytes_bind_and_the_bound_is_the_plain_copy() -> None:
 
 
 def test_a_window_has_means_over_its_steps() -> None:
-    """The steps take 3 and 6 us; a copy of the one takes 0.75 us, of the other 15."""
+    """The steps take 3 and 6 µs; a copy of the one takes 0.75 µs, of the other 15."""
     line = found(1000, 100_000)
     assert line.required_bytes == 50_500
     assert line.gpu_us == pytest.approx(4.5)

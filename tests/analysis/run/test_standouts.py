@@ -49,7 +49,7 @@ def test_the_slowest_and_the_most_changed_case() -> None:
     )
     both = ("baseline", "fused")
     assert standouts(results) == [
-        Standout(ops.STEP, "long", both, ("slowest: baseline takes 90.00 us",)),
+        Standout(ops.STEP, "long", both, ("slowest: baseline takes 90.00 µs",)),
         Standout(
             ops.STEP,
             "middle",
@@ -64,7 +64,7 @@ def test_one_case_may_be_both() -> None:
     (only,) = standouts(results)
     assert only.case == "b"
     assert only.why == (
-        "slowest: fused takes 30.00 us",
+        "slowest: fused takes 30.00 µs",
         "most changed: fused takes 50.0 % more than baseline (SLOWER)",
     )
 
@@ -130,7 +130,7 @@ def test_what_was_not_timed_or_not_right_does_not_count() -> None:
     wrong = case("wrong", 99.0).model_copy(update={"status": Status.FAILED})
     other = case("other", 99.0, quantity=Quantity.HOST_US)
     (only,) = standouts([make_result("baseline", [short, longer, wrong, other])])
-    assert (only.case, only.why) == ("short", ("slowest: baseline takes 10.00 us",))
+    assert (only.case, only.why) == ("short", ("slowest: baseline takes 10.00 µs",))
     assert standouts([make_result("baseline", [longer, wrong, other])]) == []
     assert standouts([]) == []
 
@@ -148,4 +148,4 @@ def test_variants_that_did_not_pass_are_left_out() -> None:
     ]
     (only,) = standouts(results)
     assert only.variants == ("baseline", "disturbed")
-    assert only.why == ("slowest: baseline takes 10.00 us",)
+    assert only.why == ("slowest: baseline takes 10.00 µs",)

@@ -69,7 +69,7 @@ def test_several_operations_that_were_asked_for(spec_of):
 @pytest.mark.parametrize("by_name", [True, False])
 def test_an_operation_that_launches_nothing(spec_of, by_name):
     spec = spec_of(operations=["stage"])
-    expected = r"'stage' launches nothing, so that --tool timeline has nothing to profile"
+    expected = r"'stage' launches nothing, so --tool timeline has nothing to profile"
     with pytest.raises(UsageError, match=expected):
         one_operation(spec, "timeline", by_name=by_name)
 

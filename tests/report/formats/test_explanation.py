@@ -55,7 +55,7 @@ def test_everything_can_be_checked_by_hand(each):
         math.exp(estimate + above * error + off_above),
     )
     assert (low, high) == pytest.approx(ends, rel=1e-4)
-    confidence = number(r"what is systematic\), (\S+) %: SLOWER or FASTER if", text)
+    confidence = number(r"the systematic part\), (\S+) %: SLOWER or FASTER if", text)
     tails = stats.t.sf(below, degrees) + stats.t.sf(above, degrees)
     assert confidence == pytest.approx(100 * (1 - tails), abs=0.01)
 
@@ -63,7 +63,7 @@ def test_everything_can_be_checked_by_hand(each):
 def test_what_the_margin_is_and_the_family():
     _, noisy, *_, floor, apart = map(joined, judgements.timed())
     assert "margin: 2 %, as configured (configured 2 %, floor 1.62 %)" in noisy
-    assert "as 3 times what unchanged code differs by is 3.1 %, which counts beyond the" in noisy
+    assert "as 3 times the noise of unchanged code is 3.1 %, which counts beyond the" in noisy
     assert "margin: 6.25 %, the floor of the metric" in floor
     assert "systematic: 0 below and 0 above" in floor
     assert "alpha: 0.01 at this look, for a family of 7 tests" in noisy
@@ -74,7 +74,7 @@ def test_what_the_margin_is_and_the_family():
 
 
 def test_what_does_not_decide_says_so() -> None:
-    said = "it does not decide: the exit code follows primary metrics, unless told otherwise"
+    said = "it does not decide: by default the exit code follows primary metrics"
     assert said in joined(judgement(exploratory=True, decides=False))
     assert said not in joined(judgement(exploratory=True))
 

@@ -9,7 +9,21 @@ from support import judgements
 
 from bt_bench.report.formats.html_format import render_html_fragment
 
-TAGS = {"section", "h2", "h3", "p", "ul", "li", "table", "thead", "tbody", "tr", "th", "td"}
+TAGS = {"details", "summary"}
+TAGS |= {
+    "section",
+    "h2",
+    "h3",
+    "p",
+    "ul",
+    "li",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+}
 ATTRIBUTES = {("class", "bt-bench"), ("class", "number"), ("scope", "col"), ("border", "1")}
 
 

@@ -77,7 +77,8 @@ def test_json_counts_what_decides():
 def test_json_has_a_judgement_a_line_and_names_as_they_are():
     hostile = judgements.hostile()
     lines = render_json(hostile).splitlines()
-    assert sum(line.startswith('    {"operation": ') for line in lines) == len(hostile.judgements)
+    ones = sum(line.startswith('    {"operation": ') for line in lines)
+    assert ones == len(hostile.overall) + len(hostile.judgements)
     found = read_json(hostile)
     assert found["title"] == judgements.HOSTILE
     assert found["judgements"][0]["case"] == judgements.HOSTILE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -14,7 +15,9 @@ from support.judgements import BASE, HEAD, judged, judgement
 from bt_bench.analysis.verdicts import Cause, Overall, Verdict
 from bt_bench.report.console import print_document
 from bt_bench.report.formats.arrange import worst_first
+from bt_bench.report.formats.judged_document import MOST_SENTENCES
 from bt_bench.report.formats.table_format import MAX_LISTED, render_table, verdict_document
+from bt_bench.suites.block_tables import operations as ops
 
 WORDS = (*Verdict, "MORE", "FEWER")
 
@@ -122,38 +125,76 @@ def test_a_case_and_its_sides_head_their_metrics_once():
     assert text.count("step/b · ") == 1
 
 
-def test_of_very_many_verdicts_the_worst_are_listed_in_their_order_and_all_are_counted():
+def test_the_first_screen_lists_the_worst_and_counts_the_rest():
     open_ = {"verdict": Verdict.INCONCLUSIVE, "cause": Cause.WIDE_INTERVAL}
-    some = [judgement(case=f"open{index}", **open_) for index in range(MAX_LISTED)]
+    some = [
+        judgement(case=f"open{index}", detail=str(index), **open_) for index in range(MAX_LISTED)
+    ]
     bad = {"verdict": Verdict.INVALID, "cause": Cause.FAILED, "detail": "it failed"}
     same = judgement(case="same")
-    text = render_table(judged(*some, same, judgement(case="last", **bad)))
-    assert f"Showing {MAX_LISTED} of {MAX_LISTED + 2} verdicts: SAME is omitted" in text
+    text = render_table(judged(*some, same, judgement(case="last", evidence=None, **bad)))
     assert f"Verdicts: 1 INVALID, {MAX_LISTED} INCONCLUSIVE, 1 SAME." in text
-    assert text.index("step/open0 ") < text.index("step/last ")
+    assert "Worst first: " in text
+    assert "Not listed: 1 INCONCLUSIVE, 1 SAME. All verdicts" in text
+    assert text.index("step/last ") < text.index("step/open0 ")
     assert f"step/open{MAX_LISTED - 1} " not in text
     assert "step/same " not in text
-    assert "Showing " not in render_table(judged(*some))
-    assert "Showing " not in render_table(judged(*some, same), whole=True)
+    few = render_table(judged(*some))
+    assert "Not listed" not in few
+    assert "By case: " in few
+    assert "step/same " in render_table(judged(*some, same), whole=True)
 
 
-def test_the_summary_has_a_row_for_each_quantity_or_each_metric():
+def test_the_first_screen_has_one_line_for_what_is_missing_for_one_reason():
+    missing = {"verdict": Verdict.MISSING, "cause": Cause.NO_CASE, "evidence": None}
+    lost = [judgement(case=f"c{at}", detail="no result of x", **missing) for at in range(30)]
+    other = judgement(case="d", detail="another reason", **missing)
+    text = render_table(judged(*lost, other))
+    assert "step/c0 and 29 more" in text
+    assert text.count("no result of x") == 1
+    assert text.count("another reason") == 1
+    assert "Not listed" not in text
+
+
+def test_the_first_screen_names_sides_only_where_there_are_several():
+    slower = {"verdict": Verdict.SLOWER, "cause": Cause.BEYOND_MARGIN}
+    assert f"{HEAD} against {BASE}" not in render_table(judged(judgement(**slower)))
+    text = render_table(judged(judgement(**slower), judgement(other="x", **slower)))
+    assert f"\n{HEAD} against {BASE}\n" in text
+    assert f"\nx against {BASE}\n" in text
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_title_has_config_machine_and_whether_results_are_right(whole):
+    text = render_table(replace(judged(judgement()), subject="origin on X"), whole=whole)
+    assert text.splitlines()[0].endswith(": origin on X")
+
+
+def test_the_summary_has_a_row_for_each_metric():
     slower = {"verdict": Verdict.SLOWER, "cause": Cause.BEYOND_MARGIN}
     found = judged(
         judgement(ratio=1.1, **slower),
         judgement(case="b", ratio=0.99),
         *(judgement(metric=f"gpu_us/{load}", exploratory=True, ratio=1.0) for load in "ab"),
         judgement(metric="a_us/x+b_us", exploratory=True),
-        overall=(Overall("gpu_us", BASE, HEAD, 2, 1.04, 0.9, 1.2),),
+        overall=(Overall(ops.STEP, "gpu_us", BASE, HEAD, 2, 1.04, 0.9, 1.2),),
     )
 
     def rows(whole):
         text = render_table(found, whole=whole).partition("By metric")[2].partition("By case")[0]
         return [line.split() for line in text.splitlines() if line.startswith("  ")][2:]
 
-    assert list(map(" ".join, rows(False))) == [
+    assert list(map(" ".join, rows(True))) == [
         "gpu_us 1 SLOWER, 1 SAME -1.0 to +10.0 +4.0 -10.0 to +20.0",
-        "gpu_us/… 2 SAME 0.0 – –",
+        "gpu_us/a 1 SAME 0.0 – –",
+        "gpu_us/b 1 SAME 0.0 – –",
         "a_us/x+b_us 1 SAME – – –",
     ]
-    assert [row[0] for row in rows(True)] == ["gpu_us", "gpu_us/a", "gpu_us/b", "a_us/x+b_us"]
+
+
+def test_many_sides_have_a_table_in_place_of_sentences():
+    found = [judgement(other=f"x{at}") for at in range(MOST_SENTENCES + 1)]
+    text = render_table(judged(*found))
+    assert "By metric: changes in percent over the cases\n" in text
+    assert "takes the same" not in text
+    assert "By metric" not in render_table(judged(*found[1:]))

@@ -137,4 +137,4 @@ def test_headline_has_what_there_is():
     assert headline(judgement()) == start
     assert headline(judgement(ratio=1.5)) == f"{start}: +50.0 %"
     assert headline(judgement(ratio=1.5, low=1.4, high=1.6)).endswith("(+40.0 to +60.0 %)")
-    assert headline(judgement(base_value=0.0, other_value=2.0)) == f"{start}: 0 to 2.000 us"
+    assert headline(judgement(base_value=0.0, other_value=2.0)) == f"{start}: 0 to 2.000 µs"

@@ -50,7 +50,7 @@ def test_one_screen_of_eighty_columns():
     assert "must read 8.00 KiB and write 2.00 KiB" in flat(text)
     assert "FAILED: broken: while profiled: oh no" in text
     assert "empty launches no kernel in this step." in text
-    assert "fused: 2 kernels; 13.1 us together; L2 moved 80.0 KiB, 8.00 times what" in flat(text)
+    assert "fused: 2 kernels; 13.1 µs together; L2 moved 80.0 KiB, 8.00 times" in flat(text)
     (row,) = [line for line in text.splitlines() if line.strip().startswith("gather_slots")]
     figures = "9.00 1.00 KiB 0.2 40.0 KiB 2.5 1.91 MiB 12.5"
     assert flat(row) == f"gather_slots_kernel {figures}"
@@ -85,8 +85,8 @@ def test_the_whole_has_all_kernels_and_the_state_of_the_cache():
 
 def test_without_required_bytes_nothing_is_related_to_them():
     text = flat(shown(counters_document(counters(FUSED, read_bytes=None), whole=False)))
-    assert "does not say how many bytes" in text
-    assert "times what is required" not in text
+    assert "does not state how many bytes" in text
+    assert "times the required bytes" not in text
 
 
 def test_json():

@@ -82,7 +82,7 @@ def test_calls_that_exceed_the_step_fill_the_picture():
     frames = drawn(picture)
     assert frames["step"].width == pytest.approx(INNER)
     assert "not explained" not in frames
-    assert any("add up to 10.00 us more" in text for text in said(picture))
+    assert any("add up to 10.00 µs more" in text for text in said(picture))
     assert not any("not explained" in text for text in said(picture))
 
 
@@ -91,7 +91,7 @@ def test_narrow_frames_are_left_out_and_counted():
     picture = flame_graph(profile(frame("step", 99.8, small), plain_us=100), "Host")
     assert list(drawn(picture)) == ["step"]
     assert said(picture)[-1] == (
-        "2 frames of less than 0.3 % of the width are left out, 0.20 us together."
+        "2 frames of less than 0.3 % of the width are left out, 0.20 µs together."
     )
 
 
@@ -106,7 +106,7 @@ def test_tips_have_what_texts_cut():
     assert by_width[1].endswith("…")
     assert by_width[2] == ""
     assert frames[name].tip == (
-        f"{name}, a.py:7: 20.00 us, 19.8 % of the step; 20.00 us of its own; 1 call"
+        f"{name}, a.py:7: 20.00 µs, 19.8 % of the step; 20.00 µs of its own; 1 call"
     )
 
 

@@ -69,9 +69,9 @@ def test_functions_with_most_time_come_first_and_the_rest_is_a_row():
         ["the whole step", "", "", "50.00", "", "100.0 %"],
     ]
     lead = section.blocks[0]
-    assert "50.00 us without a handler" in lead
+    assert "50.00 µs without a handler" in lead
     assert "traced in 38 repetitions. 2 more called other functions, and are left out." in lead
-    assert lead.endswith("0.50 us for each call of Python and 0.25 us for each of C.")
+    assert lead.endswith("0.50 µs for each call of Python and 0.25 µs for each of C.")
 
 
 def test_small_functions_are_one_row():
@@ -92,7 +92,7 @@ def test_frames_that_exceed_the_step_are_explained():
     *_, rest, _ = table_of(section).rows
     assert "slower while it is traced" in rest[3].note
     # So that shares do not exceed 100 %.
-    assert "Shares are of the 80.00 us that its calls add up to." in section.blocks[0]
+    assert "Shares are of the 80.00 µs that its calls add up to." in section.blocks[0]
     assert [texts[3:] for texts in texts_of(section)] == [
         ["50.00", "50.00–50.00", "62.5 %"],
         ["30.00", "30.00–30.00", "37.5 %"],
@@ -123,7 +123,7 @@ def test_changes_name_the_function_and_its_times():
     before = profile(frame("step", 10), frame("old", 3), frame("same", 1))
     after = profile(frame("step", 15), frame("new", 4), frame("same", 1), plain_us=56)
     section = host_changes_section(before, after, "Against a")
-    assert "was 50.00 us and is 56.00 us" in section.blocks[0]
+    assert "was 50.00 µs and is 56.00 µs" in section.blocks[0]
     assert texts_of(section) == [
         ["new", "a.py:7", "new", "1", ABSENT, "4.00", "+4.00"],
         ["old", "a.py:7", "gone", "1", "3.00", ABSENT, "-3.00"],
@@ -145,7 +145,7 @@ def test_many_changes_are_cut_and_counted():
     before = profile(*(frame(f"f{n}", 20 - n) for n in range(14)))
     section = host_changes_section(before, profile(), "Against a")
     assert len(table_of(section).rows) == 12
-    assert section.blocks[-1] == "2 further functions have changed, by 8.00 us each at most."
+    assert section.blocks[-1] == "2 further functions have changed, by 8.00 µs each at most."
 
 
 def test_no_change_is_said():

@@ -73,7 +73,7 @@ def operation_fill():
 
 
 def scale(picture, explained_step):
-    """Where 0 us is, and how wide 1 us is, from the host's first bar and the wait."""
+    """Where 0 µs is, and how wide 1 µs is, from the host's first bar and the wait."""
     host = [row for row in explained_step.rows if row.lane is Lane.HOST]
     drawn = bars(picture)
     first = drawn[0]
@@ -93,7 +93,7 @@ def test_bars_lie_where_their_rows_do():
     for bar, row in zip(drawn, expected, strict=True):
         assert bar.x == pytest.approx(zero + row.start_us * per_us, abs=0.02)
         assert bar.width == pytest.approx(row.length_us * per_us, abs=0.02)
-        assert f"{row.start_us:.2f} to {row.end_us:.2f} us" in bar.tip
+        assert f"{row.start_us:.2f} to {row.end_us:.2f} µs" in bar.tip
     fill = operation_fill()
     (host_y,) = {bar.y for bar in drawn if bar.fill != fill}
     (device_y,) = {bar.y for bar in drawn if bar.fill == fill}
@@ -132,8 +132,8 @@ def test_the_return_and_the_total_are_marked():
     assert float(line.get("x1")) == float(line.get("x2")) == pytest.approx(wait.x, abs=0.02)
     assert line.get("stroke-dasharray")
     (total,) = [group for group in groups(picture) if group.tip.startswith("the whole step")]
-    assert total.texts == ["123.4 us"]
-    assert "the whole step: 123.40 us" in total.tip
+    assert total.texts == ["123.4 µs"]
+    assert "the whole step: 123.40 µs" in total.tip
     assert float(total.lines[0].get("x1")) > wait.x + wait.width
 
 
@@ -310,7 +310,7 @@ def test_tips_have_all_that_is_known_of_an_operation():
     assert "moves 4.000 KiB" in tip
     assert "queued" not in tip
     (tip,) = [bar.tip for bar in bars_of(picture, "gather_kernel")]
-    assert f"queued at {kernel.queued_us:.2f} us; submitted at {kernel.submitted_us:.2f} us" in tip
+    assert f"queued at {kernel.queued_us:.2f} µs; submitted at {kernel.submitted_us:.2f} µs" in tip
     assert "launched by cuLaunchKernelEx at" in tip
     assert copy.queued_us is None
 
@@ -342,7 +342,7 @@ def test_moments_before_the_call_begin_at_it():
 def test_pictures_without_anything_to_draw_are_pictures_too():
     assert said(lanes_svg([], "title"))[-1] == "There is no step that could be explained."
     empty = replace(step(), rows=(), step_us=0.0)
-    assert "0.0 us" in said(lanes_svg([empty], "title"))
+    assert "0.0 µs" in said(lanes_svg([empty], "title"))
 
 
 def test_the_picture_has_its_own_background_and_needs_nothing_else():

@@ -67,8 +67,8 @@ def test_the_step_is_told_first_and_then_each_row():
     section = step_changes_section(step(), after, "A step of fused")
     assert section.title == "A step of fused"
     lead = section.blocks[0]
-    assert "took 50.00 (49.00–52.00) us and takes 56.00 (55.00–58.00) us" in lead
-    assert "took 40.00 us, and takes 46.00 us" in lead
+    assert "took 50.00 (49.00–52.00) µs and takes 56.00 (55.00–58.00) µs" in lead
+    assert "took 40.00 µs, and takes 46.00 µs" in lead
     assert texts_of(section) == [
         ["host", "cuLaunchKernelEx of gather", "longer", "2.00", "6.00", "+4.00"],
         ["GPU", "gather", "shorter", "3.00", "1.00", "-2.00"],

@@ -32,7 +32,7 @@ WIDTH = 80
 SCREEN = 24  # lines, for a step of one launch and for the summary of four variants
 LONG = "_gather_and_compute_slot_mappings_kernel_of_all_groups"
 
-# As an engine's own code is, which takes 400 us: five calls with much of the host's code before.
+# As an engine's own code is, which takes 400 µs: five calls with much of the host's code before.
 ENGINE = (
     Call(name="cudaStreamIsCapturing", us=0.3, code_us=40),
     Launch(
@@ -50,7 +50,7 @@ ENGINE = (
     Launch(operation="slots_kernel", code_us=95, us=4),
 )
 ONE = (Launch(operation="one_kernel", code_us=6, runs_us=6, latency_us=4.5),)
-# Of a kernel of 200 us, behind which another one queues.
+# Of a kernel of 200 µs, behind which another one queues.
 BUSY = (
     Launch(operation="apply", code_us=4, runs_us=3),
     Launch(operation="gather", code_us=4, runs_us=200),
@@ -98,19 +98,19 @@ def longer(variant, more_us):
 def test_what_binds_and_what_is_launch_overhead():
     binds, host, device, floor = sentences(ENGINE)
     assert binds == (
-        "The host binds: the step takes 389.3 us, its call returns after 384.3 us, and the GPU "
+        "The host binds: the step takes 389.3 µs, its call returns after 384.3 µs, and the GPU "
         "waits for the launches."
     )
     assert host == (
-        "The launch overhead is 18.0 us (4.6 % of the step) in 4 launches; the host's own code "
-        "takes 366.0 us, and other calls of CUDA take 0.3 us."
+        "The launch overhead is 18.0 µs (4.6 % of the step) in 4 launches; the host's own code "
+        "takes 366.0 µs, and other calls of CUDA take 0.3 µs."
     )
     assert device == (
-        "The GPU works for 13.5 us, 10.5 us of that hidden behind the host, and is idle for "
-        "269.5 us in between; 5.0 us pass after the return, 2.0 us of them when the GPU is done."
+        "The GPU works for 13.5 µs, 10.5 µs of that hidden behind the host, and is idle for "
+        "269.5 µs in between; 5.0 µs pass after the return, 2.0 µs of them when the GPU is done."
     )
     assert floor == (
-        "The floor, an empty launch and the wait for it, is 7.0 us: 382.3 us of the step could be "
+        "The floor, an empty launch and the wait for it, is 7.0 µs: 382.3 µs of the step could be "
         "saved at most."
     )
 
@@ -118,15 +118,15 @@ def test_what_binds_and_what_is_launch_overhead():
 def test_one_launch_is_not_in_the_plural_and_idles_between_no_operations():
     binds, host, device, _ = sentences(ONE)
     assert binds.startswith("The host binds")
-    assert "in 1 launch; the host's own code takes 7.0 us." in host
-    assert device.startswith("The GPU works for 6.0 us, none of it hidden behind the host; 8.5 us")
+    assert "in 1 launch; the host's own code takes 7.0 µs." in host
+    assert device.startswith("The GPU works for 6.0 µs, none of it hidden behind the host; 8.5 µs")
 
 
 @pytest.mark.parametrize(
     ("script", "expected"),
     [
-        (BUSY, "22.0 us, and the GPU's last operation waits for those before it."),
-        ((Launch(runs_us=200.0),), "9.0 us, and the GPU's work outlasts that."),
+        (BUSY, "22.0 µs, and the GPU's last operation waits for those before it."),
+        ((Launch(runs_us=200.0),), "9.0 µs, and the GPU's work outlasts that."),
     ],
 )
 def test_the_gpu_binds(script, expected):
@@ -139,21 +139,21 @@ def test_work_that_is_all_hidden():
     # The host is busy with other things long after the kernel.
     device = sentences((*FUSED, Call(us=50.0)))[2]
     assert device == (
-        "The GPU works for 4.0 us, all of it hidden behind the host; 1.0 us pass after the return."
+        "The GPU works for 4.0 µs, all of it hidden behind the host; 1.0 µs pass after the return."
     )
 
 
 def test_a_step_below_the_floor_has_nothing_to_save():
     floor = sentences(BELOW)[3]
     assert floor == (
-        "The floor, an empty launch and the wait for it, is 7.0 us: the step takes no longer than "
+        "The floor, an empty launch and the wait for it, is 7.0 µs: the step takes no longer than "
         "that."
     )
 
 
 def test_a_step_that_launches_nothing():
     assert sentences(NOTHING) == (
-        "The step takes 3.5 us, all of it on the host: it launches nothing.",
+        "The step takes 3.5 µs, all of it on the host: it launches nothing.",
     )
 
 
@@ -266,7 +266,7 @@ def test_four_variants_on_one_screen():
         ["GPU", "222.0", "22.0", "13.0", "3: 9.0", "208.0", "10.0", "200.0", "0.00 ± 0.00"]
     )
     assert texts["baseline"][:5] == ["host", "389.3", "384.3", "366.0", "4: 18.0"]
-    assert "is 7.0 us: every step that launches something takes about as long" in (
+    assert "is 7.0 µs: every step that launches something takes about as long" in (
         flat("\n".join(lines))
     )
 
@@ -330,7 +330,7 @@ def test_variants_that_failed_and_that_are_not_explained():
     assert "FAILED: bad: it broke" in text
     assert "FAILED: good" not in text
     text = lead(variants=[a_variant("good")], empty=[])
-    assert "good: what tracing adds could not be measured, so its step is not explained" in text
+    assert "good: the cost of tracing could not be measured, so its step is not explained" in text
     # One that is left is shown as if it were the only one.
     text = lead(variants=[a_variant("good"), failed("bad")])
     assert "A step of good" in text

@@ -78,7 +78,7 @@ def test_a_machine_of_another_speed_is_told(factor, said):
         True
     ] * said
     found = other_speed(before, after)
-    # 8 queries of 0.5 us, each behind 0.1 us of code, and 1 us behind the last.
+    # 8 queries of 0.5 µs, each behind 0.1 µs of code, and 1 µs behind the last.
     assert found == (pytest.approx((5.8, 5.8 * factor)) if said else None)
 
 

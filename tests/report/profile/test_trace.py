@@ -418,7 +418,7 @@ def test_names_may_contain_anything(name):
 def test_the_trace_says_what_it_is_of():
     timeline = a_timeline(case="small", missing=["when a command was submitted"])
     said = json.loads(trace_json(timeline))["otherData"]
-    assert said.pop("times").startswith("Times include what the profiler adds.")
+    assert said.pop("times").startswith("Times include the cost of the profiler.")
     assert said == {
         "bt_bench": timeline.environment.bt_bench,
         "config": "quick",

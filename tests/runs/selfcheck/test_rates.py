@@ -63,7 +63,7 @@ def test_the_gate_keeps_its_promises(noise: Noise) -> None:
     assert by_label["+1 %"].found.times == 0  # below every margin
     assert by_label["+10 %"].found.times == GATES
     assert by_label["+10 %"].able.trials == GATES
-    assert by_label["what the gate said it finds"].able.trials == GATES
+    assert by_label["the gate's own detection limit"].able.trials == GATES
     assert sum(rate.trials for rate in by_label["+1 %"].metrics.values()) == GATES
     assert result.margins[:3] == (0.015, 0.015, 0.015)
     assert result.long_margin == 0.015
@@ -178,7 +178,7 @@ def test_promises_are_about_all_gates_and_say_what_the_gates_said() -> None:
         **{"red": True, "found_5": False, "found_3": False, "found_said": False, "margin": True},
     }
     (promise,) = (each for each in result.promises() if each.name == "found_5")
-    assert promise.promise == "slower by 5 % or 0.15 us: at least 99% are found"
+    assert promise.promise == "slower by 5 % or 0.15 µs: at least 99% are found"
     assert "of gates that said they would: 100.00 % (95.91 to 100.00 %) of 90" in promise.found
 
 
@@ -207,7 +207,7 @@ def test_slowdowns() -> None:
     for slowdown, share in shares.items():
         assert slowdown.share(one) == pytest.approx(share)
     assert [each.label for each in shares] == [
-        *("+3 %", "3 % or 0.1 us", "2 x margin", "what the gate said it finds"),
+        *("+3 %", "3 % or 0.1 µs", "2 x margin", "the gate's own detection limit"),
     ]
     assert Slowdown(0.1).share(judgement()) == 0.1
     assert Slowdown(2, Kind.OF_MARGIN).share(judgement()) is None

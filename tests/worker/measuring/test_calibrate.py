@@ -288,7 +288,7 @@ def test_dropped_records_are_taken_again(device):
 
 
 def test_what_is_dropped_every_time_is_not_made_up(device):
-    # The first chain, and the only samples of 3 us.
+    # The first chain, and the only samples of 3 µs.
     effort = Effort(rounds=1, launches=1, spin_us=(3, 50), line_rounds=1, passes=1, copies=1)
     chain = run(device, ScriptedProfiler(device, drops=[0, 0, 0]), effort).chains[0]
     assert (chain.launched, chain.counted) == (2, 1)
@@ -355,7 +355,7 @@ def test_without_a_gpu():
 
 def test_a_clock_that_stands_still_for_a_while_has_its_tick_found():
     class CoarseClock:
-        """Reads the same for 1000 readings, then 16 us more."""
+        """Reads the same for 1000 readings, then 16 µs more."""
 
         readings = 0
 

@@ -35,7 +35,7 @@ from bt_bench.worker.measuring.watch import NoTelemetry, Surroundings
 
 
 class Log(list):
-    """A clock and a device that note what is asked of them; each reading is 1 us later."""
+    """A clock and a device that note what is asked of them; each reading is 1 µs later."""
 
     def __getattr__(self, name):
         return lambda *arguments: self.append(" ".join((name, *map(str, arguments))))
@@ -100,7 +100,7 @@ class TickingClock(ScriptedClock):
     """Time also passes with each reading."""
 
     def now_ns(self):
-        self.ns += 100  # waits of some us read it until they end
+        self.ns += 100  # waits of some µs read it until they end
         return self.ns
 
 

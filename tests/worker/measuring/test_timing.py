@@ -138,7 +138,7 @@ def test_a_busy_device_hides_the_host_and_shows_what_is_added():
 
 def test_a_queue_that_ends_too_early_is_doubled_for_that_arm_alone():
     rig = Rig("a", "b", operation=ops.STEP)
-    rig.window.instances[0][1]._host_ns = 250_000  # 500 us in the second step
+    rig.window.instances[0][1]._host_ns = 250_000  # 500 µs in the second step
     probe = BusyProbe(rig.clock, rig.device, JIT, Cache.HOT)
     rig.run([HostProbe(rig.clock, rig.device, JIT), probe], rounds=4)
     assert rig.records.recorder.log_for("a").discarded == [None] * 4
@@ -185,7 +185,7 @@ def test_a_call_that_waits_for_the_device_costs_nobody_else_their_samples():
 
 @pytest.mark.parametrize(
     ("operation", "per_call"),
-    # The host (10 us) hides the device's 3 us but those of the last call; a step stages 1 us more.
+    # The host (10 µs) hides the device's 3 µs but those of the last call; a step stages 1 µs more.
     [(ops.GATHER_SLOTS, 10 + 3 / 8), (ops.STEP, 11 + 3 / 8)],
 )
 def test_pipelined_calls_pay_one_synchronisation(operation, per_call):

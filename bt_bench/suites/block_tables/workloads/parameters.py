@@ -143,7 +143,7 @@ class TableParameters(Noun):
                 raise wrong_parameter(
                     "cp_interleave",
                     f"cp_interleave is {self.cp_interleave}; expected a divisor of the block size "
-                    f"of every sharded group, and that of group {group} is {size}",
+                    f"of every sharded group; group {group} has {size}",
                 )
 
     def _check_model(self, model: str) -> None:

@@ -65,8 +65,8 @@ _WHAT = {
     "null_gpu": "one empty kernel, timed as gpu_us",
     "null_graph_host": "replaying a graph of one empty kernel, timed as host_us",
     "null_graph_step": "a graph of one empty kernel, timed as step_us",
-    "spin_host": "launching one kernel that spins for 10 us, timed as host_us",
-    "spin_step": "one kernel that spins for 10 us, timed as step_us",
+    "spin_host": "launching one kernel that spins for 10 µs, timed as host_us",
+    "spin_step": "one kernel that spins for 10 µs, timed as step_us",
     "spin_graph_host": "replaying a graph of one such kernel, timed as host_us",
     "spin_graph_step": "a graph of one such kernel, timed as step_us",
     "replay": "null_graph_host, over and over",
@@ -213,7 +213,7 @@ def _delay_sampler(timers: Timers, work: DeviceWork) -> Sampler:
     orders = cycle((tuple(calls), tuple(calls)[::-1]))
 
     def sample() -> tuple[float, ...]:
-        # Not timed: after other work a launch took 11 us longer on the host of an H100, since its
+        # Not timed: after other work a launch took 11 µs longer on the host of an H100, since its
         # caches did not hold what that needs, and this would be set against the delay.
         timers.host_and_step(calls[0.0])
         taken = {delay_us: timers.host_and_step(calls[delay_us]) for delay_us in next(orders)}

@@ -73,7 +73,7 @@ def time_copies(
         times: samples of each size.
 
     Returns:
-        Their device times in us. Where the profiler dropped records in every attempt, a size has
+        Their device times in µs. Where the profiler dropped records in every attempt, a size has
         fewer samples, and a size without any is left out.
     """
     calls = [partial(copy, moved) for moved in sizes for _ in range(WARM + times)]

@@ -59,7 +59,7 @@ class BatchParameters(WorkloadParameters):
         default=None,
         ge=0,
         le=MAX_REQS,
-        description="decoding rows moved to a block boundary so that exactly so many are written",
+        description="decoding rows moved to a block boundary, which makes exactly so many written",
     )
     dummy_requests: int = Field(
         default=0, ge=0, le=MAX_REQS, description="further requests, of one token and no row each"

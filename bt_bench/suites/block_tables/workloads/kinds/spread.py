@@ -154,7 +154,7 @@ def validate_spread(parameters: SpreadParameters) -> None:
     most_tokens = int(token_counts(parameters).max(initial=0))
     if most_tokens > parameters.max_model_len:
         raise UsageError(
-            f"'tokens' is {tokens}, of which 'spread' {parameters.spread!r} gives {most_tokens} to "
+            f"'tokens' is {tokens}, and 'spread' {parameters.spread!r} gives {most_tokens} to "
             f"one of {requests} requests; expected at most 'max_model_len' for each, "
             f"{parameters.max_model_len}"
         )

@@ -1,0 +1,40 @@
+"""Say of what a comparison is: the config, the machine, and whether the results are right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bt_bench.analysis.compare.comparability import device_name
+from bt_bench.analysis.compare.entries import Matchup, Side
+from bt_bench.errors import listed
+from bt_bench.results import Status
+
+
+def subject_of(matchups: Sequence[Matchup]) -> str:
+    """Return a clause such as `origin, 5 cases on NVIDIA H200: all equal the reference`.
+
+    Args:
+        matchups: what is compared with what.
+
+    Returns:
+        The clause, without a full stop; empty if there is no result.
+    """
+    both = [side for each in matchups for side in (each.base, each.other) if not side.absent]
+    sides = [*{side.label: side for side in both}.values()]
+    if not sides:
+        return ""
+    headers = [side.result.header for side in sides]
+    configs = dict.fromkeys(header.config for header in headers)
+    devices = dict.fromkeys(device_name(header.environment) for header in headers)
+    count = len({case.case for side in sides for case in side.result.cases})
+    cases = "1 case" if count == 1 else f"{count} cases"
+    on_gpu = any(header.environment.device == "cuda" for header in headers)
+    named = listed([name or "an unknown device" for name in devices])
+    where = f"on {named}" if on_gpu else "without a GPU"
+    right = ", all equal to the reference, bit for bit" if _all_right(sides) else ""
+    return f"{listed([*configs])}, {cases} {where}{right}"
+
+
+def _all_right(sides: Sequence[Side]) -> bool:
+    cases = [case for side in sides for case in side.result.cases]
+    return bool(cases) and all(case.status is Status.OK and case.checked for case in cases)
