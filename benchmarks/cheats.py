@@ -23,6 +23,7 @@ CHEATS = Path(__file__).resolve().parent.parent / "tests" / "cheats"
 TAKEN_OUT = CHEATS / "taken_out"
 CAUGHT = CHEATS / "caught.json"
 SECONDS = 240  # that a command may take
+QUICK = ("--explore", "4")
 
 
 def main() -> None:
@@ -45,22 +46,27 @@ def main() -> None:
     sys.exit(not all(of_cheat["right"] for of_cheat in found.values()))
 
 
-def examine(name: str, defences: list[str], *, once: bool = False) -> dict[str, object]:
+def examine(name: str, defences: list[str], *, quick: bool = False) -> dict[str, object]:
     """Return what sweep and check say of a cheat, with all defences and without some.
 
     Args:
         name: of the cheat.
         defences: that catch it.
-        once: do not sweep what the check has rejected.
+        quick: begin with the command that is to reject it, and leave out the other one then;
+            without the defences, explore with few scenarios unless exploring is one of them.
     """
-    checked = check(name, "")
-    swept = None if once and checked else sweep(name, "")
+    by_exploring = "exploring" in defences
+    swept = None if quick and by_exploring else sweep(name, "")
+    checked = None if quick and swept else check(name, "")
+    if quick and not checked and swept is None:
+        swept = sweep(name, "")
+    explore = QUICK if quick and not by_exploring else ()
     rejected = swept or checked
     found: dict[str, object] = {"sweep": swept, "check": checked, "defences": defences}
     without: dict[str, str | None] = {}
     if defences:
         out = ",".join(defences)
-        without = {"sweep": sweep(name, out), "check": check(name, out)}
+        without = {"sweep": sweep(name, out), "check": check(name, out, *explore)}
         found["without them"] = without
     passes = not any(without.values())
     found["right"] = rejected is not None and bool(defences) and passes
@@ -82,9 +88,10 @@ def sweep(name: str, taken_out: str) -> str | None:
     return told(done)
 
 
-def check(name: str, taken_out: str) -> str | None:
+def check(name: str, taken_out: str, *options: str) -> str | None:
     """Why a check rejects a cheat, or `None`."""
-    done = run(taken_out, "check", str(CHEATS / "sweep.yaml"), "--variants", name, "--json")
+    given = ("--variants", name, "--json", *options)
+    done = run(taken_out, "check", str(CHEATS / "sweep.yaml"), *given)
     if not done.stdout:
         return told(done)
     answer = json.loads(done.stdout)

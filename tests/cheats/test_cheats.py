@@ -39,5 +39,5 @@ def test_the_documentation_lists_each() -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ON_THE_CPU)
 def test_rejected_and_without_its_defences_not(name: str) -> None:
-    found = examine(name, DEFENCES[name], once=True)
+    found = examine(name, DEFENCES[name], quick=True)
     assert found["right"], found

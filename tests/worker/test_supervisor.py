@@ -109,7 +109,7 @@ def test_an_answer_that_would_run_something_here_fails_its_arm(supervisor, tmp_p
     assert finished.value[1] == ["first", "third"]
     reason = finished.failed["second"]
     assert reason.code is ReasonCode.TAMPERED
-    assert "made to send what bt-bench does not send: names pathlib" in reason.message
+    assert "made to send a message that bt-bench does not send: names pathlib" in reason.message
     assert not there.exists()
 
 

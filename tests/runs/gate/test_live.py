@@ -364,7 +364,7 @@ def test_a_variant_that_is_one_file_for_both_revisions_can_never_fail(tmp_path):
     for side in "ab":
         (tmp_path / side / "mine/one.py").unlink()
         (tmp_path / side / "mine/one.py").symlink_to(tmp_path / "else/one.py")
-    said = f"Both revisions run the file of one in {tmp_path}/else, so verdicts on that say nothing"
+    said = f"Both revisions run the file of one in {tmp_path}/else, so verdicts on them cannot"
     assert prepare(request).facts[-1].startswith(said)
     spec = request.spec.model_copy(update={"variants": ["one"]})
     with pytest.raises(NotComparableError, match=r"old and new both run the file of one in .*else"):

@@ -130,8 +130,8 @@ def test_a_plan_that_asks_for_less_is_told(top):
 @pytest.mark.parametrize(
     ("before", "now", "said"),
     [
-        (None, 5.0, "is 5 %, but that of the gate in the base's config"),
-        (2.5, None, "is that of the gate, but 2.5 % in the base's config"),
+        (None, 5.0, "is 5 %, but the gate's in the base's config"),
+        (2.5, None, "is the gate's, but 2.5 % in the base's config"),
         (2.5, 5.0, "is 5 %, but 2.5 % in the base's config"),
     ],
 )

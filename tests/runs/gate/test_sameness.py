@@ -264,7 +264,7 @@ TRACKED += [f"{PACKAGES}/mine.py", f"lib/{VERSION}/mine.py", "pyvenv.cfg", "lib6
 
 def test_where_git_cannot_say_what_it_tracks_nothing_is_passed_over(pair):
     write(pair[1].top, {".git/HEAD": "damaged"})
-    with pytest.raises(UsageError, match="git says: fatal: not a git repository"):
+    with pytest.raises(UsageError, match="git: fatal: not a git repository"):
         compare_trees(*pair, built=False)
 
 

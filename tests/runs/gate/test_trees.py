@@ -352,7 +352,7 @@ def test_tracked_files_are_no_repository(own, tmp_path, monkeypatch, knows):
 @pytest.mark.parametrize("ref", ["nowhere", "--help", "main:README", ""])
 def test_an_unknown_revision(own, scratch, ref):
     with (
-        pytest.raises(UsageError, match=f"--base {ref}: git says: fatal: .*expected a branch"),
+        pytest.raises(UsageError, match=f"--base {ref}: git: fatal: .*expected a branch"),
         base_tree(locate(own, [own / "mine"]), ref),
     ):
         pass

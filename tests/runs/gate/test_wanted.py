@@ -71,6 +71,6 @@ def test_what_is_profiled_needs_a_plan_that_profiles():
     unprofiled = Plan(profile_rounds=0)
     for metrics in ([], ["span_us/busy"]):
         request(metrics, Plan())
-        with pytest.raises(UsageError, match=r"plan.profile_rounds is 0, so that \w+_us"):
+        with pytest.raises(UsageError, match=r"plan.profile_rounds is 0, so \w+_us"):
             request(metrics, unprofiled)
     request(["host_us", "gpu_us/graph"], unprofiled)

@@ -50,7 +50,7 @@ def test_one_that_is_too_old(path, version):
 
 def test_one_that_does_not_say_its_version(path):
     fake_ncu(path / "ncu").write_text("#!/bin/bash\necho broken library >&2\n")
-    with pytest.raises(UsageError, match=r"does not say which version it is: broken library"):
+    with pytest.raises(UsageError, match=r"--version names no version: broken library"):
         find_ncu([])
 
 

@@ -187,7 +187,7 @@ def test_what_a_variant_writes_at_the_end_is_not_the_answer(one, tmp_path, censu
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (FORGED, "was made to print what bt-bench does not print there"),
+        (FORGED, "was made to print text that bt-bench does not print there"),
         (PATCHED, "variant mine, while compiled: it has changed .*Window.launched"),
     ],
 )

@@ -156,7 +156,7 @@ def test_the_digest_does_not_change_between_versions():
         ({"longest": 257}, "'longest' is 257; expected at most 'max_model_len', 256"),
         (
             {"tokens": 300, "spread": "one"},
-            "'tokens' is 300, of which 'spread' 'one' gives 295 to one of 6 requests; expected at "
+            "'tokens' is 300, and 'spread' 'one' gives 295 to one of 6 requests; expected at "
             "most 'max_model_len' for each, 256",
         ),
         ({"writes": 7}, "'writes' is 7; expected at most 'requests', 6"),
