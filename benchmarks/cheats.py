@@ -19,6 +19,8 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from unseen import COMMAND
+
 CHEATS = Path(__file__).resolve().parent.parent / "tests" / "cheats"
 TAKEN_OUT = CHEATS / "taken_out"
 CAUGHT = CHEATS / "caught.json"
@@ -116,7 +118,7 @@ def run(taken_out: str, *command: str) -> subprocess.CompletedProcess[str]:
     environment |= {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     environment |= {"TAKEN_OUT": taken_out, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        [sys.executable, "-m", "bt_bench", *command, "--kernels", str(CHEATS)],
+        [sys.executable, "-c", COMMAND, *command, "--kernels", str(CHEATS)],
         capture_output=True,
         text=True,
         check=False,

@@ -75,6 +75,13 @@ def find(folder: Path, name: str, *, deep: bool) -> tuple[str | None, str]:
     return found["numbers"], f"{found['title']}: {found['reason']['message']}"
 
 
+# What is found is not made smaller: that may take 20 s, and only whether it is found counts.
+COMMAND = (
+    "from bt_bench.runs import explore; explore.SHRINK_SECONDS = 0.0; "
+    "from bt_bench.cli import main; main()"
+)
+
+
 def check(folder: Path, name: str, made: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Check a variant of a set by the command.
 
@@ -94,7 +101,7 @@ def check(folder: Path, name: str, made: Path, *options: str) -> subprocess.Comp
     given = ("-k", "uniform_1grp", "--kernels", str(kernels), "--variants", name)
     path = os.pathsep.join([str(made), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.run(
-        [sys.executable, "-m", "bt_bench", "check", "quick", "--device", "cpu", *given, *options],
+        [sys.executable, "-c", COMMAND, "check", "quick", "--device", "cpu", *given, *options],
         capture_output=True,
         text=True,
         check=False,
