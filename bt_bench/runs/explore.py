@@ -36,6 +36,7 @@ from bt_bench.worker import (
     Runner,
     Survey,
     explorer_of,
+    in_common,
 )
 
 # Each further try of these takes a new process.
@@ -430,10 +431,12 @@ def _described(name: str, seen: Contents | None, expected: Contents | None) -> s
     if not len(different):
         return f"{name} differed, and is right when it is played again"
     at = tuple(int(index) for index in different[0])
+    places = tuple(different.T)
+    alike = "" if isinstance(expected, Floats) else in_common(found[places], wanted[places])
     place = f"[{', '.join(map(str, at))}]" if at else ""
     return (
         f"{name}{place} is {found[at]}, expected {wanted[at]}{within}; {len(different)} of "
-        f"{found.size} elements differ"
+        f"{found.size} elements differ{alike}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bt_bench.worker.checking.alike import in_common
 from bt_bench.worker.compiling.census import DEFAULT_TARGETS, take_census
 from bt_bench.worker.compiling.kept import take_code_census
 from bt_bench.worker.culprits import Noticing
@@ -78,6 +79,7 @@ __all__ = [
     "explorer_of",
     "git_command",
     "git_environment",
+    "in_common",
     "read_environment",
     "take_census",
     "take_code_census",

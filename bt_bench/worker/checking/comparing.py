@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from bt_bench.protocol import MismatchError
+from bt_bench.worker.checking.alike import in_common
 
 
 def compare_exactly(
@@ -64,9 +65,12 @@ def describe(
     elif _is_poison(right, poison):
         note = " (written although nothing may write there)"
     place = ", ".join(map(str, where))
+    alike = ""
+    if not found.dtype.is_floating_point:
+        alike = in_common(found[different].cpu().numpy(), wanted[different].cpu().numpy())
     return (
         f"{name}[{place}] is {value}, expected {right}{within}{note}; "
-        f"{int(different.sum())} of {different.numel()} elements differ"
+        f"{int(different.sum())} of {different.numel()} elements differ{alike}"
     )
 
 

@@ -107,6 +107,12 @@ def read_trace(name_or_path: str, rate: float = 1.0, columns: Columns | None = N
     )
 
 
+_OTHER_NAMES = (
+    ". Name them in the config, such as columns: {arrival: ts, prompt: input, output: generated, "
+    "time: ms}"
+)
+
+
 class _Parser:
     """Turns the lines of a file into numbers; knows where it is, for its errors."""
 
@@ -126,7 +132,9 @@ class _Parser:
             for name in (arrival, prompt, output):
                 if name not in fields:
                     found = ", ".join(map(str, fields)) or "nothing"
-                    raise self._error(f"{self._kind} {name} is missing; found {found}")
+                    raise self._error(
+                        f"{self._kind} {name} is missing; found {found}{_OTHER_NAMES}"
+                    )
             yield (
                 microseconds(arrival, fields[arrival]),
                 self._tokens(prompt, fields[prompt]),
@@ -179,8 +187,7 @@ class _Parser:
             if name not in header:
                 raise self._error(
                     f"column {name} is missing; expected a header with {', '.join(wanted)}, found "
-                    f"{', '.join(header) or 'nothing'}. If they have other names, give them under "
-                    "'columns' in the config"
+                    f"{', '.join(header) or 'nothing'}{_OTHER_NAMES}"
                 )
 
     def _date(self, column: str, value: object) -> int:
@@ -188,7 +195,11 @@ class _Parser:
             time = datetime.fromisoformat(str(value).strip())
             return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
         except (ValueError, OverflowError):
-            raise self._wrong(column, value, "a time such as 2023-11-16 18:15:46.6805900") from None
+            expected = (
+                "a time such as 2023-11-16 18:15:46.6805900; for numbers, add time: s (or ms, us, "
+                "ns) to 'columns' in the config"
+            )
+            raise self._wrong(column, value, expected) from None
 
     def _number_of(self, unit: str) -> Callable[[str, object], int]:
         per_second = _PER_SECOND[unit]

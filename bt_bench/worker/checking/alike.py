@@ -1,0 +1,28 @@
+"""Say in which way all elements of a buffer are wrong, where they are so in one way."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def in_common(found: NDArray[np.generic], wanted: NDArray[np.generic]) -> str:
+    """Return what wrong elements have in common, as a clause: `, each by +1`, `, all are 0`.
+
+    Args:
+        found: values of the elements that differ.
+        wanted: the right values, in the same order.
+
+    Returns:
+        The clause; empty for a single element, and where they have nothing in common.
+    """
+    if found.size < 2:
+        return ""
+    if (found == found[0]).all():
+        return f", all are {found[0]}"
+    if found.dtype.kind in "iu" and wanted.dtype.kind in "iu":
+        # By Python's integers, since the difference of two of 64 bits may not be one of 64 bits.
+        apart = int(found[0]) - int(wanted[0])
+        if all(int(is_) - int(was) == apart for is_, was in zip(found, wanted, strict=True)):
+            return f", each by {apart:+d}"
+    return ""
