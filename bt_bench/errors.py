@@ -72,6 +72,11 @@ def _spelled(value: object) -> str:
     return repr(value)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 step`, `1,200 steps`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def listed(names: Sequence[str]) -> str:
     """Names in words: `uniform, batch and spread`."""
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))

@@ -66,8 +66,15 @@ class Output:
     path: Path | None
 
 
-def parse_outputs(texts: Sequence[str] | None, as_json: bool = False) -> list[Output]:
-    """The outputs of `--format`; without any, a table on stdout.
+def parse_outputs(
+    texts: Sequence[str] | None, as_json: bool = False, known: Sequence[str] = ()
+) -> list[Output]:
+    """Return the outputs of `--format`; without any, a table on stdout.
+
+    Args:
+        texts: as given.
+        as_json: `--json` is given as well.
+        known: names of formats; without any, those of comparisons.
 
     Raises:
         UsageError: for an unknown format, and for two reports that would share stdout, a file or a
@@ -79,8 +86,8 @@ def parse_outputs(texts: Sequence[str] | None, as_json: bool = False) -> list[Ou
     outputs = []
     for text in texts or ():
         name, equals, path = text.partition("=")
-        if name not in FORMATS:
-            raise UsageError(f"--format {text}: unknown format; {names_hint(name, list(FORMATS))}")
+        if name not in (names := list(known or FORMATS)):
+            raise UsageError(f"--format {text}: unknown format; {names_hint(name, names)}")
         if equals and not path:
             raise UsageError(f"--format {text}: expected a file after '='")
         to_stdout = not equals or path == "-" or descriptor_of(Path(path)) == STDOUT
@@ -184,21 +191,31 @@ def _write(judged: Judged, output: Output, whole: bool) -> None:
         step_summary,
         verdict_document,
     )
-    from bt_bench.results import write_text
 
     if output.path is None and output.name == "table":  # stdout may be a terminal
         print_document(verdict_document(judged, whole))
         return
     text = render_table(judged, whole) if output.name == "table" else FORMATS[output.name](judged)
-    if output.path is None:
-        sys.stdout.write(text)
-    else:
-        _make_folder(output.path)
-        say_if_waiting(output.path, "reader")
-        write_text(output.path, text)
+    write_output(output, text)
     summary = os.environ.get(STEP_SUMMARY)
     if output.name == "github" and summary:
         _append(Path(summary), step_summary(judged))
+
+
+def write_output(output: Output, text: str) -> None:
+    """Write a report to where it goes.
+
+    Raises:
+        UsageError: when a file cannot be written.
+    """
+    from bt_bench.results import write_text
+
+    if output.path is None:
+        sys.stdout.write(text)
+        return
+    _make_folder(output.path)
+    say_if_waiting(output.path, "reader")
+    write_text(output.path, text)
 
 
 def final_code(

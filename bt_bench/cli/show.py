@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,13 +12,17 @@ from bt_bench.cli import completion
 from bt_bench.cli.exits import visible
 from bt_bench.cli.latest import latest_run
 from bt_bench.cli.next_steps import next_lines
-from bt_bench.cli.options import JsonOption, joined, names_given, print_json
+from bt_bench.cli.options import JsonOption, joined, names_given
+from bt_bench.cli.outputs import Output, parse_outputs, write_output
 from bt_bench.cli.profile.places import case_folders
 from bt_bench.cli.profile.shown import show_profile
 from bt_bench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from bt_bench.analysis import Selection
     from bt_bench.results import VariantResult
+
+FORMATS = ("table", "md", "json")
 
 
 def show(
@@ -67,6 +72,15 @@ def show(
             show_default="all",
         ),
     ] = None,
+    formats: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format",
+            metavar="FMT[=PATH]",
+            help="Print as table, md or json; =FILE writes to a file. May be repeated.",
+            show_default="table",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
     """Print the report of a run again: checks, measurements and differences.
@@ -80,14 +94,15 @@ def show(
     - `bt-bench show reports/run`
     - `bt-bench show reports/run --operations step -k 'medium*' --variants fused`
     - `bt-bench show reports/run --all`
+    - `bt-bench show reports/run --format md=report.md`
     - `bt-bench show reports/run/fused.json --json`
     - `bt-bench show reports/profile-origin-20260102T030405Z --all`
     """
     from bt_bench.analysis import Selection
-    from bt_bench.report import print_run, run_json
 
+    outputs = parse_outputs(formats, as_json, FORMATS)
     run = latest_run() if run is None else run
-    selects = select is not None or variants is not None or operations is not None
+    selects = any(given is not None for given in (select, variants, operations, formats))
     if show_profile(run, whole=whole, as_json=as_json, selects=selects):
         return ExitCode.OK
     results = _read(run)
@@ -96,16 +111,47 @@ def show(
         names_given("--operations", operations),
         names_given("--variants", variants),
     )
-    if as_json:
-        print_json(run_json(results, selection))
-        return ExitCode.OK
     planned = None if all(result.complete for result in results) else _planned_cases(Path(run))
-    print_run(results, selection, planned_cases=planned, whole=whole)
-    if not whole and Path(run).is_dir():
-        print("", *next_lines(Path(run), results), sep="\n")
-        if profiles := case_folders(Path(run)):
-            print(visible(f"Profile: {', '.join(f'{folder}/' for folder in profiles)}"))
+    for output in outputs:
+        if output == Output("table", None):  # stdout may be a terminal
+            _print(Path(run), results, selection, planned, whole)
+        else:
+            write_output(output, _text(output.name, results, selection, planned, whole))
     return ExitCode.OK
+
+
+def _print(
+    run: Path,
+    results: Sequence[VariantResult],
+    selection: Selection,
+    planned: int | None,
+    whole: bool,
+) -> None:
+    from bt_bench.report import print_run
+
+    print_run(results, selection, planned_cases=planned, whole=whole)
+    if not whole and run.is_dir():
+        print("", *next_lines(run, results), sep="\n")
+        if profiles := case_folders(run):
+            print(visible(f"Profile: {', '.join(f'{folder}/' for folder in profiles)}"))
+
+
+def _text(
+    name: str,
+    results: Sequence[VariantResult],
+    selection: Selection,
+    planned: int | None,
+    whole: bool,
+) -> str:
+    import json  # late, as `--help` needs none
+
+    from bt_bench.report import render_comparison, render_run, run_json
+
+    if name == "json":
+        return json.dumps(run_json(results, selection), indent=2) + "\n"
+    if name == "md":
+        return render_comparison(results, planned, selection)
+    return render_run(results, selection, planned_cases=planned, whole=whole)
 
 
 def _planned_cases(folder: Path) -> int | None:

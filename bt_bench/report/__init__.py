@@ -13,7 +13,7 @@ from bt_bench.report.formats import (
     verdict_document,
 )
 from bt_bench.report.markdown import render_document
-from bt_bench.report.run.rendering import print_run, render_comparison
+from bt_bench.report.run.rendering import print_run, render_comparison, render_run
 from bt_bench.report.run.run_json import run_json
 from bt_bench.report.workload import (
     traffic_json,
@@ -36,6 +36,7 @@ __all__ = [
     "print_run",
     "render_comparison",
     "render_document",
+    "render_run",
     "render_table",
     "run_json",
     "step_summary",

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bt_bench.errors import counted
 from bt_bench.protocol import Suite, Workload, WorkloadParameters, traffic_by_operation
 from bt_bench.report.document import Bullets, Cell, Document, Section, Table
 from bt_bench.results import format_bytes, format_number
@@ -36,7 +37,7 @@ def traffic_json(suite: Suite, workload: Workload) -> dict[str, list[dict[str, i
 def workload_document(name: str, parameters: WorkloadParameters, workload: Workload) -> Document:
     """The common description: sizes of the steps."""
     needed = parameters.num_bytes()
-    facts = [f"{len(workload.steps)} steps"]
+    facts = [counted(len(workload.steps), "step")]
     if needed:
         facts.append(f"{format_bytes(needed)} per variant")
     if workload.features:

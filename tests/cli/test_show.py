@@ -217,3 +217,29 @@ def test_the_command_that_is_named_runs_as_printed():
     )
     assert done.returncode == 0, done.stderr
     assert "How to read this" in done.stdout
+
+
+def test_formats_go_to_files_and_stdout(tmp_path):
+    page, table = tmp_path / "new" / "page.md", tmp_path / "table.txt"
+    given = ("--format", f"md={page}", "--format", f"table={table}", "--format", "json")
+    outcome = run("show", ORIGIN, *given)
+    assert outcome.code == 0, outcome.err
+    assert page.read_text(encoding="utf-8") == (ORIGIN / "comparison.md").read_text("utf-8")
+    assert table.read_text(encoding="utf-8").startswith("origin, 5 cases on NVIDIA H200: ")
+    assert outcome.out == run("show", ORIGIN, "--json").out
+    selected = run("show", ORIGIN, "--format", "md", "--variants", "fused").out
+    assert selected.startswith("# Comparison")
+    assert "fused_apply" not in selected.partition("How to read")[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--format", "html"), "--format html: unknown format; expected one of table, md, json"),
+        (("--format", "md", "--json"), "md and json would both go to stdout"),
+    ],
+)
+def test_formats_that_there_are_not(given, message):
+    outcome = run("show", ORIGIN, *given)
+    assert outcome.code == 2
+    assert message in " ".join(outcome.err.split())

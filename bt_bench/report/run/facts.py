@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from bt_bench.analysis import Promise, device_name
-from bt_bench.errors import listed
+from bt_bench.errors import counted, listed
 from bt_bench.names import DEFAULT_SUITE
 from bt_bench.report.run.arranged import Arms, CaseId
 from bt_bench.report.run.cells import range_text
@@ -117,15 +117,15 @@ def _check_facts(arms: Arms) -> Iterator[str]:
     workloads = {case_id.case for case_id in arms.case_ids}
     operations = {case_id.operation for case_id in arms.case_ids}
     numbers = ((arms.all, "variant"), (workloads, "workload"), (operations, "operation"))
-    of = " × ".join(_counted(len(found), name) for found, name in numbers)
+    of = " × ".join(counted(len(found), name) for found, name in numbers)
     buffers = max((len(check.buffers) for check in checks), default=0)
     steps = sum(check.steps for check in checks)
     depth = (
-        f" of up to {_counted(buffers, 'buffer')} after each of {_counted(steps, 'step')}"
+        f" of up to {counted(buffers, 'buffer')} after each of {counted(steps, 'step')}"
         if checks
         else ""
     )
-    count = _counted(len(cases), "comparison")
+    count = counted(len(cases), "comparison")
     yield (
         f"Checked first, after the conformance workloads: {of}, {count}{depth}. "
         + (
@@ -152,10 +152,6 @@ def check_text(arms: Arms) -> str:
 def promise_text(promise: Promise) -> str:
     """Return a promise with what was found instead: `the harness adds …; found: 0.167 µs`."""
     return f"{promise.promise}; found: {promise.found}"
-
-
-def _counted(number: int, name: str) -> str:
-    return f"{number:,} {name}{'' if number == 1 else 's'}"
 
 
 def _measured_facts(arms: Arms) -> Iterator[str]:

@@ -7,21 +7,38 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from bt_bench.analysis import EVERYTHING, Selection
-from bt_bench.report.console import print_document
+from bt_bench.report.console import print_document, render_plain
 from bt_bench.report.markdown import render_document
 from bt_bench.report.run.brief import brief_document
 from bt_bench.report.run.document import run_document
 from bt_bench.results import VariantResult
 
 
-def render_comparison(results: Sequence[VariantResult], planned_cases: int | None = None) -> str:
-    """The text of `comparison.md` for the results of a run.
+def render_comparison(
+    results: Sequence[VariantResult],
+    planned_cases: int | None = None,
+    selection: Selection = EVERYTHING,
+) -> str:
+    """Return the text of `comparison.md` for the results of a run.
 
     Args:
         results: of the run's variants.
         planned_cases: number of cases of a complete sweep, to show how far it is.
+        selection: what is shown of them.
     """
-    return render_document(run_document(results, planned_cases))
+    return render_document(run_document(results, planned_cases, selection))
+
+
+def render_run(
+    results: Sequence[VariantResult],
+    selection: Selection = EVERYTHING,
+    *,
+    planned_cases: int | None = None,
+    whole: bool = False,
+) -> str:
+    """Return as text what `print_run` prints."""
+    make = run_document if whole else brief_document
+    return render_plain(make(results, planned_cases, selection))
 
 
 def print_run(

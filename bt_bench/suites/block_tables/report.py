@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bt_bench.errors import counted
 from bt_bench.report.document import Bullets, Cell, Document, Section, Table
 from bt_bench.results import format_bytes, format_number, format_percent
 from bt_bench.suites.block_tables.workloads import Description, Distribution, StepFigures
@@ -68,7 +69,7 @@ def _section(title: str, figures: StepFigures) -> Section:
 
 def _shares(figures: StepFigures) -> str:
     parts = [
-        f"{figures.num_steps} steps",
+        counted(figures.num_steps, "step"),
         f"{format_percent(100 * figures.share_without_write)} % without a write",
         f"{format_percent(100 * figures.share_with_every_group_written)} % with a write in every "
         "group",
