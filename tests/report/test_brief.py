@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 
@@ -21,10 +22,10 @@ from support.factories import (
 from bt_bench.analysis import EVERYTHING, Selection
 from bt_bench.config import planned_variants
 from bt_bench.errors import UsageError
-from bt_bench.report.console import render_plain
+from bt_bench.report.console import print_document, render_plain
 from bt_bench.report.run.brief import MAX_FAILURES, brief_document
 from bt_bench.report.run.brief_tables import NUM_WORST
-from bt_bench.report.run.rendering import print_run
+from bt_bench.report.run.document import run_document
 from bt_bench.results.nouns import Quantity
 from bt_bench.results.reading import read_run
 from bt_bench.results.result import VariantResult
@@ -38,11 +39,19 @@ def brief(results: list[VariantResult], selection: Selection = EVERYTHING) -> st
     return render_plain(brief_document(results, selection=selection))
 
 
-def on_terminal(results: list[VariantResult], width: int, *, whole: bool = False) -> list[str]:
-    stream = StringIO()
-    console = Console(file=stream, force_terminal=True, color_system=None, width=width)
-    print_run(results, whole=whole, console=console)
-    return stream.getvalue().splitlines()
+WIDTHS = (80, 120)
+
+
+def on_terminals(results: list[VariantResult], *, whole: bool = False) -> Iterator[list[str]]:
+    """Yield the lines on a terminal of each of the widths."""
+    document = run_document(results) if whole else brief_document(results)
+    for width in WIDTHS:
+        stream = StringIO()
+        console = Console(file=stream, force_terminal=True, color_system=None, width=width)
+        print_document(document, console)
+        lines = stream.getvalue().splitlines()
+        assert max(map(len, lines)) <= width
+        yield lines
 
 
 @pytest.fixture(scope="module")
@@ -79,25 +88,23 @@ def with_cases(results: list[VariantResult], copies: int) -> list[VariantResult]
 
 @pytest.mark.parametrize("variants", [2, 4, 5])
 @pytest.mark.parametrize("copies", [1, 3])
-@pytest.mark.parametrize("width", [80, 120])
-def test_an_operation_has_one_screen_and_no_line_is_too_long(origin, variants, copies, width):
-    lines = on_terminal(with_cases(with_variants(origin[:variants], variants), copies), width)
-    assert max(map(len, lines)) <= width
-    starts = [n for n, line in enumerate(lines) if line in ("Gather + slots", "Whole step")]
-    assert len(starts) == 2
-    ends = lines.index("This run")
-    lead, first, second = starts[0], starts[1] - starts[0], ends - starts[1]
-    assert lead <= (28 if width == 80 else 20)  # a sentence for each variant
-    # Of five variants a narrow table has the names of cases on lines of their own.
-    assert max(first, second) <= SCREEN + (8 if variants == 5 else 0)
+def test_an_operation_has_one_screen_and_no_line_is_too_long(origin, variants, copies):
+    results = with_cases(with_variants(origin[:variants], variants), copies)
+    for width, lines in zip(WIDTHS, on_terminals(results), strict=True):
+        starts = [n for n, line in enumerate(lines) if line in ("Gather + slots", "Whole step")]
+        assert len(starts) == 2
+        ends = lines.index("This run")
+        lead, first, second = starts[0], starts[1] - starts[0], ends - starts[1]
+        assert lead <= (28 if width == 80 else 20)  # a sentence for each variant
+        # Of five variants a narrow table has the names of cases on lines of their own.
+        assert max(first, second) <= SCREEN + (8 if variants == 5 else 0)
 
 
 @pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize("width", [80, 120])
-def test_names_are_cut_at_joints_only(origin, width, whole):
+def test_names_are_cut_at_joints_only(origin, whole):
     names = [result.variant.name for result in origin] + [case.case for case in origin[0].cases]
     parts = {part for name in names for part in name.split("_")}
-    for line in on_terminal(origin, width, whole=whole):
+    for line in (line for lines in on_terminals(origin, whole=whole) for line in lines):
         for word in re.findall(r"[a-z]+(?:_[a-z0-9]+)+_?|[a-z]+_", line):
             found = set(word.strip("_").split("_"))
             known = found <= parts or word in ("one_launch", "host_us", "gpu_us")
@@ -119,13 +126,11 @@ def test_what_is_shown_does_not_change_a_verdict(origin):
     assert re.search(rf"84\.78 +{re.escape(interval)} =", whole)
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_many_variants_have_a_row_each(origin, width):
-    lines = on_terminal(with_variants(origin, 13), width)
-    assert max(map(len, lines)) <= width
-    assert len([line for line in lines if line.startswith("  one_more_variant_8  ")]) == 2 * 2
-    assert "1.61–1.69" not in "\n".join(lines)
-    assert any("--variants of at most 5" in line for line in lines)
+def test_many_variants_have_a_row_each(origin):
+    for lines in on_terminals(with_variants(origin, 13)):
+        assert len([line for line in lines if line.startswith("  one_more_variant_8  ")]) == 2 * 2
+        assert "1.61–1.69" not in "\n".join(lines)
+        assert any("--variants of at most 5" in line for line in lines)
 
 
 def test_same_and_inconclusive_have_a_mark(origin):

@@ -75,7 +75,7 @@ def _brief_document(judged: Judged) -> Document:
         sections.append(Section("By metric: changes in percent over the cases", (table,)))
     if listed:
         title = "Worst first" if rest else "By case"
-        caption = "times in µs; changes with their interval, in percent of the base"
+        caption = "times in µs; changes with their interval, and detection limit, in percent"
         sections.append(Section(f"{title}: {caption}", (_brief_table(listed), more)))
     lead = lead_of(judged, ()) if listed else (*lead_of(judged, ()), more)
     return Document(judged.title, lead, tuple(sections))
@@ -107,7 +107,8 @@ def _badness(judgement: Judgement) -> tuple[int, bool]:
 
 def _brief_table(listed: Sequence[Sequence[Judgement]]) -> Table:
     """Return a table with a row for each verdict; sides that differ have a heading each."""
-    columns = ("Verdict", "Case", "Metric", "Base", "Other", "Change")
+    has_limit = any(each.verdict is Verdict.INCONCLUSIVE for members in listed for each in members)
+    columns = ("Verdict", "Case", "Metric", "Base", "Other", "Change", "Limit")
     rows: list[tuple[Cell, ...] | Heading] = []
     sides: dict[str, list[Sequence[Judgement]]] = {}
     for members in listed:
@@ -115,16 +116,16 @@ def _brief_table(listed: Sequence[Sequence[Judgement]]) -> Table:
     for title, of_side in sides.items():
         if len(sides) > 1:
             rows.append(Heading(title))
-        rows += map(_brief_row, of_side)
-    return Table(columns, tuple(rows), num_text_columns=3, notes_at_rows=True)
+        cells = map(_brief_row, of_side)
+        rows += cells if has_limit else (row[:-1] for row in cells)
+    shown = columns if has_limit else columns[:-1]
+    return Table(shown, tuple(rows), num_text_columns=3, notes_at_rows=True)
 
 
 def _brief_row(members: Sequence[Judgement]) -> tuple[Cell, ...]:
     judgement, more = members[0], len(members) - 1
     texts = range_texts(judgement)
     why = (judgement.detail or cause_text(judgement)) if needs_words(judgement) else None
-    if judgement.verdict is Verdict.INCONCLUSIVE and texts.limit != ABSENT:
-        why = f"{texts.limit} % or more would have been detected"
     change = change_text(judgement.ratio)
     if texts.low != ABSENT:
         change += f" ({texts.interval})"
@@ -135,6 +136,7 @@ def _brief_row(members: Sequence[Judgement]) -> tuple[Cell, ...]:
         Cell(value_text(judgement.base_value, judgement.unit)),
         Cell(value_text(judgement.other_value, judgement.unit)),
         Cell(change),
+        Cell(texts.limit),
     )
 
 

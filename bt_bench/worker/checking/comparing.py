@@ -66,7 +66,7 @@ def describe(
         note = " (written although nothing may write there)"
     place = ", ".join(map(str, where))
     alike = ""
-    if not found.dtype.is_floating_point:
+    if not note and not found.dtype.is_floating_point:
         alike = in_common(found[different].cpu().numpy(), wanted[different].cpu().numpy())
     return (
         f"{name}[{place}] is {value}, expected {right}{within}{note}; "

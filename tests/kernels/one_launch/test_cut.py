@@ -147,9 +147,14 @@ def test_each_element_has_one_writer(monkeypatch, part):
                 made += cutter.layout.num_groups
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_kernels_write_what_it_says(monkeypatch, part):
-    """In 2,000 cuts of groups, an eighth of them here: to the same places, and what is right."""
+    """In 2,000 cuts of groups, an eighth of them here: to the same places, and what is right.
+
+    Of each commit, three of the eight parts are tried.
+    """
     play_tied(monkeypatch, random.Random(part), QuickKernels(), TIED // PARTS)
 
 
