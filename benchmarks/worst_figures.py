@@ -92,7 +92,7 @@ class CaseFigures:
     Args:
         name: config and case.
         sizes: of its workload.
-        µs: by quantity and variant, the median.
+        us: by quantity and variant, the median.
         against: by quantity, the ratio to the opponent.
         beside: by quantity, that to the best other shipped variant.
         slower_than: by quantity, shipped variants than which the judged one is resolved as slower.

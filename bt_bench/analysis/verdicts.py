@@ -348,7 +348,7 @@ class Judged:
 def tally_of(judged: Judged) -> str:
     """Count the verdicts that the exit code follows, and those of other metrics apart."""
     others = [judgement for judgement in judged.judgements if not judgement.decides]
-    apart = f"; of exploratory metrics, which do not decide: {tally(others)}" if others else ""
+    apart = f"; exploratory metrics (they do not decide): {tally(others)}" if others else ""
     return f"{tally(judged.deciding)}{apart}"
 
 

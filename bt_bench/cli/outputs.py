@@ -195,6 +195,8 @@ def _write(judged: Judged, output: Output, whole: bool) -> None:
     if output.path is None and output.name == "table":  # stdout may be a terminal
         print_document(verdict_document(judged, whole))
         return
+    # A file is kept, so it has everything.
+    whole = whole or output.path is not None
     text = render_table(judged, whole) if output.name == "table" else FORMATS[output.name](judged)
     write_output(output, text)
     summary = os.environ.get(STEP_SUMMARY)

@@ -50,9 +50,13 @@ def _path_outside(folders: Iterable[Path]) -> str:
     """Return PATH without entries that lie in the checkouts around folders, or are relative."""
     # By strings, since this is done twice for each call of git.
     places = {os.path.realpath(str(folder)) for folder in (*folders, os.curdir)}
-    tops = tuple({f"{top}{os.sep}" for place in places if (top := _checkout_around(place))})
+    tops = tuple({_with_separator(top) for place in places if (top := _checkout_around(place))})
     entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(entry for entry in entries if _is_outside(entry, tops))
+
+
+def _with_separator(top: str) -> str:
+    return top if top.endswith(os.sep) else f"{top}{os.sep}"  # "/" has one
 
 
 def _is_outside(entry: str, tops: tuple[str, ...]) -> bool:

@@ -127,7 +127,8 @@ def test_the_first_is_the_base(sides: tuple[Path, Path]) -> None:
 def test_formats_to_stdout_and_to_files(
     sides: tuple[Path, Path], tmp_path: Path, name: str
 ) -> None:
-    on_stdout = run("compare", *sides, "--format", name)
+    whole = ("--all",) if name == "table" else ()  # a file has everything
+    on_stdout = run("compare", *sides, "--format", name, *whole)
     assert on_stdout.code == 1
     path = tmp_path / "new" / "report"
     to_file = run("compare", *sides, "--format", f"{name}={path}")
@@ -307,7 +308,10 @@ def test_floors_of_times(sides: tuple[Path, Path]) -> None:
 def test_a_table_lists_what_changed_and_all_on_request(sides: tuple[Path, Path]) -> None:
     short, whole = run("compare", *sides), run("compare", *sides, "--all")
     assert "gather_slots/same" not in short.out
-    assert "Not listed: 1 SAME. All verdicts, and how they were decided: --all." in short.out
+    assert (
+        "Not listed: 1 SAME. All verdicts, and the rules behind them: --all, or --format md."
+        in short.out
+    )
     assert "gather_slots/same" in whole.out
     assert "Not listed" not in whole.out
     assert (short.code, whole.code) == (1, 1)
@@ -833,7 +837,7 @@ def test_all_metrics_decide_where_that_is_asked_for(write: Callable[..., Path]) 
         sides.append(write("run", variant, [make_case(samples=host | step)]))
     outcome = run("compare", *sides)
     assert outcome.code == 0
-    assert "Verdicts: 1 SAME; of exploratory metrics, which do not decide: 1 SLOWER." in outcome.out
+    assert "Verdicts: 1 SAME; exploratory metrics (they do not decide): 1 SLOWER." in outcome.out
     whole = run("compare", *sides, "--all")
     assert "--all-metrics lets the others decide" in " ".join(whole.out.split())
     for options in (("--all-metrics",), ("--metric", "*"), ("--metric", "step_us")):

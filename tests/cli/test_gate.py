@@ -169,12 +169,12 @@ def test_a_config_that_asks_for_less_is_told(repo):
     write(repo, {"new.yaml": CONFIG})
     (said,) = gate("--json", config="new.yaml").json()["warnings"]
     assert said.startswith("HEAD (")
-    assert "has no new.yaml, so a case that the config has lost, or takes from elsewhere" in said
+    assert "has no new.yaml, so anything that the config has lost or changed" in said
     write(repo, {"my.yaml": "cases: none\n"})
     commit(repo, "damaged")
     write(repo, {"my.yaml": CONFIG})
     (said,) = gate("--json").json()["warnings"]
-    assert "the config cannot be read, so a case that the config has lost" in said
+    assert "the config cannot be read, so anything that the config has lost" in said
 
 
 def test_looks_of_the_config(repo):

@@ -69,8 +69,8 @@ def test_json(recording: Path) -> None:
     low, high = found["equal_code"]["red"]["interval_95"]
     assert low == 0 < high < 1
     assert [entry["slowdown"] for entry in found["slowed"]] == [
-        *("+1 %", "+2 %", "3 % or 0.1 µs", "5 % or 0.15 µs", "+10 %"),
-        "the gate's own detection limit",
+        *("+1 %", "+2 %", "3 % or 0.1 us", "5 % or 0.15 us", "+10 %"),
+        "what the gate said it finds",
     ]
     assert [promise["name"] for promise in found["promises"]] == [
         *("red", "found_5", "found_3", "found_said", "margin"),

@@ -123,9 +123,9 @@ def test_rates_of_recordings_are_those_of_their_report() -> None:
         assert table[f"`pairs-{number}.json`"] == [
             f"{len(stored.rounds)}, {len(stored.subjects)}",
             rate(found["equal_code"]["red"]),
-            rate(slowed["5 % or 0.15 µs"]),
-            rate(slowed["3 % or 0.1 µs"]),
-            rate(slowed["the gate's own detection limit"]),
+            rate(slowed["5 % or 0.15 us"]),
+            rate(slowed["3 % or 0.1 us"]),
+            rate(slowed["what the gate said it finds"]),
         ]
     asked = [
         row for found in rates["recordings"] for row in found["slowed"] if row["amount"] == 0.03

@@ -29,4 +29,4 @@ def test_an_installation_shows_its_progress_and_says_what_it_downloads(target, t
     assert told is not None
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     assert f"downloads about {told[2]}" in readme
-    assert f"With a CPU build of torch it downloads about {told[1]}" in readme
+    assert f"or {told[1]} if `PIP_EXTRA_INDEX_URL` names PyTorch's index of CPU builds" in readme

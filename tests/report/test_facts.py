@@ -12,16 +12,16 @@ from bt_bench.suites.block_tables import operations as ops
 
 
 def checked(*results) -> list[str]:
-    return [fact for fact in run_facts(arrange(results)) if fact.startswith("Checked first")]
+    return [
+        fact for fact in run_facts(arrange(results)) if fact.startswith("Checked before timing")
+    ]
 
 
 def test_what_was_checked_is_counted():
     cases = [make_case("a", num_steps=3), make_case("b")]
     both = make_result("baseline", cases), make_result("fused", cases)
     (fact,) = checked(*both)
-    assert (
-        "workloads: 2 variants × 2 workloads × 1 operation, 4 comparisons of up to 1 buffer" in fact
-    )
+    assert "then 2 variants × 2 workloads × 1 operation, 4 comparisons of up to 1 buffer" in fact
     assert fact.endswith("after each of 8 steps. All equal the reference, bit for bit.")
     (fact,) = checked(make_result("baseline", cases[:1]))
     assert "1 variant × 1 workload × 1 operation, 1 comparison of" in fact

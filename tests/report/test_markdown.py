@@ -82,13 +82,13 @@ def test_the_first_line_says_what_was_measured_on() -> None:
     first_line = render_comparison(scenarios.gpu_run()).splitlines()[2]
     assert first_line.startswith("Measured on NVIDIA H200, torch 2.11.0, Triton 3.6.0, CUDA 12.8,")
     first_line = render_comparison(scenarios.cpu_run()).splitlines()[2]
-    assert first_line.startswith("No GPU: correctness and launch counts are real")
+    assert first_line.startswith("No GPU: results and launch counts come from")
 
 
 def test_a_gpu_that_was_not_used_is_not_denied() -> None:
     environment = make_environment("cpu", gpus=[make_gpu()], gpu_count=1)
     text = render_comparison([make_result(cases=[make_case()], environment=environment)])
-    assert "No GPU was used: correctness" in text
+    assert "No GPU was used: results" in text
 
 
 def test_environments_that_differ_are_told_apart() -> None:

@@ -45,7 +45,7 @@ class Call:
 
     Args:
         name: the function.
-        µs: how long the call takes.
+        us: how long the call takes.
         code_us: the host's own code before it.
         records: one, and those of the calls that it makes itself.
         blocks: whether it returns only when the device is idle.

@@ -136,7 +136,7 @@ def judge(
         overall=overall,
         facts=(*facts, *floors),
         warnings=tuple(dict.fromkeys(warnings)),
-        subject=subject_of(matchups),
+        subject=subject_of(matchups, len({each.case for each in judgements})),
         scope=(*not_selected, *not_paired, *left_out, *not_judged),
     )
 

@@ -10,11 +10,12 @@ from bt_bench.errors import listed
 from bt_bench.results import Status
 
 
-def subject_of(matchups: Sequence[Matchup]) -> str:
-    """Return a clause such as `origin, 5 cases on NVIDIA H200: all equal the reference`.
+def subject_of(matchups: Sequence[Matchup], count: int) -> str:
+    """Return a clause such as `origin, 5 cases on NVIDIA H200, all equal to the reference`.
 
     Args:
         matchups: what is compared with what.
+        count: how many cases are shown.
 
     Returns:
         The clause, without a full stop; empty if there is no result.
@@ -26,12 +27,11 @@ def subject_of(matchups: Sequence[Matchup]) -> str:
     headers = [side.result.header for side in sides]
     configs = dict.fromkeys(header.config for header in headers)
     devices = dict.fromkeys(device_name(header.environment) for header in headers)
-    count = len({case.case for side in sides for case in side.result.cases})
     cases = "1 case" if count == 1 else f"{count} cases"
     on_gpu = any(header.environment.device == "cuda" for header in headers)
     named = listed([name or "an unknown device" for name in devices])
     where = f"on {named}" if on_gpu else "without a GPU"
-    right = ", all equal to the reference, bit for bit" if _all_right(sides) else ""
+    right = ", all equal to the reference" if _all_right(sides) else ""
     return f"{listed([*configs])}, {cases} {where}{right}"
 
 

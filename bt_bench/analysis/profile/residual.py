@@ -25,7 +25,7 @@ class Residual:
     """What the traced steps do not explain, in µs.
 
     Args:
-        µs: the trimmed mean over turns; negative if the traced steps exceed the others.
+        us: the trimmed mean over turns; negative if the traced steps exceed the others.
         error_us: half the 95 % interval of it; `None` for fewer than three turns.
     """
 

@@ -170,7 +170,7 @@ def _config_in_base(
     options: Options, old: Tree, new: Tree, suite: str | None
 ) -> tuple[SweepSpec | None, list[str]]:
     """Read the config as the base has it; `None` if it cannot differ, or with a warning."""
-    unseen = "so a case that the config has lost, or takes from elsewhere, goes unnoticed"
+    unseen = "so anything that the config has lost or changed goes unnoticed"
     try:
         path = _path_in_base(options, old, new, suite)
         if path is None:

@@ -40,8 +40,8 @@ def show_profile(run: str, *, whole: bool, as_json: bool, selects: bool) -> bool
         return False
     if selects:
         raise UsageError(
-            f"{run} is a profile, which is shown as a whole; leave out -k, --variants and "
-            "--operations"
+            f"{run} is a profile, which is shown as a whole; leave out -k, --variants, "
+            "--operations and --format"
         )
     shown = [_read(file, whole=whole) for file in files]
     if as_json:

@@ -19,6 +19,7 @@ def render_json(judged: Judged) -> str:
     head = {
         "schema_version": JUDGED_SCHEMA_VERSION,
         "kind": "judged",
+        "subject": judged.subject,
         "power": None if judged.power is None else _power(judged.power),
         "title": judged.title,
         "base": judged.base,

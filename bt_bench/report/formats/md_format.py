@@ -24,11 +24,15 @@ def render_md(judged: Judged) -> str:
     exploratory ones, the worst first.
     """
     text = render_safe(judged)
-    return text if len(text) <= MOST_CHARACTERS else cut_md(judged, MOST_CHARACTERS, len)
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    return cut_md(judged, MOST_CHARACTERS, len)[:MOST_CHARACTERS]
 
 
 def cut_md(judged: Judged, limit: int, size_of: Callable[[str], int]) -> str:
-    """Return as much of a comparison as a limit allows, the worst first.
+    """Return as much of a comparison as a limit allows, the worst first; without means.
+
+    Sentences, warnings and facts are never left out, so it may be longer where these are very long.
 
     Args:
         judged: the comparison.
@@ -37,7 +41,7 @@ def cut_md(judged: Judged, limit: int, size_of: Callable[[str], int]) -> str:
     """
     ordered = worst_first(judged).judgements
     ordered = tuple(sorted(ordered, key=lambda each: not each.decides))
-    arranged = replace(judged, judgements=ordered)
+    arranged = replace(judged, judgements=ordered, overall=())
     count = min(len(ordered), limit // _SMALLEST_ROW)
     while True:
         text = render_safe(arranged, count, aligned=False)

@@ -6,6 +6,7 @@ and the sides have a line of their own, above their metrics, so that long names 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -22,8 +23,14 @@ from bt_bench.report.formats.texts import (
     interval_text,
     range_texts,
     side_text,
+    speed_up_texts,
     value_text,
 )
+
+_LARGE = 1 / 1.1
+"""A time that is at most so much of its base has a speed-up in place of a change."""
+
+_ADVISORY = "Advisory: the sides are of different runs, between which a host's speed changes."
 
 MAX_LISTED = 16
 """How many verdicts the first screen lists."""
@@ -67,17 +74,21 @@ def _whole_document(judged: Judged) -> Document:
 def _brief_document(judged: Judged) -> Document:
     deciding = judged.deciding
     listed, rest = _worst(deciding)
-    not_listed = f"Not listed: {rest}. " if rest else ""
-    more = f"{not_listed}All verdicts, and how they were decided: --all."
+    exploratory = "exploratory metrics" if len(deciding) < len(judged.judgements) else ""
+    left_out = " and ".join(filter(None, (rest, exploratory)))
+    not_listed = f"Not listed: {left_out}. " if left_out else ""
+    more = f"{not_listed}All verdicts, and the rules behind them: --all, or --format md."
     sections = []
     if len([*sentences(judged.judgements)]) > MOST_SENTENCES:
         table = _summary_table(deciding, (), by_quantity=True)
         sections.append(Section("By metric: changes in percent over the cases", (table,)))
     if listed:
         title = "Worst first" if rest else "By case"
-        caption = "times in µs; changes with their interval, and detection limit, in percent"
-        sections.append(Section(f"{title}: {caption}", (_brief_table(listed), more)))
-    lead = lead_of(judged, ()) if listed else (*lead_of(judged, ()), more)
+        sections.append(Section(f"{title}: {_caption(listed)}", (_brief_table(listed), more)))
+    lead = lead_of(judged, ())
+    if any(each.advisory for each in judged.judgements):
+        lead = (*lead, _ADVISORY)
+    lead = lead if listed else (*lead, more)
     return Document(judged.title, lead, tuple(sections))
 
 
@@ -91,23 +102,27 @@ def _worst(deciding: Sequence[Judgement]) -> tuple[list[list[Judgement]], str]:
         if each.verdict is Verdict.SAME:
             continue
         reason = each.base, each.other, each.verdict, each.metric, each.detail
-        counted = each.evidence is None and each.cause is not Cause.EXACT
-        alike.setdefault(reason if counted else id(each), []).append(each)
+        has_figure = each.ratio is not None or each.cause is Cause.EXACT
+        alike.setdefault(id(each) if has_figure else reason, []).append(each)
     listed = [*alike.values()][:MAX_LISTED]
     kept = {id(each) for members in listed for each in members}
     rest = [each for each in deciding if id(each) not in kept]
     return listed, tally(rest) if rest else ""
 
 
-def _badness(judgement: Judgement) -> tuple[int, bool]:
-    """Order by verdict; of what is better, times come before counts."""
-    good = judgement.verdict is Verdict.FASTER
-    return WORST_FIRST.index(judgement.verdict), good and judgement.cause is Cause.EXACT
+def _badness(judgement: Judgement) -> tuple[int, bool, float]:
+    """Order by verdict; of one verdict, times come before counts, and the largest increase first.
+
+    So neither many counts nor many small changes keep a large slowdown off the first screen.
+    """
+    # An increase from zero has no ratio, and comes before all that have one.
+    change = -math.inf if judgement.ratio is None else -judgement.ratio
+    return WORST_FIRST.index(judgement.verdict), judgement.cause is Cause.EXACT, change
 
 
 def _brief_table(listed: Sequence[Sequence[Judgement]]) -> Table:
     """Return a table with a row for each verdict; sides that differ have a heading each."""
-    has_limit = any(each.verdict is Verdict.INCONCLUSIVE for members in listed for each in members)
+    has_limit = _is_open(listed)
     columns = ("Verdict", "Case", "Metric", "Base", "Other", "Change", "Limit")
     rows: list[tuple[Cell, ...] | Heading] = []
     sides: dict[str, list[Sequence[Judgement]]] = {}
@@ -122,6 +137,23 @@ def _brief_table(listed: Sequence[Sequence[Judgement]]) -> Table:
     return Table(shown, tuple(rows), num_text_columns=3, notes_at_rows=True)
 
 
+def _is_open(listed: Sequence[Sequence[Judgement]]) -> bool:
+    return any(each.verdict is Verdict.INCONCLUSIVE for members in listed for each in members)
+
+
+def _caption(listed: Sequence[Sequence[Judgement]]) -> str:
+    speed_ups = any(_is_speed_up(each) for members in listed for each in members)
+    changes = "changes in percent, or speed-ups," if speed_ups else "changes in percent"
+    limit = ", and the smallest change that would have been detected" * _is_open(listed)
+    return f"times in µs; {changes} with their interval{limit}"
+
+
+def _is_speed_up(judgement: Judgement) -> bool:
+    """Tell whether a change is large enough to be read as a factor, as in the sentences."""
+    ratio, is_time = judgement.ratio, judgement.evidence is not None
+    return is_time and judgement.verdict is Verdict.FASTER and 0 < (ratio or 0) <= _LARGE
+
+
 def _brief_row(members: Sequence[Judgement]) -> tuple[Cell, ...]:
     judgement, more = members[0], len(members) - 1
     texts = range_texts(judgement)
@@ -129,6 +161,8 @@ def _brief_row(members: Sequence[Judgement]) -> tuple[Cell, ...]:
     change = change_text(judgement.ratio)
     if texts.low != ABSENT:
         change += f" ({texts.interval})"
+    if _is_speed_up(judgement):
+        change = speed_up_texts(judgement).whole
     return (
         Cell(judgement.word, why, TONES.get(judgement.verdict)),
         Cell(f"{judgement.key} and {more} more" if more else judgement.key),

@@ -27,6 +27,7 @@ from bt_bench.report.run.brief_tables import (
     judgements_of,
     launch_table,
     launch_text,
+    marked,
     spread_table,
     time_table,
 )
@@ -131,7 +132,7 @@ def _missed(arms: Arms) -> Iterator[str]:
     """Yield the promises about measurements that this machine does not keep."""
     calibration = arms.baseline.result.calibration
     missed = [each for each in judge_promises(calibration) if not each.kept] if calibration else []
-    yield from (f"Promise missed here: {promise_text(each)}." for each in missed)
+    yield from (f"Failed self-check: {promise_text(each)}." for each in missed)
 
 
 def _failure_texts(arms: Arms) -> Iterator[str]:
@@ -172,7 +173,7 @@ def _blocks(arms: Arms, operation: Operation) -> Iterator[Block]:
     if work := work_text(arms, operation):
         yield work
     if tabled and columns_fit:
-        yield _which(arms, operation, fits, _caption(arms))
+        yield _which(arms, operation, fits, _caption(arms, operation, tabled))
         yield time_table(arms, operation, tabled, fits)
     yield from (_unresolved_text(arms, operation, series) for series in unresolved)
     if not columns_fit:
@@ -199,14 +200,15 @@ def _tabled(arms: Arms, operation: Operation) -> list[Series]:
     ]
 
 
-def _caption(arms: Arms) -> str:
+def _caption(arms: Arms, operation: Operation, tabled: Sequence[Series]) -> str:
     if not arms.others:
         return "medians:"
     if len(arms.others) == 1:
         return f"medians, and the speed-up over {arms.baseline.name} with its confidence interval:"
+    marks = f" ({MARKS})" if marked(arms, operation, tabled) else ""
     return (
         f"medians of {arms.baseline.name}, and the speed-up of the others over it with its "
-        f"confidence interval ({MARKS}):"
+        f"confidence interval{marks}:"
     )
 
 

@@ -156,6 +156,15 @@ def _speed_up(other: Arm, case_id: CaseId, judgement: Judgement | None, columns:
     return Cell(f"{text}{mark}", tone=TONES.get(judgement.verdict))
 
 
+def marked(arms: Arms, operation: Operation, tabled: Sequence[Series]) -> bool:
+    """Tell whether a cell of an operation's tables has a mark."""
+    shown = {metric_of(series).name for series in tabled}
+    return any(
+        each.metric in shown and each.evidence is not None and each.verdict in _MARKS
+        for each in judgements_of(arms, operation)
+    )
+
+
 def _launches(arms: Arms, arm: Arm, case_id: CaseId) -> Cell:
     case = arm.ok_case(case_id)
     if case is None:

@@ -24,8 +24,8 @@ from bt_bench.results import (
 )
 
 _NO_GPU = (
-    "correctness and launch counts are real (Triton's interpreter); staging is timed on "
-    "pageable memory; device times do not exist here and are absent."
+    "results and launch counts come from Triton's interpreter; staging is timed on pageable "
+    "memory, which no GPU run compares with."
 )
 _STOPPED = {
     StopReason.PRECISE: "target precision reached",
@@ -127,7 +127,7 @@ def _check_facts(arms: Arms) -> Iterator[str]:
     )
     count = counted(len(cases), "comparison")
     yield (
-        f"Checked first, after the conformance workloads: {of}, {count}{depth}. "
+        f"Checked before timing: the conformance workloads, then {of}, {count}{depth}. "
         + (
             f"{len(checks)} equal the reference, bit for bit; "
             f"{', '.join(f'{count} {status}' for status, count in others.items())}."
@@ -151,7 +151,7 @@ def check_text(arms: Arms) -> str:
 
 def promise_text(promise: Promise) -> str:
     """Return a promise with what was found instead: `the harness adds …; found: 0.167 µs`."""
-    return f"{promise.promise}; found: {promise.found}"
+    return f"{promise.promise}; found {promise.found}"
 
 
 def _measured_facts(arms: Arms) -> Iterator[str]:

@@ -28,7 +28,7 @@ def refuse_code_of(top: Path) -> None:
     installed = [Path(sysconfig.get_path(name)).resolve() for name in _INSTALLED]
 
     def is_of_the_tree(path: Path) -> bool:
-        is_below = str(path).startswith(f"{top}{os.sep}")
+        is_below = str(path).startswith(f"{str(top).rstrip(os.sep)}{os.sep}")
         return is_below and not any(map(path.is_relative_to, installed))
 
     if is_of_the_tree(Path(bt_bench.__file__).resolve()):

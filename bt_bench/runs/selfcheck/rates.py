@@ -61,6 +61,12 @@ class Slowdown:
     kind: Kind = Kind.SHARE
 
     @property
+    def key(self) -> str:
+        """Return what names it in JSON, which stays as it was."""
+        said = self.kind is Kind.SAID
+        return "what the gate said it finds" if said else self.label.replace("µs", "us")
+
+    @property
     def label(self) -> str:
         """As in tables: `+3 %`, `3 % or 0.1 µs`, `2 x margin`."""
         if self.kind is Kind.OF_MARGIN:

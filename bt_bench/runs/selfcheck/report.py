@@ -154,7 +154,7 @@ def _of_recording(recorded: Recording, result: Selfcheck) -> dict[str, Any]:
         },
         "slowed": [
             {
-                "slowdown": detection.slowdown.label,
+                "slowdown": detection.slowdown.key,
                 "kind": detection.slowdown.kind.value,
                 "amount": detection.slowdown.amount,
                 "apart": detection.apart,

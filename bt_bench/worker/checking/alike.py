@@ -21,8 +21,8 @@ def in_common(found: NDArray[np.generic], wanted: NDArray[np.generic]) -> str:
     if (found == found[0]).all():
         return f", all are {found[0]}"
     if found.dtype.kind in "iu" and wanted.dtype.kind in "iu":
-        # By Python's integers, since the difference of two of 64 bits may not be one of 64 bits.
-        apart = int(found[0]) - int(wanted[0])
-        if all(int(is_) - int(was) == apart for is_, was in zip(found, wanted, strict=True)):
-            return f", each by {apart:+d}"
+        apart = found - wanted  # modulo the size of the type: equal ones may have two signs
+        is_more = found > wanted
+        if (apart == apart[0]).all() and (is_more == is_more[0]).all():
+            return f", each by {int(found[0]) - int(wanted[0]):+d}"
     return ""

@@ -67,7 +67,8 @@ def describe(
     place = ", ".join(map(str, where))
     alike = ""
     if not note and not found.dtype.is_floating_point:
-        alike = in_common(found[different].cpu().numpy(), wanted[different].cpu().numpy())
+        there = different.cpu()  # results may lie elsewhere than what they are compared with
+        alike = in_common(found.cpu()[there].numpy(), wanted.cpu()[there].numpy())
     return (
         f"{name}[{place}] is {value}, expected {right}{within}{note}; "
         f"{int(different.sum())} of {different.numel()} elements differ{alike}"

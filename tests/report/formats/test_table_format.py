@@ -145,6 +145,40 @@ def test_the_first_screen_lists_the_worst_and_counts_the_rest():
     assert "step/same " in render_table(judged(*some, same), whole=True)
 
 
+def test_neither_counts_nor_small_changes_hide_a_large_slowdown():
+    counts = {"metric": "registers", "cause": Cause.EXACT, "evidence": None, "ratio": 1.03}
+    some = [
+        judgement(case=f"c{at}", verdict=Verdict.SLOWER, detail=f"{at} more", **counts)
+        for at in range(MAX_LISTED)
+    ]
+    small = {"verdict": Verdict.SLOWER, "cause": Cause.BEYOND_MARGIN, "ratio": 1.05}
+    some += [judgement(case=f"s{at}", **small) for at in range(MAX_LISTED)]
+    text = render_table(judged(*some, judgement(case="large", **(small | {"ratio": 9.0}))))
+    rows = [line.split()[1] for line in text.splitlines() if line.startswith(("SLOWER ", "MORE "))]
+    assert rows[:2] == ["step/large", "step/s0"]
+    assert len(rows) == MAX_LISTED
+
+
+def test_the_first_screen_says_what_is_advisory_and_that_more_was_compared():
+    found = [judgement(advisory=True), judgement(metric="step_us", exploratory=True, decides=False)]
+    text = render_table(judged(*found))
+    assert "Advisory: the sides are of different runs" in text
+    assert "Not listed: 1 SAME and exploratory metrics." in text
+    plain = render_table(judged(judgement()))
+    assert "dvisory" not in plain
+    assert "exploratory" not in plain
+
+
+@pytest.mark.parametrize(("ratio", "shown"), [(0.5, "2.00 × ("), (0.95, "-5.0 (")])
+def test_a_large_gain_is_a_speed_up_as_in_the_sentences(ratio, shown):
+    faster = {"verdict": Verdict.FASTER, "cause": Cause.BEYOND_MARGIN}
+    (timed,) = [each for each in judgements.timed() if each.verdict is Verdict.FASTER][:1]
+    moved = replace(timed, ratio=ratio, low=ratio - 0.01, high=ratio + 0.01, **faster)
+    text = render_table(judged(moved))
+    assert shown in text
+    assert ("speed-ups" in text) is (ratio == 0.5)
+
+
 def test_the_first_screen_has_one_line_for_what_is_missing_for_one_reason():
     missing = {"verdict": Verdict.MISSING, "cause": Cause.NO_CASE, "evidence": None}
     lost = [judgement(case=f"c{at}", detail="no result of x", **missing) for at in range(30)]

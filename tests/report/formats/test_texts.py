@@ -127,7 +127,7 @@ def test_counts_name_the_worst_first():
 def test_what_does_not_decide_is_counted_apart():
     apart = judgement(verdict=Verdict.SLOWER, decides=False)
     assert tally_of(judged(judgement(), apart)) == (
-        "1 SAME; of exploratory metrics, which do not decide: 1 SLOWER"
+        "1 SAME; exploratory metrics (they do not decide): 1 SLOWER"
     )
     assert tally_of(judged(judgement())) == "1 SAME"
 
