@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
+
 from numpy.typing import NDArray
 
 
-def in_common(found: NDArray[np.generic], wanted: NDArray[np.generic]) -> str:
+def in_common(found: NDArray[Any], wanted: NDArray[Any]) -> str:
     """Return what wrong elements have in common, as a clause: `, each by +1`, `, all are 0`.
 
     Args:
