@@ -144,6 +144,9 @@ def _is_open(listed: Sequence[Sequence[Judgement]]) -> bool:
 def _caption(listed: Sequence[Sequence[Judgement]]) -> str:
     speed_ups = any(_is_speed_up(each) for members in listed for each in members)
     changes = "changes in percent, or speed-ups," if speed_ups else "changes in percent"
+    # So they do not follow from the two medians beside them.
+    paired = any(each.evidence and not each.advisory for members in listed for each in members)
+    changes += " from pairs of rounds," * paired
     limit = ", and the smallest change that would have been detected" * _is_open(listed)
     return f"times in µs; {changes} with their interval{limit}"
 

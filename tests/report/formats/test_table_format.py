@@ -198,6 +198,12 @@ def test_the_first_screen_names_sides_only_where_there_are_several():
     assert f"\nx against {BASE}\n" in text
 
 
+@pytest.mark.parametrize("advisory", [False, True])
+def test_the_first_screen_says_whether_changes_are_of_pairs_of_rounds(advisory):
+    found = [replace(each, advisory=advisory) for each in judgements.timed()]
+    assert ("from pairs of rounds" in render_table(judged(*found))) is not advisory
+
+
 @pytest.mark.parametrize("whole", [False, True])
 def test_the_title_has_config_machine_and_whether_results_are_right(whole):
     text = render_table(replace(judged(judgement()), subject="origin on X"), whole=whole)
