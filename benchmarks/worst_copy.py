@@ -1,4 +1,4 @@
-"""What a plain copy of so many bytes takes on the device, in µs: the bound that no step can beat.
+"""Time plain copies on the device, in µs by bytes: the bound that no step can beat.
 
     python benchmarks/worst_copy.py --out copy.json
 

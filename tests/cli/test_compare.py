@@ -1098,3 +1098,32 @@ def test_means_of_exact_counts_have_no_interval(write: Callable[..., Path]) -> N
     overall = {each["metric"]: each for each in run("compare", *sides, "--json").json()["overall"]}
     assert (overall["launches"]["low"], overall["launches"]["high"]) == (None, None)
     assert overall["host_us"]["low"] is not None
+
+
+def test_the_title_has_config_machine_and_whether_results_are_right(
+    sides: tuple[Path, Path], write: Callable[..., Path]
+) -> None:
+    title = run("compare", *sides).out.splitlines()[0]
+    assert title.endswith(": quick, 3 cases on NVIDIA H200, all equal to the reference")
+    selected = run("compare", *sides, "-k", "slow").out.splitlines()[0]
+    assert ": quick, 1 case on " in selected
+    failed = write("run", "third", [make_failed_case("slow")])
+    assert run("compare", sides[0], failed).out.splitlines()[0].endswith(" on NVIDIA H200")
+
+
+@pytest.mark.parametrize(
+    ("paths", "labels"),
+    [
+        (("a/run", "b/run"), ("a/run", "b/run")),
+        (("a/run", "a/other"), ("run", "other")),
+        (("a/x/run", "b/x/run"), ("a/x/run", "b/x/run")),
+    ],
+)
+def test_folders_of_one_name_are_told_apart_by_what_differs(
+    write: Callable[..., Path], tmp_path: Path, paths: tuple[str, str], labels: tuple[str, str]
+) -> None:
+    for path in paths:
+        (tmp_path / path).mkdir(parents=True, exist_ok=True)
+        write(path, "fused", [timed(50.0)])
+    found = run("compare", *(tmp_path / path for path in paths), "--json").json()
+    assert (found["base"], *found["others"]) == labels

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bt_bench.analysis.compare.comparability import device_name
 from bt_bench.analysis.compare.entries import Matchup, Side
-from bt_bench.errors import listed
+from bt_bench.errors import counted, listed
 from bt_bench.results import Status
 
 
@@ -27,12 +27,11 @@ def subject_of(matchups: Sequence[Matchup], count: int) -> str:
     headers = [side.result.header for side in sides]
     configs = dict.fromkeys(header.config for header in headers)
     devices = dict.fromkeys(device_name(header.environment) for header in headers)
-    cases = "1 case" if count == 1 else f"{count} cases"
     on_gpu = any(header.environment.device == "cuda" for header in headers)
     named = listed([name or "an unknown device" for name in devices])
     where = f"on {named}" if on_gpu else "without a GPU"
     right = ", all equal to the reference" if _all_right(sides) else ""
-    return f"{listed([*configs])}, {cases} {where}{right}"
+    return f"{listed([*configs])}, {counted(count, 'case')} {where}{right}"
 
 
 def _all_right(sides: Sequence[Side]) -> bool:

@@ -66,7 +66,7 @@ class CounterRow:
 
     @property
     def us(self) -> float | None:
-        """How long it ran, in µs."""
+        """Return its running time, in µs."""
         duration = self.median(Counter.DURATION_NS)
         return None if duration is None else duration / 1e3
 

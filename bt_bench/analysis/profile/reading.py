@@ -12,7 +12,7 @@ from bt_bench.analysis.profile.timeline import Explained
 
 @dataclass(frozen=True)
 class Reading:
-    """What an explained step says; all in µs.
+    """Sum up an explained step; all in µs.
 
     Args:
         binds: `device` if the last operation waited for those before it, or the GPU works longer

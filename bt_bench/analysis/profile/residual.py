@@ -22,7 +22,7 @@ LEAST_GROUPS = 3
 
 @dataclass(frozen=True)
 class Residual:
-    """What the traced steps do not explain, in µs.
+    """Hold the time that the traced steps do not explain, in µs.
 
     Args:
         us: the trimmed mean over turns; negative if the traced steps exceed the others.

@@ -60,7 +60,7 @@ def plan_of(operation: str, case: str, digest: str, step: int) -> dict[str, str]
 
 
 def other_speed(before: Timeline, after: Timeline) -> tuple[float, float] | None:
-    """How long the same empty calls of CUDA took in two timelines, in µs, if that is not the same.
+    """Return the times of the same empty calls of CUDA in two timelines, in µs, if they differ.
 
     They are run beside the steps, so they tell whether the machine has become slower or faster.
     `None` also where it is not known: one has none, or they are not as many calls.

@@ -88,7 +88,7 @@ class Explained:
 
     @property
     def closes(self) -> bool:
-        """Whether the residual, and its error, are known and within 5 % or 0.5 µs of the step."""
+        """Tell whether residual and error are known and within 5 % of the step or 0.5 µs."""
         if self.residual_us is None or self.error_us is None:
             return False
         most_us = max(CLOSES_WITHIN_US, CLOSES_WITHIN_PERCENT / 100 * self.step_us)

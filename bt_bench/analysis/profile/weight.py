@@ -11,7 +11,7 @@ from bt_bench.results import EmptyCalls, HostCall, Timeline, Tracing
 
 @dataclass(frozen=True)
 class Weight:
-    """What a kind of tracing adds, in µs.
+    """Hold the cost of a kind of tracing, in µs.
 
     Args:
         launch_us: to a call that enqueues something.
@@ -42,7 +42,7 @@ class Weight:
 def weight_of(
     timeline: Timeline, tracing: Tracing, *, without: Collection[int] = ()
 ) -> Weight | None:
-    """What a kind of tracing adds; `None` where the empty calls were not taken.
+    """Return the cost of a kind of tracing; `None` where the empty calls were not taken.
 
     Args:
         timeline: with empty calls.

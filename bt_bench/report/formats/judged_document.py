@@ -23,7 +23,7 @@ from bt_bench.report.formats.texts import (
 MAX_WORST = 5
 
 MOST_SENTENCES = 8
-"""How many sentences a comparison begins with; of more operations and sides it has none."""
+"""Begin a comparison with so many sentences at most; of more operations and sides it has none."""
 
 LEGEND = (
     "Changes and intervals are in percent of the base, positive for more. Times are in µs. Where "

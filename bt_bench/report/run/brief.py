@@ -15,7 +15,7 @@ from bt_bench.analysis import (
     tally,
     typical_us,
 )
-from bt_bench.errors import UsageError
+from bt_bench.errors import UsageError, counted
 from bt_bench.names import Operation
 from bt_bench.report.document import Block, Bullets, Document, Section
 from bt_bench.report.run.arranged import Arms, arrange, is_resolved, primary_series
@@ -115,9 +115,8 @@ def _title(arms: Arms, results: Sequence[VariantResult], partial: bool) -> str:
     cases = len({case_id.case for case_id in arms.case_ids})
     device = device_name(arms.baseline.result.environment) or "an unknown device"
     where = f"on {device}" if not arms.on_cpu else "without a GPU"
-    plural = "case" if cases == 1 else "cases"
     checked = check_text(arms)
-    told = f"{results[0].config}, {cases} {plural} {where}{' (PARTIAL)' if partial else ''}"
+    told = f"{results[0].config}, {counted(cases, 'case')} {where}{' (PARTIAL)' if partial else ''}"
     return f"{told}: {checked}" if checked else told
 
 

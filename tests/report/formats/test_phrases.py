@@ -52,3 +52,13 @@ def test_every_case_is_counted(judgements: Sequence[Judgement], total: int, told
 def test_counts_and_exploratory_metrics_have_none() -> None:
     others = [judgement(metric="launches"), judgement(metric="host_us/busy", exploratory=True)]
     assert [*sentences(others)] == []
+
+
+def test_the_base_is_named_where_there_are_several():
+    one, two = (judgement(base=base, other=f"x{base}") for base in ("a", "b"))
+    assert [text.partition(":")[0] for text in sentences([one, two])] == [
+        "step, against a",
+        "step, against b",
+    ]
+    (alone,) = sentences([one])
+    assert alone.startswith("step: xa takes the same")
