@@ -16,6 +16,7 @@ from bt_kernels.layout import TableLayout
 
 _KEPT_BYTES = 1 << 15
 SPOILED = 0x5BD1E995  # no row, token or position
+OTHER_ID = 77  # between those of a strided array
 _DTYPES = {
     "query_start_loc": torch.int32,
     "positions": torch.int64,
@@ -161,8 +162,8 @@ class Arguments:
 
     vectors: dict[str, Vector]
     tensors: dict[str, torch.Tensor]
-    reqs: int
-    tokens: int
+    reqs: Any
+    tokens: Any
     out: Sequence[torch.Tensor] | None
     out_ptrs: torch.Tensor | None
     slots_out: torch.Tensor | None
@@ -202,8 +203,8 @@ class Arguments:
         return cls(
             made,
             {name: vector.view for name, vector in made.items()},
-            batch.reqs,
-            batch.tokens,
+            np.int32(batch.reqs) if batch.numpy_sizes else batch.reqs,
+            np.int64(batch.tokens) if batch.numpy_sizes else batch.tokens,
             out_list if has_tables else None,
             outputs.pointers if outputs is not None and has_tables and batch.pointers else None,
             outputs.slots if outputs is not None and has_slots else None,
@@ -425,6 +426,7 @@ _FAULTS: dict[str, Callable[[Any, TableLayout, int], Arguments]] = {
     ),
     refusals.SLOTS_GROUPS: lambda a, *_: replace(a, slots_out=a.slots_out[:-1]),
     refusals.SLOTS_STRIDED: _slots_strided,
+    refusals.SLOTS_DIMENSIONS: lambda a, *_: replace(a, slots_out=a.slots_out[0]),
     refusals.SLOTS_ELSEWHERE: lambda a, *_: replace(a, slots_out=_elsewhere(a.slots_out)),
     refusals.OUT_ELSEWHERE: lambda a, *_: _outs(a, _elsewhere),
     refusals.PTRS_ALONE: lambda a, *_: replace(a, out=None, out_ptrs=_pointers(a)),
@@ -459,6 +461,10 @@ def in_form(ids: Sequence[int], form: Form) -> Any:
         return np.array(ids, dtype=np.int32)
     if form is Form.C_ARRAY and fits:
         return array("i", ids)
+    if form is Form.STRIDED:
+        wide = np.full(2 * len(ids), OTHER_ID, dtype=np.int64)
+        wide[::2] = ids
+        return wide[::2]
     return tuple(ids) if form is Form.TUPLE else list(ids)
 
 

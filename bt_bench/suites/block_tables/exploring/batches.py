@@ -13,6 +13,7 @@ from bt_bench.suites.block_tables.exploring.themes import Given, Plan
 from bt_kernels.layout import CUSTOM_OUTPUTS, DUMMY_REQUESTS, SLIDING_WINDOW, TableLayout
 
 MANY = 24  # requests from which on a batch is a large one
+BEYOND = (0, 0, 1, 33, 70, 130, 200)  # tokens that a batch may have more than its layout
 FAR = (2**24, 2**31, 2**32, 2**40, 2**62)
 
 
@@ -44,6 +45,14 @@ class Model:
     captured: list[Batch] = field(default_factory=list)  # of steps, which are numbered from 1
     restored: int | None = None  # the snapshot that was restored last
 
+    def renew(self) -> None:
+        """Has new tables, which own nothing."""
+        self.owned[:] = 0
+        self.validates = False
+        self.last = self.restored = None
+        self.pending.clear()
+        self.captured.clear()
+
     def before(self) -> Batch | None:
         """The last batch, if it may come again: tables that validate refuse unknown rows."""
         batch = self.last
@@ -70,8 +79,14 @@ class Batches:
     plan: Plan
     given: Given = field(default_factory=Given)
 
-    def batch(self, model: Model, like: Batch | None) -> Batch:
-        """A legal batch; with `like`, one with tensors of the same sizes and options."""
+    def batch(self, model: Model, like: Batch | None, *, wide: bool = False) -> Batch:
+        """A legal batch; with `like`, one with tensors of the same sizes and options.
+
+        Args:
+            model: of its tables.
+            like: whose tensors it gets.
+            wide: whether it may have more tokens than the layout, in slots of the caller's.
+        """
         rng, layout, features = self.rng, model.layout, self.source.features
         rows_in_all = layout.max_num_reqs
         if like is not None:  # tensors are the same if they are as long
@@ -80,7 +95,12 @@ class Batches:
             reqs, spare = min(self._reqs(rows_in_all), rows_in_all), 0
         int64 = like.int64 if like is not None else bool(rng.random() < 0.4)
         rows = self._rows(model, reqs, int64=int64)
-        most = layout.max_num_batched_tokens if reqs else 0
+        out, parts, pointers = self._outputs(reqs)
+        limit = layout.max_num_batched_tokens
+        own_slots = out == OWN_SIZE and parts is not Parts.TABLES
+        if wide and own_slots and like is None:
+            limit = max(limit + int(rng.choice(BEYOND)), self.given.tokens or 0)
+        most = limit if reqs else 0
         if like is not None:
             most = min(most, spare)
         wanted_tokens = self.given.tokens if self.given.tokens is not None else self.plan.tokens
@@ -103,26 +123,32 @@ class Batches:
             padded = min(most_reqs, max(reqs, self.given.padded))
         if self.given.dummy_last:
             padded = min(most_reqs, reqs + int(rng.integers(1, 4)))
-        limit = layout.max_num_batched_tokens
         tokens_padded = tokens if rng.random() < 0.4 else int(rng.integers(tokens, limit + 1))
         computed = None
         wanted = any(layout.reaches) or rng.random() < 0.1
         if SLIDING_WINDOW in features and wanted and rng.random() < 0.85:
             computed = self._computed(layout)
-        out, parts, pointers = None, Parts.BOTH, True
-        custom = self.plan.custom
-        if self.given.reqs is not None:  # mostly the buffers that later calls see
-            custom = 0.1 * (self.given.starts is None and reqs < 200)
-        if CUSTOM_OUTPUTS in features and rng.random() < custom:
-            out, pointers = int(rng.integers(OWN_SIZE + 1)), bool(rng.random() < 0.5)
-            parts = list(Parts)[int(rng.choice(3, p=[0.6, 0.2, 0.2]))]
-        if CUSTOM_OUTPUTS in features and self.given.out is not None:
-            out, pointers, parts = self.given.out, False, Parts.BOTH
         return Batch(
             *(rows, starts, positions, padded, tokens_padded),
             *(computed, out, parts, pointers, int64),
             more=int(rng.integers(4)) if rng.random() < 0.3 else 0,
+            numpy_sizes=bool(rng.random() < 0.08),
         )
+
+    def _outputs(self, reqs: int) -> tuple[int | None, Parts, bool]:
+        """Which outputs of the caller's a batch gets: the set, parts of it, and `out_ptrs`."""
+        rng = self.rng
+        custom = self.plan.custom
+        if self.given.reqs is not None:  # mostly the buffers that later calls see
+            custom = 0.1 * (self.given.starts is None and reqs < 200)
+        if CUSTOM_OUTPUTS not in self.source.features:
+            return None, Parts.BOTH, True
+        if self.given.out is not None:
+            return self.given.out, Parts.BOTH, False
+        if rng.random() >= custom:
+            return None, Parts.BOTH, True
+        out, pointers = int(rng.integers(OWN_SIZE + 1)), bool(rng.random() < 0.5)
+        return out, list(Parts)[int(rng.choice(3, p=[0.6, 0.2, 0.2]))], pointers
 
     def changed(self, model: Model, batch: Batch) -> Batch:
         """A batch but for one element, with the same sizes."""

@@ -22,6 +22,7 @@ class Form(StrEnum):
     TUPLE = "tuple"
     ARRAY = "numpy array"
     ARRAY_32 = "numpy array of int32"
+    STRIDED = "strided numpy array"
     C_ARRAY = "array of int32"
 
 
@@ -101,6 +102,7 @@ class Batch:
         parts: which of them are passed.
         pointers: whether `out_ptrs` is passed with it.
         int64: whether `idx_mapping` is int64.
+        numpy_sizes: whether `reqs` and `tokens` come as integers of numpy.
     """
 
     rows: Ints
@@ -114,6 +116,7 @@ class Batch:
     pointers: bool = True
     int64: bool = False
     more: int = 0
+    numpy_sizes: bool = False
 
     def __str__(self) -> str:
         parts = [
@@ -131,7 +134,14 @@ class Batch:
             )
         if self.int64:
             parts.append("int64 rows")
+        if self.numpy_sizes:
+            parts.append("sizes of numpy")
         return ", ".join(parts)
+
+    @property
+    def has_own_slots(self) -> bool:
+        """Whether its slots are made for it, and may be for more tokens than the layout has."""
+        return self.out == OWN_SIZE and self.parts is not Parts.TABLES
 
 
 OWN_SIZE = 2
@@ -240,6 +250,16 @@ class Replace:
 
 
 @dataclass(frozen=True)
+class Renew:
+    """Drops the tables; the next call is one of new ones, which may lie where these were."""
+
+    table: int
+
+    def __str__(self) -> str:
+        return "dropped, and made anew"
+
+
+@dataclass(frozen=True)
 class Refused:
     """A call that has to be refused with a `ValueError`, and to change nothing.
 
@@ -337,6 +357,7 @@ Call = (
     | SetFlag
     | Other
     | Replace
+    | Renew
     | Refused
     | Capture
     | Publish

@@ -7,10 +7,11 @@ ids cost little. So a large batch has few steps, and as many groups only where t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
-from bt_bench.suites.block_tables.exploring.calls import GATHER, SLOTS
+from bt_bench.suites.block_tables.exploring.calls import BOTH, GATHER, OWN_SIZE, SLOTS, STEP
 from bt_bench.suites.block_tables.exploring.layouts import Shape
 from bt_bench.suites.block_tables.exploring.themes import (
     APART,
@@ -139,6 +140,42 @@ def _sets(count: int) -> Plan:
     shape = Shape(groups=2, rows=3, tokens=6, width=5, options=0.1)
     sets = [*range(3, 3 + count), 3, 4, 5]
     return _few(shape, *[Given(2, ways=(GATHER,), out=one, writes=1, ids=1) for one in sets])
+
+
+def _beyond_the_layout(tokens: int, *counts: int) -> Plan:
+    """More tokens than the layout has, in slots of the caller's that are made for them."""
+    shape = Shape(groups=2, rows=4, tokens=tokens, width=30, options=0.2)
+    given = [
+        Given(reqs, count, way, out=OWN_SIZE)
+        for count in counts
+        for reqs, way in ((1, EAGER), (3, TOGETHER), (2, MAPPED))
+    ]
+    return _few(shape, *given)
+
+
+def _waiting(width: int, groups: int) -> Plan:
+    """Rows that are read while what is staged for them waits: fewer blocks, or more."""
+    shape = Shape(groups=groups, rows=3, tokens=40, widths=(width,) * groups, options=0.2)
+    ways: tuple[tuple[str, ...], ...] = (
+        *((GATHER,), (SLOTS, GATHER), (BOTH,)),
+        *((BOTH, "apply", BOTH), (GATHER, STEP)),
+    )
+    full = Given(3, ways=EAGER, writes=3, ids=width - 1, overwrite=True)
+    few = Given(3, ways=EAGER, writes=3, ids=1, overwrite=True)
+    shorter = [(full, replace(few, ways=way)) for way in ways]
+    longer = [(few, Given(3, ways=way, writes=2, ids=width // 3, overwrite=False)) for way in ways]
+    plan = _few(shape, *chain.from_iterable(shorter + longer))
+    plan.state, plan.captured, plan.redirect, plan.full = 0.0, 0.0, 0.0, 0.0
+    return plan
+
+
+def _appends_and_overwrites(writes: int, rows: int, width: int) -> Plan:
+    """Rows that get ids in turn, some of them many times, between long writes that begin anew."""
+    shape = Shape(groups=1, rows=rows, tokens=20, width=width, options=0.2)
+    given = [Given(rows, ways=way, writes=writes) for way in (EAGER, APART, CAPTURED, EAGER)]
+    plan = _few(shape, *given)
+    plan.overwrite, plan.full, plan.stage = 0.35, 0.4, 1.0
+    return plan
 
 
 def _outputs(groups: int) -> Plan:
@@ -380,6 +417,13 @@ EXTREMES: Final[tuple[Extreme, ...]] = (
     Extreme("large positions, 7 groups", lambda: _positions(3 * 2**26, 40, 7)),
     Extreme("130 writes, 130 rows", lambda: _writes_and_batch(130, 130)),
     Extreme("66 writes, 6 groups", lambda: _writes(66, 70, 12, 6)),
+    # What has a size of its own, or waits.
+    Extreme("more tokens than the layout", lambda: _beyond_the_layout(64, 200, 129, 65)),
+    Extreme("many more tokens than the layout", lambda: _beyond_the_layout(9, 1_100, 33)),
+    Extreme("what waits, 40 columns", lambda: _waiting(40, 1)),
+    Extreme("what waits, 260 columns", lambda: _waiting(260, 2)),
+    Extreme("what waits, 1,300 columns", lambda: _waiting(1_300, 1)),
+    Extreme("appends between overwrites", lambda: _appends_and_overwrites(160, 5, 300)),
 )
 """What every run plays first, as far as it goes; each once."""
 

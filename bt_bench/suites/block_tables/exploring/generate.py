@@ -28,6 +28,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Other,
     Publish,
     Refused,
+    Renew,
     Replace,
     Restore,
     Run,
@@ -170,7 +171,9 @@ class _Maker:
             self._keep(at, model, put_back=given.state == "restore")
         elif rng.random() < self.plan.state:
             self._state(at, model)
-        if CAPTURED_STEPS in self.source.features and rng.random() < self.plan.captured:
+        plain = self.plan.decoding and given.writes is not None
+        captures = CAPTURED_STEPS in self.source.features and not plain
+        if captures and rng.random() < self.plan.captured:
             self._captured(at, model)
         if not early:
             self._refusals(at, model)
@@ -194,7 +197,7 @@ class _Maker:
             if changed and last is not None and given.reqs is None:
                 batch, same = self.batches.changed(model, last), bool(rng.random() < 0.6)
             elif fresh or batch is None:
-                batch = self.batches.batch(model, model.last if same else None)
+                batch = self.batches.batch(model, model.last if same else None, wide=True)
             if name == STEP:
                 batch = self.batches.apart(model, batch)
                 model.pending.clear()
@@ -218,15 +221,23 @@ class _Maker:
         if batch is None or rng.random() >= self.plan.repeat:
             return
         way = rng.random()
-        if way < 0.3:
+        if way < 0.25:
             layout = model.layout
             reqs = int(rng.integers(layout.max_num_reqs + 1))
             tokens = int(rng.integers(layout.max_num_batched_tokens + 1))
             self.calls.append(Dummies(at, reqs, tokens, int(rng.integers(-(2**31), -1))))
-        elif way < 0.5:
+        elif way < 0.45:
             self._keep(at, model, put_back=bool(self._fitting(model)))
         elif way < 0.6 and REPLACES in self.source.features:
             self.calls.append(Replace(at, int(rng.integers(-(2**31), -1))))
+        elif way < 0.7:
+            dirty = int(rng.integers(model.layout.max_num_reqs + 1))
+            self.calls.append(SetFlag(at, "num_dirty_rows", dirty))
+        elif way < 0.9:
+            self.calls.append(Stage(at, tuple(self._writes(model))))
+            if rng.random() < 0.5:
+                self.calls.append(Apply(at))
+                model.pending.clear()
         fill = int(rng.integers(-(2**31), -1)) if rng.random() < 0.5 else None
         self._again(at, model, batch, fill)
 
@@ -319,6 +330,8 @@ class _Maker:
         overwrite = bool((each is None and rng.random() < self.plan.overwrite) or not room.any())
         if self.batches.given.ids is not None and room.max() < self.batches.given.ids:
             overwrite = True
+        if self.batches.given.overwrite is not None and room.any():
+            overwrite = self.batches.given.overwrite
         lists = []
         for group, width in enumerate(model.layout.widths):
             most = width if overwrite else int(room[group])
@@ -350,6 +363,18 @@ class _Maker:
         model.pending[row] = kept + max(map(len, lists))
         return Write(row, tuple(lists), overwrite)
 
+    def _renew(self, at: int, model: Model) -> None:
+        """New tables in place of these, on which the last call comes again."""
+        batch = model.before()
+        self.calls.append(Renew(at))
+        model.renew()
+        if batch is not None:
+            self.calls.append(Stage(at, tuple(self._writes(model))))
+            if model.method == STEP:
+                batch = self.batches.apart(model, batch)
+                model.pending.clear()
+            self.calls.append(Run(at, model.method, batch))
+
     def _state(self, at: int, model: Model) -> None:
         """A snapshot, a restore, or dummies."""
         rng, layout = self.rng, model.layout
@@ -365,6 +390,8 @@ class _Maker:
             newest = len(self.snapshots)
             self._keep(at, model, put_back=False)
             self._put_back(at, model, newest)
+        elif rng.random() < 0.15:
+            self._renew(at, model)
         elif rng.random() < 0.1:
             dirty = int(rng.integers(layout.max_num_reqs + 1))
             self.calls.append(SetFlag(at, "num_dirty_rows", dirty))
@@ -426,6 +453,11 @@ class _Maker:
         if not model.captured or rng.random() < 0.25:
             self._capture(at, model)
             return
+        if self.plan.decoding:
+            for _ in range(int(rng.integers(1, 6))):
+                self.calls.append(self._decoded(model, at))
+            self._settle(at, model)
+            return
         made = self._publication(model, at)
         for other, place in self._others(model):
             if other.captured and rng.random() < 0.7:  # and settled before the first one is
@@ -445,7 +477,7 @@ class _Maker:
     def _publication(self, model: Model, at: int) -> Publish:
         """Something published for one of the captured steps of tables, and what comes then."""
         rng = self.rng
-        rounds = tuple(self._published(model) for _ in range(int(rng.integers(1, 4))))
+        rounds = tuple(self._published(model) for _ in range(int(rng.choice([1, 1, 2, 3]))))
         key = int(rng.integers(1, len(model.captured) + 1))
         replay: Batch | None = None
         restored, step = None, None
@@ -466,6 +498,17 @@ class _Maker:
         model.pending.clear()
         return Publish(at, key, rounds, replay, restored, step, later=later)
 
+    def _decoded(self, model: Model, at: int) -> Publish:
+        """A replay right after a publication, in which a row gets a block, or none does."""
+        rng = self.rng
+        rows = rng.permutation(model.layout.max_num_reqs)[: int(rng.choice([0, 0, 1, 1, 2]))]
+        writes = tuple(self._write(model, int(row), 1) for row in rows)
+        key = int(rng.integers(1, len(model.captured) + 1))
+        replay = self.batches.replayed(model, model.captured[key - 1])
+        replay = self.batches.apart(model, replay)
+        model.pending.clear()
+        return Publish(at, key, (writes,), replay)
+
     def _after(self, model: Model, made: Publish) -> None:
         """A gather that zeroes what a replay has filled, or one of all rows."""
         if made.replay is not None and self.rng.random() < 0.5:
@@ -479,9 +522,9 @@ class _Maker:
         """Writes before a publication: often a block of one row, which any buffer has room for."""
         given = self.batches.given
         way = self.rng.random()
-        if way < 0.2:
+        if way < 0.35:
             return ()
-        if way < 0.5:
+        if way < 0.6:
             self.batches.given = Given(writes=1, ids=1)
         writes = tuple(self._writes(model))
         self.batches.given = given
@@ -519,7 +562,7 @@ class _Maker:
         batch: Batch | None = None
         if what in refusals.ARGUMENTS | refusals.OUTPUTS | refusals.CONTENTS:
             batch = model.last if rng.random() < 0.5 else None  # which was right a moment ago
-            if batch is None:
+            if batch is None or batch.tokens > layout.max_num_batched_tokens:
                 batch = self.batches.batch(model, None)
             if method == refusals.CAPTURE:
                 batch = replace(batch, out=None)

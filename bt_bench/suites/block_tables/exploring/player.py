@@ -36,6 +36,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Parts,
     Publish,
     Refused,
+    Renew,
     Replace,
     Restore,
     Run,
@@ -47,6 +48,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
 )
 from bt_bench.suites.block_tables.exploring.wrong_calls import wrong_call
 from bt_bench.suites.block_tables.inputs import append_many_of
+from bt_bench.worker.checking.interpreted_graph import InterpretedGraph
 from bt_bench.worker.measuring.device_kernels import launch_spin
 from bt_kernels.layout import TableLayout
 
@@ -73,6 +75,10 @@ class TablePlayer(Player):
                 tables[call.table] = _Table(variant, layout, scenario, device, guard)
             table = tables[call.table]
             facts: dict[str, np.ndarray[Any, Any] | str] = {}
+            if isinstance(call, Renew):
+                del tables[call.table], table
+                yield facts
+                continue
             if isinstance(call, Snapshot):
                 with table.guarded():
                     snapshots[call.key] = table.tables.snapshot()
@@ -124,7 +130,7 @@ def _keep_busy() -> None:
 
 @dataclass(frozen=True)
 class _CapturedStep:
-    """A captured step, the inputs that it reads, and its graph where there are graphs."""
+    """A captured step, the inputs that it reads, and its graph where replays can be made."""
 
     step: Any
     vectors: Vectors
@@ -158,8 +164,9 @@ class _Table:
         self._kept = scenario.kept
         self._outputs: dict[int, Outputs] = {}
         self._out_list: list[torch.Tensor] = []
-        self._lists: dict[tuple[int, int], list[int]] = {}
+        self._containers: dict[tuple[Any, ...], Any] = {}
         self._rows: list[int] = []
+        self._overwrites: list[bool] = []
         self._offset = scenario.offset
         self._captured: dict[int, _CapturedStep] = {}
         self._captured_reqs: dict[int, int] = {}
@@ -237,27 +244,26 @@ class _Table:
 
     def _stage(self, call: Stage) -> dict[str, np.ndarray[Any, Any] | str]:
         lists = [lists_of(write, call.form) for write in call.writes]
-        if call.form is Form.LIST:
-            lists = self._in_known_lists(lists)
+        lists = self._in_known_ones(lists)
+        row: Any = np.int64 if call.form in (Form.ARRAY, Form.STRIDED) else int
         if call.shared:
             known: dict[tuple[int, ...], Any] = {}
             lists = [[known.setdefault(tuple(ids), ids) for ids in each] for each in lists]
         with self.guarded():
             if call.many and append_many_of(self.tables) is not None:
-                self._rows[:] = [self._before + write.row for write in call.writes]
-                self.tables.append_many(
-                    self._rows,
-                    lists,
-                    [write.overwrite for write in call.writes],
-                )
+                self._rows[:] = [row(self._before + write.row) for write in call.writes]
+                self._overwrites[:] = [write.overwrite for write in call.writes]
+                self.tables.append_many(self._rows, lists, self._overwrites)
             else:
                 for write, ids in zip(call.writes, lists, strict=True):
-                    self.tables.append_block_ids(self._before + write.row, ids, write.overwrite)
+                    at = row(self._before + write.row)
+                    self.tables.append_block_ids(at, ids, write.overwrite)
         kept = all(
             [list(map(int, each)) for each in ids] == lists_of(write, Form.LIST)
             for ids, write in zip(lists, call.writes, strict=True)
         )
         self._rows[:] = [SPOILED] * len(self._rows)
+        self._overwrites[:] = [not one for one in self._overwrites]
         for ids in lists:
             for each in ids:
                 if not isinstance(each, tuple):
@@ -265,15 +271,25 @@ class _Table:
                         each[at] = SPOILED
         return {"lists of block ids": "kept" if kept else "changed"}
 
-    def _in_known_lists(self, lists: Sequence[Sequence[list[int]]]) -> list[list[list[int]]]:
-        """The ids in the lists that earlier calls had, as a scheduler that reuses its own."""
-        for place, of_groups in enumerate(lists):
-            for group, ids in enumerate(of_groups):
-                self._lists.setdefault((place, group), [])[:] = ids
+    def _in_known_ones(self, lists: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        """The ids in the containers that earlier calls had, as of a scheduler that reuses its own.
+
+        Arrays come again where there was one of their length.
+        """
         return [
-            [self._lists[place, group] for group in range(len(of_groups))]
+            [self._known(place, group, ids) for group, ids in enumerate(of_groups)]
             for place, of_groups in enumerate(lists)
         ]
+
+    def _known(self, place: int, group: int, ids: Any) -> Any:
+        """The container of a write's place in its call, and of a group, with these ids."""
+        if isinstance(ids, tuple):
+            return ids
+        key = place, group, type(ids), getattr(ids, "dtype", None), getattr(ids, "strides", None)
+        length = 0 if isinstance(ids, list) else len(ids)
+        known = self._containers.setdefault((*key, length), ids)
+        known[:] = ids
+        return known
 
     def _run(self, call: Run) -> dict[str, np.ndarray[Any, Any] | str]:
         outputs = self._outputs_of(call.batch)
@@ -308,19 +324,30 @@ class _Table:
             arguments.call(self.tables, STEP)
         else:
             with self.guarded(arguments):
-                step = arguments.call(self.tables, "capture_step")
-                if self._device.type == "cuda":
-                    torch.cuda.synchronize(self._device)
-                    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
-                    try:
-                        with torch.cuda.graph(graph):
-                            step = arguments.call(self.tables, "capture_step")
-                    finally:  # torch leaves its own one current where a capture fails
-                        torch.cuda.set_stream(stream)
-                else:
-                    graph = None
+                # Once before, as its docstring asks: loads kernels, applies what is staged.
+                arguments.call(self.tables, "capture_step")
+                step, graph = self._captured_call(arguments)
             self._captured[call.key] = _CapturedStep(step, vectors, graph)
         return {"arguments": arguments.changed() or "kept"}
+
+    def _captured_call(self, arguments: Arguments) -> tuple[Any, Any]:
+        """What `capture_step` returns while it is captured, and the graph.
+
+        Without a GPU there is a graph only if kernels are all that it consists of.
+        """
+        if self._device.type != "cuda":
+            interpreted = InterpretedGraph()
+            with interpreted.capture():
+                step = arguments.call(self.tables, "capture_step")
+            return step, interpreted if interpreted.is_whole else None
+        torch.cuda.synchronize(self._device)
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+        try:
+            with torch.cuda.graph(graph):
+                step = arguments.call(self.tables, "capture_step")
+        finally:  # torch leaves its own one current where a capture fails
+            torch.cuda.set_stream(stream)
+        return step, graph
 
     def publish(self, call: Publish) -> None:
         """Makes the publications of a call, which are pending then."""
@@ -366,7 +393,7 @@ class _Table:
     def _replay(self, key: int, batch: Batch) -> dict[str, np.ndarray[Any, Any] | str]:
         """A replay of a captured step on other contents of its tensors.
 
-        Without graphs its step is made in their place, so that all that follows is the same.
+        Where its launches are not all of it, its step is made in their place.
         """
         captured = self._captured.get(key)
         vectors = self._vectors if captured is None else captured.vectors

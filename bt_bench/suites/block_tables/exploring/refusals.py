@@ -14,6 +14,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
 from bt_kernels.layout import CUSTOM_OUTPUTS, SLIDING_WINDOW
 
 APPEND, MANY, CAPTURE = "append_block_ids", "append_many", "capture_step"
+RESTORE = "restore"
 DUMMY_TABLES, DUMMY_SLOTS = "get_dummy_block_tables", "get_dummy_slot_mappings"
 
 _GATHERS, _SLOTS = (GATHER, BOTH, STEP), (SLOTS, BOTH, STEP)
@@ -26,11 +27,13 @@ TOO_WIDE = "a row wider than its table"
 TOO_WIDE_TOGETHER = "a row wider than its table by two writes that fit alone"
 
 ID_ODD, ROW_ODD = "an id that is no integer", "a row that is no integer"
+IDS_ODD, LISTS_ODD = "ids that are no list", "no lists at all"
 LENGTHS = "arguments of different lengths"
+ANOTHER_LAYOUT = "a snapshot of another layout"
 
 STAGING = (
     *(ROW_BELOW, ROW_PAST, LIST_MISSING, LIST_EXTRA, ID_ABOVE, ID_BELOW, TOO_WIDE),
-    *(ID_ODD, ROW_ODD),
+    *(ID_ODD, ROW_ODD, IDS_ODD, LISTS_ODD),
 )
 
 VECTORS = ("idx_mapping", "query_start_loc", "positions", "num_computed_tokens")
@@ -54,6 +57,8 @@ OUT_DTYPE = "out has the wrong dtype"
 OUT_WIDTH = "out has another width"
 OUT_SHORT = "out has too few rows"
 OUT_STRIDED = "out is not contiguous"
+OUT_OVERLAPS = "out overlaps itself"
+OUT_TAKEN = "out overlaps a table"
 OUT_ELSEWHERE = "out is on another device"
 PTRS_SHORT = "out_ptrs has another length"
 PTRS_ALONE = "out_ptrs without out"
@@ -62,6 +67,7 @@ PTRS_DIMENSIONS = "out_ptrs has two dimensions"
 PTRS_ELSEWHERE = "out_ptrs is on another device"
 SLOTS_DTYPE = "slots_out has the wrong dtype"
 SLOTS_SHORT = "num_tokens_padded is past slots_out"
+SLOTS_DIMENSIONS = "slots_out has one dimension"
 SLOTS_GROUPS = "slots_out has a group too few"
 SLOTS_STRIDED = "slots_out has gaps between elements"
 SLOTS_ELSEWHERE = "slots_out is on another device"
@@ -102,10 +108,10 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
 
 OUTPUTS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((OUT_MISSING, OUT_DTYPE, OUT_WIDTH, OUT_SHORT, OUT_STRIDED), _GATHERS),
-    **dict.fromkeys((OUT_ELSEWHERE, PTRS_ELSEWHERE), _GATHERS),
+    **dict.fromkeys((OUT_ELSEWHERE, PTRS_ELSEWHERE, OUT_OVERLAPS, OUT_TAKEN), _GATHERS),
     **dict.fromkeys((PTRS_SHORT, PTRS_ALONE, PTRS_DTYPE, PTRS_DIMENSIONS, PTRS_WRONG), _GATHERS),
     **dict.fromkeys((SLOTS_DTYPE, SLOTS_SHORT, SLOTS_GROUPS), _SLOTS),
-    **dict.fromkeys((SLOTS_STRIDED, SLOTS_ELSEWHERE), _SLOTS),
+    **dict.fromkeys((SLOTS_STRIDED, SLOTS_ELSEWHERE, SLOTS_DIMENSIONS), _SLOTS),
 }
 """The same for custom outputs."""
 
@@ -133,7 +139,7 @@ def every(features: Collection[str]) -> list[tuple[str, str]]:
         features: of the variant, with its abilities.
     """
     found = [(what, method) for what in STAGING for method in (APPEND, MANY)]
-    found += [(LENGTHS, MANY), (TOO_WIDE_TOGETHER, MANY)]
+    found += [(LENGTHS, MANY), (TOO_WIDE_TOGETHER, MANY), (ANOTHER_LAYOUT, RESTORE)]
     numbers = (NUMBER_ABOVE, NUMBER_BELOW, NUMBER_ODD)
     found += [(what, method) for what in numbers for method in NUMBERS]
     for of in (ARGUMENTS, CONTENTS, *([OUTPUTS] if CUSTOM_OUTPUTS in features else [])):

@@ -15,13 +15,13 @@ from bt_bench.suites.block_tables.exploring.extremes import EXTREMES, LARGER
 from bt_bench.suites.block_tables.exploring.named import NAMED, named_sizes
 from bt_bench.suites.block_tables.exploring.themes import DRAWN, Plan
 
-SCENARIOS: Final = 84
+SCENARIOS: Final = 90
 """How many a default run plays. Later ones are played by `--explore N` and `--deep` alone."""
 
 OTHERS: Final = (
     *("refusals", "mixed", "captured steps", "several tables", "one element changed"),
     *("snapshots and dummies", "captured steps", "several tables", "refusals", "mixed"),
-    *("large positions", "captured steps", "several tables", "one element changed"),
+    *("large positions", "decoding", "several tables", "one element changed"),
     *("snapshots and dummies", "mixed", "context parallelism", "captured steps", "far rows"),
     *("long run", "many tokens", "many groups", "wide rows", "many rows", "many writes", "one row"),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Ints,
     Publish,
     Refused,
+    Renew,
     Replace,
     Restore,
     Run,
@@ -55,6 +57,8 @@ def is_legal(scenario: Scenario) -> bool:
         counts = owned.setdefault(
             at, np.zeros((layout.num_groups, layout.max_num_reqs), dtype=np.int64)
         )
+        if isinstance(call, Run) and call.batch.tokens > _most_tokens(call.batch, layout):
+            return False
         match call:
             case Stage():
                 if not _count(counts, layout, call.writes):
@@ -91,6 +95,11 @@ def is_legal(scenario: Scenario) -> bool:
                 (validating.add if call.value else validating.discard)(at)
             case Refused() if call.what in refusals.VALIDATED and at not in validating:
                 return False
+            case Renew():
+                counts[:] = 0
+                captured = {one for one in captured if one[0] != at}
+                for states in (validating, unsettled, replayed):
+                    states.discard(at)
             case Snapshot():
                 kept[call.key] = layout, counts.copy()
             case Restore():
@@ -98,6 +107,11 @@ def is_legal(scenario: Scenario) -> bool:
                     return False
                 counts[:] = kept[call.key][1]
     return True
+
+
+def _most_tokens(batch: Batch, layout: TableLayout) -> float:
+    """The most tokens of a batch: slots that are made for it have room for any number."""
+    return inf if batch.has_own_slots else layout.max_num_batched_tokens
 
 
 def _count(counts: Ints, layout: TableLayout, writes: Sequence[Write]) -> bool:

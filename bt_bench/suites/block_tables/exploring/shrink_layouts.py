@@ -181,7 +181,9 @@ def _batch_within(batch: Batch, layout: TableLayout) -> Batch:
     return replace(
         batch,
         reqs=min(batch.reqs, layout.max_num_reqs),
-        tokens=min(batch.tokens, layout.max_num_batched_tokens),
+        tokens=batch.tokens
+        if batch.has_own_slots
+        else min(batch.tokens, layout.max_num_batched_tokens),
         computed=None if computed is None else computed[: layout.max_num_reqs],
     )
 

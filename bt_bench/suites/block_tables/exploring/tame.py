@@ -17,6 +17,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Ints,
     Other,
     Refused,
+    Renew,
     Replace,
     Restore,
     Run,
@@ -64,7 +65,7 @@ def _calls(scenario: Scenario) -> tuple[Call, ...]:
         rows = pending.setdefault(call.table, set())
         match call:
             # Flags that only variants of this project have, and what they refuse.
-            case Refused() | SetFlag() | Other() | Replace():
+            case Refused() | SetFlag() | Other() | Replace() | Renew():
                 continue
             case Stage():
                 calls += _staged_apart(call, layout, rows)
@@ -102,4 +103,4 @@ def _inside(batch: Batch, layout: TableLayout) -> Batch:
     lengths = [width * tokens for width, tokens, enabled in groups if enabled]
     positions: Ints = np.mod(batch.positions, min(lengths, default=1))
     rows: Ints = np.where(batch.rows >= layout.max_num_reqs, -1, batch.rows)
-    return replace(batch, rows=rows, positions=positions, pointers=True)
+    return replace(batch, rows=rows, positions=positions, pointers=True, numpy_sizes=False)

@@ -29,6 +29,7 @@ class Given:
         state: "snapshot" or "restore", before its calls.
         out: which set of custom outputs its calls get.
         dummy_last: whether the last request is a dummy, with rows behind the batch.
+        overwrite: whether its writes begin rows anew; `None`: some do.
     """
 
     reqs: int | None = None
@@ -42,6 +43,7 @@ class Given:
     state: str = ""
     out: int | None = None
     dummy_last: bool = False
+    overwrite: bool | None = None
 
 
 @dataclass
@@ -76,6 +78,8 @@ class Plan:
         redirect: share of steps that switch `redirect_writes_to_null_block` on or off.
         repeat: share of steps after which the last call is made once more.
         full: share of writes that fill a row.
+        decoding: whether captured steps are replayed right after they were published, several in
+            a row.
         custom: share of calls with outputs of the caller's.
         kept: share of scenarios whose inputs come in kept buffers.
         poison: share of tables whose outputs are filled with garbage before each call.
@@ -108,6 +112,7 @@ class Plan:
     redirect: float = 0.03
     repeat: float = 0.0
     full: float = 0.1
+    decoding: bool = False
     custom: float = 0.2
     kept: float = 0.5
     poison: float = 0.7
@@ -252,11 +257,25 @@ def _captured_steps(rng: np.random.Generator, _source: Source) -> Plan:
     """Several captured steps, published for in turn."""
     shape = Shape(rows=int(rng.integers(1, 6)), groups=int(rng.integers(1, 4)))
     plan = Plan("captured steps", (shape,), steps=12, captured=0.9, state=0.3, prompts=True)
+    plan.given = (Given(state="snapshot"), Given(state="restore"))  # which later ones put back
     if rng.random() < 0.5:  # some writes fill buffers that few would fit
         shape.width, shape.groups, shape.rows = 40, 1, int(rng.integers(1, 4))
         plan.full, plan.prompts = 0.5, False
     if rng.random() < 0.5:  # little else writes
         plan.ways, plan.state = ((), (), (GATHER,), EAGER), 0.6
+    return plan
+
+
+def _decoding(rng: np.random.Generator, _source: Source) -> Plan:
+    """Replays as an engine makes them, many without anything new; prompts in plain steps between.
+
+    So what was published once is overwritten, and then there is a replay that publishes nothing.
+    """
+    shape = Shape(rows=int(rng.integers(2, 6)), groups=int(rng.integers(1, 4)), cp=False)
+    way = (EAGER, TOGETHER)[int(rng.integers(2))]
+    given = (Given(ways=way, writes=3), Given(ways=(EAGER, ("apply",))[int(rng.integers(2))])) * 6
+    plan = Plan("decoding", (shape,), len(given), given, captured=0.9, prompts=True, refused=0.0)
+    plan.decoding, plan.overwrite, plan.full, plan.stage = True, 0.8, 0.8, 0.0
     return plan
 
 
@@ -284,5 +303,6 @@ DRAWN: Final[dict[str, Callable[[np.random.Generator, Source], Plan]]] = {
     "large positions": _large_positions,
     "one element changed": _changed,
     "captured steps": _captured_steps,
+    "decoding": _decoding,
 }
 """How each theme is drawn."""

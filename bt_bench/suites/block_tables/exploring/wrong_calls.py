@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from bt_bench.suites.block_tables.exploring import refusals
 from bt_bench.suites.block_tables.exploring.arguments import Arguments, in_form
 from bt_bench.suites.block_tables.exploring.calls import Form, Refused
+from bt_kernels.interface import TableState
 from bt_kernels.layout import TableLayout
 
 
@@ -29,8 +31,14 @@ def wrong_call(
     if call.batch is not None:
         assert arguments is not None
         right = arguments.without_more(call.batch.more)  # or a short one might be long enough
-        faulty = right.with_fault(call.what, layout, call.pick)
+        if call.what in (refusals.OUT_OVERLAPS, refusals.OUT_TAKEN):
+            faulty = replace(right, out=_overlapping(call, tables, right.out), out_ptrs=None)
+        else:
+            faulty = right.with_fault(call.what, layout, call.pick)
         return lambda: faulty.call(tables, call.method)
+    if call.method == refusals.RESTORE:
+        state = _of_another_layout(call, tables.snapshot())
+        return lambda: method(state)
     if call.method in refusals.NUMBERS:
         number = _wrong_number(call, layout)
         return lambda: method(number)
@@ -53,6 +61,48 @@ def wrong_call(
     return lambda: method(write.row, write.ids, write.overwrite)
 
 
+def _overlapping(call: Refused, tables: Any, right: Any) -> list[torch.Tensor]:
+    """An `out` of which the first and the last share an element, or one is a table already."""
+    out = list(right)
+    if call.what == refusals.OUT_TAKEN or len(out) == 1:
+        taken = tables.block_tables if call.pick % 2 else tables.input_block_tables
+        out[call.group] = taken[call.group]
+        return out
+    first, second = (0, -1) if call.pick % 2 else (-1, 0)
+    before, after = out[first], out[second]
+    joined = before.new_zeros(before.numel() + after.numel() - 1)
+    out[first] = joined[: before.numel()].view(before.shape)
+    out[second] = joined[before.numel() - 1 :].view(after.shape)
+    return out
+
+
+def _of_another_layout(call: Refused, state: TableState) -> TableState:
+    """The snapshot with a row more, a column more, a group more, or another number of slots."""
+    block, inputs = (
+        [table.clone() for table in tables]
+        for tables in (state.block_tables, state.input_block_tables)
+    )
+    slots = state.slot_mappings
+    match call.pick % 4:
+        case 0:
+            block, inputs = ([_longer(one, 0) for one in each] for each in (block, inputs))
+        case 1:
+            at = call.group
+            block[at], inputs[at] = _longer(block[at], 1), _longer(inputs[at], 1)
+        case 2:
+            block.append(block[0])
+            inputs.append(inputs[0])
+            slots = _longer(slots, 0)
+        case 3:
+            slots = _longer(slots, 1)
+    return replace(state, block_tables=block, input_block_tables=inputs, slot_mappings=slots)
+
+
+def _longer(table: torch.Tensor, dimension: int) -> torch.Tensor:
+    """The table with its first row or column once more, behind the others."""
+    return torch.cat([table, table.narrow(dimension, 0, 1)], dimension)
+
+
 def _wrong_number(call: Refused, layout: TableLayout) -> Any:
     if call.what == refusals.NUMBER_ODD:
         return (0.5, 1.0, None)[call.pick % 3]
@@ -65,7 +115,7 @@ def _wrong_number(call: Refused, layout: TableLayout) -> Any:
 @dataclass
 class _WrongWrite:
     row: Any
-    ids: list[Any]
+    ids: Any
     overwrite: bool
 
 
@@ -95,7 +145,7 @@ def _wrong_write(call: Refused, tables: Any, layout: TableLayout) -> _WrongWrite
         case refusals.TOO_WIDE:
             ids[call.group] = [3] * (int(room[call.group]) + 1)
     form = list(Form)[call.pick // 3 % len(Form)]
-    lists = [in_form(each, form) for each in ids]
+    lists: Any = [in_form(each, form) for each in ids]
     if call.what == refusals.ID_ODD:
         odd: tuple[Any, ...] = (3.0, 2.5, np.float64(3.0), np.float32(2.5), None)
         lists[call.group] = [odd[call.pick % len(odd)]]
@@ -103,4 +153,8 @@ def _wrong_write(call: Refused, tables: Any, layout: TableLayout) -> _WrongWrite
             lists[call.group] = np.array([3.0])
         elif form is Form.TUPLE:
             lists[call.group] = tuple(lists[call.group])
+    elif call.what == refusals.IDS_ODD:
+        lists[call.group] = (None, 7, 2.5, True)[call.pick % 4]
+    elif call.what == refusals.LISTS_ODD:
+        lists = (None, 7)[call.pick % 2]
     return _WrongWrite(row, lists, overwrite)

@@ -14,6 +14,7 @@ from bt_bench.runs import explore
 from bt_bench.suites.block_tables.exploring import refusals
 from bt_bench.suites.block_tables.exploring.batches import MANY, edges_of
 from bt_bench.suites.block_tables.exploring.calls import (
+    BOTH,
     CAPTURED_STEPS,
     GATHER,
     OTHERS,
@@ -22,10 +23,12 @@ from bt_bench.suites.block_tables.exploring.calls import (
     STEPS_IN_FLIGHT,
     Apply,
     Batch,
+    Call,
     Capture,
     Other,
     Publish,
     Refused,
+    Renew,
     Restore,
     Run,
     Scenario,
@@ -76,7 +79,8 @@ def check(made: Scenario) -> None:
         assert (np.diff(batch.starts) >= 0).all()
         tokens = int(batch.starts[-1])
         assert tokens <= len(batch.positions)
-        assert tokens <= batch.tokens <= layout.max_num_batched_tokens
+        assert tokens <= batch.tokens
+        assert batch.has_own_slots or batch.tokens <= layout.max_num_batched_tokens
         assert len(batch.rows) <= batch.reqs <= layout.max_num_reqs
         assert (batch.rows >= -1).all()
         assert batch.int64 or (batch.rows < 2**31).all()
@@ -101,6 +105,8 @@ def test_rows_that_do_not_exist_come_without_validating() -> None:
         for call in made.calls:
             if getattr(call, "name", "") == "validate":
                 validating[call.table] = call.value  # type: ignore[union-attr]
+            if isinstance(call, Renew):
+                validating[call.table] = False
             if isinstance(call, Run):
                 beyond = (call.batch.rows >= made.layouts[call.table].max_num_reqs).any()
                 assert not (beyond and validating.get(call.table))
@@ -131,7 +137,7 @@ def test_the_last_call_comes_again() -> None:
                 continue
             if isinstance(before, Run) and before.batch is after.batch:
                 behind.add(type(call).__name__)
-    assert {"Dummies", "Snapshot", "Replace"} <= behind
+    assert {"Dummies", "Snapshot", "Replace", "Stage", "SetFlag"} <= behind
 
 
 def test_a_source_makes_one_scenario() -> None:
@@ -164,7 +170,7 @@ def test_everything_is_reached() -> None:
     kinds = {type(call).__name__ for call in calls}
     assert kinds == {
         *("Stage", "Apply", "Run", "Dummies", "Snapshot", "Restore", "SetFlag", "Refused"),
-        *("Capture", "Publish", "Other", "Replace"),
+        *("Capture", "Publish", "Other", "Replace", "Renew"),
     }
     runs = [call for call in calls if isinstance(call, Run)]
     assert len({call.method for call in runs}) == 4
@@ -173,10 +179,11 @@ def test_everything_is_reached() -> None:
     assert any(call.same_tensors for call in runs)
     assert {call.method for call in calls if isinstance(call, Other)} == set(OTHERS)
     assert any(one.in_flight for one in made)
+    assert any(call.batch.numpy_sizes for call in runs)
     assert 30 < sum(one.kept for one in made) < len(made) - 20
     computed = [call.batch.computed for call in runs if call.batch.computed is not None]
     assert {0, 2**31 - 1} <= set(np.concatenate(computed).tolist())
-    assert len({call.form for call in calls if isinstance(call, Stage)}) == 5
+    assert len({call.form for call in calls if isinstance(call, Stage)}) == 6
     features = frozenset[str]().union(*(layout.features for one in made for layout in one.layouts))
     assert features | {CUSTOM_OUTPUTS, DUMMY_REQUESTS} == FEATURES
     assert SLIDING_WINDOW in features
@@ -320,7 +327,7 @@ def test_the_default_run_is_cheap() -> None:
                 method, batch = getattr(call, "method", ""), call.batch
                 rows = (method != SLOTS) * batch.reqs
                 total += groups * (rows + (method != GATHER) * (len(batch.rows) + 1))
-    assert total < 37_000
+    assert total < 39_000
 
 
 def test_deep_begins_with_all_of_a_default_run() -> None:
@@ -345,7 +352,7 @@ def test_larger_extremes_come_then() -> None:
 def test_deep_tries_every_dear_size() -> None:
     """Sizes beyond what a default run can afford; none is taken for one that came before."""
     sizes = (16, 64, 300, 1_024, 2_048)
-    named = range(SCENARIOS + len(LARGER), 180, 2)
+    named = range(SCENARIOS + len(LARGER), SCENARIOS + len(LARGER) + 84, 2)
     deep = [scenario(number, deep=True, sizes=sizes) for number in named]
     runs = [call for one in deep for call in one.calls if isinstance(call, Run)]
     stages = [call for one in deep for call in one.calls if isinstance(call, Stage)]
@@ -354,6 +361,45 @@ def test_deep_tries_every_dear_size() -> None:
     for size in (300, 1_024, 2_048):  # of such ones, that or one more
         assert {size, size + 1} & rows, size
         assert {size, size + 1} & writes, size
+
+
+def test_slots_of_a_caller_have_room_for_more_tokens_than_the_layout() -> None:
+    """In all calls that map, just beyond the layout and far."""
+    beyond = {
+        (call.method, int(call.batch.starts[-1]) - made.layouts[call.table].max_num_batched_tokens)
+        for made in default_run()
+        for call in made.calls
+        if isinstance(call, Run) and call.batch.has_own_slots
+    }
+    for method in (SLOTS, BOTH, STEP):
+        more = [by for of, by in beyond if of == method and by > 0]
+        assert min(more) <= 16, method
+        assert max(more) > 1_000, method
+
+
+def test_new_tables_get_the_last_call_of_those_before() -> None:
+    """So what somebody kept of tables that are gone would be taken for theirs."""
+    calls = [call for one in default_run() for call in one.calls]
+    found = [
+        (staged, run)
+        for renewed, staged, run in zip(calls, calls[1:], calls[2:], strict=False)
+        if isinstance(renewed, Renew)
+    ]
+    again = [isinstance(staged, Stage) and isinstance(run, Run) for staged, run in found]
+    assert sum(again) > 3
+
+
+def test_what_waits_is_read_around() -> None:
+    """Of wide rows, most of whose blocks are about to be dropped."""
+    waiting = [made for made in default_run() if made.theme.startswith("what waits")]
+    assert len(waiting) == 3
+    for made in waiting:
+        methods = {now.method for then, now in pairwise(made.calls) if _waits(then, now)}
+        assert methods == {GATHER, SLOTS, BOTH}
+
+
+def _waits(then: Call, now: Call) -> bool:
+    return isinstance(then, Stage) and isinstance(now, Run) and now.method != STEP
 
 
 def test_what_is_published_waits_for_other_tables() -> None:

@@ -166,10 +166,51 @@ class NamesColumns(Reference):
                 self._staged.pop((group, row), None)
 
 
+class StopsWithTheLayout(Reference):
+    """Slots of a caller that are for more tokens than the layout has stay as they were there."""
+
+    def compute_slot_mappings(self, rows, starts, positions, tokens, out=None):
+        room = self.layout.max_num_batched_tokens
+        before = None if out is None else out[:, room:tokens].clone()
+        result = super().compute_slot_mappings(rows, starts, positions, tokens, out)
+        if before is not None:
+            out[:, room:tokens] = before
+        return result
+
+
+class CountsWhatWaits(Reference):
+    """A gather takes the blocks that a row is about to have, in wide tables."""
+
+    def gather_block_tables(self, rows, reqs, *args, **options):
+        before = [table[:, 1024:].clone() for table in self.input_block_tables]
+        result = super().gather_block_tables(rows, reqs, *args, **options)
+        if self.num_blocks.max() <= 1024:
+            for table, old in zip(self.input_block_tables, before, strict=True):
+                table[:reqs, 1024:] = old[:reqs]
+        return result
+
+
+class LosesPieces(Reference):
+    """Of a row that gets ids in many parts, between long writes of others, one is lost."""
+
+    dropped = 0
+
+    def append_block_ids(self, row, ids, overwrite):
+        if overwrite:
+            self.dropped += len(ids[0])
+        if self.dropped > 2_000 and not overwrite:
+            ids, self.dropped = [[one ^ 1 for one in each] for each in ids], 0
+        super().append_block_ids(row, ids, overwrite)
+
+    def apply_staged_writes(self):
+        self.dropped = 0
+        super().apply_staged_writes()
+
+
 MUTANTS = [
     *(LeavesMates, ForgetsRows, ForgetsColumns, ForgetsTheLastWrite, ForgetsGroups),
     *(CountsApplies, CountsSteps, PadsBehindPositions, WrapsComputed, KnowsMappings),
-    *(ClipsRows, NamesTokens, NamesColumns),
+    *(ClipsRows, NamesTokens, NamesColumns, StopsWithTheLayout, CountsWhatWaits, LosesPieces),
 ]
 
 

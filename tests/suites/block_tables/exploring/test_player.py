@@ -6,6 +6,7 @@ import itertools
 from dataclasses import replace
 from functools import cache
 
+import numpy as np
 import pytest
 import torch
 from support.variants import SHIPPED, classes
@@ -94,6 +95,40 @@ def test_a_right_variant_replays_and_restores():
     assert differs(classes(["fused"])["fused"], [begun]) == set()
 
 
+FUSED = classes(["fused"])["fused"]
+
+
+class PublishesOldIds(FUSED):
+    """What was published stays published as long as there is nothing new."""
+
+    def _publish_for_replay(self, *batch):
+        if self._staged or self._captured_writes._buffer.view[1] == 0:
+            super()._publish_for_replay(*batch)
+        else:
+            self._zero_dirty_rows(batch[3])
+
+
+def test_replays_read_what_is_in_their_buffer():
+    """Although no kernel is compiled here."""
+    found = differs(PublishesOldIds, [scenario(first_of("decoding"))])
+    assert any("block_tables" in name for name in found)
+
+
+class ComputesByTorch(FUSED):
+    """Part of a captured step is no kernel, so its replays cannot be made without a GPU."""
+
+    def _launch_captured(self, *batch):
+        result = super()._launch_captured(*batch)
+        self.slot_mappings.add_(0)
+        return result
+
+
+def test_a_captured_step_that_is_more_than_kernels_is_played_as_a_plain_one():
+    made = scenario(first_of("decoding"))
+    assert any(isinstance(call, Publish) and call.replay is not None for call in made.calls)
+    assert differs(ComputesByTorch, [made]) == set()
+
+
 class KnowsLists(Reference):
     """Takes the ids of a list that it has seen for those that the list had then."""
 
@@ -105,6 +140,40 @@ class KnowsLists(Reference):
 
 def test_lists_come_again_with_other_ids():
     assert any("block_tables" in name for name in differs(KnowsLists, map(scenario, (2, 3))))
+
+
+class KnowsArrays(KnowsLists):
+    """The same for arrays of numpy alone."""
+
+    def append_block_ids(self, row, new_block_ids, overwrite):
+        if any(isinstance(one, np.ndarray) for one in new_block_ids):
+            KnowsLists.append_block_ids(self, row, new_block_ids, overwrite)
+        else:
+            Reference.append_block_ids(self, row, new_block_ids, overwrite)
+
+
+def test_arrays_come_again_with_other_ids():
+    of_one_row = first_of("one row, one column")
+    found = differs(KnowsArrays, map(scenario, range(of_one_row, SCENARIOS)))
+    assert any("block_tables" in name for name in found)
+
+
+class ReadsPastStrides(Reference):
+    """Reads an array as if its elements were side by side."""
+
+    def append_block_ids(self, row, new_block_ids, overwrite):
+        ids = [
+            np.lib.stride_tricks.as_strided(one, (len(one),), (one.itemsize,))
+            if isinstance(one, np.ndarray)
+            else one
+            for one in new_block_ids
+        ]
+        super().append_block_ids(row, ids, overwrite)
+
+
+def test_arrays_come_with_gaps():
+    found = differs(ReadsPastStrides, map(scenario, range(SCENARIOS)))
+    assert any("block_tables" in name for name in found)
 
 
 def test_explorer_plays_with_this_player():
@@ -121,7 +190,7 @@ def test_shipped_variants_on_a_gpu(name):
     assert found == set()
 
 
-class OnASideStream(classes(["fused"])["fused"]):
+class OnASideStream(FUSED):
     """Nobody waits for the stream that it works on."""
 
     def gather_block_tables(self, *batch, **options):

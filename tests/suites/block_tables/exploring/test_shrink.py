@@ -37,7 +37,8 @@ def made(number: int) -> Scenario:
 def check_batch(batch: Batch, layout: TableLayout) -> None:
     tokens = int(batch.starts[-1])
     assert len(batch.rows) <= batch.reqs <= layout.max_num_reqs
-    assert tokens <= batch.tokens <= layout.max_num_batched_tokens
+    assert tokens <= batch.tokens
+    assert batch.has_own_slots or batch.tokens <= layout.max_num_batched_tokens
     assert tokens <= len(batch.positions)
     if batch.computed is not None:
         assert len(batch.computed) == layout.max_num_reqs
