@@ -43,7 +43,7 @@ from bt_bench.worker import (
 _OF_THE_PROCESS = (ReasonCode.CRASHED, ReasonCode.TAMPERED)
 BATCH = 4  # scenarios that are played before any is compared
 
-SCENARIOS = {False: 90, True: 400}
+SCENARIOS = {False: 98, True: 400}
 """How many each variant is explored with, by whether they are deep ones."""
 
 PROCESSES = {"cpu": 2, "cuda": 4}

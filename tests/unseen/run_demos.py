@@ -1,4 +1,4 @@
-"""Shows each fault of `fifth`, `sixth` and `seventh` by legal calls on it and on the reference.
+"""Shows each fault of a set from `fifth` on by legal calls on it and on the reference.
 
     python tests/unseen/run_demos.py SET planted|wrong [NAME...] [--instead]
 

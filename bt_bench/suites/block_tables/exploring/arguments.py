@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -143,6 +144,14 @@ class Outputs:
         self.slots = self.all_slots[:, :tokens]
         self.addresses = np.array([table.data_ptr() for table in self.tables], dtype=np.uint64)
         self.pointers = torch.from_numpy(self.addresses.copy()).to(device)
+
+    def with_first_of(self, other: Outputs) -> Outputs:
+        """These with the first table of other ones."""
+        mixed = copy(self)
+        mixed.tables = (other.tables[0], *self.tables[1:])
+        mixed.addresses = np.array([table.data_ptr() for table in mixed.tables], dtype=np.uint64)
+        mixed.pointers = torch.from_numpy(mixed.addresses.copy()).to(self.pointers.device)
+        return mixed
 
     def point(self, pointers: torch.Tensor) -> None:
         """Puts the addresses into a tensor that other sets of buffers have, too."""

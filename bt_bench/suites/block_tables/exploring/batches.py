@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bt_bench.protocol import Source
-from bt_bench.suites.block_tables.exploring.calls import OWN_SIZE, Batch, Ints, Parts
+from bt_bench.suites.block_tables.exploring.calls import MIXED, OWN_SIZE, Batch, Ints, Parts
 from bt_bench.suites.block_tables.exploring.starts import starts_of
 from bt_bench.suites.block_tables.exploring.themes import Given, Plan
 from bt_kernels.layout import CUSTOM_OUTPUTS, DUMMY_REQUESTS, SLIDING_WINDOW, TableLayout
@@ -147,7 +147,7 @@ class Batches:
             return self.given.out, Parts.BOTH, False
         if rng.random() >= custom:
             return None, Parts.BOTH, True
-        out, pointers = int(rng.integers(OWN_SIZE + 1)), bool(rng.random() < 0.5)
+        out, pointers = int(rng.integers(MIXED, OWN_SIZE + 1)), bool(rng.random() < 0.5)
         return out, list(Parts)[int(rng.choice(3, p=[0.6, 0.2, 0.2]))], pointers
 
     def changed(self, model: Model, batch: Batch) -> Batch:

@@ -97,8 +97,9 @@ class Batch:
         tokens: `num_tokens_padded`.
         computed: `num_computed_tokens`; `None`: not passed.
         out: which set of custom outputs: 0, whose tables lie side by side, 1, whose slots have
-            gaps, `OWN_SIZE` for one that is made for the call and is as large as it has to be, or
-            more of them; `None`: the persistent ones.
+            gaps, `MIXED`, the first table of 0 with all else of 1, `OWN_SIZE` for one that is made
+            for the call and is as large as it has to be, or more of them; `None`: the persistent
+            ones.
         parts: which of them are passed.
         pointers: whether `out_ptrs` is passed with it.
         int64: whether `idx_mapping` is int64.
@@ -144,7 +145,7 @@ class Batch:
         return self.out == OWN_SIZE and self.parts is not Parts.TABLES
 
 
-OWN_SIZE = 2
+MIXED, OWN_SIZE = -1, 2
 GATHER, SLOTS, BOTH, STEP = (
     "gather_block_tables",
     "compute_slot_mappings",

@@ -263,10 +263,10 @@ def _cp(ranks: int, groups: int) -> Plan:
     )
 
 
-def _positions(block_size: int, width: int, groups: int = 2) -> Plan:
+def _positions(block_size: int, width: int, groups: int = 2, ranks: int = 1) -> Plan:
     """Positions that are large and inside of their rows, and windows as far."""
     shape = Shape(groups=groups, width=width, block_size=block_size, tokens=300, windows=True)
-    shape.cp, shape.rows = False, 4
+    shape.cp, shape.rows, shape.ranks = ranks > 1, 4, ranks
     return _few(
         shape,
         Given(4, 300, EAGER),
@@ -421,6 +421,8 @@ EXTREMES: Final[tuple[Extreme, ...]] = (
     Extreme("more tokens than the layout", lambda: _beyond_the_layout(64, 200, 129, 65)),
     Extreme("many more tokens than the layout", lambda: _beyond_the_layout(9, 1_100, 33)),
     Extreme("what waits, 40 columns", lambda: _waiting(40, 1)),
+    Extreme("large positions, 3 ranks", lambda: _positions(3 * 2**26, 40, 1, 3)),
+    Extreme("large positions, 4 ranks", lambda: _positions(2**27, 70, 1, 4)),
     Extreme("what waits, 260 columns", lambda: _waiting(260, 2)),
     Extreme("what waits, 1,300 columns", lambda: _waiting(1_300, 1)),
     Extreme("appends between overwrites", lambda: _appends_and_overwrites(160, 5, 300)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Form,
     Ints,
     Other,
+    Parts,
     Publish,
     Refused,
     Renew,
@@ -63,6 +65,7 @@ _WAYS: tuple[tuple[str, ...], ...] = (
     (BOTH,),
     (),
 )
+_CALLS: Final = (GATHER, SLOTS, BOTH, STEP)
 MOST_OWNING, MOST_RECORDS = 32, 120  # rows, and rows of all groups, that are filled at first
 
 
@@ -381,10 +384,15 @@ class _Maker:
         which = rng.random()
         fitting = self._fitting(model)
         others = [name for name in OTHERS if name in self.source.features]
-        if rng.random() < 0.12 and fitting:  # one is taken, another put back, and then that one
+        if rng.random() < 0.25 and fitting:  # one is taken, another put back, and then that one
             newest = len(self.snapshots)
             for put_back in (False, True):
                 self._keep(at, model, put_back=put_back)
+            if rng.random() < 0.5:  # or a second one, taken of what the first put back
+                newest += 1
+                self._keep(at, model, put_back=False)
+                if batch := model.before():
+                    self._again(at, model, batch, None)
             self._put_back(at, model, newest)
         elif rng.random() < 0.1:  # one is taken and put back at once, whatever is staged
             newest = len(self.snapshots)
@@ -456,6 +464,10 @@ class _Maker:
         if self.plan.decoding:
             for _ in range(int(rng.integers(1, 6))):
                 self.calls.append(self._decoded(model, at))
+            if rng.random() < 0.4:  # a prompt comes before the replay
+                made = self._decoded(model, at)
+                step = self.batches.whole(model)
+                self.calls.append(replace(made, replay=None, step=step))
             self._settle(at, model)
             return
         made = self._publication(model, at)
@@ -484,13 +496,13 @@ class _Maker:
         fitting = self._fitting(model)
         way = rng.random()
         later: tuple[Write, ...] = ()
-        if way < 0.5:
+        if way < 0.4:
             replay = self.batches.replayed(model, model.captured[key - 1])
             replay = self.batches.apart(model, replay)
         else:
-            if rng.random() < 0.5:
+            if rng.random() < 0.4:
                 later = tuple(self._writes(model))
-            if way < 0.7 and fitting:
+            if way < 0.6 and fitting:
                 restored = self._chosen(model, fitting)
                 model.owned[:] = self.snapshots[restored][1]
             elif way < 0.85:
@@ -546,6 +558,16 @@ class _Maker:
         self.calls.append(Run(at, GATHER, self.batches.whole(model)))
         model.last = None
 
+    def _right_one(self, at: int, model: Model, method: str, batch: Batch, *, custom: bool) -> None:
+        """The call as it would be right, just before the one that is to be refused."""
+        if method == STEP:
+            batch = self.batches.apart(model, batch)
+            model.pending.clear()
+        if custom or batch.out is not None:
+            batch = replace(batch, out=0, parts=Parts.BOTH)
+        self.calls.append(Run(at, method, batch))
+        model.last, model.method = batch, method
+
     def _refused(self, at: int, model: Model) -> None:
         """A call that has to be refused; all kinds come before one comes again."""
         rng, layout = self.rng, model.layout
@@ -572,6 +594,14 @@ class _Maker:
                 return
             if not batch.starts[-1] and what == refusals.STARTS_PADDED:
                 return
+        beyond = batch is not None and (batch.rows >= layout.max_num_reqs).any()
+        right = method in _CALLS and not (beyond and model.validates)
+        share = 0.5 if layout.num_groups * layout.max_num_reqs <= 20 else 0.1  # by what it costs
+        if batch is not None and right and rng.random() < share:
+            batch = replace(batch, more=0)  # which a wrong one has none of
+            self._right_one(at, model, method, batch, custom=what in refusals.OUTPUTS)
+        if what == refusals.OUT_TAKEN and REPLACES in features and rng.random() < 0.7:
+            self.calls.append(Replace(at, int(rng.integers(-(2**31), -1))))
         self.calls.append(
             Refused(
                 at,

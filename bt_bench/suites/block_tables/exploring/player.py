@@ -22,6 +22,7 @@ from bt_bench.suites.block_tables.exploring.arguments import (
 )
 from bt_bench.suites.block_tables.exploring.buffers import Buffers, rows_before
 from bt_bench.suites.block_tables.exploring.calls import (
+    MIXED,
     OWN_SIZE,
     REPLACES,
     SLOTS,
@@ -121,6 +122,12 @@ def _fill_fresh_memory(garbage: int | None, device: torch.device) -> None:
             for size in (2**8, 2**12, 2**16, 2**20, 2**23)
         ]
         del del_me  # torch hands these blocks to whoever asks next
+
+
+def _amid(table: torch.Tensor) -> torch.Tensor:
+    """A table of the same shape in a longer tensor, with a row before it and one behind it."""
+    rows, width = table.shape
+    return table.new_full((rows + 2, width), FILLED)[1:-1]
 
 
 def _keep_busy() -> None:
@@ -414,9 +421,10 @@ class _Table:
         self._buffers.filled_with = call.poison
         with self.guarded():
             for at, table in enumerate(tables.block_tables):
-                tables.block_tables[at] = table.clone()
+                tables.block_tables[at] = _amid(table)
+                tables.block_tables[at].copy_(table)
             for at, table in enumerate(tables.input_block_tables):
-                tables.input_block_tables[at] = torch.full_like(table, call.poison)
+                tables.input_block_tables[at] = _amid(table).fill_(call.poison)
             tables.slot_mappings = torch.full_like(tables.slot_mappings, call.poison)
             if not self._is_reference:
                 getattr(tables, REPLACES)()
@@ -429,6 +437,11 @@ class _Table:
         if key == OWN_SIZE:
             made = Outputs(layout, batch.reqs, batch.tokens, self._device, gaps=False)
             self._outputs[key] = made
+        elif key == MIXED and key not in self._outputs:
+            one, other = (self._outputs_of(replace(batch, out=out)) for out in (0, 1))
+            assert one is not None
+            assert other is not None
+            self._outputs[key] = other.with_first_of(one)
         elif key not in self._outputs:
             rows, tokens = layout.max_num_reqs + 2, layout.max_num_batched_tokens + 3
             self._outputs[key] = Outputs(

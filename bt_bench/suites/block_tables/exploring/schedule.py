@@ -15,24 +15,40 @@ from bt_bench.suites.block_tables.exploring.extremes import EXTREMES, LARGER
 from bt_bench.suites.block_tables.exploring.named import NAMED, named_sizes
 from bt_bench.suites.block_tables.exploring.themes import DRAWN, Plan
 
-SCENARIOS: Final = 90
+SCENARIOS: Final = 98
 """How many a default run plays. Later ones are played by `--explore N` and `--deep` alone."""
 
 OTHERS: Final = (
-    *("refusals", "mixed", "captured steps", "several tables", "one element changed"),
-    *("snapshots and dummies", "captured steps", "several tables", "refusals", "mixed"),
-    *("large positions", "decoding", "several tables", "one element changed"),
-    *("snapshots and dummies", "mixed", "context parallelism", "captured steps", "far rows"),
-    *("long run", "many tokens", "many groups", "wide rows", "many rows", "many writes", "one row"),
+    *("refusals", "decoding", "captured steps", "several tables", "one element changed", "mixed"),
+    *("snapshots and dummies", "refusals", "decoding", "captured steps", "several tables", "mixed"),
+    *("large positions", "decoding", "several tables", "one element changed", "refusals"),
+    *("snapshots and dummies", "mixed", "context parallelism", "captured steps", "decoding"),
+    *(
+        "one element changed",
+        "several tables",
+        "far rows",
+        "long run",
+        "many tokens",
+        "many groups",
+    ),
+    *("wide rows", "many rows", "many writes", "one row"),
 )
+_ROUND: Final = (True, False, True, False, False)  # whether sizes are those that the code names
 
 
 def theme_of(number: int) -> str:
     """What a scenario is made for."""
     if number < len(EXTREMES):
         return EXTREMES[number].name
-    rounds, place = divmod(number - len(EXTREMES), 2)
-    return OTHERS[rounds % len(OTHERS)] if place else NAMED
+    _, others = _before(number)
+    return NAMED if _ROUND[(number - len(EXTREMES)) % len(_ROUND)] else OTHERS[others % len(OTHERS)]
+
+
+def _before(number: int) -> tuple[int, int]:
+    """How many scenarios of named sizes there are before one, and how many others."""
+    rounds, place = divmod(number - len(EXTREMES), len(_ROUND))
+    named = rounds * sum(_ROUND) + sum(_ROUND[:place])
+    return named, number - len(EXTREMES) - named
 
 
 def plans_of(source: Source, rng: np.random.Generator) -> tuple[Plan, ...]:
@@ -48,5 +64,5 @@ def plans_of(source: Source, rng: np.random.Generator) -> tuple[Plan, ...]:
     theme = theme_of(number)
     if theme != NAMED:
         return (DRAWN[theme](rng, source),)
-    turn = (number - begun) // 2
+    turn = _before(number)[0] - _before(begun)[0]
     return named_sizes(rng, source, turn) or (DRAWN["mixed"](rng, source),)

@@ -238,7 +238,9 @@ def _several_tables(rng: np.random.Generator, _source: Source) -> Plan:
 
 
 def _state_changes(_rng: np.random.Generator, _source: Source) -> Plan:
-    return Plan("snapshots and dummies", steps=16, stage=0.4, state=0.7, switch=0.2, repeat=0.15)
+    plan = Plan("snapshots and dummies", steps=20, stage=0.5, state=0.7, switch=0.2, repeat=0.15)
+    plan.captured = 0.0  # so that applies are all that writes
+    return plan
 
 
 def _changed(rng: np.random.Generator, _source: Source) -> Plan:
@@ -271,11 +273,17 @@ def _decoding(rng: np.random.Generator, _source: Source) -> Plan:
 
     So what was published once is overwritten, and then there is a replay that publishes nothing.
     """
-    shape = Shape(rows=int(rng.integers(2, 6)), groups=int(rng.integers(1, 4)), cp=False)
+    rows = int(rng.integers(2, 6))
+    shape = Shape(rows=rows, groups=int(rng.integers(1, 4)), cp=False)
     way = (EAGER, TOGETHER)[int(rng.integers(2))]
-    given = (Given(ways=way, writes=3), Given(ways=(EAGER, ("apply",))[int(rng.integers(2))])) * 6
-    plan = Plan("decoding", (shape,), len(given), given, captured=0.9, prompts=True, refused=0.0)
-    plan.decoding, plan.overwrite, plan.full, plan.stage = True, 0.8, 0.8, 0.0
+    given: list[Given] = []
+    for _ in range(6):
+        reqs = int(rng.integers(1, rows))
+        rest = (EAGER, ("apply",))[int(rng.integers(2))]
+        given += [Given(rows, ways=way, writes=3), Given(reqs, ways=rest, padded=reqs)]
+    plan = Plan("decoding", (shape,), len(given), tuple(given), captured=0.9, prompts=True)
+    plan.decoding, plan.overwrite, plan.full = True, 0.8, 0.8
+    plan.stage = plan.refused = plan.state = 0.0
     return plan
 
 

@@ -55,6 +55,9 @@ def wrong_call(
         elif call.pick // 3 % 2 and other != write.row:  # whose row comes twice
             three = [[other, *three[0]], [good, good, write.ids], [True, *three[2]]]
             three[2][1] = layout.widths.count(1) > 0
+        if call.pick // 6 % 2 and isinstance(write.row, int) and write.row == call.row:
+            for values, value in zip(three, (write.row, good, True), strict=True):
+                values.append(value)  # replaces what is wrong, which is refused all the same
         if call.what == refusals.LENGTHS:
             three[call.pick % 3].pop()
         return lambda: method(*three)
@@ -65,8 +68,12 @@ def _overlapping(call: Refused, tables: Any, right: Any) -> list[torch.Tensor]:
     """An `out` of which the first and the last share an element, or one is a table already."""
     out = list(right)
     if call.what == refusals.OUT_TAKEN or len(out) == 1:
-        taken = tables.block_tables if call.pick % 2 else tables.input_block_tables
-        out[call.group] = taken[call.group]
+        taken = (tables.block_tables if call.pick % 2 else tables.input_block_tables)[call.group]
+        by = (0, -1, 1)[call.pick // 2 % 3] * taken.shape[1]
+        room = taken.untyped_storage().nbytes() // taken.element_size()
+        if 0 <= (begin := taken.storage_offset() + by) <= room - taken.numel():
+            taken = taken.as_strided(taken.shape, taken.stride(), begin)
+        out[call.group] = taken
         return out
     first, second = (0, -1) if call.pick % 2 else (-1, 0)
     before, after = out[first], out[second]

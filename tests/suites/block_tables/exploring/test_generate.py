@@ -327,7 +327,7 @@ def test_the_default_run_is_cheap() -> None:
                 method, batch = getattr(call, "method", ""), call.batch
                 rows = (method != SLOTS) * batch.reqs
                 total += groups * (rows + (method != GATHER) * (len(batch.rows) + 1))
-    assert total < 39_000
+    assert total < 42_000
 
 
 def test_deep_begins_with_all_of_a_default_run() -> None:
@@ -352,7 +352,7 @@ def test_larger_extremes_come_then() -> None:
 def test_deep_tries_every_dear_size() -> None:
     """Sizes beyond what a default run can afford; none is taken for one that came before."""
     sizes = (16, 64, 300, 1_024, 2_048)
-    named = range(SCENARIOS + len(LARGER), SCENARIOS + len(LARGER) + 84, 2)
+    named = range(SCENARIOS + len(LARGER), SCENARIOS + len(LARGER) + 105)
     deep = [scenario(number, deep=True, sizes=sizes) for number in named]
     runs = [call for one in deep for call in one.calls if isinstance(call, Run)]
     stages = [call for one in deep for call in one.calls if isinstance(call, Stage)]

@@ -54,7 +54,7 @@ def promises() -> list[str]:
     return [
         f"The first {SCENARIOS} are a default run",
         f"Scenarios 0 to {len(EXTREMES) - 1} have",
-        f"of the scenarios from {len(EXTREMES)} on",
+        f"Two in five scenarios from {len(EXTREMES)} on",
         f"a batch of {max(len(call.batch.rows) for _, call in runs):,} requests",
         f"{len(product[2].batch.rows)} requests of {product[1].num_groups} groups",
         f"a captured step of {most.max_num_reqs} rows and {most.num_groups} groups",
