@@ -69,7 +69,8 @@ def _overlapping(call: Refused, tables: Any, right: Any) -> list[torch.Tensor]:
     out = list(right)
     if call.what == refusals.OUT_TAKEN or len(out) == 1:
         taken = (tables.block_tables if call.pick % 2 else tables.input_block_tables)[call.group]
-        by = (0, -1, 1)[call.pick // 2 % 3] * taken.shape[1]
+        # By a row, where another one still overlaps.
+        by = (0, -1, 1)[call.pick // 2 % 3] * taken.shape[1] * (len(taken) > 1)
         room = taken.untyped_storage().nbytes() // taken.element_size()
         if 0 <= (begin := taken.storage_offset() + by) <= room - taken.numel():
             taken = taken.as_strided(taken.shape, taken.stride(), begin)
