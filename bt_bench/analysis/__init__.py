@@ -58,6 +58,7 @@ from bt_bench.analysis.run.promises import (
     Promise,
     apart_percent,
     judge_promises,
+    missed_promises,
     moved_by_delay_us,
 )
 from bt_bench.analysis.run.roofline import Binds, Roofline, roofline
@@ -168,6 +169,7 @@ __all__ = [
     "median",
     "median_interval",
     "method_lines",
+    "missed_promises",
     "missing_from_config",
     "moved_by_delay_us",
     "not_comparable",

@@ -311,6 +311,7 @@ class Judged:
     Args:
         title: what is compared, one line.
         subject: of what, on which machine, and whether the results are right: a clause, or empty.
+        self_checks: those that failed in the runs that are compared, a sentence for each run.
         base: label of the side that the others are compared with.
         others: labels of the others.
         judgements: on every metric of every case.
@@ -334,6 +335,7 @@ class Judged:
     power: Power | None = None
     unseen: str = ""
     subject: str = ""
+    self_checks: tuple[str, ...] = ()
 
     @property
     def deciding(self) -> list[Judgement]:

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from support.commands import Outcome, run, run_apart
 from support.factories import (
+    make_calibration,
     make_case,
     make_crash,
     make_environment,
@@ -1127,3 +1128,29 @@ def test_folders_of_one_name_are_told_apart_by_what_differs(
         write(path, "fused", [timed(50.0)])
     found = run("compare", *(tmp_path / path for path in paths), "--json").json()
     assert (found["base"], *found["others"]) == labels
+
+
+def test_failed_self_checks_are_named_after_the_sentences(write: Callable[..., Path]) -> None:
+    slow_harness = make_calibration({"empty_call": [0.167]})
+    sound = make_calibration({"empty_call": [0.06]})
+    first = [
+        write("first", name, [timed(us, seed=seed)], calibration=slow_harness)
+        for seed, (name, us) in enumerate((("baseline", 50.0), ("fused", 40.0)))
+    ]
+    failed = "the harness adds less than 0.1 µs to host times (found 0.1670 µs)."
+    screen = run("compare", *first).out.splitlines()
+    assert screen[1].startswith("- gather_slots: fused takes ")
+    assert screen[2] == f"Failed self-check: {failed}"
+    assert screen[3].startswith("Verdicts: ")
+    assert f"Failed self-check: {failed}" in run("compare", *first, "--all").out
+    told = run("compare", *first, "--json").json()["failed_self_checks"]
+    assert told == [f"Failed self-check: {failed}"]
+
+    write("second", "baseline", [timed(50.0)], calibration=sound)
+    write("second", "fused", [timed(40.0, seed=1)], calibration=sound)
+    screen = run("compare", first[0].parent, first[0].parent.with_name("second")).out
+    assert [line for line in screen.splitlines() if "self-check" in line] == [
+        f"Failed self-check of first: {failed}"
+    ]
+    labelled = ("compare", f"a={first[1]}", f"b={first[0].parent.with_name('second')}/fused.json")
+    assert f"Failed self-check of a: {failed}" in run(*labelled).out
