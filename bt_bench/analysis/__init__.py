@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bt_bench.analysis.agreement import Agreement, agreement
 from bt_bench.analysis.census import judge_static, missing_from_config
 from bt_bench.analysis.compare.comparability import crash_text, device_name
 from bt_bench.analysis.compare.entries import WHOLE_CASE, Matchup, Side
@@ -111,6 +112,7 @@ __all__ = [
     "TOLERANCE_US",
     "WHOLE_CASE",
     "WORST_FIRST",
+    "Agreement",
     "Asked",
     "Binds",
     "Budget",
@@ -142,6 +144,7 @@ __all__ = [
     "Side",
     "Systematic",
     "Verdict",
+    "agreement",
     "apart_percent",
     "baseline_index",
     "budgets",
