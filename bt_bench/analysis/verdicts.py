@@ -312,6 +312,8 @@ class Judged:
         title: what is compared, one line.
         subject: of what, on which machine, and whether the results are right: a clause, or empty.
         self_checks: those that failed in the runs that are compared, a sentence for each run.
+        sorted_by: name of the order that was asked for; empty where judgements are in that of the
+            cases.
         base: label of the side that the others are compared with.
         others: labels of the others.
         judgements: on every metric of every case.
@@ -336,6 +338,7 @@ class Judged:
     unseen: str = ""
     subject: str = ""
     self_checks: tuple[str, ...] = ()
+    sorted_by: str = ""
 
     @property
     def deciding(self) -> list[Judgement]:

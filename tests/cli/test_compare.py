@@ -1154,3 +1154,37 @@ def test_failed_self_checks_are_named_after_the_sentences(write: Callable[..., P
     ]
     labelled = ("compare", f"a={first[1]}", f"b={first[0].parent.with_name('second')}/fused.json")
     assert f"Failed self-check of a: {failed}" in run(*labelled).out
+
+
+@pytest.mark.parametrize(
+    ("options", "title", "order"),
+    [
+        ((), "By case", ["slower", "slow", "quick", "first"]),
+        (("--sort", "name"), "By name", ["first", "quick", "slow", "slower"]),
+        (("--sort", "change"), "By change", ["slower", "slow", "quick", "first"]),
+        (("--sort", "verdict"), "By verdict", ["slower", "slow", "first", "quick"]),
+    ],
+)
+def test_the_first_screen_is_sorted_as_asked(
+    write: Callable[..., Path], options: Sequence[str], title: str, order: list[str]
+) -> None:
+    factors = {"quick": 0.8, "slow": 1.2, "first": 0.7, "slower": 1.4}
+    base = [timed(50.0, name, seed) for seed, name in enumerate(factors)]
+    other = [timed(50.0 * factor, name, 9) for name, factor in factors.items()]
+    run_files = write("run", "baseline", base), write("run", "fused", other)
+    text = run("compare", *run_files, *options).out
+    listed = re.findall(r"gather_slots/(\w+) ", text)
+    assert f"\n{title}: " in text
+    assert listed == order
+
+
+def test_sorting_the_first_screen_hides_no_regression(write: Callable[..., Path]) -> None:
+    names = [f"case_{number:02}" for number in range(20)]
+    base = [timed(50.0, name, seed) for seed, name in enumerate(names)]
+    other = [timed(55.0 if name == names[-1] else 25.0, name, 99) for name in names]
+    run_files = write("run", "baseline", base), write("run", "fused", other)
+    text = run("compare", *run_files, "--sort", "name").out
+    assert "\nThe worst, by name: " in text
+    rows = re.findall(r"(\w+) +gather_slots/(case_\d+)", text)
+    assert len(rows) == 16
+    assert rows[-1] == ("SLOWER", names[-1])

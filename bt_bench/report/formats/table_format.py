@@ -74,6 +74,9 @@ def _whole_document(judged: Judged) -> Document:
 def _brief_document(judged: Judged) -> Document:
     deciding = judged.deciding
     listed, rest = _worst(deciding)
+    if judged.sorted_by:
+        place = {id(each): index for index, each in enumerate(judged.judgements)}
+        listed.sort(key=lambda members: min(place[id(each)] for each in members))
     exploratory = "exploratory metrics" if len(deciding) < len(judged.judgements) else ""
     left_out = " and ".join(filter(None, (rest, exploratory)))
     not_listed = f"Not listed: {left_out}. " if left_out else ""
@@ -84,6 +87,8 @@ def _brief_document(judged: Judged) -> Document:
         sections.append(Section("By metric: changes in percent over the cases", (table,)))
     if listed:
         title = "Worst first" if rest else "By case"
+        if judged.sorted_by:
+            title = f"The worst, by {judged.sorted_by}" if rest else f"By {judged.sorted_by}"
         sections.append(Section(f"{title}: {_caption(listed)}", (_brief_table(listed), more)))
     lead = lead_of(judged, ())
     if any(each.advisory for each in judged.judgements):
