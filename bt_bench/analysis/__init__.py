@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bt_bench.analysis.agreement import Agreement, agreement
 from bt_bench.analysis.census import judge_static, missing_from_config
-from bt_bench.analysis.compare.comparability import crash_text, device_name
+from bt_bench.analysis.compare.comparability import crash_text, device_name, machine_text
 from bt_bench.analysis.compare.entries import WHOLE_CASE, Matchup, Side
 from bt_bench.analysis.compare.estimating import control_difference
 from bt_bench.analysis.compare.exact import launches_of
@@ -168,6 +168,7 @@ __all__ = [
     "judge_run",
     "judge_static",
     "launches_of",
+    "machine_text",
     "match_sides",
     "median",
     "median_interval",

@@ -18,11 +18,12 @@ from bt_bench.analysis import (
     Verdict,
     exact,
     launches_of,
+    machine_text,
     settled,
     without_new_paths,
 )
 from bt_bench.config import SweepSpec
-from bt_bench.errors import NotComparableError
+from bt_bench.errors import NotComparableError, counted
 from bt_bench.names import DeviceChoice, kind_of
 from bt_bench.protocol import Operation, load_suite
 from bt_bench.results import (
@@ -195,7 +196,11 @@ def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
         fallbacks = fallback_texts(hello.environment.helpers)
         warnings = [*fallbacks, *warnings, *source.warnings]
     judged = _whole(request, prepared, same, failures, lacking, launched, measured)
-    return replace(judged, warnings=(*judged.warnings, *dict.fromkeys(warnings)))
+    return replace(
+        judged,
+        subject=f"{counted(len(rounds.spec.cases), 'case')} {machine_text(hello.environment)}",
+        warnings=(*judged.warnings, *dict.fromkeys(warnings)),
+    )
 
 
 def _timed(
@@ -277,9 +282,9 @@ def _unseen(request: GateRequest, rounds: RoundsRequest) -> str:
     ):
         return ""
     timed = "only staging on the host is timed" if rounds.subjects else "nothing is timed"
-    counted = "launches are counted, and " if rounds.counted else ""
+    launches = "launches are counted, and " if rounds.counted else ""
     return (
-        f"No GPU: kernels are interpreted, {counted}{timed}. How long kernels and their launches "
+        f"No GPU: kernels are interpreted, {launches}{timed}. How long kernels and their launches "
         "take goes unseen."
     )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support import fake_rounds
+from support.factories import make_environment
 from support.repositories import commit, repository, write
 from support.tiny_gates import Quiet, spec_of
 
@@ -72,6 +73,8 @@ def test_a_slower_variant_is_found_and_an_equal_one_is_not(tmp_path):
         "two": (Verdict.SLOWER, Cause.BEYOND_MARGIN),
     }
     assert judged.title == "Gate tiny: new against old"
+    host = make_environment("cpu").cpu
+    assert judged.subject == f"1 case without a GPU, {host}"
     assert judged.others == ("one@new", "two@new")
     assert "nothing but staging" not in " ".join(judged.facts)
     recording = read_recording(request.recording)
