@@ -1188,3 +1188,15 @@ def test_sorting_the_first_screen_hides_no_regression(write: Callable[..., Path]
     rows = re.findall(r"(\w+) +gather_slots/(case_\d+)", text)
     assert len(rows) == 16
     assert rows[-1] == ("SLOWER", names[-1])
+
+
+def test_a_base_that_failed_is_named_once_for_all_sides(write: Callable[..., Path]) -> None:
+    base = write("run", "baseline", [make_failed_case("slow")])
+    others = [
+        write("run", name, [timed(50.0, "slow", seed)]) for seed, name in enumerate(("fused", "x"))
+    ]
+    outcome = run("compare", base, *others)
+    reason = "failed for baseline: slot_mappings[0, 3] is 17; the reference has 16"
+    assert outcome.out.count(reason) == 1
+    assert outcome.err.count(reason) == 1
+    assert "error: nothing of fused and x could be compared: gather_slots/slow case" in outcome.err
