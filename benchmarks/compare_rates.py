@@ -209,7 +209,7 @@ def _cases(times: FloatArray, spreads: FloatArray) -> list[CompactCase]:
             digest=str(case),
             status=Status.OK,
             reason=None,
-            checked=True,
+            check=None,
             launches=None,
             compiled=None,
             instances=instances,

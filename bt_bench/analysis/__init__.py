@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bt_bench.analysis.agreement import Agreement, agreement
 from bt_bench.analysis.census import judge_static, missing_from_config
-from bt_bench.analysis.compare.comparability import crash_text, device_name
+from bt_bench.analysis.compare.comparability import crash_text, device_name, machine_text
 from bt_bench.analysis.compare.entries import WHOLE_CASE, Matchup, Side
 from bt_bench.analysis.compare.estimating import control_difference
 from bt_bench.analysis.compare.exact import launches_of
@@ -58,6 +59,7 @@ from bt_bench.analysis.run.promises import (
     Promise,
     apart_percent,
     judge_promises,
+    missed_promises,
     moved_by_delay_us,
 )
 from bt_bench.analysis.run.roofline import Binds, Roofline, roofline
@@ -110,6 +112,7 @@ __all__ = [
     "TOLERANCE_US",
     "WHOLE_CASE",
     "WORST_FIRST",
+    "Agreement",
     "Asked",
     "Binds",
     "Budget",
@@ -141,6 +144,7 @@ __all__ = [
     "Side",
     "Systematic",
     "Verdict",
+    "agreement",
     "apart_percent",
     "baseline_index",
     "budgets",
@@ -164,10 +168,12 @@ __all__ = [
     "judge_run",
     "judge_static",
     "launches_of",
+    "machine_text",
     "match_sides",
     "median",
     "median_interval",
     "method_lines",
+    "missed_promises",
     "missing_from_config",
     "moved_by_delay_us",
     "not_comparable",

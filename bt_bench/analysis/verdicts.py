@@ -311,6 +311,9 @@ class Judged:
     Args:
         title: what is compared, one line.
         subject: of what, on which machine, and whether the results are right: a clause, or empty.
+        self_checks: those that failed in the runs that are compared, a sentence for each run.
+        sorted_by: name of the order that was asked for; empty where judgements are in that of the
+            cases.
         base: label of the side that the others are compared with.
         others: labels of the others.
         judgements: on every metric of every case.
@@ -334,6 +337,8 @@ class Judged:
     power: Power | None = None
     unseen: str = ""
     subject: str = ""
+    self_checks: tuple[str, ...] = ()
+    sorted_by: str = ""
 
     @property
     def deciding(self) -> list[Judgement]:

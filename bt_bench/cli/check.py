@@ -15,6 +15,7 @@ import typer
 
 from bt_bench.cli import completion
 from bt_bench.cli.exits import visible
+from bt_bench.cli.failures import Failures
 from bt_bench.cli.options import (
     DeviceOption,
     JsonOption,
@@ -39,14 +40,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from bt_bench.protocol import Recipe, Suite
-    from bt_bench.results import Crash, ReasonCode
+    from bt_bench.results import Crash
     from bt_bench.runs import Explored, Found, Outcome
     from bt_bench.worker import Unreached
 
-    Failure = tuple[str, ReasonCode, str]  # variant, code, and what it says
-
 MOST_PLACES = 5  # of those not reached, in the terminal
-_NAMED = 3  # of those that failed alike
 
 
 def check(
@@ -118,7 +116,9 @@ def check(
     show_all: Annotated[
         bool,
         typer.Option(
-            "--all", help="Print a line for each check, rather than one for those that passed."
+            "--all",
+            help="Print a line for each check, rather than one for those that passed and the first "
+            "few failures of each variant.",
         ),
     ] = False,
     traceback: TracebackOption = False,
@@ -215,7 +215,7 @@ def check(
         check_memory(spec, len(entries), worker.hello.available_bytes)
         noticing = Noticing(worker, warn)
         names = [entry.name for entry in entries]
-        alike: dict[Failure, list[str]] = {}
+        failures = Failures(show_all=show_all)
         try:
             began = time.monotonic()
             with told_on_stderr() as tell:
@@ -223,11 +223,12 @@ def check(
                     outcomes.append(outcome)
                     what = f"checked {outcome.workload} · {outcome.operation}"
                     tell(f"{what}: {len(outcomes)} checks", time.monotonic() - began)
-                    told = _is_told(outcome, alike) or not (show_all or outcome.failure is not None)
-                    if not as_json and not told:
+                    is_failure = outcome.failure is not None
+                    is_shown = failures.is_shown(outcome) if is_failure else show_all
+                    if not as_json and is_shown:
                         print(_line(outcome), flush=True)
         finally:  # also when it is interrupted
-            for line in () if as_json else _told_together(alike):
+            for line in () if as_json else failures.lines():
                 print(line)
             for line in () if as_json or show_all else _summed_up(outcomes):
                 print(line, flush=True)
@@ -290,26 +291,6 @@ def _line(outcome: Outcome) -> str:
     if outcome.failure is None:
         return f"skipped {what} · {outcome.reason.message}"
     return f"FAILED  {what}\n        {outcome.reason.code}: {outcome.reason.message}"
-
-
-def _is_told(outcome: Outcome, alike: dict[Failure, list[str]]) -> bool:
-    """Whether the same has been said of the variant before; notes where it failed."""
-    if outcome.failure is None or outcome.reason is None:
-        return False
-    # The message begins with where: the workload, the round, the step.
-    where, _, what = outcome.reason.message.removeprefix(outcome.workload).partition(": ")
-    failure = (outcome.variant, outcome.reason.code, what or where)
-    alike.setdefault(failure, []).append(f"{outcome.workload} · {outcome.operation}")
-    return len(alike[failure]) > 1
-
-
-def _told_together(alike: Mapping[Failure, Sequence[str]]) -> Iterator[str]:
-    """A line for each failure that came more than once."""
-    for (variant, _, _), (first, *others) in alike.items():
-        if others:
-            more = f" and {len(others) - _NAMED} more" * (len(others) > _NAMED)
-            names = f"{', '.join(others[:_NAMED])}{more}"
-            yield f"FAILED  {variant} · {len(others)} more just as {first}: {names}"
 
 
 def _summed_up(outcomes: Sequence[Outcome]) -> Iterator[str]:

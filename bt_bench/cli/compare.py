@@ -211,7 +211,9 @@ def compare(
         typer.Option(
             "--sort",
             metavar="name|change|verdict",
-            help="Sort the cases; by default they are in the order of the base.",
+            help="Sort the verdicts by case name, by change (the largest increase first) or with "
+            "the worst verdict first. Of many, the first screen lists the worst, in that order.",
+            show_default="the worst first; with --all, the order of the base",
             autocompletion=completion.one_of("name", "change", "verdict"),
             rich_help_panel=SHOWING,
         ),

@@ -14,7 +14,7 @@ import typer
 
 from bt_bench.cli import completion
 from bt_bench.cli.exits import say
-from bt_bench.errors import ExitCode, UsageError, names_hint
+from bt_bench.errors import ExitCode, UsageError, listed, names_hint
 from bt_bench.names import FailOn
 
 if TYPE_CHECKING:
@@ -240,8 +240,11 @@ def final_code(
     code = exit_code(judged, fail_on, require_power)
     if require_power and code is ExitCode.INCONCLUSIVE and timed_nothing(judged):
         say("--require-power: nothing was timed, so no slowdown could have been found")
+    alike: dict[str, list[str]] = {}  # sides, by the text without them
     for side, why in not_compared.items():
-        say(f"error: {_not_compared_text(side, why)}")
+        alike.setdefault(_not_compared_text("", why), []).append(side)
+    for sides in alike.values():
+        say(f"error: {_not_compared_text(listed(sides), not_compared[sides[0]])}")
         if code in (ExitCode.OK, ExitCode.INCONCLUSIVE):
             code = ExitCode.NOT_COMPARABLE
     return code

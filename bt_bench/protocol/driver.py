@@ -286,3 +286,11 @@ class Trial(ABC):
     @abstractmethod
     def compared(self, subject: Any) -> Sequence[str]:
         """Names of what is compared, for the report."""
+
+    def tolerant(self, subject: Any) -> Sequence[str]:
+        """Return the names of the compared buffers that may differ by a tolerance; here none.
+
+        Args:
+            subject: from `begin`.
+        """
+        return ()

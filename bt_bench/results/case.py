@@ -143,12 +143,14 @@ class CheckReport(Noun):
     """What was compared with the reference before timing.
 
     `differences` are those of an opponent, by the names in `docs/vllm.md`. Where they apply, it was
-    compared with its own definitions.
+    compared with its own definitions. `within_tolerance` names the buffers that its suite lets
+    differ by a tolerance; earlier versions did not record them.
     """
 
     steps: int = Field(ge=1)
     buffers: list[str]
     differences: list[str] = []
+    within_tolerance: list[str] = []
 
 
 _Bytes = Annotated[int, Field(ge=0, le=2**53)]

@@ -16,6 +16,7 @@ import numpy as np
 from bt_bench.names import Operation
 from bt_bench.results.case import (
     CaseResult,
+    CheckReport,
     CompiledKernel,
     ControlSpread,
     LaunchCensus,
@@ -70,7 +71,7 @@ class CompactCase:
         digest: digest of its workload.
         status: how it ended.
         reason: why it is not ok, if so.
-        checked: whether its results were compared with the reference.
+        check: what was compared with the reference; `None` if that is not known.
         launches: per step of the window, kind, name and count of each; `None` if not counted.
         compiled: binaries by kernel name; `None` if not known.
         instances: instance of each round of the log.
@@ -83,7 +84,7 @@ class CompactCase:
     digest: str
     status: Status
     reason: str | None
-    checked: bool
+    check: CheckReport | None
     launches: Launches | None
     compiled: Mapping[str, Binaries] | None
     instances: Rounds
@@ -199,7 +200,7 @@ class _Keeper:
             digest=case.workload.digest,
             status=case.status,
             reason=case.reason.message if case.reason else None,
-            checked=case.check is not None,
+            check=case.check,
             launches=None if case.launches is None else launches_in(case.launches),
             compiled=_binaries(case.compiled),
             instances=self._once(case.rounds.instance if case.rounds else ()),

@@ -1,9 +1,12 @@
-"""How long a sweep will take, before it runs: an estimate from its plan and its cases."""
+"""How long a sweep or a gate will take, before it runs: an estimate from its plan and its cases."""
 
 from __future__ import annotations
 
+import math
+
 from bt_bench.config import CaseSpec, SweepSpec
 from bt_bench.names import DeviceKind
+from bt_bench.results import Plan
 
 # What a fairly quick machine takes, in seconds. Rounds may end early, so that it is an upper bound
 # of what they take; noise or a slow machine may double the rest.
@@ -14,6 +17,10 @@ WRITING_S = {"cpu": 0.0001, "cuda": 0.0}  # per program of a step; without a GPU
 CHECKING_S = {"cpu": 0.004, "cuda": 0.0}  # per program of a step that is checked
 COMPILING_S = {"cpu": 0.1, "cuda": 1.0}  # per arm, operation and case
 SPOT_CHECKS = 2  # replays of each arm that check what is timed, beside one per instance
+SETTING_UP_S = 4.0  # a process of a gate, where it has a core
+TIMED_S = 6.0  # the most that the rounds of a gate's process take
+AROUND_S = 0.5  # of a gate's process: it warms up, and profiles
+REVISIONS, ARMS = 2, 3  # of a gate, which checks both, and times base, head and control
 
 
 def estimate_seconds(spec: SweepSpec, num_arms: int, device: DeviceKind) -> float:
@@ -29,6 +36,42 @@ def estimate_seconds(spec: SweepSpec, num_arms: int, device: DeviceKind) -> floa
     """
     cases = sum(_case_seconds(case, spec, num_arms, device) for case in spec.cases)
     return START_S + num_arms * CONFORMANCE_S + cases
+
+
+def estimate_gate_seconds(
+    spec: SweepSpec,
+    plan: Plan,
+    num_variants: int,
+    device: DeviceKind,
+    rounds: int,
+    workers: int,
+    cores: int,
+) -> float:
+    """Estimate how many seconds a gate takes, with the checks of both revisions.
+
+    Args:
+        spec: the cases and the operations that are timed.
+        plan: of a process.
+        num_variants: variants that both revisions have.
+        device: where.
+        rounds: how many processes are timed, one at a time.
+        workers: how many are set up at once.
+        cores: of the host.
+
+    Returns:
+        An estimate, more often too long than too short.
+    """
+    arms, checked = ARMS * num_variants, REVISIONS * num_variants
+    checks_s = START_S + checked * CONFORMANCE_S
+    timed_s = 0.0
+    for case in spec.cases:
+        programs = case.parameters.num_programs()
+        replays = plan.check_rounds * programs * CHECKING_S[device] + COMPILING_S[device]
+        checks_s += len(spec.operations) * checked * replays
+        round_s = arms * (ROUND_S[device] + programs * WRITING_S[device])
+        timed_s += len(spec.operations) * plan.rounds * round_s
+    set_up_s = math.ceil(rounds / workers) * SETTING_UP_S * max(1.0, min(rounds, workers) / cores)
+    return checks_s + set_up_s + rounds * (min(TIMED_S, timed_s) + AROUND_S)
 
 
 def _case_seconds(case: CaseSpec, spec: SweepSpec, num_arms: int, device: DeviceKind) -> float:

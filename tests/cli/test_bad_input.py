@@ -265,6 +265,39 @@ def test_what_fails_alike_everywhere_is_told_once(config, tmp_path):
     assert len(told["checks"]) == failed
 
 
+CHECKS = ("corners", "corners_int32", "long", "edges", "window")
+
+
+def test_a_plainly_wrong_variant_fits_one_screen(config, tmp_path):
+    (tmp_path / "wrong.py").write_text(
+        "from bt_kernels.variants.fused import Variant as Fused\n\n\n"
+        "class Variant(Fused):\n"
+        "    def gather_and_compute_slot_mappings(self, *args, **kwargs):\n"
+        "        found = super().gather_and_compute_slot_mappings(*args, **kwargs)\n"
+        "        self.slot_mappings += 1\n"
+        "        return found\n"
+    )
+    options = ("--kernels", tmp_path, "--variants", "wrong", "--operations", "step,gather_slots")
+    check = ("check", config, *options, "--explore", "0")
+    outcome = run(*check, checks=CHECKS)
+    lines = [line for line in outcome.out.splitlines() if not line.startswith("skipped")]
+    assert [line.startswith("FAILED") for line in lines] == [*[True, False] * 3, True, False]
+    total = int(re.search(r"(\d+) failed", lines[-1])[1])
+    counted = re.fullmatch(
+        r"FAILED  wrong · (\d+) more checks, (\d+) of gather_slots and (\d+) of step · "
+        r"wrong_result \(--all prints each\)",
+        lines[-2],
+    )
+    more, *of_operations = map(int, counted.groups())
+    assert more == sum(of_operations) == total - 3
+
+    each = run(*check, "--all", checks=CHECKS).out.splitlines()
+    assert sum(line.startswith("FAILED") for line in each) == total
+    assert not any("--all" in line for line in each)
+    document = run(*check, "--json", checks=CHECKS).json()
+    assert sum(one["status"] == "failed" for one in document["checks"]) == total
+
+
 def test_a_variant_whose_results_could_not_be_written_is_refused_first(config, tmp_path):
     text = "from bt_kernels.variants.fused import Variant\n"
     (tmp_path / "v é.py").write_text(text, encoding="utf-8")

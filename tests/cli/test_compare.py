@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from support.commands import Outcome, run, run_apart
 from support.factories import (
+    make_calibration,
     make_case,
     make_crash,
     make_environment,
@@ -1127,3 +1128,75 @@ def test_folders_of_one_name_are_told_apart_by_what_differs(
         write(path, "fused", [timed(50.0)])
     found = run("compare", *(tmp_path / path for path in paths), "--json").json()
     assert (found["base"], *found["others"]) == labels
+
+
+def test_failed_self_checks_are_named_after_the_sentences(write: Callable[..., Path]) -> None:
+    slow_harness = make_calibration({"empty_call": [0.167]})
+    sound = make_calibration({"empty_call": [0.06]})
+    first = [
+        write("first", name, [timed(us, seed=seed)], calibration=slow_harness)
+        for seed, (name, us) in enumerate((("baseline", 50.0), ("fused", 40.0)))
+    ]
+    failed = "the harness adds less than 0.1 µs to host times (found 0.1670 µs)."
+    screen = run("compare", *first).out.splitlines()
+    assert screen[1].startswith("- gather_slots: fused takes ")
+    assert screen[2] == f"Failed self-check: {failed}"
+    assert screen[3].startswith("Verdicts: ")
+    assert f"Failed self-check: {failed}" in run("compare", *first, "--all").out
+    told = run("compare", *first, "--json").json()["failed_self_checks"]
+    assert told == [f"Failed self-check: {failed}"]
+
+    write("second", "baseline", [timed(50.0)], calibration=sound)
+    write("second", "fused", [timed(40.0, seed=1)], calibration=sound)
+    screen = run("compare", first[0].parent, first[0].parent.with_name("second")).out
+    assert [line for line in screen.splitlines() if "self-check" in line] == [
+        f"Failed self-check of first: {failed}"
+    ]
+    labelled = ("compare", f"a={first[1]}", f"b={first[0].parent.with_name('second')}/fused.json")
+    assert f"Failed self-check of a: {failed}" in run(*labelled).out
+
+
+@pytest.mark.parametrize(
+    ("options", "title", "order"),
+    [
+        ((), "By case", ["slower", "slow", "quick", "first"]),
+        (("--sort", "name"), "By name", ["first", "quick", "slow", "slower"]),
+        (("--sort", "change"), "By change", ["slower", "slow", "quick", "first"]),
+        (("--sort", "verdict"), "By verdict", ["slower", "slow", "first", "quick"]),
+    ],
+)
+def test_the_first_screen_is_sorted_as_asked(
+    write: Callable[..., Path], options: Sequence[str], title: str, order: list[str]
+) -> None:
+    factors = {"quick": 0.8, "slow": 1.2, "first": 0.7, "slower": 1.4}
+    base = [timed(50.0, name, seed) for seed, name in enumerate(factors)]
+    other = [timed(50.0 * factor, name, 9) for name, factor in factors.items()]
+    run_files = write("run", "baseline", base), write("run", "fused", other)
+    text = run("compare", *run_files, *options).out
+    listed = re.findall(r"gather_slots/(\w+) ", text)
+    assert f"\n{title}: " in text
+    assert listed == order
+
+
+def test_sorting_the_first_screen_hides_no_regression(write: Callable[..., Path]) -> None:
+    names = [f"case_{number:02}" for number in range(20)]
+    base = [timed(50.0, name, seed) for seed, name in enumerate(names)]
+    other = [timed(55.0 if name == names[-1] else 25.0, name, 99) for name in names]
+    run_files = write("run", "baseline", base), write("run", "fused", other)
+    text = run("compare", *run_files, "--sort", "name").out
+    assert "\nThe worst, by name: " in text
+    rows = re.findall(r"(\w+) +gather_slots/(case_\d+)", text)
+    assert len(rows) == 16
+    assert rows[-1] == ("SLOWER", names[-1])
+
+
+def test_a_base_that_failed_is_named_once_for_all_sides(write: Callable[..., Path]) -> None:
+    base = write("run", "baseline", [make_failed_case("slow")])
+    others = [
+        write("run", name, [timed(50.0, "slow", seed)]) for seed, name in enumerate(("fused", "x"))
+    ]
+    outcome = run("compare", base, *others)
+    reason = "failed for baseline: slot_mappings[0, 3] is 17; the reference has 16"
+    assert outcome.out.count(reason) == 1
+    assert outcome.err.count(reason) == 1
+    assert "error: nothing of fused and x could be compared: gather_slots/slow case" in outcome.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -192,6 +193,8 @@ def test_dry_run_lists_and_starts_nothing(repo, monkeypatch):
     assert "working tree against HEAD (" in outcome.out
     assert "stage: stage_us" in outcome.out
     assert "cpu: 4 to 4 processes, or 8 if the machine is noisy" in outcome.out
+    time = r"\n  time: about \d+( \w+)?( to \d+ \w+)? for 4 to 8 rounds, an estimate\n"
+    assert re.search(time, outcome.out), outcome.out
     assert "to be found: a slowdown of 5 % or 0.15 µs, whichever is more" in outcome.out
     assert not Path("reports").exists()
 
@@ -394,6 +397,7 @@ def test_a_stored_result_is_compared_with_the_working_tree(shipped):
     outcome = run(*against, "--dry-run")
     assert outcome.code == 0
     assert "variant: fused\n  cases: tiny\n  operations: step" in outcome.out
+    assert re.search(r"\n  time: about \d+ seconds, an estimate", outcome.out)
     assert not Path("reports").exists()
     more = Path("more.yaml")
     more.write_text(Path("my.yaml").read_text() + "  - {name: new, requests: 1, tokens: 2}\n")

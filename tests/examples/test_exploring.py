@@ -7,6 +7,7 @@ import json
 import pytest
 from examples.tools import bench
 from examples.wrong_variants import SUITE, write_wrong
+from support.commands import run as run_command
 from support.repositories import write
 
 from bt_bench.runs import explore
@@ -116,7 +117,7 @@ class Parameters(WorkloadParameters):
     workload: Literal["rows"] = "rows"
 
     def build(self):
-        return Rows((made(np.random.default_rng(0), 2, 3),))
+        return Rows((made(np.random.default_rng(0), 2, 5),))
 
 
 def made(rng, rows, columns):
@@ -215,7 +216,9 @@ def floats(tmp_path):
 
 
 def test_floats_are_compared_within_their_tolerance(floats):
-    assert "ok      off_later · 1 check of 1 workload" in bench("check", "quick", suite=floats).out
+    assert (
+        "ok      off_later · 2 checks of 2 workloads" in bench("check", "quick", suite=floats).out
+    )
     outcome = bench("check", "quick", "--scenario", "0-20", "--json", suite=floats)
     assert outcome.code == 5, json.dumps(outcome.json(), indent=1)
     found = explored(outcome)
@@ -229,3 +232,19 @@ def test_floats_are_compared_within_their_tolerance(floats):
     assert "weights[" in message
     assert "within 0.0001 of its size and 1e-06" in message
     assert "expected nan" in found["not_nan"]["found"]["reason"]["message"]
+
+
+def test_reports_claim_no_more_than_the_tolerance_of_a_suite(floats, tmp_path):
+    run = tmp_path / "run"
+    chosen = ("--variants", "baseline,near", "--out", run)
+    swept = bench("sweep", "quick", *chosen, suite=floats)
+    assert swept.code == 0, swept
+    (case,) = json.loads((run / "near.json").read_text())["cases"]
+    assert case["check"]["within_tolerance"] == ["weights"]
+    shown = run_command("show", run).out
+    title = shown.splitlines()[0]
+    assert title.endswith(": 2 variants equal the reference within the suite's tolerances")
+    exactly = "weights within the suite's tolerances and all else bit for bit."
+    assert f"All equal the reference, {exactly}" in " ".join(shown.split())
+    compared = run_command("compare", run).out.splitlines()[0]
+    assert compared.endswith(", all equal to the reference within the suite's tolerances")

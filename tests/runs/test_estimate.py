@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from bt_bench.config.load import load_config
-from bt_bench.runs.estimate import duration_text, estimate_seconds
+from bt_bench.results.nouns import Quantity
+from bt_bench.results.series import series_of
+from bt_bench.runs.estimate import duration_text, estimate_gate_seconds, estimate_seconds
+from bt_bench.runs.gate.wanted import round_plan
 
 
 def seconds_of(config, device="cpu", arms=4, **options):
@@ -25,6 +28,26 @@ def test_more_of_anything_takes_longer():
     assert seconds_of("quick", arms=2) < seconds_of("quick", arms=4)
     assert seconds_of("quick", operations=["step"]) < seconds_of("quick")
     assert seconds_of("origin", overrides=["plan.case_seconds=1"]) < seconds_of("origin")
+
+
+def gate_seconds(rounds=32, workers=3, cores=2, device="cpu", config="quick", variants=2):
+    spec = load_config(config)
+    plan = round_plan(spec.plan, [series_of(Quantity.HOST_US)], 0)
+    return estimate_gate_seconds(spec, plan, variants, device, rounds, workers, cores)
+
+
+def test_more_rounds_and_fewer_workers_make_a_gate_longer():
+    assert gate_seconds(rounds=64) > 1.5 * gate_seconds(rounds=32)
+    assert gate_seconds(workers=2) > gate_seconds(workers=4, cores=4)
+    assert gate_seconds(variants=4) > gate_seconds(variants=2)
+
+
+def test_a_gate_on_a_gpu_is_estimated_within_a_factor_of_two():
+    """One case and two variants took 56 to 72 s on a host with 16 cores, with 32 rounds."""
+    spec = load_config("origin", select="small_batch_1grp", operations=["gather_slots"])
+    plan = round_plan(spec.plan, [series_of(Quantity.HOST_US)], 0)
+    seconds = estimate_gate_seconds(spec, plan, 2, "cuda", 32, 24, 16)
+    assert 56 <= seconds <= 2 * 72
 
 
 @pytest.mark.parametrize(

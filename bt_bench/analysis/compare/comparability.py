@@ -31,6 +31,16 @@ def device_name(environment: Environment) -> str | None:
     return environment.cpu
 
 
+def machine_text(environment: Environment) -> str:
+    """Return the device and the host's CPU, on which host times depend.
+
+    Such as `on NVIDIA H200, AMD EPYC 9654`, or `without a GPU, AMD EPYC 9654`.
+    """
+    device = device_name(environment) or "an unknown device"
+    where = f"on {device}" if environment.device == "cuda" else "without a GPU"
+    return ", ".join(filter(None, [where, environment.cpu]))
+
+
 _UNKNOWN_HELPERS = (
     "it is not known which helpers were in use, such as staging in C and direct launches, since an "
     "earlier version did not record it"

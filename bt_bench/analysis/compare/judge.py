@@ -23,6 +23,7 @@ from bt_bench.analysis.compare.entries import (
 from bt_bench.analysis.compare.estimating import Question, answer
 from bt_bench.analysis.compare.facts import facts_of, partial_warnings
 from bt_bench.analysis.compare.selection import Selection
+from bt_bench.analysis.compare.self_checks import failed_self_checks
 from bt_bench.analysis.compare.subject import subject_of
 from bt_bench.analysis.deciding import Rules, not_comparable, without_new_paths
 from bt_bench.analysis.judging import (
@@ -138,6 +139,7 @@ def judge(
         warnings=tuple(dict.fromkeys(warnings)),
         subject=subject_of(matchups, len({each.case for each in judgements})),
         scope=(*not_selected, *not_paired, *left_out, *not_judged),
+        self_checks=tuple(failed_self_checks(matchups)),
     )
 
 

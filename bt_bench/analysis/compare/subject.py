@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bt_bench.analysis.agreement import Agreement, agreement
 from bt_bench.analysis.compare.comparability import device_name
-from bt_bench.analysis.compare.entries import Matchup, Side
+from bt_bench.analysis.compare.entries import Matchup
 from bt_bench.errors import counted, listed
-from bt_bench.results import Status
 
 
 def subject_of(matchups: Sequence[Matchup], count: int) -> str:
@@ -30,10 +30,10 @@ def subject_of(matchups: Sequence[Matchup], count: int) -> str:
     on_gpu = any(header.environment.device == "cuda" for header in headers)
     named = listed([name or "an unknown device" for name in devices])
     where = f"on {named}" if on_gpu else "without a GPU"
-    right = ", all equal to the reference" if _all_right(sides) else ""
-    return f"{listed([*configs])}, {counted(count, 'case')} {where}{right}"
-
-
-def _all_right(sides: Sequence[Side]) -> bool:
-    cases = [case for side in sides for case in side.result.cases]
-    return bool(cases) and all(case.status is Status.OK and case.checked for case in cases)
+    how = agreement(case for side in sides for case in side.result.cases)
+    right = {
+        None: "",
+        Agreement.EXACT: ", all equal to the reference",
+        Agreement.TOLERANT: f", all equal to the reference {Agreement.TOLERANT}",
+    }
+    return f"{listed([*configs])}, {counted(count, 'case')} {where}{right[how]}"

@@ -84,6 +84,15 @@ def judge_promises(calibration: Calibration, *, profiles: bool = True) -> list[P
     return [verdict for verdict in verdicts if profiles or verdict.name not in _OF_PROFILER]
 
 
+def missed_promises(calibration: Calibration) -> list[Promise]:
+    """Return the promises that a machine does not keep.
+
+    Args:
+        calibration: what was measured.
+    """
+    return [each for each in judge_promises(calibration) if not each.kept]
+
+
 _OF_PROFILER = (
     *(f"gradient_{Method.PROFILER.value}", "agreement", "chains"),
     *(f"delay_{Quantity.GPU_US.value}", "profiled"),

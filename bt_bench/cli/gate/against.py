@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bt_bench.analysis import Cause, Judgement, Verdict
+from bt_bench.cli.exits import say
 from bt_bench.cli.gate.common import Options, entries_here, finish, make_folder
 from bt_bench.cli.options import command_line, say_begin, worker_for
 from bt_bench.errors import ExitCode, NotComparableError, UsageError
+from bt_bench.names import kind_of
 
 if TYPE_CHECKING:
     from bt_bench.analysis import Judged
+    from bt_bench.config import SweepSpec
     from bt_bench.names import DeviceChoice, Operation
     from bt_bench.results import VariantResult
 
@@ -52,16 +55,26 @@ def gate_against(
         print(f"  variant: {stored.variant.name}")
         print(f"  cases: {', '.join(case.name for case in cases)}")
         print(f"  operations: {', '.join(operations)}")
+        print(f"  time: {_expected(spec, device)}")
         return ExitCode.OK
     from bt_bench.results import changed_meanwhile
 
     folder = make_folder(spec.name, out)
+    say(f"this gate takes {_expected(spec, device)}")
     swept = _sweep(replace(options, spec=spec), device, folder)
     new = folder / f"{stored.variant.name}.json"
     if _read(str(new)) != swept:  # once the worker is gone, which could write there
         raise changed_meanwhile(new)
     judged = _judged(options, _Asked(options, stored), patterns, new)
     return finish(judged, options, folder)
+
+
+def _expected(spec: SweepSpec, device: DeviceChoice) -> str:
+    """Return how long the sweep of the working tree takes, which has one variant."""
+    from bt_bench.runs import duration_text, estimate_seconds
+
+    seconds = estimate_seconds(spec, 1, kind_of(device))
+    return f"about {duration_text(seconds)}, an estimate from the plan and the sizes of the cases"
 
 
 def _stored(options: Options) -> VariantResult:

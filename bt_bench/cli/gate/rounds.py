@@ -95,6 +95,8 @@ def show_plan(request: GateRequest) -> ExitCode:
         limit = plan_of(request, rounds.subjects).most_rounds
         more = f", or {limit} if the machine is noisy" if limit > last else ""
         print(f"{against}: {first} to {last} processes{more}")
+        equal = "" if request.time_equal else "; seconds if both trees hold the same files"
+        print(f"  time: {prepared.expected}{equal}")
         print(f"  to be found: a slowdown of {Asked(request.detect).text}")
     else:
         print(f"{against}: nothing is timed")

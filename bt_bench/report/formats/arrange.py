@@ -31,12 +31,13 @@ def sorted_by(judged: Judged, key: SortKey) -> Judged:
             slower or inconclusive the largest increase, of those that are faster the largest
             decrease.
     """
-    return replace(judged, judgements=tuple(sorted(judged.judgements, key=_SORT_KEYS[key])))
+    ordered = tuple(sorted(judged.judgements, key=_SORT_KEYS[key]))
+    return replace(judged, judgements=ordered, sorted_by=key.value)
 
 
 def worst_first(judged: Judged) -> Judged:
-    """`sorted_by` verdict: the order for reports that are cut."""
-    return sorted_by(judged, SortKey.VERDICT)
+    """Sort by verdict, as reports do that are cut; nobody asked for an order."""
+    return replace(sorted_by(judged, SortKey.VERDICT), sorted_by=judged.sorted_by)
 
 
 def only_changed(judged: Judged) -> Judged:

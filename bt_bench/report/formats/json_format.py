@@ -29,6 +29,7 @@ def render_json(judged: Judged) -> str:
         "scope": judged.scope,
         "facts": [*filter(None, [judged.unseen]), *judged.facts],
         "warnings": judged.warnings,
+        "failed_self_checks": judged.self_checks,
     }
     members = [f"  {_dumped(name)}: {_dumped(value)}" for name, value in head.items()]
     members.append(_lines("overall", map(_overall, judged.overall)))

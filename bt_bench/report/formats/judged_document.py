@@ -95,7 +95,7 @@ def missed_lines(judged: Judged) -> list[str]:
 
 
 def lead_of(judged: Judged, worst: Sequence[Judgement]) -> tuple[Block, ...]:
-    """Return what reports begin with: who won, the counts, what they are of, the worst regressions.
+    """Return the lead of a report: who won, failed self-checks, counts and scope, regressions.
 
     Args:
         judged: the comparison.
@@ -107,6 +107,7 @@ def lead_of(judged: Judged, worst: Sequence[Judgement]) -> tuple[Block, ...]:
     lead: list[Block] = [*missed]
     if 0 < len(told) <= MOST_SENTENCES:
         lead.append(Bullets(told))
+    lead += map(clean, judged.self_checks)
     lead.append(counts)
     if others:
         lead.append(Bullets(tuple(others)))

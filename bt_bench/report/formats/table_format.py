@@ -7,7 +7,7 @@ and the sides have a line of their own, above their metrics, so that long names 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -74,6 +74,9 @@ def _whole_document(judged: Judged) -> Document:
 def _brief_document(judged: Judged) -> Document:
     deciding = judged.deciding
     listed, rest = _worst(deciding)
+    if judged.sorted_by:
+        place = {id(each): index for index, each in enumerate(judged.judgements)}
+        listed.sort(key=lambda members: min(place[id(each)] for each in members))
     exploratory = "exploratory metrics" if len(deciding) < len(judged.judgements) else ""
     left_out = " and ".join(filter(None, (rest, exploratory)))
     not_listed = f"Not listed: {left_out}. " if left_out else ""
@@ -84,6 +87,8 @@ def _brief_document(judged: Judged) -> Document:
         sections.append(Section("By metric: changes in percent over the cases", (table,)))
     if listed:
         title = "Worst first" if rest else "By case"
+        if judged.sorted_by:
+            title = f"The worst, by {judged.sorted_by}" if rest else f"By {judged.sorted_by}"
         sections.append(Section(f"{title}: {_caption(listed)}", (_brief_table(listed), more)))
     lead = lead_of(judged, ())
     if any(each.advisory for each in judged.judgements):
@@ -95,13 +100,17 @@ def _brief_document(judged: Judged) -> Document:
 def _worst(deciding: Sequence[Judgement]) -> tuple[list[list[Judgement]], str]:
     """Return the verdicts to list, the worst first, alike ones together, and a tally of the rest.
 
-    Verdicts are alike that rest on no figure, and have the same sides and reason.
+    Verdicts are alike that rest on no figure, and have the same sides, metric and reason. What is
+    INVALID or MISSING for one reason is listed once for all metrics and sides, such as where the
+    base has failed.
     """
     alike: dict[object, list[Judgement]] = {}
     for each in sorted(deciding, key=_badness):
         if each.verdict is Verdict.SAME:
             continue
-        reason = each.base, each.other, each.verdict, each.metric, each.detail
+        reason: object = each.verdict, each.detail or each.cause
+        if each.verdict not in (Verdict.INVALID, Verdict.MISSING):
+            reason = each.base, each.other, each.metric, reason
         has_figure = each.ratio is not None or each.cause is Cause.EXACT
         alike.setdefault(id(each) if has_figure else reason, []).append(each)
     listed = [*alike.values()][:MAX_LISTED]
@@ -127,7 +136,7 @@ def _brief_table(listed: Sequence[Sequence[Judgement]]) -> Table:
     rows: list[tuple[Cell, ...] | Heading] = []
     sides: dict[str, list[Sequence[Judgement]]] = {}
     for members in listed:
-        sides.setdefault(_sides(members[0]), []).append(members)
+        sides.setdefault(_all_sides(members), []).append(members)
     for title, of_side in sides.items():
         if len(sides) > 1:
             rows.append(Heading(title))
@@ -158,7 +167,8 @@ def _is_speed_up(judgement: Judgement) -> bool:
 
 
 def _brief_row(members: Sequence[Judgement]) -> tuple[Cell, ...]:
-    judgement, more = members[0], len(members) - 1
+    judgement, more = members[0], len({each.key for each in members}) - 1
+    is_one = len(members) == 1
     texts = range_texts(judgement)
     why = (judgement.detail or cause_text(judgement)) if needs_words(judgement) else None
     change = change_text(judgement.ratio)
@@ -169,12 +179,18 @@ def _brief_row(members: Sequence[Judgement]) -> tuple[Cell, ...]:
     return (
         Cell(judgement.word, why, TONES.get(judgement.verdict)),
         Cell(f"{judgement.key} and {more} more" if more else judgement.key),
-        Cell(judgement.metric),
-        Cell(value_text(judgement.base_value, judgement.unit)),
-        Cell(value_text(judgement.other_value, judgement.unit)),
+        Cell(_few(dict.fromkeys(each.metric for each in members))),
+        Cell(value_text(judgement.base_value if is_one else None, judgement.unit)),
+        Cell(value_text(judgement.other_value if is_one else None, judgement.unit)),
         Cell(change),
         Cell(texts.limit),
     )
+
+
+def _few(names: Iterable[str]) -> str:
+    """Return up to two names, or the first and how many there are beside it."""
+    first, *others = names
+    return f"{first} and {len(others)} more" if len(others) > 1 else ", ".join([first, *others])
 
 
 def _summary_table(
@@ -262,3 +278,12 @@ def _group_title(judgement: Judgement) -> str:
 
 def _sides(each: Judgement) -> str:
     return side_text(each.base, each.other)
+
+
+def _all_sides(members: Sequence[Judgement]) -> str:
+    """Name the sides of verdicts that are alike: `fused, one_launch against baseline`."""
+    others, bases = (
+        ", ".join(dict.fromkeys(labels))
+        for labels in zip(*((each.other, each.base) for each in members), strict=True)
+    )
+    return side_text(bases, others)

@@ -11,7 +11,7 @@ from bt_bench.analysis import (
     Selection,
     Verdict,
     device_name,
-    judge_promises,
+    missed_promises,
     tally,
     typical_us,
 )
@@ -130,7 +130,7 @@ def _crashes(arms: Arms) -> Iterator[str]:
 def _missed(arms: Arms) -> Iterator[str]:
     """Yield the promises about measurements that this machine does not keep."""
     calibration = arms.baseline.result.calibration
-    missed = [each for each in judge_promises(calibration) if not each.kept] if calibration else []
+    missed = missed_promises(calibration) if calibration else []
     yield from (f"Failed self-check: {promise_text(each)}." for each in missed)
 
 

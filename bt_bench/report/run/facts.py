@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from bt_bench.analysis import Promise, device_name
+from bt_bench.analysis import Agreement, Promise, agreement, device_name
 from bt_bench.errors import counted, listed
 from bt_bench.names import DEFAULT_SUITE
 from bt_bench.report.run.arranged import Arms, CaseId
@@ -69,6 +69,7 @@ def brief_facts(arms: Arms) -> Iterator[str]:
     """What was run and checked, what was measured, and what was not and why."""
     yield _run_fact(arms)
     yield from _check_facts(arms)
+    yield from _opponent_facts(arms)
     yield from _measured_facts(arms)
 
 
@@ -125,28 +126,32 @@ def _check_facts(arms: Arms) -> Iterator[str]:
         if checks
         else ""
     )
+    tolerant = sorted({name for check in checks for name in check.within_tolerance})
+    exactly = (
+        f"{listed(tolerant)} {Agreement.TOLERANT} and all else {Agreement.EXACT}"
+        if tolerant
+        else f"{Agreement.EXACT}"
+    )
     count = counted(len(cases), "comparison")
     yield (
         f"Checked before timing: the conformance workloads, then {of}, {count}{depth}. "
         + (
-            f"{len(checks)} equal the reference, bit for bit; "
+            f"{len(checks)} equal the reference, {exactly}; "
             f"{', '.join(f'{count} {status}' for status, count in others.items())}."
             if others
-            else "All equal the reference, bit for bit."
+            else f"All equal the reference, {exactly}."
         )
     )
 
 
 def check_text(arms: Arms) -> str:
     """Return whether the results of all cases are right, in a clause; empty if that is unknown."""
-    cases = [case for arm in arms.all for case in arm.cases.values()]
-    checked = [case for case in cases if case.check]
-    if not checked or any(case.status is not Status.OK for case in cases):
-        return ""
-    if any(case.check.differences for case in checked if case.check):
+    how = agreement(case for arm in arms.all for case in arm.cases.values())
+    if how is None:
         return ""
     who = arms.baseline.name if len(arms.all) == 1 else f"{len(arms.all)} variants"
-    return f"{who} {'equals' if len(arms.all) == 1 else 'equal'} the reference, bit for bit"
+    comma = "," if how is Agreement.EXACT else ""
+    return f"{who} {'equals' if len(arms.all) == 1 else 'equal'} the reference{comma} {how}"
 
 
 def promise_text(promise: Promise) -> str:

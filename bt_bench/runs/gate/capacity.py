@@ -36,4 +36,9 @@ def num_workers(request: RoundsRequest, hello: Hello, *, shared: bool) -> int:
         )
     cores = hello.environment.cpu_affinity or hello.environment.cpu_count or 1
     # A user who names a number may know of memory that the system does not show.
-    return request.workers or min(MAX_WORKERS, max(2, 3 * cores // 2), fitting)
+    return request.workers or min(workers_of(cores), fitting)
+
+
+def workers_of(cores: int) -> int:
+    """Return how many processes there may be at once on so many cores, if memory allows."""
+    return min(MAX_WORKERS, max(2, 3 * cores // 2))

@@ -18,11 +18,12 @@ from bt_bench.analysis import (
     Verdict,
     exact,
     launches_of,
+    machine_text,
     settled,
     without_new_paths,
 )
 from bt_bench.config import SweepSpec
-from bt_bench.errors import NotComparableError
+from bt_bench.errors import NotComparableError, counted
 from bt_bench.names import DeviceChoice, kind_of
 from bt_bench.protocol import Operation, load_suite
 from bt_bench.results import (
@@ -33,6 +34,7 @@ from bt_bench.results import (
     fallback_texts,
     launches_in,
 )
+from bt_bench.runs.gate.duration import expected_duration
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, GatePlan, run_gate
 from bt_bench.runs.gate.lost import Lost
 from bt_bench.runs.gate.processes import MustPartError, ProcessRounds
@@ -105,12 +107,15 @@ class Prepared:
         missing: variants that only one side has, with the label of the side that lacks them.
         facts: how it is done, for the report.
         unseen: what it cannot see, a sentence; empty on a GPU.
+        expected: how long it takes, from the first look to the last that noise may call for; empty
+            where nothing is timed.
     """
 
     rounds: RoundsRequest
     missing: Mapping[str, str]
     facts: tuple[str, ...]
     unseen: str
+    expected: str
 
 
 def prepare(request: GateRequest) -> Prepared:
@@ -155,9 +160,12 @@ def prepare(request: GateRequest) -> Prepared:
         request.workers,
         on_traceback=request.on_traceback,
     )
+    expected = ""
     if rounds.subjects:
-        plan_of(request, rounds.subjects)  # refuses invalid looks
-    return Prepared(rounds, missing, (*_revisions(request), *alike), _unseen(request, rounds))
+        plan = plan_of(request, rounds.subjects)  # refuses invalid looks
+        expected = expected_duration(rounds, request.looks[0], plan.most_rounds)
+    facts = (*_revisions(request), *alike)
+    return Prepared(rounds, missing, facts, _unseen(request, rounds), expected)
 
 
 def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
@@ -178,6 +186,8 @@ def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
         progress.say(prepared.unseen)
     progress.phase("comparing the trees of both revisions")
     same = _sameness(request)
+    if prepared.expected and not same.proved:
+        progress.say(f"this gate takes {prepared.expected}")
     with checkers(rounds, progress, equal=same.proved) as workers:
         hello = workers.hello
         failures = workers.failures([] if same.proved else rounds.variants, progress)
@@ -195,7 +205,11 @@ def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
         fallbacks = fallback_texts(hello.environment.helpers)
         warnings = [*fallbacks, *warnings, *source.warnings]
     judged = _whole(request, prepared, same, failures, lacking, launched, measured)
-    return replace(judged, warnings=(*judged.warnings, *dict.fromkeys(warnings)))
+    return replace(
+        judged,
+        subject=f"{counted(len(rounds.spec.cases), 'case')} {machine_text(hello.environment)}",
+        warnings=(*judged.warnings, *dict.fromkeys(warnings)),
+    )
 
 
 def _timed(
@@ -277,9 +291,9 @@ def _unseen(request: GateRequest, rounds: RoundsRequest) -> str:
     ):
         return ""
     timed = "only staging on the host is timed" if rounds.subjects else "nothing is timed"
-    counted = "launches are counted, and " if rounds.counted else ""
+    launches = "launches are counted, and " if rounds.counted else ""
     return (
-        f"No GPU: kernels are interpreted, {counted}{timed}. How long kernels and their launches "
+        f"No GPU: kernels are interpreted, {launches}{timed}. How long kernels and their launches "
         "take goes unseen."
     )
 

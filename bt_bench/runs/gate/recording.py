@@ -11,6 +11,7 @@ from bt_bench import __version__
 from bt_bench.errors import UsageError
 from bt_bench.protocol import info_of, load_suite
 from bt_bench.results import Environment, Recorder, Recording, Revision, Tool
+from bt_bench.runs.gate.duration import expected_duration
 from bt_bench.runs.gate.processes import MustPartError, ProcessRounds
 from bt_bench.runs.gate.sides import RoundsRequest, checkers
 from bt_bench.runs.progress import Progress
@@ -61,6 +62,7 @@ def record(
     Raises:
         UsageError: for a variant that fails, with the reason.
     """
+    progress.say(f"recording takes {expected_duration(request, rounds, rounds)}")
     with checkers(request, progress) as workers:
         hello = workers.hello
         for failure in workers.failures(request.variants, progress).values():

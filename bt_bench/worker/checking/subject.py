@@ -40,6 +40,7 @@ class Subject:
         self.through = through or plainly
         self._of_trial: Any = None  # what the trial keeps of the variant
         self._compared: Sequence[str] = ()
+        self._tolerant: Sequence[str] = ()
         self.reason: Reason | None = None
         self.steps = 0
 
@@ -77,6 +78,7 @@ class Subject:
         def set_up() -> None:
             self._of_trial = trial.begin(variant, self._guard)
             self._compared = trial.compared(self._of_trial)
+            self._tolerant = trial.tolerant(self._of_trial)
 
         self.attempt(where, set_up)
 
@@ -152,6 +154,9 @@ class Subject:
         if self.reason is not None:
             return CheckOutcome(None, self.reason)
         report = CheckReport(
-            steps=self.steps, buffers=list(self._compared), differences=self.differences
+            steps=self.steps,
+            buffers=list(self._compared),
+            differences=self.differences,
+            within_tolerance=list(self._tolerant),
         )
         return CheckOutcome(report, None)

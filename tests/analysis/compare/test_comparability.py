@@ -5,12 +5,17 @@ from __future__ import annotations
 import pytest
 from support.factories import make_environment, make_gpu, make_helpers, make_result
 
-from bt_bench.analysis.compare.comparability import Labelled, helper_warnings, refuse_differences
+from bt_bench.analysis.compare.comparability import (
+    Labelled,
+    helper_warnings,
+    machine_text,
+    refuse_differences,
+)
 from bt_bench.errors import ExitCode, NotComparableError
 from bt_bench.results import OperationInfo, SuiteInfo
 from bt_bench.results.nouns import LaunchPath
 from bt_bench.results.plan import Plan
-from bt_bench.results.result import VariantResult
+from bt_bench.results.result import Environment, VariantResult
 
 
 def warnings(
@@ -171,3 +176,16 @@ def test_another_source_of_a_suite_is_a_warning() -> None:
 def test_results_of_an_earlier_schema_are_of_the_default_suite() -> None:
     earlier = make_result().model_copy(update={"schema_version": 2})
     assert not warnings(earlier, make_result(suite=make_suite("block_tables")))
+
+
+@pytest.mark.parametrize(
+    ("environment", "text"),
+    [
+        (make_environment(cpu="AMD EPYC 9654"), "on NVIDIA H200, AMD EPYC 9654"),
+        (make_environment(cpu=None), "on NVIDIA H200"),
+        (make_environment(gpus=[], cpu="x"), "on an unknown device, x"),
+        (make_environment("cpu", cpu="AMD EPYC 9654"), "without a GPU, AMD EPYC 9654"),
+    ],
+)
+def test_a_machine_is_named_with_its_host(environment: Environment, text: str) -> None:
+    assert machine_text(environment) == text

@@ -238,3 +238,27 @@ def test_many_sides_have_a_table_in_place_of_sentences():
     assert "By metric: changes in percent over the cases\n" in text
     assert "takes the same" not in text
     assert "By metric" not in render_table(judged(*found[1:]))
+
+
+def test_the_first_screen_says_once_what_is_invalid_for_one_reason():
+    """For all metrics, cases and sides, such as where the base itself has failed."""
+    bad = {"verdict": Verdict.INVALID, "cause": Cause.FAILED, "detail": "failed for base: 3 is 4"}
+    members = [
+        judgement(**bad, other=other, case=case, metric=metric)
+        for other in ("fused", "second")
+        for case in ("a", "b")
+        for metric in ("host_us", "gpu_us")
+    ]
+    other = judgement(**bad | {"detail": "2 rounds are too few"}, other="fused", case="c")
+    text = render_table(judged(*members, other, others=("fused", "second")))
+    table = text[text.index("By case") :].splitlines()
+    assert sum("INVALID" in line for line in table) == 2
+    at = table.index(f"fused, second against {BASE}")
+    assert table[at + 1].strip().startswith("INVALID  step/a and 1 more  host_us, gpu_us  ")
+    assert text.count("failed for base: 3 is 4") == 1
+    at = table.index(f"fused against {BASE}")
+    assert table[at + 1].split()[:3] == ["INVALID", "step/c", "gpu_us"]
+    third = judgement(**bad, other="fused", case="a", metric="stage_us")
+    text = render_table(judged(*members, third, others=("fused", "second")))
+    assert "  step/a and 1 more  host_us and 2 more  " in text
+    assert "Verdicts: 9 INVALID." in text

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support import fake_rounds
+from support.factories import make_environment
 from support.repositories import commit, repository, write
 from support.tiny_gates import Quiet, spec_of
 
@@ -72,11 +74,17 @@ def test_a_slower_variant_is_found_and_an_equal_one_is_not(tmp_path):
         "two": (Verdict.SLOWER, Cause.BEYOND_MARGIN),
     }
     assert judged.title == "Gate tiny: new against old"
+    host = make_environment("cpu").cpu
+    assert judged.subject == f"1 case without a GPU, {host}"
     assert judged.others == ("one@new", "two@new")
     assert "nothing but staging" not in " ".join(judged.facts)
     recording = read_recording(request.recording)
     assert len(recording.rounds) == 6
-    assert progress.said == ["after 6 rounds: 1 SLOWER, 1 SAME"]
+    expected, *said = progress.said
+    assert re.fullmatch(
+        r"this gate takes about \d+( \w+)? to \d+ \w+ for 6 to 12 rounds, an estimate", expected
+    )
+    assert said == ["after 6 rounds: 1 SLOWER, 1 SAME"]
     assert (progress.totals, progress.done) == (["6 processes"], 6)
 
 

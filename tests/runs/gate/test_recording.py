@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from support.forked import forked_workers
 from support.scripted_rounds import request_of
@@ -26,7 +28,9 @@ def test_a_recording_has_all_rounds_that_there_was_time_for(tmp_path):
     recording = record(request, 3, path, ["test"], progress)
     assert len(recording.rounds) == 3
     assert (progress.totals, progress.done) == (["3 processes"], 3)
-    assert progress.said == ["3 rounds timed"]
+    expected, *said = progress.said
+    assert re.fullmatch(r"recording takes about \d+ \w+ for 3 rounds, an estimate", expected)
+    assert said == ["3 rounds timed"]
     assert read_recording(path) == recording
     assert recording.arms[GateArm.HEAD].label == "new"
     asked = []
@@ -44,4 +48,4 @@ def test_nothing_is_recorded_of_variants_that_fail(tmp_path):
     progress = Quiet()
     with pytest.raises(UsageError, match="new: while measured: no luck"):
         record(request, 3, tmp_path / "recording.json", ["test"], progress)
-    assert progress.said[0].startswith("second is measured apart from here on: it failed beside")
+    assert progress.said[1].startswith("second is measured apart from here on: it failed beside")

@@ -1,0 +1,90 @@
+"""Choose the failed checks that `bt-bench check` prints in full, and count the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bt_bench.errors import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bt_bench.results import ReasonCode
+    from bt_bench.runs import Outcome
+
+    Failure = tuple[ReasonCode, str]  # code, and message without its place
+
+MOST_IN_FULL = 3
+"""How many different failures of a variant are printed in full, so that all fit one screen."""
+
+_NAMED = 3
+
+
+@dataclass
+class _OfVariant:
+    """Hold the failures of a variant.
+
+    Args:
+        places: workload and operation of each check that failed, by failure.
+        hidden: how many checks failed and were not printed, by code and operation.
+    """
+
+    places: dict[Failure, list[str]] = field(default_factory=dict)
+    hidden: dict[ReasonCode, Counter[str]] = field(default_factory=dict)
+
+
+class Failures:
+    """Keep the failed checks of all variants as they come.
+
+    Args:
+        show_all: print each of them in full.
+    """
+
+    def __init__(self, *, show_all: bool) -> None:
+        self._show_all = show_all
+        self._variants: dict[str, _OfVariant] = {}
+
+    def is_shown(self, outcome: Outcome) -> bool:
+        """Decide whether to print a failed check in full, and keep it; it has a reason.
+
+        The first few of a variant are printed that differ in more than the place.
+        """
+        reason = outcome.reason
+        if self._show_all or reason is None:
+            return True
+        # The message begins with the place: the workload, the round, the step.
+        where, _, what = reason.message.removeprefix(outcome.workload).partition(": ")
+        failure = (reason.code, what or where)
+        of_variant = self._variants.setdefault(outcome.variant, _OfVariant())
+        places = of_variant.places.setdefault(failure, [])
+        places.append(f"{outcome.workload} · {outcome.operation}")
+        if len(places) == 1 and len(of_variant.places) <= MOST_IN_FULL:
+            return True
+        of_variant.hidden.setdefault(reason.code, Counter())[outcome.operation] += 1
+        return False
+
+    def lines(self) -> Iterator[str]:
+        """Yield lines that account for the failed checks that were not printed.
+
+        They name the places where all failures are known from those in full, and else are counts.
+        """
+        for variant, of_variant in self._variants.items():
+            if len(of_variant.places) <= MOST_IN_FULL:
+                yield from _repeated(variant, of_variant)
+                continue
+            for code, operations in of_variant.hidden.items():
+                counts = [f"{count} of {name}" for name, count in operations.items()]
+                number = operations.total()
+                checks = f"{number} more check{'s' * (number != 1)}"
+                of = f" of {next(iter(operations))}" if len(counts) == 1 else f", {listed(counts)}"
+                yield f"FAILED  {variant} · {checks}{of} · {code} (--all prints each)"
+
+
+def _repeated(variant: str, of_variant: _OfVariant) -> Iterator[str]:
+    for first, *others in of_variant.places.values():
+        if others:
+            more = f" and {len(others) - _NAMED} more" * (len(others) > _NAMED)
+            names = f"{', '.join(others[:_NAMED])}{more}"
+            yield f"FAILED  {variant} · {len(others)} more just as {first}: {names}"
