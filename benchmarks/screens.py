@@ -1,9 +1,12 @@
-"""Draws the screens that the documentation shows, as SVG of 80 columns, into `docs/pictures/`.
+"""Draws the screens that the documentation shows, as SVG, into `docs/pictures/`.
 
-    python benchmarks/screens.py            # both; the second runs the config of `make sweep`
-    python benchmarks/screens.py --origin   # only the committed run on a GPU, the same every time
+    python benchmarks/screens.py            # all; this runs the config of `make sweep`
+    python benchmarks/screens.py --origin   # only those of a committed run, the same every time
+
+Each is drawn at 80 columns, and at 120 into a file whose name ends so:
 
 - `show-origin.svg`: what `bt-bench show` prints of a step in `reports/h100/origin`.
+- `compare-origin.svg`: what `bt-bench compare` prints of that run.
 - `sweep-quick.svg`: what `make sweep` ends with on a machine without a GPU. Its times are of the
   machine that draws it.
 """
@@ -12,26 +15,32 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-from bt_bench.analysis import EVERYTHING, Selection
 from bt_bench.cli.next_steps import next_lines
 from bt_bench.config import planned_variants
 from bt_bench.report import print_run
-from bt_bench.results import VariantResult, read_run
+from bt_bench.results import read_run
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs" / "pictures"
 ORIGIN = Path("reports/h100/origin")
-COLUMNS = 80
+OF_ORIGIN = {
+    "show-origin": ("show", str(ORIGIN), "--operations", "step"),
+    "compare-origin": ("compare", str(ORIGIN)),
+}
+"""Pictures of a committed run, with the commands that print them."""
+WIDTHS = {80: "", 120: "-120"}
+"""Columns, with what they add to the name of a picture."""
 AFTER_MAKE = ".venv/bin/bt-bench"
 """What `make sweep` installs, and therefore names."""
 
@@ -84,20 +93,38 @@ _SVG = """\
 def main() -> int:
     """Writes the pictures."""
     args = _parse()
-    _write("show-origin", origin_screen())
+    for columns, suffix in WIDTHS.items():
+        for name in OF_ORIGIN:
+            _write(f"{name}{suffix}", origin_screen(name, columns))
     if not args.origin:
-        _write("sweep-quick", _quick_screen())
+        _write_quick_screens()
     return 0
 
 
-def origin_screen() -> str:
-    """The picture of a committed run, which is the same wherever it is drawn."""
-    selection = Selection(operations=["step"])
-    typed = f"bt-bench show {ORIGIN} --operations step"
-    return _screen(typed, ORIGIN, _results_of(ROOT / ORIGIN), "bt-bench", selection)
+def origin_screen(name: str, columns: int) -> str:
+    """Draws the picture of a committed run, which is the same wherever it is drawn."""
+    typed = " ".join(("bt-bench", *OF_ORIGIN[name]))
+    console = _recording(typed, columns)
+    console.print(Text.from_ansi(printed(OF_ORIGIN[name], columns)), soft_wrap=True)
+    return _svg(console)
 
 
-def _quick_screen() -> str:
+def printed(arguments: tuple[str, ...], columns: int) -> str:
+    """Runs bt-bench as in a terminal of so many columns; returns what it prints, with colours."""
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    environment |= {"FORCE_COLOR": "1", "COLUMNS": str(columns), "PYTHONUTF8": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "bt_bench", *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env=environment,
+    ).stdout.rstrip("\n")
+
+
+def _write_quick_screens() -> None:
+    """Runs a sweep once, and draws what it ends with."""
     with tempfile.TemporaryDirectory() as folder:
         config = ROOT / "configs" / "quick.yaml"
         command = [sys.executable, "-m", "bt_bench", "sweep", str(config), "--device", "cpu"]
@@ -105,34 +132,31 @@ def _quick_screen() -> str:
             [*command, "--reports", folder], check=True, stdout=subprocess.DEVNULL, cwd=ROOT
         )
         (run,) = Path(folder).iterdir()
-        return _screen("make sweep", Path("reports") / run.name, _results_of(run), AFTER_MAKE)
+        results = read_run(run, planned_variants(run) or ())
+        for columns, suffix in WIDTHS.items():
+            console = _recording("make sweep", columns)
+            print_run(results, console=console)
+            for line in ("", *next_lines(Path("reports") / run.name, results, AFTER_MAKE)):
+                console.print(Text(line), soft_wrap=True)
+            _write(f"sweep-quick{suffix}", _svg(console))
 
 
-def _results_of(run: Path) -> list[VariantResult]:
-    return read_run(run, planned_variants(run) or ())
-
-
-def _screen(
-    typed: str,
-    folder: Path,
-    results: Sequence[VariantResult],
-    program: str,
-    selection: Selection = EVERYTHING,
-) -> str:
-    """What a command prints, below what was typed."""
+def _recording(typed: str, columns: int) -> Console:
+    """A console that records, with a command on its first line."""
     console = Console(
         file=io.StringIO(),
         record=True,
-        width=COLUMNS,
+        width=columns,
         force_terminal=True,
         color_system="truecolor",
         no_color=False,
         legacy_windows=False,
     )
     console.print(Text(f"$ {typed}", "bold"))
-    print_run(results, selection, console=console)
-    for line in ("", *next_lines(folder, results, program)):
-        console.print(Text(line), soft_wrap=True)
+    return console
+
+
+def _svg(console: Console) -> str:
     text = console.export_svg(title="", theme=_THEME, code_format=_SVG, unique_id="screen")
     return "\n".join(_without_trailing_blanks(text))
 
@@ -150,7 +174,7 @@ def _write(name: str, svg: str) -> None:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--origin", action="store_true", help="draw only show-origin.svg")
+    parser.add_argument("--origin", action="store_true", help="draw only those of a committed run")
     return parser.parse_args()
 
 

@@ -28,25 +28,30 @@ def words_of(svg: str) -> list[str]:
     return " ".join(html.unescape(text).replace("\xa0", " ") for text in texts).split()
 
 
-@pytest.mark.parametrize("variable", ["", "NO_COLOR"])
-def test_the_committed_picture_is_what_is_drawn_today(screens, monkeypatch, variable):
-    if variable:
-        monkeypatch.setenv(variable, "1")
-    assert screens.origin_screen() == (PICTURES / "show-origin.svg").read_text(encoding="utf-8")
+@pytest.mark.parametrize("suffix", ["", "-120"])
+@pytest.mark.parametrize("name", ["show-origin", "compare-origin"])
+def test_the_committed_picture_is_what_is_drawn_today(screens, monkeypatch, name, suffix):
+    monkeypatch.setenv("NO_COLOR", "1")
+    (columns,) = [columns for columns, ends in screens.WIDTHS.items() if ends == suffix]
+    committed = (PICTURES / f"{name}{suffix}.svg").read_text(encoding="utf-8")
+    assert screens.origin_screen(name, columns) == committed
 
 
-def test_it_has_the_words_that_the_command_prints(screens, monkeypatch):
+@pytest.mark.parametrize("name", ["show-origin", "compare-origin"])
+def test_it_has_the_words_that_the_command_prints(screens, monkeypatch, name):
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr("bt_bench.cli.next_steps.program", lambda: "bt-bench")
-    printed = run("show", screens.ORIGIN, "--operations", "step").out
-    shown = words_of(screens.origin_screen())
-    folded = "fused_gather_slots"  # the title of a column
-    assert {word for word in printed.split() if "─" not in word} - {folded} <= set(shown)
+    printed = run(*screens.OF_ORIGIN[name]).out
+    shown = words_of((PICTURES / f"{name}.svg").read_text(encoding="utf-8"))
+    assert {word for word in printed.split() if "─" not in word} <= set(shown)
 
 
-@pytest.mark.parametrize("name", ["show-origin", "sweep-quick"])
-def test_a_picture_is_well_formed_and_whole_and_names_no_font_of_the_network(name):
-    text = (PICTURES / f"{name}.svg").read_text(encoding="utf-8")
+@pytest.mark.parametrize("suffix", ["", "-120"])
+@pytest.mark.parametrize("name", ["show-origin", "compare-origin", "sweep-quick"])
+def test_a_picture_is_well_formed_and_whole_and_names_no_font_of_the_network(name, suffix):
+    text = (PICTURES / f"{name}{suffix}.svg").read_text(encoding="utf-8")
     assert ET.fromstring(text).tag.endswith("svg")
     assert "url(http" not in text
-    assert {"variant)", "--all"} <= set(words_of(text))  # the ends of the longest lines
+    # The ends of the longest lines.
+    ends = {"md."} if name == "compare-origin" else {"variant)", "--all"}
+    assert ends <= set(words_of(text))
