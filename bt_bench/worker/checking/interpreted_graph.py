@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +18,8 @@ class InterpretedGraph:
 
     Attributes:
         is_whole: whether launches are all that was captured. Where torch computed something
-            meanwhile, which a CUDA graph would repeat, replays would leave that out.
+            meanwhile, which a CUDA graph would repeat, or a thread was started, in which it could,
+            replays would leave that out.
     """
 
     def __init__(self) -> None:
@@ -40,12 +42,19 @@ class InterpretedGraph:
             finally:
                 computations.paused -= 1
 
-        InterpretedFunction.run = recorded_run
+        threads: Any = threading.Thread  # untyped, since a method is replaced
+        start = threads.start
+
+        def noted_start(thread: threading.Thread) -> None:
+            self.is_whole = False  # torch tells what one thread computes
+            start(thread)
+
+        InterpretedFunction.run, threads.start = recorded_run, noted_start
         try:
             with computations:
                 yield
         finally:
-            InterpretedFunction.run = run
+            InterpretedFunction.run, threads.start = run, start
 
     def replay(self) -> None:
         """Makes the launches once more, in their order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from threading import Thread
 
 import pytest
 import torch
@@ -60,6 +61,17 @@ def test_what_torch_computes_is_told(compute):
     with graph.capture():
         compute(target)
     assert not graph.is_whole
+
+
+def test_threads_may_compute():
+    target, _ = tensors()
+    graph = InterpretedGraph()
+    with graph.capture():
+        worker = Thread(target=target.add_, args=(1,))
+        worker.start()
+        worker.join()
+    assert not graph.is_whole
+    assert target.tolist() == [1, 1, 1, 1]
 
 
 def test_views_are_no_computations():

@@ -117,7 +117,13 @@ def slots_turns_kernel(
 
 
 class Variant(Base):
-    """Other cuts of the same work."""
+    """Other cuts of the same work.
+
+    It has no captured steps: launches have the address of the slots, and replays have to fill those
+    of tables that were replaced since.
+    """
+
+    capture_step = None
 
     def _launch_gather(self, idx_mapping, num_rows, num_computed_tokens, out_ptrs):
         tiles = triton.cdiv(max(self.layout.widths), TILE)
