@@ -136,7 +136,7 @@ class Batches:
         )
 
     def _outputs(self, reqs: int) -> tuple[int | None, Parts, bool]:
-        """Which outputs of the caller's a batch gets: the set, parts of it, and `out_ptrs`."""
+        """Draw the outputs of the caller's that a batch gets: set, parts, and `out_ptrs`."""
         rng = self.rng
         custom = self.plan.custom
         if self.given.reqs is not None:  # mostly the buffers that later calls see

@@ -338,7 +338,7 @@ class _Table:
         return {"arguments": arguments.changed() or "kept"}
 
     def _captured_call(self, arguments: Arguments) -> tuple[Any, Any]:
-        """What `capture_step` returns while it is captured, and the graph.
+        """Return what `capture_step` does while it is captured, and the graph.
 
         Without a GPU there is a graph only if kernels are all that it consists of.
         """
