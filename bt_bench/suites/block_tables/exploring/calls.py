@@ -141,7 +141,7 @@ class Batch:
 
     @property
     def has_own_slots(self) -> bool:
-        """Tell whether its slots are made for it, and may be for more tokens than the layout has."""
+        """Tell whether its slots are made for it, perhaps for more tokens than the layout has."""
         return self.out == OWN_SIZE and self.parts is not Parts.TABLES
 
 
