@@ -109,12 +109,18 @@ def origin_screen(name: str, columns: int) -> str:
     return _svg(console)
 
 
+# As where it is installed and on the path, whatever draws it.
+_INSTALLED = (
+    "from bt_bench.cli import main, next_steps; next_steps.program = lambda: 'bt-bench'; main()"
+)
+
+
 def printed(arguments: tuple[str, ...], columns: int) -> str:
     """Runs bt-bench as in a terminal of so many columns; returns what it prints, with colours."""
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
     environment |= {"FORCE_COLOR": "1", "COLUMNS": str(columns), "PYTHONUTF8": "1"}
     return subprocess.run(
-        [sys.executable, "-m", "bt_bench", *arguments],
+        [sys.executable, "-c", _INSTALLED, *arguments],
         capture_output=True,
         text=True,
         check=True,
