@@ -21,12 +21,12 @@ class Checked(Protocol):
 
     @property
     def status(self) -> Status:
-        """How it ended."""
+        """Return how it ended."""
         ...
 
     @property
     def check(self) -> CheckReport | None:
-        """What was compared with the reference; `None` if that is not known."""
+        """Return what was compared with the reference; `None` if that is not known."""
         ...
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Failure = tuple[ReasonCode, str]  # code, and message without its place
 
 MOST_IN_FULL = 3
-"""How many different failures of a variant are printed in full, so that all fit one screen."""
+"""Failures of a variant that are printed in full, if they differ: as many as fit one screen."""
 
 _NAMED = 3
 

@@ -1,4 +1,4 @@
-"""How long a sweep or a gate will take, before it runs: an estimate from its plan and its cases."""
+"""Estimate how long a sweep or a gate will take, before it runs, from its plan and its cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether all results are right, as the titles of reports claim."""
+"""Titles of reports claim that all results are right only where they are."""
 
 from __future__ import annotations
 

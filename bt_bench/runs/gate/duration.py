@@ -1,4 +1,4 @@
-"""How long a gate or a recording of its rounds will take, before it runs."""
+"""Estimate how long a gate or a recording of its rounds will take, before it runs."""
 
 from __future__ import annotations
 

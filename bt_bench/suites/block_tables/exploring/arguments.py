@@ -146,7 +146,7 @@ class Outputs:
         self.pointers = torch.from_numpy(self.addresses.copy()).to(device)
 
     def with_first_of(self, other: Outputs) -> Outputs:
-        """These with the first table of other ones."""
+        """Return these with the first table of other ones."""
         mixed = copy(self)
         mixed.tables = (other.tables[0], *self.tables[1:])
         mixed.addresses = np.array([table.data_ptr() for table in mixed.tables], dtype=np.uint64)

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bt_bench.protocol import Source
-from bt_bench.suites.block_tables.exploring.calls import MIXED, OWN_SIZE, Batch, Ints, Parts
+from bt_bench.suites.block_tables.exploring.calls import (
+    MIXED,
+    OWN_SIZE,
+    Batch,
+    Ints,
+    Parts,
+    are_own_slots,
+)
 from bt_bench.suites.block_tables.exploring.starts import starts_of
 from bt_bench.suites.block_tables.exploring.themes import Given, Plan
 from bt_kernels.layout import CUSTOM_OUTPUTS, DUMMY_REQUESTS, SLIDING_WINDOW, TableLayout
@@ -97,8 +104,7 @@ class Batches:
         rows = self._rows(model, reqs, int64=int64)
         out, parts, pointers = self._outputs(reqs)
         limit = layout.max_num_batched_tokens
-        own_slots = out == OWN_SIZE and parts is not Parts.TABLES
-        if wide and own_slots and like is None:
+        if wide and like is None and are_own_slots(out, parts):
             limit = max(limit + int(rng.choice(BEYOND)), self.given.tokens or 0)
         most = limit if reqs else 0
         if like is not None:

@@ -142,10 +142,17 @@ class Batch:
     @property
     def has_own_slots(self) -> bool:
         """Tell whether its slots are made for it, perhaps for more tokens than the layout has."""
-        return self.out == OWN_SIZE and self.parts is not Parts.TABLES
+        return are_own_slots(self.out, self.parts)
 
 
 MIXED, OWN_SIZE = -1, 2
+
+
+def are_own_slots(out: int | None, parts: Parts) -> bool:
+    """Tell whether slots are made for a call, by its set of outputs and what it gets of it."""
+    return out == OWN_SIZE and parts is not Parts.TABLES
+
+
 GATHER, SLOTS, BOTH, STEP = (
     "gather_block_tables",
     "compute_slot_mappings",

@@ -465,9 +465,7 @@ class _Maker:
             for _ in range(int(rng.integers(1, 6))):
                 self.calls.append(self._decoded(model, at))
             if rng.random() < 0.4:  # a prompt comes before the replay
-                made = self._decoded(model, at)
-                step = self.batches.whole(model)
-                self.calls.append(replace(made, replay=None, step=step))
+                self.calls.append(self._decoded(model, at, replayed=False))
             self._settle(at, model)
             return
         made = self._publication(model, at)
@@ -510,16 +508,24 @@ class _Maker:
         model.pending.clear()
         return Publish(at, key, rounds, replay, restored, step, later=later)
 
-    def _decoded(self, model: Model, at: int) -> Publish:
-        """A replay right after a publication, in which a row gets a block, or none does."""
+    def _decoded(self, model: Model, at: int, *, replayed: bool = True) -> Publish:
+        """Draw a publication in which a row gets a block, or none does, and its replay.
+
+        Args:
+            model: of the tables.
+            at: their number.
+            replayed: else a plain step comes in place of the replay.
+        """
         rng = self.rng
         rows = rng.permutation(model.layout.max_num_reqs)[: int(rng.choice([0, 0, 1, 1, 2]))]
         writes = tuple(self._write(model, int(row), 1) for row in rows)
         key = int(rng.integers(1, len(model.captured) + 1))
-        replay = self.batches.replayed(model, model.captured[key - 1])
-        replay = self.batches.apart(model, replay)
+        draw = self.batches
+        drawn = draw.replayed(model, model.captured[key - 1]) if replayed else draw.whole(model)
+        batch = draw.apart(model, drawn)
         model.pending.clear()
-        return Publish(at, key, (writes,), replay)
+        made = Publish(at, key, (writes,))
+        return replace(made, replay=batch) if replayed else replace(made, step=batch)
 
     def _after(self, model: Model, made: Publish) -> None:
         """A gather that zeroes what a replay has filled, or one of all rows."""

@@ -45,7 +45,7 @@ def theme_of(number: int) -> str:
 
 
 def _before(number: int) -> tuple[int, int]:
-    """How many scenarios of named sizes there are before one, and how many others."""
+    """Count the scenarios of named sizes before one, and the others."""
     rounds, place = divmod(number - len(EXTREMES), len(_ROUND))
     named = rounds * sum(_ROUND) + sum(_ROUND[:place])
     return named, number - len(EXTREMES) - named

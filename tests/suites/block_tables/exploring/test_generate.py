@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from functools import cache
 from itertools import pairwise
 
@@ -17,7 +18,9 @@ from bt_bench.suites.block_tables.exploring.calls import (
     BOTH,
     CAPTURED_STEPS,
     GATHER,
+    MIXED,
     OTHERS,
+    OWN_SIZE,
     SLOTS,
     STEP,
     STEPS_IN_FLIGHT,
@@ -32,6 +35,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Restore,
     Run,
     Scenario,
+    Snapshot,
     Stage,
 )
 from bt_bench.suites.block_tables.exploring.extremes import EXTREMES, LARGER
@@ -174,7 +178,7 @@ def test_everything_is_reached() -> None:
     }
     runs = [call for call in calls if isinstance(call, Run)]
     assert len({call.method for call in runs}) == 4
-    assert {call.batch.out for call in runs} >= {None, 0, 1, 2, 3}
+    assert {call.batch.out for call in runs} >= {None, MIXED, 0, 1, OWN_SIZE, 3}
     assert any((call.batch.rows == -1).any() for call in runs)
     assert any(call.same_tensors for call in runs)
     assert {call.method for call in calls if isinstance(call, Other)} == set(OTHERS)
@@ -375,6 +379,56 @@ def test_slots_of_a_caller_have_room_for_more_tokens_than_the_layout() -> None:
         more = [by for of, by in beyond if of == method and by > 0]
         assert min(more) <= 16, method
         assert max(more) > 1_000, method
+
+
+def test_a_right_call_comes_before_some_that_are_refused() -> None:
+    """So what was checked once, and is remembered, would be taken for right."""
+    calls = [call for one in default_run() for call in one.calls]
+    before: Counter[str] = Counter()
+    for right, wrong in pairwise(calls):
+        if isinstance(right, Run) and isinstance(wrong, Refused) and wrong.batch is not None:
+            same = np.array_equal(right.batch.positions, wrong.batch.positions)
+            before[wrong.method] += same and right.method == wrong.method and not wrong.batch.more
+    assert min(before[method] for method in (GATHER, SLOTS, BOTH, STEP)) > 10
+
+
+def test_a_snapshot_is_taken_of_what_another_put_back() -> None:
+    """And put back later, with no write applied since the one before it."""
+    found = 0
+    for made in default_run():
+        for first, back, second in zip(made.calls, made.calls[1:], made.calls[2:], strict=False):
+            if isinstance(first, Snapshot) and isinstance(back, Restore) and back.key != first.key:
+                found += isinstance(second, Snapshot) and any(
+                    isinstance(call, Restore) and call.key == second.key for call in made.calls
+                )
+    assert found > 1
+
+
+def test_decoding_replays_in_a_row_and_leaves_a_publication_to_a_step() -> None:
+    calls = [call for one in default_run() if one.theme == "decoding" for call in one.calls]
+    published = [call for call in calls if isinstance(call, Publish)]
+    in_a_row = [
+        isinstance(then, Publish) and isinstance(now, Publish) for then, now in pairwise(calls)
+    ]
+    assert sum(in_a_row) > 10
+    assert sum(call.replay is not None and not any(call.rounds) for call in published) > 5
+    assert sum(call.step is not None and any(call.rounds) for call in published) > 1
+
+
+def test_positions_past_int32_are_inside_of_rows_that_ranks_share() -> None:
+    """Of the whole row, and of a rank's part of it."""
+    most = 0
+    for made in default_run():
+        for at, batch in batches_of(made):
+            layout = made.layouts[at]
+            if layout.cp_size > 1 and len(batch.positions):
+                room = max(
+                    width * size
+                    for width, size in zip(layout.widths, layout.tokens_per_block, strict=True)
+                )
+                inside = batch.positions[batch.positions < room]
+                most = max(most, int(inside.max(initial=0)) // layout.cp_size)
+    assert most >= 2**31
 
 
 def test_new_tables_get_the_last_call_of_those_before() -> None:

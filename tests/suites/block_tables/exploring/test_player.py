@@ -14,7 +14,7 @@ from support.variants import SHIPPED, classes
 from bt_bench.protocol import Source, default_suite
 from bt_bench.suites.block_tables.exploring.calls import Capture, Publish
 from bt_bench.suites.block_tables.exploring.explorer import TableExplorer
-from bt_bench.suites.block_tables.exploring.extremes import LARGER
+from bt_bench.suites.block_tables.exploring.extremes import EXTREMES, LARGER
 from bt_bench.suites.block_tables.exploring.generate import make
 from bt_bench.suites.block_tables.exploring.schedule import SCENARIOS, theme_of
 from bt_bench.worker import Play
@@ -99,7 +99,7 @@ FUSED = classes(["fused"])["fused"]
 
 
 class PublishesOldIds(FUSED):
-    """What was published stays published as long as there is nothing new."""
+    """Publishes again what it published last, as long as there is nothing new."""
 
     def _publish_for_replay(self, *batch):
         if self._staged or self._captured_writes._buffer.view[1] == 0:
@@ -156,6 +156,31 @@ def test_arrays_come_again_with_other_ids():
     of_one_row = first_of("one row, one column")
     found = differs(KnowsArrays, map(scenario, range(of_one_row, SCENARIOS)))
     assert any("block_tables" in name for name in found)
+
+
+class TakesNoRowsOfNumpy(Reference):
+    def append_block_ids(self, row, new_block_ids, overwrite):
+        super().append_block_ids(row, new_block_ids, overwrite if type(row) is int else True)
+
+
+def test_rows_come_as_integers_of_numpy():
+    found = differs(TakesNoRowsOfNumpy, map(scenario, range(SCENARIOS)))
+    assert any("num_blocks" in name for name in found)
+
+
+class KeepsAddresses(Reference):
+    """Knows an `out` by its first table."""
+
+    def gather_block_tables(self, rows, reqs, out=None, *args, **options):
+        if out is not None:
+            known = self.__dict__.setdefault("outs", {})
+            out = known.setdefault((id(out[0]), reqs), [*out])
+        return super().gather_block_tables(rows, reqs, out, *args, **options)
+
+
+def test_sets_of_outputs_share_their_first_table():
+    found = differs(KeepsAddresses, map(scenario, range(len(EXTREMES), SCENARIOS)))
+    assert any(name.startswith(("out[1]", "tables")) or "result" in name for name in found)
 
 
 class ReadsPastStrides(Reference):

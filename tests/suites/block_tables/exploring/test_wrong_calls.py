@@ -10,7 +10,7 @@ from bt_bench.suites.block_tables.exploring import refusals
 from bt_bench.suites.block_tables.exploring.arguments import Arguments
 from bt_bench.suites.block_tables.exploring.calls import GATHER, Batch, Ints, Refused
 from bt_bench.suites.block_tables.exploring.player import _amid
-from bt_bench.suites.block_tables.exploring.wrong_calls import wrong_call
+from bt_bench.suites.block_tables.exploring.wrong_calls import _overlapping, wrong_call
 from bt_kernels.layout import TableLayout
 
 pytestmark = pytest.mark.usefixtures("device")
@@ -47,6 +47,37 @@ def test_an_out_that_overlaps(layout: TableLayout, what: str, pick: int, amid: b
     call = Refused(0, what, batch, GATHER, group=layout.num_groups - 1, pick=pick)
     with pytest.raises(ValueError, match="overlaps another table"):
         wrong_call(call, tables, layout, right)()
+
+
+def test_an_out_begins_before_a_table_at_it_and_behind() -> None:
+    layout = LAYOUTS[-1]
+    tables = classes(["fused"])["fused"](layout, CPU)
+    for held in (tables.block_tables, tables.input_block_tables):
+        held[:] = map(_amid, held)
+    right = [torch.zeros((3, width), dtype=torch.int32) for width in layout.widths]
+    apart = set()
+    for pick in range(6):
+        call = Refused(0, refusals.OUT_TAKEN, None, GATHER, group=1, pick=pick)
+        taken = (tables.block_tables if pick % 2 else tables.input_block_tables)[1]
+        begins = _overlapping(call, tables, right)[1].data_ptr()
+        apart.add((pick % 2, (begins - taken.data_ptr()) // taken[0].nbytes))
+    assert apart == {(of, by) for of in (0, 1) for by in (-1, 0, 1)}
+
+
+def test_a_right_write_of_the_row_comes_behind_a_wrong_one() -> None:
+    """Which an `append_many` might look at alone."""
+    layout, seen = LAYOUTS[-1], []
+
+    class Records(classes(["fused"])["fused"]):  # type: ignore[misc]
+        def append_many(self, *arguments: object) -> None:
+            seen.append(arguments)
+
+    tables = Records(layout, CPU)
+    for pick in range(12):
+        what = refusals.TOO_WIDE
+        wrong_call(Refused(0, what, None, refusals.MANY, row=2, pick=pick), tables, layout, None)()
+    behind = [rows[-2:] == [2, 2] and overwrite[-1] for rows, _, overwrite in seen]
+    assert 0 < sum(behind) < len(seen)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
